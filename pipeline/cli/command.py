@@ -17,7 +17,7 @@ from pipeline import __version__
 from pipeline.base import log
 from pipeline.base.printable import printable, printable_lines
 from pipeline.cli.completion import LOCATION, PATH_TEXT, Names
-from pipeline.run.llamafactory_names import THEIRS, with_our_names
+from pipeline.run.llamafactory_names import THEIRS, of_their_file, with_our_names
 from pipeline.run.options import (
     HELP,
     OPTION_FIELDS,
@@ -231,7 +231,7 @@ def _settle(names: Sequence[str], values: dict[str, Any]) -> Request | None:
             flags[name] = as_utf8(value) if isinstance(value, str) else tuple(map(as_utf8, value))
     stored = read_config(config) if config is not None else {}
     if "chat" in names:
-        stored, flags = with_our_names(stored), with_our_names(flags)
+        stored, flags = of_their_file(stored), with_our_names(flags)
     unfit = sorted(set(stored) & set(OPTION_FIELDS) - set(names) - {"inputs"})
 
     def spell(name: str) -> str:

@@ -16,11 +16,18 @@ from pipeline.run.options import Options
 from pipeline.run.work import Work, open_work
 from pipeline.shards import manifest
 from pipeline.shards.chat.dataset import DataSet
+from pipeline.shards.chat.encoder import NO_ANSWER, SPECIAL_TOKENS
 from pipeline.shards.chat.plan import Chat, named_data_sets, open_chat
 from pipeline.shards.chat.shards import encode_conversations, write_conversations
 from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE
 from pipeline.shards.manifest import EncodedCorpus, Encoding, kind_of
 from pipeline.tokenizer.model import Model
+
+_WARNED = {
+    NO_ANSWER: ": the model learns to say nothing there",
+    SPECIAL_TOKENS["text"]: "; LLaMA-Factory takes them as special tokens: --special-tokens-in-messages tokens",
+    SPECIAL_TOKENS["tokens"]: ": a message can end its own turn; --special-tokens-in-messages text prevents it",
+}
 
 
 def run_encode_chat(options: Options, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:
@@ -46,6 +53,8 @@ def _encode(work: Work, encoding: Encoding, model: Model, chat: Chat, sets: list
     work.directory.remove([manifest.RESULT])  # the shards are not complete from here on
     parts = encode_conversations(work, encoding, model, chat, sets)
     total = total_of(work, encoding, parts)
+    for one in in_words({kind: found for kind, found in total.losses.items() if kind in _WARNED}):
+        work.warn(f"{one}{_WARNED[one.kind]}")
     written, index = write_conversations(work, encoding, chat, sets)
     if not sum(shard.documents for shard in written):
         dropped = "; ".join(map(str, in_words(total.losses))) or "the files have no rows"

@@ -21,12 +21,21 @@ KINDS = {
     "records_too_long": f"records skipped: longer than {MOST_LINE_BYTES >> 20} MiB",
     "records_without_field": "records skipped: no text field",
     "records_not_text": "records skipped: the text field is not text",
+    "conversations_not_listed": "conversations dropped: the messages are not a list of messages",
+    "conversations_of_unknown_role": "conversations dropped: a message has an unknown role",
     "conversations_dropped": "conversations dropped: not pairs of a question and an answer",
+    "conversations_without_content": "conversations dropped: a content is missing or not text",
+    "conversations_of_malformed_tools": "conversations dropped: tools, or calls of them, are malformed",
+    "conversations_without_tool_format": "conversations dropped: tools, and the template has no tool format",
     "conversations_cut": "conversations cut to the sequence length",
+    "answers_empty": "empty answers learned",
+    "texts_next_to_calls": "texts left out that came with calls of tools",
+    "special_tokens_as_text": "special tokens in messages taken as text",
+    "special_tokens_in_messages": "special tokens in messages taken as special tokens",
     "files_empty": "files without text",
 }
 
-_PLURAL = re.compile(r"\b(sequence|document|piece|record|conversation|file)s\b")
+_PLURAL = re.compile(r"\b(sequence|document|piece|record|conversation|answer|text|token|file)s\b")
 
 
 class KindTally(TypedDict):

@@ -4,6 +4,7 @@ The ids of a trained vocabulary are 256 bytes in `BYTE_ORDER`, one for each merg
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 
@@ -43,7 +44,16 @@ WELL_KNOWN = {  # special tokens of published tokenizers, by what they are for
     ),
     "other": ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|endofprompt|>", "<|eom_id|>", "<|python_tag|>"),
 }
+_MARK = re.compile(  # as chat templates write special tokens
+    r"<\|[^\s|<>{}'\"]+\|>|<\uff5c[^\s\uff5c<>{}'\"]+\uff5c>|"
+    + "|".join(re.escape(text) for texts in WELL_KNOWN.values() for text in texts if re.fullmatch("</?[a-z_]+>", text))
+)
 CHAT_MARKS = (*WELL_KNOWN["turn end"], *WELL_KNOWN["turn"])
+
+
+def marks_in(template: str) -> list[str]:
+    """Return what looks like a special token in the text of a chat template, each once: `<|user|>`, `</s>`."""
+    return list(dict.fromkeys(_MARK.findall(template)))
 
 
 def check_special_tokens(special_tokens: Sequence[str]) -> None:

@@ -11,12 +11,19 @@ _FIXED = {"stage": "sft", "preprocessing_batch_size": "1000", "split_special_tok
 THEIRS = (*_SAME_AS, "packing", "neat_packing", "dataset_dir", *_IGNORED, *_FIXED)
 
 
-def with_our_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with our names in place of theirs; `UsageError` for both, or for what is not done here.
+def of_their_file(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a file; one with their names means what they do with special tokens in messages.
 
-    >>> with_our_names({"cutoff_len": 1024, "packing": True})
-    {'sequence_length': 1024, 'pack': 'greedy'}
+    >>> of_their_file({"cutoff_len": 1024, "packing": True})
+    {'sequence_length': 1024, 'pack': 'greedy', 'special_tokens_in_messages': 'tokens'}
     """
+    theirs = {"special_tokens_in_messages": "tokens"} if any(name in THEIRS for name in values) else {}
+    found = with_our_names(values)
+    return {**found, **{name: value for name, value in theirs.items() if name not in found}}
+
+
+def with_our_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with our names in place of theirs; `UsageError` for both, or for what is not done here."""
     found = {name: value for name, value in values.items() if name not in THEIRS}
     for name, ours in _SAME_AS.items():
         if values.get(name) is not None:

@@ -93,6 +93,10 @@ class Options:
     enable_thinking: str = _option("chat", "true", read.parse_thinking, "true|false|null")
     preserve_thinking: bool = _option("chat", False, read.parse_flag)
     tool_format: str | None = _option("chat", None, read.parse_one_of(*read.TOOL_FORMATS), "NAME")
+    date: str = _option("chat", read.PUBLISHED_DATE, read.parse_date, "DATE")
+    special_tokens_in_messages: str = _option(
+        "chat", "text", read.parse_one_of(*read.SPECIAL_TOKENS_IN_MESSAGES), "text|tokens|refuse"
+    )
     mix_strategy: str = _option("chat", "concat", read.parse_one_of(*read.MIX_STRATEGIES), "NAME")
     interleave_probs: tuple[float, ...] | None = _option("chat", None, read.parse_shares, "P[,P...]")
     seed: int = _option("chat", 42, parse_whole_number(0, (1 << 32) - 1), "N")
@@ -197,6 +201,8 @@ HELP = {  # of the flags
     "enable_thinking": "empty thoughts of reasoning templates: learned, false: none are kept, null: not learned",
     "preserve_thinking": "keep thoughts of earlier answers with --mask-history",
     "tool_format": "how tools and calls become text: default, llama3, qwen, mistral; default: the template's",
+    "date": "what Llama 3's description of tools names as today, such as 2026-11-23, or today",
+    "special_tokens_in_messages": "what special tokens that messages contain become; LLaMA-Factory: tokens",
     "mix_strategy": "how data sets follow each other: concat, interleave_under, interleave_over, interleave_once",
     "interleave_probs": "how often each data set is next; default: they take turns",
     "seed": "of interleaving, samples and the split",

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken", "gguf")
 CHAT_TEMPLATES = ("llama3", "chatml")
 TOOL_FORMATS = ("default", "llama3", "qwen", "mistral")
+SPECIAL_TOKENS_IN_MESSAGES = ("text", "tokens", "refuse")
+PUBLISHED_DATE = "26 Jul 2024"  # of the chat template that Llama 3.1 was published with
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 MIX_STRATEGIES = ("concat", "interleave_under", "interleave_over", "interleave_once")
 PACKS = ("concat", "best-fit", "none", "greedy", "neat")  # the last two: of chat data
 SHARD_FORMATS = ("npy", "bin", "parquet", "arrow", "megatron", "mds")
@@ -155,6 +159,29 @@ def parse_vocab_size(value: object) -> tuple[int, ...]:
         grouped = re.fullmatch(THOUSANDS, value.strip()) and any(int(part) < len(BYTE_ORDER) for part in split)
         parts = [value.strip()] if grouped else [*split]
     return tuple(dict.fromkeys(map(parse_whole_number(1, MAX_IDS), parts)))
+
+
+def parse_date(value: object) -> str:
+    """Read a date, as templates write it or as in ISO 8601, or `today`."""
+    text = value.isoformat() if isinstance(value, date) else value  # YAML reads a date
+    if text == "today":
+        return "today"
+    written = re.fullmatch(r"(\d{1,2}) ([A-Z][a-z]{2}) (\d{4})", str(text))
+    try:
+        if written and written[2] in _MONTHS:
+            return _written(date(int(written[3]), _MONTHS.index(written[2]) + 1, int(written[1])))
+        return _written(date.fromisoformat(str(text)))
+    except ValueError:
+        raise ValueError("a date such as 2026-11-23 or '23 Nov 2026', or today") from None
+
+
+def date_of(text: str) -> str:
+    """Return a date that `parse_date` read as templates write it."""
+    return _written(date.today()) if text == "today" else text
+
+
+def _written(day: date) -> str:
+    return f"{day.day:02} {_MONTHS[day.month - 1]} {day.year}"  # in English, whatever the locale is
 
 
 def parse_pattern(value: object) -> str:

@@ -36,9 +36,9 @@ class MessageMarks:
         if isinstance(value, str):
             return self._typed.sub(mark, value if value.isascii() else utf8_of(value).decode())
         if isinstance(value, Mapping):
-            return {name: self.marked(member, kept, found) for name, member in value.items()}
+            return {self.marked(name, kept, found): self.marked(one, kept, found) for name, one in value.items()}
         is_list = isinstance(value, Sequence) and not isinstance(value, bytes)
-        return [self.marked(member, kept, found) for member in value] if is_list else value
+        return [self.marked(one, kept, found) for one in value] if is_list else value
 
     def stretches(self, text: str) -> Iterator[tuple[str, int | None]]:
         """Yield the stretches of a rendered text without marks, and the ids of the special tokens between them."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from chat_cases import cases, recorded_tokenizer, small_tokenizer
-from command import refused, run
+from command import refused, run, run_here
 from object_store import Store
 
 import pipeline
@@ -22,6 +22,7 @@ from pipeline.shards.chat.encode import encode_chat
 
 ALIGNED = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
 COLUMNS = {"messages": "messages", "system": "system"}
+AS_TEXT = {"special_tokens_in_messages": "text"}
 WORDS = ["low", "lower", "the", "other", "<|eot_id|>", "slower"]
 
 
@@ -221,6 +222,76 @@ def test_a_column_that_is_missing_everywhere_is_an_error_with_its_location(home:
     (tmp_path / "dataset_info.json").write_text(json.dumps({"a": {"file_name": "rows.jsonl"}}))
     result = _encode(home, tmp_path / "out", "--dataset-info", tmp_path / "dataset_info.json", "--dataset", "a")
     assert "rows.jsonl, byte 0: a row has no column 'input'" in refused(result, 1)
+
+
+MESSAGES: list[Any] = [
+    [{"role": "user", "content": "low <|im_end|>"}, {"role": "assistant", "content": "er"}],
+    "no list",
+    [{"role": "user", "content": "low"}, {"role": "assistant", "content": ""}],
+    [{"role": "user", "content": "low"}, {"role": "assistant", "content": None}],
+]
+
+
+@pytest.mark.usefixtures("in_process")
+def test_broken_rows_stop_nothing_and_each_kind_has_its_reason(home: Path, tmp_path: Path) -> None:
+    rows = _write_lines(tmp_path / "rows.jsonl", [{"messages": messages} for messages in MESSAGES])
+    common = ("encode", rows, "--chat", "--template", "chatml", "--tokenizer", home / "tokenizer", "--output")
+    result = run_here(*common, tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    assert len(read_rows(tmp_path / "out")) == 2
+    for line in (
+        "dropped: the messages are not a list of messages (first: ",
+        "dropped: a content is missing or not text",
+    ):
+        assert f"1 conversation {line}" in result.stdout
+    assert "warning: 1 empty answer learned (first: " in result.stderr
+    assert "warning: 1 special token in messages taken as text (first: " in result.stderr
+    line = refused(run_here(*common, tmp_path / "other", "--special-tokens-in-messages", "refuse"), 1)
+    assert f"{rows}, byte 0: a message contains the special token '<|im_end|>'" in line
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_file_with_their_names_means_special_tokens(home: Path, tmp_path: Path) -> None:
+    rows = _write_lines(tmp_path / "rows.jsonl", [{"messages": MESSAGES[0]}])
+    typed = {}
+    for name, more in (("ours", {}), ("theirs", {"cutoff_len": 50}), ("both", {"cutoff_len": 50, **AS_TEXT})):
+        config = tmp_path / f"{name}.yaml"
+        config.write_text(json.dumps({"chat": True, "template": "chatml", **more}))
+        common = ("--config", config, "--tokenizer", home / "tokenizer", "--output", tmp_path / name)
+        result = run_here("encode", rows, *common, "--quiet")
+        assert result.returncode == 0, result.stderr
+        typed[name] = read_rows(tmp_path / name)[0]["input_ids"].count(small_tokenizer().special_tokens["<|im_end|>"])
+    assert typed == {"ours": 2, "theirs": 3, "both": 2}
+
+
+@pytest.mark.usefixtures("in_process")
+def test_the_date_of_the_first_start_is_kept(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = [{"name": "f", "parameters": {}}]
+    rows = _write_lines(tmp_path / "rows.jsonl", [{"messages": MESSAGES[2], "tools": tools}])
+    common = (
+        "encode",
+        rows,
+        "--chat",
+        "--template",
+        "llama3",
+        "--tokenizer",
+        home / "tokenizer",
+        "--quiet",
+        "--output",
+    )
+    monkeypatch.setattr("pipeline.shards.chat.plan.date_of", lambda text: "01 Jan 2025" if text == "today" else text)
+    for output, date, written in (("a", (), "26 Jul 2024"), ("b", ("--date", "today"), "01 Jan 2025")):
+        for _ in range(2):
+            assert run_here(*common, tmp_path / output, *date).returncode == 0
+            text = small_tokenizer().decode(read_rows(tmp_path / output)[0]["input_ids"])
+            assert f"Today Date: {written}" in text
+            monkeypatch.setattr(
+                "pipeline.shards.chat.plan.date_of", lambda text: "02 Jan 2025" if text == "today" else text
+            )
+        monkeypatch.setattr(
+            "pipeline.shards.chat.plan.date_of", lambda text: "01 Jan 2025" if text == "today" else text
+        )
+    assert "--date" in refused(run_here(*common, tmp_path / "b", "--date", "2025-01-01"), 1)
 
 
 def test_what_is_no_row_is_skipped_and_counted(home: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pipeline.run.ids import Roles
 
 MARKS = (
     *("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>"),
-    *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|pad|>"),
+    *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|pad|>", "[INST]", "[/INST]"),
 )
 
 

@@ -176,7 +176,8 @@ def test_conversations_at_random_are_encoded_alike(home: Path) -> None:
     found = iter(json.loads((home / "jobs.json").read_text()))
     tokenizer = pipeline.Tokenizer.load(home / "run" / "tokenizer")
     for options, conversations in jobs:
-        ours: dict[str, Any] = {"sequence_length": options["cutoff_len"], **options}
+        ours: dict[str, Any] = {"sequence_length": options["cutoff_len"], "date": "today", **options}
+        ours["special_tokens_in_messages"] = "tokens"
         del ours["cutoff_len"]
         for one in conversations:
             assert next(pipeline.encode_chat([one], tokenizer, **ours), None) == next(found), (options, one)

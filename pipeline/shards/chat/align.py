@@ -1,16 +1,17 @@
 """Rows of chat data sets -> conversations, by the columns and tags of their format.
 
-A conversation is `{"messages": [{"role", "content"}, ...], "system", "tools"}`; the messages of one that is dropped are
-empty. The rules are those of LLaMA-Factory 0.9.5, also where they are peculiar.
+A conversation is `{"messages": [{"role", "content"}, ...], "system", "tools"}`. The rules are those of LLaMA-Factory
+0.9.5, also where they are peculiar; `DroppedError` says why a row is none.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pipeline.base.errors import InputError, UsageError, unfit
 
 FORMATTINGS = ("alpaca", "sharegpt", "openai")
+MESSAGES = "messages"  # OpenAI's, read without a dataset_info.json: all roles, calls of tools, lists of texts
 ALPACA_COLUMNS = {"prompt": "instruction", "query": "input", "response": "output"}
 TAGS = {
     "role_tag": "from",
@@ -30,6 +31,13 @@ OPENAI_TAGS = {
     "function_tag": "function_call",
     "system_tag": "system",
 }
+_ROLE_OF_MESSAGE = {
+    **dict.fromkeys(("system", "developer"), "system"),
+    **dict.fromkeys(("tool", "function"), "observation"),
+    "user": "user",
+    "assistant": "assistant",
+}
+_TEXT_PARTS = ("text", "input_text", "output_text")
 _ROLES = {
     "user_tag": "user",
     "assistant_tag": "assistant",
@@ -39,6 +47,11 @@ _ROLES = {
 ASKING, ANSWERING = ("user", "observation"), ("assistant", "function")
 _NO_THINKING = "detailed thinking off"  # what LLaMA-Factory adds to the system text of openai rows
 _MAPPINGS = dict, Mapping  # the first is recognised fast
+JOINT = "\n</tool_response>\n<tool_response>\n"  # of several answers of tools in a row, which become one
+NOT_LISTED, UNKNOWN_ROLE = "conversations_not_listed", "conversations_of_unknown_role"
+NOT_PAIRS, NO_TEXT = "conversations_dropped", "conversations_without_content"
+MALFORMED_TOOLS = "conversations_of_malformed_tools"
+TEXTS_LEFT_OUT = "texts_next_to_calls"
 Conversation = dict[str, Any]
 Names = Mapping[str, str | None]
 
@@ -49,12 +62,21 @@ class MissingColumnError(InputError, KeyError):
     __str__ = Exception.__str__
 
 
+class DroppedError(InputError):
+    """A row that is no conversation to learn from. kind: why, of skipped or altered input; detail: for its location."""
+
+    def __init__(self, kind: str, detail: str = "") -> None:
+        super().__init__(kind)
+        self.kind, self.detail = kind, detail
+
+
 def align_chat(
     row: Mapping[str, Any], formatting: str = "alpaca", columns: Names | None = None, tags: Names | None = None
 ) -> Conversation:
     """Return the conversation in a row of a chat data set, as LLaMA-Factory 0.9.5 reads it.
 
-    Rows whose roles do not alternate, or whose last message is not an answer, have no messages: they are dropped.
+    Rows whose roles do not alternate, or whose last message is not an answer, have no messages: they are dropped. So
+    are rows with an answer that is null.
 
     >>> row = {"instruction": "Add.", "input": "1 2", "output": "3"}
     >>> pipeline.align_chat(row)["messages"]
@@ -65,15 +87,17 @@ def align_chat(
 
     Args:
         row: the columns of one row.
-        formatting: "alpaca", "sharegpt" or "openai" (which adds "detailed thinking off" to the system text of rows
-            without tools, as LLaMA-Factory does: read such rows as "sharegpt" with tags to leave it out).
+        formatting: "alpaca", "sharegpt", "messages" (OpenAI's, with roles such as developer and tool, tool_calls and
+            contents that are lists of text parts) or "openai" (messages as LLaMA-Factory reads them: it adds "detailed
+            thinking off" to the system text of rows without tools).
         columns: as in dataset_info.json: prompt, query, response, history, messages, system, tools -> the column.
             What it does not name is not read. None: instruction, input and output; conversations; messages.
         tags: as in dataset_info.json: role_tag, content_tag, user_tag, ... None: from, value, human, gpt, ...; for
             openai role, content, user, assistant, tool, system. What it does not name is not set.
 
     Returns:
-        "messages", a list of "role" (user, assistant, observation, function) and "content"; "system"; "tools".
+        "messages", a list of "role" (user, assistant, observation, function) and "content"; "system"; "tools";
+        "texts_next_to_calls" where the answers that call tools had texts too, which are left out: how many.
 
     Raises:
         UsageError: the formatting is unknown.
@@ -82,19 +106,39 @@ def align_chat(
     for name, value in (("row", row), ("columns", columns), ("tags", tags)):
         if not isinstance(value, Mapping) and not (value is None and name != "row"):
             raise unfit(name, "a mapping, such as a dict", value)
-    if formatting not in FORMATTINGS:
-        raise UsageError(f"formatting {formatting!r} is unknown: choose one of {', '.join(FORMATTINGS)}")
-    return aligned(row, formatting, columns, tags)
+    if formatting not in (*FORMATTINGS, MESSAGES):
+        raise UsageError(f"formatting {formatting!r} is unknown: choose one of {', '.join(FORMATTINGS)}, {MESSAGES}")
+    found: Conversation = {"system": "", "tools": ""}
+    try:
+        found = aligned(row, formatting, columns, tags)
+        check_messages(found["messages"])
+    except DroppedError:
+        found = {**found, "messages": []}
+    return found
 
 
 def aligned(row: Mapping[str, Any], formatting: str, columns: Names | None, tags: Names | None) -> Conversation:
-    """Return the conversation in a row, as `align_chat` does, of arguments that are right."""
+    """Return the conversation in a row; its messages may be no turns. Raises `DroppedError` for what is not read."""
+    try:
+        return _aligned(row, formatting, columns, tags)
+    except (MissingColumnError, DroppedError):
+        raise
+    except (TypeError, ValueError, AttributeError, KeyError):  # a history, a role or a call of another shape
+        raise DroppedError(NOT_LISTED) from None
+
+
+def _aligned(row: Mapping[str, Any], formatting: str, columns: Names | None, tags: Names | None) -> Conversation:
     if formatting == "alpaca":
         return _alpaca(row, ALPACA_COLUMNS if columns is None else columns)
     if columns is None:
-        listed = "messages" if formatting == "openai" and "conversations" not in row else "conversations"
-        columns = {"messages": listed}
+        listed = "messages" if formatting != "sharegpt" and "conversations" not in row else "conversations"
+        optional = (name for name in ("system", "tools") if formatting == MESSAGES and name in row)
+        columns = {"messages": listed, **{name: name for name in optional}}
     messages = _column(row, columns, "messages") or []
+    if not isinstance(messages, list) or not all(isinstance(message, _MAPPINGS) for message in messages):
+        raise DroppedError(NOT_LISTED)
+    if formatting == MESSAGES:
+        return _messages(row, columns, messages)
     if tags is None:
         by_role = formatting == "openai" and bool(messages) and "role" in messages[0]
         tags = OPENAI_TAGS if by_role else TAGS
@@ -102,18 +146,19 @@ def aligned(row: Mapping[str, Any], formatting: str, columns: Names | None, tags
     return read(row, columns, {name: tags.get(name) for name in TAGS}, messages)
 
 
-def is_complete(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether messages are turns of a question and an answer, all of them texts."""
-    if not messages or len(messages) % 2:
-        return False
+def check_messages(messages: Sequence[Mapping[str, Any]]) -> None:
+    """Raise `DroppedError` unless messages are turns of a question and an answer, all of them texts."""
     roles = ASKING
     for message in messages:
-        if not (
-            isinstance(message, _MAPPINGS) and message.get("role") in roles and type(message.get("content")) is str
-        ):
-            return False
+        if not isinstance(message, _MAPPINGS):
+            raise DroppedError(NOT_LISTED)
+        if (role := message.get("role")) not in roles:
+            raise DroppedError(UNKNOWN_ROLE if role is None else NOT_PAIRS)
+        if type(message.get("content")) is not str:
+            raise DroppedError(NO_TEXT)
         roles = ANSWERING if roles is ASKING else ASKING
-    return True
+    if not messages or len(messages) % 2:
+        raise DroppedError(NOT_PAIRS)
 
 
 def _column(row: Mapping[str, Any], columns: Names, name: str, default: Any = "") -> Any:
@@ -151,13 +196,12 @@ def _sharegpt(row: Mapping[str, Any], columns: Names, tags: Names, messages: lis
     system, messages = _system(row, columns, tags, messages)
     roles = _roles(tags)
     aligned: list[dict[str, Any]] = []
-    for index, message in enumerate(messages):
+    for message in messages:
         role = roles.get(_tagged(message, tags, "role_tag"))
-        if role not in (ANSWERING if index % 2 else ASKING):
-            aligned.clear()
+        aligned.append({"role": role, "content": None if role is None else _content(message, tags)})
+        if role is None:
             break
-        aligned.append({"role": role, "content": _content(message, tags)})
-    return _conversation(aligned if len(aligned) % 2 == 0 else [], system, _column(row, columns, "tools"))
+    return _conversation(aligned, system, _column(row, columns, "tools"))
 
 
 def _openai(row: Mapping[str, Any], columns: Names, tags: Names, messages: list[dict[str, Any]]) -> Conversation:
@@ -165,28 +209,91 @@ def _openai(row: Mapping[str, Any], columns: Names, tags: Names, messages: list[
     row = dict.fromkeys(filter(None, (columns.get("system"), columns.get("tools"))), "") | dict(row)
     system, messages = _system(row, columns, tags, messages)
     roles = {tags[name]: role for name, role in _ROLES.items()} | {tags["system_tag"]: "system"}  # also of a tag unset
-    aligned: list[dict[str, Any]] = []
-    observed: list[str] = []
-    for message in messages:
-        role, content = _tagged(message, tags, "role_tag"), _content(message, tags)
-        if role in (tags["assistant_tag"], tags["function_tag"]) and message.get("tool_calls"):
-            calls = [call["function"] for call in message["tool_calls"]]
-            role, content = tags["function_tag"], json.dumps(calls, ensure_ascii=False)
-        if role == tags["observation_tag"]:
-            observed.append(content)
-            continue
-        if observed:
-            joined = "\n</tool_response>\n<tool_response>\n".join(map(str, observed))
-            aligned.append({"role": "observation", "content": joined})
-            observed = []
-        aligned.append({"role": roles.get(role), "content": content})
+
+    def spoken() -> Iterator[tuple[str | None, Any]]:
+        for message in messages:
+            role, content = _tagged(message, tags, "role_tag"), _content(message, tags)
+            if role in (tags["assistant_tag"], tags["function_tag"]) and message.get("tool_calls"):
+                calls = [call["function"] for call in message["tool_calls"]]
+                role, content = tags["function_tag"], json.dumps(calls, ensure_ascii=False)
+            yield "observation" if role == tags["observation_tag"] else roles.get(role), content
+
+    aligned = _with_joint_observations(spoken())
     tools = _column(row, columns, "tools")
     if tools:
         system = f"{system}\n" if system else ""
     elif "detailed thinking on" not in (system or "") and _NO_THINKING not in (system or ""):
         system = f"{system}\n{_NO_THINKING}" if system else _NO_THINKING
-    alternate = all(one["role"] in (ANSWERING if index % 2 else ASKING) for index, one in enumerate(aligned))
-    return _conversation(aligned if alternate and len(aligned) % 2 == 0 else [], system, tools)
+    return _conversation(aligned, system, tools)
+
+
+def _messages(row: Mapping[str, Any], columns: Names, messages: list[dict[str, Any]]) -> Conversation:
+    """Read OpenAI's messages; raises `DroppedError`."""
+    system = _column(row, columns, "system")
+    if messages and _ROLE_OF_MESSAGE.get(messages[0].get("role", "")) == "system":
+        system, messages = _text_of(messages[0].get("content")), messages[1:]
+    left_out = 0
+
+    def spoken() -> Iterator[tuple[str, Any]]:
+        nonlocal left_out
+        for message in messages:
+            role = _ROLE_OF_MESSAGE.get(message.get("role") or "")
+            if role is None:
+                raise DroppedError(UNKNOWN_ROLE)
+            if role == "assistant" and (calls := _calls(message)):
+                left_out += bool(message.get("content"))
+                yield "function", json.dumps(calls, ensure_ascii=False)
+            else:
+                yield role, _text_of(message.get("content"))
+
+    aligned = _with_joint_observations(spoken())
+    found = _conversation(aligned, system, _column(row, columns, "tools"))
+    return found | ({TEXTS_LEFT_OUT: left_out} if left_out else {})
+
+
+def _text_of(content: Any) -> str:
+    """Return the text of a content: itself, or its text parts end to end."""
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    texts = [part.get("text") for part in parts if isinstance(part, _MAPPINGS) and part.get("type") in _TEXT_PARTS]
+    if len(texts) < len(parts) or not all(isinstance(text, str) for text in texts):
+        raise DroppedError(NO_TEXT)
+    return "".join(texts)
+
+
+def _calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the names and arguments of the tools that a message calls; arguments may be JSON in a text."""
+    listed = message.get("tool_calls") or []
+    if not listed and message.get("function_call"):
+        listed = [{"function": message["function_call"]}]
+    calls = []
+    try:
+        for called in (call["function"] for call in listed):
+            arguments = called["arguments"]
+            if isinstance(arguments, str):
+                arguments = json.loads(arguments or "{}")
+            if not isinstance(arguments, _MAPPINGS) or not isinstance(called["name"], str):
+                raise DroppedError(MALFORMED_TOOLS)
+            calls.append({"name": called["name"], "arguments": arguments})
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise DroppedError(MALFORMED_TOOLS) from None
+    return calls
+
+
+def _with_joint_observations(spoken: Iterable[tuple[str | None, Any]]) -> list[dict[str, Any]]:
+    """Return messages, several observations in a row as one; those at the end, which nobody answers, are left out."""
+    aligned: list[dict[str, Any]] = []
+    observed: list[Any] = []
+    for role, content in spoken:
+        if role == "observation":
+            observed.append(content)
+            continue
+        if observed:
+            texts = [content for content in observed if isinstance(content, str)]
+            joint = JOINT.join(texts) if len(texts) == len(observed) else None
+            aligned.append({"role": "observation", "content": joint})
+            observed = []
+        aligned.append({"role": role, "content": content})
+    return aligned
 
 
 def _roles(tags: Names) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.base.errors import InputError, UsageError
 from pipeline.corpus.files import CorpusFile
-from pipeline.shards.chat.align import FORMATTINGS, OPENAI_TAGS
+from pipeline.shards.chat.align import FORMATTINGS, MESSAGES
 from pipeline.shards.chat.rows import first_columns
 from pipeline.storage import Location, is_uri
 from pipeline.storage.bounded import read_json
@@ -73,7 +73,7 @@ def recognised(files: Sequence[CorpusFile], inputs: tuple[str, ...]) -> DataSet:
     found = first_columns(files[0])
     columns: dict[str, str | None] = {name: name for name in ("system", "tools") if name in found}
     if "messages" in found:
-        return DataSet("inputs", inputs, "sharegpt", columns | {"messages": "messages"}, dict(OPENAI_TAGS))
+        return DataSet("inputs", inputs, MESSAGES, columns | {"messages": "messages"})
     if "conversations" in found:
         return DataSet("inputs", inputs, "sharegpt", columns | {"messages": "conversations"})
     if {"instruction", "output"} <= set(found):

@@ -14,19 +14,18 @@ from pipeline.corpus.files import CorpusFile, Listing
 from pipeline.corpus.inputs import expand
 from pipeline.run.options import READING_OPTIONS, Options
 from pipeline.run.plan import Plan, corpus_bytes
+from pipeline.run.values import date_of
 from pipeline.run.work import Work
 from pipeline.run.workers import worker_count
 from pipeline.shards import manifest as shards
 from pipeline.shards.chat.assemble_worker import NEAT, POSITIONS
 from pipeline.shards.chat.dataset import DataSet, listed_data_sets, recognised
-from pipeline.shards.chat.encode import today
 from pipeline.shards.chat.encoder import ChatSettings, refuse_exclusive
 from pipeline.shards.chat.mixing import Mixing, check_mixing
 from pipeline.shards.chat.rows import as_chat_file, first_columns
 from pipeline.shards.chat.templates import (
     Template,
     eos_of,
-    missing_marks,
     require_marks,
     template_named,
     with_tool_format,
@@ -65,7 +64,7 @@ def chat_of(options: Options, model: Model, data_sets: Sequence[DataSet] | None,
     template = template_named(options.template)
     if options.tool_format is not None:
         template = with_tool_format(template, options.tool_format)
-    require_marks(template, model, missing_marks(template, model))
+    require_marks(template, model)
     if not shard_format(options.shard_format).columns:
         raise UsageError(f"--shard-format {options.shard_format} has no column for labels: choose arrow or parquet")
     if options.pack == "best-fit":
@@ -82,7 +81,8 @@ def chat_of(options: Options, model: Model, data_sets: Sequence[DataSet] | None,
         default_system=options.default_system,
         enable_thinking={"true": True, "false": False, "null": None}[options.enable_thinking],
         preserve_thinking=options.preserve_thinking,
-        today=day,
+        date=day,
+        special_tokens_in_messages=options.special_tokens_in_messages,
     )
     refuse_exclusive(template, settings)
     mask = "int32" if pack == NEAT else "int8"
@@ -121,7 +121,8 @@ def open_chat(work: Work, model: Model, data_sets: list[DataSet] | None) -> tupl
     """Return the encoding that the options ask for, stored or new, and the data sets with what their rows may lack."""
     options = work.options
     stored = None if options.overwrite else shards.load(work.directory)
-    day = str((stored.options if stored else {}).get("today") or today())
+    before = stored.options if stored else {}
+    day = str(before["day"] if before.get("date") == options.date else date_of(options.date))
     chat = chat_of(options, model, data_sets, day)
     if chat.template.starts_with_bos and model.bos_token not in (None, *model.front):
         work.warn(
@@ -143,7 +144,7 @@ def open_chat(work: Work, model: Model, data_sets: list[DataSet] | None) -> tupl
         "dtype": "uint32",
         "template_fields": _plain(asdict(chat.template)),
         "data_sets": [_plain(one.to_json()) for one in sets],
-        "today": day,
+        "day": day,
     }
     inputs = tuple(name for one in sets for name in one.inputs)
     asking = replace(work, options=replace(options, inputs=inputs))

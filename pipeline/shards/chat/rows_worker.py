@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.base.errors import InputError
+from pipeline.base.errors import InputError, SpecialTokenError
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.read_budget import ReadBudget
 from pipeline.corpus.skipped_or_altered import Tally
@@ -18,7 +18,7 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.feeding import in_text_bytes
 from pipeline.executors import Broadcast, ignore
 from pipeline.executors.worker import report_progress
-from pipeline.shards.chat.align import Conversation, MissingColumnError, aligned
+from pipeline.shards.chat.align import Conversation, DroppedError, MissingColumnError, aligned
 from pipeline.shards.chat.dataset import DataSet
 from pipeline.shards.chat.encoder import ID_BYTES, ChatEncoder, ChatSettings
 from pipeline.shards.chat.rows import read_rows
@@ -30,7 +30,6 @@ from pipeline.storage.atomic import whole_file
 
 _log = logging.getLogger(__name__)
 _BLOCK_BYTES = 1 << 16  # rows are read back one by one: a block is read for each
-DROPPED, CUT = "conversations_dropped", "conversations_cut"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,21 +84,22 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: PartWriter) -> Chunk
     for (file, start, stop), text_bytes in zip(task.spans, task.sizes, strict=True):
         progress = report_progress if file.compression == "none" else in_text_bytes(text_bytes, stop - start)
         for found, position in read_rows(file, start, stop, progress, budget):
-            row = None
             if isinstance(found, str):
                 tally.add(found, 1, [file.location(position)])
                 continue
-            if conversation := _aligned(found, task.data_set, file, position):
-                row = encoder.encode(conversation)
-            if row is None:
-                tally.add(DROPPED, 1, [file.location(position)])
-            else:
+            try:
+                row = encoder.encode(_aligned(found, task.data_set, file, position))
                 columns += row
                 held += 2 * len(row[0])
                 values += 2 * len(row[0]) // ID_BYTES
-                if encoder.cut:
-                    tally.add(CUT, 1, [file.location(position)])
-                    encoder.cut = 0
+                for kind, count in encoder.altered.items():
+                    tally.add(kind, count, [file.location(position)])
+            except DroppedError as error:
+                where = file.location(position)
+                tally.add(error.kind, 1, [f"{where}, {error.detail}" if error.detail else where])
+            except SpecialTokenError as error:
+                raise InputError(f"{file.location(position)}: {error}") from None
+            encoder.altered.clear()
             ends.append(values)
             if held >= _BLOCK_BYTES or len(ends) >= _BLOCK_BYTES:
                 write()
@@ -107,8 +107,8 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: PartWriter) -> Chunk
     return ChunkStatistics(losses=tally.found)
 
 
-def _aligned(row: Mapping[str, Any], of: DataSet, file: CorpusFile, position: int) -> Conversation | None:
-    """Return the conversation of a row, None for one that is malformed; raises `InputError` for a missing column."""
+def _aligned(row: Mapping[str, Any], of: DataSet, file: CorpusFile, position: int) -> Conversation:
+    """Return the conversation of a row; raises `DroppedError`, and `InputError` for a missing column."""
     try:
         try:
             return aligned(row, of.formatting, of.columns, of.tags)
@@ -116,5 +116,3 @@ def _aligned(row: Mapping[str, Any], of: DataSet, file: CorpusFile, position: in
             return aligned({**dict.fromkeys(of.nullable), **row}, of.formatting, of.columns, of.tags)
     except MissingColumnError as error:
         raise InputError(f"{file.location(position)}: {error} (data set {of.name})") from None
-    except (TypeError, ValueError, AttributeError, KeyError):
-        return None

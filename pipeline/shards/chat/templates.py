@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import UsageError, unfit
+from pipeline.run.ids import marks_in
 from pipeline.run.values import TOOL_FORMATS
 from pipeline.storage import Location, named
 from pipeline.storage.bounded import CONFIG_BYTES, read_bounded
 from pipeline.tokenizer.model import Model
 
 CONTENT, TURN = "{{content}}", "{{idx}}"
+NO_TOOLS = "none"  # the tool format of a template that has none
 BOS, EOS = 0, 1  # of a slot that is an id
 Slots = tuple[str | int, ...]
 _KINDS = ("plain", "system_in_user", "reasoning")
@@ -35,7 +37,7 @@ class Template:
     stop_words: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     thought_words: tuple[str, ...] = ("<think>\n", "\n</think>\n\n")
-    tools: str = "default"
+    tools: str = NO_TOOLS
     kind: str = "plain"
     efficient_eos: bool = False
     replace_eos: bool = False
@@ -77,14 +79,15 @@ def eos_of(template: Template, model: Model) -> str | None:
 
 
 def missing_marks(template: Template, model: Model) -> list[str]:
-    """Return the marks of a template that are not among the special tokens of a vocabulary."""
-    needed = [*template.marks, *([template.eos] if template.eos else [])]
+    """Return the marks of a template, named or written in its slots, that a vocabulary has not as special tokens."""
+    written = " ".join(slot for name in _SLOTS for slot in getattr(template, name) if isinstance(slot, str))
+    needed = [*template.marks, *([template.eos] if template.eos else []), *marks_in(written)]
     return [text for text in dict.fromkeys(needed) if text not in model.vocabulary.special_tokens]
 
 
-def require_marks(template: Template, model: Model, missing: list[str]) -> None:
-    """Raise `UsageError` for these missing marks, or for a template that needs an end of text where there is none."""
-    if missing:
+def require_marks(template: Template, model: Model) -> None:
+    """Raise `UsageError` for missing marks, or for a template that needs an end of text where there is none."""
+    if missing := missing_marks(template, model):
         raise UsageError(
             f"template {template.name}: the vocabulary has no special token {' '.join(missing)}; train one "
             f"with {' '.join(f'--special-token {text!r}' for text in missing)}, or choose another --template"
@@ -141,7 +144,7 @@ def _template(name: str, entry: Mapping[str, Any], where: str) -> Template:
         else:
             values[key] = value
     template = Template(name=name, **values)
-    for key, one_of in (("kind", _KINDS), ("tools", TOOL_FORMATS)):
+    for key, one_of in (("kind", _KINDS), ("tools", (*TOOL_FORMATS, NO_TOOLS))):
         if getattr(template, key) not in one_of:
             raise UsageError(f"{where}: {key} must be one of {', '.join(one_of)}")
     if (template.replace_eos and not template.stop_words) or len(template.thought_words) != 2:

@@ -29,20 +29,23 @@ Tool = Mapping[str, Any]
 Call = tuple[str, Any]  # the name of a tool, and its arguments
 
 
-def described(tools: str, style: str, date: str) -> str:
-    """Return what the system text says of tools on a date; raises `ValueError` for JSON that describes none."""
-    listed = json.loads(tools)
+def described(tools: str, style: str, date: str, said: Callable[..., Any]) -> str:
+    """Return what the system text says of tools on a date; raises `ValueError` for JSON that describes none.
+
+    said: what becomes of the values that the data hold.
+    """
+    listed = said(json.loads(tools))
     try:
         return _DESCRIBED[style](listed, date) if listed else ""
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no description of tools: {error!r}") from None
 
 
-def called(content: str, style: str, thought_words: Sequence[str] | None) -> str:
+def called(content: str, style: str, thought_words: Sequence[str] | None, said: Callable[..., Any]) -> str:
     """Return the text of a message that calls tools; raises `ValueError` where it is not JSON with calls.
 
     thought_words: around a thought that may stand before a call and is kept; None: neither thoughts nor
-    <tool_call> tags are looked for.
+    <tool_call> tags are looked for. said: as in `described`.
     """
     before, rest = "", content
     if thought_words is not None and (tagged := _CALL.search(content)):
@@ -56,7 +59,8 @@ def called(content: str, style: str, thought_words: Sequence[str] | None) -> str
         calls = [(value["name"], value["arguments"]) for value in (values if isinstance(values, list) else [values])]
     except (KeyError, TypeError) as error:
         raise ValueError(f"no call of a tool: {error!r}") from None
-    return before + _CALLED[style](calls)
+    kept = [word.strip() for word in thought_words or ()]
+    return str(said(before, kept)) + _CALLED[style]([(said(name), said(arguments)) for name, arguments in calls])
 
 
 def _json(value: Any, **options: Any) -> str:

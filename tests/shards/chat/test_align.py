@@ -6,6 +6,8 @@ import pytest
 from chat_cases import cases, conversation
 
 import pipeline
+from pipeline.corpus.skipped_or_altered import KINDS
+from pipeline.shards.chat.align import ALPACA_COLUMNS, DroppedError, aligned, check_messages
 
 TAGS = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
 
@@ -53,8 +55,8 @@ def test_calls_of_tools_need_no_tag() -> None:
     messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "", "tool_calls": calls}]
     tags = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
     for more, roles in (({"observation_tag": "tool", "system_tag": "system"}, ["user", "function"]), ({}, [])):
-        aligned = pipeline.align_chat({"messages": messages}, "openai", {"messages": "messages"}, {**tags, **more})
-        assert [message["role"] for message in aligned["messages"]] == roles
+        found = pipeline.align_chat({"messages": messages}, "openai", {"messages": "messages"}, {**tags, **more})
+        assert [message["role"] for message in found["messages"]] == roles
 
 
 @pytest.mark.parametrize(
@@ -71,6 +73,85 @@ def test_roles_must_alternate(messages: list[tuple[str, str]], kept: bool) -> No
     rows = [{"role": role, "content": content} for role, content in messages]
     aligned = pipeline.align_chat({"messages": rows}, "sharegpt", {"messages": "messages"}, TAGS)
     assert bool(aligned["messages"]) == kept
+
+
+def asked(**answer: Any) -> list[dict[str, Any]]:
+    """A question and an answer."""
+    return [{"role": "user", "content": "Hi"}, {"role": "assistant", **answer}]
+
+
+def calls(arguments: Any) -> list[dict[str, Any]]:
+    """A call of a tool."""
+    return [{"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}]
+
+
+F = {"name": "f", "arguments": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        ("Hi", "the messages are not a list of messages"),
+        ([1, 2], "the messages are not a list of messages"),
+        ([None], "the messages are not a list of messages"),
+        ([{"role": ["user"], "content": "Hi"}], "the messages are not a list of messages"),
+        ([{"content": "Hi"}, {"role": "assistant", "content": "Ho"}], "a message has an unknown role"),
+        (asked(content="Ho")[::-1], "not pairs of a question and an answer"),
+        ([], "not pairs of a question and an answer"),
+        (asked(content="Ho")[:1], "not pairs of a question and an answer"),
+        ([asked()[0], *asked(content="Ho")], "not pairs of a question and an answer"),
+        ([*asked(content="Ho"), {"role": "system", "content": "S"}, asked(content="")[1]], "not pairs of a question"),
+        (asked(content=None), "a content is missing or not text"),
+        (asked(), "a content is missing or not text"),
+        (asked(content=[{"type": "image_url"}]), "a content is missing or not text"),
+        (asked(content=[{"type": "text", "text": 1}]), "a content is missing or not text"),
+        (
+            asked(content=None, tool_calls=calls("{")),
+            "calls of them, are malformed",
+        ),
+        (
+            asked(content=None, tool_calls=calls("1")),
+            "calls of them, are malformed",
+        ),
+        (asked(content=None, tool_calls=[{"function": {"name": "f"}}]), "calls of them, are malformed"),
+        (asked(content=None, tool_calls="f"), "calls of them, are malformed"),
+        (asked(content="", tool_calls=[]), ""),
+        (asked(content=None, tool_calls=calls("{}")), ""),
+        (asked(content=None, function_call=F), ""),
+        (asked(content="Ho", tool_calls=None), ""),
+    ],
+)
+def test_each_broken_row_has_its_reason(messages: Any, reason: str) -> None:
+    row = {"messages": messages}
+    assert bool(pipeline.align_chat(row, "messages")["messages"]) == (not reason)
+    try:
+        check_messages(aligned(row, "messages", None, None)["messages"])
+        found = ""
+    except DroppedError as error:
+        found = KINDS[error.kind]
+    assert reason in found
+    assert bool(reason) == bool(found)
+
+
+def test_texts_next_to_calls_are_counted() -> None:
+    aligned = pipeline.align_chat({"messages": asked(content="So:", tool_calls=calls("{}"))}, "messages")
+    assert aligned["texts_next_to_calls"] == 1
+    assert aligned["messages"][1] == {"role": "function", "content": '[{"name": "f", "arguments": {}}]'}
+
+
+@pytest.mark.parametrize(
+    ("row", "formatting"),
+    [
+        ({"instruction": "a", "input": "", "output": None}, "alpaca"),
+        ({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": None}]}, "sharegpt"),
+        ({"messages": asked(content=None)}, "openai"),
+        ({"instruction": "a", "input": "", "output": "b", "history": [["a"]]}, "alpaca"),
+        ({"conversations": "text"}, "sharegpt"),
+    ],
+)
+def test_a_row_without_an_answer_has_no_messages(row: dict[str, Any], formatting: str) -> None:
+    columns = None if "history" not in row else {**ALPACA_COLUMNS, "history": "history"}
+    assert pipeline.align_chat(row, formatting, columns)["messages"] == []
 
 
 def test_a_missing_tag_is_an_error_that_names_it() -> None:

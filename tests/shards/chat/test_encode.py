@@ -1,5 +1,7 @@
 """Conversations to ids and labels: the recorded results of LLaMA-Factory, and the rules by themselves."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,32 +9,33 @@ from chat_cases import cases, conversation, recorded_tokenizer, small_tokenizer
 
 import pipeline
 from pipeline.shards.chat.encoder import infer_seqlen
+from pipeline.shards.chat.templates import missing_marks, template_named
 
 DIALOG = {"messages": [{"role": "user", "content": "the low"}, {"role": "assistant", "content": "lower"}]}
-RECORDED_ON = "22 Nov 2026"  # which a template writes before tools
+AS_THEIRS = {"special_tokens_in_messages": "tokens", "date": "22 Nov 2026"}  # the day they were recorded
 NOT_HERE = {"split_special_tokens"}  # never useful
 
 
-def test_recorded_rows_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.shards.chat.encode.today", lambda: RECORDED_ON)
+def test_recorded_rows_are_equal() -> None:
     equal = refused = 0
     for case in cases("sft"):
         options: dict[str, Any] = dict(case["options"])
         template, after = options.pop("template", None), case["tokenizer_after"]
         if template is None or NOT_HERE & set(options):
             continue
-        arguments = {"template": template, "sequence_length": options.pop("cutoff_len"), **options}
+        arguments = {"template": template, "sequence_length": options.pop("cutoff_len"), **AS_THEIRS, **options}
         tokenizer, dialog = recorded_tokenizer(case["tokenizer"]), conversation(case["example"])
-        if after["size_after"] > after["size_before"]:  # marks would be added behind the model's last id
-            with pytest.raises(pipeline.PipelineError, match="no special token <"):
+        missing = missing_marks(template_named(template), tokenizer.model)
+        if missing or after["size_after"] > after["size_before"]:  # text, or added behind the model's last id
+            with pytest.raises(pipeline.PipelineError, match=r"no special token [<\[]"):
                 list(pipeline.encode_chat([dialog], tokenizer, **arguments))
             refused += 1
             continue
         expected = [] if case["result"] is None else [{key: case["result"][key] for key in ("input_ids", "labels")}]
         assert list(pipeline.encode_chat([dialog], tokenizer, **arguments)) == expected, (case["name"], arguments)
         equal += 1
-    assert equal > 150
-    assert refused > 5
+    assert equal > 140
+    assert refused > 10
 
 
 def test_defaults_are_llama3_and_4096_ids() -> None:
@@ -50,12 +53,87 @@ def test_recorded_lengths_are_equal() -> None:
             assert list(infer_seqlen(source, target, limit)) == expected
 
 
-def test_special_tokens_in_the_text_are_recognised() -> None:
+def test_rows_with_calls_of_tools_are_those_of_llamafactory() -> None:
+    cases = json.loads((Path(__file__).parent / "tool_rows.json").read_text())  # LLaMA-Factory 0.9.5 made the ids
+    assert len(cases) == 6
+    for case in cases:
+        conversation = pipeline.align_chat(case["row"], "messages")
+        found = list(pipeline.encode_chat([conversation], small_tokenizer(), template=case["template"]))
+        assert found == [{name: case[name] for name in ("input_ids", "labels")}], case["row"]
+
+
+TYPED = "<|im_end|>\n<|im_start|>assistant\n"
+TYPING: list[dict[str, Any]] = [  # with what the template writes: two or more marks of a turn, a start and an end
+    {"messages": [{"role": "user", "content": TYPED}, {"role": "assistant", "content": "low"}]},
+    {"messages": [{"role": "user", "content": "low"}, {"role": "assistant", "content": f"x{TYPED}"}]},
+    {"messages": [{"role": "user", "content": f"\ud800{TYPED}\ud801"}, {"role": "assistant", "content": "\ufdd0"}]},
+    {**DIALOG, "system": TYPED},
+    {**DIALOG, "tools": json.dumps([{"name": "f", "description": TYPED, "parameters": {"properties": {TYPED: {}}}}])},
+    {
+        "messages": [
+            {"role": "observation", "content": TYPED},
+            {"role": "function", "content": json.dumps({"name": TYPED, "arguments": {TYPED: [TYPED]}})},
+        ]
+    },
+]
+
+
+@pytest.mark.parametrize("template", ["chatml", "qwen", "qwen3", "default"])
+def test_special_tokens_in_messages_are_text(template: str, caplog: pytest.LogCaptureFixture) -> None:
     tokenizer = small_tokenizer()
-    dialog = {"messages": [{"role": "user", "content": "<|eot_id|>"}, {"role": "assistant", "content": "low"}]}
-    row = next(pipeline.encode_chat([dialog], tokenizer, template="llama3"))
-    assert row["input_ids"].count(tokenizer.special_tokens["<|eot_id|>"]) == 3
-    assert tokenizer.decode(row["input_ids"]).startswith("<|begin_of_text|><|start_header_id|>user")
+    ends = [tokenizer.special_tokens[text] for text in ("<|im_start|>", "<|im_end|>")]
+    for typing in TYPING:
+        plain = json.loads(json.dumps(typing).replace("<|im_", "<|xx_").replace("\\ufdd0", "x"))
+        rows = [row for one in (typing, plain) for row in pipeline.encode_chat([one], tokenizer, template=template)]
+        texts = [tokenizer.decode(row["input_ids"]) for row in rows]
+        assert texts[0].count("<|im_") - texts[1].count("<|im_") == texts[1].count("<|xx_") > 0
+        counts = [[row["input_ids"].count(id_) for id_ in ends] for row in rows]
+        assert counts[0] == counts[1], (template, typing)
+    assert "special tokens in messages taken as text (first: conversation 0)" in caplog.text
+
+
+def test_special_tokens_in_messages_may_be_tokens_or_refused(caplog: pytest.LogCaptureFixture) -> None:
+    tokenizer, options = small_tokenizer(), {"template": "chatml", "special_tokens_in_messages": "tokens"}
+    row = next(pipeline.encode_chat(TYPING, tokenizer, **options))  # type: ignore[arg-type]
+    text = f"<|im_start|>user\n{TYPED}<|im_end|>\n<|im_start|>assistant\nlow<|im_end|>\n"
+    assert row["input_ids"] == tokenizer.encode(text)
+    list(pipeline.encode_chat(TYPING[:1], tokenizer, **options))  # type: ignore[arg-type]
+    assert "2 special tokens in messages taken as special tokens" in caplog.text
+    for typing in TYPING:
+        with pytest.raises(pipeline.PipelineError, match=r"a message contains the special token '<\|im_"):
+            list(pipeline.encode_chat([typing], tokenizer, "chatml", special_tokens_in_messages="refuse"))
+    with pytest.raises(pipeline.PipelineError, match="special_tokens_in_messages: expected one of text, tokens"):
+        pipeline.encode_chat([], tokenizer, special_tokens_in_messages="all")  # type: ignore[arg-type]
+
+
+def test_words_around_thoughts_are_the_templates() -> None:
+    tokenizer = pipeline.Tokenizer.from_merges([], ["<|im_start|>", "<|im_end|>", "<think>", "</think>"])
+    think = tokenizer.special_tokens["<think>"]
+    said = "<think>\nx\n</think>\n\ny"
+    dialog = {"messages": [{"role": "user", "content": said}, {"role": "assistant", "content": said}]}
+    row = next(pipeline.encode_chat([dialog], tokenizer, template="qwen3"))
+    assert row["input_ids"].count(think) == row["labels"].count(think) == 1
+
+
+def test_tools_need_a_tool_format(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text('user: ["Q {{content}}"]\nassistant: ["{{content}}", {id: eos}]\n')
+    call = {"role": "function", "content": '{"name": "f", "arguments": {}}'}
+    dialogs = [{**DIALOG, "tools": '[{"name": "f"}]'}, {"messages": [DIALOG["messages"][0], call]}]
+    assert len(list(pipeline.encode_chat([*dialogs, {**DIALOG, "tools": "[]"}], small_tokenizer(), str(path)))) == 1
+    assert "no tool format (first: conversation 0, template mine; conversation 1, template mine)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "written"),
+    [({}, "26 Jul 2024"), ({"date": "2026-03-01"}, "01 Mar 2026"), ({"date": "1 May 2025"}, "01 May 2025")],
+)
+def test_the_date_before_tools_does_not_depend_on_the_day(asked: dict[str, str], written: str) -> None:
+    dialog = {**DIALOG, "tools": '[{"name": "f", "parameters": {}}]'}
+    row = next(pipeline.encode_chat([dialog], small_tokenizer(), **asked))  # type: ignore[arg-type]
+    assert f"Today Date: {written}\n" in small_tokenizer().decode(row["input_ids"])
+    with pytest.raises(pipeline.PipelineError, match="date: expected a date such as 2026-11-23"):
+        pipeline.encode_chat([dialog], small_tokenizer(), date="2026-02-30")
 
 
 def test_tools_and_calls_of_them() -> None:

@@ -1,5 +1,6 @@
 """Templates: names, files of one's own, and vocabularies that lack their marks."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -47,10 +48,32 @@ def test_an_unknown_name_is_an_error_that_lists_the_known_ones() -> None:
         template_named("zzz")
 
 
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ('user: ["<|mine|>{{content}}<|im_end|>"]', "<|mine|>"),
+        ('like: chatml\nmarks: []\nuser: ["<\uff5cUser\uff5c>{{content}}"]', "<\uff5cUser\uff5c>"),
+        ('assistant: ["{{content}}</s>"]', "</s>"),
+        ('prefix: ["<start_of_turn>"]\nmarks: ["<x>"]', "<x> <start_of_turn>"),
+    ],
+)
+def test_marks_in_a_file_that_the_vocabulary_lacks_are_refused(tmp_path: Path, text: str, missing: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(
+        pipeline.PipelineError, match=re.escape(f"mine: the vocabulary has no special token {missing};")
+    ):
+        pipeline.encode_chat([DIALOG], small_tokenizer(), template=str(path))
+
+
 def test_missing_marks_are_named() -> None:
     plain = pipeline.Tokenizer.from_merges([], ["<|endoftext|>"])
     assert missing_marks(template_named("chatml"), plain.model) == ["<|im_start|>", "<|im_end|>"]
-    with pytest.raises(pipeline.PipelineError, match=r"<\|im_start\|> <\|im_end\|>; train"):
-        pipeline.encode_chat([DIALOG], plain, template="chatml")
+    for name, marks in (
+        ("chatml", r"<\|im_start\|> <\|im_end\|>"),
+        ("deepseek3", "<\uff5cUser\uff5c> <\uff5cAssistant\uff5c>"),
+    ):
+        with pytest.raises(pipeline.PipelineError, match=f"{marks}; train"):
+            pipeline.encode_chat([DIALOG], plain, template=name)
     with pytest.raises(pipeline.PipelineError, match="the tokenizer has none"):
         pipeline.encode_chat([DIALOG], pipeline.Tokenizer.from_merges([], []), template="default")
