@@ -7,7 +7,7 @@ depends on corpus, tokenizer and options alone: not on workers, chunk size, memo
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-from pipeline.base.errors import UsageError
+from pipeline.base.errors import InputError, UsageError
 from pipeline.base.events import Listener
 from pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words
 from pipeline.counts.chunk_statistics import ChunkStatistics
@@ -27,6 +27,8 @@ from pipeline.shards.order import ORDERING_STAGE, put_in_order
 from pipeline.shards.part_file import Part
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
+
+_NO_TEXTS = {"records_without_field", "records_not_text"}
 
 
 @lists_options
@@ -114,6 +116,10 @@ def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
         work.directory.remove([manifest.RESULT])  # the shards are not complete from here on
     parts = encode_chunks(work, encoding, model)
     total = total_of(work, encoding, parts)
+    if not total.documents and set(total.losses) & _NO_TEXTS:
+        found = "; ".join(map(str, in_words(total.losses)))
+        hint = _chat_hint(encoding) or "name the field with --text-field"
+        raise InputError(f"no document is left to encode: {found}; {hint}")
     splits = put_in_order(work, encoding, parts)
     written, index, layout = write_shards(work, encoding, model, splits)
     options, separator = encoding.options, encoding.options["separator"]
@@ -133,6 +139,19 @@ def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
         order={name: options[name] for name in ORDER_OPTIONS if name in options} or None,
         index=tuple(index),
     )
+
+
+def _chat_hint(encoding: Encoding) -> str:
+    """Return what to do with chat data, if the first file has them."""
+    from pipeline.shards.chat.dataset import recognised
+    from pipeline.shards.chat.rows import as_chat_file
+
+    file = encoding.plan.files[0]
+    try:
+        recognised([as_chat_file(file)], (file.path,))
+    except InputError:
+        return ""
+    return f"{file.path} holds chat data: give --chat and a --template"
 
 
 def total_of(work: Work, encoding: Encoding, parts: Sequence[Part]) -> ChunkStatistics:

@@ -1,16 +1,29 @@
-"""Render a chat template (Jinja) as transformers does: the same environment, the same names."""
+"""Render a chat template (Jinja) as transformers does: the same environment, the same names.
 
+A template may come with a downloaded model. It is sandboxed, its loops and calls are counted, and whatever it raises
+becomes one error.
+"""
+
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from itertools import count
 from typing import Any
 
 from pipeline.base.errors import UsageError, unfit
+from pipeline.run.ids import marks_in
 from pipeline.tokenizer.conversions import installed
 from pipeline.tokenizer.model import Model
 
 Message = Mapping[str, Any]
+_MOST_STEPS = 1_000_000  # rounds of loops and calls in rendering one dialog
+_MOST_REPEATED = 1 << 26  # characters of a repeated text, bits of a power
+_STEPS = "__steps"
+_PROBES = [
+    [{"role": role, "content": "x"} for role in roles.split()] for roles in ("user", "user assistant", "system user")
+]
 
 
 def render(model: Model, messages: Sequence[Message], *, add_generation_prompt: bool, **variables: Any) -> str:
@@ -23,15 +36,45 @@ def render(model: Model, messages: Sequence[Message], *, add_generation_prompt: 
         raise unfit("messages", "a list of messages such as {'role': 'user', 'content': 'Hello'}", messages)
     tokens = {"bos_token": model.bos_token, "eos_token": model.eos_token, "pad_token": model.pad_token}
     names = {"tools": None, "documents": None} | {name: text for name, text in tokens.items() if text is not None}
-    jinja2 = installed("jinja2")
+    template_error = installed("jinja2").TemplateError
+    values = {"messages": list(messages), "add_generation_prompt": add_generation_prompt, _STEPS: count()}
     try:
-        template = _compiled(model.chat_template.jinja)
-        text = template.render(
-            **(names | variables), messages=list(messages), add_generation_prompt=add_generation_prompt
-        )
-    except (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError) as reason:  # of any template
+        return str(_compiled(model.chat_template.jinja).render(**(names | variables), **values))
+    except Exception as error:  # of any template: also RecursionError, MemoryError, ZeroDivisionError
+        kind = "" if isinstance(error, template_error) else f"{type(error).__name__}: "
+        reason = " ".join(f"{kind}{error}".removesuffix(": ").split())
         raise UsageError(f"the chat template does not take these messages: {reason}") from None
-    return str(text)
+
+
+def marks_written(jinja: str) -> list[str]:
+    """Return what looks like a special token in a template or in short dialogs that it renders.
+
+    Raises `UsageError` for a text that is no template.
+    """
+    written = [jinja]
+    try:
+        template = _compiled(jinja)
+    except installed("jinja2").TemplateSyntaxError as error:
+        raise UsageError(f"it is not valid Jinja (line {error.lineno}: {error.message})") from None
+    except Exception as error:
+        raise UsageError(f"it is not valid Jinja ({type(error).__name__}: {error})") from None
+    for messages in _PROBES:
+        with contextlib.suppress(Exception):  # a template may refuse any dialog
+            written.append(template.render(messages=messages, add_generation_prompt=True, **{_STEPS: count()}))
+    return marks_in(" ".join(written))
+
+
+def _counted(context: Any, rounds: Any) -> Any:
+    """Iterate as a loop does, and count its rounds."""
+    for one in rounds:
+        _count(context)
+        yield one
+
+
+def _count(context: Any) -> None:
+    steps = context.get(_STEPS)
+    if steps and next(steps) >= _MOST_STEPS:
+        raise RuntimeError(f"it takes more than {_MOST_STEPS:,} steps: does a loop or a macro of it end?")
 
 
 def _iterable(messages: Any) -> Any:
@@ -40,9 +83,26 @@ def _iterable(messages: Any) -> Any:
 
 @cache
 def _compiled(jinja: str) -> Any:
-    from jinja2 import TemplateError
+    from jinja2 import TemplateError, nodes, pass_context
     from jinja2.ext import Extension, loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Environment(ImmutableSandboxedEnvironment):
+        """Count rounds of loops, calls, and how large repeated texts and powers become."""
+
+        intercepted_binops = frozenset(("*", "**"))
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            for value, times in ((left, right), (right, left)) if operator == "*" else ((left, right),):
+                size = len(value) if isinstance(value, str | list | tuple) else 0
+                size = value.bit_length() if operator == "**" and isinstance(value, int) else size
+                if isinstance(times, int) and size * times > _MOST_REPEATED:
+                    raise OverflowError(f"a result of {operator} is too large")
+            return super().call_binop(context, operator, left, right)
+
+        def call(self, context: Any, called: Any, /, *arguments: Any, **keywords: Any) -> Any:
+            _count(context)
+            return super().call(context, called, *arguments, **keywords)
 
     class Generation(Extension):
         """`{% generation %}` marks what the assistant wrote; the text is the same without it."""
@@ -60,10 +120,14 @@ def _compiled(jinja: str) -> Any:
     def to_json(value: Any, **how: Any) -> str:
         return json.dumps(value, **({"ensure_ascii": False} | how))
 
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
-    )
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    environment.filters["_counted"] = pass_context(_counted)
     environment.filters["tojson"] = to_json
     environment.globals["raise_exception"] = refuse
     environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
-    return environment.from_string(jinja)
+    parsed = environment.parse(jinja)
+    for loop in parsed.find_all(nodes.For):
+        loop.iter = nodes.Filter(loop.iter, "_counted", [], [], None, None, lineno=loop.lineno)
+    return environment.template_class.from_code(
+        environment, environment.compile(parsed), environment.make_globals(None)
+    )

@@ -16,6 +16,7 @@ from pipeline.run.manifest import Run
 from pipeline.run.options import Options, check_vocabulary
 from pipeline.run.superwords import coarse_pattern
 from pipeline.storage import Location, parse_location
+from pipeline.tokenizer.chat_render import marks_written
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.fields import read_text
 from pipeline.tokenizer.formats.gguf import pre_type
@@ -82,11 +83,18 @@ def with_chat_template(model: Model, options: Options) -> Model:
     """Return the model with the chat template that the options name, if they name one."""
     if options.chat_template is None:
         return model
-    named = CHAT_TEMPLATES.get(options.chat_template)
-    template = named or ChatTemplate(read_text(parse_location(options.chat_template)))
-    if missing := template.missing(model.vocabulary.special_tokens):
+    name, special = options.chat_template, model.vocabulary.special_tokens
+    template = CHAT_TEMPLATES.get(name) or ChatTemplate(read_text(parse_location(name)))
+    missing, what = template.missing(special), "the chat template"
+    if name not in CHAT_TEMPLATES:
+        what = f"the chat template {name}"
+        try:
+            missing += [text for text in marks_written(template.jinja) if text not in (*special, *missing)]
+        except UsageError as error:
+            raise UsageError(f"{what}: {error}; fix it, or choose another template") from None
+    if missing:
         raise UsageError(
-            f"the chat template needs {', '.join(missing)}, which this vocabulary lacks: name them among the "
+            f"{what} needs {', '.join(missing)}, which this vocabulary lacks: name them among the "
             "special tokens, or choose another template"
         )
     return replace(model, chat_template=template)

@@ -294,6 +294,17 @@ def test_the_date_of_the_first_start_is_kept(home: Path, tmp_path: Path, monkeyp
     assert "--date" in refused(run_here(*common, tmp_path / "b", "--date", "2025-01-01"), 1)
 
 
+@pytest.mark.usefixtures("in_process")
+def test_chat_data_without_the_option_are_an_error_that_names_it(home: Path, tmp_path: Path) -> None:
+    common = ("--tokenizer", home / "tokenizer", "--output", tmp_path / "out")
+    line = refused(run_here("encode", home / "rows.jsonl", *common), 1)
+    assert "no document is left to encode: 300 records skipped: no text field (first: " in line
+    assert f"; {home / 'rows.jsonl'} holds chat data: give --chat and a --template" in line
+    other = _write_lines(tmp_path / "other.jsonl", [{"body": "low"}])
+    assert line != (line := refused(run_here("encode", other, *common, "--overwrite"), 1))
+    assert line.endswith("; name the field with --text-field")
+
+
 def test_what_is_no_row_is_skipped_and_counted(home: Path, tmp_path: Path) -> None:
     lines = ['{"instruction": "a", "input": "x", "output": "b"}', "no JSON", '{"instruction": "c", "output": "d"}']
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))

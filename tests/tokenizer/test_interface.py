@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jinja2.sandbox
 import numpy as np
 import pytest
 import samples
@@ -277,6 +278,41 @@ def test_no_character_of_a_message_takes_its_end(name: str, said: str) -> None:
     assert kept in ours.decode(ids)
     assert chat.decode_message(ids)["content"] == kept
     assert chat.encode_header({"role": "\ufdd2x"}) != chat.encode_header({"role": ""}) or name == "alternating"
+
+
+FAILING = {  # what a downloaded template may do, and what the one error says
+    "{{ 1 // 0 }}": "ZeroDivisionError: integer",
+    "{{ 2.0 ** 5000 }}": "OverflowError: ",
+    "{{ 'x' * 10 ** 12 }}": "OverflowError: a result of \\* is too large",
+    "{{ 10 ** (10 ** 10) }}": "OverflowError: a result of \\*\\* is too large",
+    "{% macro a(x) %}{{ a(x) }}{% endmacro %}{{ a(1) }}": "RecursionError: ",
+    "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}": "takes more than 1,000,000 steps",
+    "{% macro a(n) %}{% if n %}{{ a(n - 1) }}{{ a(n - 1) }}{% endif %}{% endmacro %}{{ a(60) }}": "more than 1,000,000",
+    "{{ messages[9].content.x }}": "has no element 9",
+    "{{ " + "(" * 5000 + ")" * 5000 + " }}": "RecursionError: |MemoryError: ",
+    "{% if %}": "Expected an expression",
+}
+
+
+@pytest.mark.parametrize("jinja", FAILING)
+def test_a_template_that_fails_is_one_error(jinja: str) -> None:
+    ours = Tokenizer.from_model(replace(Tokenizer.from_merges([]).model, chat_template=ChatTemplate(jinja)))
+    with pytest.raises(UsageError, match=f"does not take these messages: .*({FAILING[jinja]})"):
+        ours.apply_chat_template(DIALOG)
+
+
+def test_counting_loops_changes_no_template() -> None:
+    jinja = (
+        "{% for a in messages if a.role != 'tool' %}{{ loop.index }}/{{ loop.length }}{{ loop.last }}"
+        "{{ loop.revindex }}"
+        "{% else %}none{% endfor %}{% for k, v in {'a': 1}.items() %}{{ k }}{{ v }}{% endfor %}"
+        "{% for x in missing %}{% else %}none{% endfor %}{% for x in [[1, [2]]] recursive %}"
+        "{{ loop(x) if x is iterable else x }}{% endfor %}"
+    )
+    ours = Tokenizer.from_model(replace(Tokenizer.from_merges([]).model, chat_template=ChatTemplate(jinja)))
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment()
+    expected = environment.from_string(jinja).render(messages=DIALOG)
+    assert ours.apply_chat_template(DIALOG, tokenize=False) == expected
 
 
 def test_chat_format_without_a_template_is_refused() -> None:

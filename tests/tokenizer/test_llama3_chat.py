@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import samples
 import tiktoken
-from command import refused, run
+from command import refused, run, run_here
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import Tensor
@@ -213,6 +213,47 @@ def test_chatml_round_trip() -> None:
             chat.decode_message(broken)
     with pytest.raises(UsageError, match=r"lacks <\|im_start\|>"):
         ChatMLFormat(Tokenizer.from_merges([]))
+
+
+@pytest.mark.parametrize(
+    ("jinja", "message"),
+    [
+        ("{{ '<|mine|>' }}", "needs <|mine|>, which this vocabulary lacks"),
+        (
+            "{% for m in messages %}{{ '<|' + m.role + '|>' }}{% endfor %}",
+            "needs <|user|>, <|assistant|>, <|system|>",
+        ),
+        ("{{ messages[0].content }}</s>", "needs </s>, which"),
+        ("<|im_start|>{% for m in messages %}", "is not valid Jinja (line 1: Unexpected end of template"),
+        ("{{ messages[0].content + '<|im_end|>' }}{{ bos_token }}", None),
+    ],
+)
+@pytest.mark.usefixtures("in_process")
+def test_a_template_file_with_other_marks_or_wrong_jinja_is_refused(
+    jinja: str, message: str | None, text: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "own.jinja"
+    path.write_text(jinja)
+    marks = ("--special-token", "<|im_start|>", "--special-token", "<|im_end|>")
+    common = (
+        "train",
+        text,
+        "--output",
+        tmp_path / "r",
+        "--vocab-size",
+        262,
+        "--chat-template",
+        path,
+        *marks,
+        "--quiet",
+    )
+    result = run_here(*common, "--workers", 1, "--quiet")
+    if message is None:
+        assert result.returncode == 0, result.stderr
+    else:
+        line = refused(result, 2)
+        assert f"the chat template {path}" in line
+        assert message in line
 
 
 def test_chat_template_option(text: Path, tmp_path: Path) -> None:
