@@ -150,7 +150,7 @@ def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, T
         tokenizer_directory=first.directory,
         written=(*first.written, *report.card_names(numbers)),
         refused=first.refused,
-        languages=languages_of(learned, run.manifest.parity),
+        languages=languages_of(trained.merges(options.vocab_size[0]), run.manifest.parity),
         other_sizes=tuple(OtherSize(one.facts, one.directory, one.written) for one in others),
     )
     return summary, trained

@@ -313,6 +313,6 @@ def _stored_summary(run: Run, home: Location, trained: Trained, executor: Execut
         vocabulary=facts,
         tokenizer_directory=home,
         written=tuple(written),
-        languages=languages_of(trained.learned, run.manifest.parity),
+        languages=languages_of(trained.merges(size), run.manifest.parity),
     )
     return summary.to_json(), summary.details()

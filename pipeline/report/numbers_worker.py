@@ -158,7 +158,7 @@ def compute_numbers(task: NumbersTask) -> Numbers:
     """Compute all numbers; raises `InputError` for a tokenizer or a held-out file that cannot be read, and
     `RunDirectoryError` for a tokenizer that was not made from the merge list."""
     options = task.trained.options
-    learned = task.trained.learned.first(options.special.merge_budget(options.vocab_size[0]))
+    learned = task.trained.merges(options.vocab_size[0])
     model = task.trained.model(options.vocab_size[0])
     if task.home is not None:
         written = load_model(task.home)

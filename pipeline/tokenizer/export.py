@@ -156,10 +156,14 @@ class Trained:
     pattern: CompiledPattern
     options: Options
 
+    def merges(self, vocab_size: int) -> MergeList:
+        """Return the merges of a size."""
+        return self.learned.first(self.options.special.merge_budget(vocab_size))
+
     def model(self, vocab_size: int) -> Model:
         """Make the model of `vocab_size` tokens, or of fewer where the list is short."""
         options = self.options
-        special, first = options.special, self.learned.first(options.special.merge_budget(vocab_size))
+        special, first = options.special, self.merges(vocab_size)
         rounded = special.multiple > 1  # two merges may make one token, so how many there are must be seen
         ordinary = len(Vocabulary.from_id_pairs(first.left, first.right).tokens) if rounded else 0
         vocabulary = Vocabulary.from_id_pairs(
@@ -184,7 +188,7 @@ def export_size(run: Run, trained: Trained, vocab_size: int) -> Exported:
 def facts_of(trained: Trained, vocab_size: int, vocabulary: Vocabulary) -> VocabularyFacts:
     """Describe the vocabulary that was made for a size."""
     merges = trained.options.special.merge_budget(vocab_size)
-    cut = trained.learned.first(merges)
+    cut = trained.merges(vocab_size)
     longest = sorted(vocabulary.tokens.values(), key=len, reverse=True)[:_LONGEST_SHOWN]
     texts = [token.decode(errors="replace") for token in longest]
     return VocabularyFacts(

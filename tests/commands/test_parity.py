@@ -118,7 +118,7 @@ def merged(train: Train, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def test_report_and_verify_know_the_languages(merged: Path) -> None:
+def test_report_and_verify_know_the_languages(merged: Path, tmp_path: Path) -> None:
     verified = pipeline.verify_run(merged)
     assert verified["merges"].startswith("60, each chosen by its language when learned again")
     found = json.loads((merged / "report.json").read_text())["languages"]
@@ -137,6 +137,9 @@ def test_report_and_verify_know_the_languages(merged: Path) -> None:
     assert [one.split()[0] for one in shown["languages"]] == list(TRAIN)
     assert shown["options"]["tie_break"] == "greatest-letters"
     assert "Gini coefficient" in (merged / "report.txt").read_text()
+    copied = shutil.copytree(merged, tmp_path / "run")
+    pipeline.merge_run(copied, vocab_size=len(tokenizer) - 10)
+    assert json.loads((copied / "report.json").read_text())["languages"] is None  # they were measured after 60 merges
 
 
 def task_of(home: Path, executor: Executor, vocab_size: int) -> merge_worker.MergeTask:
