@@ -257,7 +257,7 @@ def _text_of(content: Any) -> str:
     texts = [part.get("text") for part in parts if isinstance(part, _MAPPINGS) and part.get("type") in _TEXT_PARTS]
     if len(texts) < len(parts) or not all(isinstance(text, str) for text in texts):
         raise DroppedError(NO_TEXT)
-    return "".join(texts)
+    return "".join(map(str, texts))
 
 
 def _calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -149,9 +149,9 @@ def _around(field: Field, special_tokens: Mapping[str, int]) -> Around:
         return [texts[id_] for id_ in ids.value]
 
     if kind.value != "TemplateProcessing":
-        first, last = (field.member(name) for name in ("cls", "sep"))
-        front, behind = (named(Field(one.read(list)[1:], one.file, one.path)) for one in (first, last))
-        return tuple(front), tuple(behind)
+        ends = (field.member(name) for name in ("cls", "sep"))
+        first, last = (tuple(named(Field(one.read(list)[1:], one.file, one.path))) for one in ends)
+        return first, last
     parts = field.member("single").elements()
     text = [at for at, part in enumerate(parts) if part.member("Sequence").value is not None]
     if len(text) != 1 or parts[text[0]].member("Sequence").member("id").value != "A":
