@@ -29,6 +29,8 @@ PRE_TOKENIZERS = {
     "expression": cut_by(Regex(r" ?\p{L}+|\p{N}|\s+|[^\s\p{L}\p{N}]+")),
     "literal": cut_by("a b"),
     "digits": Sequence([pre_tokenizers.Digits(individual_digits=True), ByteLevel(False, use_regex=False)]),
+    "starcoder": Sequence([pre_tokenizers.Digits(individual_digits=True), ByteLevel(False)]),
+    "digits in groups": Sequence([pre_tokenizers.Digits(), ByteLevel(False)]),
 }
 
 
@@ -178,7 +180,7 @@ def test_settings_of_later_releases_are_refused(tmp_path: Path) -> None:
         (ByteLevel(), "add_prefix_space=True"),
         (pre_tokenizers.Whitespace(), "Whitespace"),
         (cut_by(" ", "removed"), "behavior"),
-        (Sequence([pre_tokenizers.Digits(), PLAIN]), "2 steps"),
+        (Sequence([pre_tokenizers.Digits(), pre_tokenizers.Digits(), PLAIN]), "3 steps"),
         (cut_by(Regex(r"\h+")), "pattern"),
         (None, "cannot be read"),
         (normalizers.NFC(), "NFC"),
@@ -224,3 +226,11 @@ def test_invalid_text_is_an_error_as_in_tokenizers(tmp_path: Path) -> None:
         pipeline.train_like(trainer(), PLAIN, texts=["low \ud800"], output=tmp_path / "other")
     with pytest.raises(InputError, match="no documents"):
         pipeline.train_like(trainer(), PLAIN, texts=[], output=tmp_path / "third")
+
+
+@pytest.mark.parametrize("name", ["starcoder", "digits in groups"])
+def test_digits_before_gpt2s_pattern_are_written_as_published(name: str, tmp_path: Path) -> None:
+    made = pipeline.train_like(trainer(), PRE_TOKENIZERS[name], texts=["a 12  3 lower"], output=tmp_path / "run")
+    document = json.loads((tmp_path / "run/tokenizer/tokenizer.json").read_text())
+    assert [step["type"] for step in document["pre_tokenizer"]["pretokenizers"]] == ["Digits", "ByteLevel"]
+    assert pipeline.load(tmp_path / "run") == made

@@ -60,6 +60,7 @@ def shape(name: str) -> tuple[list[Any], dict[str, Any]]:
             {"normalizer": empty, "post": bos},
         ),
         "digits": ([pre_tokenizers.Digits(individual_digits=False), byte_level(use_regex=True)], {}),
+        "starcoder": ([pre_tokenizers.Digits(individual_digits=True), byte_level(use_regex=True)], {}),
         "removed": ([pre_tokenizers.Split(Regex(PRESETS["o200k"]), "removed", invert=True), byte_level()], {}),
         "literal": ([pre_tokenizers.Split(".é", "isolated", invert=True), byte_level()], {}),
     }[name]
@@ -76,6 +77,7 @@ SHAPES = [
     "deepseek",
     "coder",
     "digits",
+    "starcoder",
     "removed",
 ]
 SHAPES.append("literal")

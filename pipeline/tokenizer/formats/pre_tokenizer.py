@@ -18,7 +18,15 @@ from pipeline.tokenizer.model import Model
 REGEX_STAGE = "BpePipelineRegex"  # a pre-tokenizer that other readers refuse, for what tokenizers would cut differently
 
 # The digits of Digits: \p{N}, and the numbers that its tables (Unicode 17) have beyond ours.
-_DIGIT = r"[\p{N}\U00011DE0-\U00011DE9\U00016FF4-\U00016FF6]"
+_LATER = r"\U00011DE0-\U00011DE9\U00016FF4-\U00016FF6"
+_NUMBERS = rf"\p{{N}}{_LATER}"
+_DIGIT = f"[{_NUMBERS}]"
+
+# Digits and then GPT-2's pattern, as StarCoder and SmolLM cut, in one step: a text ends before a digit.
+_DIGITS_THEN_GPT2 = {
+    individual: rf"{digits}|'(?:[sdmt]|ll|ve|re)| ?\p{{L}}+| ?[^\s\p{{L}}{_NUMBERS}]+|\s+(?![^\s{_NUMBERS}])|\s+"
+    for individual, digits in ((True, _DIGIT), (False, rf"\p{{N}}+|[{_LATER}]+"))
+}
 
 _GPT2_AS_PUBLISHED = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
@@ -43,6 +51,8 @@ def read_pre_tokenizer(field: Field, noted: Field) -> tuple[CompiledPattern, boo
     in_front, own_regex = last.member("add_prefix_space"), last.member("use_regex")
     in_front.expect(*((False,) if splits else (False, True)))
     own_regex.expect(None, True, False)
+    if own_regex.value is not False and [split.member("type").value for split in splits] == ["Digits"]:
+        return compile_pattern(_DIGITS_THEN_GPT2[_individual(splits[0])]), False
     steps = [_step(split, noted if len(splits) == 1 else Field(None, noted.file)) for split in splits]
     if own_regex.value is not False:
         steps.append(compile_pattern("gpt2"))
@@ -54,12 +64,17 @@ def read_pre_tokenizer(field: Field, noted: Field) -> tuple[CompiledPattern, boo
         field.refuse(f"is not reproduced exactly: {reason}")
 
 
+def _individual(digits: Field) -> bool:
+    """Whether each digit is a piece."""
+    individual = digits.member("individual_digits")
+    individual.expect(True, False)
+    return individual.read(bool)
+
+
 def _step(split: Field, noted: Field) -> CompiledPattern:
     split.member("type").expect("Split", "Digits")
     if split.member("type").value == "Digits":
-        individual = split.member("individual_digits")
-        individual.expect(True, False)
-        return compile_pattern(_DIGIT if individual.value else f"{_DIGIT}+")
+        return compile_pattern(_DIGIT if _individual(split) else f"{_DIGIT}+")
     literal = split.member("pattern").member("String")
     expression = literal if literal.value is not None else split.member("pattern").member("Regex")
     try:
@@ -120,6 +135,10 @@ def public_pre_tokenizer(model: Model) -> dict[str, Any]:
         return byte_level
     if pattern.name == "gpt2":  # as GPT-2's own file
         return byte_level | {"use_regex": True}
+    for individual, expression in _DIGITS_THEN_GPT2.items():
+        if pattern.expression == expression and not in_front:  # as published
+            digits = {"type": "Digits", "individual_digits": individual}
+            return {"type": "Sequence", "pretokenizers": [digits, byte_level | {"use_regex": True}]}
     if in_front:  # a Split before ByteLevel would have the space put in front of each piece
         raise ExportRefusedError(
             "tokenizer.json cannot say that a space is put in front of texts that are cut with another pattern than "
