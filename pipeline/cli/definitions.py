@@ -39,7 +39,7 @@ from pipeline.storage.atomic import single_output
 _TRAIN = tuple(name for name in OPTION_FIELDS if name not in {"inputs", *names_of("encode", "chat")})
 _SPECIAL = ("bos_token", "eos_token", "pad_token", "add_bos", "reserve_tokens", "round_vocab_to")
 _COUNT = (
-    *("output", *COUNTING_OPTIONS, "input_format", "compression", "text_field", "chunk_size", "pattern_timeout"),
+    *("exclude", "output", *COUNTING_OPTIONS, *READING_OPTIONS, "chunk_size", "pattern_timeout"),
     *("fail_on_loss", "dry_run", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 _MERGE = (
@@ -48,7 +48,7 @@ _MERGE = (
     *("special_ids", "export", *_SPECIAL, "chat_template", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 _ENCODE = (
-    *("output", "shard_format", "shard_size", "documents", "separator", "shuffle", "repeat", "weights"),
+    *("exclude", "output", "shard_format", "shard_size", "documents", "separator", "shuffle", "repeat", "weights"),
     *("val_fraction", "val_tokens", "sequence_length", "pack", "position_ids", "add_bos", "errors", *READING_OPTIONS),
     *(name for name, option in OPTION_FIELDS.items() if option.metadata["stage"] == "chat"),
     *("chunk_size", "pattern_timeout", "fail_on_loss", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
@@ -676,9 +676,17 @@ def explain(text: str, tokenizer: Location, as_json: bool, page: Location | None
 @click.argument("first", type=LOCATION, metavar="A")
 @click.argument("second", type=LOCATION, metavar="B")
 @click.argument("paths", nargs=-1, type=LOCATION, metavar="[INPUT ...]")
+@click.option("--exclude", multiple=True, metavar="GLOB", help=HELP["exclude"])
 @click.option("--text", "texts", multiple=True, metavar="STRING", help="compare on this text; repeatable")
 @json_option
-def diff(first: Location, second: Location, paths: tuple[Location, ...], texts: tuple[str, ...], as_json: bool) -> int:
+def diff(
+    first: Location,
+    second: Location,
+    paths: tuple[Location, ...],
+    exclude: tuple[str, ...],
+    texts: tuple[str, ...],
+    as_json: bool,
+) -> int:
     """Print how the tokenizers A and B differ.
 
     The exit code is 0 if they are equal, 1 if not, 3 if the comparison failed. Printed are tokens that only one has,
@@ -691,7 +699,8 @@ def diff(first: Location, second: Location, paths: tuple[Location, ...], texts: 
     """
     from pipeline.commands.diff import diff_command
 
-    return diff_command(first, second, paths, [as_utf8(text) for text in texts], as_json=as_json)
+    exclude = make_options({"exclude": exclude or None}, flag_of).exclude or ()
+    return diff_command(first, second, paths, [as_utf8(text) for text in texts], exclude=exclude, as_json=as_json)
 
 
 @command()

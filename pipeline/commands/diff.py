@@ -17,7 +17,13 @@ SAME, OTHER, FAILED = 0, 1, 3  # exit codes, for CI
 
 
 def diff_command(
-    first: Location, second: Location, paths: Sequence[Location], texts: Sequence[str], *, as_json: bool
+    first: Location,
+    second: Location,
+    paths: Sequence[Location],
+    texts: Sequence[str],
+    *,
+    exclude: Sequence[str] = (),
+    as_json: bool,
 ) -> int:
     """Print how two tokenizers differ; returns the exit code: 0 equal, 1 different.
 
@@ -26,7 +32,7 @@ def diff_command(
     try:
         one, other = map(load_tokenizer, (first, second))
         found = difference(one.model, other.model)
-        sources, cuts = cut_differently(one, other, _texts(paths, texts))
+        sources, cuts = cut_differently(one, other, _texts(paths, texts, exclude))
         if as_json:
             progress.write(json.dumps(to_json(found, sources, cuts), ensure_ascii=False))
         else:
@@ -37,10 +43,10 @@ def diff_command(
         raise
 
 
-def _texts(paths: Sequence[Location], texts: Sequence[str]) -> Iterable[tuple[str, str]]:
+def _texts(paths: Sequence[Location], texts: Sequence[str], exclude: Sequence[str]) -> Iterable[tuple[str, str]]:
     """Yield (source, text): those of the command line, samples of files, or without any the built-in sentences."""
     yield from (("--text", text) for text in texts)
-    files = find_files(map(str, paths)).files if paths else []
+    files = find_files(map(str, paths), exclude=exclude).files if paths else []
     names = source_names([file.path for file in files])
     for drawn in read_chosen(choose(files, _SAMPLE_BYTES), "text", skip_changed=False):
         yield names[drawn.path], drawn.text

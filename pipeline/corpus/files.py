@@ -6,14 +6,15 @@ same every time. A digest of samples of a file shows later whether it is still t
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 from pipeline.base.errors import InputError
 from pipeline.corpus.formats import WHOLE_FORMATS, FileType, recognise
-from pipeline.corpus.inputs import expand, reading, sample_corpus
+from pipeline.corpus.inputs import expand, reading, sample_corpus, without
 from pipeline.storage import OpenFile, each, is_uri, named, open_file
 
 _SAMPLES, _SAMPLE_BYTES = 16, 4096
@@ -45,19 +46,25 @@ class CorpusFile:
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of a corpus in the order to read them, and the paths of those without a byte."""
+    """The files of a corpus in the order to read them, and the paths of those without a byte.
+
+    inputs: the number of the input that each file is of. unused: globs that should exclude files, and exclude none.
+    """
 
     files: tuple[CorpusFile, ...]
     empty: tuple[str, ...]
+    inputs: tuple[int, ...] = ()
+    unused: tuple[str, ...] = ()
 
 
 def find_files(
     inputs: Iterable[str | os.PathLike[str]] | None,
     asked: FileType = FileType(),  # noqa: B008 - a constant
     *,
+    exclude: Sequence[str] = (),
     may_be_empty: bool = False,
 ) -> Listing:
-    """List the files that the inputs name; for None, those of the sample corpus.
+    """List the files that the inputs name, without those that globs exclude; for None, those of the sample corpus.
 
     Hidden files, run directories and what is below them are skipped in directories; links are followed. A file that is
     named twice, also by another spelling or link, is listed where it first appears. Raises `InputError` for an input
@@ -66,24 +73,34 @@ def find_files(
     names = None if inputs is None else [os.fspath(name) for name in inputs]
     if names == []:
         raise InputError("no inputs: name files, directories or globs")
+    used: set[str] = set()
     try:
-        paths = sample_corpus() if names is None else [path for name in names for path in expand(name)]
+        if names is None:
+            paths = [(0, path) for path in without(sysconfig.get_path("stdlib"), sample_corpus(), exclude, used)]
+        else:
+            listed = (without(name, expand(name), exclude, used) for name in names)
+            paths = [(number, path) for number, found in enumerate(listed) for path in found]
     except RecursionError:
         raise InputError("the directories of the inputs are nested too deeply: name the inner ones") from None
-    different: dict[str, str] = {}
-    for path in paths:
-        first = different.setdefault(_resolved(path), path)
+    if not paths:
+        raise InputError(f"the corpus is empty: all its files are excluded, by {', '.join(exclude)}; exclude fewer")
+    different: dict[str, tuple[int, str]] = {}
+    for number, path in paths:
+        _, first = different.setdefault(_resolved(path), (number, path))
         if getattr(first, "secret", "") != getattr(path, "secret", ""):
             raise InputError(f"{path} is named twice with different queries, which are not stored: name one of them")
     described = partial(describe, asked=asked)
-    files = list(each(described, list(different.values()), remote=any(map(is_uri, paths))))
+    chosen = [path for _, path in different.values()]
+    files = list(each(described, chosen, remote=any(map(is_uri, chosen))))
     empty = [file.path for file in files if not file.size]
     if len(empty) == len(files) and not may_be_empty:
         reason = f"none of its {len(empty)} files has a byte" if len(empty) > 1 else f"{empty[0]} has no bytes"
         raise InputError(f"the {'sample ' if names is None else ''}corpus is empty: {reason}; name files with text")
     if names is None:
         empty = []  # the library has empty modules, which the user did not choose
-    return Listing(tuple(file for file in files if file.size), tuple(empty))
+    numbers = (number for (number, _), file in zip(different.values(), files, strict=True) if file.size)
+    unused = tuple(glob for glob in exclude if glob not in used)
+    return Listing(tuple(file for file in files if file.size), tuple(empty), tuple(numbers), unused)
 
 
 def files_in_both(files: Iterable[CorpusFile], others: Iterable[CorpusFile]) -> list[CorpusFile]:

@@ -1,7 +1,8 @@
 """What inputs name: a file, everything in a directory, or what matches a glob, on this machine or in a store.
 
 Results are sorted by path. Hidden files and directories are skipped, and so is what is stored in a run directory (with
-a `run.json`) or one of shards. `*`, `**` and `[...]` may be in any part of a glob; `?` too, but begins a URI's query.
+a `run.json`) or one of shards. `*`, `**`, `[...]` and `{a,b}` may be in any part of a glob; `?` too, but begins a URI's
+query.
 """
 
 import errno
@@ -13,12 +14,15 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 from pipeline.base.errors import InputError, os_error_as
 from pipeline.storage import Location, Remote, is_uri, named
 
 _MANIFESTS = ("run.json", "encoding.json")  # a run directory has the first, a directory of shards the second
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_MOST_ALTERNATIVES = 1000  # that the braces of one input stand for
 _NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 
 
@@ -46,13 +50,78 @@ def expand(name: str) -> list[str]:
         raise InputError(f"the input {name!r} holds a NUL character, as no path does: name a file, directory or glob")
     _refuse_undecodable(name)
     where = named(name, "inputs")
-    with reading(str(where) if isinstance(where, Remote) else name):
+    shown = str(where) if isinstance(where, Remote) else name
+    if _BRACES.search(name):
+        with reading(shown):
+            is_named = where.exists()
+        if not is_named:
+            return [path for one in alternatives(name) for path in expand(one)]
+    with reading(shown):
         if isinstance(where, Remote):
             return list(map(str, _in_store(where)))
         found = _on_disk(str(where) if is_uri(name) else name)
     for path in found:
         _refuse_undecodable(path)
     return found
+
+
+def alternatives(glob: str) -> list[str]:
+    """Write out braces as a shell does: `{a,b{c,d}}` -> `a`, `bc`, `bd`, none twice."""
+    found = [glob]
+    while any(map(_BRACES.search, found)):
+        written: dict[str, None] = {}
+        for one in found:
+            braces = _BRACES.search(one)
+            choices = [one] if braces is None else [
+                one[: braces.start()] + choice + one[braces.end() :] for choice in braces[1].split(",")
+            ]  # fmt: skip
+            written |= dict.fromkeys(choices)
+        if len(written) > _MOST_ALTERNATIVES:
+            shown = glob.partition("?")[0]
+            raise InputError(f"the braces of {shown} stand for more than {_MOST_ALTERNATIVES:,} names: use a wildcard")
+        found = list(written)
+    return found
+
+
+def without(name: str, paths: Iterable[str], exclude: Iterable[str], used: set[str]) -> Iterator[str]:
+    """Yield the files of an input that no glob excludes, and add the globs that exclude some to `used`.
+
+    A glob without a slash is the name of a file or directory below the input, one with a slash a path below the input
+    or below the current directory; a directory stands for all that is in it.
+    """
+    globs: list[tuple[str, list[str], list[str] | None]] = []
+    for glob in exclude:
+        for one in alternatives(glob):
+            parts = [part for part in one.split("/") if part not in ("", ".")]
+            in_place = None if len(parts) == 1 and not one.startswith("/") else _components(one)
+            globs.append((glob, ["**", *parts] if in_place is None else parts, in_place))
+    top = list(takewhile(lambda part: not re.search(r"[*?[{]", part), _components(name)))
+    for path in paths:
+        parts = _components(path)
+        above = takewhile(lambda pair: pair[0] == pair[1], zip(top, parts[:-1], strict=False))
+        below = parts[sum(1 for _ in above) :]
+        found = {
+            glob
+            for glob, pattern, in_place in globs
+            if _excludes(pattern, below) or (in_place is not None and _excludes(in_place, parts))
+        }
+        used |= found
+        if not found:
+            yield path
+
+
+def _components(name: str) -> list[str]:
+    where = named(name, "inputs")
+    return [where.base, *where.key.split("/")] if isinstance(where, Remote) else _absolute(str(where)).split("/")
+
+
+def _excludes(glob: Sequence[str], parts: Sequence[str]) -> bool:
+    """Return whether a glob matches a path or a directory above it, part by part."""
+    if not glob or not parts:
+        return not glob
+    if glob[0] == "**":
+        return any(_excludes(glob[1:], parts[start:]) for start in range(len(parts)))
+    return fnmatch.fnmatchcase(parts[0], glob[0]) and _excludes(glob[1:], parts[1:])
 
 
 def _on_disk(name: str) -> list[str]:

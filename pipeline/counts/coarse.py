@@ -131,7 +131,8 @@ def make_coarse(options: Options, run: Run) -> Options:
     pattern = coarse_pattern(options)
     assert pattern is not None, "the options ask for superwords"
     files = tuple(file.path for file in run.manifest.plan.files)
-    return replace(options, pattern=pattern.expression, max_piece_bytes=None, inputs=files, output=run.coarse_location)
+    listed = replace(options, inputs=files, exclude=None, output=run.coarse_location)
+    return replace(listed, pattern=pattern.expression, max_piece_bytes=None)
 
 
 def _continues(run: Run, options: Options) -> bool:

@@ -29,6 +29,7 @@ class OutputOptions(WorkingOptions, total=False):
 class ReadingOptions(WorkingOptions, total=False):
     """How a corpus is read."""
 
+    exclude: str | Sequence[str] | None
     errors: Literal["replace", "strict", "skip"]
     input_format: Literal["auto", "text", "lines", "jsonl", "parquet"]
     compression: Literal["auto", "none", "gzip", "zstd", "bzip2", "xz"]

@@ -40,6 +40,7 @@ class Options:
     """Everything that can be asked of a run; sizes in bytes, times in seconds."""
 
     inputs: tuple[str, ...] | None = _option("run", None, read.parse_paths)
+    exclude: tuple[str, ...] | None = _option("run", None, read.parse_globs, "GLOB")
     output: Location | None = _option("run", None, parse_location, "DIR")
     vocab_size: tuple[int, ...] = _option("vocabulary", (32_000,), read.parse_vocab_size, "N[,N...]")
     stop_at_saving: float | None = _option("vocabulary", None, read.parse_saving, "SHARE")
@@ -142,6 +143,7 @@ class Options:
 
 
 HELP = {  # of the flags
+    "exclude": "leave out the files and directories of INPUT with this name or path; repeatable",
     "output": "the run directory, a path or a URI; default: a new one under runs/",
     "vocab_size": "tokens in all: 256 bytes, merges, special tokens; several sizes with commas, the first is the run's "
     "own",

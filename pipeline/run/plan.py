@@ -154,7 +154,9 @@ def list_corpus(
 ) -> Listing:
     """List the files of a corpus; raises as `find_files` does. directory: may hold copies of standard input."""
     asked = FileType(options.input_format, options.compression)
-    listing = find_files(options.inputs, asked, may_be_empty=may_be_empty)
+    listing = find_files(options.inputs, asked, exclude=options.exclude or (), may_be_empty=may_be_empty)
+    if listing.unused:
+        listener(Notice("warning", f"--exclude {' '.join(listing.unused)} excludes no file: check the globs"))
     if listing.empty and options.inputs:
         named = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
         listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {named}"))

@@ -94,6 +94,13 @@ def parse_texts(value: object) -> tuple[str, ...]:
     return texts
 
 
+def parse_globs(value: object) -> tuple[str, ...]:
+    """Read one glob or several, none of them empty."""
+    if not (globs := parse_texts(value)) or not all(glob.strip("/.") for glob in globs):
+        raise ValueError("globs, such as *.log or old/**")
+    return globs
+
+
 def _listed(value: object) -> tuple[str, ...]:
     return tuple(name.strip() for text in parse_texts(value) for name in text.split(",") if name.strip())
 

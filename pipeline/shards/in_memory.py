@@ -23,7 +23,8 @@ from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _OF_SHARDS = names_of("run", "encode") - {
-    *("inputs", "workers", "memory_limit", "chunk_size", "pattern_timeout", "fail_on_loss", "documents", "separator")
+    *("inputs", "exclude", "workers", "memory_limit", "chunk_size", "pattern_timeout", "fail_on_loss"),
+    *("documents", "separator"),
 } | {"add_bos"}
 Blocks = list[tuple[memoryview, memoryview]]
 

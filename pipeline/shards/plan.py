@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.chunks import Cutting
-from pipeline.corpus.files import Listing
+from pipeline.corpus.files import CorpusFile, Listing
 from pipeline.executors import Node
 from pipeline.run import manifest, memory
 from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN
@@ -195,13 +195,11 @@ def list_weighted(options: Options, work: Work, *, may_be_empty: bool) -> list[L
     """List the files of a corpus: in one list, or those of each input in its own if inputs have weights."""
     if options.weights is None:
         return [list_corpus(options, work.listener, work.directory, may_be_empty=may_be_empty)]
-    seen: set[str] = set()
-    listings = []
-    for name in options.inputs or ():
-        found = list_corpus(replace(options, inputs=(name,)), work.listener, work.directory, may_be_empty=may_be_empty)
-        listings.append(replace(found, files=tuple(file for file in found.files if file.path not in seen)))
-        seen.update(file.path for file in found.files)
-    return listings
+    whole = list_corpus(options, work.listener, work.directory, may_be_empty=may_be_empty)
+    owned: list[list[CorpusFile]] = [[] for _ in options.inputs or ()]
+    for file, number in zip(whole.files, whole.inputs, strict=True):
+        owned[number].append(file)
+    return [Listing(tuple(files), () if number else whole.empty) for number, files in enumerate(owned)]
 
 
 def sum_of(listings: Sequence[Listing]) -> Listing:

@@ -15,6 +15,7 @@ SEVERAL = {  # of the table of options: two values, each as a flag has it
     "vocab_size": (("48,000", "1k,2k"), (48_000, 1000, 2000)),
     "special_tokens": (("<a>", "<b>"), ("<a>", "<b>")),
     "export": (("hf", "gpt2,gguf"), ("hf", "gpt2", "gguf")),
+    "exclude": (("*.{log,tmp}", "a,b"), ("*.{log,tmp}", "a,b")),
     "weights": (("2", "1/3"), ("2", "1/3")),
     "dataset": (("a", "b,c"), ("a", "b", "c")),
     "interleave_probs": (("0.5", "0.25,0.25"), (0.5, 0.25, 0.25)),

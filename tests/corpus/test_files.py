@@ -21,9 +21,9 @@ def tree(tmp_path, monkeypatch):
     return tmp_path
 
 
-def names(*inputs):
+def names(*inputs, exclude=()):
     """The files found, relative to the working directory; every path is stored absolute."""
-    found = [file.path for file in find_files(inputs).files]
+    found = [file.path for file in find_files(inputs, exclude=exclude).files]
     assert all(Path(path).is_absolute() for path in found)
     return [os.path.relpath(path) for path in found]
 
@@ -42,6 +42,65 @@ def test_globs_match_files_and_directories():
     assert names("**") == names(".") or sorted(map(os.path.realpath, names("**"))) == sorted(
         map(os.path.realpath, names("."))
     )
+
+
+@pytest.mark.parametrize(
+    ("glob", "written"),
+    [
+        ("{a,b}.txt", ["a.txt", "b.txt"]),
+        ("{b.txt,sub/{deep,c*}}", ["b.txt", "sub/deep/d.txt", "sub/deep/e.md", "sub/c.txt"]),
+        ("**/*.{md,txt}", ["sub/deep/e.md", "a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt"]),
+        ("sub/{c,}.txt", "no .*sub/.txt does not exist|sub/.txt does not exist"),
+        ("{a,missing}.txt", "missing.txt does not exist"),
+        ("{a,b}" * 11, "stand for more than 1,000 names"),
+    ],
+)
+@pytest.mark.usefixtures("tree")
+def test_braces_are_written_out(glob, written):
+    if isinstance(written, list):
+        assert names(glob) == written
+        return
+    with pytest.raises(InputError, match=written):
+        names(glob)
+
+
+@pytest.mark.usefixtures("tree")
+def test_a_name_with_braces_is_a_file_first():
+    Path("{a,b}.txt").write_text("x")
+    assert names("{a,b}.txt") == ["{a,b}.txt"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "exclude", "left"),
+    [
+        (["."], ["*.txt"], ["sub/deep/e.md"]),
+        (["."], ["deep"], ["a.txt", "b.txt", "sub/c.txt"]),
+        (["."], ["deep/"], ["a.txt", "b.txt", "sub/c.txt"]),
+        (["."], ["sub/*.txt"], ["a.txt", "b.txt", "sub/deep/d.txt", "sub/deep/e.md"]),
+        (["."], ["sub/**/*.txt", "[a]*"], ["b.txt", "sub/deep/e.md"]),
+        (["."], ["{a,b}.txt", "sub/deep"], ["sub/c.txt"]),
+        (["."], ["./sub"], ["a.txt", "b.txt"]),
+        (["sub"], ["sub"], ["sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md"]),  # what is named is no name below it
+        (["sub"], ["deep/*.md"], ["sub/c.txt", "sub/deep/d.txt"]),
+        (["sub"], ["sub/deep"], ["sub/c.txt"]),  # below the current directory
+        (["sub/**/*.txt"], ["deep"], ["sub/c.txt"]),
+        (["{a,b}.txt", "sub"], ["b.txt", "*.md"], ["a.txt", "sub/c.txt", "sub/deep/d.txt"]),
+        (["a.txt", "b.txt"], ["a.txt"], ["b.txt"]),
+    ],
+)
+@pytest.mark.usefixtures("tree")
+def test_globs_exclude_files_and_directories(inputs, exclude, left):
+    assert names(*inputs, exclude=exclude) == left
+    assert set(find_files(inputs, exclude=[*exclude, "*.none"]).unused) <= {"*.none", *inputs}
+    absolute = [f"{Path.cwd()}/{glob}" for glob in exclude if "/" in glob.strip("/.")]
+    if len(absolute) == len(exclude) and inputs == ["."]:
+        assert names(*inputs, exclude=absolute) == left
+
+
+@pytest.mark.usefixtures("tree")
+def test_a_corpus_of_which_all_is_excluded_is_an_error():
+    with pytest.raises(InputError, match=r"all its files are excluded, by \*\.txt"):
+        find_files(["a.txt", "b.txt"], exclude=["*.txt"])
 
 
 def test_a_file_is_read_once_however_it_is_named(tree):

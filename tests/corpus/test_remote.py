@@ -64,6 +64,16 @@ def test_double_star_matches_everything_below_a_prefix(tmp_path: Path) -> None:
     assert _listed(f"fsspec+file://{tmp_path}/c.txt/**") is None
 
 
+def test_braces_and_exclude_work_for_uris(tmp_path: Path) -> None:
+    for name in ("a/1.txt", "a/b/2.txt", "a/b.txt", "c.txt", "d.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("text")
+    root = f"fsspec+file://{tmp_path}"
+    for exclude in (["b", f"{root}/c*"], ["b/**", "c.txt"]):
+        found = find_files([f"{root}/a", f"{root}/{{c,d}}.txt"], exclude=exclude).files
+        assert [file.path.removeprefix(f"{root}/") for file in found] == ["a/1.txt", "a/b.txt", "d.txt"]
+
+
 def test_objects_have_no_children(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "b").write_text("text")
