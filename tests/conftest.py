@@ -22,6 +22,8 @@ from pipeline.executors import Broadcast, Node
 
 sys.path.append(str(Path(__file__).parents[1]))  # for `benchmarks`; at the end: the installed package goes first
 
+pytest_plugins = ["cpu_time"]
+
 # Started in the background by a shell, we would inherit an ignored Ctrl-C, and so would the commands under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,0 +1,76 @@
+"""The CPU time of each test: the ten slowest are printed, and in CI a default test that takes too long is a failure."""
+
+import os
+import resource
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+MOST_S = 5.0  # of a test that runs by default; what it shares with others is listed by itself
+SLOWEST = 10
+
+_spent: dict[str, float] = {}  # in the controller
+_limited: set[str] = set()  # of them, those that must not take longer than MOST_S
+_shared: dict[str, float] = {}  # in a worker: fixtures made since the last phase
+_since = 0.0
+
+
+def cpu_s() -> float:
+    """Return the CPU seconds of this process and of its children that have ended."""
+    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in spent)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> Iterator[None]:
+    started = cpu_s()
+    try:
+        return (yield)
+    finally:
+        if fixturedef.scope != "function":
+            name = f"{request.node.nodeid or 'session'}: fixture {fixturedef.argname}"
+            _shared[name] = _shared.get(name, 0.0) + cpu_s() - started
+
+
+def pytest_runtest_logstart() -> None:
+    global _since
+    _since = cpu_s()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    global _since
+    report: Any = yield
+    report.cpu_s = cpu_s() - _since - sum(_shared.values())
+    report.cpu_s_shared = dict(_shared)
+    report.cpu_is_limited = not {"slow", "cluster"} & {mark.name for mark in item.iter_markers()}
+    _shared.clear()
+    _since = cpu_s()
+    return report
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    for name, spent in {report.nodeid: report.cpu_s, **report.cpu_s_shared}.items():
+        _spent[name] = _spent.get(name, 0.0) + spent
+    if report.cpu_is_limited:
+        _limited.add(report.nodeid)
+
+
+def _too_slow() -> list[str]:
+    return [name for name in _limited if _spent[name] > MOST_S] if os.environ.get("CI") == "true" else []
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _too_slow() and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    if not _spent:
+        return
+    terminalreporter.section(f"slowest {SLOWEST} of {sum(_spent.values()):.0f} s of CPU")
+    for name in sorted(_spent, key=_spent.__getitem__, reverse=True)[:SLOWEST]:
+        terminalreporter.line(f"{_spent[name]:6.2f} s  {name}")
+    for name in _too_slow():
+        terminalreporter.line(f"{name} takes {_spent[name]:.1f} s of CPU, more than {MOST_S} s: mark it slow", red=True)
