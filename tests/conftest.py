@@ -1,24 +1,24 @@
 """What every test can rely on, however the suite was started."""
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import object_store
 import peers
 import pytest
+import tasks_here
 from amount import FULL
 from browser import chromium
 from command import run
 from hypothesis import settings
-
-from pipeline.executors import Broadcast, Node
 
 sys.path.append(str(Path(__file__).parents[1]))  # for `benchmarks`; at the end: the installed package goes first
 
@@ -29,6 +29,18 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Reports are tested in test_report.py; pages of some megabytes for hundreds of runs are for nobody.
 os.environ["BPE_PIPELINE_REPORT"] = "none"
+
+
+HERE = {"cli"}  # rooms whose tests run commands in this process; in the others, those with the fixture `in_process` do
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Do everything in this process, fixtures too, unless processes are what a test is about."""
+    room = item.path.relative_to(Path(__file__).parent).parts[0]
+    starts = room not in HERE or item.get_closest_marker("processes")
+    with contextlib.nullcontext() if starts else tasks_here.activated():
+        return (yield)
 
 
 def _with_fewer_examples(test: Any) -> None:
@@ -93,41 +105,11 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-class _Here:
-    """An executor that is no other process."""
-
-    retries = 0
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def __enter__(self) -> "_Here":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def nodes(self) -> list[Node]:
-        return []
-
-    def used(self) -> None:
-        return None
-
-    def broadcast(self, data: bytes) -> Broadcast:
-        return Broadcast(data)
-
-    def meanwhile(self, function: Callable[[], object]) -> None:
-        function()
-
-    def run(self, function: Callable[[Any], Any], tasks: Sequence[Any], *_: object, **__: object) -> Iterator[Any]:
-        yield from ((index, function(task)) for index, task in enumerate(tasks))
-
-
 @pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks run in this process, and files are not forced onto the disk: hundreds of runs in a few seconds."""
-    monkeypatch.setattr("pipeline.run.workers.LocalExecutor", _Here)
-    monkeypatch.setattr("pipeline.base.system.flush", lambda _: None)
+def in_process() -> Iterator[None]:
+    """Run commands and their tasks in this process, outside the rooms where every test does."""
+    with tasks_here.activated():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,29 +1,101 @@
-"""The command as the tests run it: in a process of its own, from the installed package."""
+"""The command as the tests run it: in this process, which is made like a new one, or in a process of its own."""
 
+import importlib
 import io
+import logging
 import os
+import signal
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from operator import attrgetter
 from pathlib import Path
+from types import MappingProxyType
+
+import tasks_here
 
 from pipeline import cli
+from pipeline.base import log
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+_REMEMBERED = {  # what a process learns once of its environment, and of files that a test may replace
+    "pipeline.storage.scratch": "_sweep_once.cache_clear",
+    "pipeline.storage.remote": "_filesystem.cache_clear",
+    "pipeline.shards.encode_worker": "_loaded.clear",
+}
 
 
-def run(*arguments: object, cwd: Path | None = None, stdin: str = "") -> subprocess.CompletedProcess[str]:
+def run_process(
+    *arguments: object, cwd: Path | None = None, stdin: str | bytes = "", env: Mapping[str, str] = NOTHING
+) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own, from the installed package, with `env` added to the environment."""
     command = [sys.executable, "-P", "-m", "pipeline", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, input=stdin, check=False)
+    environment = {**os.environ, **env}
+    found = subprocess.run(command, capture_output=True, cwd=cwd, input=_bytes(stdin), env=environment, check=False)
+    return subprocess.CompletedProcess(command, found.returncode, found.stdout.decode(), found.stderr.decode())
 
 
-def run_here(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """The command in this process: with the fixture `in_process` a fifth of the time."""
-    with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()) as errors:
-        code = cli.run(list(map(str, arguments)))
-    return subprocess.CompletedProcess(arguments, code, output.getvalue(), errors.getvalue())
+def run(
+    *arguments: object, cwd: Path | None = None, stdin: str | bytes = "", env: Mapping[str, str] = NOTHING
+) -> subprocess.CompletedProcess[str]:
+    """Run the command: in this process, in a fifth of the time, or in another one if the test is marked `processes`."""
+    return (run_here if tasks_here.active else run_process)(*arguments, cwd=cwd, stdin=stdin, env=env)
+
+
+def run_here(
+    *arguments: object, cwd: Path | None = None, stdin: str | bytes = "", env: Mapping[str, str] = NOTHING
+) -> subprocess.CompletedProcess[str]:
+    """Run the command in this process."""
+    words = list(map(str, arguments))
+    output, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True) for _ in "ab")
+    printed = output.buffer, errors.buffer
+    with as_new_process(cwd, stdin, env), redirect_stdout(output), redirect_stderr(errors):
+        try:
+            code = cli.run(words)
+        except ImportError as error:  # the rest as `pipeline.__main__` does
+            code = 1
+            traceback.print_exc() if "--debug" in words else errors.write(f"bpe-pipeline: error: {error}\n")
+        except Exception:
+            code = 1
+            traceback.print_exc()
+    return subprocess.CompletedProcess(words, code, *(stream.getvalue().decode() for stream in printed))
+
+
+@contextmanager
+def as_new_process(cwd: Path | None, stdin: str | bytes, env: Mapping[str, str]) -> Iterator[None]:
+    """Forget what this process has learned; in the end, put back what the block changed."""
+    for module, forget in _REMEMBERED.items():
+        attrgetter(forget)(importlib.import_module(module))()
+    logger = logging.getLogger(log.ROOT)
+    logs = logger.level, logger.propagate, logger.handlers[:]
+    environment, directory, standard_input = dict(os.environ), Path.cwd(), sys.stdin
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        os.environ.update(env)
+        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+        os.chdir(cwd or directory)
+        sys.stdin = io.TextIOWrapper(io.BytesIO(_bytes(stdin)), "utf-8")
+        with warnings.catch_warnings():
+            yield
+    finally:
+        os.chdir(directory)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.stdin = standard_input
+        logger.level, logger.propagate, logger.handlers[:] = logs
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text
 
 
 def script(text: str, *arguments: object) -> str:
-    """What a Python program printed that knows the installed package and the modules of the tests."""
+    """Return what a Python program printed that knows the installed package and the modules of the tests."""
     command = [sys.executable, "-P", "-c", text, *map(str, arguments)]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
     result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
@@ -32,7 +104,7 @@ def script(text: str, *arguments: object) -> str:
 
 
 def refused(result: subprocess.CompletedProcess[str], code: int) -> str:
-    """The one line with which a command was refused."""
+    """Return the one line with which a command was refused."""
     lines = [line for line in result.stderr.splitlines() if "error:" in line]
     assert result.returncode == code, result.stderr
     assert len(lines) == 1, result.stderr
