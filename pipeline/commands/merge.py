@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.base.events import Listener
-from pipeline.base.units import format_bytes
+from pipeline.base.units import format_bytes, format_limit
 from pipeline.commands import report
 from pipeline.commands.count import write_summary
 from pipeline.counts.coarse import refuse_without_texts
@@ -174,6 +174,7 @@ def _check_memory(learned: MergeList, options: Options) -> int:
         raise TrainingError(
             f"exporting would take {format_bytes(needed)} and there are {format_bytes(max(left, 0))}: the "
             f"{max(options.vocab_size):,} tokens hold {format_bytes(learned.token_bytes())}; the merges are kept: give "
-            "a larger --memory-limit, a smaller --vocab-size, or merge again with --max-token-bytes and --overwrite"
+            f"--memory-limit {format_limit(whole.limit_bytes - left + needed + memory.SLACK_BYTES)}, a smaller "
+            "--vocab-size, or merge again with --max-token-bytes and --overwrite"
         )
     return needed

@@ -49,6 +49,7 @@ _SPARE_MIB = 3  # in what is advised: processes do not take the same in each run
 _RESIDENT_PER_PAIR = 1000  # bytes: with less, pairs of equal counts do not fit, and are merged one a pass
 _SUM_BYTES = 16  # of a counter of all parts' sketch, where its sum is made and sent
 _TOKEN_BYTES, _TOKEN_COPIES = 900, 12.5  # exporting: for each token, and of its bytes
+_USUAL_TOKEN_BYTES = 8
 
 # A class of counts: the lowest, and of its pieces how many, their bytes, their slots in the engine, how often they
 # occur, and the bytes of text that they make up.
@@ -227,6 +228,12 @@ def least(merges: int, shape: CounterShape | None = None) -> int:
     return _beside_words(merges, 1) + _LEAST_RESIDENT_BYTES
 
 
+def later_bytes(merges: int) -> int:
+    """Return what a command takes that merges and exports a large counter, on top of the process itself."""
+    tokens = merges + 256
+    return max(least(merges), exporting_bytes(tokens, tokens * _USUAL_TOKEN_BYTES))
+
+
 def whole(shape: CounterShape, merges: int) -> int:
     """Return what merging takes with all words in memory and everything else as small as it can be."""
     return merging_bytes(shape, merges, threads=1, compact=shape.text)
@@ -235,9 +242,10 @@ def whole(shape: CounterShape, merges: int) -> int:
 def too_little(shape: CounterShape, merges: int, *, budget_bytes: int, other_bytes: int) -> str:
     """Return the message for a budget in which nothing can be merged."""
     needed = least(merges, shape) + other_bytes
+    enough = max(needed, later_bytes(merges) + other_bytes)
     return (
         f"merging takes at least {format_bytes(needed)} for all processes together, and there are "
-        f"{format_bytes(budget_bytes + other_bytes)}; give --memory-limit {(needed >> 20) + _SPARE_MIB}MiB"
+        f"{format_bytes(budget_bytes + other_bytes)}; give --memory-limit {(enough >> 20) + _SPARE_MIB}MiB"
     )
 
 

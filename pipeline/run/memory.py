@@ -22,7 +22,7 @@ WORKER_BYTES = 18 << 20  # a worker's own
 LEAST_WORK_BYTES = 24 << 20  # for the work of a worker
 CLUSTER_WORKER_BYTES = 120 << 20  # a worker's with Ray in it
 WRITE_BYTES = 12 << 20  # for writing or reading a partition of a counter
-_SLACK_BYTES = 4 << 20  # by which the coordinator may differ from one run to the next
+SLACK_BYTES = 4 << 20  # by which the coordinator may differ from one run to the next
 _MIN_CHUNK_BYTES = 1 << 20
 _MAX_CHUNK_BYTES = 128 << 20
 SLOW_CHUNK_BYTES = 8 << 20  # at most, where `regex` cuts: 1 MB/s, a hundredth of what the automaton does
@@ -40,17 +40,20 @@ class Budget:
     worker_bytes: int = WORKER_BYTES  # what a worker takes before it starts
     of_cluster: bool = False  # the limit is each node's
 
-    def workers(self, asked: int) -> int:
-        """Return how many workers, at most `asked`, fit at the same time; `UsageError` if not even one does."""
+    def workers(self, asked: int, later_bytes: int = 0) -> int:
+        """Return how many workers, at most `asked`, fit at the same time; `UsageError` if not even one does.
+
+        The error names a limit that also suffices for later stages of the command that take `later_bytes`.
+        """
         each = self.worker_bytes + LEAST_WORK_BYTES
         fitting = (self.limit_bytes - self.taken_bytes) // each
         if fitting < 1:
-            least = self.taken_bytes + each
+            least = self.taken_bytes + max(each, self.worker_bytes + later_bytes)
             what = "--memory-limit" if self.given else "the memory that is free,"
             remedy = "give at least" if self.given else "free some, or ask for --memory-limit"
             raise UsageError(
                 f"{what} {format_bytes(self.limit_bytes)} is too small: the processes and the least work take "
-                f"{format_bytes(least)}; {remedy} {format_limit(least + _SLACK_BYTES)}"
+                f"{format_bytes(least)}; {remedy} {format_limit(least + SLACK_BYTES)}"
             )
         return min(asked, fitting)
 

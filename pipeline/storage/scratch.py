@@ -74,7 +74,7 @@ def sweep_scratch() -> None:
         for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{_host()}*-*"):
             namespace, process = directory.name.removeprefix(_PREFIX).split("-")[:2]
             if namespace == process_namespace():
-                dead = process.isdigit() and not is_alive(int(process))
+                dead = process.isdecimal() and process.isascii() and not is_alive(int(process))
             else:
                 dead = directory.stat().st_mtime < psutil.boot_time()
             if dead:

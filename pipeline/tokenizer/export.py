@@ -8,10 +8,12 @@ from pathlib import Path
 
 from pipeline.base.errors import ExportRefusedError, UsageError
 from pipeline.base.units import format_count
+from pipeline.merges import forecast
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern
 from pipeline.pattern.translate import leaves_text
+from pipeline.run import memory
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options, check_vocabulary
 from pipeline.run.superwords import coarse_pattern
@@ -66,8 +68,9 @@ class Exported:
 
 
 def check_before_work(options: Options, pattern: CompiledPattern) -> None:
-    """Raise now what would be raised at the end of the work: vocabulary, special tokens, formats."""
+    """Raise now what would be raised at the end of the work: memory, vocabulary, special tokens, formats."""
     check_vocabulary(options)
+    memory.budget(options.memory_limit).workers(1, forecast.later_bytes(max(options.vocab_size)))
     # Refused for the same reasons as the one that will be trained; it has a merge, since a GGUF file needs one.
     vocabulary = Vocabulary.from_merges(
         [(b"\xff", b"\xff")], options.special.texts(257), special_ids=options.special_ids

@@ -88,9 +88,8 @@ def test_no_stage_takes_more_than_the_limit(many_pieces: Path, tmp_path: Path) -
 
 
 def test_too_small_a_limit_is_refused(many_pieces: Path, tmp_path: Path) -> None:
-    assert "--memory-limit 50.0 MiB is too small" in refused(
-        run("train", many_pieces, "--output", tmp_path / "run", "--memory-limit", "50MiB"), 2
-    )
+    small = refused(run("train", many_pieces, "--output", tmp_path / "run", "--memory-limit", "50MiB"), 2)
+    assert "--memory-limit 50.0 MiB is too small" in small
     assert not (tmp_path / "run").exists()
     made = run("train", many_pieces, "--output", tmp_path / "run", "--vocab-size", 300)
     assert made.returncode == 0, made.stderr
@@ -101,6 +100,14 @@ def test_too_small_a_limit_is_refused(many_pieces: Path, tmp_path: Path) -> None
     assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_bytes() == kept  # nothing is lost by asking
     enough = line.split("give --memory-limit ")[1]
     result = run(*again, "--memory-limit", enough)
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_limit_that_the_first_refusal_names_suffices_for_merging_and_exporting(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n".join(f"the quick brown fox number {number} jumps" for number in range(20_000)))
+    argv = ["train", tmp_path / "a.txt", "--output", tmp_path / "run", "--memory-limit"]
+    line = refused(run(*argv, "50MiB"), 2)
+    result = run(*argv, line.split("give at least ")[1])
     assert result.returncode == 0, result.stderr
 
 

@@ -501,7 +501,7 @@ def test_scratch_directories_of_dead_processes_are_removed(tmp_path: Path, monke
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     prefix = f"bpe-pipeline-{scratch.process_namespace()}-"
     other_start = f"bpe-pipeline-{scratch.process_namespace()[:8]}12345678-"  # earlier boot, or other container
-    kept = [f"{prefix}{os.getpid()}-x", "bpe-pipeline-elsewhere-1-x", f"{prefix}x", f"{other_start}1-x"]
+    kept = [f"{prefix}{os.getpid()}-x", "bpe-pipeline-elsewhere-1-x", f"{prefix}x", f"{prefix}²-x", f"{other_start}1-x"]
     for name in [*kept, f"{prefix}{2**22 + 1}-x", f"{other_start}2-x"]:  # beyond the largest process id
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("x")
