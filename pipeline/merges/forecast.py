@@ -49,7 +49,7 @@ _SPARE_MIB = 3  # in what is advised: processes do not take the same in each run
 _RESIDENT_PER_PAIR = 1000  # bytes: with less, pairs of equal counts do not fit, and are merged one a pass
 _SUM_BYTES = 16  # of a counter of all parts' sketch, where its sum is made and sent
 _TOKEN_BYTES, _TOKEN_COPIES = 900, 12.5  # exporting: for each token, and of its bytes
-_USUAL_TOKEN_BYTES = 8
+_USUAL_TOKEN_BYTES = 12
 
 # A class of counts: the lowest, and of its pieces how many, their bytes, their slots in the engine, how often they
 # occur, and the bytes of text that they make up.
