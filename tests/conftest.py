@@ -31,7 +31,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["BPE_PIPELINE_REPORT"] = "none"
 
 
-HERE = {"cli"}  # rooms whose tests run commands in this process; in the others, those with the fixture `in_process` do
+# Rooms whose tests run commands in this process; in the others, those with the fixture `in_process` do.
+HERE = {"cli", "project"}
 
 
 @pytest.hookimpl(wrapper=True)

@@ -41,8 +41,12 @@ def run_process(
 def run(
     *arguments: object, cwd: Path | None = None, stdin: str | bytes = "", env: Mapping[str, str] = NOTHING
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command: in this process, in a fifth of the time, or in another one if the test is marked `processes`."""
-    return (run_here if tasks_here.active else run_process)(*arguments, cwd=cwd, stdin=stdin, env=env)
+    """Run the command: in this process, in a fifth of the time, or in another one if the test is marked `processes`.
+
+    A limit of memory bounds the process, and this one is large.
+    """
+    here = tasks_here.active and "--memory-limit" not in arguments
+    return (run_here if here else run_process)(*arguments, cwd=cwd, stdin=stdin, env=env)
 
 
 def run_here(

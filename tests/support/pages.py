@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import object_store
+from command import run
 
 HOME = Path(__file__).parents[2]
 PAGES = HOME / "docs" / "pages"
@@ -42,6 +43,7 @@ _NOT_RUN = re.compile(r"<!-- not run: [^>]+ -->\n\Z")
 _NEEDS = re.compile(r"<!-- needs: ([^>]+) -->")
 _INCLUDED = re.compile(r"^<!-- include (\S+) -->$", re.MULTILINE)
 _INDENTED = re.compile(r"^ {4}(.*\n)", re.MULTILINE)
+_FOR_A_SHELL = re.compile(r"""[|&;<>`*?~#!{}\[\n]|\$""")
 _PROGRESS = re.compile(
     r"^(?:counting|combining|merging|encoding(?: pieces)?|ordering documents|writing shards|reading|importing|"
     r"replaying|joining|pruning|measuring): "
@@ -130,11 +132,15 @@ class Session:
     def _command(self, command: str, shown: str) -> Outcome:
         # A report page takes half a second; commands with --quiet do not need one.
         report = {"BPE_PIPELINE_REPORT": "none" if "--quiet" in command else "page"}
-        environment = os.environ | report | {"PATH": search_path(), "COLUMNS": "110"}
-        done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", command], cwd=self._directory, env=environment, capture_output=True,
-            text=True, check=False,
-        )  # fmt: skip
+        environment = report | {"PATH": search_path(), "COLUMNS": "110"}
+        words = shlex.split(command)
+        if words[0] == "bpe-pipeline" and not _FOR_A_SHELL.search(command):
+            done = run(*words[1:], cwd=self._directory, env=environment)
+        else:
+            done = subprocess.run(
+                ["bash", "-o", "pipefail", "-c", command], cwd=self._directory, env=os.environ | environment,
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
         errors = [line for line in done.stderr.splitlines(keepends=True) if not _PROGRESS.match(line)]
         printed = self._local("".join(errors) + done.stdout)
         right = alike(shown, printed) and (done.returncode != 0) == ("error:" in shown)
