@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from os import PathLike
 
 from pipeline.base.errors import InputError, unfit
+from pipeline.run.directory import Directory
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import Block, ShardFacts
-from pipeline.shards.manifest import RESULT, EncodedCorpus, checksum, find_result, tokenizer_fingerprint
+from pipeline.shards.manifest import RESULT, SHARDS, EncodedCorpus, checksum, find_result, load, tokenizer_fingerprint
 from pipeline.storage import Location, Remote, named
 from pipeline.tokenizer.decode import tokens_of
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -30,7 +31,8 @@ def decode_shards(path: str | PathLike[str] | Remote, tokenizer: Tokenizer) -> I
         The text as UTF-8, block by block.
 
     Raises:
-        InputError: shards are missing or damaged, or another tokenizer made them.
+        InputError: shards are missing or damaged, or another tokenizer or encoding made them.
+        RunDirectoryError: `encoding.json` was altered.
         StorageError: the directory cannot be read.
     """
     if not isinstance(tokenizer, Tokenizer):
@@ -43,6 +45,12 @@ def decode_shards(path: str | PathLike[str] | Remote, tokenizer: Tokenizer) -> I
             "run the same command again to resume"
         )
     directory, corpus, shards = found
+    stored = load(Directory(directory, SHARDS)) if (directory / RESULT).exists() else None  # a single file has none
+    if stored is not None and stored.fingerprint() != corpus.encoding:
+        raise InputError(
+            f"{directory / RESULT} is of another encoding than {SHARDS.manifest} next to it: run the last command that "
+            "encoded there again, which completes the shards"
+        )
     made_by = tokenizer_fingerprint(tokenizer.model)
     if made_by != corpus.tokenizer:
         raise InputError(

@@ -1,6 +1,7 @@
 """Shards opened for training: their ids as one sequence, in arrays that are mapped into memory. numpy only."""
 
 import hashlib
+import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -75,13 +76,20 @@ class Shards(Sequence[Any]):
             seed: decides the positions.
 
         Returns:
-            A sequence of arrays that a `torch.utils.data.DataLoader` takes as a data set.
+            A sequence of int64 arrays that a `torch.utils.data.DataLoader` takes as a data set.
+
+        Raises:
+            UsageError: `tokens` is not from 1 to the number of ids, or `count` or `seed` is no such number.
         """
-        every = len(self) // max(tokens, 1) if count is None else count
+        if count is not None and (type(count) is not int or not 0 <= count <= sys.maxsize):
+            raise unfit("count", "a number of windows", count)
+        if type(seed) is not int:
+            raise unfit("seed", "a whole number", seed)
+        every = count if count is not None else len(self) // tokens if type(tokens) is int and tokens > 0 else 0
         return Windows(self.sets or (self,), self.weights or (1.0,), tokens, every, seed)
 
     def rows(self) -> "Rows":
-        """Return the rows of shards that were made with `sequence_length`, as a sequence of arrays."""
+        """Return the rows of shards that were made with `sequence_length`, as a sequence of int64 arrays."""
         if self.row_tokens is None:
             raise UsageError("these shards have no rows: make them with --sequence-length, or take windows")
         return Rows(self, self.row_tokens)
@@ -118,7 +126,7 @@ class Rows(Sequence[Any]):
         if isinstance(index, slice):
             return [self[at] for at in range(len(self))[index]]
         start = range(len(self))[index] * self.tokens
-        return self.shards[start : start + self.tokens]
+        return _as_int64(self.shards[start : start + self.tokens])
 
 
 @dataclass(frozen=True)
@@ -135,7 +143,9 @@ class Windows(Sequence[Any]):
     def __post_init__(self) -> None:
         if type(self.tokens) is not int or self.tokens < 1 or any(len(one) < self.tokens for one in self.sets):
             least = min(map(len, self.sets))
-            raise UsageError(f"windows of {self.tokens} ids: give a number from 1 to the {least:,} ids that there are")
+            raise UsageError(
+                f"windows of {self.tokens!r} ids: give a number from 1 to the {least:,} ids that there are"
+            )
         total = sum(self.weights)
         object.__setattr__(self, "_limits", tuple(accumulate(weight / total for weight in self.weights)))
 
@@ -152,7 +162,14 @@ class Windows(Sequence[Any]):
         shards = self.sets[min(bisect_right(self._limits, which), len(self.sets) - 1)]
         places = len(shards) - self.tokens + 1
         start = min(int(where * places), places - 1)
-        return shards[start : start + self.tokens]
+        return _as_int64(shards[start : start + self.tokens])
+
+
+def _as_int64(ids: "NDArray[Any]") -> "NDArray[Any]":
+    """Return a copy as embeddings take ids: PyTorch has next to no operations on uint16 and uint32."""
+    import numpy as np
+
+    return np.array(ids, np.int64)
 
 
 def open_shards(
@@ -180,7 +197,7 @@ def open_shards(
     paths = path if isinstance(path, Sequence) and not isinstance(path, str) else [path]
     sets = [_open(named(one)) for one in paths]
     if weights is not None and not _fit(weights, len(sets)):
-        raise unfit("weights", f"{len(sets)} numbers, not all of them 0", weights)
+        raise unfit("weights", f"{len(sets)} numbers from 0 up with a finite sum that is not 0", weights)
     return sets[0] if len(sets) == 1 else _together(sets, weights)
 
 
@@ -188,7 +205,9 @@ def _fit(weights: object, count: int) -> bool:
     """Return whether these are that many weights."""
     if not isinstance(weights, Sequence) or isinstance(weights, str | bytes) or len(weights) != count:
         return False
-    return all(isinstance(one, int | float) and one >= 0 for one in weights) and any(weights)
+    if not all(isinstance(one, int | float) and 0 <= one <= sys.float_info.max for one in weights):
+        return False
+    return 0 < sum(map(float, weights)) <= sys.float_info.max
 
 
 def _together(sets: Sequence[Shards], weights: Sequence[float] | None) -> Shards:

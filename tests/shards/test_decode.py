@@ -99,3 +99,13 @@ def test_wrong_values_in_shards_json_are_refused(corpus: Path, tmp_path: Path) -
             (output / "shards.json").write_text(json.dumps(described))
             with pytest.raises(InputError, match=r"shards\.json cannot be read .*; encode the corpus again"):
                 list(pipeline.decode_shards(output, TOKENIZER))
+
+
+@pytest.mark.usefixtures("in_process")
+def test_shards_of_another_encoding_than_the_manifest_are_refused(corpus: Path, tmp_path: Path) -> None:
+    output, other = encoded(corpus, tmp_path / "shards"), encoded(corpus, tmp_path / "other", documents="offsets")
+    (output / "encoding.json").write_bytes((other / "encoding.json").read_bytes())
+    with pytest.raises(InputError, match=r"shards\.json is of another encoding than encoding\.json"):
+        list(pipeline.decode_shards(output, TOKENIZER))
+    (output / "encoding.json").unlink()  # shards alone, as they are copied
+    assert list(pipeline.decode_shards(output, TOKENIZER))

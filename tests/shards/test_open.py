@@ -1,7 +1,9 @@
 """Shards opened for training, compared with the ids that were written."""
 
+import math
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from encoded import EOT, expected
@@ -60,13 +62,17 @@ def test_windows_are_random_and_the_same_everywhere(sets: dict[str, Path]) -> No
     again = pickle.loads(pickle.dumps(windows))
     assert [window.tolist() for window in again[:50]] == found[:50]
     assert pipeline.open_shards(sets["npy"]).windows(33, count=500, seed=1)[499].tolist() == found[499]
-    assert windows[-1].dtype == numpy.uint16
+    assert windows[-1].dtype == pipeline.open_shards(sets["rows"]).rows()[0].dtype == numpy.int64  # as PyTorch takes it
     with pytest.raises(IndexError):
         windows[500]
-    with pytest.raises(UsageError, match="windows of 0 ids"):
-        pipeline.open_shards(sets["npy"]).windows(0)
-    with pytest.raises(UsageError, match="ids that there are"):
-        pipeline.open_shards(sets["npy"]).windows(len(IDS) + 1)
+    wrong: list[Any] = [(0, {}), (len(IDS) + 1, {}), ("9", {}), (2.0, {}), (None, {"count": 3})]
+    wrong += [
+        (9, {name: value}) for name in ("count", "seed") for value in ("3", 2.5, -1) if (name, value) != ("seed", -1)
+    ]
+    wrong += [(9, {"count": 1 << 64})]
+    for tokens, options in wrong:
+        with pytest.raises(UsageError, match=r"windows of .* ids that there are|count|seed"):
+            pipeline.open_shards(sets["npy"]).windows(tokens, **options)
 
 
 def test_weights_choose_among_sets(sets: dict[str, Path], tmp_path: Path) -> None:
@@ -78,7 +84,7 @@ def test_weights_choose_among_sets(sets: dict[str, Path], tmp_path: Path) -> Non
     x = TOKENIZER.encode("x")[0]
     share = sum(bool((window[:8] == x).all()) for window in both.windows(9, count=1000)) / 1000
     assert 0.7 < share < 0.8
-    for weights in ([1], [0, 0], [1, -1]):
+    for weights in ([1], [0, 0], [1, -1], [1, math.inf], [1, math.nan], [1e308, 1e308], [1, 10**400]):
         with pytest.raises(UsageError, match="weights"):
             pipeline.open_shards([sets["npy"], tmp_path / "b"], weights=weights)
 
