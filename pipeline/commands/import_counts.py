@@ -18,7 +18,7 @@ from pipeline.base.errors import InputError, TrainingError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.commands.count import write_summary
-from pipeline.commands.merge import merge_and_export
+from pipeline.commands.merge import keep_ids, merge_and_export
 from pipeline.corpus.formats import compression_marked
 from pipeline.counts import import_worker
 from pipeline.counts.chunk_statistics import ChunkStatistics
@@ -81,6 +81,7 @@ def train_from_counts(counts: Any, *, progress: bool = False, **options: Unpack[
         executor_here(settled) as executor,
         _imported(counts, settled, executor, listener) as (work, run, counted),
     ):
+        keep_ids(work, run)
         trained = merge_and_export(work, manifest.store_merge_options(run, settled, FILE_NAMES), counted)[1]
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 

@@ -2,10 +2,11 @@
 
 import functools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Unpack
 
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
@@ -17,7 +18,7 @@ from pipeline.counts.coarse import refuse_without_texts
 from pipeline.counts.count import STAGE as COUNTING
 from pipeline.counts.count import Counted, require_counted
 from pipeline.executors import Executor
-from pipeline.merges import forecast, merge, superwords
+from pipeline.merges import forecast, merge, merge_list, superwords
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.saving import size_that_repays
 from pipeline.pattern import compile_pattern
@@ -33,7 +34,7 @@ from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import executor_for
 from pipeline.storage import Location, named
-from pipeline.tokenizer.export import Trained, check_before_work, export_size, limits_of
+from pipeline.tokenizer.export import Ids, Trained, check_before_work, export_size, limits_of
 from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -75,12 +76,12 @@ def run_merge(
 @contextmanager
 def open_merging(
     location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
-) -> Iterator[tuple[Work, Run, Counted]]:
+) -> Iterator[tuple[Work, Run, Counted, dict[str, Ids]]]:
     """Open a run directory to merge in, with its own options by default; nothing is deleted before all was checked."""
-    stored, asked = manifest.require(location).manifest, make_options(given)
+    run = manifest.require(location)
+    stored, asked = run.manifest, make_options(given)
     counting = {name: value for name, value in asked.of_stage("count").items() if name in given}
     manifest.refuse_other_options(Directory(location, RUN), "counting", stored.counting, counting)
-    before = {} if asked.overwrite else {**stored.special_of("tokenizer"), **(stored.merging or {})}
     own_size = None if given.get("stop_at_saving") else stored.vocab_size
     if stored.source is not None and stored.source.kind == LANGUAGES and stored.parity is None:
         raise RunDirectoryError(f"{location} was interrupted while it was made; run its merge --parity again")
@@ -88,6 +89,8 @@ def open_merging(
         for name in ("tie_break", "superwords_from"):
             if given.get(name) is not None:
                 raise UsageError(f"{flag_of(name)} means nothing for merges that are chosen by parity: leave it out")
+    like = _made_like(run, asked.vocab_size if given.get("vocab_size") else (own_size,))
+    before = {} if asked.overwrite else {**stored.special_of(like), **(stored.merging or {})}
     options = make_options({"vocab_size": own_size, **stored.counting, **before, **given, "output": location})
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
@@ -96,18 +99,77 @@ def open_merging(
         run = manifest.require(work.directory.location)
         counted = require_counted(run, executor)
         work.times[COUNTING] = None
-        if options.overwrite:
+        replaced = {}
+        if not options.overwrite:
+            keep_ids(work, run, like=like, given=given)
+        else:
             merge.require_memory(work, run, counted)
+            replaced = {
+                home.name: ids
+                for home in run.tokenizers()
+                if (ids := _stored_ids(work, run, home.name, run.manifest.options_of(home.name)))
+            }
             run = manifest.remove_results(run)
             run = replace(run, manifest=run.manifest.without_merging())
             manifest.save(run)
         run = manifest.store_merge_options(run, options, FILE_NAMES)
         with work.logged(lambda: manifest.remove_partial(run)):
-            yield work, run, counted
+            yield work, run, counted, replaced
 
 
-def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, Trained]:
-    """Learn one merge list and write a tokenizer of every size asked for, one after the other."""
+def _made_like(run: Run, sizes: Sequence[int | None]) -> str:
+    """Return the folder of the tokenizer whose special tokens are the default: the one that is made again, if any."""
+    name = run.tokenizer_name(sizes[0] or 0)
+    return name if name in run.manifest.special else "tokenizer"
+
+
+def keep_ids(work: Work, run: Run, *, like: str | None = None, given: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Refuse special tokens that change ids of a tokenizer that exists; report what else changes or is as in `like`."""
+    asked, first = work.options.of_stage("special"), run.manifest.vocab_size is None  # more files: one to come
+    for size in () if work.options.stop_at_saving else work.options.vocab_size:
+        name = "tokenizer" if first else run.tokenizer_name(size)
+        first = False
+        if name not in run.manifest.special:
+            same = {} if like is None else run.manifest.options_of(like).of_stage("special")
+            plain = make_options({}).of_stage("special")
+            if kept := [one for one, value in same.items() if value != plain[one] and given.get(one) is None]:
+                work.inform(f"{run.directory / name} is as {like}: {_flags(same, kept)}")
+            continue
+        before = run.manifest.options_of(name).of_stage("special")
+        if not (changed := [one for one, value in before.items() if value != asked[one]]):
+            continue
+        how = f"with {_flags(asked, changed)} in place of {_flags(before, changed)}"
+        ids = _stored_ids(work, run, name, run.manifest.options_of(name))
+        new = _stored_ids(work, run, name, replace(work.options, vocab_size=(size,)))
+        if ids and new and (moved := ids.changes(new)):
+            raise RunDirectoryError(
+                f"{run.directory / name} exists, and {how}, its ids would change: {moved}; `export --output` adds "
+                "tokens behind the others, `merge --overwrite` replaces all tokenizers of the run and keeps its counts"
+            )
+        work.warn(f"{run.directory / name} is made again {how}" + (": no id changes" if ids else ""))
+
+
+def _flags(values: Mapping[str, Any], names: Iterable[str]) -> str:
+    return " ".join(f"{flag_of(name)} {'none' if values[name] is None else repr(values[name])}" for name in names)
+
+
+def _stored_ids(work: Work, run: Run, tokenizer: str, options: Options) -> Ids | None:
+    """Return the ids of a tokenizer of the run with these options; None if it or its merge list is missing."""
+    if run.manifest.merging is None or not (run.directory / tokenizer / "tokenizer.json").exists():
+        return None
+    learned = merge_list.load(run.merges_path, merge.merges_fingerprint(run, options))
+    return (
+        None if learned is None else Ids.of(Trained(learned, work.pattern, options).vocabulary(options.vocab_size[0]))
+    )
+
+
+def merge_and_export(
+    work: Work, run: Run, counted: Counted, replaced: Mapping[str, Ids] = MappingProxyType({})
+) -> tuple[Summary, Trained]:
+    """Learn one merge list and write a tokenizer of every size asked for, one after the other.
+
+    replaced: the ids of tokenizers that were there before.
+    """
     coarse = coarse_pattern(work.options)
     learned = merge.learn(work, run, counted) if coarse is None else superwords.learn(work, run, counted)
     if work.options.stop_at_saving is not None:
@@ -139,6 +201,12 @@ def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, T
         for limit in limits_of(trained.model(options.vocab_size[0]), options.export):
             work.warn(limit)
     manifest.store_written(run, [one.directory / name for one in exported for name in one.written])
+    changed = {
+        one.directory.name: found
+        for size, one in zip(options.vocab_size, exported, strict=True)
+        if one.directory.name in replaced
+        and (found := replaced[one.directory.name].changes(Ids.of(trained.vocabulary(size))))
+    }
     first, *others = exported
     summary = write_summary(
         work,
@@ -151,6 +219,7 @@ def merge_and_export(work: Work, run: Run, counted: Counted) -> tuple[Summary, T
         written=(*first.written, *report.card_names(numbers)),
         refused=first.refused,
         languages=languages_of(trained.merges(options.vocab_size[0]), run.manifest.parity),
+        changed_ids=changed,
         other_sizes=tuple(OtherSize(one.facts, one.directory, one.written) for one in others),
     )
     return summary, trained

@@ -313,7 +313,7 @@ def _open(sweep: _Sweep, mixture: Mixture) -> _Opened:
     run_combine(chosen, weights, replace(sweep.options, output=home), sweep.executor, sweep.listener)
     asked = {name: value for name, value in sweep.given.items() if name not in ("output", "overwrite")}
     asked["vocab_size"] = sweep.options.vocab_size
-    with open_merging(home, asked, sweep.executor, sweep.listener) as (work, run, counted):
+    with open_merging(home, asked, sweep.executor, sweep.listener) as (work, run, counted, _):
         task = merge.task_of(work, run, counted)
         return _Opened(mixture, work, run, task, merge.stored(task, sweep.executor))
 

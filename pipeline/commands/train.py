@@ -86,6 +86,10 @@ def run_train(options: Options, executor: Executor, listener: Listener) -> "tupl
         run = open_run(work)
         with work.logged(lambda: manifest.remove_partial(run)):
             executor.meanwhile(partial(_prepare_rest, len(run.manifest.plan.chunks)))
+            if run.manifest.special:
+                from pipeline.commands.merge import keep_ids
+
+                keep_ids(work, run)
             run, counted = count(work, run)
             from pipeline.commands.merge import merge_and_export
 

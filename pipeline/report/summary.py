@@ -50,6 +50,7 @@ class Summary:
     stage_peak_bytes: dict[str, int] = field(default_factory=dict)  # of all processes together during a stage
     report: str = ""  # path of the report, with a hint if it lacks plots
     languages: Languages | None = None  # that chose the merges by parity
+    changed_ids: dict[str, str] = field(default_factory=dict)  # of tokenizers that were replaced, in words
 
     @property
     def tokenizer_directories(self) -> tuple[Location, ...]:
@@ -88,6 +89,7 @@ class Summary:
                 known = "" if rate is None else f" ({rate:.3f} bytes per token)"
                 written.append(f"{other.tokenizer_directory}{known}")
             rows.append(("tokenizer", ", ".join(written)))
+            rows += [("ids changed", f"{name}: {text}") for name, text in self.changed_ids.items()]
         rows += [("report", self.report)] if self.report else []
         return two_columns([*rows, ("next", self._next_commands()[0])])
 

@@ -48,6 +48,7 @@ _MARK = re.compile(  # as chat templates write special tokens
     r"<\|[^\s|<>{}'\"]+\|>|<\uff5c[^\s\uff5c<>{}'\"]+\uff5c>|"
     + "|".join(re.escape(text) for texts in WELL_KNOWN.values() for text in texts if re.fullmatch("</?[a-z_]+>", text))
 )
+_PLAIN = re.compile(r"[\w '.-]*")
 CHAT_MARKS = (*WELL_KNOWN["turn end"], *WELL_KNOWN["turn"])
 
 
@@ -77,6 +78,15 @@ def check_special_tokens(special_tokens: Sequence[str]) -> None:
             reason = "holds a lone surrogate, which no UTF-8 text contains"
             raise UsageError(f"the special token {text!r} {reason}") from None
         seen.add(text)
+
+
+def check_added(added: Iterable[str]) -> None:
+    """Raise `UsageError` for a text that a role would make a special token although other text may well hold it."""
+    if plain := next(filter(_PLAIN.fullmatch, added), None):
+        raise UsageError(
+            f"the special token {plain!r} would be a plain word, and every text that has it would get its id: give a "
+            f"mark such as '<{plain.strip()}>', or leave the option out for no token"
+        )
 
 
 @dataclass(frozen=True)
@@ -112,9 +122,10 @@ class SpecialTokens:
 
     def named(self) -> list[str]:
         """Return the special tokens that have a text of their own, in order of ids."""
-        listed = [*self.separators, *(text for text in self.roles.named() if text not in self.separators)]
-        check_special_tokens(listed)
-        return listed
+        added = [text for text in self.roles.named() if text not in self.separators]
+        check_special_tokens([*self.separators, *added])
+        check_added(added)
+        return [*self.separators, *added]
 
     def texts(self, ordinary: int) -> list[str]:
         """Return all special tokens of a vocabulary with that many ordinary tokens, in order of ids."""

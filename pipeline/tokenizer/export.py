@@ -2,7 +2,8 @@
 
 import itertools
 import tempfile
-from collections.abc import Collection, Sequence
+from array import array
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern
 from pipeline.pattern.translate import leaves_text
 from pipeline.run import memory
+from pipeline.run.ids import check_added
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options, check_vocabulary
 from pipeline.run.superwords import coarse_pattern
@@ -26,7 +28,7 @@ from pipeline.tokenizer.formats.huggingface import GENERATION_NAME, write_model
 from pipeline.tokenizer.formats.save import EXPORTS, default_formats
 from pipeline.tokenizer.model import ChatTemplate, Model
 
-_LONGEST_SHOWN, _WIDTH = 5, 24
+_LONGEST_SHOWN, _WIDTH, _MOST_MOVED = 5, 24, 5
 _LIMITS_OF_SUPERWORDS = {
     "tiktoken": "tiktoken's engine raises on long stretches of text (some 100,000 characters) that the pattern of "
     "superwords leaves",
@@ -110,6 +112,7 @@ def with_roles(model: Model, options: Options) -> Model:
     roles = replace(model.roles, separator=model.separator, **asked)
     known, following = model.vocabulary.special_tokens, model.vocabulary.max_id + 1
     added = dict(zip((text for text in dict.fromkeys(asked.values()) if text not in known), itertools.count(following)))
+    check_added(added)
     vocabulary = replace(model.vocabulary, special_tokens=known | added)
     changed = replace(model, vocabulary=vocabulary, roles=roles)
     if changed.bos_token and changed.bos_token != model.bos_token in model.front:  # the bos in front is the new one
@@ -163,17 +166,51 @@ class Trained:
         """Return the merges of a size."""
         return self.learned.first(self.options.special.merge_budget(vocab_size))
 
-    def model(self, vocab_size: int) -> Model:
-        """Make the model of `vocab_size` tokens, or of fewer where the list is short."""
-        options = self.options
-        special, first = options.special, self.merges(vocab_size)
+    def vocabulary(self, vocab_size: int) -> Vocabulary:
+        """Make the vocabulary of `vocab_size` tokens, or of fewer where the list is short."""
+        special, first = self.options.special, self.merges(vocab_size)
         rounded = special.multiple > 1  # two merges may make one token, so how many there are must be seen
         ordinary = len(Vocabulary.from_id_pairs(first.left, first.right).tokens) if rounded else 0
-        vocabulary = Vocabulary.from_id_pairs(
-            first.left, first.right, special.texts(ordinary), special_ids=options.special_ids
+        return Vocabulary.from_id_pairs(
+            first.left, first.right, special.texts(ordinary), special_ids=self.options.special_ids
         )
-        model = Model(vocabulary, self.pattern, special.roles, trained=True)
+
+    def model(self, vocab_size: int) -> Model:
+        """Make the model of this vocabulary."""
+        options, vocabulary = self.options, self.vocabulary(vocab_size)
+        model = Model(vocabulary, self.pattern, options.special.roles, trained=True)
         return with_chat_template(model, options).adding_bos(options.add_bos)
+
+
+@dataclass(frozen=True)
+class Ids:
+    """What decides the ids of a tokenizer, small enough to be kept: its special tokens, and what each merge joins."""
+
+    special: Mapping[str, int]
+    left: "array[int]"
+    right: "array[int]"
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary) -> "Ids":
+        """Take them from a vocabulary."""
+        return cls(vocabulary.special_tokens, vocabulary.left, vocabulary.right)
+
+    def changes(self, new: "Ids") -> str:
+        """Say which of these tokens have another id in `new`, or none; empty if all keep theirs."""
+        moved = [
+            f"{text!r} {id_} -> {new.special[text]}" if text in new.special else f"{text!r} {id_} is gone"
+            for text, id_ in self.special.items()
+            if new.special.get(text) != id_
+        ]
+        several = f"... and {len(moved) - _MOST_MOVED} more" if len(moved) > _MOST_MOVED else ""
+        moved = [*moved[:_MOST_MOVED], *filter(None, [several])]
+        pairs = zip(zip(self.left, self.right, strict=True), zip(new.left, new.right, strict=True), strict=False)
+        same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+        if (ordinary := len(self.left) - same) > 0:
+            what = "gone" if same == len(new.left) else "replaced or moved"
+            moved.append(f"{format_count(ordinary, 'ordinary tokens')} {what}")
+        added = [f"{text!r} is {id_}" for text, id_ in new.special.items() if text not in self.special]
+        return ", ".join([*moved, *added[:_MOST_MOVED]]) if moved else ""
 
 
 def export_size(run: Run, trained: Trained, vocab_size: int) -> Exported:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import refused, run
+from command import refused, run, run_here
 
 import pipeline
 from pipeline import Tokenizer
@@ -194,3 +194,50 @@ def test_another_separator_than_the_corpus_has_is_warned_of(tmp_path: Path) -> N
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(pipeline.encode_files(tmp_path / "c.txt", ours, workers=1)) == 5
+
+
+PAD = ["--pad-token", "<pad>"]
+BOTH = {EOT: 268, "<pad>": 269}
+
+
+@pytest.mark.parametrize(
+    ("before", "command", "said", "special"),
+    [
+        ([], ["merge", *PAD], r"'<|endoftext|>' 269 -> 268, 1 ordinary token gone, '<pad>' is 269", None),
+        ([], ["train", *PAD], r"'<|endoftext|>' 269 -> 268", None),
+        (PAD, ["train"], "'<pad>' 269 is gone", None),
+        (PAD, ["merge", "--pad-token", "<x>"], "--pad-token '<x>' in place of --pad-token '<pad>'", None),
+        ([], ["merge", "--pad-token", "none"], "'none' would be a plain word", None),
+        ([], ["merge", *PAD, "--overwrite"], "tokenizer: '<|endoftext|>' 269 -> 268", BOTH),
+        (PAD, ["merge", "--overwrite"], "'<|endoftext|>' 268 -> 269, '<pad>' 269 is gone", {EOT: 269}),
+        (PAD, ["merge", "--vocab-size", 265], "tokenizer-265 is as tokenizer: --pad-token '<pad>'", BOTH),
+        ([], ["merge", "--pad-token", EOT], "--pad-token none: no id changes", {EOT: 269}),
+        (PAD, ["merge"], "", BOTH),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("in_process")
+def test_ids_that_exist_change_only_with_overwrite(
+    before: list[str], command: list[str], said: str, special: dict[str, int] | None, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("low lower lowest newest widest wide new " * 9)
+    train = ["train", tmp_path / "a.txt", "--output", tmp_path / "run", "--vocab-size", 270]
+    assert run_here(*train, *before).returncode == 0
+    stored = Tokenizer.load(tmp_path / "run").special_tokens
+    name, *options = command
+    found = run_here(*(train if name == "train" else ["merge", tmp_path / "run"]), *options)
+    assert said in found.stdout + found.stderr
+    assert found.returncode == 0 if special else refused(found, found.returncode)
+    assert Tokenizer.load(tmp_path / "run").special_tokens == (special or stored)
+    pipeline.verify_run(tmp_path / "run")
+
+
+@pytest.mark.usefixtures("in_process")
+def test_more_text_without_the_role_that_was_merged_is_warned_of(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("low lower lowest newest widest wide new " * 9)
+    train = ["train", tmp_path / "a.txt", "--output", tmp_path / "run", "--vocab-size", 270]
+    assert run_here(*train, *PAD).returncode == 0
+    assert (
+        "is made again with --pad-token none in place of --pad-token '<pad>'"
+        in run_here(*train, tmp_path / "b.txt").stderr
+    )
