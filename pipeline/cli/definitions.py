@@ -518,7 +518,7 @@ def export(
     from pipeline.commands.encode_text import load_tokenizer
     from pipeline.pattern.translate import not_in_tokenizers_1
     from pipeline.tokenizer.export import (
-        export_model,
+        export_in_place,
         limits_of,
         with_chat_template,
         with_roles,
@@ -541,7 +541,7 @@ def export(
             "give --output for a tokenizer with one token more, or name it when you merge"
         )
     loaded = Tokenizer.from_model(model)
-    written, refused = export_model(model, directory, options.export)
+    written, refused = export_in_place(model, directory, options)
     for path in written:
         progress.write(printable(path))
     for name, reason in refused.items():

@@ -200,7 +200,7 @@ def merge_and_export(
     if coarse is not None and options.export:
         for limit in limits_of(trained.model(options.vocab_size[0]), options.export):
             work.warn(limit)
-    manifest.store_written(run, [one.directory / name for one in exported for name in one.written])
+    run = manifest.store_written(run, [one.directory / name for one in exported for name in one.written])
     changed = {
         one.directory.name: found
         for size, one in zip(options.vocab_size, exported, strict=True)

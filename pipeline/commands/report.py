@@ -265,6 +265,7 @@ def _write_files(
     if outputs is None and not _is_edited(tokenizer / model_card.NAME):
         written.append(tokenizer / model_card.NAME)
         write_whole(written[-1], model_card.model_card(header, numbers))
+        manifest.store_written(manifest.require(run.directory.location), written[-1:])
     return tuple(written)
 
 

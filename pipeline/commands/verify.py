@@ -7,7 +7,7 @@ tokenizers' files against the merge list, byte by byte.
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from pipeline.merges import forecast, merge, merge_worker, replay_worker, superw
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.replay_worker import ReplayTask, Sum, SumTask
 from pipeline.pattern import compile_pattern
+from pipeline.report.model_card import NAME as CARD
 from pipeline.report.progress import for_python
 from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run
@@ -31,7 +32,7 @@ from pipeline.run.options import Options, lists_options, make_options
 from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work, watched
 from pipeline.run.workers import executor_here, worker_count
-from pipeline.storage import Location, existing, named
+from pipeline.storage import Location, existing, named, names_in
 from pipeline.storage.bounded import MODEL_BYTES, read_bounded
 from pipeline.tokenizer.export import Trained, export_model
 from pipeline.tokenizer.formats.gguf import GGUF_NAME
@@ -220,7 +221,7 @@ def _verify_tokenizers(
             if home in homes:
                 raise
             verified[home.name] = f"not one of this run's: run.json does not list it, and {error}"
-    written = [run.directory / name for name in run.manifest.written]
+    written = [run.directory / name for name in run.manifest.written if not name.endswith(CARD)]
     missing = [path for path, there in zip(written, existing(written), strict=True) if not there]
     if missing:
         size = missing[0].parent.name.removeprefix("tokenizer").removeprefix("-") or run.manifest.vocab_size
@@ -255,11 +256,9 @@ def _verify_tokenizer(work: Work, run: Run, merges: MergeList, home: Location) -
         raise _unreadable(home / EDITABLE[0], error) from None
     made = [name for name, file in (("tiktoken", RANKS_NAME), ("gguf", GGUF_NAME)) if (home / file).exists()]
     with _written(model, with_limits=made) as right:
-        compared, edited = _compare(home, right, model)
-        missing = [name for name in sorted(path.name for path in right.iterdir()) if name not in (*compared, *edited)]
-    verdict = f"{model.vocabulary.size:,} tokens; as the merge list gives them: {', '.join(compared)}"
-    verdict += f"; edited, with tokens that exist: {', '.join(edited)}" if edited else ""
-    return verdict + (f"; missing: {', '.join(missing)}" if missing else "")
+        found = _compare(home, right, model, run.manifest.written)
+    listed = (f"{state}: {', '.join(names)}" for state, names in found.items() if names)
+    return "; ".join([f"{model.vocabulary.size:,} tokens", *listed])
 
 
 def _unreadable(file: Location, error: OSError) -> RunDirectoryError:
@@ -297,26 +296,38 @@ def _reads_alike(found: Location, expected: Path) -> bool:
     return cutting == right and bool(one == other)
 
 
-def _compare(home: Location, right: Path, model: Model) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the names of the files in `home` that are as in `right`, and of settings that were edited; or raise."""
-    compared, edited = [], []
-    for expected in sorted(right.iterdir()):
-        found = home / expected.name
+def _compare(home: Location, right: Path, model: Model, written: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the names of the files in `home` by what they are, compared with `right` and with what was `written`."""
+    made, as_written, edited, missing = (list[str]() for _ in range(4))
+    expected = {path.name: manifest.digest_of(path) for path in right.iterdir()}
+    stored = {name.rpartition("/")[2]: digest for name, digest in written.items() if name.startswith(f"{home.name}/")}
+    in_home = (name for name in names_in(home) if not name.startswith("."))
+    others = sorted(name for name in in_home if name not in expected and name not in stored)
+    for name in sorted({*expected, *stored}):
+        found = home / name
         try:
-            if not found.exists() and expected.name != "tokenizer.json":
-                continue  # a format that was not asked for
-            right_bytes = expected.read_bytes()
-            same = read_bounded(found, len(right_bytes)) == right_bytes
-            same = same or (found.name == "tokenizer.json" and _reads_alike(found, expected))
-        except ValueError:  # it is longer
-            same = found.name == "tokenizer.json" and _reads_alike(found, expected)
+            digest = manifest.digest_of(found)
         except OSError as error:
             raise _unreadable(found, error) from None
-        if not same and found.name in EDITABLE:
-            check_edited(found, model.vocabulary)
-            edited.append(found.name)
-            continue
-        if not same:
+        same, unchanged = digest == expected.get(name), digest == stored.get(name)
+        if digest is None and name != "tokenizer.json":
+            missing.append(name)
+        elif same and (unchanged or name not in stored or name not in EDITABLE):
+            made.append(name)
+        elif unchanged and (name not in expected or name in (*EDITABLE, GGUF_NAME)):
+            as_written.append(name)  # with a chat template that is edited or gone now
+        elif name in (*EDITABLE, CARD):
+            if name in EDITABLE:
+                check_edited(found, model.vocabulary)
+            edited.append(name)
+        elif name == "tokenizer.json" and digest and _reads_alike(found, right / name):
+            made.append(name)
+        else:
             raise RunDirectoryError(f"{found} is not what the merge list gives; remove {home} and run merge again")
-        compared.append(found.name)
-    return compared, edited
+    return {
+        "as the merge list gives them": made,
+        "as they were written": as_written,
+        "edited, with tokens that exist": edited,
+        "missing": missing,
+        "not of this run": others,
+    }

@@ -1,10 +1,12 @@
 """The manifest of a run, `run.json`: its options, its plan, and what it may delete.
 
 The files that exist show what is finished, and each carries the fingerprint of what it depends on; only of the files
-of tokenizers, which have no fingerprint, it lists those that were written.
+of tokenizers, which have no fingerprint, it lists those that were written, with their SHA-256.
 """
 
 import contextlib
+import hashlib
+import io
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -21,7 +23,7 @@ from pipeline.run.parity import Parity
 from pipeline.run.plan import Plan
 from pipeline.run.standard_input import DIRECTORY as STANDARD_INPUT
 from pipeline.run.standard_input import remove_copies
-from pipeline.storage import Location, existing
+from pipeline.storage import Location, existing, open_file
 from pipeline.storage.atomic import make_directory
 
 MERGES_SO_FAR = "merges-so-far.parquet"  # of a merging that has not ended
@@ -30,7 +32,7 @@ _COARSE = "superwords"  # the directory of the second count
 RESULTS = ("merges.parquet", MERGES_SO_FAR, "report.txt", "report.json", "report.html")
 _NAMES = (*RESULTS, "counts", "counter.parquet", _COARSE)
 _RESERVED = "|".join([*map(re.escape, _NAMES), "tokenizer(-[0-9]+)?"])
-_TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/[a-z_]+\.[a-z]+")
+_TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/([a-z_]+\.[a-z]+|README\.md)")
 _FIRST_TOKENIZER = (  # what a run.json without a list of tokenizers has written
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt"),
     *("tokenizer.tiktoken", "tiktoken_encoding.py"),
@@ -95,7 +97,7 @@ class Manifest:
     vocab_size: int | None = None
     source: Source | None = None  # in place of a plan, for counts that came from no corpus listing
     tokenizers: tuple[str, ...] = ()  # files that merging may have written
-    written: tuple[str, ...] = ()  # of these, the ones that it finished writing
+    written: dict[str, str] = field(default_factory=dict)  # files of tokenizers that were written -> SHA-256
     special: dict[str, dict[str, Any]] = field(default_factory=dict)  # the "special" options of each of their folders
     parity: Parity | None = None  # of counts that are those of several languages
 
@@ -140,7 +142,7 @@ class Manifest:
 
     def without_merging(self) -> "Manifest":
         """Return the manifest as it was before anything was merged; its list of tokenizers stays."""
-        return replace(self, merging=None, vocab_size=None, written=())
+        return replace(self, merging=None, vocab_size=None, written={})
 
 
 def _range_name(index: int, ranges: int) -> str:
@@ -228,7 +230,7 @@ def load(location: Location) -> Run | None:
             plan=Plan.from_json(document, directory),
             source=None if source is None else Source.from_json(source),
             tokenizers=tuple(map(str, document.get("tokenizers", ()))),
-            written=tuple(map(str, document.get("written", ()))),
+            written={str(name): str(digest) for name, digest in document.get("written", {}).items()},
             special={str(name): dict(one) for name, one in document.get("special", {}).items()},
             parity=Parity.from_json(document["parity"]) if "parity" in document else None,
         )
@@ -298,8 +300,9 @@ def _shown(value: object) -> str:
 
 def remove_results(run: Run) -> Run:
     """Delete what was learned from the counters: merges, tokenizers, reports. Returns the run without them."""
-    run.directory.remove([*RESULTS, *run.manifest.tokenizers])
-    return replace(run, manifest=replace(run.manifest, tokenizers=(), written=(), special={}))
+    cards = [name for name, digest in run.manifest.written.items() if digest_of(run.directory / name) == digest]
+    run.directory.remove([*RESULTS, *run.manifest.tokenizers, *cards])  # an edited card stays
+    return replace(run, manifest=replace(run.manifest, tokenizers=(), written={}, special={}))
 
 
 def remove_partial(run: Run) -> None:
@@ -344,8 +347,24 @@ def store_merge_options(run: Run, options: Options, file_names: Iterable[str]) -
     return run
 
 
-def store_written(run: Run, files: Iterable[Location]) -> None:
-    """Add these files of tokenizers to those that `verify` finds or misses."""
-    names = {f"{file.parent.name}/{file.name}" for file in files} | {*run.manifest.written}
-    if names != {*run.manifest.written}:
-        save(replace(run, manifest=replace(run.manifest, written=tuple(sorted(names)))))
+def store_written(run: Run, files: Iterable[Location]) -> Run:
+    """Store the names and SHA-256 of these files of tokenizers, which `verify` compares; forget removed ones."""
+    names = {f"{file.parent.name}/{file.name}": file for file in files}
+    homes = {name.partition("/")[0] for name in names}
+    before = [name for name in run.manifest.written if name not in names]
+    there = existing([run.directory / name for name in before])
+    kept = [name for name, found in zip(before, there, strict=True) if found or name.partition("/")[0] not in homes]
+    written = {name: run.manifest.written[name] for name in kept}
+    written |= {name: digest_of(file) or "" for name, file in names.items()}
+    run = replace(run, manifest=replace(run.manifest, written=dict(sorted(written.items()))))
+    save(run)
+    return run
+
+
+def digest_of(file: Location) -> str | None:
+    """Return the SHA-256 of a tokenizer's file; None if it is missing."""
+    try:
+        with io.BufferedReader(open_file(file)) as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except FileNotFoundError:
+        return None

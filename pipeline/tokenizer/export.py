@@ -16,7 +16,7 @@ from pipeline.pattern import CompiledPattern
 from pipeline.pattern.translate import leaves_text
 from pipeline.run import memory
 from pipeline.run.ids import check_added
-from pipeline.run.manifest import Run
+from pipeline.run.manifest import Run, require, run_of, store_written
 from pipeline.run.options import Options, check_vocabulary
 from pipeline.run.superwords import coarse_pattern
 from pipeline.storage import Location, parse_location
@@ -137,6 +137,21 @@ def export_model(
             if formats is not None:
                 raise
             refused[name] = str(error)
+    return written, refused
+
+
+def export_in_place(model: Model, directory: Location, options: Options) -> tuple[list[Location], dict[str, str]]:
+    """Export; into the directory of a tokenizer of a run, store there what was written, and with which roles."""
+    run = run_of(directory)
+    if run is None or directory.name not in run.manifest.special or directory.parent != run.directory.location:
+        return export_model(model, directory, options.export)
+    with run.directory.locked():
+        run = require(run.directory.location)
+        written, refused = export_model(model, directory, options.export)
+        plain = Options().of_stage("special")
+        given = {name: value for name, value in options.of_stage("special").items() if value != plain[name]}
+        special = run.manifest.special | {directory.name: run.manifest.special_of(directory.name) | given}
+        store_written(replace(run, manifest=replace(run.manifest, special=special)), written)
     return written, refused
 
 

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from reference import GPT2_BYTES, train_reference
 
 import pipeline
-from pipeline import _core
+from pipeline import Tokenizer, _core
 from pipeline.base import system
 from pipeline.base.errors import PipelineError, RunDirectoryError, TrainingError
 from pipeline.counts import counter_file
@@ -387,6 +387,75 @@ def test_settings_may_be_edited_as_long_as_their_tokens_exist(copy: Path) -> Non
         file.write_text(json.dumps(config | wrong))
         with pytest.raises(PipelineError, match=r"tokenizer_config.json: \w+ names '<none>', which is not one of"):
             pipeline.verify_run(copy)
+
+
+def _set(**values: object) -> Callable[[str], str]:
+    return lambda text: json.dumps(json.loads(text) | values, indent=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("tokenizer_config.json", _set(eos_token="<|im_end|>"), "edited, with tokens that exist: tokenizer_config"),
+        ("tokenizer_config.json", _set(auto_map={"AutoTokenizer": ["a.B", None]}), "edited, with tokens that exist: t"),
+        ("tokenizer_config.json", _set(chat_template="{{ messages }}"), "edited, with tokens that exist: tokenizer_co"),
+        ("special_tokens_map.json", _set(pad_token="<|im_end|>"), "edited, with tokens that exist: special_tokens_map"),
+        ("generation_config.json", _set(eos_token_id=[1]), "edited, with tokens that exist: generation_config.json"),
+        ("README.md", lambda text: text + "More.", "edited, with tokens that exist: README.md"),
+        ("README.md", None, "missing: README.md"),
+        ("chat_template.jinja", lambda _: "{{ messages }}", "not of this run: chat_template.jinja"),
+        ("tokenizer.json", lambda text: text, "as they were written: README.md"),
+    ],
+)
+def test_every_file_of_a_tokenizer_is_compared(
+    name: str, change: Callable[[str], str] | None, said: str, with_template: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(with_template, tmp_path / "run"))
+    file = copy / "tokenizer" / name
+    if change is None:
+        file.unlink()
+    else:
+        file.write_text(change(file.read_text() if file.exists() else ""))
+    verdict = pipeline.verify_run(copy)["tokenizer"]
+    assert said in verdict
+    if change is None or "edited" in said:
+        made = verdict.partition(";")[2].partition(";")[0]
+        assert name not in made
+    else:
+        assert "edited" not in verdict
+
+
+@pytest.fixture(scope="module")
+def with_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("template")
+    options = {"vocab_size": 270, "special_tokens": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BPE_PIPELINE_REPORT", "page")  # writes the card
+        pipeline.train_from_counts({"low": 5, "wide": 4}, output=home / "run", chat_template="chatml", **options)
+    return home / "run"
+
+
+def test_export_into_a_run_is_what_verify_compares_with(with_template: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(with_template, tmp_path / "run"))
+    roles = ["--bos-token", "<|im_start|>", "--add-bos"]
+    assert run("export", copy, "--export", "hf", *roles).returncode == 0
+    verdict = pipeline.verify_run(copy)["tokenizer"]
+    assert "edited" not in verdict
+    assert "missing" not in verdict
+    assert Tokenizer.load(copy).encode("low")[0] == Tokenizer.load(copy).special_tokens["<|im_start|>"]
+
+
+def test_an_edited_card_stays_when_a_run_starts_again(
+    with_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BPE_PIPELINE_REPORT", "page")
+    copy = Path(shutil.copytree(with_template, tmp_path / "run"))
+    for size in (263, 262):
+        pipeline.merge_run(copy, vocab_size=size)
+    (copy / "tokenizer-262" / "README.md").write_text("my own")
+    pipeline.merge_run(copy, vocab_size=264, overwrite=True)
+    assert not (copy / "tokenizer-263").exists()
+    assert [path.name for path in (copy / "tokenizer-262").iterdir()] == ["README.md"]
 
 
 def test_unreadable_tokenizer_is_named(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

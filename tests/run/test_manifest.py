@@ -42,7 +42,7 @@ def test_roles_are_no_part_of_what_was_counted(tmp_path: Path) -> None:
     plain = pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=270)
     counted = (tmp_path / "run/counter.parquet").stat().st_mtime_ns
     roles = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": EOT}
-    again = pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=270, reserve_tokens=2, **roles)
+    again = pipeline.merge_run(tmp_path / "run", overwrite=True, reserve_tokens=2, **roles)[270]
     assert (tmp_path / "run/counter.parquet").stat().st_mtime_ns == counted
     reserved = [f"<|reserved_special_token_{number}|>" for number in range(2)]
     assert list(again.special_tokens) == [EOT, "<s>", "</s>", *reserved]
