@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from pipeline.base.errors import InputError, UsageError
 from pipeline.base.events import Listener
-from pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words
+from pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words, warning_of
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
 from pipeline.report.progress import for_python
@@ -157,6 +157,8 @@ def _chat_hint(encoding: Encoding) -> str:
 def total_of(work: Work, encoding: Encoding, parts: Sequence[Part]) -> ChunkStatistics:
     """Return the statistics of all chunks; raises `InputError` for losses under `fail_on_loss`."""
     total = sum((part.statistics for part in parts), ChunkStatistics(losses=encoding.plan.files_without_text()))
+    if warning := warning_of(total.losses):
+        work.warn(warning)
     if work.options.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
     return total

@@ -241,6 +241,8 @@ def _walk(directory: Path, seen: set[str], left_out: Iterable[str] = ()) -> Iter
             yield from _walk(directory / entry.name, seen, left_out)
         elif is_file:
             yield directory / entry.name
+        elif os.path.exists(entry.path):  # noqa: PTH110 - no broken link
+            raise InputError(f"{entry.path} is a pipe, socket or device: move it out of {directory}, or name the files")
 
 
 def _is_magic(where: Location, name: str) -> bool:

@@ -4,7 +4,7 @@ Every kind is in `KINDS`, so the summary, the report and `--fail-on-loss` agree.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -15,6 +15,7 @@ MOST_LINE_BYTES = 64 << 20  # of a record of JSON Lines, or a line of text: a wo
 
 KINDS = {
     "replacements": "invalid UTF-8 sequences replaced by U+FFFD",
+    "files_hardly_text": "files more than a tenth of which is U+FFFD in place of invalid UTF-8",
     "documents_skipped": "documents with invalid UTF-8 skipped",
     "pieces_cut": "pieces cut at max_piece_bytes",
     "records_not_json": "records skipped: not a JSON object",
@@ -35,6 +36,7 @@ KINDS = {
     "files_empty": "files without text",
 }
 
+_LOCATION = re.compile(r", (?:byte|row) \d+(?: of the decompressed text)?$")
 _PLURAL = re.compile(r"\b(sequence|document|piece|record|conversation|answer|text|token|file)s\b")
 
 
@@ -58,9 +60,19 @@ class SkippedOrAltered:
     examples: tuple[str, ...]
 
     def __str__(self) -> str:
-        what = _PLURAL.sub(r"\1", self.what, count=1) if self.count == 1 else self.what
         shown = "; ".join(self.examples[:3])
-        return f"{self.count:,} {what}" + (f" (first: {shown})" if shown else "")
+        return self._counted() + (f" (first: {shown})" if shown else "")
+
+    def _counted(self) -> str:
+        return f"{self.count:,} " + (_PLURAL.sub(r"\1", self.what, count=1) if self.count == 1 else self.what)
+
+    def without_locations(self) -> str:
+        """Return how often and what, and in how many files as far as the examples say."""
+        files = len({_LOCATION.sub("", example) for example in self.examples})
+        or_more = " or more" if self.count > len(self.examples) else ""
+        return self._counted() + (
+            f" in {files}{or_more} files" if files > 1 and not self.kind.startswith("files") else ""
+        )
 
 
 @dataclass
@@ -97,6 +109,21 @@ def in_words(tallies: Tallies) -> tuple[SkippedOrAltered, ...]:
         for kind, what in KINDS.items()
         if kind in tallies
     )
+
+
+def warning_of(tallies: Tallies) -> str:
+    """Return what to warn of, naming files: those that are hardly text; empty if there are none."""
+    if (found := tallies.get("files_hardly_text")) is None:
+        return ""
+    [one] = in_words({"files_hardly_text": found})
+    return f"{one}; leave out what is no text, or convert it to UTF-8"
+
+
+def in_one_line(found: Sequence[SkippedOrAltered], where: str) -> list[str]:
+    """Return what a summary says: one occurrence with its location, else numbers, and the file that has locations."""
+    if not found or sum(one.count for one in found) == 1:
+        return list(map(str, found))
+    return [f"{'; '.join(one.without_locations() for one in found)}: {where}"]
 
 
 def fail_on_loss_error(found: Iterable[SkippedOrAltered]) -> InputError:

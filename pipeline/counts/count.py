@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.units import format_bytes, format_count
-from pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words
+from pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words, warning_of
 from pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts
 from pipeline.counts.combine import combine_counters
 from pipeline.counts.count_worker import CountTask, count_chunk
@@ -85,6 +85,8 @@ def count(work: Work, run: Run) -> tuple[Run, Counted]:
     work.warn_of_regex()
     work.warn_of_misfit(run.manifest.plan.files, run.manifest.counting["text_field"])
     statistics = count_chunks(work, run)
+    if warning := warning_of(statistics.losses):
+        work.warn(warning)
     check_facts(as_counted(run, CounterFacts(0, statistics)).facts, work.options)
     if work.options.inputs:  # otherwise it is the sample corpus, or one that was warned of before
         warn_of_special_text(work, statistics)

@@ -3,7 +3,8 @@ r"""Piece counts of other tools: files (TSV or Parquet), mappings and tables in,
 TSV is a line for each piece: the piece, a tab, the count in decimal digits. Within a piece `\t`, `\n`, `\r` and `\\`
 are a tab, a line feed, a carriage return and a backslash, and `\xHH` is the byte HH: control characters and bytes that
 are not valid UTF-8 are written so. Each piece of bytes has exactly one such line, which reads back as the same bytes. A
-first line `piece<TAB>count` is a header. Parquet has the columns `piece` (text or bytes) and `count` (whole numbers).
+first line `piece<TAB>count` is a header, and a byte order mark in front of the first line is no text. Parquet has the
+columns `piece` (text or bytes) and `count` (whole numbers).
 
 Files are read in batches of bounded size. Errors name the file and the number of the line or row.
 """
@@ -36,6 +37,7 @@ _PAGE_COPIES = 4  # of a page of Parquet: compressed, not, decoded
 _ROW_BYTES = 160  # of a piece in a batch, besides its bytes
 _LEAST_LINE_BYTES = 4  # of TSV
 _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.?))", re.DOTALL)
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ESCAPED = {b"t": b"\t", b"n": b"\n", b"r": b"\r", b"\\": b"\\"}
 _WRITTEN = {**{byte: f"\\x{byte:02x}" for byte in (*range(0x20), 0x7F)}, 9: "\\t", 10: "\\n", 13: "\\r", 92: "\\\\"}
 
@@ -83,6 +85,8 @@ def _read_tsv(path: Location, stream: OpenFile, budget: ReadBudget) -> Iterator[
             budget.require("piece", _COPIES * size, f"{path}, line {number}: the line of {format_bytes(size)}")
         if isinstance(lines, bytes):
             rows = lines.removesuffix(b"\n").split(b"\n")
+            if number == 1:
+                rows[0] = rows[0].removeprefix(_BYTE_ORDER_MARK)
             if number == 1 and rows[0].rstrip(b"\r") == b"piece\tcount":
                 del rows[0]
                 number = 2
@@ -136,6 +140,8 @@ def escaped(piece: bytes) -> str:
     """Escape a piece for TSV: b"a\\tb\\xff" -> `a\\tb\\xff` in characters."""
     # Lone surrogates stand for the bytes that are not UTF-8; no valid text has them.
     text = piece.decode(errors="surrogateescape").translate(_WRITTEN)
+    if text.startswith("\ufeff"):  # at the start of a file it would be a mark
+        text = r"\xef\xbb\xbf" + text[1:]
     return text if text.isascii() else re.sub("[\udc80-\udcff]", lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
 
 

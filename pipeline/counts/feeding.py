@@ -21,6 +21,7 @@ from pipeline.executors.worker import report_progress
 from pipeline.pattern import CompiledPattern, cut_with_regex, differing_characters
 
 # The locations that a counter notes, and the kinds they are of; under one errors policy only one of them occurs.
+_MOST_REPLACED, _FEW_REPLACED = 0.1, 15  # of the characters of a text; a slip in a short one
 LOCATED = {"invalid_offsets": ("replacements", "documents_skipped"), "cut_offsets": ("pieces_cut",)}
 
 
@@ -153,7 +154,7 @@ class _Feeding:
             progress = in_text_bytes(task.sizes[number] if task.sizes else stop - start, stop - start)
             first, last = text_range(file, start, stop, self._cutting, budget)
             text = max(first, resumed), last
-        begin = counter.fed_bytes()
+        begin, before = counter.fed_bytes(), counter.statistics()
         first = text[0] - begin  # of a text, from a number of fed bytes to an offset in it
         found = 0
         blocks = read_span(file, start, stop, task.text_field, progress, budget, text)
@@ -181,6 +182,11 @@ class _Feeding:
         whole = stop == file.size or file.format == "parquet"
         if found == 0 and start == 0 and resumed == 0 and whole:
             self._tally.add("files_empty", 1, [file.path])
+        if start == 0:  # the first span speaks for its file
+            now = counter.statistics()
+            fed, invalid, replaced = (now[key] - before[key] for key in ("bytes", "invalid_bytes", "replacements"))
+            hardly_text = replaced > max(_MOST_REPLACED * (fed - invalid + replaced), _FEW_REPLACED)
+            self._tally.add("files_hardly_text", int(hardly_text), [file.path])
         counter.set_budget(task.budget_bytes)  # what reading held of it is free again
 
     def _feed_text(self, number: int, block: bytes, first: int) -> None:

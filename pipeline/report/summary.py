@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.base.printable import printable_lines
 from pipeline.base.units import format_bytes, format_count
-from pipeline.corpus.skipped_or_altered import in_words
+from pipeline.corpus.skipped_or_altered import in_one_line, in_words
 from pipeline.counts.chunk_statistics import CorpusFacts
 from pipeline.executors import ClusterUse
 from pipeline.report.languages import Languages
@@ -71,7 +71,7 @@ class Summary:
         different = f"{corpus.pieces:,} pieces, of which {corpus.different_pieces:,} are different"
         read = [f"counts from {text}" if name == "counts from" else text for name, text in _read_rows(corpus).items()]
         read.append(f"{different} (pattern {self.pattern})")
-        rows = [*_joined("corpus", read), *_joined("skipped/altered", map(str, corpus.losses))]
+        rows = [*_joined("corpus", read), *_joined("skipped/altered", in_one_line(corpus.losses, "report.txt"))]
         if vocabulary is not None:
             stopped = vocabulary.stopped.removeprefix(f"{AT_SIZE}; ")
             rows.append(("vocabulary", f"{_kinds(vocabulary)}; {stopped}"))
@@ -161,7 +161,7 @@ class EncodingSummary:
         rows = [
             ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.kind}, {shard_bytes})"),
             ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}, {documents}"),
-            *_joined("skipped/altered", map(str, in_words(corpus.losses))),
+            *_joined("skipped/altered", in_one_line(in_words(corpus.losses), "bpe-pipeline info")),
             ("tokens", f"{corpus.tokens:,}{rate}"),
         ]
         validation = sum(shard.tokens for shard in corpus.shards if shard.split is not None)

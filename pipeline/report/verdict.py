@@ -20,7 +20,10 @@ def verdict(numbers: Numbers, skipped: tuple[str, ...]) -> tuple[tuple[str, str]
         ("Which size", recommended_size(numbers.merged, numbers.tokenizers[0][1])),
         ("Who pays", _languages(numbers)),
         ("Broken tokens", _broken(numbers)),
-        ("Skipped input", "; ".join(skipped) or "nothing was skipped or altered"),
+        (
+            "Skipped input",
+            "; ".join(one.partition(" (first: ")[0] for one in skipped) or "nothing was skipped or altered",
+        ),
     )
 
 

@@ -448,3 +448,12 @@ def test_missing_directory_for_counts_is_named(tmp_path: Path, name: str) -> Non
     run = pipeline.import_counts({"ab": 3}, output=tmp_path / "run")
     with pytest.raises(RunDirectoryError, match=r"No such file or directory; .*make its directory, or name another"):
         pipeline.export_counts(run, tmp_path / "missing" / name)
+
+
+@pytest.mark.parametrize("head", ["", "piece\tcount\n"])
+def test_byte_order_mark_is_no_part_of_a_piece(tmp_path: Path, head: str) -> None:
+    (tmp_path / "a.tsv").write_text(f"{head}low\t5\n{escaped(chr(0xFEFF).encode())}\t2\n", "utf-8-sig")
+    [batch] = read_counts(tmp_path / "a.tsv")
+    assert (batch.pieces, batch.counts) == ([b"low", b"\xef\xbb\xbf"], [5, 2])
+    (tmp_path / "b.tsv").write_text(f"{escaped(chr(0xFEFF).encode())}\t2\n")
+    assert [one for batch in read_counts(tmp_path / "b.tsv") for one in batch.pieces] == [b"\xef\xbb\xbf"]

@@ -201,3 +201,12 @@ def test_name_that_is_not_utf8_is_an_error(tree):
 def test_dots_after_a_link_mean_the_parent_of_its_target(tree):
     (tree / "link").symlink_to("sub/deep")
     assert names("link/../c.txt") == ["sub/c.txt"]
+
+
+def test_pipe_in_a_directory_is_named(tree):
+    os.mkfifo(tree / "sub" / "pipe")
+    (tree / "sub" / "broken").symlink_to("nowhere")
+    with pytest.raises(InputError, match="sub/pipe is a pipe, socket or device: move it out of"):
+        names("sub")
+    (tree / "sub" / "pipe").unlink()
+    assert len(names("sub")) == 3

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command import refused, run
+from command import refused, run, run_here
 
 from pipeline.corpus.skipped_or_altered import KINDS, MOST_EXAMPLES, Tally, add_up, in_words
 
@@ -45,9 +45,13 @@ def test_summary_and_report_list_skipped_and_altered_input(corpus: Path) -> None
         "records_without_field": (1, [f"{corpus}/a.jsonl, byte 38"]),
         "files_empty": (1, [f"{corpus}/empty.txt"]),
     }
-    assert "5 pieces cut at max_piece_bytes (first: " in result.stdout
-    for _, examples in losses.values():
-        assert examples[0] in result.stdout
+    [row] = [line for line in result.stdout.splitlines() if line.startswith("skipped/altered")]
+    assert row.endswith("files without text: report.txt".replace("files", "1 file")), row
+    assert "; 5 pieces cut at max_piece_bytes in 2 files; " in row
+    assert str(corpus) not in row
+    assert "5 pieces cut" not in result.stderr
+    listed = (corpus / "run" / "report.txt").read_text()
+    assert all(examples[0] in listed for _, examples in losses.values())
     again = run("train", "--output", "run", "--vocab-size", 262, "--max-piece-bytes", 4, cwd=corpus)
     assert "1 file without text" in again.stdout
 
@@ -65,3 +69,19 @@ def test_missing_text_field_suggests_the_option(corpus: Path) -> None:
     line = refused(run("train", "a.jsonl", "--text-field", "body", "--output", "run", cwd=corpus), 1)
     assert "2 records skipped: no text field (first: " in line
     assert "is --text-field right?" in line
+
+
+@pytest.mark.usefixtures("in_process")
+def test_file_that_is_hardly_text_is_a_warning_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.txt").write_bytes("some words äöü ".encode() * 90 + b"\xff" * 20)
+    (tmp_path / "corpus" / "b.png").write_bytes(b"\x89PNG\r\n" + bytes(range(256)) * 40)
+    options = ["--output", tmp_path / "run", "--vocab-size", 260]
+    result = run_here("train", tmp_path / "corpus", *options)
+    [line] = [line for line in result.stderr.splitlines() if "U+FFFD" in line]
+    assert line.startswith("warning: 1 file more than a tenth of which is U+FFFD")
+    assert "b.png" in line
+    assert "a.txt" not in line
+    tokenizer = tmp_path / "run" / "tokenizer"
+    encoded = run_here("encode", tmp_path / "corpus", "--tokenizer", tokenizer, "--output", tmp_path / "shards")
+    assert line in encoded.stderr
