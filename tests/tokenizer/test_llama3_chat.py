@@ -247,7 +247,7 @@ def test_a_template_file_with_other_marks_or_wrong_jinja_is_refused(
         *marks,
         "--quiet",
     )
-    result = run_here(*common, "--workers", 1, "--quiet")
+    result = run_here(*common, "--workers", 1)
     if message is None:
         assert result.returncode == 0, result.stderr
     else:
