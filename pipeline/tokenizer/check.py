@@ -29,6 +29,7 @@ from pipeline.tokenizer.formats.tiktoken_ranks import SNIPPET_NAME
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 Encode = Callable[[str], list[int]]
+CONFIGURED = "vocab.json, merges.txt"  # as transformers reads them by the configuration next to them
 
 _SAMPLE_BYTES = 1 << 20
 HARD_TEXTS = (
@@ -114,7 +115,9 @@ def check_exports(tokenizer: Tokenizer, directory: Path, formats: Sequence[str],
                 checks.append(Check(name, f"{library} {version}", "not checked", why))
                 continue
             try:
-                expected = ours if name == "hf" else without  # elsewhere the caller adds what starts a text
+                expected = (
+                    ours if name in ("hf", CONFIGURED) else without
+                )  # elsewhere the caller adds what starts a text
                 difference = _first_difference(load(directory, tokenizer), listed, expected)
             except Exception as error:  # whatever the library raises is what its users would meet
                 if "trust_remote_code" in str(error):
@@ -189,6 +192,7 @@ def _no_log() -> Any:
 _LOADERS: dict[str, dict[str, Callable[[Path, Tokenizer], Encode]]] = {
     "hf": {"tokenizers": _tokenizers_of_json, "transformers": _transformers_of_directory},
     "gpt2": {"tokenizers": _tokenizers_of_gpt2},
+    CONFIGURED: {"transformers": _transformers_of_directory},
     "tiktoken": {"tiktoken": _tiktoken_of_ranks},
     "gguf": {"llama-cpp-python": _llama_cpp_of_gguf},
 }

@@ -21,7 +21,7 @@ from pipeline.run.manifest import Run
 from pipeline.run.manifest import load as load_run
 from pipeline.run.open_run import cut_by
 from pipeline.storage import Location, names_in
-from pipeline.tokenizer.check import HARD_TEXTS, check_exports, local_files
+from pipeline.tokenizer.check import CONFIGURED, HARD_TEXTS, check_exports, local_files
 from pipeline.tokenizer.difference import difference
 from pipeline.tokenizer.formats.fields import read_json
 from pipeline.tokenizer.formats.gguf import GGUF_NAME
@@ -39,6 +39,7 @@ _EXAMPLES = 5
 _NEEDED = {  # the files of each format
     "hf": {"tokenizer.json"},
     "gpt2": {"vocab.json", "merges.txt"},
+    CONFIGURED: {"vocab.json", "merges.txt", "tokenizer_config.json"},
     "tiktoken": {RANKS_NAME, SNIPPET_NAME},
     "gguf": {GGUF_NAME},
 }
@@ -273,7 +274,8 @@ def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Fi
     """Compare the ids of every installed library that reads a file of the directory."""
     formats = []
     for name, needed in _NEEDED.items():
-        if not needed <= set(names_in(home)):
+        names = set(names_in(home))
+        if not needed <= names or (name == CONFIGURED and "tokenizer.json" in names):
             continue
         if reason := _not_to_be_checked(model, home, name):
             yield Finding(NOT_CHECKED, "runtimes", f"{name}: {reason}")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from published import ADDED, BOS, COMBINING, DEEPSEEK, EOT, HARD, PLAIN, SHAPES, TEXTS, byte_level, made, pair
 from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
+from transformers import AutoTokenizer
 
 from pipeline import GPT2Tokenizer, Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError, PipelineError, UsageError
@@ -23,6 +24,7 @@ from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.pattern import PRESETS, compile_pattern
 from pipeline.pattern.parse import first_difference
 from pipeline.run.ids import BYTE_ORDER
+from pipeline.tokenizer.doctor import FINE, examine
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.pre_tokenizer import _recovered
 from pipeline.tokenizer.formats.save import EXPORTS
@@ -300,6 +302,68 @@ def test_vocab_json_and_merges_txt(named: bool, tmp_path: Path) -> None:
     if not named:
         (tmp_path / "merges.txt").write_text("#version: 0.2\na b c\n")
     with pytest.raises(InputError, match="added_tokens.json adds" if named else "line 2 is not a pair"):
+        Tokenizer.load(tmp_path)
+
+
+MAPPED = {"bos_token": BOS, "eos_token": {"content": EOT, "lstrip": True}}
+LISTED = [*PLAIN[:2], AddedToken("<think>", normalized=False, special=False), AddedToken("xe", rstrip=True)]
+DECODER = {
+    str(id_): {
+        name: getattr(token, name) for name in ("content", "lstrip", "rstrip", "single_word", "normalized", "special")
+    }
+    for id_, token in enumerate(LISTED, 416)
+}
+CONFIGURED: dict[str, dict[str, dict[str, Any]]] = {  # name of a file -> what it says
+    "qwen2": {
+        "tokenizer_config": {"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": DECODER, "eos_token": EOT}
+    },
+    "qwen2 without tokens": {
+        "tokenizer_config": {"tokenizer_class": "Qwen2TokenizerFast", "extra_special_tokens": ["<q>"]}
+    },
+    "qwen2, bos": {"tokenizer_config": {"tokenizer_class": "Qwen2Tokenizer", "bos_token": BOS, "add_bos_token": True}},
+    "qwen2 by its model": {"config": {"model_type": "qwen2"}, "tokenizer_config": {"added_tokens_decoder": DECODER}},
+    "gpt2": {"tokenizer_config": {"tokenizer_class": "GPT2Tokenizer", "added_tokens_decoder": DECODER}},
+    "gpt2, a space": {"tokenizer_config": {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": True}},
+    "gpt2, mapped": {"tokenizer_config": {"tokenizer_class": "GPT2Tokenizer"}, "special_tokens_map": MAPPED},
+}
+
+
+def files_of(directory: Path, configuration: dict[str, dict[str, Any]]) -> None:
+    made("gpt2", []).model.save(str(directory))
+    for name, document in configuration.items():
+        (directory / f"{name}.json").write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize("name", CONFIGURED)
+def test_vocab_json_is_read_as_its_configuration_says(name: str, tmp_path: Path) -> None:
+    files_of(tmp_path, CONFIGURED[name])
+    theirs, ours = AutoTokenizer.from_pretrained(tmp_path, local_files_only=True), Tokenizer.load(tmp_path)
+    assert (ours.model.eos_token, len(ours)) == (theirs.eos_token, len(theirs))
+    for text in [*HARD, "xe  <q> <|endoftext|> low"]:
+        assert ours.encode(text) == theirs.encode(text), text
+    [found] = [
+        one for one in examine(tmp_path, [], None) if one.message.startswith("vocab.json, merges.txt with trans")
+    ]
+    assert found.outcome == FINE
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "field"),
+    [
+        ("tokenizer_config", {"tokenizer_class": "BartTokenizer"}, "tokenizer_class"),
+        ("tokenizer_config", {"tokenizer_class": "PreTrainedTokenizerFast"}, "tokenizer_class"),
+        ("config", {"model_type": "roberta"}, "model_type"),
+        (
+            "tokenizer_config",
+            {"tokenizer_class": "GPT2Tokenizer", "auto_map": {"AutoTokenizer": ["a.A", None]}},
+            "auto_map",
+        ),
+        ("tokenizer_config", {"added_tokens_decoder": DECODER}, "added_tokens_decoder"),
+    ],
+)
+def test_vocab_json_of_another_class_is_refused(name: str, document: Any, field: str, tmp_path: Path) -> None:
+    files_of(tmp_path, {name: document})
+    with pytest.raises(InputError, match=rf"{name}\.json: {field} is .*, but .* GPT2Tokenizer or Qwen2Tokenizer"):
         Tokenizer.load(tmp_path)
 
 

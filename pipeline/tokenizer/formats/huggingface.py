@@ -49,7 +49,13 @@ Around = tuple[tuple[str, ...], tuple[str, ...]]  # the special tokens in front 
 
 def load_huggingface(file: Location) -> Model:
     """Load one tokenizer.json; InputError where it is damaged or says what is not reproduced."""
-    document = read_json(file)
+    config_file = file.with_name(_CONFIG_NAME)
+    return model_of(read_json(file), read_json(config_file) if config_file.exists() else Field({}, config_file))
+
+
+def model_of(document: Field, config: Field) -> Model:
+    """Return the model of a tokenizer.json and its tokenizer_config.json; InputError as for `load_huggingface`."""
+    file = document.file
     model = document.member("model")
     model.member("type").expect("BPE")  # first, since all else differs with it
     document.member("version").expect("1.0")
@@ -57,8 +63,6 @@ def load_huggingface(file: Location) -> Model:
         document.member(name).expect(None)
     decoder = document.member("decoder")
     (decoder if decoder.value is None else decoder.member("type")).expect("ByteLevel")
-    config_file = file.with_name(_CONFIG_NAME)
-    config = read_json(config_file) if config_file.exists() else Field({}, config_file)
     pattern, space_in_front = read_pre_tokenizer(document.member("pre_tokenizer"), config.member(_PATTERN_KEY))
     for name, accepted in _BPE_SETTINGS.items():
         model.member(name).expect(*accepted)
@@ -78,7 +82,7 @@ def load_huggingface(file: Location) -> Model:
             named.refuse(f"names {named.value!r}, which is not one of the special tokens")
     post_processor = document.member("post_processor")
     front, behind = around = _around(post_processor, special_tokens)
-    other = None if post_processor.value == _processor(around, special_tokens) else post_processor.value
+    other = None if post_processor.value == processor_of(around, special_tokens) else post_processor.value
     roles, template = _roles(config, special_tokens), _chat_template(config)
     return Model(
         vocabulary,
@@ -165,7 +169,7 @@ def _around(field: Field, special_tokens: Mapping[str, int]) -> Around:
     return front, behind
 
 
-def _processor(around: Around, special_tokens: Mapping[str, int]) -> dict[str, Any] | None:
+def processor_of(around: Around, special_tokens: Mapping[str, int]) -> dict[str, Any] | None:
     """Return the post-processor that puts tokens around a text, and around each text of a pair."""
     if not any(around):
         return None
@@ -187,7 +191,7 @@ def _post_processor(model: Model) -> dict[str, Any] | None:
     if model.post_processor is not None:
         found: dict[str, Any] = json.loads(model.post_processor)
         return found
-    return _processor((model.front, model.behind), model.vocabulary.special_tokens)
+    return processor_of((model.front, model.behind), model.vocabulary.special_tokens)
 
 
 def _roles(config: Field, special_tokens: dict[str, int]) -> Roles:
