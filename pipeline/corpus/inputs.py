@@ -89,6 +89,9 @@ def without(name: str, paths: Iterable[str], exclude: Iterable[str], used: set[s
     A glob without a slash is the name of a file or directory below the input, one with a slash a path below the input
     or below the current directory; a directory stands for all that is in it.
     """
+    if not exclude:
+        yield from paths
+        return
     globs: list[tuple[str, list[str], list[str] | None]] = []
     for glob in exclude:
         for one in alternatives(glob):
@@ -97,7 +100,7 @@ def without(name: str, paths: Iterable[str], exclude: Iterable[str], used: set[s
             globs.append((glob, ["**", *parts] if in_place is None else parts, in_place))
     top = list(takewhile(lambda part: not re.search(r"[*?[{]", part), _components(name)))
     for path in paths:
-        parts = _components(path)
+        parts = _components(path) if is_uri(path) else path.split("/")
         above = takewhile(lambda pair: pair[0] == pair[1], zip(top, parts[:-1], strict=False))
         below = parts[sum(1 for _ in above) :]
         found = {
