@@ -32,7 +32,7 @@ os.environ["BPE_PIPELINE_REPORT"] = "none"
 
 
 # Rooms whose tests run commands in this process; in the others, those with the fixture `in_process` do.
-HERE = {"cli", "project"}
+HERE = {"cli", "counts", "end_to_end", "merges", "pattern", "project", "robustness"}
 
 
 @pytest.hookimpl(wrapper=True)

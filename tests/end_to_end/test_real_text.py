@@ -22,13 +22,17 @@ DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
 FILES = sorted(Path(DATA).glob("*.txt")) if DATA else []
 SIZES = (300, 1000, 8000, 32_000)
 PATTERNS = ("gpt2", "llama3", "qwen2")
+CASES = [
+    pytest.param(path, pattern, id=f"{path.stem}-{pattern}", marks=() if one == at % 3 else pytest.mark.slow)
+    for at, path in enumerate(FILES)
+    for one, pattern in enumerate(PATTERNS)
+]
 PAIRS = list(itertools.product(FILES, PATTERNS) if FULL else zip(FILES, itertools.cycle(PATTERNS), strict=False))
 
 pytestmark = pytest.mark.skipif(not FILES, reason="BPE_PIPELINE_TEST_DATA names no directory with *.txt files")
 
 
-@pytest.mark.parametrize("pattern", ["gpt2", "llama3", "qwen2"])
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(("path", "pattern"), CASES)
 def test_merges_are_those_of_hugging_face(path: Path, pattern: str, tmp_path: Path) -> None:
     """On the first half megabyte; whole files are the slow test's."""
     (tmp_path / "part.txt").write_bytes(path.read_bytes()[:500_000])
@@ -72,14 +76,16 @@ def test_smaller_vocabularies_of_hugging_face_are_prefixes() -> None:
         assert peers.hugging_face_merges(texts, compile_pattern("gpt2").expression, merges) == long[:merges]
 
 
+@pytest.mark.parametrize("size", [500_000, pytest.param(3_000_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_exports_agree(path: Path, tmp_path: Path) -> None:
-    ours = pipeline.train(path, output=tmp_path / "run", vocab_size=8000, pattern="gpt2")
+def test_exports_agree(path: Path, size: int, tmp_path: Path) -> None:
+    (tmp_path / "part.txt").write_bytes(path.read_bytes()[:size])
+    ours = pipeline.train(tmp_path / "part.txt", output=tmp_path / "run", vocab_size=8000, pattern="gpt2")
     directory = tmp_path / "run" / "tokenizer"
     theirs = HuggingFaceTokenizer.from_file(str(directory / "tokenizer.json"))
     snippet = next(directory.glob("*.py"))
     tiktoken_encoding = runpy.run_path(str(snippet))["encoding"]
-    text = path.read_bytes()[:3_000_000].decode(errors="replace")
+    text = path.read_bytes()[:size].decode(errors="replace")
     ids = ours.encode(text)
     assert ours.decode(ids) == text
     assert tiktoken_encoding.encode(text, allowed_special="all") == ids

@@ -41,9 +41,9 @@ def options_of(corpus: Path, output: Path, **more: object) -> Options:
 
 
 def train(options: Options, listener: Callable[[Event], None] = lambda _: None, preload: str = "") -> int:
-    """Train in this process; how many attempts were made again."""
+    """Train in this process, and its workers too unless they preload something; how many attempts were made again."""
     setup = replace(workers.SETUP, preload=(*workers.SETUP.preload, *filter(None, [preload])))
-    with LocalExecutor(lambda: 2, setup) as executor:
+    with (LocalExecutor if preload else workers.LocalExecutor)(lambda: 2, setup) as executor:
         run_train(options, executor, listener)
         return executor.retries
 
@@ -98,6 +98,7 @@ def test_processes_and_pipes_that_the_system_refuses(corpus: Path, tmp_path: Pat
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("size", [1000, 9000])
 def test_file_size_limit_is_one_line(corpus: Path, expected: bytes, tmp_path: Path, size: int) -> None:
     """As on a full disk, at the manifest or at a counter; then there is room."""

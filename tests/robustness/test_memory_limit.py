@@ -23,6 +23,7 @@ from pipeline.pattern import compile_pattern
 from pipeline.run import memory
 
 MIB = 1 << 20
+pytestmark = pytest.mark.processes  # whose memory is bounded
 
 
 @pytest.mark.parametrize("errors", ["replace", "skip"])
