@@ -16,6 +16,7 @@ from benchmarks import __main__ as command
 from benchmarks import adapters, cliffs, corpora, counting, ours, process, records, render, run
 from benchmarks.tools import PATTERNS, TOOLS, Tool, child_argv
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 SPECIAL = "<|endoftext|>"
 SLEEPER = "import sys, time; block = bytearray(b'x') * int(sys.argv[1]); time.sleep(float(sys.argv[2]))"

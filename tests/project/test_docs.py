@@ -206,6 +206,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_the_site_is_complete_and_needs_no_network(site: Path) -> None:
     built = sorted(site.rglob("*.html"))
     assert len(built) >= len(ALL)
@@ -227,6 +228,7 @@ def test_the_site_is_complete_and_needs_no_network(site: Path) -> None:
         assert not re.search(r"<blockquote>\s*<blockquote>", text)  # every example is code
 
 
+@pytest.mark.slow
 def test_code_does_not_scroll_sideways_on_a_laptop(site: Path) -> None:
     """Neither a code block nor a page is wider than a window of 1280 pixels."""
     wide = "pre => pre.scrollWidth > pre.clientWidth + 1 || pre.parentElement.scrollWidth > pre.clientWidth + 1"
@@ -239,6 +241,7 @@ def test_code_does_not_scroll_sideways_on_a_laptop(site: Path) -> None:
             assert page.evaluate("document.documentElement.scrollWidth") <= 1280, path
 
 
+@pytest.mark.slow
 def test_pages_fit_a_telephone_and_ask_no_other_host(site: Path) -> None:
     """No page is wider than 390 pixels, in both colour schemes, and nothing is requested from a network."""
     with chromium() as browser:
@@ -266,6 +269,7 @@ class _Quiet(SimpleHTTPRequestHandler):
         pass
 
 
+@pytest.mark.slow
 def test_search_finds_the_page_that_answers(site: Path) -> None:
     """The site's own search, in a browser: the page is among the first five that it lists."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(site))) as server:
