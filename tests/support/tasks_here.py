@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.base import machine
 from pipeline.executors import DEFAULT_SETUP, Executor, Need, WorkerSetup, worker
 
 active = False  # whether tests do in this process what can be done in it
@@ -14,10 +15,14 @@ active = False  # whether tests do in this process what can be done in it
 
 @contextmanager
 def activated() -> Iterator[None]:
-    """Run tasks, and commands, in this process; files are not forced onto the disk, which takes longer than most."""
+    """Run tasks, and commands, in this process, without what takes longer than most of them.
+
+    Files are not forced onto the disk. Memory is that of no file: the sum of all takes 6 ms in a process this large.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipeline.run.workers.LocalExecutor", TasksHere)
         patch.setattr("pipeline.base.system.flush", lambda _: None)
+        patch.setattr(machine, "_process_memory", lambda process: machine._unshared_memory(process.pid))
         patch.setattr(__name__ + ".active", True)
         yield
 
