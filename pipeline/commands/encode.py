@@ -116,7 +116,7 @@ def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
         work.directory.remove([manifest.RESULT])  # the shards are not complete from here on
     parts = encode_chunks(work, encoding, model)
     total = total_of(work, encoding, parts)
-    if not total.documents and set(total.losses) & _NO_TEXTS:
+    if not any(part.documents for part in parts) and set(total.losses) & _NO_TEXTS:
         found = "; ".join(map(str, in_words(total.losses)))
         hint = _chat_hint(encoding) or "name the field with --text-field"
         raise InputError(f"no document is left to encode: {found}; {hint}")
@@ -124,7 +124,7 @@ def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
     written, index, layout = write_shards(work, encoding, model, splits)
     options, separator = encoding.options, encoding.options["separator"]
     documents = sum(shard.documents for shard in written)
-    if warning := planning.other_separator(model, separator, total.special_found, documents, encoding.plan):
+    for warning in planning.warnings_of(model, separator, total, documents, encoding.plan):
         work.warn(warning)
     return saved_result(
         encoding,

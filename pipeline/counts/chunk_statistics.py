@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from pipeline.base.units import format_bytes
 from pipeline.corpus.skipped_or_altered import SkippedOrAltered, Tallies, add_up
 
 
@@ -13,7 +14,7 @@ class ChunkStatistics:
     """Numbers of what was read. The fields' names are those in counter files.
 
     files: of a counter without a corpus listing, 0 where a manifest lists the files. special_found: of encoding:
-    how often the text has each special token. looks_special: how often counted text has well-known special tokens, in
+    how often the text has each special token. looks_special: how often ordinary text has well-known special tokens, in
     the first bytes of each chunk, `searched_bytes` together. concerned_characters: in order; Unicode versions disagree
     on them, and the pattern ran on the `regex` package.
     """
@@ -38,6 +39,15 @@ class ChunkStatistics:
     def from_values(cls, values: Mapping[str, Any]) -> "ChunkStatistics":
         """Take the fields from JSON, or from a native counter; other names are ignored."""
         return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
+
+    def special_text(self, done: str) -> str:
+        """Say what looks like special tokens and was "counted" or "encoded" as text."""
+        found = self.looks_special
+        most = sorted(found, key=lambda text: -found[text])
+        shown = ", ".join(f"{text!r} {found[text]:,} times" for text in most[:8]) + (", ..." if len(most) > 8 else "")
+        part = f" (in {format_bytes(self.searched_bytes)} of {format_bytes(self.bytes)} that were searched)"
+        where = part if self.searched_bytes < self.bytes else ""
+        return f"the corpus has what looks like special tokens, and they were {done} as text: {shown}{where}"
 
     def __add__(self, other: "ChunkStatistics") -> "ChunkStatistics":
         """Add another chunk, which comes later in the corpus: its examples of losses follow."""

@@ -121,17 +121,9 @@ def check_facts(facts: CorpusFacts, options: Options) -> None:
 
 def warn_of_special_text(work: Work, statistics: ChunkStatistics) -> None:
     """Warn of well-known special tokens that were counted as text, unless that was asked for."""
-    found = statistics.looks_special
-    if work.options.special_tokens_as_text or not found:
-        return
-    most = sorted(found, key=lambda text: -found[text])
-    shown = ", ".join(f"{text!r} {found[text]:,} times" for text in most[:8]) + (", ..." if len(most) > 8 else "")
-    searched, whole = statistics.searched_bytes, statistics.bytes
-    where = "" if searched >= whole else f" (in {format_bytes(searched)} of {format_bytes(whole)} that were searched)"
-    work.warn(
-        f"the corpus has what looks like special tokens, and they were counted as text: {shown}{where}; if they are "
-        "special, name them with --special-token and count again"
-    )
+    if statistics.looks_special and not work.options.special_tokens_as_text:
+        remedy = "if they are special, name them with --special-token and count again"
+        work.warn(f"{statistics.special_text('counted')}; {remedy}")
 
 
 def count_chunks(work: Work, run: Run) -> ChunkStatistics:

@@ -15,6 +15,7 @@ from pipeline import _core
 from pipeline.corpus.files import CorpusFile
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
+from pipeline.counts.looks_special import LooksSpecial
 from pipeline.executors import Broadcast
 from pipeline.pattern import PatternSequence, compile_pattern
 from pipeline.shards.part_file import Part, PartWriter
@@ -130,10 +131,11 @@ def make_ids(
         if start > 0 and (task.front or task.behind) and not _ends_with(file, start, separator):
             ids.start_text(True)
 
-    tally = feed_chunk(task, feeding, before)
+    looks = LooksSpecial(task.special_tokens)
+    tally = feed_chunk(task, feeding, before, look=looks.look)
     feeding.write(at_least=0)
     found = {text: count for text, count in zip(special, ids.found(), strict=True) if count}
-    return ChunkStatistics(bytes=feeding.fed_bytes(), losses=tally.found, special_found=found)
+    return ChunkStatistics(bytes=feeding.fed_bytes(), losses=tally.found, special_found=found, **looks.statistics())
 
 
 def _ends_with(file: CorpusFile, stop: int, separator: bytes) -> bool:

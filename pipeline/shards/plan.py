@@ -3,7 +3,7 @@
 The plan is made once and stored in `encoding.json`; a resumed encoding keeps it, also with other workers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
@@ -13,6 +13,7 @@ from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.files import CorpusFile, Listing
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Node
 from pipeline.run import manifest, memory
 from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN
@@ -77,6 +78,19 @@ def separator_of(model: Model, options: Options) -> str | None:
             f"{', '.join(special_tokens) or 'none'}: name one of these"
         )
     return separator
+
+
+def warnings_of(
+    model: Model, separator: str | None, total: ChunkStatistics, documents: int, plan: Plan
+) -> Iterator[str]:
+    """Yield warnings of special tokens in the text that are not what the tokenizer takes for the separator."""
+    if warning := other_separator(model, separator, total.special_found, documents, plan):
+        yield warning
+    if total.looks_special:
+        yield (
+            f"{total.special_text('encoded')}; if they are special, encode with a tokenizer that has them as special "
+            "tokens"
+        )
 
 
 def other_separator(

@@ -60,3 +60,16 @@ def test_the_first_mebibyte_of_a_chunk_is_searched(tmp_path: Path) -> None:
     )
     assert f"'<pad>' {(1 << 20) // 10:,} times" in text.replace(f"{(1 << 20) // 10 + 1:,}", f"{(1 << 20) // 10:,}")
     assert "(in 1.0 MiB of 3.8 MiB that were searched)" in text
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("pattern", ["gpt2", "none"])
+def test_encoding_warns_of_what_is_text_for_its_tokenizer(pattern: str, corpus: Path, tmp_path: Path) -> None:
+    whole = pipeline.Tokenizer.from_merges([], [EOT, "<s>", "[INST]"], pattern=pattern)
+    other = pipeline.Tokenizer.from_merges([], ["</s>"], pattern=pattern)
+    for number, (tokenizer, found) in enumerate([(whole, ""), (other, "'<s>' 9 times, '[INST]' 9 times; if they")]):
+        written = warned(pipeline.encode_corpus, corpus, tokenizer, tmp_path / str(number))
+        held = warned(pipeline.encode_files, corpus, tokenizer)
+        for text in (written, held):
+            assert found in text
+            assert ("encoded as text: '<|endoftext|>' 26 times" in text) == bool(found)
