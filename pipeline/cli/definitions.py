@@ -36,8 +36,18 @@ from pipeline.run.values import EXPORT_FORMATS
 from pipeline.storage import Location
 from pipeline.storage.atomic import single_output
 
-_TRAIN = tuple(name for name in OPTION_FIELDS if name not in {"inputs", *names_of("encode", "chat")})
-_SPECIAL = ("bos_token", "eos_token", "pad_token", "add_bos", "reserve_tokens", "round_vocab_to")
+_TRAIN = tuple(
+    name for name in OPTION_FIELDS if name not in {"inputs", "added_special_tokens", *names_of("encode", "chat")}
+)
+_SPECIAL = (
+    "added_special_tokens",
+    "bos_token",
+    "eos_token",
+    "pad_token",
+    "add_bos",
+    "reserve_tokens",
+    "round_vocab_to",
+)
 _COUNT = (
     *("exclude", "output", *COUNTING_OPTIONS, *READING_OPTIONS, "chunk_size", "pattern_timeout"),
     *("fail_on_loss", "dry_run", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
@@ -461,6 +471,10 @@ def report(
 @click.option("--bos-token", metavar="TEXT", help="the special token that starts a text; added if it is none yet")
 @click.option("--eos-token", metavar="TEXT", help="the special token that ends a text; added if it is none yet")
 @click.option("--pad-token", metavar="TEXT", help="the special token for padding; added if it is none yet")
+@click.option(
+    "--special-token", "added_special_tokens", multiple=True, metavar="TEXT",
+    help="one more special token, such as a chat mark: it takes the next reserved one, or a new id; repeatable",
+)  # fmt: skip
 @click.option("--add-bos", is_flag=True, default=None, help="let encoding start each text with the --bos-token")
 @click.option(
     "--check", is_flag=True, help="load each file in its own library and compare ids; exit code 1 if one differs"
@@ -516,10 +530,12 @@ def export(
     if samples and not check:
         raise UsageError("--sample is for --check: give both")
     from pipeline.commands.encode_text import load_tokenizer
+    from pipeline.counts.as_text import bounds_at
     from pipeline.pattern.translate import not_in_tokenizers_1
     from pipeline.tokenizer.export import (
         export_in_place,
         limits_of,
+        news_of,
         with_chat_template,
         with_roles,
     )
@@ -536,10 +552,13 @@ def export(
     directory = options.output or tokenizer_home(tokenizer)
     model = with_chat_template(with_roles(loaded.model, options), options)
     if options.output is None and model.vocabulary != loaded.vocabulary:
+        lacking = [text for text in model.vocabulary.special_tokens if text not in loaded.special_tokens]
         raise UsageError(
-            f"{directory} lacks {', '.join(model.vocabulary.special_tokens.keys() - loaded.special_tokens.keys())}: "
-            "give --output for a tokenizer with one token more, or name it when you merge"
+            f"{directory} lacks {', '.join(lacking)}; give --output for a tokenizer that has more, or "
+            "name them when you merge"
         )
+    for line in (*news_of(loaded.model, model), *bounds_at(tokenizer, options.added_special_tokens)):
+        progress.write_error(f"note: {line}")
     loaded = Tokenizer.from_model(model)
     written, refused = export_in_place(model, directory, options)
     for path in written:

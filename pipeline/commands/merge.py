@@ -14,6 +14,7 @@ from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes, format_limit
 from pipeline.commands import report
 from pipeline.commands.count import write_summary
+from pipeline.counts.as_text import bounds
 from pipeline.counts.coarse import refuse_without_texts
 from pipeline.counts.count import STAGE as COUNTING
 from pipeline.counts.count import Counted, require_counted
@@ -91,6 +92,8 @@ def open_merging(
                 raise UsageError(f"{flag_of(name)} means nothing for merges that are chosen by parity: leave it out")
     like = _made_like(run, asked.vocab_size if given.get("vocab_size") else (own_size,))
     before = {} if asked.overwrite else {**stored.special_of(like), **(stored.merging or {})}
+    if (added := [*before.get("added_special_tokens", ()), *asked.added_special_tokens]) and asked.added_special_tokens:
+        given = {**given, "added_special_tokens": list(dict.fromkeys(added))}
     options = make_options({"vocab_size": own_size, **stored.counting, **before, **given, "output": location})
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
@@ -99,6 +102,8 @@ def open_merging(
         run = manifest.require(work.directory.location)
         counted = require_counted(run, executor)
         work.times[COUNTING] = None
+        for line, is_proof in bounds(run, asked.added_special_tokens, executor):
+            work.inform(line) if is_proof else work.warn(line)
         replaced = {}
         if not options.overwrite:
             keep_ids(work, run, like=like, given=given)
@@ -150,7 +155,12 @@ def keep_ids(work: Work, run: Run, *, like: str | None = None, given: Mapping[st
 
 
 def _flags(values: Mapping[str, Any], names: Iterable[str]) -> str:
-    return " ".join(f"{flag_of(name)} {'none' if values[name] is None else repr(values[name])}" for name in names)
+    listed = ((name, one) for name in names for one in _several(values[name]))
+    return " ".join(f"{flag_of(name)} {'none' if one is None else repr(one)}" for name, one in listed)
+
+
+def _several(value: object) -> Sequence[object]:
+    return (value or [None]) if isinstance(value, list) else [value]
 
 
 def _stored_ids(work: Work, run: Run, tokenizer: str, options: Options) -> Ids | None:

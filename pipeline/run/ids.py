@@ -48,6 +48,9 @@ _MARK = re.compile(  # as chat templates write special tokens
     r"<\|[^\s|<>{}'\"]+\|>|<\uff5c[^\s\uff5c<>{}'\"]+\uff5c>|"
     + "|".join(re.escape(text) for texts in WELL_KNOWN.values() for text in texts if re.fullmatch("</?[a-z_]+>", text))
 )
+_RESERVED = re.compile(  # as published vocabularies name tokens that have no meaning yet
+    r"(?i)[<\[]\W?(reserved|unused|extra|dummy|special|place[\W_]?holder)\D*[0-9]+\W?[>\]]"
+)
 _PLAIN = re.compile(r"[\w '.-]*")
 CHAT_MARKS = (*WELL_KNOWN["turn end"], *WELL_KNOWN["turn"])
 
@@ -78,6 +81,11 @@ def check_special_tokens(special_tokens: Sequence[str]) -> None:
             reason = "holds a lone surrogate, which no UTF-8 text contains"
             raise UsageError(f"the special token {text!r} {reason}") from None
         seen.add(text)
+
+
+def is_reserved(text: str) -> bool:
+    """Whether a special token has no meaning yet, by its name: `<|reserved_special_token_7|>`, `<unused7>`."""
+    return _RESERVED.fullmatch(text) is not None
 
 
 def check_added(added: Iterable[str]) -> None:
@@ -119,10 +127,12 @@ class SpecialTokens:
     roles: Roles = Roles()
     reserved: int = 0
     multiple: int = 1
+    added: tuple[str, ...] = ()  # that were text when the corpus was counted
 
     def named(self) -> list[str]:
         """Return the special tokens that have a text of their own, in order of ids."""
         added = [text for text in self.roles.named() if text not in self.separators]
+        added += [text for text in self.added if text not in (*self.separators, *added)]
         check_special_tokens([*self.separators, *added])
         check_added(added)
         return [*self.separators, *added]

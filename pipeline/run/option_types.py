@@ -85,6 +85,7 @@ class MergeOptions(OutputOptions, total=False):
     bos_token: str | None
     eos_token: str | None
     pad_token: str | None
+    added_special_tokens: str | Sequence[str]
     add_bos: bool
     reserve_tokens: int | str
     round_vocab_to: int | str

@@ -66,6 +66,7 @@ class Options:
     bos_token: str | None = _option("special", None, read.parse_special_token, "TEXT")
     eos_token: str | None = _option("special", None, read.parse_special_token, "TEXT")
     pad_token: str | None = _option("special", None, read.parse_special_token, "TEXT")
+    added_special_tokens: tuple[str, ...] = _option("special", (), read.parse_special_tokens, "TEXT")
     add_bos: bool = _option("special", False, read.parse_flag)
     reserve_tokens: int = _option("special", 0, parse_whole_number(0, 1 << 20), "N")
     round_vocab_to: int = _option("special", 1, parse_whole_number(1, 1 << 20), "N")
@@ -119,7 +120,8 @@ class Options:
         """The special tokens of the vocabulary that is asked for."""
         roles = Roles(self.bos_token, self.eos_token, self.pad_token)
         roles = replace(roles, separator=roles.separator_among(self.special_tokens))
-        return SpecialTokens(self.special_tokens, roles, self.reserve_tokens, self.round_vocab_to)
+        added = self.added_special_tokens
+        return SpecialTokens(self.special_tokens, roles, self.reserve_tokens, self.round_vocab_to, added)
 
     @property
     def first_stage(self) -> int | None:
@@ -173,6 +175,7 @@ HELP = {  # of the flags
     "special_ids": "where the special tokens' ids are: after the merges or before",
     "bos_token": "the special token that starts a text; added if it is none yet",
     "eos_token": "the special token that ends a text; default: the one that separates the corpus",
+    "added_special_tokens": "a special token that was text while counting, such as a chat mark; repeatable",
     "pad_token": "the special token for padding; added if it is none yet",
     "add_bos": "let encoding start each text with the --bos-token, here and in transformers",
     "reserve_tokens": "special tokens without a meaning, for later, at the end of the vocabulary",
@@ -231,7 +234,12 @@ def holds_several(name: str) -> bool:
 
 def flag_of(name: str) -> str:
     """Return the command's spelling of an option: `special_tokens` -> `--special-token`."""
-    special = {"special_tokens": "--special-token", "weights": "--weight", "inputs": "INPUT"}
+    special = {
+        "special_tokens": "--special-token",
+        "added_special_tokens": "--special-token",
+        "weights": "--weight",
+        "inputs": "INPUT",
+    }
     return special.get(name) or "--" + name.replace("_", "-")
 
 

@@ -15,7 +15,7 @@ from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern
 from pipeline.pattern.translate import leaves_text
 from pipeline.run import memory
-from pipeline.run.ids import check_added
+from pipeline.run.ids import check_added, check_special_tokens, is_reserved
 from pipeline.run.manifest import Run, require, run_of, store_written
 from pipeline.run.options import Options, check_vocabulary
 from pipeline.run.superwords import coarse_pattern
@@ -99,14 +99,18 @@ def with_chat_template(model: Model, options: Options) -> Model:
             raise UsageError(f"{what}: {error}; fix it, or choose another template") from None
     if missing:
         raise UsageError(
-            f"{what} needs {', '.join(missing)}, which this vocabulary lacks: name them among the "
-            "special tokens, or choose another template"
+            f"{what} needs {', '.join(missing)}, which this vocabulary lacks: add "
+            f"{' '.join(f'--special-token {text!r}' for text in missing)}, or choose another template"
         )
     return replace(model, chat_template=template)
 
 
 def with_roles(model: Model, options: Options) -> Model:
-    """Return the model with the roles that the options name; a token that is not special yet gets the next id."""
+    """Return the model with the special tokens and roles that the options name; new ones get reserved or the next ids.
+
+    A role gets the next id: reserved tokens have rows in the model that nothing has trained.
+    """
+    model = _with_added(model, options.added_special_tokens)
     named = {"bos": options.bos_token, "eos": options.eos_token, "pad": options.pad_token}
     asked = {role: text for role, text in named.items() if text is not None}
     roles = replace(model.roles, separator=model.separator, **asked)
@@ -119,6 +123,30 @@ def with_roles(model: Model, options: Options) -> Model:
         front = tuple(changed.bos_token if text == model.bos_token else text for text in model.front)
         changed = replace(changed, front=front, post_processor=None)
     return changed.adding_bos(options.add_bos)
+
+
+def _with_added(model: Model, texts: Sequence[str]) -> Model:
+    """Return the model with more special tokens: each takes the place of the next reserved one, or the next id."""
+    known, rules = dict(model.vocabulary.special_tokens), dict(model.preparation.rules)
+    new = [text for text in texts if text not in known]
+    check_special_tokens([*known, *new])
+    check_added(new)
+    free = sorted((id_, text) for text, id_ in known.items() if is_reserved(text) and text not in model.roles.named())
+    names = {old: text for text, (_, old) in zip(new, free, strict=False)}
+    rest = {text: model.vocabulary.max_id + 1 + index for index, text in enumerate(new[len(names) :])}
+    special = {names.get(text, text): id_ for text, id_ in known.items()} | rest
+    preparation = replace(model.preparation, rules={names.get(text, text): rule for text, rule in rules.items()})
+    return replace(model, vocabulary=replace(model.vocabulary, special_tokens=special), preparation=preparation)
+
+
+def news_of(before: Model, after: Model) -> list[str]:
+    """Say which ids the special tokens have that were added, and what they were."""
+    old = {id_: text for text, id_ in before.vocabulary.special_tokens.items()}
+    new = {text: id_ for text, id_ in after.vocabulary.special_tokens.items() if old.get(id_) != text}
+    return [
+        f"{text!r} is {id_}, " + (f"which was {old[id_]!r}" if id_ in old else "a new id: the model needs a row for it")
+        for text, id_ in new.items()
+    ]
 
 
 def export_model(

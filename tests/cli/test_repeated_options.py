@@ -14,6 +14,7 @@ from pipeline.run.options import OPTION_FIELDS, holds_several, make_options
 SEVERAL = {  # of the table of options: two values, each as a flag has it
     "vocab_size": (("48,000", "1k,2k"), (48_000, 1000, 2000)),
     "special_tokens": (("<a>", "<b>"), ("<a>", "<b>")),
+    "added_special_tokens": (("<a>", "<b>"), ("<a>", "<b>")),
     "export": (("hf", "gpt2,gguf"), ("hf", "gpt2", "gguf")),
     "exclude": (("*.{log,tmp}", "a,b"), ("*.{log,tmp}", "a,b")),
     "weights": (("2", "1/3"), ("2", "1/3")),

@@ -25,6 +25,7 @@ SAMPLES: dict[str, dict[Any, Any]] = {  # a value of each type, where another op
     "eos_token": {str: "<|eos|>"},
     "pad_token": {str: "<|pad|>"},
     "special_tokens": {str: "<|x|>"},
+    "added_special_tokens": {str: "<|x|>"},
     "export": {str: "hf"},
     "val_fraction": {str: "0.1"},
     "stop_at_saving": {str: "1%"},

@@ -89,8 +89,9 @@ def require_marks(template: Template, model: Model) -> None:
     """Raise `UsageError` for missing marks, or for a template that needs an end of text where there is none."""
     if missing := missing_marks(template, model):
         raise UsageError(
-            f"template {template.name}: the vocabulary has no special token {' '.join(missing)}; train one "
-            f"with {' '.join(f'--special-token {text!r}' for text in missing)}, or choose another --template"
+            f"template {template.name}: the vocabulary has no special token {' '.join(missing)}; add "
+            f"{' '.join(f'--special-token {text!r}' for text in missing)} with `merge` or `export --output`, or choose "
+            "another --template"
         )
     needs_eos = template.efficient_eos or any(EOS in getattr(template, name) for name in _SLOTS)
     if needs_eos and eos_of(template, model) is None:

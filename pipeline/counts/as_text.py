@@ -1,0 +1,86 @@
+"""The most often that a text, now a special token, can have been counted as text: a bound from the counts alone.
+
+Where the pattern proves that a piece ends between two characters whatever is around them, the pieces between two such
+places are in every text that holds these characters. The rarest of them is the bound; 0 is a proof. Nothing is known of
+a text without two such places, or where counts were rounded down.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+from pipeline.base.units import format_count
+from pipeline.counts.counter_file import as_batch, naming_damage, open_counter
+from pipeline.executors import Executor
+from pipeline.pattern import CompiledPattern, PatternSequence, compile_pattern
+from pipeline.run.manifest import Run, run_of
+from pipeline.storage import Location
+
+
+@dataclass(frozen=True)
+class FindTask:
+    """Find how often these pieces occur in a counter."""
+
+    counter: Location
+    fingerprint: str
+    pieces: tuple[bytes, ...]
+
+
+def certain_pieces(text: str, pattern: CompiledPattern) -> Counter[bytes]:
+    """Return the pieces that every text with this one in it has, and how often."""
+    automaton = None if isinstance(pattern, PatternSequence) else pattern.automaton
+    data, cuts, at = text.encode(), list[int](), 1
+    while automaton is not None and (found := automaton.find_provable_cut(data, at, len(data))) is not None:
+        cuts.append(found)
+        at = found + 1
+    if automaton is None or len(cuts) < 2:
+        return Counter()
+    inner = data[cuts[0] : cuts[-1]]
+    ends = [0, *automaton.cut(inner)]
+    return Counter(inner[start:stop] for start, stop in pairwise(ends))
+
+
+def find(task: FindTask) -> dict[bytes, int]:
+    """Return the counts of pieces that occur; run by a worker."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted, found = pa.array(task.pieces, pa.large_binary()), dict[bytes, int]()
+    with open_counter(task.counter, fingerprint=task.fingerprint) as counter, naming_damage(task.counter):
+        for columns in counter.read_all():
+            batch = as_batch(columns)
+            rows = batch.filter(pc.is_in(batch.column(0), wanted))
+            found.update(zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True))
+    return found
+
+
+def bounds(run: Run, texts: Sequence[str], executor: Executor | None = None) -> list[tuple[str, bool]]:
+    """Say of each text how often it can have been counted as text at most, and whether that is a proof of never."""
+    if not texts:
+        return []
+    pattern = compile_pattern(run.manifest.counting["pattern"])
+    rounded = run.manifest.source and any(Fraction(*one.weight) < 1 for one in run.manifest.source.mixed)
+    certain = {text: Counter[bytes]() if rounded else certain_pieces(text, pattern) for text in texts}
+    pieces = tuple(dict.fromkeys(piece for counts in certain.values() for piece in counts))
+    task = FindTask(run.counter_path, run.manifest.counter_fingerprint(), pieces)
+    found = find(task) if executor is None else dict(executor.run(find, [task]))[0]
+    lines = []
+    for text, counts in certain.items():
+        often = {piece: found.get(piece, 0) // times for piece, times in counts.items()}
+        if not often:
+            said = f"how often {text!r} was counted as text is unknown: the pattern may cut it in other ways"
+            lines.append((f"{said}; to be sure, count again with --special-token {text!r}", False))
+            continue
+        rarest = min(often, key=often.__getitem__)
+        shown, most = rarest.decode(errors="replace"), often[rarest]
+        said = f"{text!r} was counted as text at most {format_count(most, 'times')}, as often as the piece {shown!r}"
+        lines.append((said if most else f"{text!r} was never counted as text: no piece is {shown!r}", not most))
+    return lines
+
+
+def bounds_at(path: Location, texts: Sequence[str]) -> list[str]:
+    """Say it of the run that a path names, if it names one with counts."""
+    run = run_of(path) if texts else None
+    return [line for line, _ in bounds(run, texts)] if run is not None and run.counter_path.exists() else []

@@ -1,0 +1,95 @@
+"""How often a special token that is added to counts can have been text."""
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from command import refused, run_here
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pipeline
+from pipeline import Tokenizer
+from pipeline.counts.as_text import certain_pieces
+from pipeline.pattern import compile_pattern
+
+MARKS = ["<|im_start|>", "<|im_end|>", "[INST]", "</s>", "<start_of_turn>", "<|a b|>", "<\uff5cUser\uff5c>", "of", "<>"]
+PATTERNS = ["gpt2", "cl100k", "o200k", "llama3", "qwen2", "none"]
+AROUND = st.text(" \n\r'|<>[]/_sdma1\u0130é", max_size=6)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(MARKS), st.lists(AROUND, min_size=2, max_size=4))
+def test_certain_pieces_are_in_every_text_with_the_mark(name: str, mark: str, around: list[str]) -> None:
+    pattern = compile_pattern(name)
+    assert pattern.automaton is not None
+    text = mark.join(around).encode()
+    pieces = Counter(text[start:stop] for start, stop in pairwise([0, *pattern.automaton.cut(text)]))
+    for piece, times in certain_pieces(mark, pattern).items():
+        assert pieces[piece] >= times * (len(around) - 1)
+
+
+def test_chat_marks_have_certain_pieces() -> None:
+    found = {name: certain_pieces("<|im_start|>", compile_pattern(name)) for name in PATTERNS}
+    assert found["gpt2"] == Counter([b"im", b"_", b"start"])
+    assert found["cl100k"] == Counter([b"_start"])
+    assert not found["none"]
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ("<|im_end|>", "'<|im_end|>' was never counted as text: no piece is "),
+        ("[INST]", "warning: '[INST]' was counted as text at most 3 times, as often as the piece 'INST'"),
+        ("<low,low>", "warning: '<low,low>' was counted as text at most 1 time, as often as the piece 'low'"),
+        ("<>", "warning: how often '<>' was counted as text is unknown"),
+    ],
+)
+@pytest.mark.usefixtures("in_process")
+def test_marks_are_added_to_counts_with_the_most_often_they_were_text(mark: str, said: str, tmp_path: Path) -> None:
+    counts = {"[": 5, "INST": 3, "]": 4, "low": 3, ",": 9, "wide": 7}
+    pipeline.train_from_counts(counts, output=tmp_path / "run", vocab_size=264)
+    found = run_here("merge", tmp_path / "run", "--vocab-size", 263, "--special-token", mark)
+    assert found.returncode == 0
+    assert said in found.stderr
+    tokenizer = Tokenizer.load(tmp_path / "run/tokenizer-263")
+    assert list(tokenizer.special_tokens) == ["<|endoftext|>", mark]
+    assert tokenizer.encode(f"low{mark}")[-1] == tokenizer.special_tokens[mark]
+    assert run_here("merge", tmp_path / "run", "--vocab-size", 263, "--special-token", "<new>").returncode == 1
+    pipeline.verify_run(tmp_path / "run")
+    exported = run_here(
+        "export", tmp_path / "run", "--special-token", mark, "--output", tmp_path / "e", "--export", "hf"
+    )
+    assert said.removeprefix("warning: ") in exported.stderr
+    assert Tokenizer.load(tmp_path / "e").special_tokens == {"<|endoftext|>": 263, mark: 264}
+
+
+CHATML = ["--special-token", "<|im_start|>", "--special-token", "<|im_end|>"]
+
+
+@pytest.mark.parametrize(
+    "reserved", ["<|reserved_special_token_0|>", "<unused7>", "[unused7]", "<|extra_0|>", "<mark>"]
+)
+@pytest.mark.usefixtures("in_process")
+def test_a_reserved_token_of_a_downloaded_base_is_taken_first(reserved: str, tmp_path: Path) -> None:
+    base = Tokenizer.from_vocab(*_low(), ["<s>", "</s>", reserved])
+    base.save(tmp_path / "base")
+    export = ["export", tmp_path / "base", "--chat-template", "chatml", "--export", "hf", "--output", tmp_path / "chat"]
+    advice = refused(run_here(*export), 2)
+    assert "add --special-token '<|im_start|>' --special-token '<|im_end|>'" in advice
+    found = run_here(*export, *CHATML)
+    assert found.returncode == 0, found.stderr
+    special = Tokenizer.load(tmp_path / "chat").special_tokens
+    if reserved == "<mark>":
+        assert special == {"<s>": 257, "</s>": 258, "<mark>": 259, "<|im_start|>": 260, "<|im_end|>": 261}
+    else:
+        assert special == {"<s>": 257, "</s>": 258, "<|im_start|>": 259, "<|im_end|>": 260}
+        assert f"'<|im_start|>' is 259, which was {reserved!r}" in found.stderr
+    assert "a new id: the model needs a row for it" in found.stderr
+
+
+def _low() -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
+    trained = pipeline.train_from_counts({"low": 5}, vocab_size=257, special_tokens=[])
+    return trained.vocab, trained.merges
