@@ -47,6 +47,7 @@ from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.sweep_worker import Measured, Point, SourceCounter, SweepTask, measure
 
 SWEEP = Kind("sweep.json", re.compile(r"sweep\.(html|parquet)|tokenizer|mixtures"), 1)
+_TABLE, _PAGE = "sweep.parquet", "sweep.html"
 _HELD_OUT_BYTES = 1 << 22  # of each file
 _MOST_MIXTURES, _LONGEST_NAME = 256, 160
 _PARTS = (4, 2)  # of the chunks: each fourth one, each second one
@@ -188,6 +189,7 @@ def run_sweep(
         written = set(stored.get("tokenizer", ()))
         sweep = _Sweep(directory, runs, given, options, executor, listener, sources, files, known, written)
         sweep.store()
+        directory.remove_partial([SWEEP.manifest, _TABLE, _PAGE, *(f"tokenizer/{name}" for name in written)])
         learned = _learn(sweep, mixtures)
         points = _measure(sweep, learned)
         chosen = recommend(points, model or ForModel())
@@ -350,10 +352,10 @@ def _point(stored: Mapping[str, Any]) -> Point:
 
 def _write(swept: Swept, directory: Directory) -> None:
     """Write the table and the page."""
-    with whole_file(directory / "sweep.parquet") as partial:
+    with whole_file(directory / _TABLE) as partial:
         sweep_page.write_table(partial, swept.points)
     page = sweep_page.page(str(swept.directory), swept.points, swept.overlaps, swept.recommendation, swept.parts)
-    write_whole(directory / "sweep.html", page)
+    write_whole(directory / _PAGE, page)
 
 
 def to_json(swept: Swept) -> Mapping[str, Any]:

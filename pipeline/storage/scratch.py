@@ -1,7 +1,8 @@
-"""Temporary local files for uploads, named for their process: `bpe-pipeline-NAMESPACE-PID-...`.
+"""Temporary local files, named for their process: `bpe-pipeline-NAMESPACE-PID-...`, `.NAME.NAMESPACE-PID.partial`.
 
 A later run removes those of dead processes, and so does the next process of the same machine that makes one: nothing
-else cleans the nodes of a cluster.
+else cleans the nodes of a cluster, or directories without a manifest. The namespace is a digest of this machine's host
+name, boot and container, so other people's files have no such names.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ from pathlib import Path
 from pipeline import _core
 
 _PREFIX = "bpe-pipeline-"
+PARTIAL = ".partial"  # ends the name of a file that is being written
 _CLOCK_S = 5.0  # by which a host's clock may be corrected while a process runs
 
 
@@ -68,17 +70,30 @@ def sweep_scratch() -> None:
     import shutil
     import tempfile
 
-    import psutil
-
     with contextlib.suppress(OSError):
         for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{_host()}*-*"):
-            namespace, process = directory.name.removeprefix(_PREFIX).split("-")[:2]
-            if namespace == process_namespace():
-                dead = process.isdecimal() and process.isascii() and not is_alive(int(process))
-            else:
-                dead = directory.stat().st_mtime < psutil.boot_time()
-            if dead:
+            if _is_left("-".join(directory.name.removeprefix(_PREFIX).split("-")[:2]), directory):
                 shutil.rmtree(directory, ignore_errors=True)
+
+
+@functools.cache
+def sweep_partials(directory: Path) -> None:
+    """Remove what dead processes left of whole files in a directory, as `sweep_scratch` does; once a process."""
+    with contextlib.suppress(OSError):
+        for partial in directory.glob(f".*.{_host()}*-*{PARTIAL}"):
+            mark = partial.name.removesuffix(PARTIAL).rpartition(".")[2]
+            if partial.is_file() and not partial.is_symlink() and _is_left(mark, partial):
+                partial.unlink()
+
+
+def _is_left(mark: str, path: Path) -> bool:
+    """Whether the process with this mark is dead: of this namespace, or of this host and from before its boot."""
+    import psutil
+
+    namespace, _, process = mark.rpartition("-")
+    if namespace == process_namespace():
+        return process.isdecimal() and process.isascii() and not is_alive(int(process))
+    return path.stat().st_mtime < psutil.boot_time()
 
 
 _sweep_once = functools.cache(sweep_scratch)

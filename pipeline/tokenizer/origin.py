@@ -52,6 +52,7 @@ def claimed(directory: Directory, origin: Origin, *, base: Location, overwrite: 
         if stored.counter_fingerprint != origin.counter_fingerprint:
             raise _other(directory, f"from other counts, those of {stored.run}")
         refuse_other_options(directory, f"tokenizer's {stored.done}", dict(stored.options), dict(origin.options))
+        directory.remove_partial([*_NAMES, DERIVED.manifest])
         yield  # the same files again, each replaced whole: a failure leaves them
         return
     directory.remove(_NAMES)

@@ -158,7 +158,12 @@ def test_a_missing_separator_is_warned_about(base: Path, text: Path, tmp_path: P
 
 def test_the_same_command_is_repeated_and_another_one_refused(base: Path, counted: Path, tmp_path: Path) -> None:
     first = pipeline.extend(base, counted, add=9, output=tmp_path / "new")
+    half, foreign = (tmp_path / "new" / f".{name}.elsewhere-1.partial" for name in ("new-tokens.parquet", "x"))
+    for left in (half, foreign):  # by a process of another machine, which was killed; and what is not ours
+        left.touch()
     assert pipeline.extend(base, counted, add=9, output=tmp_path / "new").plan == first.plan
+    assert not half.exists()
+    assert foreign.exists()
     with pytest.raises(RunDirectoryError, match="--add 9, not 8; choose another --output"):
         pipeline.extend(base, counted, add=8, output=tmp_path / "new")
     assert len(pipeline.extend(base, counted, add=8, output=tmp_path / "new", overwrite=True).plan) == 8

@@ -144,11 +144,13 @@ def test_points_that_an_interrupted_sweep_lacks_are_measured(
     Directory(output, SWEEP).write_manifest({"points": dict(stored[:kept])})
     for name in ("sweep.html", "sweep.parquet", "mixtures/a-x1/merges.parquet", "mixtures/a-x2.5/counter.parquet"):
         (output / name).unlink()
+    (output / ".sweep.html.elsewhere-1.partial").touch()  # of a process that was killed on another machine
     assert run(*WORDS, "--output", output, "--quiet", cwd=home).stdout == f"{output}/tokenizer\n"
     assert {at: one for at, one in _points(output).items() if at[1] in SIZES} == {
         at: one for at, one in expected.items() if at[1] in SIZES
     }
     assert (output / "sweep.html").exists()
+    assert not list(output.glob(".*.partial"))
 
 
 @pytest.mark.slow

@@ -444,6 +444,17 @@ def test_partial_files_are_named_for_their_process(tmp_path: Path) -> None:
         assert partial.name == f".a.{scratch.process_namespace()}-{os.getpid()}.partial"
 
 
+def test_partial_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
+    mark, earlier = scratch.process_namespace(), f"{scratch.process_namespace()[:8]}12345678"
+    others = [f".x.{'0' * 16}-{2**22 + 1}", f".x.{mark}-{os.getpid()}", ".x", ".x.1", f".x.{mark}-²", f".x.{earlier}-1"]
+    ours = [f".x.json.{mark}-{2**22 + 1}", f".y.{earlier}-2"]
+    for name in (*others, *ours):
+        (tmp_path / f"{name}.partial").write_text("x")
+    os.utime(tmp_path / f"{ours[1]}.partial", (1e9, 1e9))  # before the last boot
+    atomic.write_whole(tmp_path / "z", "x")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["z", *(f"{name}.partial" for name in others)])
+
+
 def test_new_scratch_directory_removes_those_of_dead_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     left = tmp_path / f"bpe-pipeline-{scratch.process_namespace()}-{2**22 + 1}-x"
