@@ -115,7 +115,7 @@ class _Stage:
 
     def __init__(self, started: StageStarted) -> None:
         self.total, self.unit, self.done = started.total, started.unit, started.done
-        self._merges = started.stage == "merging"
+        self._merges = started.unit == "merges" and started.stage.startswith("merging")  # of superwords, too
         self.next_s = 0.0
         self.bar: Any = None
         self._earlier = started.done  # it says nothing about the rate
@@ -135,8 +135,8 @@ class _Stage:
         """Estimate the seconds left from those since the start; None if it is too early to know, or done."""
         if self.total <= self.done or (self._merges and self.done - self._earlier < _FIRST_MERGES):
             return None
-        earlier, done, total = (self._work(count) for count in (self._earlier, self.done, self.total))
-        return (elapsed_s - self._reading_s / 2) * (total - done) / (done - earlier)
+        done, total = (self._work(count - self._earlier) for count in (self.done, self.total))
+        return (elapsed_s - self._reading_s / 2) * (total - done) / done
 
     def _work(self, count: float) -> float:
         return math.log1p(count / _FIRST_MERGES) if self._merges else count
