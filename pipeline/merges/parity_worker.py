@@ -91,7 +91,7 @@ def way_of(task: "MergeTask") -> Merging:
             for columns in counter.read_all():
                 tally.add(*columns)
         shape = shape_of(tally, merges, least)
-        if shape.slots == 0:
+        if all(one[0] < least for one in tally.classes()):  # pieces of one byte are pieces: spent when it chooses
             remedy = "leave it out" if least == 1 else f"leave it out, or give less than --min-piece-count {least:,}"
             raise TrainingError(f"{one.counter}: the language {one.name} has no pieces to merge; {remedy}")
         needed += merging_bytes(shape, merges, threads=1) - ENGINE_BYTES + int(_LISTED_BYTES * shape.slots)

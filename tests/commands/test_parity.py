@@ -214,6 +214,20 @@ def test_language_whose_pieces_are_all_too_rare_is_named(merged: Path, executor:
         merge_worker.check(replace(task_of(merged, executor, 400), min_piece_count=most + 1))
 
 
+def test_language_of_single_bytes_is_spent_when_it_chooses(executor: Executor, tmp_path: Path) -> None:
+    counters = {"x": {b"x": 100, b"y": 2}, "ab": {b"aabb": 10, b"abc": 4}}
+    for name, counter in counters.items():
+        pipeline.import_counts(counter, output=tmp_path / name, special_tokens=[])
+    homes = [(name, tmp_path / name) for name in counters]
+    settings = {"ratios": (), "window": 0, "alpha": 2.0, "global_merges": 0}
+    options = {"vocab_size": 262, "output": tmp_path / "p"}
+    _, trained = run_parity(homes, homes[::-1], settings, options, executor, lambda _: None)
+    found = train_by_parity(Parity([*counters.values()], dev=[*counters.values()][::-1]), 6)
+    assert [*zip(trained.learned.left, trained.learned.right, strict=True)] == [
+        (left, right) for left, right, _ in found
+    ]
+
+
 @pytest.mark.slow
 def test_killed_merging_by_parity_continues(tmp_path: Path) -> None:
     homes = []

@@ -138,13 +138,14 @@ def letters_of(merges: Sequence[tuple[int, int, int | None]]) -> list[tuple[str,
 
 _pieces = st.one_of(*(st.text(alphabet, min_size=1, max_size=9) for alphabet in ("ab", "abcd", " ab", "xéя語", "aaab")))
 _counters = st.dictionaries(_pieces.map(str.encode), st.integers(1, 12), min_size=1, max_size=6)
+_single_bytes = st.dictionaries(st.sampled_from([b"a", b"b", b"x"]), st.integers(1, 40), min_size=1)
 
 
 @st.composite
 def parities(draw: st.DrawFn, rules: bool = False) -> Parity:
     """Some languages, measured by their own texts, by others, or by ratios."""
     n = draw(st.integers(1, 5))
-    train = [draw(_counters) for _ in range(n)]
+    train = [draw(st.one_of(_counters, _single_bytes)) for _ in range(n)]
     kind = draw(st.sampled_from(["plain", "dev", "ratios"]))
     return Parity(
         train,
