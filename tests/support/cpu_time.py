@@ -42,8 +42,10 @@ def pytest_runtest_logstart() -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     global _since
     report: Any = yield
-    report.cpu_s = cpu_s() - _since - sum(_shared.values())
-    report.cpu_s_shared = dict(_shared)
+    spent = cpu_s() - _since - sum(_shared.values())
+    if report.when == "teardown":  # the last test's ends what all shared
+        _shared["session: teardown"], spent = spent, 0.0
+    report.cpu_s, report.cpu_s_shared = spent, dict(_shared)
     report.cpu_is_limited = not {"slow", "cluster"} & {mark.name for mark in item.iter_markers()}
     _shared.clear()
     _since = cpu_s()
