@@ -139,14 +139,14 @@ def test_pieces_of_a_byte_that_may_change_fit_the_space_for_ends(pattern):
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("unit", LONG)
 def test_no_text_of_one_kind_takes_quadratic_time(name, unit):
-    """4 MB would take hours if each character looked at the rest."""
+    """1 MB would take half an hour if each character looked at the rest."""
     automaton = native(name)
-    data = LONG[unit].encode() * (4_000_000 // len(LONG[unit].encode()))
+    data = LONG[unit].encode() * (1_000_000 // len(LONG[unit].encode()))
     started = time.process_time()
     assert len(automaton.cut(data)) >= 1
     ends, rest = automaton.cut_part(data)
     assert rest == (ends[-1] if ends else 0)
-    assert time.process_time() - started < 60
+    assert time.process_time() - started < 15
 
 
 def test_tables_travel_to_another_process():

@@ -49,11 +49,12 @@ def test_none_keeps_a_document_whole():
     assert compile_pattern("none").cut("a b\n\nc ") == ["a b\n\nc "]
 
 
+@pytest.mark.parametrize("many", [20_000, pytest.param(100_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", PRESETS)
-def test_named_patterns_cut_as_regex_does(name):
+def test_named_patterns_cut_as_regex_does(name, many):
     cut = compile_pattern(name).automaton.cut
     findall = regex.compile(with_document_end(PRESETS[name])).findall
-    sample = texts(100_000)
+    sample = texts(many)
     assert not differing_characters() & set("".join(sample))
     for text in sample:
         pieces = findall(text)  # these patterns match everywhere

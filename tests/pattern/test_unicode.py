@@ -35,7 +35,7 @@ def test_categories_agree_with_the_engines(name):
 
 
 def assert_members(name):
-    members = "".join(filter(ours(name).__contains__, CHARACTERS))
+    members = "".join(sorted(ours(name)))
     assert by_tiktoken(rf"\P{{{name}}}", members) == set()
     assert by_tokenizers(rf"\P{{{name}}}", members) == set()
 
