@@ -31,15 +31,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["BPE_PIPELINE_REPORT"] = "none"
 
 
-# Rooms whose tests run commands in this process; in the others, those with the fixture `in_process` do.
-HERE = {"cli", "counts", "end_to_end", "merges", "pattern", "project", "robustness"}
+STARTING = {"base", "executors", "trainers"}  # rooms about processes, as tests marked `processes` are
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Do everything in this process, fixtures too, unless processes are what a test is about."""
     room = item.path.relative_to(Path(__file__).parent).parts[0]
-    starts = room not in HERE or item.get_closest_marker("processes")
+    starts = room in STARTING or item.get_closest_marker("processes")
     with contextlib.nullcontext() if starts else tasks_here.activated():
         return (yield)
 
@@ -108,7 +107,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def in_process() -> Iterator[None]:
-    """Run commands and their tasks in this process, outside the rooms where every test does."""
+    """Run commands and their tasks in this process, also in a test that is marked `processes`."""
     with tasks_here.activated():
         yield
 

@@ -29,7 +29,7 @@ def activated() -> Iterator[None]:
 
 class _Handle:
     def __init__(self, function: Callable[[Any], object], task: object) -> None:
-        self.sent = pickle.dumps((function, task))
+        self.function, self.task = function, pickle.dumps(task)
 
 
 class TasksHere(Executor):
@@ -55,7 +55,7 @@ class TasksHere(Executor):
         posted: list[tuple[str, object]] = []
         before, worker._post = worker._post, lambda *message: posted.append(message)
         try:
-            posted.append(worker.answer(*pickle.loads(active[0].sent)))
+            posted.append(worker.answer(active[0].function, pickle.loads(active[0].task)))
         finally:
             worker._post = before
         for kind, value in pickle.loads(pickle.dumps(posted)):
