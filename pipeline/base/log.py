@@ -42,8 +42,10 @@ def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
     ):
         file_handler = _LogFile(path, encoding="utf-8", errors="backslashreplace", delay=False)
     file_handler.setFormatter(_Lines(_FORMAT))
-    handler = MultiProcessingHandler("run-log", sub_handler=file_handler)
-    handler.queue = _RecordQueue()
+    records = _RecordQueue()
+    # In place before the handler's thread starts, which would wait 0.2 s for a record of its own queue.
+    own = {"queue": property(lambda _: records, lambda *_: None)}
+    handler: logging.Handler = type("RunLog", (MultiProcessingHandler,), own)("run-log", sub_handler=file_handler)
     with _lock:
         if not _users:
             _before.append((logger.level, logger.propagate))
@@ -60,7 +62,7 @@ def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
             if not _users:
                 previous_level, logger.propagate = _before.pop()
                 logger.setLevel(previous_level)
-        handler.queue.end()
+        records.end()
         handler.close()
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import multiprocessing.queues
+import time
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,16 @@ def test_second_run_appends(tmp_path: Path) -> None:
         with log_to(path) as logger:
             logger.warning("the %s run", name)
     assert [line.split(": ")[-1] for line in path.read_text().splitlines()] == ["the first run", "the second run"]
+
+
+def test_a_short_run_does_not_wait_for_its_log(tmp_path: Path) -> None:
+    """Ten times 0.2 s were lost to a thread that waited for another queue."""
+    started = time.monotonic()
+    for number in range(10):
+        with log_to(tmp_path / "log.txt") as logger:
+            logger.info("run %d", number)
+    assert time.monotonic() - started < 1
+    assert len((tmp_path / "log.txt").read_text().splitlines()) == 10
 
 
 def test_logger_has_its_previous_settings_after_overlapping_runs(tmp_path: Path) -> None:

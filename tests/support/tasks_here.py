@@ -1,5 +1,6 @@
 """An executor whose tasks run in this process, as a worker would do them: with copies of what it gets and gives."""
 
+import functools
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,8 +10,12 @@ import pytest
 
 from pipeline.base import machine
 from pipeline.executors import DEFAULT_SETUP, Executor, Need, WorkerSetup, worker
+from pipeline.pattern.compiled import AutomatonTables
 
 active = False  # whether tests do in this process what can be done in it
+
+
+_native = functools.lru_cache(20)(AutomatonTables.native)  # a worker makes it once, and gets many tasks
 
 
 @contextmanager
@@ -23,6 +28,7 @@ def activated() -> Iterator[None]:
         patch.setattr("pipeline.run.workers.LocalExecutor", TasksHere)
         patch.setattr("pipeline.base.system.flush", lambda _: None)
         patch.setattr(machine, "_process_memory", lambda process: machine._unshared_memory(process.pid))
+        patch.setattr(AutomatonTables, "native", _native)
         patch.setattr(__name__ + ".active", True)
         yield
 
@@ -37,7 +43,7 @@ class TasksHere(Executor):
 
     def __init__(self, workers: Callable[[], int], setup: WorkerSetup = DEFAULT_SETUP) -> None:  # noqa: ARG002
         super().__init__()
-        self._workers = workers
+        self._workers = functools.cache(workers)
 
     def __enter__(self) -> "TasksHere":
         return self
