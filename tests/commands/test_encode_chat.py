@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from chat_cases import cases, recorded_tokenizer, small_tokenizer
-from command import refused, run, run_here
+from command import refused, run, run_process
 from object_store import Store
 
 import pipeline
@@ -74,8 +74,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _encode(home: Path, output: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    common = ("--tokenizer", home / "tokenizer", "--template", "chatml", "--output", output)
-    return run("encode", *common, *arguments)
+    return run("encode", *_common(home, output), *arguments)
+
+
+def _common(home: Path, output: Path) -> tuple[object, ...]:
+    return "--tokenizer", home / "tokenizer", "--template", "chatml", "--output", output
 
 
 def test_recorded_packing_is_equal(tmp_path: Path) -> None:
@@ -124,7 +127,8 @@ def test_one_answer_for_any_workers_chunks_and_formats_of_files(home: Path, tmp_
     expected = {name: data for name, data in _files(tmp_path / "1").items() if name != "shards.json"}
     assert {"train/state.json", "validation/state.json", "dataset_dict.json"} < set(expected)
     for number, (name, *options) in enumerate(others, 2):
-        result = _encode(home, tmp_path / str(number), home / str(name), *packed, *options)
+        command = run_process if "--workers" in options else run
+        result = command("encode", *_common(home, tmp_path / str(number)), home / str(name), *packed, *options)
         assert result.returncode == 0, result.stderr
         found = {name: data for name, data in _files(tmp_path / str(number)).items() if name != "shards.json"}
         assert found == expected, (name, options)
@@ -232,11 +236,10 @@ MESSAGES: list[Any] = [
 ]
 
 
-@pytest.mark.usefixtures("in_process")
 def test_broken_rows_stop_nothing_and_each_kind_has_its_reason(home: Path, tmp_path: Path) -> None:
     rows = _write_lines(tmp_path / "rows.jsonl", [{"messages": messages} for messages in MESSAGES])
     common = ("encode", rows, "--chat", "--template", "chatml", "--tokenizer", home / "tokenizer", "--output")
-    result = run_here(*common, tmp_path / "out")
+    result = run(*common, tmp_path / "out")
     assert result.returncode == 0, result.stderr
     assert len(read_rows(tmp_path / "out")) == 2
     for line in (
@@ -246,11 +249,10 @@ def test_broken_rows_stop_nothing_and_each_kind_has_its_reason(home: Path, tmp_p
         assert f"1 conversation {line}" in result.stdout
     assert "warning: 1 empty answer learned (first: " in result.stderr
     assert "warning: 1 special token in messages taken as text (first: " in result.stderr
-    line = refused(run_here(*common, tmp_path / "other", "--special-tokens-in-messages", "refuse"), 1)
+    line = refused(run(*common, tmp_path / "other", "--special-tokens-in-messages", "refuse"), 1)
     assert f"{rows}, byte 0: a message contains the special token '<|im_end|>'" in line
 
 
-@pytest.mark.usefixtures("in_process")
 def test_a_file_with_their_names_means_special_tokens(home: Path, tmp_path: Path) -> None:
     rows = _write_lines(tmp_path / "rows.jsonl", [{"messages": MESSAGES[0]}])
     typed = {}
@@ -258,13 +260,12 @@ def test_a_file_with_their_names_means_special_tokens(home: Path, tmp_path: Path
         config = tmp_path / f"{name}.yaml"
         config.write_text(json.dumps({"chat": True, "template": "chatml", **more}))
         common = ("--config", config, "--tokenizer", home / "tokenizer", "--output", tmp_path / name)
-        result = run_here("encode", rows, *common, "--quiet")
+        result = run("encode", rows, *common, "--quiet")
         assert result.returncode == 0, result.stderr
         typed[name] = read_rows(tmp_path / name)[0]["input_ids"].count(small_tokenizer().special_tokens["<|im_end|>"])
     assert typed == {"ours": 2, "theirs": 3, "both": 2}
 
 
-@pytest.mark.usefixtures("in_process")
 def test_the_date_of_the_first_start_is_kept(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tools = [{"name": "f", "parameters": {}}]
     rows = _write_lines(tmp_path / "rows.jsonl", [{"messages": MESSAGES[2], "tools": tools}])
@@ -282,7 +283,7 @@ def test_the_date_of_the_first_start_is_kept(home: Path, tmp_path: Path, monkeyp
     monkeypatch.setattr("pipeline.shards.chat.plan.date_of", lambda text: "01 Jan 2025" if text == "today" else text)
     for output, date, written in (("a", (), "26 Jul 2024"), ("b", ("--date", "today"), "01 Jan 2025")):
         for _ in range(2):
-            assert run_here(*common, tmp_path / output, *date).returncode == 0
+            assert run(*common, tmp_path / output, *date).returncode == 0
             text = small_tokenizer().decode(read_rows(tmp_path / output)[0]["input_ids"])
             assert f"Today Date: {written}" in text
             monkeypatch.setattr(
@@ -291,17 +292,16 @@ def test_the_date_of_the_first_start_is_kept(home: Path, tmp_path: Path, monkeyp
         monkeypatch.setattr(
             "pipeline.shards.chat.plan.date_of", lambda text: "01 Jan 2025" if text == "today" else text
         )
-    assert "--date" in refused(run_here(*common, tmp_path / "b", "--date", "2025-01-01"), 1)
+    assert "--date" in refused(run(*common, tmp_path / "b", "--date", "2025-01-01"), 1)
 
 
-@pytest.mark.usefixtures("in_process")
 def test_chat_data_without_the_option_are_an_error_that_names_it(home: Path, tmp_path: Path) -> None:
     common = ("--tokenizer", home / "tokenizer", "--output", tmp_path / "out")
-    line = refused(run_here("encode", home / "rows.jsonl", *common), 1)
+    line = refused(run("encode", home / "rows.jsonl", *common), 1)
     assert "no document is left to encode: 300 records skipped: no text field (first: " in line
     assert f"; {home / 'rows.jsonl'} holds chat data: give --chat and a --template" in line
     other = _write_lines(tmp_path / "other.jsonl", [{"body": "low"}])
-    assert line != (line := refused(run_here("encode", other, *common, "--overwrite"), 1))
+    assert line != (line := refused(run("encode", other, *common, "--overwrite"), 1))
     assert line.endswith("; name the field with --text-field")
 
 

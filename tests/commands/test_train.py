@@ -53,7 +53,7 @@ def test_merges_are_those_of_the_reference(tmp_path: Path, tie_break: str) -> No
 
 
 @pytest.mark.filterwarnings("ignore:the corpus has what looks like special tokens")
-@pytest.mark.parametrize("special_tokens", [[EOT], []])
+@pytest.mark.parametrize("special_tokens", [pytest.param([EOT], marks=pytest.mark.processes), []])
 def test_one_answer_for_any_workers_and_chunks(corpus: Path, tmp_path: Path, special_tokens: list[str]) -> None:
     models = {}
     for workers, chunk_size in [(1, "64MiB"), (2, "64KiB"), (3, "1MiB"), (2, "100KiB")]:

@@ -101,6 +101,7 @@ def test_the_tokenizer_is_that_of_the_same_documents_in_files(kind: str, from_fi
     assert smaller.vocab_size == 400
 
 
+@pytest.mark.processes
 def test_a_small_memory_limit_writes_parts_and_changes_nothing(
     from_files: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

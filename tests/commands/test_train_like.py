@@ -120,6 +120,7 @@ def shares(found: Any, special_tokens: list[str]) -> bool:
     return any(left + right in special_tokens for left, right in found[0])
 
 
+@pytest.mark.processes
 def test_generated_text_in_several_files_and_chunks(tmp_path: Path) -> None:
     files = []
     for seed in range(3):

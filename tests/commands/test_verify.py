@@ -582,11 +582,14 @@ print(forecast, peak - before)
 
 
 @pytest.mark.skipif("BPE_PIPELINE_TEST_DATA" not in os.environ, reason="BPE_PIPELINE_TEST_DATA is not set")
-def test_forecast_of_the_replay_is_above_what_long_pieces_take(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("size", "vocab_size"), [(1 << 19, 4000), pytest.param(3 << 20, 16_000, marks=pytest.mark.slow)]
+)
+def test_forecast_of_the_replay_is_above_what_long_pieces_take(tmp_path: Path, size: int, vocab_size: int) -> None:
     """Chinese split at white space: long pieces, and many different pairs."""
-    text = (Path(os.environ["BPE_PIPELINE_TEST_DATA"]) / "chinese.txt").read_bytes()[: 3 << 20]
+    text = (Path(os.environ["BPE_PIPELINE_TEST_DATA"]) / "chinese.txt").read_bytes()[:size]
     (tmp_path / "a.txt").write_bytes(text)
-    pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=16_000, pattern=r"\S+|\s+", workers=1)
+    pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=vocab_size, pattern=r"\S+|\s+", workers=1)
     command = [sys.executable, "-P", "-c", _REPLAYED, tmp_path / "run"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     forecasted, taken = map(int, done.stdout.split())

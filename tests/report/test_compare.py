@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import refused, run_here
+from command import refused, run
 
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError
@@ -19,20 +19,18 @@ from pipeline.run.options import make_options
 from pipeline.run.workers import executor_here
 
 
-@pytest.mark.usefixtures("in_process")
 def test_name_that_is_not_cached_says_so_without_network(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("huggingface_hub")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    said = refused(run_here("report", trained, "--compare", "owner/model"), 1)
+    said = refused(run("report", trained, "--compare", "owner/model"), 1)
     assert "owner/model is not in the cache of transformers: load it once" in said
     assert "no such path/at all does not exist" in refused(
-        run_here("report", trained, "--compare", "no such path/at all"), 1
+        run("report", trained, "--compare", "no such path/at all"), 1
     )
 
 
-@pytest.mark.usefixtures("in_process")
 def test_cached_name_is_compared(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("huggingface_hub")
     home = tmp_path / "models--openai-community--gpt2"
@@ -40,7 +38,7 @@ def test_cached_name_is_compared(trained: Path, tmp_path: Path, monkeypatch: pyt
     (home / "refs" / "main").write_text("0" * 40)
     shutil.copytree(trained / "tokenizer", home / "snapshots" / ("0" * 40))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    result = run_here("report", trained, "--compare", "gpt2", "--output", tmp_path / "out.html")
+    result = run("report", trained, "--compare", "gpt2", "--output", tmp_path / "out.html")
     assert result.returncode == 0, result.stderr
 
 
@@ -64,7 +62,6 @@ def write_encoding(cache: Path, name: str) -> None:
     (cache / hashlib.sha1(address.encode()).hexdigest()).write_bytes(b"\n".join(lines))
 
 
-@pytest.mark.usefixtures("in_process")
 def test_reference_results_stand_in_until_a_cache_has_the_tokenizer(
     trained: Path, tiktoken_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +136,6 @@ def test_bytes_lost_are_those_that_decoding_does_not_return(text: str, decoded: 
     assert bytes_lost(text, decoded) == lost
 
 
-@pytest.mark.usefixtures("in_process")
 def test_a_tokenizer_that_loses_white_space_gets_no_credit_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +143,7 @@ def test_a_tokenizer_that_loses_white_space_gets_no_credit_for_it(
     text = "ab\n        \n" * 500
     (tmp_path / "a.txt").write_text(text)
     options = ["--vocab-size", 257, "--pattern", "none", "--output", tmp_path / "run"]
-    assert run_here("train", tmp_path / "a.txt", *options).returncode == 0
+    assert run("train", tmp_path / "a.txt", *options).returncode == 0
     lossy = Compared(
         lambda text: list("".join(text.split()).encode()),
         lambda ids: bytes(ids).decode(),
@@ -155,7 +151,7 @@ def test_a_tokenizer_that_loses_white_space_gets_no_credit_for_it(
         256,
     )
     monkeypatch.setattr("pipeline.report.numbers_worker.load_compared", lambda _: lossy)
-    result = run_here("report", tmp_path / "run", "--compare", tmp_path / "a.txt")
+    result = run("report", tmp_path / "run", "--compare", tmp_path / "a.txt")
     assert result.returncode == 0, result.stderr
     own, other = json.loads((tmp_path / "run" / "report.json").read_text())["numbers"]["sample"]["tokenizers"]
     assert (own["whole"]["lost"], other["whole"]["lost"]) == (0, 5000)

@@ -21,7 +21,6 @@ from pipeline.report import page
 from pipeline.report.page import element, escaped, table
 from pipeline.report.tables import Table
 
-pytestmark = pytest.mark.usefixtures("in_process")
 HOSTILE = "</script><script>alert(1)</script>"
 
 

@@ -69,6 +69,7 @@ def test_types_are_those_that_the_option_reads(name: str) -> None:
             make_options({name: {int: 7, str: "yes", bool: True}[kind]})
 
 
+@pytest.mark.slow
 def test_mypy_knows_the_keywords(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     script = tmp_path / "script.py"

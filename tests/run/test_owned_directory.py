@@ -21,7 +21,6 @@ from pipeline.run.options import make_options
 from pipeline.run.workers import executor_for
 
 SHARD = "shard-00000.parquet"
-pytestmark = pytest.mark.usefixtures("in_process")  # this process decides what is removed
 
 
 @pytest.fixture

@@ -17,9 +17,7 @@ TEXT = peers.generated_text(3, 3000)
 
 
 def piped(data: bytes, *arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "pipeline", *map(str, arguments)]
-    found = subprocess.run(command, input=data, capture_output=True, cwd=cwd, check=False)
-    return subprocess.CompletedProcess(command, found.returncode, found.stdout.decode(), found.stderr.decode())
+    return run(*arguments, cwd=cwd, stdin=data)
 
 
 def copy_of(directory: Path, data: bytes) -> Path:

@@ -10,12 +10,13 @@ import pytest
 
 from pipeline.base import machine
 from pipeline.executors import DEFAULT_SETUP, Executor, Need, WorkerSetup, worker
-from pipeline.pattern.compiled import AutomatonTables
+from pipeline.pattern import compiled
 
 active = False  # whether tests do in this process what can be done in it
 
 
-_native = functools.lru_cache(20)(AutomatonTables.native)  # a worker makes it once, and gets many tasks
+_native = functools.lru_cache(20)(compiled.AutomatonTables.native)  # a worker makes it once, and gets many tasks
+_tables = functools.lru_cache(20)(compiled._tables)  # each test would compile the presets again
 
 
 @contextmanager
@@ -28,7 +29,8 @@ def activated() -> Iterator[None]:
         patch.setattr("pipeline.run.workers.LocalExecutor", TasksHere)
         patch.setattr("pipeline.base.system.flush", lambda _: None)
         patch.setattr(machine, "_process_memory", lambda process: machine._unshared_memory(process.pid))
-        patch.setattr(AutomatonTables, "native", _native)
+        patch.setattr(compiled.AutomatonTables, "native", _native)
+        patch.setattr(compiled, "_tables", _tables)
         patch.setattr(__name__ + ".active", True)
         yield
 
