@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
+from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError, WorkerError
 from pipeline.run.values import SHARD_FORMATS
 from pipeline.shards.formats import FORMATS
 
@@ -304,7 +304,7 @@ def test_damaged_part_is_encoded_again(
     text.write_text(EOT.join(peers.generated_text(seed, 300) for seed in range(6)))
     with monkeypatch.context() as patched:
         patched.setattr("pipeline.shards.encode.write_shard", lambda _: 1 // 0)
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(WorkerError, match="ZeroDivisionError"):
             pipeline.encode_corpus(text, tokenizer, output, chunk_size=1000)
     parts = sorted((output / "parts").iterdir())
     assert len(parts) > 3
