@@ -28,26 +28,6 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["tokenizer-8000/notes", "counts/a.csv", "log.txt", "report.html/a"])
-def test_files_of_others_stay(corpus: Path, tmp_path: Path, name: str) -> None:
-    theirs = tmp_path / "project" / name
-    theirs.parent.mkdir(parents=True, exist_ok=True)
-    theirs.write_text("precious")
-    with pytest.raises(RunDirectoryError, match="may be somebody else's"):
-        pipeline.train(corpus, output=tmp_path / "project", vocab_size=300)
-    assert theirs.read_text() == "precious"
-
-
-@pytest.mark.parametrize("name", ["stdin/fixture.txt", "tokenizer-8000/notes", "counts/a.csv", "counts/000007.parquet"])
-def test_overwrite_keeps_files_of_others(corpus: Path, tmp_path: Path, name: str) -> None:
-    theirs = tmp_path / "project" / name
-    theirs.parent.mkdir(parents=True)
-    theirs.write_text("precious")
-    for size in (300, 310):
-        pipeline.train(corpus, output=tmp_path / "project", vocab_size=size, overwrite=True)
-        assert theirs.read_text() == "precious"
-
-
 def test_overwrite_deletes_what_the_manifest_lists(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     pipeline.train(corpus, output=output, vocab_size=[300, 280], chunk_size=1000)
@@ -167,15 +147,6 @@ def test_a_run_is_not_combined_into_its_parent(corpus: Path, tmp_path: Path, nam
         with pytest.raises(RunDirectoryError, match="is one of the runs to combine, but this command writes to"):
             pipeline.combine_runs([named_so], output=tmp_path / "run", overwrite=True)
     assert (source / "counter.parquet").exists()
-
-
-def test_overwrite_keeps_a_run_inside_the_run(corpus: Path, tmp_path: Path) -> None:
-    output = tmp_path / "run"
-    pipeline.train(corpus, output=output, vocab_size=300)
-    inner = _counted(corpus, output / "tokenizer-8000")
-    before = everything(inner)
-    pipeline.train(corpus, output=output, vocab_size=310, overwrite=True)
-    assert everything(inner) == before
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
