@@ -408,11 +408,10 @@ def report(
     output: Location | None,
     overwrite: bool,
 ) -> Result:
-    """Make the report of RUN again: page, text and JSON. One of its tokenizers may be named, such as
-    RUN/tokenizer-8000.
+    """Make the report of RUN, or of one of its tokenizers, again.
 
-    Of a directory that `extend` or `prune` made, print what changed, and the tokens of the counted text before
-    and after.
+    It is a page, a text and JSON; a tokenizer is named by its directory, such as RUN/tokenizer-8000. Of a directory
+    that `extend` or `prune` made, print what changed, and the tokens of the counted text before and after.
 
     \b
     bpe-pipeline report runs/a
