@@ -36,7 +36,7 @@ KINDS = {
     "files_empty": "files without text",
 }
 
-_LOCATION = re.compile(r", (?:byte|row) \d+(?: of the decompressed text)?$")
+_LOCATION = re.compile(r", (?:byte|row) \d+(?: of the decompressed text)?(?:, template .*)?$", re.DOTALL)
 _PLURAL = re.compile(r"\b(sequence|document|piece|record|conversation|answer|text|token|file)s\b")
 
 

@@ -23,6 +23,12 @@ def test_tallies_add_up_in_order() -> None:
     assert set(total) <= set(KINDS)
 
 
+def test_locations_with_a_detail_are_of_one_file() -> None:
+    tally = Tally()
+    tally.add("conversations_without_tool_format", 2, [f"a.jsonl, byte {at}, template own" for at in (0, 9)])
+    assert in_words(tally.found)[0].without_locations().endswith("the template has no tool format")
+
+
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     lines = ['{"text": "some words and more words"}', '{"content": "other"}', "nonsense"]
