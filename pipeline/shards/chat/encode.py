@@ -18,6 +18,7 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
 _CONVERSATIONS = "conversations as align_chat returns them: mappings with a list of messages"
+_ALIGNED = 'conversations as align_chat(row, formatting="messages") returns them, without tool_calls and lists of tools'
 
 
 def encode_chat(
@@ -63,6 +64,7 @@ def encode_chat(
     Raises:
         UsageError: the template is unknown or has marks that the tokenizer lacks, or options exclude each other.
         SpecialTokenError: a message contains a special token, which is refused.
+        InputError: a conversation is none, or calls tools as OpenAI's messages do, unread by `align_chat`.
     """
     if isinstance(conversations, str | bytes | Mapping) or not isinstance(conversations, Iterable):
         raise unfit("conversations", _CONVERSATIONS, conversations)
@@ -90,6 +92,8 @@ def _rows(encoder: "ChatEncoder", conversations: Iterable[Mapping[str, Any]]) ->
     for number, conversation in enumerate(conversations):
         if not isinstance(conversation, Mapping) or not isinstance(conversation.get("messages", ()), Sequence):
             raise unfit("conversations", _CONVERSATIONS, conversation)
+        if _calls_unread(conversation):
+            raise unfit("conversations", _ALIGNED, conversation)
         try:
             row = encoder.encode(conversation)
             for kind, count in encoder.altered.items():
@@ -101,6 +105,14 @@ def _rows(encoder: "ChatEncoder", conversations: Iterable[Mapping[str, Any]]) ->
         encoder.altered.clear()
     for one in in_words(tally.found):
         _log.warning("encode_chat: %s", one)
+
+
+def _calls_unread(conversation: Mapping[str, Any]) -> bool:
+    """Return whether a conversation has tools, or calls of them, as OpenAI's messages have: they would be lost."""
+    calls = ("tool_calls", "function_call")
+    messages = (message for message in conversation.get("messages", ()) if isinstance(message, Mapping))
+    called = any(message.get(name) for message in messages for name in calls)
+    return called or not isinstance(conversation.get("tools"), str | None)
 
 
 def _checked(name: str, parse: Callable[[object], str], value: object) -> str:

@@ -115,6 +115,15 @@ def test_words_around_thoughts_are_the_templates() -> None:
     assert row["input_ids"].count(think) == row["labels"].count(think) == 1
 
 
+@pytest.mark.parametrize("told", ["tool_calls", "function_call", "tools"])
+def test_openai_calls_that_are_not_aligned_are_refused(told: str) -> None:
+    call = [{"function": {"name": "f", "arguments": "{}"}}]
+    question, answer = DIALOG["messages"]
+    dialog = {"messages": [question, {**answer, told: call}]} if told != "tools" else {**DIALOG, told: call}
+    with pytest.raises(pipeline.PipelineError, match=r'align_chat\(row, formatting="messages"\)'):
+        next(pipeline.encode_chat([dialog], small_tokenizer(), template="default"))
+
+
 def test_tools_need_a_tool_format(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text('user: ["Q {{content}}"]\nassistant: ["{{content}}", {id: eos}]\n')

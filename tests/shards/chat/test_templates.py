@@ -73,7 +73,7 @@ def test_missing_marks_are_named() -> None:
         ("chatml", r"<\|im_start\|> <\|im_end\|>"),
         ("deepseek3", "<\uff5cUser\uff5c> <\uff5cAssistant\uff5c>"),
     ):
-        with pytest.raises(pipeline.PipelineError, match=f"{marks}; train"):
+        with pytest.raises(pipeline.PipelineError, match=f"{marks}; add"):
             pipeline.encode_chat([DIALOG], plain, template=name)
     with pytest.raises(pipeline.PipelineError, match="the tokenizer has none"):
         pipeline.encode_chat([DIALOG], pipeline.Tokenizer.from_merges([], []), template="default")
