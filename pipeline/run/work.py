@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pipeline.base import machine
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.base.log import log_to
+from pipeline.base.printable import without_secrets
 from pipeline.base.units import format_apart, format_bytes
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.fit_worker import SampleTask, misfit_of
@@ -102,7 +103,7 @@ class Work:
         remove_partial()
         self.directory.separate_log()
         with appendable(self.directory / LOG) as path, log_to(path), removed_if_refused(self.directory):
-            _log.info("%s", self.options)
+            _log.info("%s", without_secrets(str(self.options)))
             try:
                 yield
             except BaseException as error:

@@ -110,7 +110,8 @@ def test_rest_of_a_query_is_stored_and_printed_nowhere(tmp_path: Path, monkeypat
     store = fsspec.filesystem("memory")
     for secret in ("hunter2", "hunter3"):
         store.pipe(f"/pages/a.txt?sig={secret}", b"some text to learn from " * 9)
-    page, output = "fsspec+memory://pages/a.txt", tmp_path / "run"
+    page, output, local = "fsspec+memory://pages/a.txt", tmp_path / "run", tmp_path / "a.txt"
+    local.write_text("some text to learn from " * 9)
     rest = ["--output", output, "--vocab-size", 260]
     printed = ""
     for command, code in (
@@ -125,6 +126,7 @@ def test_rest_of_a_query_is_stored_and_printed_nowhere(tmp_path: Path, monkeypat
         (["info", f"s3://me:hunter2@{page}"], 2),
         (["info", f"{page}?sig=hunter2"], 1),
         ([f"{page}?sig=hunter2"], 2),
+        (["train", f"file://{local}?sig=hunter2", "--output", tmp_path / "local", "--vocab-size", 260], 0),
     ):
         result = run_here(*command)
         assert result.returncode == code, result.stderr
