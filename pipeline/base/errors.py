@@ -3,8 +3,6 @@
 Any other exception that escapes is a defect of the package.
 """
 
-import errno
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -88,16 +86,10 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def remedy_of(error: Exception, remedy: str) -> str:
-    """Return the remedy, or the one for too many open files, also where a library quotes the system's words."""
-    too_many = any(os.strerror(number) in str(error) for number in (errno.EMFILE, errno.ENFILE))
-    return "allow more with `ulimit -n 4096`, or use fewer --workers" if too_many else remedy
-
-
 @contextmanager
 def os_error_as(kind: type[PipelineError], what: str, remedy: str) -> Iterator[None]:
     """Turn an OSError of the block into an error of this kind: `WHAT: REASON; REMEDY`."""
     try:
         yield
     except OSError as error:
-        raise kind(f"{what}: {error.strerror or error}; {remedy_of(error, remedy)}") from None
+        raise kind(f"{what}: {error.strerror or error}; {remedy}") from None

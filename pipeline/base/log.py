@@ -37,16 +37,15 @@ def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
     from multiprocessing_logging import MultiProcessingHandler
 
     logger = logging.getLogger(ROOT)
-    refused = RunDirectoryError, f"the log {path} cannot be written", "make it writable, or choose another --output"
-    with os_error_as(*refused), contextlib.ExitStack() as undo:
+    with os_error_as(
+        RunDirectoryError, f"the log {path} cannot be written", "make it writable, or choose another --output"
+    ):
         file_handler = _LogFile(path, encoding="utf-8", errors="backslashreplace", delay=False)
-        undo.callback(file_handler.close)
-        file_handler.setFormatter(_Lines(_FORMAT))
-        records = _RecordQueue()
-        # In place before the handler's thread starts, which would wait 0.2 s for a record of its own queue.
-        own = {"queue": property(lambda _: records, lambda *_: None)}
-        handler: logging.Handler = type("RunLog", (MultiProcessingHandler,), own)("run-log", sub_handler=file_handler)
-        undo.pop_all()
+    file_handler.setFormatter(_Lines(_FORMAT))
+    records = _RecordQueue()
+    # In place before the handler's thread starts, which would wait 0.2 s for a record of its own queue.
+    own = {"queue": property(lambda _: records, lambda *_: None)}
+    handler: logging.Handler = type("RunLog", (MultiProcessingHandler,), own)("run-log", sub_handler=file_handler)
     with _lock:
         if not _users:
             _before.append((logger.level, logger.propagate))

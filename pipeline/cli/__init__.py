@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import click
 
 from pipeline.base import log
-from pipeline.base.errors import PipelineError, remedy_of
+from pipeline.base.errors import PipelineError
 from pipeline.base.printable import without_secrets
 from pipeline.cli import definitions  # noqa: F401 - its commands join the group
 from pipeline.cli.command import PROGRAM, commands
@@ -58,6 +58,4 @@ def _describe(error: Exception) -> str:
     if isinstance(error, OSError) and any(frame.f_globals.get("__name__") == "click.utils" for frame, _ in frames):
         return f"standard output cannot be written: {error.strerror or error}; write it somewhere else"
     text = " ".join(str(error).split())
-    if remedy := remedy_of(error, ""):
-        return f"{text}; {remedy}"
     return f"{type(error).__name__}: {text} (a defect: please report it with the output of --debug)"

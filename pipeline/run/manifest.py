@@ -141,8 +141,8 @@ class Manifest:
         return make_options(made | {"vocab_size": size})
 
     def without_merging(self) -> "Manifest":
-        """Return the manifest as it was before anything was merged; its list of tokenizers stays."""
-        return replace(self, merging=None, vocab_size=None, written={})
+        """Return the manifest as it was before anything was merged; what was written stays listed."""
+        return replace(self, merging=None, vocab_size=None)
 
 
 def _range_name(index: int, ranges: int) -> str:

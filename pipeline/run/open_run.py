@@ -80,7 +80,9 @@ def replace_run(run: Run, keep: list[str], *, results: bool = False) -> Run:
     if old is not None:
         old = manifest.remove_results(old) if results else old
         manifest.clear_counts(old, keep)
-        run = replace(run, manifest=replace(run.manifest, tokenizers=old.manifest.tokenizers))
+        run = replace(
+            run, manifest=replace(run.manifest, tokenizers=old.manifest.tokenizers, written=old.manifest.written)
+        )
     manifest.save(run)
     return run
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pipeline.base import system
-from pipeline.base.errors import StorageError, remedy_of, unfit
+from pipeline.base.errors import StorageError, unfit
 from pipeline.storage.remote import BY_FSSPEC
 from pipeline.storage.remote import Remote as Remote
 from pipeline.storage.remote import RemoteError as RemoteError
@@ -163,9 +163,7 @@ def names_in(directory: Location) -> list[str]:
 
 def unreadable(where: object, error: OSError) -> StorageError:
     """Return the error for a file that the system or a store does not let us read; its content may be intact."""
-    remedy = (
-        "" if isinstance(error, RemoteError) else f"; {remedy_of(error, 'make it readable')}"
-    )  # a store has its own
+    remedy = "" if isinstance(error, RemoteError) else "; make it readable"  # a store's reason has its own remedy
     return StorageError(f"{where} cannot be read: {error.strerror or error}{remedy}")
 
 

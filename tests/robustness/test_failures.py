@@ -98,23 +98,6 @@ def test_processes_and_pipes_that_the_system_refuses(corpus: Path, tmp_path: Pat
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_too_many_open_files_is_one_line_with_the_remedy(corpus: Path, tmp_path: Path) -> None:
-    assert run("count", corpus / "0.txt", "--output", tmp_path / "run", "--workers", 1).returncode == 0  # imports all
-    limits, lines = resource.getrlimit(resource.RLIMIT_NOFILE), []
-    used = {int(one.name) for one in Path("/dev/fd").iterdir()}
-    for spare, most in enumerate(sorted({*range(100)} - used)[:6]):
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, limits[1]))
-            result = run("count", corpus / "0.txt", "--output", tmp_path / str(spare), "--workers", 1)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        lines += [refused(result, 1)] if result.returncode else []
-    assert len(lines) > 3
-    for line in lines:
-        assert "Too many open files" in line
-        assert "; allow more with `ulimit -n 4096`, or use fewer --workers" in line
-
-
 @pytest.mark.processes
 @pytest.mark.parametrize("size", [1000, 9000])
 def test_file_size_limit_is_one_line(corpus: Path, expected: bytes, tmp_path: Path, size: int) -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import peers
 import pytest
-from command import refused, run
+from command import refused, run, run_here
 
 import pipeline
 from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
+from pipeline.commands.report import EXTENT
 from pipeline.counts import elsewhere
 from pipeline.run import directory, manifest
 from pipeline.run.directory import Directory
@@ -28,11 +29,16 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-def test_overwrite_deletes_what_the_manifest_lists(corpus: Path, tmp_path: Path) -> None:
+def test_overwrite_deletes_what_the_manifest_lists(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(EXTENT, "page")  # with a model card
+    monkeypatch.setattr("pipeline.report.page.plotly_script", lambda: None)
     output = tmp_path / "run"
-    pipeline.train(corpus, output=output, vocab_size=[300, 280], chunk_size=1000)
+    pipeline.train(corpus, output=output, vocab_size=300, chunk_size=1000)
+    assert run_here("merge", output, "--vocab-size", 280).returncode == 0
     assert len(list((output / "counts").iterdir())) > 1
-    assert (output / "tokenizer-280").exists()
+    assert (output / "tokenizer-280" / "README.md").exists()
     pipeline.train(corpus, output=output, vocab_size=310, overwrite=True)
     assert [path.name for path in (output / "counts").iterdir()] == ["000000.parquet"]
     assert not (output / "tokenizer-280").exists()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
 from pipeline.base.errors import InputError
-from pipeline.storage import Location, unreadable
+from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory, write_whole
 from pipeline.storage.bounded import MODEL_BYTES, read_bounded
 
@@ -70,7 +70,7 @@ def read_bytes(file: Location, kind: str = "a file of a tokenizer") -> bytes:
     except FileNotFoundError:
         raise InputError(f"{file} does not exist: give {kind}") from None
     except OSError as reason:
-        raise InputError(str(unreadable(file, reason))) from reason
+        raise InputError(f"{file} cannot be read: {reason.strerror or reason}") from reason
     except ValueError as reason:
         raise InputError(f"{file} cannot be used: {reason}") from reason
 
