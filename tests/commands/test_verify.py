@@ -56,18 +56,22 @@ RULES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
-@given(COUNTS, RULES)
-def test_the_replay_is_the_definition(counts, rules):
+def require_definition(counts, merges, **rules):
     replay = _core.MergeReplay(bytes(GPT2_BYTES), **rules)
     replay.add(columns_of(Counter(counts))[0])
     assert replay.bytes == sum(len(piece) * count for piece, count in counts.items())
-    expected = train_reference(counts, 30, **rules)
+    expected = train_reference(counts, merges, **rules)
     for merge in expected:
         assert replay.best() == merge
         replay.merge(*merge[:2])
-    if len(expected) < 30:
+    if len(expected) < merges:
         assert replay.best() is None
+
+
+@settings(max_examples=150, deadline=None)
+@given(COUNTS, RULES)
+def test_the_replay_is_the_definition(counts, rules):
+    require_definition(counts, 30, **rules)
 
 
 @settings(max_examples=30, deadline=None)
@@ -77,15 +81,7 @@ def test_the_replay_is_the_definition(counts, rules):
 )
 def test_long_pieces_are_replayed_by_the_definition(stretches, count):
     piece = b"".join((unit * times)[:2000] for unit, times in stretches)
-    replay = _core.MergeReplay(bytes(GPT2_BYTES))
-    counts = {piece: count, b"abc": 1}
-    replay.add(columns_of(Counter(counts))[0])
-    expected = train_reference(counts, 40)
-    for merge in expected:
-        assert replay.best() == merge
-        replay.merge(*merge[:2])
-    if len(expected) < 40:
-        assert replay.best() is None
+    require_definition({piece: count, b"abc": 1}, 40)
 
 
 LONG = Counter({random.Random(3).randbytes(60_000): 2, b"a" * 40_000: 1, b"ab" * 9999 + b"a" * 999: 5})
@@ -540,29 +536,19 @@ def test_unwritable_temporary_files_are_named(tmp_path: Path, monkeypatch) -> No
         pipeline.verify_run(tmp_path / "run")
 
 
-def test_a_file_with_an_earlier_spelling_of_the_pattern_passes(copy: Path) -> None:
+def test_a_file_with_an_earlier_spelling_of_the_pattern_passes_and_another_file_does_not(copy: Path) -> None:
     file = copy / "tokenizer" / "tokenizer.json"
     document = json.loads(file.read_text())
+    with_space = document | {"pre_tokenizer": document["pre_tokenizer"] | {"add_prefix_space": True}}
     split = {"type": "Split", "pattern": {"Regex": PRESETS["gpt2"]}, "behavior": "Isolated", "invert": False}
-    document["pre_tokenizer"] = {
-        "type": "Sequence",
-        "pretokenizers": [split, document["pre_tokenizer"] | {"use_regex": False}],
-    }
+    steps = [split, document["pre_tokenizer"] | {"use_regex": False}]
+    document["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": steps}
     file.write_text(json.dumps(document))
     assert "tokenizer.json" in pipeline.verify_run(copy)["tokenizer"]
-    document["decoder"]["trim_offsets"] = False
-    file.write_text(json.dumps(document))
-    with pytest.raises(RunDirectoryError, match="is not what the merge list gives"):
-        pipeline.verify_run(copy)
-
-
-def test_a_space_in_front_that_another_put_into_a_file_is_found(copy: Path) -> None:
-    file = copy / "tokenizer" / "tokenizer.json"
-    document = json.loads(file.read_text())
-    document["pre_tokenizer"]["add_prefix_space"] = True
-    file.write_text(json.dumps(document))
-    with pytest.raises(RunDirectoryError, match="is not what the merge list gives"):
-        pipeline.verify_run(copy)
+    for other in (document | {"decoder": document["decoder"] | {"trim_offsets": False}}, with_space):
+        file.write_text(json.dumps(other))
+        with pytest.raises(RunDirectoryError, match="is not what the merge list gives"):
+            pipeline.verify_run(copy)
 
 
 _REPLAYED = r"""

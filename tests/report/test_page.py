@@ -14,7 +14,7 @@ import object_store
 import pytest
 import terminal
 from browser import COLLISIONS, too_low_contrasts, wait_for
-from command import refused, run, run_here
+from command import refused, run
 
 import pipeline
 from pipeline.report import page
@@ -145,7 +145,7 @@ def test_report_with_held_out_text_and_other_tokenizers(reported: Path, tmp_path
     other = pipeline.train([tmp_path / "unseen.txt"], output=tmp_path / "other", vocab_size=270)
     before = json.loads((copied / "report.json").read_text())
     arguments = ["--held-out", tmp_path / "unseen.txt", "--compare", tmp_path / "other", copied, "--hidden-size", 64]
-    result = run_here("report", copied, *arguments)
+    result = run("report", copied, *arguments)
     assert result.returncode == 0, result.stderr
     assert str(copied / "report.txt") in result.stdout
     after = json.loads((copied / "report.json").read_text())
@@ -171,7 +171,7 @@ def test_report_with_held_out_text_and_other_tokenizers(reported: Path, tmp_path
             ([size], [one["whole"]["bytes_per_token"]])
             for (_, size), one in zip(numbers["tokenizers"], measured, strict=True)
         ]
-    elsewhere = run_here("report", copied, "--output", tmp_path / "page.html")
+    elsewhere = run("report", copied, "--output", tmp_path / "page.html")
     assert elsewhere.returncode == 0, elsewhere.stderr
     assert json.loads((tmp_path / "page.json").read_text())["numbers"]["sample"]["held_out"] is False
     assert json.loads((copied / "report.json").read_text()) == after
@@ -186,7 +186,7 @@ def test_held_out_text_of_the_training_corpus_is_called_so(reported: Path, tmp_p
     for number, names in enumerate(([trained_on], [copied], [link], [unseen, copied])):
         page = tmp_path / f"{number}.html"
         arguments = [word for name in names for word in ("--held-out", name)]
-        result = run_here("report", reported, "--output", page, *arguments)
+        result = run("report", reported, "--output", page, *arguments)
         assert result.returncode == 0, result.stderr
         assert f"text that was trained on: 1 of {len(names)} file" in result.stderr
         assert str(names[-1]) in result.stderr
@@ -195,7 +195,7 @@ def test_held_out_text_of_the_training_corpus_is_called_so(reported: Path, tmp_p
         assert f"In the training corpus, itself or as a copy: 1 of {len(names)} file" in sample["description"]
     counted = pipeline.import_counts({"low": 5, "lower": 2}, output=tmp_path / "counted")
     pipeline.merge_run(counted, vocab_size=257)
-    assert run_here("report", counted, "--held-out", unseen).returncode == 0
+    assert run("report", counted, "--held-out", unseen).returncode == 0
     assert "257 has no merges: every byte is a token" in (counted / "report.txt").read_text()
     assert "Not checked: the run has no list of its corpus" in numbers_of(counted)["sample"]["description"]
 
@@ -210,14 +210,14 @@ def test_model_card_is_read_by_hubs_and_kept_if_edited(
     assert "<script>" not in text
     assert "| vocabulary | 350 tokens, byte-level BPE |" in text
     assert f"{numbers_of(copied)['merged']['marked'][-1]['bytes_per_token']:.3f} bytes per token" in text
-    assert run_here("report", copied).returncode == 0
+    assert run("report", copied).returncode == 0
     assert card.read_text() == text
     card.write_text("my own words")
-    result = run_here("report", copied)
+    result = run("report", copied)
     assert card.read_text() == "my own words"
     assert "README.md" not in result.stdout
     monkeypatch.setenv("BPE_PIPELINE_REPORT", "page")
-    result = run_here("merge", copied, "--vocab-size", 300)
+    result = run("merge", copied, "--vocab-size", 300)
     assert f"tokenizer        {copied}/tokenizer-300 (" in result.stdout
     [listed] = re.findall("^tokenizer .*", (copied / "report.txt").read_text(), re.MULTILINE)
     assert listed.endswith(", README.md)")
@@ -234,11 +234,11 @@ def test_a_report_and_a_card_are_of_the_tokenizer_that_is_named(
     (tmp_path / "a.txt").write_text("".join(f"low {number * 7919 % 1000} lower lowest " for number in range(800)))
     own, padded = ["--vocab-size", 290], ["--vocab-size", 310, "--pad-token", "<pad>", "--reserve-tokens", 9]
     for output, options in (("run", own), ("alone-290", own), ("alone-310", padded)):
-        assert run_here("train", tmp_path / "a.txt", "--output", tmp_path / output, *options).returncode == 0
+        assert run("train", tmp_path / "a.txt", "--output", tmp_path / output, *options).returncode == 0
     run_directory = tmp_path / "run"
-    assert run_here("merge", run_directory, *padded).returncode == 0
+    assert run("merge", run_directory, *padded).returncode == 0
     for named, home in ((".", "tokenizer"), ("tokenizer-310", "tokenizer-310"), ("tokenizer", "tokenizer")):
-        assert run_here("report", run_directory / named).returncode == 0
+        assert run("report", run_directory / named).returncode == 0
         tokenizer = pipeline.load(run_directory / home)
         size = len(tokenizer)
         document, numbers = json.loads((run_directory / "report.json").read_text()), numbers_of(run_directory)
@@ -250,16 +250,16 @@ def test_a_report_and_a_card_are_of_the_tokenizer_that_is_named(
         text, card = (run_directory / "report.txt").read_text(), (run_directory / home / "README.md").read_text()
         assert f"{size} tokens (256 bytes, {len(tokenizer.merges)} merges" in text.partition("\n\n")[0]
         alone = tmp_path / f"alone-{size}"
-        assert run_here("report", alone).returncode == 0
+        assert run("report", alone).returncode == 0
         assert card == (alone / "tokenizer" / "README.md").read_text()
         verdict = re.compile("^Verdict\n.*?\n\n", re.MULTILINE | re.DOTALL)
         assert verdict.findall(text) == verdict.findall((alone / "report.txt").read_text())
-    assert "none of the tokenizers" in refused(run_here("report", run_directory / "counts"), 1)
+    assert "none of the tokenizers" in refused(run("report", run_directory / "counts"), 1)
     monkeypatch.setenv("BPE_PIPELINE_REPORT", "none")
-    assert run_here("merge", run_directory, *padded).returncode == 0
+    assert run("merge", run_directory, *padded).returncode == 0
     assert not (run_directory / "tokenizer-310" / "README.md").exists()
     shutil.copy(run_directory / "tokenizer-310" / "tokenizer.json", run_directory / "tokenizer")
-    assert "is not the tokenizer that the run's options" in refused(run_here("report", run_directory), 1)
+    assert "is not the tokenizer that the run's options" in refused(run("report", run_directory), 1)
 
 
 def test_report_ignores_a_damaged_report_json(reported: Path, tmp_path: Path) -> None:
@@ -267,19 +267,19 @@ def test_report_ignores_a_damaged_report_json(reported: Path, tmp_path: Path) ->
     shutil.copytree(reported, copied)
     for damage in ('{"stages": {"counting": "<b>"}}', "{" * 100_000):
         (copied / "report.json").write_text(damage)
-        assert run_here("report", copied).returncode == 0
+        assert run("report", copied).returncode == 0
         assert numbers_of(copied)["merged"]["merges"] == numbers_of(reported)["merged"]["merges"]
 
 
 def test_report_refusals_are_one_line(reported: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a b c")
-    assert run_here("count", tmp_path / "a.txt", "--output", tmp_path / "counted").returncode == 0
-    assert "merge" in refused(run_here("report", tmp_path / "counted"), 2)
-    refused(run_here("report", tmp_path / "nothing"), 1)
-    assert "does not exist" in refused(run_here("report", reported, "--compare", tmp_path / "nothing"), 1)
-    assert "to compare with it, use --compare" in refused(run_here("report", reported, reported), 2)
-    assert "does not exist" in refused(run_here("report", reported, "--held-out", tmp_path / "nothing"), 1)
-    assert "--memory-limit" in refused(run_here("report", reported, "--memory-limit", "40MiB"), 2)
+    assert run("count", tmp_path / "a.txt", "--output", tmp_path / "counted").returncode == 0
+    assert "merge" in refused(run("report", tmp_path / "counted"), 2)
+    refused(run("report", tmp_path / "nothing"), 1)
+    assert "does not exist" in refused(run("report", reported, "--compare", tmp_path / "nothing"), 1)
+    assert "to compare with it, use --compare" in refused(run("report", reported, reported), 2)
+    assert "does not exist" in refused(run("report", reported, "--held-out", tmp_path / "nothing"), 1)
+    assert "--memory-limit" in refused(run("report", reported, "--memory-limit", "40MiB"), 2)
 
 
 def test_failed_report_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,7 +327,7 @@ def test_run_in_an_object_store_has_its_report_there(store: object_store.Store, 
     pipeline.train([tmp_path / "a.txt"], output=store.uri("runs/a"), vocab_size=262)
     first = json.loads(store.get("runs/a/report.json"))["numbers"]
     assert b"</html>" in store.get("runs/a/report.html")
-    result = run_here("report", store.uri("runs/a"), "--compare", store.uri("runs/a"))
+    result = run("report", store.uri("runs/a"), "--compare", store.uri("runs/a"))
     assert result.returncode == 0, result.stderr
     again = json.loads(store.get("runs/a/report.json"))["numbers"]
     assert again["tokenizers"] == [["this tokenizer", 262], ["a", 262]]
@@ -353,7 +353,7 @@ def test_markup_escapes_texts() -> None:
 # In a browser
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 390])
 def test_page_in_a_browser_in_both_colour_schemes(reported: Path, browser: Any, width: int) -> None:
     if not (reported / "report.html").exists():
         pytest.skip("needs plotly")
@@ -469,6 +469,5 @@ def test_plotly_accepts_the_figures(reported: Path) -> None:
     figures = figures_of(reported / "report.html")
     assert len(figures) == 4
     for figure in figures.values():
-        graphs.Figure(
-            json.loads(re.sub(r"var\(--\w+\)", "#123456", json.dumps(figure)))
-        )  # it checks every name and value
+        plain = re.sub(r"var\(--\w+\)", "#123456", json.dumps(figure))
+        graphs.Figure(json.loads(plain))  # it checks every name and value

@@ -38,9 +38,14 @@ def _of_a_text() -> str:
     return explained.page(tokenizer.explain(text), "runs/a")
 
 
+OTHERS = ((390, "light"), (1280, "light"), (1280, "dark"))
+
+
 @pytest.mark.parametrize("made", [_of_a_sweep, _of_a_text])
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [(390, "dark"), *(pytest.param(*view, marks=pytest.mark.slow) for view in OTHERS)],
+)
 def test_a_page_fits_is_readable_and_requests_nothing(
     made: Any, width: int, scheme: str, browser: Any, tmp_path: Path
 ) -> None:
