@@ -36,7 +36,7 @@ def test_zstd_windows_do_not_depend_on_the_blocks(powers: list[int], step: int, 
 
 @pytest.mark.parametrize("level", [1, 3, 19])
 def test_zstd_windows_of_real_frames(level: int) -> None:
-    for size in (0, 100, 300, 70_000, 3_000_000):
+    for size in (0, 100, 300, 70_000, 700_000):
         text = random_words(size, size)
         frame = pa.Codec("zstd", compression_level=level).compress(text, asbytes=True)
         windows: list[int] = []

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from amount import FULL
 from peers import generated_text
 
 from pipeline.base.errors import InputError
@@ -27,7 +28,7 @@ from pipeline.pattern import compile_pattern
 from pipeline.storage import location, open_file
 
 END = b"<|endoftext|>"
-TEXT = b"".join(generated_text(seed, 4000).encode() + (END if seed % 3 == 0 else b"\n") for seed in range(24))
+TEXT = b"".join(generated_text(seed, 1300).encode() + (END if seed % 3 == 0 else b"\n") for seed in range(24))
 PATTERN = compile_pattern("gpt2").automaton
 
 
@@ -57,7 +58,7 @@ def xz(text, size):
     )
 
 
-MAKERS = {"a.txt.zst": (zstd, 5000), "a.txt.gz": (bgzip, 5000), "a.txt.xz": (xz, 10_000)}
+MAKERS = {"a.txt.zst": (zstd, 2000), "a.txt.gz": (bgzip, 2000), "a.txt.xz": (xz, 4000)}
 
 
 @pytest.fixture(params=MAKERS)
@@ -79,7 +80,7 @@ def test_decompressing_from_a_frame_gives_the_text_from_there(file):
 
 
 @pytest.mark.parametrize("form", ["text", "lines"])
-@pytest.mark.parametrize("chunk_bytes", [20_000, 61_000, 1 << 30])
+@pytest.mark.parametrize("chunk_bytes", [7000, 21_000, 1 << 30])
 def test_spans_of_frames_are_the_whole_text_once(file, form, chunk_bytes):
     file = describe(file.path, FileType(form))
     cutting = Cutting((END,), PATTERN, between_frames=True)
@@ -99,7 +100,7 @@ def test_spans_of_frames_are_the_whole_text_once(file, form, chunk_bytes):
 
 def test_every_change_of_a_byte_is_judged_as_without_frames(file, tmp_path):
     data, random_ = Path(file.path).read_bytes(), random.Random(0)
-    for _ in range(30):
+    for _ in range(30 if FULL else 12):
         at, bit = random_.randrange(len(data)), 1 << random_.randrange(8)
         path = tmp_path / f"changed-{Path(file.path).name}"
         path.write_bytes(data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :])
@@ -108,16 +109,16 @@ def test_every_change_of_a_byte_is_judged_as_without_frames(file, tmp_path):
         except InputError:
             continue
         cutting = Cutting((END,), PATTERN, between_frames=True)
-        assert read_all(changed, cutting, 30_000) == read_all(changed, cutting, 1 << 30)
+        assert read_all(changed, cutting, 12_000) == read_all(changed, cutting, 1 << 30)
 
 
 def test_a_last_line_that_begins_before_the_last_part_is_read_once(file):
-    text = TEXT[:20_000].replace(b"\n", b" ") + b"\n" + b"x" * 30_000 + b"\n"
+    text = TEXT[:8000].replace(b"\n", b" ") + b"\n" + b"x" * 12_000 + b"\n"
     make, size = MAKERS[Path(file.path).name]
     Path(file.path).write_bytes(make(text, size))
     file = describe(file.path, FileType("lines"))
     cutting = Cutting(between_frames=True)
-    for chunk_bytes in (5000, 10_000, 30_000):
+    for chunk_bytes in (2000, 4000, 12_000):
         spans = [span for chunk in plan_chunks([file], cutting, chunk_bytes=chunk_bytes) for span in chunk.spans]
         ranges = [text_range(file, span.start, span.stop, cutting) for span in spans]
         assert ranges[-1] == (len(text), None)  # nothing is left for it
@@ -144,7 +145,7 @@ def read_all(file, cutting, chunk_bytes):
 @pytest.mark.parametrize("automaton", [None, compile_pattern("none").automaton])
 def test_texts_without_safe_positions_stay_whole(file, automaton):
     cutting = Cutting((END,), automaton, between_frames=True)
-    assert len(plan_chunks([file], cutting, chunk_bytes=20_000)) == 1
+    assert len(plan_chunks([file], cutting, chunk_bytes=7000)) == 1
 
 
 def test_text_bytes_of_single_frames(tmp_path):

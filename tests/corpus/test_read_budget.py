@@ -178,7 +178,7 @@ COUNTS: dict[str, Callable[[Path], Path]] = {
 
 @pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
 @pytest.mark.parametrize(
-    "name", ["dictionary", "line", *(pytest.param(name, marks=pytest.mark.slow) for name in ("pages", "prefixes"))]
+    "name", ["line", *(pytest.param(name, marks=pytest.mark.slow) for name in ("dictionary", "pages", "prefixes"))]
 )
 def test_import_stays_within_the_memory_limit(name: str, tmp_path: Path) -> None:
     path = COUNTS[name](tmp_path)
@@ -236,13 +236,30 @@ def test_dictionary_of_pieces_is_decoded(tmp_path: Path) -> None:
             assert pieces[place - 1] == batch.pieces[0]
 
 
+@pytest.mark.parametrize(("name", "pieces"), [("dictionary", 60), ("pages", 20), ("prefixes", 60)])
+def test_a_file_of_large_pieces_is_read_within_the_budget_that_the_errors_name(
+    name: str, pieces: int, tmp_path: Path
+) -> None:
+    path, budgets, read = COUNTS[name](tmp_path), [4], 0
+    while not read and len(budgets) < 4:
+        budget = ReadBudget(budgets[-1] * MIB, lambda _: None)
+        try:
+            read = sum(len(batch.pieces) for batch in read_counts(path, budget))
+        except TrainingError as error:
+            [named] = re.findall(
+                rf"would take (\d+)\.\d MiB to read, and a worker has {budgets[-1]}\.0 MiB", str(error)
+            )
+            budgets.append(int(named) + 1)
+    assert (len(budgets) > 1, budgets == sorted(budgets), read) == (True, True, pieces)
+
+
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of more pieces than a row group holds, merged."""
     run = tmp_path_factory.mktemp("imported") / "run"
     words = random_words(6, 1_500_000).split(b" ")
     pipeline.import_counts({b" " + word: 1 + len(word) % 7 for word in words if word}, output=run)
-    pipeline.merge_run(run, vocab_size=1500)
+    pipeline.merge_run(run, vocab_size=700)
     return run
 
 
@@ -269,7 +286,7 @@ def test_replay_over_budget_continues_streamed(imported: Path, monkeypatch: pyte
     asked = here.manifest.merge_fingerprint(), "lowest-ids", 1, None, False, 1, 1 << 30, False
     task = replay_worker.ReplayTask(here.counter_path, here.manifest.counter_fingerprint(), here.merges_path, *asked)
     merges, readings = replay_worker.replay(task)  # not even one merge fits
-    assert len(merges) == 1500 - 257
+    assert len(merges) == 700 - 257
     assert readings >= 2
 
 
@@ -285,21 +302,20 @@ def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(export.Trained, "model", model)
     with executor_for(make_options({"workers": 1})) as executor:
-        _, trained = merge.run_merge(imported, {"vocab_size": [1500, 700, 400]}, executor, lambda _: None)
+        _, trained = merge.run_merge(imported, {"vocab_size": [700, 500, 400]}, executor, lambda _: None)
     assert len(made) == 3
     assert not any(earlier() for earlier in made)
-    assert [trained.model(size).vocabulary.size for size in trained.options.vocab_size] == [1500, 700, 400]
+    assert [trained.model(size).vocabulary.size for size in trained.options.vocab_size] == [700, 500, 400]
 
 
-def test_every_command_warns_when_memory_passed_the_limit(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_warns_when_memory_passed_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline.merge_run(pipeline.import_counts({"low": 5, "lower": 2}, output=tmp_path / "run"), vocab_size=259)
     monkeypatch.setattr(machine, "_memory_by_process", lambda: {0: (3 << 30, 0)})
     for work in (
-        lambda: pipeline.verify_run(imported, memory_limit="2GiB"),
-        lambda: pipeline.merge_run(imported, vocab_size=400, memory_limit="2GiB"),
-        lambda: pipeline.combine_runs(
-            [imported], output=imported.parent / "other", overwrite=True, memory_limit="2GiB"
-        ),
-        lambda: pipeline.import_counts({"a": 1}, output=imported.parent / "more", memory_limit="2GiB"),
+        lambda: pipeline.verify_run(tmp_path / "run", memory_limit="2GiB"),
+        lambda: pipeline.merge_run(tmp_path / "run", vocab_size=258, memory_limit="2GiB"),
+        lambda: pipeline.combine_runs([tmp_path / "run"], output=tmp_path / "other", memory_limit="2GiB"),
+        lambda: pipeline.import_counts({"a": 1}, output=tmp_path / "more", memory_limit="2GiB"),
     ):
         with pytest.warns(UserWarning, match=r"memory passed the limit of 2\.0 GiB: all processes .* 3\.0 GiB"):
             work()
@@ -307,4 +323,4 @@ def test_every_command_warns_when_memory_passed_the_limit(imported: Path, monkey
         pytest.warns(UserWarning, match=r"memory passed the limit of 2\.0 GiB"),
         pytest.raises(InputError, match="the piece is empty"),
     ):
-        pipeline.import_counts({"": 1}, output=imported.parent / "empty", memory_limit="2GiB")
+        pipeline.import_counts({"": 1}, output=tmp_path / "empty", memory_limit="2GiB")

@@ -172,7 +172,7 @@ def test_contradictory_files_are_errors(
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
 def test_streams_that_follow_each_other_are_one_text(tmp_path: Path, suffix: str) -> None:
-    parts = [b"", b"one ", b"", b"", b"two " * 500_000, b"three" * 9, b""]
+    parts = [b"", b"one ", b"", b"", b"two " * 270_000, b"three" * 9, b""]
     (tmp_path / f"a{suffix}").write_bytes(b"".join(map(COMPRESS[suffix], parts)))
     assert count(tmp_path, f"a{suffix}")[0] == oracle_counting.count(b"".join(parts))
 

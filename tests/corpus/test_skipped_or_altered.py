@@ -77,7 +77,6 @@ def test_missing_text_field_suggests_the_option(corpus: Path) -> None:
     assert "is --text-field right?" in line
 
 
-@pytest.mark.usefixtures("in_process")
 def test_file_that_is_hardly_text_is_a_warning_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "a.txt").write_bytes("some words äöü ".encode() * 90 + b"\xff" * 20)

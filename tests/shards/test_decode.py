@@ -27,7 +27,6 @@ def encoded(corpus: Path, output: Path, **options: Any) -> Path:
     return output
 
 
-@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("shard_format", ["npy", "bin", "parquet"])
 @pytest.mark.parametrize("documents", ["separator", "offsets"])
 def test_flipped_bit_is_detected_before_any_text(
@@ -43,7 +42,6 @@ def test_flipped_bit_is_detected_before_any_text(
         path.write_bytes(whole)
 
 
-@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("ends", [[6, 1, 10], [1, 6, 2**40]])
 def test_offsets_out_of_order_are_refused(corpus: Path, tmp_path: Path, ends: list[int]) -> None:
     output = encoded(corpus, tmp_path / "shards", documents="offsets")
@@ -56,7 +54,6 @@ def test_offsets_out_of_order_are_refused(corpus: Path, tmp_path: Path, ends: li
         list(pipeline.decode_shards(output, TOKENIZER))
 
 
-@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("id_bytes", [2, 4])
 def test_parquet_shard_is_decoded_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, id_bytes: int) -> None:
     text, output = tmp_path / "a.txt", tmp_path / "shards"
@@ -73,7 +70,6 @@ def test_parquet_shard_is_decoded_in_blocks(tmp_path: Path, monkeypatch: pytest.
     assert len(blocks) > 4
 
 
-@pytest.mark.usefixtures("in_process")
 def test_wrong_values_in_shards_json_are_refused(corpus: Path, tmp_path: Path) -> None:
     output = encoded(corpus, tmp_path / "shards", documents="offsets")
     written = (output / "shards.json").read_text()
@@ -101,7 +97,6 @@ def test_wrong_values_in_shards_json_are_refused(corpus: Path, tmp_path: Path) -
                 list(pipeline.decode_shards(output, TOKENIZER))
 
 
-@pytest.mark.usefixtures("in_process")
 def test_shards_of_another_encoding_than_the_manifest_are_refused(corpus: Path, tmp_path: Path) -> None:
     output, other = encoded(corpus, tmp_path / "shards"), encoded(corpus, tmp_path / "other", documents="offsets")
     (output / "encoding.json").write_bytes((other / "encoding.json").read_bytes())

@@ -121,7 +121,6 @@ def test_offsets_separate_documents(corpus: Path, tokenizer: pipeline.Tokenizer,
     assert with_ends == tokenizer.decode_bytes(expected(tokenizer, corpus_texts()))
 
 
-@pytest.mark.usefixtures("in_process")
 def test_parquet_row_is_a_document(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
@@ -151,7 +150,6 @@ RAW = [b"\xff", b"\xe2\x82", b"\xf0\x9f", b"\xc3"]
     shard_size=st.integers(1, 40),
     by_offsets=st.booleans(),
 )
-@pytest.mark.usefixtures("in_process")
 @pytest.mark.filterwarnings("ignore:.* without a byte", "ignore:.* is the separator and ended ")
 def test_any_text_in_any_chunks(
     tokenizer: pipeline.Tokenizer,
@@ -173,7 +171,6 @@ def test_any_text_in_any_chunks(
     assert b"".join(pipeline.decode_shards(output, tokenizer)) == tokenizer.decode_bytes(ids)
 
 
-@pytest.mark.usefixtures("in_process")
 def test_skipped_documents_leave_no_ids(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     bad = peers.generated_text(1, 3000).encode() + b"\xff" + b"tail"
@@ -200,7 +197,6 @@ def test_pattern_of_the_regex_package(tmp_path: Path) -> None:
     assert read_shards(tmp_path / "shards") == expected(tokenizer, [text.read_bytes()])
 
 
-@pytest.mark.usefixtures("in_process")
 def test_ids_of_four_bytes(tmp_path: Path) -> None:
     merges = [(bytes([first]), bytes([second])) for first in range(256) for second in range(256)]
     tokenizer = pipeline.Tokenizer.from_merges(merges, [EOT])
@@ -269,7 +265,6 @@ def test_options_of_other_commands_are_refused(tokenizer: pipeline.Tokenizer, tm
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt"]
 
 
-@pytest.mark.usefixtures("in_process")
 def test_directory_of_another_corpus_is_refused(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     one, two, output = tmp_path / "one.txt", tmp_path / "two.txt", tmp_path / "shards"
     one.write_text("one")
@@ -296,7 +291,6 @@ def test_directory_of_another_corpus_is_refused(tokenizer: pipeline.Tokenizer, t
     assert b"".join(pipeline.decode_shards(tmp_path / "bare", bare)) == b"one"
 
 
-@pytest.mark.usefixtures("in_process")
 def test_damaged_part_is_encoded_again(
     tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,7 +313,6 @@ def test_damaged_part_is_encoded_again(
     assert read_shards(output) == expected(tokenizer, [text.read_bytes()])
 
 
-@pytest.mark.usefixtures("in_process")
 def test_other_libraries_read_shards(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     numpy = pytest.importorskip("numpy")
     datasets = pytest.importorskip("datasets")
@@ -352,6 +345,7 @@ def test_encoding_keeps_to_the_memory_limit(saved: Path, tmp_path: Path) -> None
     assert line.endswith("of a worker; give a larger --memory-limit or fewer --workers")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(DATA is None, reason="BPE_PIPELINE_TEST_DATA is not set")
 def test_real_text_round_trips(tmp_path: Path) -> None:
     texts = sorted(Path(str(DATA)).glob("*.txt"))
@@ -363,7 +357,6 @@ def test_real_text_round_trips(tmp_path: Path) -> None:
     assert back == b"".join(text if text.endswith(end) else text + end for text in raw)
 
 
-@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize(
     "options", [{"documents": "offsets"}, {"shard_format": "bin", "documents": "offsets"}, {"shard_format": "parquet"}]
 )
@@ -403,7 +396,6 @@ def test_missing_or_damaged_shards_are_written_again(
         assert everything(output) == before
 
 
-@pytest.mark.usefixtures("in_process")
 def test_every_id_is_below_vocab_size(tmp_path: Path) -> None:
     text, ranks = tmp_path / "a.txt", tmp_path / "bytes.tiktoken"
     text.write_text("one")
@@ -414,7 +406,6 @@ def test_every_id_is_below_vocab_size(tmp_path: Path) -> None:
     assert read_shards(tmp_path / "shards") == [*b"one", 65535]
 
 
-@pytest.mark.usefixtures("in_process")
 def test_record_without_text_is_not_a_document(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 

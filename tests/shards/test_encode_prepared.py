@@ -14,7 +14,6 @@ import pipeline
 RAW = st.sampled_from([b"\xff", b"\xe2\x82", b"\xcc", b"\x81", *(part.encode() for part in PARTS)])
 
 
-@pytest.mark.usefixtures("in_process")
 @settings(max_examples=120 if FULL else 20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.filterwarnings("ignore:.* is the separator and ended ")
 @given(
@@ -42,7 +41,6 @@ def test_ids_of_prepared_text(
     assert read_shards(output) == expected(ours, files, EOT)
 
 
-@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("added", ["plain", "rules"])
 def test_invalid_text_is_skipped_before_preparation(tmp_path: Path, added: str) -> None:
     ours = pair("qwen2", added)[1]
@@ -68,7 +66,6 @@ def test_worker_processes_prepare_text(tmp_path: Path, added: str) -> None:
     assert read_shards(tmp_path / "0") == expected(ours, [text.encode()], EOT)
 
 
-@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize(
     ("shape", "documents", "separator", "ends"),
     [

@@ -74,7 +74,6 @@ def corpus(texts: list[str], tmp_path: Path) -> Path:
     return write_lines(tmp_path / "a.jsonl", texts)
 
 
-@pytest.mark.usefixtures("in_process")
 def test_shuffle_is_a_permutation_that_the_seed_decides(corpus: Path, texts: list[str], tmp_path: Path) -> None:
     found = {}
     for name, seed in {"a": 1, "b": 1, "c": 2}.items():
@@ -88,7 +87,6 @@ def test_shuffle_is_a_permutation_that_the_seed_decides(corpus: Path, texts: lis
     assert 110 < sum(place[:100]) / 100 < 190  # 149.5 is expected
 
 
-@pytest.mark.usefixtures("in_process")
 def test_each_epoch_is_a_permutation_of_its_own(corpus: Path, texts: list[str], tmp_path: Path) -> None:
     encoded = pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "o", shuffle=5, repeat=3, chunk_size=4000)
     found = documents(read_shards(tmp_path / "o"))
@@ -102,7 +100,6 @@ def test_each_epoch_is_a_permutation_of_its_own(corpus: Path, texts: list[str], 
     assert documents(read_shards(tmp_path / "plain")) == texts * 2
 
 
-@pytest.mark.usefixtures("in_process")
 def test_weights_are_of_inputs(texts: list[str], tmp_path: Path) -> None:
     inputs = [write_lines(tmp_path / "one.jsonl", texts[:100]), write_lines(tmp_path / "two.jsonl", texts[100:])]
     for name, options in {"plain": {}, "shuffled": {"shuffle": 1}}.items():
@@ -120,7 +117,6 @@ def test_weights_are_of_inputs(texts: list[str], tmp_path: Path) -> None:
         pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "none", weights=[1, 1])
 
 
-@pytest.mark.usefixtures("in_process")
 def test_validation_stays_when_the_corpus_grows(texts: list[str], tmp_path: Path) -> None:
     held_out = []
     for number, count in enumerate((200, 300)):
@@ -135,7 +131,6 @@ def test_validation_stays_when_the_corpus_grows(texts: list[str], tmp_path: Path
     assert 35 < len(held_out[1]) < 90
 
 
-@pytest.mark.usefixtures("in_process")
 def test_validation_of_a_number_of_tokens(corpus: Path, texts: list[str], tmp_path: Path) -> None:
     sizes = {text: len(TOKENIZER.encode(text)) + 1 for text in texts}
     for chunk_size in (2000, 100_000):
@@ -186,7 +181,6 @@ ORDERS = [
     small=st.booleans(),
 )
 @pytest.mark.filterwarnings("ignore:--val-:UserWarning")
-@pytest.mark.usefixtures("in_process")
 def test_one_answer_for_any_chunks_and_memory(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,

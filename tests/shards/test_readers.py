@@ -15,8 +15,6 @@ import pipeline
 from pipeline.base.errors import InputError, UsageError
 from pipeline.shards.formats.shard_format import Layout, Rows
 
-pytestmark = pytest.mark.usefixtures("in_process")
-
 
 def tokenizer_of(id_bytes: int) -> pipeline.Tokenizer:
     """Return a tokenizer whose ids take that many bytes."""

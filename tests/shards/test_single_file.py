@@ -25,7 +25,6 @@ def names(home: Path) -> list[str]:
     return sorted(path.name for path in home.iterdir())
 
 
-@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("extension", ["bin", "npy", "parquet"])
 def test_single_file_has_all_ids(text: Path, tmp_path: Path, extension: str) -> None:
     home = tmp_path / "home"
@@ -40,7 +39,6 @@ def test_single_file_has_all_ids(text: Path, tmp_path: Path, extension: str) -> 
         assert memoryview(file.read_bytes()).cast("H").tolist() == expected(TOKENIZER, [text.read_bytes()])
 
 
-@pytest.mark.usefixtures("in_process")
 def test_validation_of_a_single_file_is_next_to_it(text: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     for name, other in {"train.bin": "val.bin", "corpus.bin": "corpus.val.bin"}.items():
@@ -55,7 +53,6 @@ def test_validation_of_a_single_file_is_next_to_it(text: Path, tmp_path: Path) -
             path.unlink()
 
 
-@pytest.mark.usefixtures("in_process")
 def test_finished_file_is_kept_and_repaired(text: Path, tmp_path: Path) -> None:
     file = tmp_path / "train.bin"
     pipeline.encode_corpus(text, TOKENIZER, file)
@@ -69,7 +66,6 @@ def test_finished_file_is_kept_and_repaired(text: Path, tmp_path: Path) -> None:
     assert names(tmp_path) == ["a.txt", "train.bin", "train.bin.json"]
 
 
-@pytest.mark.usefixtures("in_process")
 def test_other_files_are_not_replaced(text: Path, tmp_path: Path) -> None:
     file = tmp_path / "train.bin"
     file.write_bytes(b"somebody's")

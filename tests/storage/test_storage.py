@@ -102,7 +102,6 @@ def test_rest_of_a_query_opens_a_location_and_is_not_shown(uri: str, shown: str)
     assert where == location(shown)
 
 
-@pytest.mark.usefixtures("in_process")
 def test_rest_of_a_query_is_stored_and_printed_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import fsspec
 

@@ -94,8 +94,8 @@ def test_counts_are_those_given_and_json_is_in_letters() -> None:
     assert [piece["piece"] for piece in document["pieces"]] == ["Ġa", "Ċ", "bcÃ¿"]
 
 
-def test_a_piece_of_a_hundred_thousand_bytes_is_explained() -> None:
+def test_a_piece_of_forty_thousand_bytes_is_explained() -> None:
     tokenizer = Tokenizer.from_merges([(b"a", b"a"), (b"aa", b"aa")])
-    text = "a" * 100_001
+    text = "a" * 40_001
     explanation = tokenizer.explain(text)
     assert list(explanation.ids) == tokenizer.encode(text)

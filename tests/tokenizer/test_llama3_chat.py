@@ -228,7 +228,6 @@ def test_chatml_round_trip() -> None:
         ("{{ messages[0].content + '<|im_end|>' }}{{ bos_token }}", None),
     ],
 )
-@pytest.mark.usefixtures("in_process")
 def test_a_template_file_with_other_marks_or_wrong_jinja_is_refused(
     jinja: str, message: str | None, text: Path, tmp_path: Path
 ) -> None:

@@ -215,7 +215,6 @@ BOTH = {EOT: 268, "<pad>": 269}
         (PAD, ["merge"], "", BOTH),
     ],
 )  # fmt: skip
-@pytest.mark.usefixtures("in_process")
 def test_ids_that_exist_change_only_with_overwrite(
     before: list[str], command: list[str], said: str, special: dict[str, int] | None, tmp_path: Path
 ) -> None:
@@ -231,7 +230,6 @@ def test_ids_that_exist_change_only_with_overwrite(
     pipeline.verify_run(tmp_path / "run")
 
 
-@pytest.mark.usefixtures("in_process")
 def test_more_text_without_the_role_that_was_merged_is_warned_of(tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("low lower lowest newest widest wide new " * 9)
