@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 from pathlib import Path
 
 import peers
@@ -82,19 +83,13 @@ def bytes_of(piece: str) -> str:
 
 
 def test_all_else_in_the_files_stays(base: Path, counted: Path, tmp_path: Path) -> None:
-    (tmp_path / "base").mkdir()
-    for path in base.iterdir():
-        (tmp_path / "base" / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(base, tmp_path / "base")
     document = json.loads((base / "tokenizer.json").read_text())
     document["model"]["merges"] = [" ".join(pair) for pair in document["model"]["merges"]]  # as older files have them
     document["model"]["ignore_merges"] = True
     document["model"]["vocab"].pop("<|user|>")  # as in published files
-    document["post_processor"] = {
-        "type": "ByteLevel",
-        "add_prefix_space": True,
-        "trim_offsets": False,
-        "use_regex": True,
-    }
+    flags = {"add_prefix_space": True, "trim_offsets": False, "use_regex": True}
+    document["post_processor"] = {"type": "ByteLevel", **flags}
     (tmp_path / "base/tokenizer.json").write_text(json.dumps(document))
     (tmp_path / "base/chat_template.jinja").write_text("{{ messages }}")
     pipeline.extend(tmp_path / "base", counted, add=5, output=tmp_path / "new")
@@ -139,7 +134,9 @@ def test_verify_makes_it_again(base: Path, counted: Path, tmp_path: Path) -> Non
         pipeline.verify_run(tmp_path / "new")
 
 
-def test_a_run_that_was_cut_differently_is_refused_by_name(base: Path, text: Path, tmp_path: Path) -> None:
+def test_a_run_that_was_cut_differently_is_refused_by_name_and_without_a_separator_warned_about(
+    base: Path, text: Path, tmp_path: Path
+) -> None:
     run("count", text, "--output", tmp_path / "gpt2", "--special-token", "<|user|>")
     with pytest.raises(RunDirectoryError, match=r"the pattern is .* there and .* here; count the corpus with --like"):
         pipeline.extend(base, tmp_path / "gpt2", add=1, output=tmp_path / "new")
@@ -147,9 +144,6 @@ def test_a_run_that_was_cut_differently_is_refused_by_name(base: Path, text: Pat
     with pytest.raises(RunDirectoryError, match=r"--special-token '<\|other\|>', which the tokenizer takes as text"):
         pipeline.extend(base, tmp_path / "s", add=1, output=tmp_path / "new")
     assert not (tmp_path / "new").exists()
-
-
-def test_a_missing_separator_is_warned_about(base: Path, text: Path, tmp_path: Path) -> None:
     assert run("count", text, "--output", tmp_path / "run", "--pattern", "llama3").returncode == 0
     result = run("extend", base, tmp_path / "run", "--add", 1, "--output", tmp_path / "new")
     assert "was counted without the special token '<|user|>'" in result.stderr
@@ -230,16 +224,16 @@ def test_a_failure_leaves_nothing(base: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_tokenizer_that_normalizes_is_refused(base: Path, counted: Path, tmp_path: Path) -> None:
+def test_a_tokenizer_that_normalizes_and_options_beside_like_are_refused(
+    base: Path, counted: Path, tmp_path: Path
+) -> None:
     document = json.loads((base / "tokenizer.json").read_text())
     (tmp_path / "tokenizer.json").write_text(json.dumps(document | {"normalizer": {"type": "NFC"}}))
     with pytest.raises(UsageError, match="puts text into NFC"):
         pipeline.extend(tmp_path, counted, add=8, output=tmp_path / "new")
-    assert "puts text into NFC" in refused(run("count", base, "--like", tmp_path, "--output", tmp_path / "run"), 2)
-
-
-def test_what_like_decides_cannot_be_given_too(base: Path, text: Path, tmp_path: Path) -> None:
-    message = refused(run("count", text, "--like", base, "--pattern", "gpt2", "--output", tmp_path / "run"), 2)
+    counting = ("count", base, "--output", tmp_path / "run", "--like")
+    assert "puts text into NFC" in refused(run(*counting, tmp_path), 2)
+    message = refused(run(*counting, base, "--pattern", "gpt2"), 2)
     assert "--pattern is what --like takes from the tokenizer" in message
 
 

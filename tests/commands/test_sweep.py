@@ -39,17 +39,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-WORDS = [
-    "sweep",
-    "runs/a",
-    "runs/b",
-    "--weights",
-    "a=1,2.5 b=1,0",
-    "--vocab-size",
-    "300,400,600",
-    "--held-out",
-    "held.txt",
-]
+WORDS = ["sweep", "runs/a", "runs/b", "--weights", "a=1,2.5 b=1,0", "--vocab-size", "300,400,600"]
+WORDS += ["--held-out", "held.txt"]
 
 
 @pytest.fixture(scope="module")

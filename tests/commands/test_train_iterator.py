@@ -196,11 +196,13 @@ def test_iterables_that_are_refused(documents, error, message, tmp_path: Path) -
 
 
 def test_failing_iterator_changes_nothing(tmp_path: Path) -> None:
-    def failing() -> Iterator[str]:
+    def failing(error: type[BaseException] = ZeroDivisionError) -> Iterator[str]:
         yield "some text"
-        raise ZeroDivisionError
+        raise error
 
     run = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt, match="cannot be read again"):
+        pipeline.train_from_iterator(failing(KeyboardInterrupt), output=run, vocab_size=260)
     with pytest.raises(ZeroDivisionError):
         pipeline.train_from_iterator(failing(), output=run, vocab_size=260)
     assert not run.exists()
@@ -232,15 +234,6 @@ def test_pattern_timeout_names_the_item(tmp_path: Path) -> None:
         pipeline.train_from_iterator(
             documents, output=tmp_path / "run", pattern="(?:a|aa)+(?<!a)b|z", pattern_timeout=1, vocab_size=300
         )
-
-
-def test_interruption_says_that_it_cannot_resume(tmp_path: Path) -> None:
-    def interrupted() -> Iterator[str]:
-        yield "some text"
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt, match="cannot be read again"):
-        pipeline.train_from_iterator(interrupted(), output=tmp_path / "run", vocab_size=260)
 
 
 def test_memory_of_the_caller_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,6 +271,7 @@ RECORDS_IN_ARROW = {
     ],
     "structs": [pa.array([{"meta": {"text": "aab"}}, {"meta": None}]), pa.array([{"meta": {"text": "aab"}}, None])],
     "named with a dot": pa.table({"meta.text": ["aab", None, "aab"]}),
+    "texts": pa.array(["aab", None, "aab", None]),
 }
 
 
@@ -308,6 +302,7 @@ def test_records_without_text_are_skipped_and_counted(tmp_path: Path) -> None:
         ("batches", {"records_without_field": [2, 3, 4, 6], "records_not_text": [5, 7]}),
         ("structs", {"records_without_field": [2, 4]}),
         ("named with a dot", {"records_without_field": [2]}),
+        ("texts", {"records_without_field": [2, 4]}),
     ],
 )
 def test_rows_without_text_are_skipped(kind: str, lost: dict[str, list[int]], tmp_path: Path) -> None:
@@ -345,13 +340,6 @@ def test_a_small_limit_is_refused_before_anything_is_read(tmp_path: Path) -> Non
         [sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_skipped_rows_are_reported(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="2 records skipped: no text field"):
-        pipeline.train_from_iterator(pa.array(["ab", None, "ab", None]), output=tmp_path / "run", vocab_size=258)
-    facts = json.loads((tmp_path / "run" / "report.json").read_text())["corpus"]
-    assert facts["documents"] == 2
 
 
 def test_a_pattern_that_only_regex_runs(tmp_path: Path) -> None:

@@ -151,12 +151,10 @@ def test_help_shows_one_whole_line_for_each_command() -> None:
 def test_shell_completion(typed: str, wanted: str) -> None:
     words = f"bpe-pipeline {typed}"
     asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1), COMPLETE: "bash_complete"}
-    command = [sys.executable, "-P", "-m", "pipeline"]
-    done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, check=True)
+    done = run(env=asked)
+    assert done.returncode == 0, done.stderr
     assert wanted in done.stdout.splitlines()
-    script = subprocess.run(
-        command, env=os.environ | {COMPLETE: "zsh_source"}, capture_output=True, text=True, check=True
-    )
+    script = run(env={COMPLETE: "zsh_source"})
     assert script.stdout.startswith("#compdef bpe-pipeline")
 
 

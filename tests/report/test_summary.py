@@ -26,16 +26,8 @@ def test_summary_has_at_most_eight_lines_and_the_report_the_rest(tmp_path: Path)
     lines = result.stdout.splitlines()
     assert len(lines) <= _MOST_LINES
     names = [line.split("  ")[0] for line in lines]
-    assert names == [
-        "corpus",
-        "skipped/altered",
-        "vocabulary",
-        "bytes per token",
-        "time",
-        "tokenizer",
-        "report",
-        "next",
-    ]
+    assert names[:4] == ["corpus", "skipped/altered", "vocabulary", "bytes per token"]
+    assert names[4:] == ["time", "tokenizer", "report", "next"]
     for fact in ("invalid", "tokenizer-350", "run/report.txt", "too rare", "peak memory", "encode --tokenizer"):
         assert fact in result.stdout
     report = (tmp_path / "run" / "report.txt").read_text()

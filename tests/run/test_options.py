@@ -34,17 +34,9 @@ def test_invalid_sizes_are_refused(text: object) -> None:
         parse_bytes(text)
 
 
-def test_sizes_are_formatted() -> None:
-    assert [format_bytes(size) for size in (0, 1023, 1536, 64 << 20, 3 << 40)] == [
-        "0 B",
-        "1023 B",
-        "1.5 KiB",
-        "64.0 MiB",
-        "3.0 TiB",
-    ]
-
-
-def test_counts_are_formatted() -> None:
+def test_sizes_and_counts_are_formatted() -> None:
+    sizes = {0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 64 << 20: "64.0 MiB", 3 << 40: "3.0 TiB"}
+    assert {size: format_bytes(size) for size in sizes} == sizes
     assert [format_count(number, "files") for number in (0, 1, 2000)] == ["0 files", "1 file", "2,000 files"]
 
 

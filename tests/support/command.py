@@ -60,6 +60,8 @@ def run_here(
     with as_new_process(cwd, stdin, env), redirect_stdout(output), redirect_stderr(errors):
         try:
             code = cli.run(words)
+        except SystemExit as end:  # of click, when a shell asks for completions
+            code = int(end.code or 0)
         except ImportError as error:  # the rest as `pipeline.__main__` does
             code = 1
             traceback.print_exc() if "--debug" in words else errors.write(f"bpe-pipeline: error: {error}\n")
