@@ -547,8 +547,8 @@ def export(
     if push_to_hub is not None:
         require_login("--push-to-hub", push_to_hub)
     loaded = load_tokenizer(tokenizer)
-    described = (loaded.vocabulary, loaded.model.bos_token, loaded.model.eos_token, loaded.model.pad_token)
-    directory = options.output or tokenizer_home(tokenizer)
+    before, home = loaded.model, tokenizer_home(tokenizer)
+    directory = options.output or home
     model = with_chat_template(with_roles(loaded.model, options), options)
     if options.output is None and model.vocabulary != loaded.vocabulary:
         lacking = [text for text in model.vocabulary.special_tokens if text not in loaded.special_tokens]
@@ -559,9 +559,17 @@ def export(
     for line in (*news_of(loaded.model, model), *bounds_at(tokenizer, options.added_special_tokens)):
         progress.write_error(f"note: {line}")
     loaded = Tokenizer.from_model(model)
-    written, refused = export_in_place(model, directory, options)
+    same = all(
+        getattr(model, name) == getattr(before, name)
+        for name in ("vocabulary", "bos_token", "eos_token", "pad_token", "front")
+    )
+    cards = card_in(home)
+    written, refused = export_in_place(model, directory, options, changed=not same)
     for path in written:
         progress.write(printable(path))
+    if cards and not card_in(home):
+        again = f"bpe-pipeline report {printable(home)}"
+        progress.write_error(f"note: the model card was of other special tokens and is removed; {again} makes it again")
     for name, reason in refused.items():
         progress.write_error(f"no {name} files: {reason}")
     if any(path.name == "tokenizer.json" for path in written) and (note := not_in_tokenizers_1(loaded.pattern)):
@@ -577,9 +585,7 @@ def export(
     if push_to_hub is not None:
         from pipeline.report.model_card import MARK
 
-        same = (model.vocabulary, model.bos_token, model.eos_token, model.pad_token) == described
-        cards = card_in(tokenizer_home(tokenizer)).items()
-        more = {name: card for name, card in cards if same or MARK.encode() not in card}
+        more = {name: card for name, card in cards.items() if same or MARK.encode() not in card}
         progress.write(push(model, push_to_hub, more=more))
 
 

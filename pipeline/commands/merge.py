@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Unpack
 
-from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
+from pipeline.base.errors import PipelineError, RunDirectoryError, TrainingError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes, format_limit
 from pipeline.commands import report
@@ -36,6 +36,7 @@ from pipeline.run.work import Work, open_work
 from pipeline.run.workers import executor_for
 from pipeline.storage import Location, named
 from pipeline.tokenizer.export import Ids, Trained, check_before_work, export_size, limits_of
+from pipeline.tokenizer.formats.huggingface import chat_template_of
 from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -77,7 +78,7 @@ def run_merge(
 @contextmanager
 def open_merging(
     location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
-) -> Iterator[tuple[Work, Run, Counted, dict[str, Ids]]]:
+) -> Iterator[tuple[Work, Run, Counted, dict[str, Ids | None]]]:
     """Open a run directory to merge in, with its own options by default; nothing is deleted before all was checked."""
     run = manifest.require(location)
     stored, asked = run.manifest, make_options(given)
@@ -104,15 +105,15 @@ def open_merging(
         work.times[COUNTING] = None
         for line, is_proof in bounds(run, asked.added_special_tokens, executor):
             work.inform(line) if is_proof else work.warn(line)
-        replaced = {}
+        replaced: dict[str, Ids | None] = {}
         if not options.overwrite:
             keep_ids(work, run, like=like, given=given)
         else:
             merge.require_memory(work, run, counted)
             replaced = {
-                home.name: ids
+                home.name: _stored_ids(work, run, home.name, run.manifest.options_of(home.name))
                 for home in run.tokenizers()
-                if (ids := _stored_ids(work, run, home.name, run.manifest.options_of(home.name)))
+                if (home / "tokenizer.json").exists()
             }
             run = manifest.remove_results(run)
             run = replace(run, manifest=run.manifest.without_merging())
@@ -140,6 +141,8 @@ def keep_ids(work: Work, run: Run, *, like: str | None = None, given: Mapping[st
             if kept := [one for one, value in same.items() if value != plain[one] and given.get(one) is None]:
                 work.inform(f"{run.directory / name} is as {like}: {_flags(same, kept)}")
             continue
+        if work.options.chat_template is None and _has_chat_template(run.directory / name):
+            work.warn(f"{run.directory / name} is made again without its chat template: --chat-template keeps it")
         before = run.manifest.options_of(name).of_stage("special")
         if not (changed := [one for one, value in before.items() if value != asked[one]]):
             continue
@@ -152,6 +155,13 @@ def keep_ids(work: Work, run: Run, *, like: str | None = None, given: Mapping[st
                 "tokens behind the others, `merge --overwrite` replaces all tokenizers of the run and keeps its counts"
             )
         work.warn(f"{run.directory / name} is made again {how}" + (": no id changes" if ids else ""))
+
+
+def _has_chat_template(home: Location) -> bool:
+    try:
+        return chat_template_of(home) is not None
+    except (PipelineError, OSError):  # its configuration is damaged, and is written again
+        return False
 
 
 def _flags(values: Mapping[str, Any], names: Iterable[str]) -> str:
@@ -174,11 +184,11 @@ def _stored_ids(work: Work, run: Run, tokenizer: str, options: Options) -> Ids |
 
 
 def merge_and_export(
-    work: Work, run: Run, counted: Counted, replaced: Mapping[str, Ids] = MappingProxyType({})
+    work: Work, run: Run, counted: Counted, replaced: Mapping[str, Ids | None] = MappingProxyType({})
 ) -> tuple[Summary, Trained]:
     """Learn one merge list and write a tokenizer of every size asked for, one after the other.
 
-    replaced: the ids of tokenizers that were there before.
+    replaced: the ids of tokenizers that were there before; None: unknown.
     """
     coarse = coarse_pattern(work.options)
     learned = merge.learn(work, run, counted) if coarse is None else superwords.learn(work, run, counted)
@@ -214,8 +224,8 @@ def merge_and_export(
     changed = {
         one.directory.name: found
         for size, one in zip(options.vocab_size, exported, strict=True)
-        if one.directory.name in replaced
-        and (found := replaced[one.directory.name].changes(Ids.of(trained.vocabulary(size))))
+        if (before := replaced.get(one.directory.name)) is not None
+        and (found := before.changes(Ids.of(trained.vocabulary(size))))
     }
     first, *others = exported
     summary = write_summary(
@@ -230,6 +240,7 @@ def merge_and_export(
         refused=first.refused,
         languages=languages_of(trained.merges(options.vocab_size[0]), run.manifest.parity),
         changed_ids=changed,
+        removed=tuple(name for name in replaced if name not in {one.directory.name for one in exported}),
         other_sizes=tuple(OtherSize(one.facts, one.directory, one.written) for one in others),
     )
     return summary, trained

@@ -51,6 +51,7 @@ class Summary:
     report: str = ""  # path of the report, with a hint if it lacks plots
     languages: Languages | None = None  # that chose the merges by parity
     changed_ids: dict[str, str] = field(default_factory=dict)  # of tokenizers that were replaced, in words
+    removed: tuple[str, ...] = ()  # directories of tokenizers that were not made again
 
     @property
     def tokenizer_directories(self) -> tuple[Location, ...]:
@@ -90,6 +91,7 @@ class Summary:
                 written.append(f"{other.tokenizer_directory}{known}")
             rows.append(("tokenizer", ", ".join(written)))
             rows += [("ids changed", f"{name}: {text}") for name, text in self.changed_ids.items()]
+            rows += _joined("removed", self.removed, ", ")
         rows += [("report", self.report)] if self.report else []
         return two_columns([*rows, ("next", self._next_commands()[0])])
 

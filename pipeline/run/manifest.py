@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import RunDirectoryError
@@ -255,7 +256,9 @@ def load(location: Location) -> Run | None:
 
 def run_of(path: Location) -> Run | None:
     """Return the run that a path names: its directory, or a tokenizer's directory or file in it."""
-    homes = (path, path.parent, path.parent.parent)
+    homes = [path, path.parent, path.parent.parent]
+    if isinstance(path, Path):  # `.` in a tokenizer's directory has no parents until it is absolute
+        homes += path.absolute().parents[:2]
     return next((run for home in homes if home.is_dir() and (run := load(home))), None)
 
 
@@ -265,7 +268,8 @@ def tokenizer_named(path: Location) -> tuple[Run, Location]:
     if run is None:
         run = require(path)
         return run, run.directory / "tokenizer"
-    home = run.directory / (path.name if path.is_dir() else path.parent.name)
+    home = path if path.is_dir() else path.parent
+    home = run.directory / (home.absolute() if isinstance(home, Path) else home).name
     if home not in run.tokenizers():
         raise RunDirectoryError(f"{path} is none of the tokenizers that the run in {run.directory} wrote: name one")
     return run, home

@@ -16,7 +16,7 @@ from pipeline.pattern import CompiledPattern
 from pipeline.pattern.translate import leaves_text
 from pipeline.run import memory
 from pipeline.run.ids import check_added, check_special_tokens, is_reserved
-from pipeline.run.manifest import Run, require, run_of, store_written
+from pipeline.run.manifest import Run, digest_of, require, run_of, store_written
 from pipeline.run.options import Options, check_vocabulary
 from pipeline.run.superwords import coarse_pattern
 from pipeline.storage import Location, parse_location
@@ -26,6 +26,7 @@ from pipeline.tokenizer.formats.fields import read_text
 from pipeline.tokenizer.formats.gguf import pre_type
 from pipeline.tokenizer.formats.huggingface import GENERATION_NAME, write_model
 from pipeline.tokenizer.formats.save import EXPORTS, default_formats
+from pipeline.tokenizer.hub import CARD
 from pipeline.tokenizer.model import ChatTemplate, Model
 
 _LONGEST_SHOWN, _WIDTH, _MOST_MOVED = 5, 24, 5
@@ -168,9 +169,16 @@ def export_model(
     return written, refused
 
 
-def export_in_place(model: Model, directory: Location, options: Options) -> tuple[list[Location], dict[str, str]]:
-    """Export; into the directory of a tokenizer of a run, store there what was written, and with which roles."""
+def export_in_place(
+    model: Model, directory: Location, options: Options, *, changed: bool
+) -> tuple[list[Location], dict[str, str]]:
+    """Export; into the directory of a tokenizer of a run, store there what was written, and with which roles.
+
+    changed: whether a model card in the directory is of other ids or roles: it is removed, unless a person edited it.
+    """
     run = run_of(directory)
+    if directory == Path():
+        directory = directory.absolute()  # it has a name and a parent
     if run is None or directory.name not in run.manifest.special or directory.parent != run.directory.location:
         return export_model(model, directory, options.export)
     with run.directory.locked():
@@ -179,6 +187,9 @@ def export_in_place(model: Model, directory: Location, options: Options) -> tupl
         plain = Options().of_stage("special")
         given = {name: value for name, value in options.of_stage("special").items() if value != plain[name]}
         special = run.manifest.special | {directory.name: run.manifest.special_of(directory.name) | given}
+        card = f"{directory.name}/{CARD}"
+        if changed and run.manifest.written.get(card, "") == digest_of(run.directory / card):
+            run.directory.remove([card])
         store_written(replace(run, manifest=replace(run.manifest, special=special)), written)
     return written, refused
 

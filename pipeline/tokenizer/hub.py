@@ -11,7 +11,7 @@ from pipeline.tokenizer.conversions import installed
 from pipeline.tokenizer.formats.huggingface import export_huggingface
 from pipeline.tokenizer.model import Model
 
-_CARD = "README.md"
+CARD = "README.md"
 _REMEDY = "check the name, the connection and the token, which `hf auth login` stores or HF_TOKEN names"
 
 
@@ -51,6 +51,6 @@ def require_login(name: str, repo_id: str, token: str | None = None) -> None:
 
 def card_in(home: Location) -> dict[str, bytes]:
     """Return the model card of a tokenizer directory by its name; a README.md without metadata is none."""
-    path = home / _CARD
+    path = home / CARD
     data = path.read_bytes() if any(existing([path])) else b""
-    return {_CARD: data} if data.startswith(b"---") else {}
+    return {CARD: data} if data.startswith(b"---") else {}

@@ -239,3 +239,39 @@ def test_more_text_without_the_role_that_was_merged_is_warned_of(tmp_path: Path)
         "is made again with --pad-token none in place of --pad-token '<pad>'"
         in run_here(*train, tmp_path / "b.txt").stderr
     )
+
+
+@pytest.fixture
+def chatty(tmp_path: Path) -> Path:
+    """A run with a chat template, of 270 and 265 tokens."""
+    (tmp_path / "a.txt").write_text("low lower lowest newest widest wide new " * 9)
+    options = ["--vocab-size", "270,265", *CHATML, "--chat-template", "chatml", "--workers", 1]
+    assert run_here("train", tmp_path / "a.txt", "--output", tmp_path / "run", *options).returncode == 0
+    return tmp_path / "run"
+
+
+@pytest.mark.usefixtures("in_process")
+def test_merging_again_says_what_of_the_tokenizers_is_lost(chatty: Path) -> None:
+    assert "its chat template" not in run_here("merge", chatty, "--chat-template", "chatml").stderr
+    lost = run_here("merge", chatty)
+    assert f"{chatty / 'tokenizer'} is made again without its chat template: --chat-template keeps it" in lost.stderr
+    assert "removed" not in lost.stdout
+    shown = run_here("merge", chatty, "--vocab-size", 270, "--overwrite").stdout.splitlines()
+    assert [line.split(None, 1)[1] for line in shown if line.startswith("removed")] == ["tokenizer-265"]
+    assert not (chatty / "tokenizer-265").exists()
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("named", [".", "tokenizer.json"])
+def test_roles_changed_from_within_the_directory_are_those_of_the_run_and_its_card(named: str, chatty: Path) -> None:
+    home, eos = chatty / "tokenizer", ["--eos-token", "<|im_end|>"]
+    for same in (["report", named], ["export", named, "--eos-token", EOT]):
+        assert run_here(*same, cwd=home).returncode == 0
+        assert (home / "README.md").exists()
+    found = run_here("export", named, *eos, cwd=home)
+    assert "the model card was of other special tokens and is removed; bpe-pipeline report . " in found.stderr
+    assert not (home / "README.md").exists()
+    assert "edited" not in pipeline.verify_run(chatty)["tokenizer"]
+    (home / "README.md").write_text("my own")
+    assert "model card" not in run_here("export", named, "--eos-token", EOT, cwd=home).stderr
+    assert (home / "README.md").read_text() == "my own"
