@@ -19,7 +19,7 @@ from typing import Any
 
 from pipeline import __version__
 from pipeline.base import system
-from pipeline.base.errors import RunDirectoryError, UsageError, os_error_as
+from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError, os_error_as
 from pipeline.storage import Location, Remote, existing, is_uri, lock, named, remove
 from pipeline.storage import names_in as stored_names
 from pipeline.storage.atomic import make_directory, write_json, write_whole
@@ -94,6 +94,7 @@ class Directory:
             else:
                 leaving.callback(os.close, _lock_file(self.location))
                 leaving.callback(self._remove_unused, self.location)
+                leaving.enter_context(_still_there(self.location))
             self._refuse_other_kinds()
             yield
 
@@ -274,6 +275,21 @@ class Directory:
             raise RunDirectoryError(f"{log} is not a regular file; remove it, or choose another --output")
         if isinstance(log, Path) and (log.is_symlink() or (log.is_file() and log.stat().st_nlink > 1)):
             write_whole(log, b"" if log.is_symlink() else log.read_bytes())
+
+
+@contextlib.contextmanager
+def _still_there(directory: Path) -> Iterator[None]:
+    """Raise `RunDirectoryError` if a locked directory was removed during the block, whatever failed for that reason."""
+    failure: Exception | None = None
+    try:
+        yield
+    except (PipelineError, OSError) as error:
+        failure = error
+    if not (directory / _LOCK).exists():
+        reason = "it was removed while this command worked in it; run the command again"
+        raise RunDirectoryError(f"{directory} is not complete: {reason}") from failure
+    if failure is not None:
+        raise failure
 
 
 def _lock_file(directory: Path) -> int:

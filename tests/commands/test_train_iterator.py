@@ -1,6 +1,7 @@
 """Training on what an iterable gives: the tokenizer of the same documents in files, whatever the items are made of."""
 
 import json
+import shutil
 import subprocess
 import sys
 import warnings
@@ -19,6 +20,7 @@ import pipeline
 from pipeline import _core
 from pipeline.base import machine
 from pipeline.base.errors import InputError, InvalidTextError, PatternTimeoutError, RunDirectoryError, UsageError
+from pipeline.commands import train_iterator
 from pipeline.corpus import items
 from pipeline.corpus.items import blocks
 from pipeline.pattern import compile_pattern
@@ -223,6 +225,31 @@ def test_failing_iterator_changes_nothing(tmp_path: Path) -> None:
 
 def everything(run: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("moment", ["first", "counted", "finished"])
+def test_a_directory_that_is_removed_meanwhile_is_named(
+    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "run"
+
+    def documents() -> Iterator[str]:
+        if moment == "first":
+            shutil.rmtree(output)
+        yield "a text"
+
+    for name, after in (("count_documents", "counted"), ("merge_and_export", "finished")):
+        own = getattr(train_iterator, name)
+
+        def then_remove(*values: Any, own: Any = own, after: str = after) -> Any:
+            found = own(*values)
+            if moment == after:
+                shutil.rmtree(output)
+            return found
+
+        monkeypatch.setattr(train_iterator, name, then_remove)
+    with pytest.raises(RunDirectoryError, match=rf"{output} is not complete: it was removed while .*; run the command"):
+        pipeline.train_from_iterator(documents(), output=output, vocab_size=258, workers=1)
 
 
 def test_pattern_timeout_names_the_item(tmp_path: Path) -> None:
