@@ -441,8 +441,8 @@ def report(
         run_directory, session.options, session.executor, compare=(*compare, *more), held_out=held_out, outputs=outputs,
         hidden_size=hidden_size,
     )  # fmt: skip
-    if reported.trained_on:
-        session.listener(Notice("warning", f"--held-out names text that was trained on: {reported.trained_on}"))
+    for warning in reported.warnings:
+        session.listener(Notice("warning", warning))
     if reported.hint and not session.options.log_json:
         session.listener(Notice("info", reported.hint))
     written = list(map(str, reported.written))

@@ -56,11 +56,11 @@ _SMALL = _RANDOM.replace("; to", "; to draw 10 MiB: bpe-pipeline report RUN; to"
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """Files that were written, a hint about one that was not, and what of the held-out text was trained on."""
+    """Files that were written, a hint about one that was not, and what to warn of."""
 
     written: tuple[Location, ...]
     hint: str = ""
-    trained_on: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 def _sample_bytes(learned: MergeList) -> int:
@@ -198,7 +198,15 @@ def run_report(
         [(_, numbers)] = executor.run(compute_numbers, [task])
         document, rendered = _stored_summary(run, home, trained, executor)
         written = _write_files(run, rendered, document, numbers, home, outputs)
-    return WrittenReport(written, "" if page.plotly_script() is not None else page.HINT, trained_on)
+    warnings = [f"--held-out names text that was trained on: {trained_on}"] if trained_on else []
+    if numbers.unread:
+        lacks = "a part of its sample" if numbers.sample else "the sample"
+        lost = f"{len(numbers.unread):,} of {format_count(len(task.chosen), 'files')}"
+        warnings.append(
+            f"the report is without {lacks}: {lost} changed, cannot be read or have no text: {numbers.unread[0]}; "
+            "--held-out measures on other text"
+        )
+    return WrittenReport(written, "" if page.plotly_script() is not None else page.HINT, tuple(warnings))
 
 
 def page_outputs(output: Location, *, overwrite: bool) -> tuple[Location, Location]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pipeline.base import machine
 from pipeline.base.errors import RunDirectoryError
-from pipeline.corpus.sampling import Chosen, read_chosen
+from pipeline.corpus.sampling import Chosen, Drawn, read_chosen
 from pipeline.report.compared import REFERENCES, Compared, load_compared
 from pipeline.report.measure import TokenizerMeasures, gini, is_byte_alone, measure, source_names
 from pipeline.report.tokens import (
@@ -110,7 +110,7 @@ class Reference:
 class Numbers:
     """All numbers. tokenizers: names and vocabulary sizes, this one first, as in shapes. sample: None without text.
     ginis: over the languages of the sentences, of each tokenizer, then of each reference. hidden_size: of the model
-    that embeddings are for. listing: see `listing`.
+    that embeddings are for. listing: see `listing`. unread: files of the sample that gave no text.
     """
 
     tokenizers: tuple[tuple[str, int], ...]
@@ -124,10 +124,11 @@ class Numbers:
     machine: dict[str, str]
     hidden_size: int | None = None
     listing: bytes = b""
+    unread: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return what report.json has; `vars` makes the values in it plain."""
-        return {name: value for name, value in vars(self).items() if name != "listing"}
+        return {name: value for name, value in vars(self).items() if name not in ("listing", "unread")}
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,7 @@ def compute_numbers(task: NumbersTask) -> Numbers:
         ("this tokenizer", tokenizer),
         *((name, load_compared(path)) for name, path in task.compare),
     ]
+    drawn = read_chosen(task.chosen, task.text_field, skip_changed=task.skip_changed)
     vocabulary = tokenizer.vocabulary
     fixed = vocabulary.size - len(vocabulary.left)
     uses = _uses(task.trained, tokenizer.model)
@@ -188,7 +190,7 @@ def compute_numbers(task: NumbersTask) -> Numbers:
         ),
         shapes=tuple(Shape(*shape(one.vocab)) for _, one in named),
         merged=merge_numbers(learned.counts, learned.joined, learned.bytes, fixed, vocabulary.size),
-        sample=_sample(task, named),
+        sample=_sample(task, drawn, named),
         references=tuple(
             Reference(name, one["vocab_size"], one["source"])
             for name, one in zip(task.references, references, strict=True)
@@ -198,6 +200,7 @@ def compute_numbers(task: NumbersTask) -> Numbers:
         machine=machine.describe(),
         hidden_size=task.hidden_size,
         listing=listing(tokenizer.vocab, uses),
+        unread=tuple(sorted({one.file.path for one in task.chosen} - {one.path for one in drawn})),
     )
 
 
@@ -263,8 +266,9 @@ def logarithmic(first: int, last: int) -> list[int]:
     return sorted({round(first * (last / first) ** (step / _CURVE_STEPS)) for step in range(_CURVE_STEPS + 1)})
 
 
-def _sample(task: NumbersTask, named: Sequence[tuple[str, Tokenizer | Compared]]) -> Sample | None:
-    drawn = read_chosen(task.chosen, task.text_field, skip_changed=task.skip_changed)
+def _sample(
+    task: NumbersTask, drawn: Sequence[Drawn], named: Sequence[tuple[str, Tokenizer | Compared]]
+) -> Sample | None:
     tokenizer = named[0][1]
     assert isinstance(tokenizer, Tokenizer)
     names = source_names([one.path for one in drawn])

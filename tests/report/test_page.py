@@ -14,7 +14,7 @@ import object_store
 import pytest
 import terminal
 from browser import COLLISIONS, too_low_contrasts, wait_for
-from command import refused, run
+from command import refused, run, run_here
 
 import pipeline
 from pipeline.report import page
@@ -471,3 +471,17 @@ def test_plotly_accepts_the_figures(reported: Path) -> None:
     for figure in figures.values():
         plain = re.sub(r"var\(--\w+\)", "#123456", json.dumps(figure))
         graphs.Figure(json.loads(plain))  # it checks every name and value
+
+
+@pytest.mark.usefixtures("in_process")
+def test_text_that_is_missing_in_the_sample_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "plotly_script", lambda: None)
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("the low lower " * 9)
+    pipeline.train([tmp_path / "a.txt", tmp_path / "b.txt"], output=tmp_path / "run", vocab_size=260)
+    for name, missing in (("", []), ("a.txt", ["a part of its sample: 1 of 2"]), ("b.txt", ["the sample: 2 of 2"])):
+        if name:
+            (tmp_path / name).unlink()
+        result = run_here("report", tmp_path / "run")
+        assert result.returncode == 0, result.stderr
+        assert re.findall("the report is without (.*) files", result.stderr) == missing
