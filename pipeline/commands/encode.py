@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from pipeline.base.errors import InputError, UsageError
-from pipeline.base.events import Listener
+from pipeline.base.events import Listener, Notice
 from pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words, warning_of
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
@@ -25,6 +25,7 @@ from pipeline.shards.formats.shard_format import Layout, ShardFacts
 from pipeline.shards.manifest import ORDER_OPTIONS, EncodedCorpus, Encoding, holds_out, is_dealt, kind_of
 from pipeline.shards.order import ORDERING_STAGE, put_in_order
 from pipeline.shards.part_file import Part
+from pipeline.storage import named
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -69,7 +70,10 @@ def encode_corpus(
     planning.refuse_swapped(inputs, "encode_corpus(inputs, tokenizer, output)")
     settled = make_options({"inputs": inputs, "output": output, **options})
     with for_python(progress) as listener, executor_for(settled, ENCODING) as executor:
-        return run_encode(settled, planning.model_of(tokenizer, inputs), executor, listener).corpus
+        summary = run_encode(settled, planning.model_of(tokenizer, inputs), executor, listener)
+        where = None if isinstance(tokenizer, Tokenizer) else named(tokenizer)
+        listener(Notice("summary", summary.render(where)))
+        return summary.corpus
 
 
 def run_encode(options: Options, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:

@@ -151,8 +151,9 @@ class EncodingSummary:
         """Return plain values for `--log-json`."""
         return {**asdict(self), "directory": str(self.directory)}
 
-    def render(self, tokenizer: Location) -> str:
-        """Return the summary as at most eight lines of text: one fact a line, the next command at the end."""
+    def render(self, tokenizer: Location | None) -> str:
+        """Return the summary as at most eight lines of text: one fact a line, at the end the next command, for a
+        tokenizer that has a location."""
         corpus = self.corpus
         documents = format_count(corpus.documents, "documents")
         once = corpus.pack is None and {"repeat", "weights"}.isdisjoint(corpus.order or ())
@@ -174,8 +175,10 @@ class EncodingSummary:
             how = "follows each" if corpus.documents_by == "separator" else "ends each; offsets or rows mark the limits"
             rows.append(("documents", f"{corpus.separator} (id {corpus.separator_id}) {how}"))
         rows.append(_used(self.times, self.retries, self.peak_memory_bytes, self.cluster))
-        words = ["bpe-pipeline", "decode", str(self.directory), "--tokenizer", str(tokenizer)]
-        return two_columns([*rows, ("next", f"{shlex.join(words)} | head")])
+        if tokenizer is not None:
+            words = ["bpe-pipeline", "decode", str(self.directory), "--tokenizer", str(tokenizer)]
+            rows.append(("next", f"{shlex.join(words)} | head"))
+        return two_columns(rows)
 
 
 def _packed(corpus: "EncodedCorpus") -> str:

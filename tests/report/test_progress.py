@@ -196,6 +196,12 @@ def test_python_is_silent_unless_asked_and_shows_lines_in_a_pipe(
         assert ("counting: " in error) == shown
         assert ("\nvocabulary       300 tokens" in error) == shown
         assert (error == "") != shown
+        made = tmp_path / str(shown) / "tokenizer"
+        for tokenizer in (made, pipeline.load(made)):
+            pipeline.encode_corpus(corpus / "a.txt", tokenizer, tmp_path / f"shards-{shown}", progress=shown)
+            error = capfd.readouterr().err
+            assert bool(re.search(r"\ntokens +\d", error)) == shown
+            assert ("\nnext " in error) == (shown and tokenizer == made)
 
 
 def test_a_notebook_shows_a_bar(corpus: Path, tmp_path: Path) -> None:
