@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Unpack
 
-from pipeline.base.errors import PipelineError, RunDirectoryError, TrainingError, UsageError
+from pipeline.base.errors import ExportRefusedError, PipelineError, RunDirectoryError, TrainingError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes, format_limit
 from pipeline.commands import report
@@ -35,7 +35,7 @@ from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import executor_for
 from pipeline.storage import Location, named
-from pipeline.tokenizer.export import Ids, Trained, check_before_work, export_size, limits_of
+from pipeline.tokenizer.export import Ids, Trained, check_before_work, export_size, limits_of, refuse_ordinary
 from pipeline.tokenizer.formats.huggingface import chat_template_of
 from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -110,6 +110,9 @@ def open_merging(
             keep_ids(work, run, like=like, given=given)
         else:
             merge.require_memory(work, run, counted)
+            to_be = replace(run, manifest=replace(run.manifest, merging=manifest.merging_of(options)))
+            if (known := merge_list.load(run.merges_path, merge.merges_fingerprint(to_be, options))) is not None:
+                refuse_ordinary(Trained(known, pattern, options))
             replaced = {
                 home.name: _stored_ids(work, run, home.name, run.manifest.options_of(home.name))
                 for home in run.tokenizers()
@@ -197,6 +200,11 @@ def merge_and_export(
     options = work.options
     trained = Trained(learned, coarse or work.pattern, options)
     exporting_bytes = _check_memory(learned.first(merge.merges_for(options)), options)
+    try:
+        refuse_ordinary(trained)
+    except ExportRefusedError:
+        manifest.forget_unmade(run)
+        raise
     compute = functools.partial(report.after_training, work, run, trained)
     work.directory.require_lock()
     work.watch.begin("exporting")

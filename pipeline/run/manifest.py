@@ -327,10 +327,21 @@ def clear_counts(run: Run, keep: Iterable[str]) -> None:
             coarse.directory.remove([*RESULTS, RUN.manifest])
 
 
+def merging_of(options: Options) -> dict[str, Any]:
+    """Return what a manifest says of merging with these options."""
+    return options.of_stage("merge") | {"superwords_from": options.first_stage}
+
+
+def forget_unmade(run: Run) -> None:
+    """Forget special tokens of tokenizers that were refused, so that no later merge has them by default."""
+    made = existing([run.directory / name / "tokenizer.json" for name in run.manifest.special])
+    special = {name: one for (name, one), there in zip(run.manifest.special.items(), made, strict=True) if there}
+    save(replace(run, manifest=replace(run.manifest, special=special)))
+
+
 def store_merge_options(run: Run, options: Options, file_names: Iterable[str]) -> Run:
     """Store merge options, vocabulary sizes and names of files to come; results of other options without a list go."""
-    asked = options.of_stage("merge") | {"superwords_from": options.first_stage}
-    before = run.manifest
+    asked, before = merging_of(options), run.manifest
     known = {name.partition("/")[0] for name in before.tokenizers}
     sizes = () if options.stop_at_saving else options.vocab_size  # the size is chosen when the merges are there
     run.directory.refuse_linked_directories({*map(run.tokenizer_name, sizes)} - known)

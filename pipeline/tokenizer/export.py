@@ -22,6 +22,7 @@ from pipeline.run.superwords import coarse_pattern
 from pipeline.storage import Location, parse_location
 from pipeline.tokenizer.chat_render import marks_written
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
+from pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
 from pipeline.tokenizer.formats.fields import read_text
 from pipeline.tokenizer.formats.gguf import pre_type
 from pipeline.tokenizer.formats.huggingface import GENERATION_NAME, write_model
@@ -192,6 +193,12 @@ def export_in_place(
             run.directory.remove([card])
         store_written(replace(run, manifest=replace(run.manifest, special=special)), written)
     return written, refused
+
+
+def refuse_ordinary(trained: "Trained") -> None:
+    """Raise `ExportRefusedError` for a special token that has the name of an ordinary token."""
+    for size in trained.options.vocab_size:
+        vocabulary_texts(trained.vocabulary(size), "tokenizer.json")
 
 
 def limits_of(model: Model, formats: Sequence[str]) -> list[str]:

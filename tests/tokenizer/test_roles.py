@@ -275,3 +275,27 @@ def test_roles_changed_from_within_the_directory_are_those_of_the_run_and_its_ca
     (home / "README.md").write_text("my own")
     assert "model card" not in run_here("export", named, "--eos-token", EOT, cwd=home).stderr
     assert (home / "README.md").read_text() == "my own"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["merge", "--vocab-size", 264, "--special-token", "<low>"],
+        ["merge", "--vocab-size", 265, "--pad-token", "<low>", "--overwrite"],
+        ["train", "--vocab-size", 265, "--pad-token", "<low>"],
+    ],
+    ids=lambda words: " ".join(map(str, words)),
+)
+@pytest.mark.usefixtures("in_process")
+def test_a_special_token_that_is_an_ordinary_token_leaves_nothing(command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("<low>" * 27)
+    train = ["train", tmp_path / "a.txt", "--output", tmp_path / "run", "--pattern", "none"]
+    name, *options = command
+    if name == "merge":
+        assert run_here(*train, "--vocab-size", 265).returncode == 0
+    found = run_here(*(train if name == "train" else ["merge", tmp_path / "run"]), *options)
+    assert "the special token '<low>': an ordinary token has the same name" in refused(found, 1)
+    assert ("none" in pipeline.verify_run(tmp_path / "run")["tokenizer"]) == (name == "train")
+    assert run_here("merge", tmp_path / "run").returncode == 0
+    assert "<low>" not in Tokenizer.load(tmp_path / "run").special_tokens
+    pipeline.verify_run(tmp_path / "run")

@@ -98,7 +98,8 @@ def vocabulary_texts(vocabulary: Vocabulary, format_name: str) -> dict[int, str]
         if text in ordinary and texts.get(id_) != text:
             raise ExportRefusedError(
                 f"{format_name} cannot hold the special token {text!r}: an ordinary token has the same name there "
-                "(bytes are written as printable characters). Choose a longer special token such as '<|endoftext|>'"
+                "(bytes are written as printable characters). Choose another, or count again with it as "
+                "--special-token, so that no merge makes it"
             )
         texts[id_] = text
     return dict(sorted(texts.items()))
