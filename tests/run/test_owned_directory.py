@@ -385,7 +385,7 @@ def test_foreign_files_with_reserved_names_are_refused_without_overwrite(
 def _as_first_release_wrote(path: Path) -> None:
     """Its manifests list no files of results."""
     document = json.loads(path.read_text())
-    for name in ("digest", "tokenizers", "shards"):
+    for name in ("digest", "tokenizers", "written", "shards"):
         document.pop(name, None)
     path.write_text(json.dumps(document | {"digest": fingerprint(document)}))
 
