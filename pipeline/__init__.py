@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pipeline.commands.extend import extend as extend
     from pipeline.commands.import_counts import import_counts as import_counts
     from pipeline.commands.import_counts import train_from_counts as train_from_counts
+    from pipeline.commands.info import info as info
     from pipeline.commands.merge import merge_run as merge_run
     from pipeline.commands.parity import train_parity as train_parity
     from pipeline.commands.prune import prune as prune
@@ -55,6 +56,7 @@ _HOMES = {
     "export_counts": "pipeline.commands.export_counts",
     "extend": "pipeline.commands.extend",
     "import_counts": "pipeline.commands.import_counts",
+    "info": "pipeline.commands.info",
     "load": "pipeline.tokenizer.tokenizer",
     "merge_run": "pipeline.commands.merge",
     "open_shards": "pipeline.shards.open",

@@ -10,11 +10,12 @@ from pipeline.report.summary import two_columns
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import RUN, Run
+from pipeline.run.option_types import AnyPath
 from pipeline.run.parity import Parity
 from pipeline.run.plan import corpus_bytes
 from pipeline.shards import manifest as shards
 from pipeline.shards.manifest import RESULT, SHARDS, EncodedCorpus, find_result, tokenizer_fingerprint
-from pipeline.storage import Location, existing, names_in
+from pipeline.storage import Location, existing, named, names_in
 from pipeline.tokenizer import origin as origins
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.load import load_model, tokenizer_home
@@ -22,6 +23,34 @@ from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.model import ChatTemplate
 
 _MOST_SHOWN = 20  # of special tokens or files, in text
+
+
+class Facts(dict[str, Any]):
+    """Facts by name, which are shown as `bpe-pipeline info` prints them."""
+
+    def __repr__(self) -> str:
+        return render(self)
+
+
+def info(path: AnyPath) -> dict[str, Any]:
+    """Return what a run, a tokenizer or a directory of shards is, as `bpe-pipeline info` does.
+
+    >>> pipeline.train("corpus.txt", output="runs/a", vocab_size=260).vocab_size
+    260
+    >>> pipeline.info("runs/a/tokenizer")["special_tokens"]
+    {'<|endoftext|>': 259}
+
+    Args:
+        path: the directory or the file, a path or a URI.
+
+    Returns:
+        The facts by name, those of a run with `tokenizers`, a list of the same. Shown in a notebook, they are a table.
+
+    Raises:
+        InputError: there is no tokenizer, run or directory of shards.
+        RunDirectoryError: the directory is damaged.
+    """
+    return Facts(run_info(named(path, "path")))
 
 
 def run_info(path: Location) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import refused, run
+from command import refused, run, run_here
 
 import pipeline
 
@@ -87,3 +87,10 @@ def test_info_of_unfinished_shards_says_how_far_they_are(text: Path, trained: Pa
 
 def test_info_of_anything_else_is_one_line(tmp_path: Path) -> None:
     assert "tokenizer.json" in refused(run("info", tmp_path), 1)
+
+
+def test_info_in_python_is_the_facts_and_shows_what_the_command_prints(trained: Path, shards: Path) -> None:
+    for path in (trained, trained / "tokenizer", shards):
+        facts = pipeline.info(path)
+        assert repr(facts) == run_here("info", path).stdout.rstrip("\n")
+        assert json.loads(json.dumps(facts)) == {name: one for name, one in _facts(path).items() if name != "time"}

@@ -128,6 +128,7 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tup
             ),
             "combine_runs": (pipeline.combine_runs, {"runs": [run], "weights": [2], "output": "new"}),
             "export_counts": (pipeline.export_counts, {"run": run, "path": "counts.tsv", "memory_limit": None}),
+            "info": (pipeline.info, {"path": run}),
             "verify_run": (pipeline.verify_run, {"run": run}),
             "encode_files": (pipeline.encode_files, {"inputs": "corpus.txt", "tokenizer": tokenizer}),
             "encode_corpus": (
