@@ -138,18 +138,13 @@ def test_empty_files_are_listed(tree):
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("missing.txt", "missing.txt does not exist"),
-        ("*.nothing", "no file matches"),
-        ("hollow", "without files"),
-        ("/dev/null", "neither a regular file"),
-        ("", "an input is empty"),
-        ("a\0b", "NUL"),
-        ("x" * 300, "cannot be read: File name too long; check"),
-        ("loop", "cannot be read: Too many levels"),
-        ("caf\udce9", r"caf\\xe9 is not valid UTF-8: rename it"),
+        ("missing.txt", "missing.txt does not exist"), ("*.nothing", "no file matches"),
+        ("hollow", "without files"), ("/dev/null", "neither a regular file"), ("", "an input is empty"),
+        ("a\0b", "NUL"), ("x" * 300, "cannot be read: File name too long; check"),
+        ("loop", "cannot be read: Too many levels"), ("caf\udce9", r"caf\\xe9 is not valid UTF-8: rename it"),
         ("a.txt/b", "does not exist: check"),
     ],
-)
+)  # fmt: skip
 def test_bad_input_names_are_errors(tree, name, reason):
     (tree / "hollow" / ".hidden").mkdir(parents=True)
     (tree / "loop").symlink_to("loop")

@@ -92,18 +92,9 @@ VALUE = st.recursive(
 )
 SIGNS = list(b'{}[]",:\\ \n\r-+.eE019nulNaInftrsu/\x00\x1f\x7f')
 PARTS = [
-    b"a",
-    b"abcdefghijklmno",
-    b"\\n",
-    b"\\u00e9",
-    b"\\u0000",
-    b"\\ud83d",
-    b"\\ude00",
-    b"\\\\",
-    b'\\"',
-    b"\\/",
+    b"a", b"abcdefghijklmno", b"\\n", b"\\u00e9", b"\\u0000", b"\\ud83d", b"\\ude00", b"\\\\", b'\\"', b"\\/",
     b"\xff",
-]
+]  # fmt: skip
 PARTS += [
     "é".encode(),
     "😀".encode(),

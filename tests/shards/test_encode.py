@@ -74,7 +74,10 @@ def test_shards_hold_the_ids_of_encode(
 @pytest.mark.filterwarnings("ignore:1 file without a byte")
 @pytest.mark.parametrize(
     "options",
-    [{}, {"shard_format": "bin", "documents": "offsets"}, {"shard_format": "parquet"}, {"shard_format": "arrow"}],
+    [
+        *({}, {"shard_format": "parquet"}, {"shard_format": "arrow"}),
+        pytest.param({"shard_format": "bin", "documents": "offsets"}, marks=pytest.mark.processes),
+    ],
 )
 def test_bytes_do_not_depend_on_chunks_or_workers(
     corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path, options: dict[str, str]

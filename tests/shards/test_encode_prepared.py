@@ -52,9 +52,9 @@ def test_invalid_text_is_skipped_before_preparation(tmp_path: Path, added: str) 
     assert result.losses["documents_skipped"]["count"] == 1
 
 
-@pytest.mark.parametrize("added", ["plain", "rules"])
-def test_worker_processes_prepare_text(tmp_path: Path, added: str) -> None:
-    ours = pair("qwen2", added)[1]
+@pytest.mark.processes
+def test_worker_processes_prepare_text(tmp_path: Path) -> None:
+    ours = pair("qwen2", "rules")[1]
     text = f"cafe\u0301 {EOT} 12 \u1100\u1161\u11a8 {EOT}" * 50
     path = tmp_path / "a.txt"
     path.write_text(text, newline="")

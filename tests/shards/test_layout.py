@@ -5,6 +5,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pytest
+from amount import FULL
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -114,7 +115,7 @@ def test_every_changed_bit_of_a_part_is_detected(tmp_path: Path) -> None:
     assert [end for _, block_ends in blocks for end in block_ends] == ends
     assert part_of(path, "g") is None
     assert part_of(tmp_path / "other", "f") is None
-    for bit in range(8 * len(whole)):
+    for bit in range(0, 8 * len(whole), 1 if FULL else 3):  # of every byte some
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)

@@ -44,17 +44,14 @@ def remote(path: Path) -> Remote:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("a/b.txt", Path("a/b.txt")),
-        ("file:///a/b%20c.txt", Path("/a/b c.txt")),
-        ("FILE://localhost/a", Path("/a")),
-        ("c:/a", Path("c:/a")),
-        ("s3://b", Remote("s3://b", "", "")),
+        ("a/b.txt", Path("a/b.txt")), ("file:///a/b%20c.txt", Path("/a/b c.txt")),
+        ("FILE://localhost/a", Path("/a")), ("c:/a", Path("c:/a")), ("s3://b", Remote("s3://b", "", "")),
         ("s3://b/k/l/?region=x&scheme=http", Remote("s3://b", "region=x&scheme=http", "k/l")),
         ("S3://b//k%20é//l#1", Remote("s3://b", "", "k é/l#1")),
         ("abfss://c@account.example/k", Remote("abfss://c@account.example", "", "k")),
         ("hdfs:///k", Remote("hdfs://", "", "k")),
     ],
-)
+)  # fmt: skip
 def test_location_of_a_text(text: str, named: Location) -> None:
     assert location(text) == named
     assert location(str(named)) == named
@@ -63,18 +60,13 @@ def test_location_of_a_text(text: str, named: Location) -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("s4://b/k", "known scheme"),
-        ("http://b/k", "known scheme"),
-        ("s3://", "names something"),
-        ("s3:///k", "names something"),
-        ("file://", "local file"),
-        ("file://host/k", "local file"),
+        ("s4://b/k", "known scheme"), ("http://b/k", "known scheme"), ("s3://", "names something"),
+        ("s3:///k", "names something"), ("file://", "local file"), ("file://host/k", "local file"),
         ("s3://key:hunter2@b/k?sig=hunter2", "without a user's password"),
-        ("s4://b/k?sig=hunter2;token=hunter2", "known scheme"),
-        ("s3://[b/k", "a URI such as"),
+        ("s4://b/k?sig=hunter2;token=hunter2", "known scheme"), ("s3://[b/k", "a URI such as"),
         (Path("s3://b/k"), "as a text"),
     ],
-)
+)  # fmt: skip
 def test_invalid_location_is_refused_with_the_reason(value: str | Path, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         location(value)
@@ -243,15 +235,12 @@ class _Refusing:
 @pytest.mark.parametrize(
     "command",
     [
-        ["merge", "s3://b/r"],
-        ["train", "s3://b/k", "--output", "HERE/run"],
-        ["train", "HERE/a.txt", "--output", "s3://b/r"],
-        ["train", "HERE/a.txt", "--config", "s3://b/c.yaml"],
+        ["merge", "s3://b/r"], ["train", "s3://b/k", "--output", "HERE/run"],
+        ["train", "HERE/a.txt", "--output", "s3://b/r"], ["train", "HERE/a.txt", "--config", "s3://b/c.yaml"],
         ["encode", "--tokenizer", "s3://b/k", "--text", "a"],
-        ["encode", "--tokenizer", "s3://b/k", "s3://b/a.txt"],
-        ["export", "s3://b/k"],
+        ["encode", "--tokenizer", "s3://b/k", "s3://b/a.txt"], ["export", "s3://b/k"],
     ],
-)
+)  # fmt: skip
 def test_refusal_of_a_store_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from pipeline import Tokenizer, _core
-from pipeline.base.errors import InputError, SpecialTokenError, UsageError
+from pipeline.base.errors import SpecialTokenError, UsageError
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.run.ids import BYTE_ORDER
 
@@ -80,20 +80,6 @@ def test_every_block_size() -> None:
             assert list(ours.encode_iterable(blocks)) == expected
 
 
-def test_blocks_are_read_only_as_needed() -> None:
-    taken = 0
-
-    def endless() -> Iterator[str]:
-        nonlocal taken
-        while True:
-            taken += 1
-            yield "a line of words\n"
-
-    ids = TOKENIZERS["gpt2"].encode_iterable(endless())
-    assert [next(ids) for _ in range(10)] == TOKENIZERS["gpt2"].encode("a line of words\n" * 10)[:10]
-    assert taken < 10_000
-
-
 def test_blocks_are_str_or_bytes() -> None:
     ours = TOKENIZERS["gpt2"]
     assert list(ours.encode_iterable(["a\ud83d", "\ude00b"])) == ours.encode("a😀b")
@@ -104,16 +90,6 @@ def test_blocks_are_str_or_bytes() -> None:
     assert list(ours.encode_iterable([])) == []
     with pytest.raises(UsageError, match="type int"):
         list(ours.encode_iterable([7]))  # type: ignore[list-item]
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_allowed_and_disallowed_special_tokens_in_blocks() -> None:
-    ours = TOKENIZERS["gpt2"]
-    blocks = ["x<|", "a", "|>y"]
-    assert list(ours.encode_iterable(blocks, allowed_special={"<|a|>"})) == ours.encode("x<|a|>y")
-    assert list(ours.encode_iterable(blocks, disallowed_special=())) == ours.encode_ordinary("x<|a|>y")
-    with pytest.raises(SpecialTokenError, match=r"<\|a\|>"):
-        list(ours.encode_iterable(blocks, allowed_special=set()))
 
 
 def test_memory_of_blocks_is_bounded() -> None:
@@ -169,12 +145,6 @@ def test_batches_from_many_threads_at_once() -> None:
     expected = [TOKENIZERS["llama3"].encode(text) for text in texts]
     with ThreadPoolExecutor(8) as threads:
         assert all(ids == expected for ids in threads.map(lambda _: ours.encode_batch(texts, num_threads=3), range(16)))
-
-
-def test_batch_of_empty_and_long_texts() -> None:
-    ours = TOKENIZERS["gpt2"]
-    texts = [*samples.all_planes(2, 50), "", "the words " * 9000]
-    assert ours.model.encoder().encode_batch(texts, None, 3) == [ours.encode_ordinary(text) for text in texts]
 
 
 @settings(max_examples=200, deadline=None)
@@ -359,23 +329,6 @@ def test_documents_have_the_ids_of_peers(pattern: str, tmp_path: Path) -> None:
         assert encoding.encode_ordinary_batch(documents) == ids
         assert ours.decode_batch(ids) == documents
         assert list(ours.encode_iterable(io.BytesIO(text.encode()))) == ours.encode(text)
-
-
-def test_too_long_piece_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = Tokenizer.from_merges([], pattern="gpt2")
-
-    def refuse(*_: object) -> None:
-        raise RuntimeError("a piece of 7 bytes is beyond the limit")
-
-    class Refusing:
-        encode = encode_part = count = encode_batch = encode_to_buffer = refuse
-
-    monkeypatch.setattr(ours._encoder, "_native", Refusing())
-    for call in (ours.encode, ours.count_tokens, ours.encode_to_numpy, lambda text: ours.encode_batch([text])):
-        with pytest.raises(InputError, match="cannot be encoded: a piece of 7 bytes"):
-            call("text")
-    with pytest.raises(InputError, match="cannot be encoded"):
-        list(ours.encode_iterable(["text " * 30_000]))
 
 
 @pytest.mark.parametrize(

@@ -219,10 +219,7 @@ def test_chatml_round_trip() -> None:
     ("jinja", "message"),
     [
         ("{{ '<|mine|>' }}", "needs <|mine|>, which this vocabulary lacks"),
-        (
-            "{% for m in messages %}{{ '<|' + m.role + '|>' }}{% endfor %}",
-            "needs <|user|>, <|assistant|>, <|system|>",
-        ),
+        ("{% for m in messages %}{{ '<|' + m.role + '|>' }}{% endfor %}", "needs <|user|>, <|assistant|>, <|system|>"),
         ("{{ messages[0].content }}</s>", "needs </s>, which"),
         ("<|im_start|>{% for m in messages %}", "is not valid Jinja (line 1: Unexpected end of template"),
         ("{{ messages[0].content + '<|im_end|>' }}{{ bos_token }}", None),

@@ -81,7 +81,7 @@ def test_hard_texts_in_blocks_of_every_size(shape: str, added: str) -> None:
     assert [ours.count_tokens(one) for one in texts] == list(map(len, batch))
 
 
-@pytest.mark.parametrize("shape", ["qwen2", "deepseek", "coder", "space in front"])
+@pytest.mark.parametrize("shape", ["gpt2", "qwen2", "deepseek", "coder", "space in front"])
 def test_every_method_refuses_disallowed_special_tokens(shape: str) -> None:
     ours = pair(shape, "mixed")[1]
     ways: list[Any] = [ours.encode, ours.count_tokens, ours.encode_to_numpy]
@@ -104,7 +104,7 @@ def test_copies_prepare_text_alike() -> None:
         assert (offsets[-1][1] if offsets else 0) == len(ours.decode_bytes(ours.encode(text)))
 
 
-@pytest.mark.parametrize("shape", ["qwen2", "deepseek", "coder"])
+@pytest.mark.parametrize("shape", ["gpt2", "qwen2", "deepseek", "coder"])
 def test_blocks_are_read_only_as_needed(shape: str) -> None:
     """NFC and patterns of several steps do not need the end of the text."""
     taken = 0
@@ -140,7 +140,7 @@ def test_too_long_piece_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> No
         encode = encode_part = count = encode_batch = encode_to_buffer = encode_cut = encode_pieces = refuse
 
     listed = [Tokenizer.from_model(pair(shape, "plain")[1].model) for shape in ("qwen2", "deepseek", "coder")]
-    for ours in [*listed, Tokenizer.from_merges([], pattern=r"(?<=x)y|[^y]+|y")]:
+    for ours in [*listed, *(Tokenizer.from_merges([], pattern=pattern) for pattern in ("gpt2", r"(?<=x)y|[^y]+|y"))]:
         monkeypatch.setattr(ours._encoder, "_native", Refusing())
         for call in (ours.encode, ours.count_tokens, ours.encode_to_numpy, lambda text: ours.encode_batch([text])):  # noqa: B023
             with pytest.raises(InputError, match="cannot be encoded: a piece of 7 bytes"):

@@ -78,7 +78,7 @@ def test_parts_are_those_of_the_last_merge(base: Base) -> None:
 def test_a_removed_token_passes_its_uses_on_and_neighbours_merge_anew(tmp_path: Path) -> None:
     found = _prune(SMALL, {b"abc": 5, b"ab": 1}, tmp_path, keep=257)
     assert [(one.token, one.score, one.new_ids) for one in found.removed] == [
-        *((b"bc", 0, (65, 66)), (b"abc", 5, (64, 65, 66)), (b"ab", 6, (64, 65))),
+        *((b"bc", 0, (65, 66)), (b"abc", 5, (64, 65, 66)), (b"ab", 6, (64, 65)))
     ]
     assert (found.before, found.after) == (6, 17)
 

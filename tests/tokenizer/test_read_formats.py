@@ -196,18 +196,13 @@ def test_line_ends_are_those_of_tokenizers(expression: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [
-        (r"\p{N}{1,3}+|\P{N}", "possessive counted"),
-        (r"a{2}?|[^a]", "lazy exact"),
-        (r"\s+$*|\S", r"a quantifier on a look-ahead"),
-        (r"(?i:strasse)|\S", "a group with flags"),
-        (r"\w+|\W", r"the escape \\w"),
-        (r"\p{Letter}+|\P{L}", "the property Letter"),
-        (r"\xe9|.", "an escaped byte"),
-        (r"[\d-x]|.", "a '-' inside"),
-        (r"x\Z|.", r"the escape \\Z"),
+        (r"\p{N}{1,3}+|\P{N}", "possessive counted"), (r"a{2}?|[^a]", "lazy exact"),
+        (r"\s+$*|\S", r"a quantifier on a look-ahead"), (r"(?i:strasse)|\S", "a group with flags"),
+        (r"\w+|\W", r"the escape \\w"), (r"\p{Letter}+|\P{L}", "the property Letter"),
+        (r"\xe9|.", "an escaped byte"), (r"[\d-x]|.", "a '-' inside"), (r"x\Z|.", r"the escape \\Z"),
         (r"(?P<n>a)|.", "a group with flags"),
     ],
-)
+)  # fmt: skip
 def test_expressions_that_may_differ_are_refused(expression: str, reason: str, tmp_path: Path) -> None:
     document = json.loads(made("gpt2", PLAIN).to_str())
     split = {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}

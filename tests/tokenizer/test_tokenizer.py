@@ -11,7 +11,6 @@ import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pipeline
 from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, PipelineError, UsageError
 from pipeline.merges.vocabulary import Vocabulary
@@ -237,10 +236,6 @@ def test_buffer_of_ids() -> None:
     assert isinstance(ids, memoryview)
     assert (ids.format, ids.tolist()) == ("I", ours.encode("the text"))
     assert encoder.encode_to_buffer("").tolist() == []
-
-
-def test_public_names() -> None:
-    assert pipeline.Tokenizer is Tokenizer
 
 
 @pytest.mark.parametrize("argument", ["allowed_special", "disallowed_special"])

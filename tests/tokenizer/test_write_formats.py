@@ -23,12 +23,9 @@ from pipeline.tokenizer.formats.save import EXPORTS, default_formats
 EOT, PAD = "<|endoftext|>", "<|pad|>"
 SPECIALS = [EOT, "<|a b|>", "[x\n]"]
 TEXTS = [
-    *samples.HARD_TEXTS,
-    *samples.all_planes(11, 300),
-    f"a {EOT} b{EOT}{EOT}\n\n<|a b|>  [x\n]<|a b|",
-    f"{EOT}",
-    f"  {PAD} x",
-]
+    *samples.HARD_TEXTS, *samples.all_planes(11, 300), f"a {EOT} b{EOT}{EOT}\n\n<|a b|>  [x\n]<|a b|",
+    f"{EOT}", f"  {PAD} x",
+]  # fmt: skip
 
 
 @functools.cache

@@ -105,14 +105,8 @@ F = {"name": "f", "arguments": "{}"}
         (asked(), "a content is missing or not text"),
         (asked(content=[{"type": "image_url"}]), "a content is missing or not text"),
         (asked(content=[{"type": "text", "text": 1}]), "a content is missing or not text"),
-        (
-            asked(content=None, tool_calls=calls("{")),
-            "calls of them, are malformed",
-        ),
-        (
-            asked(content=None, tool_calls=calls("1")),
-            "calls of them, are malformed",
-        ),
+        (asked(content=None, tool_calls=calls("{")), "calls of them, are malformed"),
+        (asked(content=None, tool_calls=calls("1")), "calls of them, are malformed"),
         (asked(content=None, tool_calls=[{"function": {"name": "f"}}]), "calls of them, are malformed"),
         (asked(content=None, tool_calls="f"), "calls of them, are malformed"),
         (asked(content="", tool_calls=[]), ""),

@@ -22,18 +22,13 @@ def test_a_template_of_ones_own_may_be_like_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("user: 3", "is no slot"),
-        ("user: [low]", "needs a text with"),
-        ('prefix: ["{{content}}"]', "must not have"),
-        ("nonsense: 1", "the field 'nonsense' is unknown"),
-        ("like: none", "which is unknown"),
-        ("kind: odd", "kind must be one of plain"),
-        ("replace_eos: true", "replace_eos needs stop_words"),
-        ("efficient_eos: 1", "efficient_eos is 1"),
-        ("[", "cannot be read"),
-        ("- a", "must hold the fields"),
+        ("user: 3", "is no slot"), ("user: [low]", "needs a text with"),
+        ('prefix: ["{{content}}"]', "must not have"), ("nonsense: 1", "the field 'nonsense' is unknown"),
+        ("like: none", "which is unknown"), ("kind: odd", "kind must be one of plain"),
+        ("replace_eos: true", "replace_eos needs stop_words"), ("efficient_eos: 1", "efficient_eos is 1"),
+        ("[", "cannot be read"), ("- a", "must hold the fields"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_template_is_an_error_that_names_the_field(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text(text)
