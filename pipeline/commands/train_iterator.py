@@ -16,6 +16,7 @@ from pipeline.counts.coarse import refuse_without_texts
 from pipeline.counts.count_documents import count_documents
 from pipeline.counts.counter_file import PartPath, Parts
 from pipeline.counts.elsewhere import take_counts
+from pipeline.merges import forecast
 from pipeline.pattern import compile_pattern
 from pipeline.report.progress import for_python
 from pipeline.run import manifest, memory
@@ -68,10 +69,10 @@ def train_from_iterator(
     if settled.inputs is not None or settled.exclude or settled.dry_run:
         raise UsageError("inputs, exclude and dry_run mean nothing for an iterator; leave them out")
     pattern = compile_pattern(settled.pattern, timeout_s=settled.pattern_timeout)
+    _refuse_small_limit(settled)
     check_before_work(settled, pattern)
     source = Source("iterator", os.urandom(16).hex(), "an iterator")
     refuse_without_texts(settled, source)
-    _refuse_small_limit(settled)
     with (
         for_python(progress) as listener,
         executor_here(settled) as executor,
@@ -97,4 +98,4 @@ def _refuse_small_limit(options: Options) -> None:
 
     whole = memory.budget(options.memory_limit)
     kept = _KEPT_BYTES + memory.threads(options) * _KEPT_THREAD_BYTES
-    replace(whole, taken_bytes=whole.taken_bytes + kept).workers(1)
+    replace(whole, taken_bytes=whole.taken_bytes + kept).workers(1, forecast.later_bytes(max(options.vocab_size)))
