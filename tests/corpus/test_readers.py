@@ -207,13 +207,9 @@ def test_skipped_and_altered_input_has_locations(tmp_path: Path) -> None:
         "documents_skipped": {"count": 1, "examples": [f"{tmp_path}/b.txt.gz, byte 19 of the decompressed text"]}
     }
     lines = [
-        b'{"text":"fine"}',
-        b'{"text":"\\ud800 a\xff"}',
-        b"no JSON",
-        b'{"text":5}',
-        b'{"other":1}',
+        b'{"text":"fine"}', b'{"text":"\\ud800 a\xff"}', b"no JSON", b'{"text":5}', b'{"other":1}',
         b'{"text":"yes"}',
-    ]
+    ]  # fmt: skip
     (tmp_path / "c.jsonl").write_bytes(b"\n".join(lines))
     locations = [f"{tmp_path}/c.jsonl, byte {len(b'.'.join(lines[:n])) + 1}" for n in range(1, 6)]
     counter, documents, lost = count(tmp_path, "c.jsonl", chunk_bytes=20)

@@ -232,17 +232,9 @@ def test_a_template_file_with_other_marks_or_wrong_jinja_is_refused(
     path.write_text(jinja)
     marks = ("--special-token", "<|im_start|>", "--special-token", "<|im_end|>")
     common = (
-        "train",
-        text,
-        "--output",
-        tmp_path / "r",
-        "--vocab-size",
-        262,
-        "--chat-template",
-        path,
-        *marks,
+        "train", text, "--output", tmp_path / "r", "--vocab-size", 262, "--chat-template", path, *marks,
         "--quiet",
-    )
+    )  # fmt: skip
     result = run_here(*common, "--workers", 1)
     if message is None:
         assert result.returncode == 0, result.stderr

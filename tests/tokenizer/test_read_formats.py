@@ -130,20 +130,9 @@ def test_nfc_is_that_of_tokenizers_on_generated_text(text: str) -> None:
 def expressions(draw: st.DrawFn) -> str:
     """Expressions built of what published tokenizers use."""
     classes = [
-        r"\p{L}",
-        r"\p{N}",
-        r"\s",
-        r"\S",
-        r"\d",
-        r"[^\s\p{L}]",
-        "[a-f]",
-        r"[\p{Lu}\-]",
-        ".",
-        "e",
-        r"\.",
-        " ?",
+        r"\p{L}", r"\p{N}", r"\s", r"\S", r"\d", r"[^\s\p{L}]", "[a-f]", r"[\p{Lu}\-]", ".", "e", r"\.", " ?",
         "[一-龥é]",
-    ]
+    ]  # fmt: skip
     classes += [r"[!-/:-@&~]", r"[\r\n\t]", r"\x41", r"\u0301", "[^a-z-]", r"(?:e|eé)", "(a|b)", r"(?>\s+)", r"\p{^Lu}"]
     counts = ["", "", "+", "*", "?", "++", "*+", "?+", "{1,3}", "{2}", "{2,}", "+?", "{1,2}?"]
     ends = ["", "", r"(?!\S)", r"(?=[a-z ])", r"(?!\p{N})"]
