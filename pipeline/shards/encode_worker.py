@@ -25,7 +25,7 @@ from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.prepare import IncomingText, SpecialSearch
 
 _log = logging.getLogger(__name__)
-_BLOCK_IDS = 1 << 18
+_BLOCK_IDS, _BLOCK_BYTES = 1 << 18, 4 << 20
 _PREPARED_BYTES = 1 << 20  # of text that Python changes at once
 _PREPARED_COPIES = 12  # memory of a text that is kept whole, as a multiple of its bytes
 Sink = Callable[[memoryview, memoryview], object]  # takes ids, and where documents end among all ids of the chunk
@@ -90,7 +90,7 @@ def encode_chunk(task: EncodeTask) -> Part:
         part = PartWriter(file, task.id_bytes)
         half = task.budget_bytes // 2  # for `regex`, where it cuts
         if model.pattern.tables is None and not isinstance(model.pattern, PatternSequence):
-            task = replace(task, budget_bytes=half)
+            task = replace(task, budget_bytes=half, copies=2 * task.copies)
         written = part.finish(task.fingerprint, make_ids(task, model, encoder, part.add, regex_bytes=half))
     elapsed_s = time.monotonic() - started
     _log.info("%s: %d bytes, %d ids in %.2f s", task, written.statistics.bytes, written.ids, elapsed_s)
@@ -167,8 +167,14 @@ class _Feeding(_core.ChunkCounter):
         self.write(at_least=_BLOCK_IDS)
 
     def feed_documents(self, offsets: Any, data: Any, offset_bytes: int = 8) -> None:
-        super().feed_documents(offsets, data, offset_bytes)
-        self.write(at_least=_BLOCK_IDS)
+        text = memoryview(data)
+        if text.nbytes <= _BLOCK_BYTES:
+            super().feed_documents(offsets, data, offset_bytes)
+            self.write(at_least=_BLOCK_IDS)
+            return
+        for start, stop in pairwise(memoryview(offsets).cast("B").cast("q" if offset_bytes == 8 else "i")):
+            for first in range(start, stop, _BLOCK_BYTES):  # the ids of a document of 100 MB take several times that
+                self.feed(text[first : min(first + _BLOCK_BYTES, stop)], end=first + _BLOCK_BYTES >= stop)
 
     def write(self, *, at_least: int) -> None:
         """Write the ids that no later text changes, if there are this many."""

@@ -260,10 +260,12 @@ def _special_bytes(model: Model) -> tuple[bytes, ...]:
 
 @dataclass(frozen=True)
 class EncodingWorkers(memory.Workers):
-    """The workers that encode, and two parts of what each has for its work: for known pieces, and for text."""
+    """The workers that encode, two parts of what each has for its work, for known pieces and for text, and how many
+    there would be with more memory; None: as many."""
 
     cache_bytes: int
     text_bytes: int
+    most: int | None
 
 
 def encoding_workers(options: Options, model: Model, chunks: int, nodes: Sequence[Node] = ()) -> EncodingWorkers:
@@ -272,12 +274,13 @@ def encoding_workers(options: Options, model: Model, chunks: int, nodes: Sequenc
     model_bytes = _MODEL_BYTES_PER_TOKEN * model.vocabulary.size
     least = model_bytes + _LEAST_CACHE_BYTES + _BUFFER_BYTES + _LEAST_TEXT_BYTES
     asked = max(node.cores for node in nodes) if nodes else worker_count(options)
-    for count in range(whole.workers(max(1, min(asked, chunks))), 0, -1):
+    most = max(1, min(asked, chunks))
+    for count in range(whole.workers(most), 0, -1):
         work_bytes = whole.per_worker(count)
         if work_bytes >= least:
             cache = max(_LEAST_CACHE_BYTES, min(CACHE_BYTES // count, (work_bytes - least) // 2))
             text = work_bytes - model_bytes - _BUFFER_BYTES - cache
-            return EncodingWorkers(whole, count, count, work_bytes, cache, text)
+            return EncodingWorkers(whole, count, count, work_bytes, cache, text, None if nodes else most)
     needed = format_bytes(whole.taken_bytes + whole.worker_bytes + least)
     raise UsageError(
         f"{format_bytes(whole.limit_bytes)} of memory is too little for a tokenizer of {model.vocabulary.size:,} "
@@ -302,6 +305,9 @@ def task_of(
         budget_bytes=workers.text_bytes,
         limit_bytes=workers.budget.limit_bytes,
         workers=workers.count,
+        most_workers=workers.most,
+        beside_bytes=workers.budget.worker_bytes + workers.work_bytes - workers.text_bytes,
+        copies=2,  # of more memory, half may go to the cache
         separator=None if separator is None else special_tokens[separator],
         separators=separators,
         front=[special_tokens[text] for text in model.front],

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import command
 import peers
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from encoded import EOT, IM, corpus_texts, everything, expected, read_shards, write_corpus
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +19,7 @@ import pipeline
 from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError, WorkerError
 from pipeline.run.values import SHARD_FORMATS
 from pipeline.shards.formats import FORMATS
+from pipeline.shards.part_file import PartWriter
 
 DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
 
@@ -43,6 +46,26 @@ def corpus(tmp_path: Path) -> Path:
 
 def test_every_format_is_an_option() -> None:
     assert tuple(FORMATS) == SHARD_FORMATS
+
+
+def test_long_row_is_encoded_in_blocks(
+    tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All ids of a value of 100 MB at once took ten times its size, beyond the limit."""
+    rows = ["", "é", peers.generated_text(5, 9000) * 6 + f"{EOT}語", "", f"{EOT}b{IM}"]
+    pq.write_table(pa.table({"text": rows}), tmp_path / "a.parquet")
+    blocks, own = [], PartWriter.add
+
+    def add(self: PartWriter, ids: memoryview, ends: memoryview) -> None:
+        blocks.append(len(ids))
+        own(self, ids, ends)
+
+    monkeypatch.setattr(PartWriter, "add", add)
+    monkeypatch.setattr("pipeline.shards.encode_worker._BLOCK_BYTES", 777, raising=False)
+    monkeypatch.setattr("pipeline.shards.encode_worker._BLOCK_IDS", 100)
+    pipeline.encode_corpus(tmp_path / "a.parquet", tokenizer, tmp_path / "shards", workers=1)
+    assert read_shards(tmp_path / "shards") == expected(tokenizer, rows)
+    assert max(blocks) < sum(blocks) / 2
 
 
 @pytest.mark.filterwarnings("ignore:1 file without a byte")
@@ -125,8 +148,6 @@ def test_offsets_separate_documents(corpus: Path, tokenizer: pipeline.Tokenizer,
 
 
 def test_parquet_row_is_a_document(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
     lines = [peers.generated_text(seed, 50) for seed in range(9)]
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps({"page": {"body": line}}) + "\n" for line in lines))
@@ -410,8 +431,6 @@ def test_every_id_is_below_vocab_size(tmp_path: Path) -> None:
 
 
 def test_record_without_text_is_not_a_document(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
     texts, output = ["hello world", "", EOT, f"x{EOT}y{EOT}", "last"], tmp_path / "rows"
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
