@@ -52,7 +52,7 @@ def test_long_row_is_encoded_in_blocks(
     tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All ids of a value of 100 MB at once took ten times its size, beyond the limit."""
-    rows = ["", "é", peers.generated_text(5, 9000) * 6 + f"{EOT}語", "", f"{EOT}b{IM}"]
+    rows = ["", "é", peers.generated_text(5, 9000) * 12 + f"{EOT}語", "", f"{EOT}b{IM}"]
     pq.write_table(pa.table({"text": rows}), tmp_path / "a.parquet")
     blocks, own = [], PartWriter.add
 
