@@ -49,11 +49,11 @@ _SPECIAL = (
     "round_vocab_to",
 )
 _COUNT = (
-    *("exclude", "output", *COUNTING_OPTIONS, *READING_OPTIONS, "chunk_size", "pattern_timeout"),
+    *("exclude", "weights", "output", *COUNTING_OPTIONS, *READING_OPTIONS, "chunk_size", "pattern_timeout"),
     *("fail_on_loss", "dry_run", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
 _MERGE = (
-    *("vocab_size", "stop_at_saving", "tie_break", "min_frequency", "min_piece_count", "max_token_bytes"),
+    *("weights", "vocab_size", "stop_at_saving", "tie_break", "min_frequency", "min_piece_count", "max_token_bytes"),
     *("whole_characters", "superwords_from", "superword_pattern", "superword_words", "superword_colon"),
     *("special_ids", "export", *_SPECIAL, "chat_template", "overwrite", *CLUSTER_OPTIONS, *RUN_OPTIONS),
 )
@@ -144,8 +144,8 @@ def count(session: Session) -> Result:
 def merge(session: Session, runs: tuple[Location, ...], parity: bool, **chosen_by: Any) -> Result:
     """Learn a vocabulary from the counts in RUN and export it.
 
-    Nothing is counted again; --superwords-from reads the corpus a second time, once. With --parity, the counts of
-    several RUNs become those of a new run, --output.
+    Nothing is counted again, with other --weight of the inputs that were counted neither; --superwords-from reads the
+    corpus a second time, once. With --parity, the counts of several RUNs become those of a new run, --output.
 
     \b
     bpe-pipeline merge runs/a --vocab-size 32000
@@ -217,7 +217,9 @@ def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ..
     return summary_result(run_combine(runs, weights, session.options, session.executor, session.listener))
 
 
-@run_command("output", *(name for name in _MERGE if not name.startswith(("stop_", "superword"))), only_here=True)
+@run_command(
+    "output", *(name for name in _MERGE if not name.startswith(("weight", "stop_", "superword"))), only_here=True
+)
 @click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
 @click.option(
     "--weights", multiple=True, metavar="'NAME=W,W ...'",
@@ -607,7 +609,7 @@ def encode(request: Request, texts: tuple[str, ...], tokenizer: Location, ordina
     """
     options = request.options
     is_chat = options.chat or options.dataset_info is not None
-    others = names_of("encode") - {"shard_format", "shard_size", "sequence_length", "pack"} | {
+    others = names_of("encode", "mix") - {"shard_format", "shard_size", "sequence_length", "pack"} | {
         "errors",
         "text_field",
         "add_bos",

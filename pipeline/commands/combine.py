@@ -29,7 +29,7 @@ from pipeline.run.manifest import Run, Source, Weighted
 from pipeline.run.option_types import AnyPath, OutputOptions
 from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, lists_options, make_options
 from pipeline.run.parity import Parity
-from pipeline.run.values import parse_weight
+from pipeline.run.values import parse_weight, shown_weight
 from pipeline.run.work import open_work
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, Remote, named, same_location
@@ -191,9 +191,3 @@ def _require_comparable(first: Run, other: Run) -> None:
             f"{first.directory} and {other.directory} cannot be combined: {name} is {one!r} in the one and {another!r} "
             "in the other; count one of them again, as the other was"
         )
-
-
-def shown_weight(weight: Fraction) -> str:
-    """A weight for people: as a decimal number where it is one."""
-    decimal = f"{float(weight):.15g}"
-    return decimal if Fraction(decimal) == weight else str(weight)

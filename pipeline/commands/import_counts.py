@@ -120,8 +120,8 @@ def _imported(
     counts: Any, options: Options, executor: Executor, listener: Listener
 ) -> Iterator[tuple[Work, Run, Counted]]:
     """Import; the block works in the run directory."""
-    if options.inputs is not None:
-        raise UsageError("inputs are not read where counts are given; leave them out")
+    if options.inputs is not None or options.weights is not None:
+        raise UsageError("inputs and weights mean nothing where counts are given; leave them out")
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     paths = _paths(counts)
     with open_work(options, pattern, executor, listener) as work:

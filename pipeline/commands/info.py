@@ -75,6 +75,7 @@ def _run(run: Run) -> dict[str, Any]:
     return {
         "run": str(run.directory),
         **corpus,
+        **({"weights": plan.described(stored.weights)} if stored.weights else {}),
         "counted": "completely" if whole else f"{sum(chunks)} of {format_count(len(chunks), 'chunks')}",
         **_parity(stored.parity),
         "options": {**stored.counting, **(stored.merging or {}), **by_letters},

@@ -17,7 +17,7 @@ from pipeline.commands.count import write_summary
 from pipeline.counts.as_text import bounds
 from pipeline.counts.coarse import refuse_without_texts
 from pipeline.counts.count import STAGE as COUNTING
-from pipeline.counts.count import Counted, require_counted
+from pipeline.counts.count import Counted, combine_again, require_counted
 from pipeline.executors import Executor
 from pipeline.merges import forecast, merge, merge_list, superwords
 from pipeline.merges.merge_list import MergeList
@@ -29,6 +29,7 @@ from pipeline.report.summary import OtherSize, Summary
 from pipeline.run import manifest, memory
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import LANGUAGES, RUN, Run
+from pipeline.run.open_run import refuse_other_weights
 from pipeline.run.option_types import AnyPath, MergeOptions
 from pipeline.run.options import Options, flag_of, lists_options, make_options, names_of, refuse_unfit
 from pipeline.run.superwords import coarse_pattern
@@ -91,11 +92,13 @@ def open_merging(
         for name in ("tie_break", "superwords_from"):
             if given.get(name) is not None:
                 raise UsageError(f"{flag_of(name)} means nothing for merges that are chosen by parity: leave it out")
+    weights = _weights(run, asked)
     like = _made_like(run, asked.vocab_size if given.get("vocab_size") else (own_size,))
     before = {} if asked.overwrite else {**stored.special_of(like), **(stored.merging or {})}
     if (added := [*before.get("added_special_tokens", ()), *asked.added_special_tokens]) and asked.added_special_tokens:
         given = {**given, "added_special_tokens": list(dict.fromkeys(added))}
-    options = make_options({"vocab_size": own_size, **stored.counting, **before, **given, "output": location})
+    settled = {**given, "weights": weights or None, "output": location}
+    options = make_options({"vocab_size": own_size, **stored.counting, **before, **settled})
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     check_before_work(options, pattern)
     refuse_without_texts(options, stored.source)
@@ -110,7 +113,8 @@ def open_merging(
             keep_ids(work, run, like=like, given=given)
         else:
             merge.require_memory(work, run, counted)
-            to_be = replace(run, manifest=replace(run.manifest, merging=manifest.merging_of(options)))
+            made = replace(run.manifest, merging=manifest.merging_of(options), weights=weights)
+            to_be = replace(run, manifest=made)
             if (known := merge_list.load(run.merges_path, merge.merges_fingerprint(to_be, options))) is not None:
                 refuse_ordinary(Trained(known, pattern, options))
             replaced = {
@@ -118,12 +122,29 @@ def open_merging(
                 for home in run.tokenizers()
                 if (home / "tokenizer.json").exists()
             }
+        if weights != run.manifest.weights:
+            counted = combine_again(work, replace(run, manifest=replace(run.manifest, weights=weights)))
+        if options.overwrite:
             run = manifest.remove_results(run)
-            run = replace(run, manifest=run.manifest.without_merging())
+        if options.overwrite or weights != run.manifest.weights:
+            run = replace(run, manifest=replace(run.manifest.without_merging(), weights=weights))
             manifest.save(run)
         run = manifest.store_merge_options(run, options, FILE_NAMES)
         with work.logged(lambda: manifest.remove_partial(run)):
             yield work, run, counted, replaced
+
+
+def _weights(run: Run, asked: Options) -> tuple[str, ...]:
+    """Return the weights of the run's inputs that are asked for, its own by default."""
+    stored = run.manifest
+    if asked.weights is None:
+        return stored.weights
+    if stored.source is not None:
+        raise UsageError(f"--weight: {run.directory} has no inputs, but counts from {stored.source.description}")
+    weights = stored.plan.weights(asked.weights)
+    if not asked.overwrite:
+        refuse_other_weights(run, weights)
+    return weights
 
 
 def _made_like(run: Run, sizes: Sequence[int | None]) -> str:

@@ -103,7 +103,7 @@ def run_parity(
     listener: Listener,
 ) -> tuple[Summary, Trained]:
     """Combine the counts of the languages into a new run, and learn its merges by parity."""
-    for name in ("tie_break", "superwords_from"):
+    for name in ("tie_break", "superwords_from", "weights"):
         if given.get(name) is not None:
             raise UsageError(f"{flag_of(name)} means nothing for merges that are chosen by parity: leave it out")
     runs, of_dev = _runs(languages, "RUN"), _runs(dev, "--dev")

@@ -17,7 +17,7 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
-from pipeline.commands.combine import run_combine, run_part, shown_weight
+from pipeline.commands.combine import run_combine, run_part
 from pipeline.commands.merge import open_merging
 from pipeline.commands.report import short_names
 from pipeline.corpus.files import CorpusFile, files_in_both, find_files
@@ -37,7 +37,7 @@ from pipeline.run.directory import Directory, Kind, fingerprint
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options, make_options
 from pipeline.run.plan import dependencies_of
-from pipeline.run.values import parse_weight
+from pipeline.run.values import parse_weight, shown_weight
 from pipeline.run.work import Work
 from pipeline.run.workers import worker_count
 from pipeline.storage import Location, existing, same_location
@@ -248,10 +248,11 @@ def _counted_files(files: Sequence[CorpusFile], locations: Sequence[Location]) -
 
 
 def _parts(sweep: _Sweep, best: Learned, chosen: Recommendation) -> Iterator[sweep_page.Part]:
-    """Learn a mixture from a half and a quarter of the chunks of its runs, if all of them have so many."""
+    """Learn a mixture from a half and a quarter of the chunks of its runs, if all have so many, without weights."""
     found = [manifest.require(sweep.runs[name]) for name in best.mixture.weights]
     chunks = [[run.chunk_path(index) for index in range(len(run.manifest.plan.chunks))] for run in found]
-    if any(len(paths) < max(_PARTS) or not all(existing(paths)) for paths in chunks):
+    weighted = any(run.manifest.weights for run in found)
+    if weighted or any(len(paths) < max(_PARTS) or not all(existing(paths)) for paths in chunks):
         return
     size = chosen.vocab_size
     narrowed = replace(sweep, options=replace(sweep.options, vocab_size=(size,)))

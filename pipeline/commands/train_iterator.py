@@ -66,8 +66,8 @@ def train_from_iterator(
     """
     refuse_unfit(options, names_of("encode"), "training")
     settled = make_options(options)
-    if settled.inputs is not None or settled.exclude or settled.dry_run:
-        raise UsageError("inputs, exclude and dry_run mean nothing for an iterator; leave them out")
+    if settled.inputs is not None or settled.exclude or settled.weights or settled.dry_run:
+        raise UsageError("inputs, exclude, weights and dry_run mean nothing for an iterator; leave them out")
     pattern = compile_pattern(settled.pattern, timeout_s=settled.pattern_timeout)
     _refuse_small_limit(settled)
     check_before_work(settled, pattern)

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -17,7 +18,7 @@ from pipeline.base.errors import InputError, RunDirectoryError, TrainingError, U
 from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes, format_count
 from pipeline.commands.verify_changed import run_verify_changed
-from pipeline.counts.count import require_counted
+from pipeline.counts.count import counter_of, require_counted
 from pipeline.executors import Executor
 from pipeline.merges import forecast, merge, merge_worker, replay_worker, superwords
 from pipeline.merges.merge_list import MergeList
@@ -102,28 +103,38 @@ def run_verify(location: Location, options: Options, executor: Executor, listene
 def _verify_counters(work: Work, run: Run, verified: dict[str, str]) -> Sum:
     """Read every counter and compare the combined one with the sum of the others; returns what it holds."""
     found, chunks = run.manifest, range(len(run.manifest.plan.chunks))
-    counters = [(run.counter_path, found.counter_fingerprint())]
-    counters += [(run.chunk_path(index), found.chunk_fingerprint(index)) for index in chunks]
+    counters = [(run.chunk_path(index), found.chunk_fingerprint(index)) for index in chunks]
     budget = memory.budget(work.options.memory_limit)
-    workers = budget.workers(min(worker_count(work.options), len(counters)))
-    tasks = [SumTask(*counter, budget.per_worker(workers)) for counter in counters]
-    sums: dict[int, Sum] = {}
+    workers = budget.workers(min(worker_count(work.options), len(counters) + 1))
+    task_of = partial(SumTask, budget_bytes=budget.per_worker(workers))
+    whole, parts = task_of(run.counter_path, found.counter_fingerprint()), [task_of(*one) for one in counters]
+    made_of = {whole: parts}
+    if found.weights:
+        made_of[whole] = [
+            task_of(*counter_of(run, of_input), weight=by) for of_input, by in found.plan.weighted(found.weights)
+        ]
+        several = [of_input for of_input, _ in found.plan.weighted(found.weights) if len(of_input) > 1]
+        made_of |= {task_of(*counter_of(run, of_input)): [parts[index] for index in of_input] for of_input in several}
+    tasks = list(dict.fromkeys((*made_of, *parts, *made_of[whole])))
+    sums: dict[SumTask, Sum] = {}
     with work.stage("reading", len(tasks), "counters") as advance:
         for index, one in work.executor.run(replay_worker.add_up, tasks, at_once=workers):
-            sums[index] = one
+            sums[tasks[index]] = one
             advance(1)
-    whole, parts = sums.pop(0), list(sums.values())
-    verified["counter"] = f"{whole.pieces:,} pieces, {whole.rows:,} different; checksums and order are right"
-    for name in ("pieces", "bytes", "digest") if parts else ():
-        together = sum(getattr(part, name) for part in parts) % _MODULUS
-        if together != getattr(whole, name):
-            raise RunDirectoryError(
-                f"{run.counter_path} is not the sum of the counters in {run.directory / 'counts'}: their {name} are "
-                f"{together:,}, its {getattr(whole, name):,}; remove it and run again, which combines them again"
-            )
+    total = sums[whole]
+    verified["counter"] = f"{total.pieces:,} pieces, {total.rows:,} different; checksums and order are right"
+    for made, of in made_of.items() if parts else ():
+        for name in ("pieces", "bytes", "digest"):
+            together, own = sum(getattr(sums[part], name) for part in of) % _MODULUS, getattr(sums[made], name)
+            if together != own:
+                raise RunDirectoryError(
+                    f"{made.path} is not the sum of the counters in {run.directory / 'counts'}: their {name} are "
+                    f"{together:,}, its {own:,}; remove it and run again, which combines them again"
+                )
     if parts:
-        verified["chunks' counters"] = f"{len(parts):,}; checksums are right, and their sum is the counter"
-    return whole
+        how = f"their sum, {found.plan.described(found.weights)}," if found.weights else "their sum"
+        verified["chunks' counters"] = f"{len(parts):,}; checksums are right, and {how} is the counter"
+    return total
 
 
 def _verify_merges(work: Work, run: Run, whole: Sum, verified: dict[str, str]) -> MergeList:

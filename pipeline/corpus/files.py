@@ -48,13 +48,15 @@ class CorpusFile:
 class Listing:
     """The files of a corpus in the order to read them, and the paths of those without a byte.
 
-    inputs: the number of the input that each file is of. unused: globs that should exclude files, and exclude none.
+    inputs: the number of the input that each file is of. repeated: the numbers of inputs with files that are of one
+    before. unused: globs that should exclude files, and exclude none.
     """
 
     files: tuple[CorpusFile, ...]
     empty: tuple[str, ...]
     inputs: tuple[int, ...] = ()
     unused: tuple[str, ...] = ()
+    repeated: tuple[int, ...] = ()
 
 
 def find_files(
@@ -85,8 +87,11 @@ def find_files(
     if not paths:
         raise InputError(f"the corpus is empty: all its files are excluded, by {', '.join(exclude)}; exclude fewer")
     different: dict[str, tuple[int, str]] = {}
+    repeated: dict[int, None] = {}
     for number, path in paths:
-        _, first = different.setdefault(_resolved(path), (number, path))
+        owner, first = different.setdefault(_resolved(path), (number, path))
+        if owner != number:
+            repeated[number] = None
         if getattr(first, "secret", "") != getattr(path, "secret", ""):
             raise InputError(f"{path} is named twice with different queries, which are not stored: name one of them")
     described = partial(describe, asked=asked)
@@ -100,7 +105,7 @@ def find_files(
         empty = []  # the library has empty modules, which the user did not choose
     numbers = (number for (number, _), file in zip(different.values(), files, strict=True) if file.size)
     unused = tuple(glob for glob in exclude if glob not in used)
-    return Listing(tuple(file for file in files if file.size), tuple(empty), tuple(numbers), unused)
+    return Listing(tuple(file for file in files if file.size), tuple(empty), tuple(numbers), unused, tuple(repeated))
 
 
 def files_in_both(files: Iterable[CorpusFile], others: Iterable[CorpusFile]) -> list[CorpusFile]:

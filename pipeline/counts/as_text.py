@@ -61,7 +61,8 @@ def bounds(run: Run, texts: Sequence[str], executor: Executor | None = None) -> 
     if not texts:
         return []
     pattern = compile_pattern(run.manifest.counting["pattern"])
-    rounded = run.manifest.source and any(Fraction(*one.weight) < 1 for one in run.manifest.source.mixed)
+    mixed = () if run.manifest.source is None else run.manifest.source.mixed
+    rounded = any(by < 1 for by in [*(Fraction(*one.weight) for one in mixed), *map(Fraction, run.manifest.weights)])
     certain = {text: Counter[bytes]() if rounded else certain_pieces(text, pattern) for text in texts}
     pieces = tuple(dict.fromkeys(piece for counts in certain.values() for piece in counts))
     task = FindTask(run.counter_path, run.manifest.counter_fingerprint(), pieces)

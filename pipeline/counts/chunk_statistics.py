@@ -75,6 +75,7 @@ class CorpusFacts:
     losses: tuple[SkippedOrAltered, ...] = ()  # skipped or altered input
     concerned_characters: str = ""  # characters of the corpus that `regex` and the runtimes classify differently
     source: str = ""  # where the counts come from, if no corpus was listed
+    weights: str = ""  # of inputs whose counts were multiplied, with their names
 
     def newer_characters(self) -> str:
         """Say which characters Unicode versions disagree on; empty if there are none."""

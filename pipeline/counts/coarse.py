@@ -48,9 +48,18 @@ def _counted_from_texts(one: Weighted) -> Run:
             "--superwords-from needs the texts for a second count, and the counts of "
             f"{run.directory} come from {run.manifest.source.description}: combine runs that were counted from files"
         )
+    _refuse_weights(run)
     if run.manifest.counter_fingerprint() != one.counts:
         raise RunDirectoryError(f"{run.directory} has other counts than those that were combined; combine them again")
     return run
+
+
+def _refuse_weights(run: Run) -> None:
+    if run.manifest.weights:
+        raise UsageError(
+            f"--superwords-from counts the text a second time, without the weights of {run.directory}: count each "
+            "input in a run of its own, and `combine` these runs with --weight"
+        )
 
 
 def count_mixture(work: Work, run: Run, mixed: Source) -> tuple[Run, Counted]:
@@ -85,6 +94,7 @@ def count_mixture(work: Work, run: Run, mixed: Source) -> tuple[Run, Counted]:
 
 def count_coarse(work: Work, run: Run) -> tuple[Run, Counted]:
     """Count the coarse pieces as far as they are not counted yet; returns their run. Raises as counting does."""
+    _refuse_weights(run)
     work.directory.require_lock()
     plan, pattern = run.manifest.plan, coarse_pattern(work.options)
     assert pattern is not None, "the options ask for superwords"

@@ -17,21 +17,23 @@ from pipeline.executors import Need
 from pipeline.run import memory
 from pipeline.run.manifest import Run
 from pipeline.run.work import Work
-from pipeline.storage import names_in, remove
+from pipeline.storage import Location, names_in, remove
 
 _MOST_SHARES = 256  # a power of two
 _SHARES_A_CORE = 2  # so that all cores finish together
 _SHARE_BYTES = 2 << 30  # of counters in a share on one machine: some ten seconds of work
 
 
-def combine_counters(work: Work, run: Run, parts: Parts, output: Path | None = None) -> CounterFacts:
-    """Write the combined counter of a run, to `output` if that is given."""
+def combine_counters(
+    work: Work, run: Run, parts: Parts, output: Location | None = None, fingerprint: str | None = None
+) -> CounterFacts:
+    """Write the combined counter of a run, to `output` if that is given, or another one with its fingerprint."""
     whole = memory.budget(work.options.memory_limit, work.nodes)
     whole.workers(1)  # the coordinator may have taken too much since the start
     task = CombineTask(
         parts=parts.counters,
         output=output or run.counter_path,
-        fingerprint=run.manifest.counter_fingerprint(),
+        fingerprint=fingerprint or run.manifest.counter_fingerprint(),
         statistics=parts.statistics,
         threads=memory.threads(work.options, work.nodes),
         memory_bytes=min(COMBINE_BYTES, (whole.per_worker(1) - memory.WRITE_BYTES) // 2),

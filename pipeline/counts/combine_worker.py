@@ -101,6 +101,9 @@ def combine(task: CombineTask) -> CounterFacts:
 
 def join(task: CombineTask) -> CounterFacts:
     """Write counters of successive shares of the hashes as one, in order, with one partition at a time in memory."""
+    if task.weights:
+        pieces = sum(_weighted_pieces(_Source(*part)) for part in task.parts)
+        task = replace(task, statistics=replace(task.statistics, pieces=pieces))
 
     def columns() -> Iterator[Columns]:
         for path, fingerprint in task.parts:

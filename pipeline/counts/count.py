@@ -5,6 +5,7 @@ got new files counts only those. Results of other counts are deleted when all ch
 """
 
 import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.base.errors import InputError, RunDirectoryError
@@ -69,6 +70,7 @@ def as_counted(run: Run, counter: CounterFacts) -> Counted:
         losses=in_words(losses),
         concerned_characters=statistics.concerned_characters,
         source=source.description if source is not None else "",
+        weights=plan.described(run.manifest.weights),
     )
     return Counted(run.counter_path, run.manifest.counter_fingerprint(), facts, statistics)
 
@@ -103,8 +105,45 @@ def combine_chunks(work: Work, run: Run, statistics: ChunkStatistics) -> Counted
     """Combine the counters of all chunks."""
     chunks = range(len(run.manifest.plan.chunks))
     with work.stage(COMBINING, len(chunks), "counters"):
-        parts = [(run.chunk_path(index), run.manifest.chunk_fingerprint(index)) for index in chunks]
-        return as_counted(run, combine_counters(work, run, Parts(parts, statistics)))
+        parts = Parts(_chunk_counters(run, chunks), statistics)
+        if run.manifest.weights:
+            parts = _add_up_inputs(work, run, statistics)
+        return as_counted(run, combine_counters(work, run, parts))
+
+
+def _add_up_inputs(work: Work, run: Run, statistics: ChunkStatistics) -> Parts:
+    """Return one counter for each input with a weight, so that the count of a piece in it is rounded once."""
+    of_inputs = list(run.manifest.plan.weighted(run.manifest.weights))
+    parts = [counter_of(run, chunks) for chunks, _ in of_inputs]
+    for (chunks, _), part, found in zip(of_inputs, parts, look_at(parts, work.executor), strict=True):
+        if found is None:
+            counters = _chunk_counters(run, chunks)
+            of_input = [one.statistics for one in look_at(counters, work.executor) if one is not None]
+            combine_counters(work, run, Parts(counters, sum(of_input, ChunkStatistics())), *part)
+    weights = {path: by for (_, by), (path, _) in zip(of_inputs, parts, strict=True)}
+    return Parts(parts, statistics, weights)
+
+
+def counter_of(run: Run, chunks: Sequence[int]) -> tuple[Location, str]:
+    """Return the counter of all chunks of an input, and its fingerprint."""
+    if len(chunks) == 1:
+        return run.chunk_path(chunks[0]), run.manifest.chunk_fingerprint(chunks[0])
+    name = manifest.INPUT_NAME.format(run.manifest.plan.owner(chunks[0]))
+    return run.directory / name, run.manifest.chunks_fingerprint(chunks)
+
+
+def _chunk_counters(run: Run, chunks: Iterable[int]) -> list[tuple[Location, str]]:
+    return [(run.chunk_path(index), run.manifest.chunk_fingerprint(index)) for index in chunks]
+
+
+def combine_again(work: Work, run: Run) -> Counted:
+    """Combine the counters of all chunks with other weights."""
+    counters = _chunk_counters(run, range(len(run.manifest.plan.chunks)))
+    found = look_at(counters, work.executor)
+    for (path, _), facts in zip(counters, found, strict=True):
+        if facts is None:
+            raise RunDirectoryError(f"the counter {path} is missing or damaged; remove it and run `count` again")
+    return combine_chunks(work, run, sum((facts.statistics for facts in found if facts), ChunkStatistics()))
 
 
 def check_facts(facts: CorpusFacts, options: Options) -> None:

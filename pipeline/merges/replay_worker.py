@@ -31,11 +31,15 @@ _COPIES_READ = 3  # of a partition: as read, decoded, and checked
 
 @dataclass(frozen=True)
 class SumTask:
-    """A counter and its fingerprint: a task for a worker. budget_bytes: what reading it may take."""
+    """A counter and its fingerprint: a task for a worker. budget_bytes: what reading it may take.
+
+    weight: a fraction that its counts are multiplied by in the sums.
+    """
 
     path: Location
     fingerprint: str
     budget_bytes: int
+    weight: tuple[int, int] = (1, 1)
 
     def __str__(self) -> str:
         return f"reading {self.path}"
@@ -59,7 +63,7 @@ class Sum:
 
 def add_up(task: SumTask) -> Sum:
     """Read a whole counter and check its checksums and order; `TrainingError` if a partition exceeds the budget."""
-    rows = pieces = size = digest = column_bytes = 0
+    rows = pieces = unweighted = size = digest = column_bytes = 0
     with open_counter(task.path, fingerprint=task.fingerprint) as counter:
         needed = _COPIES_READ * counter.partition_bytes()
         if needed > task.budget_bytes:
@@ -76,12 +80,15 @@ def add_up(task: SumTask) -> Sum:
                 raise RunDirectoryError(
                     f"the counter {task.path} is damaged: its pieces are not in order of their hash"
                 )
+            unweighted += found[1]
+            if task.weight != (1, 1):
+                found = _core.counter_sum(_core.combine([columns], [task.weight]))
             rows, pieces, size, digest = rows + found[0], pieces + found[1], size + found[2], digest + found[3]
             column_bytes += memoryview(columns[1]).nbytes
         counted = counter.statistics.pieces
-    if counted != pieces:
+    if counted != unweighted:
         raise RunDirectoryError(
-            f"the counter {task.path} holds {pieces:,} pieces, but says that {counted:,} were counted"
+            f"the counter {task.path} holds {unweighted:,} pieces, but says that {counted:,} were counted"
         )
     return Sum(rows, pieces, size % _MODULUS, digest % _MODULUS, column_bytes)
 

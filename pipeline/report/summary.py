@@ -70,7 +70,7 @@ class Summary:
         """Return the summary as at most eight lines of text; `details` has more."""
         corpus, vocabulary = self.corpus, self.vocabulary
         different = f"{corpus.pieces:,} pieces, of which {corpus.different_pieces:,} are different"
-        read = [f"counts from {text}" if name == "counts from" else text for name, text in _read_rows(corpus).items()]
+        read = [text if name == "corpus" else f"{name} {text}" for name, text in _read_rows(corpus).items()]
         read.append(f"{different} (pattern {self.pattern})")
         rows = [*_joined("corpus", read), *_joined("skipped/altered", in_one_line(corpus.losses, "report.txt"))]
         if vocabulary is not None:
@@ -195,7 +195,7 @@ def _read_rows(corpus: CorpusFacts) -> dict[str, str]:
     if corpus.bytes or not corpus.source:  # the corpus of imported counts is unknown
         files = [format_count(corpus.files, "files")] if corpus.files else []
         rows["corpus"] = ", ".join([*files, format_bytes(corpus.bytes), format_count(corpus.documents, "documents")])
-    return rows
+    return rows | ({"weights": corpus.weights} if corpus.weights else {})
 
 
 def _kinds(vocabulary: VocabularyFacts) -> str:

@@ -76,6 +76,7 @@ def report_header(run: Run, tokenizer: Location, summary: Mapping[str, Any]) -> 
         options=tuple((name.replace("_", " "), _plain(value)) for name, value in options.items()),
         corpus=(
             *(() if plan.source is None else [("counts from", plan.source.description)]),
+            *([("weights", plan.plan.described(plan.weights))] if plan.weights else []),
             *((path, format_bytes(size)) for path, size in files),
             *_language_rows(summary.get("languages")),
         ),

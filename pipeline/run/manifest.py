@@ -21,9 +21,10 @@ from pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from pipeline.run.format_versions import COUNTER_FORMAT, OLDER_RUN_FORMATS, RUN_FORMAT
 from pipeline.run.options import Options, flag_of, make_options
 from pipeline.run.parity import Parity
-from pipeline.run.plan import Plan
+from pipeline.run.plan import MOST_INPUTS, Plan
 from pipeline.run.standard_input import DIRECTORY as STANDARD_INPUT
 from pipeline.run.standard_input import remove_copies
+from pipeline.run.values import parse_weights
 from pipeline.storage import Location, existing, open_file
 from pipeline.storage.atomic import make_directory
 
@@ -39,6 +40,7 @@ _FIRST_TOKENIZER = (  # what a run.json without a list of tokenizers has written
     *("tokenizer.tiktoken", "tiktoken_encoding.py"),
 )
 RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), RUN_FORMAT, OLDER_RUN_FORMATS)
+INPUT_NAME = "counts/input-{:03d}.parquet"  # what several chunks of an input with a weight add up to
 _MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
 RUNS = "runs"  # the kind of a source that is combined counts
 LANGUAGES = "languages"  # the kind of a source whose merges are chosen by parity
@@ -101,6 +103,7 @@ class Manifest:
     written: dict[str, str] = field(default_factory=dict)  # files of tokenizers that were written -> SHA-256
     special: dict[str, dict[str, Any]] = field(default_factory=dict)  # the "special" options of each of their folders
     parity: Parity | None = None  # of counts that are those of several languages
+    weights: tuple[str, ...] = ()  # of the plan's inputs; none: each 1
 
     def chunk_fingerprint(self, index: int) -> str:
         """Return what one chunk's counter depends on."""
@@ -110,7 +113,14 @@ class Manifest:
         """Return what the combined counter depends on: every chunk, in any order, or the source."""
         if self.source is not None:
             return fingerprint(self.counting, self.cutting, COUNTER_FORMAT, [self.source.kind, self.source.digest])
-        return fingerprint(sorted(map(self.chunk_fingerprint, range(len(self.plan.chunks)))))
+        if self.weights:
+            weighted = self.plan.weighted(self.weights)
+            return fingerprint(sorted([self.chunks_fingerprint(chunks), *by] for chunks, by in weighted))
+        return self.chunks_fingerprint(range(len(self.plan.chunks)))
+
+    def chunks_fingerprint(self, chunks: Iterable[int]) -> str:
+        """Return what the sum of some chunks' counters depends on."""
+        return fingerprint(sorted(map(self.chunk_fingerprint, chunks)))
 
     def merge_fingerprint(self) -> str:
         """Return what a merge list depends on, its length aside."""
@@ -127,6 +137,7 @@ class Manifest:
     def owned_counts(self) -> Iterator[str]:
         """List the files of counting: the counters and the log."""
         yield from (f"counts/{index:06d}.parquet" for index in range(len(self.plan.chunks)))
+        yield from map(INPUT_NAME.format, range(MOST_INPUTS))
         for power in range(1, _MOST_RANGES.bit_length()):
             yield from (_range_name(index, 1 << power) for index in range(1 << power))
         yield from ("counter.parquet", LOG)
@@ -210,6 +221,7 @@ def save(run: Run) -> None:
             "special": manifest.special,
             **({} if manifest.source is None else {"source": asdict(manifest.source)}),
             **({} if manifest.parity is None else {"parity": asdict(manifest.parity)}),
+            **({"weights": manifest.weights} if manifest.weights else {}),
             **manifest.plan.to_json(),
         }
     )
@@ -234,6 +246,7 @@ def load(location: Location) -> Run | None:
             written={str(name): str(digest) for name, digest in document.get("written", {}).items()},
             special={str(name): dict(one) for name, one in document.get("special", {}).items()},
             parity=Parity.from_json(document["parity"]) if "parity" in document else None,
+            weights=parse_weights(document["weights"]) if "weights" in document else (),
         )
         if "tokenizers" not in document and manifest.vocab_size is not None:
             manifest = replace(manifest, tokenizers=tuple(f"tokenizer/{name}" for name in _FIRST_TOKENIZER))
@@ -242,6 +255,8 @@ def load(location: Location) -> Run | None:
                 raise ValueError(f"{name!r} is not the name of a tokenizer's file")
         if manifest.source is not None and (manifest.plan.files or manifest.plan.chunks):
             raise ValueError("it has both a source and files")
+        if manifest.weights and len(manifest.weights) != len(manifest.plan.inputs):
+            raise ValueError("its weights are not those of its inputs")
         named = str(manifest.counting["pattern"])
         if resolve(named) != named:
             raise ValueError(f"its pattern {named!r} is a name that an older version read as a regular expression")

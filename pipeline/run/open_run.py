@@ -1,6 +1,6 @@
 """Open the run that the options ask for: the one in the directory, or a new one with its plan made and saved."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from pipeline.run import manifest
 from pipeline.run.manifest import Manifest, Run
 from pipeline.run.memory import counting_workers, default_chunk_bytes
 from pipeline.run.options import Options
-from pipeline.run.plan import Plan, corpus_bytes, list_corpus
+from pipeline.run.plan import Plan, corpus_bytes, list_corpus, owners_of
 from pipeline.run.standard_input import with_standard_input
 from pipeline.run.work import Work, on_regex
 from pipeline.run.workers import worker_count
@@ -47,14 +47,17 @@ def _planned(work: Work, stored: Run | None, options: Options) -> Run:
     directory = work.directory
     listing = list_corpus(options, work.listener, directory, may_be_empty=stored is not None)
     directory.refuse_corpus_inside(file.path for file in listing.files)
-    cutting = cut_by(work.pattern)
+    cutting, inputs, asked = cut_by(work.pattern), work.options.inputs, work.options.weights
+    owners = dict(zip(listing.files, owners_of(work.options, listing), strict=False))
     if stored is None:
         directory.refuse_linked_directories()
         if not options.overwrite:
             directory.refuse_foreign_files()
         counting = options.of_stage("count")
-        plan = _extended(Plan(empty=listing.empty), listing.files, work, counting)
-        run = Run(directory, Manifest(counting, cutting, plan))
+        plan = _extended(Plan(empty=listing.empty), listing.files, work, counting, owners)
+        plan = plan.of_inputs(inputs or (), listing)
+        weights = () if asked is None else plan.weights(asked, inputs or ())
+        run = Run(directory, Manifest(counting, cutting, plan, weights=weights))
         return run if options.dry_run else replace_run(run, keep=[file.path for file in listing.files])
     if stored.manifest.cutting != cutting:
         raise RunDirectoryError(
@@ -62,9 +65,19 @@ def _planned(work: Work, stored: Run | None, options: Options) -> Run:
             f"{' '.join(cutting.values())}; use the installation that started it, or start again with --overwrite"
         )
     added = stored.manifest.plan.added_files(directory, listing, work.listener)
-    found = replace(stored.manifest, plan=replace(stored.manifest.plan.reopened(listing), empty=listing.empty))
+    plan, weights = replace(stored.manifest.plan.reopened(listing), empty=listing.empty), stored.manifest.weights
     if added:
-        found = replace(found.without_merging(), plan=_extended(found.plan, added, work, found.counting))
+        plan = _extended(plan, added, work, stored.manifest.counting, owners)
+    if inputs:
+        plan = plan.of_inputs(inputs, listing)
+        weights = () if asked is None else plan.weights(asked, inputs)
+    elif asked is not None:
+        weights = plan.weights(asked)
+    found = replace(stored.manifest, plan=plan, weights=weights)
+    if added or found.counter_fingerprint() != stored.manifest.counter_fingerprint():
+        if not added:
+            refuse_other_weights(stored, weights)
+        found = found.without_merging()
     run = Run(directory, found)
     if run != stored and not options.dry_run:
         manifest.save(run)
@@ -85,6 +98,13 @@ def replace_run(run: Run, keep: list[str], *, results: bool = False) -> Run:
         )
     manifest.save(run)
     return run
+
+
+def refuse_other_weights(run: Run, weights: Sequence[str]) -> None:
+    """Raise `RunDirectoryError` if merges were learned from counts with other weights."""
+    if run.manifest.merging is not None and run.merges_path.exists():
+        stored = {"weights": list(run.manifest.weights) or None}
+        manifest.refuse_other_options(run.directory, manifest.MERGING, stored, {"weights": list(weights) or None})
 
 
 def refuse_source(run: Run) -> None:
@@ -118,7 +138,13 @@ def cut_by(pattern: CompiledPattern) -> dict[str, str]:
     return {"expression": pattern.expression, "by": by, "unicode": f"Unicode {pattern.unicode_version}"}
 
 
-def _extended(plan: Plan, files: tuple[CorpusFile, ...], work: Work, counting: Mapping[str, Any]) -> Plan:
+def _extended(
+    plan: Plan,
+    files: tuple[CorpusFile, ...],
+    work: Work,
+    counting: Mapping[str, Any],
+    owners: Mapping[CorpusFile, int],
+) -> Plan:
     options, nodes = work.options, work.nodes
     whole_documents = options.errors == "skip"
     cutting = Cutting(
@@ -127,7 +153,8 @@ def _extended(plan: Plan, files: tuple[CorpusFile, ...], work: Work, counting: M
     workers = counting_workers(options, sum(node.cores for node in nodes) or worker_count(options), nodes)
     memory_bytes = workers.count * workers.work_bytes
     default = default_chunk_bytes(corpus_bytes(files), workers.count, memory_bytes, slow=on_regex(work.pattern))
-    return plan.extended(files, cutting, options.chunk_size or default)
+    apart = tuple(owners[file] for file in files) if owners else ()
+    return plan.extended(files, cutting, options.chunk_size or default, apart)
 
 
 def special_bytes(counting: Mapping[str, Any]) -> tuple[bytes, ...]:

@@ -68,6 +68,7 @@ class EncodeOptions(EncodeFilesOptions, total=False):
 class MergeOptions(OutputOptions, total=False):
     """What is learned from counts."""
 
+    weights: Sequence[float | str] | None
     vocab_size: int | str | Sequence[int]
     stop_at_saving: float | str | None
     tie_break: Literal["lowest-ids", "greatest-bytes"]

@@ -1,8 +1,8 @@
 """The options of a run: one table for the command's flags, the configuration file and Python's keywords.
 
 Each field of `Options` has a default, a reader of its value, and what depends on it (`stage`): "count" and "merge"
-options are part of what a run *is*, "special" options of one tokenizer of it, "encode" options of what shards are,
-"chat" options of what those of chat data are, "run" options only of how it runs.
+options are part of what a run *is*, "special" options of one tokenizer of it, "mix" options of its counts or of shards,
+"encode" and "chat" options of what shards are and those of chat data, "run" options only of how it runs.
 """
 
 import difflib
@@ -78,7 +78,7 @@ class Options:
     separator: str | None = _option("encode", None, read.parse_text, "TEXT")
     shuffle: int | None = _option("encode", None, parse_whole_number(0, (1 << 63) - 1), "SEED")
     repeat: int = _option("encode", 1, parse_whole_number(1, 1000), "N")
-    weights: tuple[str, ...] | None = _option("encode", None, read.parse_weights, "NUMBER")
+    weights: tuple[str, ...] | None = _option("mix", None, read.parse_weights, "NUMBER")
     val_fraction: float | None = _option("encode", None, read.parse_fraction, "SHARE")
     val_tokens: int | None = _option("encode", None, parse_whole_number(1, (1 << 63) - 1), "N")
     sequence_length: int | None = _option("encode", None, parse_whole_number(1, 1 << 26), "N")
@@ -188,7 +188,7 @@ HELP = {  # of the flags
     "separator": "the special token that ends a document; default: the one that separated the training corpus",
     "shuffle": "put all documents in one random order that this seed decides",
     "repeat": "take the corpus this often, each time in another order if it is shuffled",
-    "weights": "of each INPUT, in their order: how often its documents are taken: 2, 0.5, 1/3; repeatable",
+    "weights": "of each INPUT, in their order: how often its text is taken: 2, 0.5, 1/3; repeatable",
     "val_fraction": "hold this share of the documents out for validation, chosen by a hash of their content",
     "val_tokens": "hold documents with this many tokens out for validation",
     "sequence_length": "make rows of this many tokens; of chat data at most, default: 2048",

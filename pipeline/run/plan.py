@@ -4,11 +4,13 @@ A plan is made once and stored in the manifest of a run or of shards. A resumed 
 got new files extends it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import asdict, astuple, dataclass, replace
+from fractions import Fraction
+from itertools import groupby
 from typing import Any
 
-from pipeline.base.errors import InputError, RunDirectoryError
+from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_count
 from pipeline.corpus.chunks import Chunk, Cutting, Span, plan_chunks
@@ -19,15 +21,25 @@ from pipeline.run.directory import Directory, fingerprint
 from pipeline.run.options import Options
 from pipeline.run.standard_input import DIRECTORY as STANDARD_INPUT
 from pipeline.run.standard_input import copy_in, with_identities
+from pipeline.run.values import shown_weight
+
+MOST_INPUTS = 256  # that are counted apart
+_MOST_UNWEIGHTED = 32  # as long as none has a weight: a chunk takes some time, however small it is
+_MOST_SHOWN = 8
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is read and where it is cut. empty: the files of the corpus without a byte."""
+    """What is read and where it is cut. empty: the files of the corpus without a byte.
+
+    inputs: as they were named, if each chunk is of one alone, and may have a weight; owners: the number of each file's.
+    """
 
     files: tuple[CorpusFile, ...] = ()
     chunks: tuple[Chunk, ...] = ()
     empty: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    owners: tuple[int, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -47,14 +59,66 @@ class Plan:
         ranges = [[*dependencies_of(file), start, stop] for file, start, stop in self.spans(index)]
         return fingerprint(*dependencies, ranges)
 
-    def extended(self, files: tuple[CorpusFile, ...], cutting: Cutting, chunk_bytes: int) -> "Plan":
-        """Return the plan with chunks for more files; `InputError` if there is nothing to read at all."""
-        shift = len(self.files)
-        planned = plan_chunks(files, cutting, chunk_bytes=chunk_bytes)
-        moved = tuple(Chunk(tuple(replace(span, file=span.file + shift) for span in chunk.spans)) for chunk in planned)
-        if not self.chunks + moved:
+    def extended(
+        self, files: tuple[CorpusFile, ...], cutting: Cutting, chunk_bytes: int, owners: Sequence[int] = ()
+    ) -> "Plan":
+        """Return the plan with chunks for more files; `InputError` if there is nothing to read at all.
+
+        owners: the number of each file's input, if no chunk may be of two.
+        """
+        shift, moved = len(self.files), list[Chunk]()
+        for _, numbers in groupby(range(len(files)), lambda number: owners[number] if owners else 0):
+            together = [files[number] for number in numbers]
+            for chunk in plan_chunks(together, cutting, chunk_bytes=chunk_bytes):
+                moved.append(Chunk(tuple(replace(span, file=span.file + shift) for span in chunk.spans)))
+            shift += len(together)
+        if not (*self.chunks, *moved):
             raise InputError(f"the corpus is empty: {files[0].path} has no rows; name a file with text in it")
-        return replace(self, files=self.files + files, chunks=self.chunks + moved)
+        return replace(self, files=self.files + files, chunks=(*self.chunks, *moved))
+
+    def of_inputs(self, inputs: Sequence[str], listing: Listing) -> "Plan":
+        """Return the plan with the inputs of this listing of its files, or without if they cannot have weights."""
+        numbers = {file.path: number for file, number in zip(listing.files, listing.inputs, strict=True)}
+        owners = tuple(numbers[file.path] for file in self.files)
+        apart = all(len({owners[span.file] for span in chunk.spans}) == 1 for chunk in self.chunks)
+        kept = apart and 0 < len(inputs) <= MOST_INPUTS
+        return replace(self, inputs=tuple(inputs) if kept else (), owners=owners if kept else ())
+
+    def chunks_of_inputs(self) -> list[list[int]]:
+        """List the chunks of each input."""
+        found = [list[int]() for _ in self.inputs]
+        for index in range(len(self.chunks)):
+            found[self.owner(index)].append(index)
+        return found
+
+    def owner(self, index: int) -> int:
+        """Return the number of a chunk's input."""
+        return self.owners[self.chunks[index].spans[0].file]
+
+    def weights(self, asked: Sequence[str], inputs: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Return the weights of the inputs, none if all are 1; `UsageError` if they do not fit these names of them."""
+        if inputs is not None or self.inputs:
+            require_weights(asked, self.inputs if inputs is None else inputs)
+        if not self.inputs:
+            raise UsageError(
+                f"--weight: the counts of more than {_MOST_UNWEIGHTED} inputs, or of others than these, are not kept "
+                f"apart; name at most {MOST_INPUTS} directories or quoted globs, and count them with --weight and "
+                "--overwrite"
+            )
+        if not any(self.weighted(asked)):
+            raise UsageError("--weight: no input with text has a weight above 0, so nothing is left; change one")
+        return () if set(asked) == {"1"} else tuple(asked)
+
+    def weighted(self, weights: Sequence[str]) -> Iterator[tuple[list[int], tuple[int, int]]]:
+        """List the chunks of each input that has any, and its weight, above 0, as a fraction."""
+        for chunks, weight in zip(self.chunks_of_inputs(), map(Fraction, weights), strict=True):
+            if chunks and weight:
+                yield chunks, (weight.numerator, weight.denominator)
+
+    def described(self, weights: Sequence[str]) -> str:
+        """Describe weights of the inputs: `a.txt x 1 + b x 2.5`."""
+        shown = [f"{one} x {shown_weight(Fraction(by))}" for one, by in zip(self.inputs, weights, strict=False)]
+        return " + ".join(shown[:_MOST_SHOWN] + ["..."] * (len(shown) > _MOST_SHOWN))
 
     def added_files(self, directory: Directory, listing: Listing, listener: Listener) -> tuple[CorpusFile, ...]:
         """Return the files of a listing that the plan does not have yet.
@@ -106,6 +170,7 @@ class Plan:
         return {
             "files": [_to_json(file) for file in self.files],
             "empty": self.empty,
+            **({"input_names": self.inputs, "owners": self.owners} if self.inputs else {}),
             "chunks": [
                 [[part for part in astuple(span) if part is not None] for span in chunk.spans] for chunk in self.chunks
             ],
@@ -124,7 +189,19 @@ class Plan:
                     raise ValueError(f"chunk {number} is of a file that is not listed")
                 if not 0 <= span.start < span.stop <= files[span.file].size or (span.size or 0) < 0:
                     raise ValueError(f"chunk {number} is not within its file")
-        return cls(files, chunks, tuple(map(str, document["empty"])))
+        names, owners = tuple(map(str, document.get("input_names", ()))), tuple(map(int, document.get("owners", ())))
+        if len(owners) != (len(files) if names else 0) or not all(0 <= owner < len(names) for owner in owners):
+            raise ValueError("a file is of an input that is not listed")
+        return cls(files, chunks, tuple(map(str, document["empty"])), names, owners)
+
+
+def require_weights(weights: Sized, inputs: Sized) -> None:
+    """Raise `UsageError` if there is not one weight for each input."""
+    if len(weights) != len(inputs):
+        counts = f"{format_count(len(weights), 'weights')} for {format_count(len(inputs), 'inputs')}"
+        raise UsageError(
+            f"--weight: {counts}: give one for each, and quote globs: a shell replaces them by the files that match"
+        )
 
 
 def dependencies_of(file: CorpusFile) -> list[str | int]:
@@ -155,12 +232,24 @@ def list_corpus(
     """List the files of a corpus; raises as `find_files` does. directory: may hold copies of standard input."""
     asked = FileType(options.input_format, options.compression)
     listing = find_files(options.inputs, asked, exclude=options.exclude or (), may_be_empty=may_be_empty)
+    if listing.repeated and options.weights:
+        twice = (options.inputs or ())[listing.repeated[0]]
+        raise UsageError(
+            f"--weight: {twice} has files that an input before it has too, and a file is read once, with one weight: "
+            "name inputs without files in common"
+        )
     if listing.unused:
         listener(Notice("warning", f"--exclude {' '.join(listing.unused)} excludes no file: check the globs"))
     if listing.empty and options.inputs:
         named = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
         listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {named}"))
     return listing if directory is None else replace(listing, files=with_identities(directory, listing.files))
+
+
+def owners_of(options: Options, listing: Listing) -> tuple[int, ...]:
+    """Return the number of each file's input, or nothing where the inputs are too many to be counted apart."""
+    most = _MOST_UNWEIGHTED if options.weights is None else MOST_INPUTS
+    return listing.inputs if len(options.inputs or ()) <= most else ()
 
 
 def corpus_bytes(files: Sequence[CorpusFile]) -> int:

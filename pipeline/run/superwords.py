@@ -2,6 +2,7 @@
 
 from functools import cache
 
+from pipeline.base.errors import UsageError
 from pipeline.pattern import CompiledPattern, compile_pattern
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
 from pipeline.run.options import Options
@@ -11,6 +12,11 @@ def coarse_pattern(options: Options) -> CompiledPattern | None:
     """Return the pattern of the second stage, which is the tokenizer's; None if there are no superwords."""
     if options.first_stage is None:
         return None
+    if any(weight != "1" for weight in options.weights or ()):
+        raise UsageError(
+            "--superwords-from counts the text a second time, without weights of inputs: count each input in a run of "
+            "its own, and `combine` these runs with --weight"
+        )
     return _compiled(
         SUPERWORD_PATTERNS.get(options.superword_pattern, options.superword_pattern), options.pattern_timeout
     )

@@ -230,6 +230,12 @@ def parse_weights(value: object) -> tuple[str, ...]:
     return tuple(map(str, weights))
 
 
+def shown_weight(weight: Fraction) -> str:
+    """A weight for people: as a decimal number where it is one."""
+    decimal = f"{float(weight):.15g}"
+    return decimal if Fraction(decimal) == weight else str(weight)
+
+
 def parse_fraction(value: object) -> float:
     """Read a share between 0 and 1."""
     share = 0.0

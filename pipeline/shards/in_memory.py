@@ -22,7 +22,7 @@ from pipeline.shards.formats.shard_format import ID_BYTES, ID_CODES
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
-_OF_SHARDS = names_of("run", "encode") - {
+_OF_SHARDS = names_of("run", "encode", "mix") - {
     *("inputs", "exclude", "workers", "memory_limit", "chunk_size", "pattern_timeout", "fail_on_loss"),
     *("documents", "separator"),
 } | {"add_bos"}

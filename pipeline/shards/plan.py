@@ -19,7 +19,7 @@ from pipeline.run import manifest, memory
 from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN
 from pipeline.run.option_types import AnyPath
 from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, Options, names_of
-from pipeline.run.plan import Plan, corpus_bytes, list_corpus
+from pipeline.run.plan import Plan, corpus_bytes, list_corpus, require_weights
 from pipeline.run.standard_input import with_standard_input
 from pipeline.run.work import Work, on_regex
 from pipeline.run.workers import worker_count
@@ -128,8 +128,8 @@ def as_directory(options: Options) -> Options:
         raise UsageError("--pack and --position-ids are for rows: give --sequence-length")
     if options.val_fraction is not None and options.val_tokens is not None:
         raise UsageError("--val-fraction and --val-tokens exclude each other; give one")
-    if options.weights is not None and len(options.weights) != len(options.inputs or ()):
-        raise UsageError(f"{len(options.weights)} weights for {len(options.inputs or ())} inputs: give one for each")
+    if options.weights is not None:
+        require_weights(options.weights, options.inputs or ())
     output, asked = options.output, options.shard_format
     name = shards.single_format(output) if output is not None else None
     if name is not None and asked not in (name, OPTION_FIELDS["shard_format"].default):
@@ -149,7 +149,7 @@ def open_encoding(
     stored = None if options.overwrite else shards.load(directory)
     asked = asked or {
         **{name: getattr(options, name) for name in ("errors", *READING_OPTIONS)},
-        **options.of_stage("encode"),
+        **options.of_stage("encode", "mix"),
         "separator": separator_of(model, options),
         "tokenizer": shards.tokenizer_fingerprint(model),
         "dtype": dtype_of(model),

@@ -162,6 +162,8 @@ def test_shares_of_the_hashes_are_combined_apart_and_joined(tmp_path, monkeypatc
     expected = sum(counted, Counter())
     assert read(joined, fingerprint="s") == expected
     assert shares == 1 or max(rows) < sum(rows)
+    of_weights = CombineTask([(part, "s") for part in parts], joined, "s", weights={paths[0]: (1, 1)})
+    assert join(of_weights).statistics.pieces == expected.total()
     combine_files(paths, tmp_path / "whole.parquet")
     assert list(read(joined)) == list(read(tmp_path / "whole.parquet"))
 

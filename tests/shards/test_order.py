@@ -111,7 +111,7 @@ def test_weights_are_of_inputs(texts: list[str], tmp_path: Path) -> None:
         assert 25 < sum(found[text] for text in texts[100:]) < 80
     pipeline.encode_corpus(inputs[::-1], TOKENIZER, tmp_path / "none", weights=[0, 1])
     assert documents(read_shards(tmp_path / "none")) == texts[:100]
-    with pytest.raises(UsageError, match="1 weights for 2 inputs"):
+    with pytest.raises(UsageError, match="1 weight for 2 inputs"):
         pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "x", weights=[1])
     with pytest.raises(RunDirectoryError, match="weight"):
         pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "none", weights=[1, 1])
