@@ -171,7 +171,9 @@ ORDERS = [
 
 @settings(max_examples=80 if FULL else 12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    text=st.lists(st.sampled_from(PIECES), min_size=1, max_size=60).map("".join).filter(lambda text: text.strip()),
+    text=st.lists(st.sampled_from(PIECES), min_size=1, max_size=60 if FULL else 30)
+    .map("".join)
+    .filter(lambda text: text.strip()),
     chunks=st.tuples(st.integers(1, 80), st.integers(1, 2000)),
     shard_size=st.integers(9, 60),
     order=st.sampled_from(ORDERS),

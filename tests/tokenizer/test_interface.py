@@ -79,7 +79,7 @@ def test_repr_len_call_in_and_equality(run: Path) -> None:
 
 
 def test_trained_and_loaded_are_equal(run: Path) -> None:
-    assert pipeline.merge_run(run)[270] == Tokenizer(run)
+    assert pipeline.merge_run(run, chat_template="chatml")[270] == Tokenizer(run)
 
 
 def test_tokens_have_the_letters_of_hugging_face(run: Path) -> None:
