@@ -100,9 +100,9 @@ def open_merging(
     settled = {**given, "weights": weights or None, "output": location}
     options = make_options({"vocab_size": own_size, **stored.counting, **before, **settled})
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
-    check_before_work(options, pattern)
+    later_bytes = check_before_work(options, pattern)
     refuse_without_texts(options, stored.source)
-    with open_work(options, pattern, executor, listener) as work:
+    with open_work(options, pattern, executor, listener, later_bytes=later_bytes) as work:
         run = manifest.require(work.directory.location)
         counted = require_counted(run, executor)
         work.times[COUNTING] = None

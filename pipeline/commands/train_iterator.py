@@ -70,13 +70,13 @@ def train_from_iterator(
         raise UsageError("inputs, exclude, weights and dry_run mean nothing for an iterator; leave them out")
     pattern = compile_pattern(settled.pattern, timeout_s=settled.pattern_timeout)
     _refuse_small_limit(settled)
-    check_before_work(settled, pattern)
+    later_bytes = check_before_work(settled, pattern)
     source = Source("iterator", os.urandom(16).hex(), "an iterator")
     refuse_without_texts(settled, source)
     with (
         for_python(progress) as listener,
         executor_here(settled) as executor,
-        open_work(settled, pattern, executor, listener, resumable=False) as work,
+        open_work(settled, pattern, executor, listener, resumable=False, later_bytes=later_bytes) as work,
     ):
         if not settled.overwrite and manifest.load(work.directory.location) is not None:
             raise RunDirectoryError(

@@ -29,7 +29,7 @@ def combine_counters(
 ) -> CounterFacts:
     """Write the combined counter of a run, to `output` if that is given, or another one with its fingerprint."""
     whole = memory.budget(work.options.memory_limit, work.nodes)
-    whole.workers(1)  # the coordinator may have taken too much since the start
+    whole.workers(1, work.later_bytes)  # the coordinator may have taken too much since the start
     task = CombineTask(
         parts=parts.counters,
         output=output or run.counter_path,

@@ -168,7 +168,7 @@ def warn_of_special_text(work: Work, statistics: ChunkStatistics) -> None:
 def count_chunks(work: Work, run: Run) -> ChunkStatistics:
     """Count the chunks without counters; returns the statistics of all chunks together."""
     stored, plan, options = run.manifest.counting, run.manifest.plan, work.options
-    workers = counting_workers(options, len(plan.chunks), work.nodes)
+    workers = counting_workers(options, len(plan.chunks), work.nodes, work.later_bytes)
     asked = worker_count(options)
     if workers.at_once is not None and workers.count < min(asked, len(plan.chunks)):
         limit = format_bytes(workers.budget.limit_bytes)

@@ -99,7 +99,7 @@ class Workers:
         return Need(memory_bytes=self.budget.worker_bytes + self.work_bytes)
 
 
-def counting_workers(options: Options, chunks: int, nodes: Sequence[Node] = ()) -> Workers:
+def counting_workers(options: Options, chunks: int, nodes: Sequence[Node] = (), later_bytes: int = 0) -> Workers:
     """Return the workers that count that many chunks, on this machine or on some nodes."""
     whole = budget(options.memory_limit, nodes)
     if nodes:
@@ -107,7 +107,7 @@ def counting_workers(options: Options, chunks: int, nodes: Sequence[Node] = ()) 
         available = sum(min(node.cores, on_one) for node in nodes)
         count = min(available, options.workers or available, max(chunks, 1))
         return Workers(whole, count, min(on_one, count), whole.per_worker(on_one) - WRITE_BYTES)
-    count = whole.workers(max(1, min(worker_count(options), chunks)))
+    count = whole.workers(max(1, min(worker_count(options), chunks)), later_bytes)
     return Workers(whole, count, count, whole.per_worker(count) - WRITE_BYTES)
 
 

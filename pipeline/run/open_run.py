@@ -150,7 +150,8 @@ def _extended(
     cutting = Cutting(
         special_bytes(counting), work.pattern.automaton, whole_documents, options.text_field, between_frames=True
     )
-    workers = counting_workers(options, sum(node.cores for node in nodes) or worker_count(options), nodes)
+    asked = sum(node.cores for node in nodes) or worker_count(options)
+    workers = counting_workers(options, asked, nodes, work.later_bytes)
     memory_bytes = workers.count * workers.work_bytes
     default = default_chunk_bytes(corpus_bytes(files), workers.count, memory_bytes, slow=on_regex(work.pattern))
     apart = tuple(owners[file] for file in files) if owners else ()

@@ -36,6 +36,7 @@ _FIT_BYTES = 32 << 10  # of the sample that shows whether the pattern fits
 class Work:
     """A command at work.
 
+    later_bytes: what later stages take of the memory limit, for a refusal by an earlier one.
     untouched: whether nothing in the directory has changed yet. kept: what an interruption would leave, in words.
     times: seconds of each stage so far, None if its output was there already.
     """
@@ -46,6 +47,7 @@ class Work:
     listener: Listener
     directory: Directory
     watch: machine.MemoryWatch
+    later_bytes: int = 0
     untouched: bool = False
     kept: str = ""
     times: dict[str, float | None] = field(default_factory=dict)
@@ -140,15 +142,16 @@ def open_work(
     *,
     kind: Kind = RUN,
     resumable: bool = True,
+    later_bytes: int = 0,
 ) -> Iterator[Work]:
     """Work alone in the options' directory, or a new one, and watch memory; an interruption says how to resume."""
-    memory.budget(options.memory_limit).workers(1)  # refuses a limit that is too small for any work
+    memory.budget(options.memory_limit).workers(1, later_bytes)  # refuses a limit that is too small for any work
     directory = Directory(as_workers_know(options.output or new_directory(), options), kind)
     work = None
     executor.on_notice = lambda text: listener(Notice("warning", text))
     try:
         with directory.locked(), watched(options.memory_limit, listener) as watch:
-            work = Work(options, pattern, executor, listener, directory, watch)
+            work = Work(options, pattern, executor, listener, directory, watch, later_bytes)
             cuts = coarse_pattern(options) or pattern
             if kind is RUN and "hf" in (options.export or ("hf",)) and (note := not_in_tokenizers_1(cuts)):
                 work.inform(note)

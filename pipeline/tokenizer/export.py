@@ -71,10 +71,14 @@ class Exported:
     refused: dict[str, str]  # formats that could not be written, each with the reason
 
 
-def check_before_work(options: Options, pattern: CompiledPattern) -> None:
-    """Raise now what would be raised at the end of the work: memory, vocabulary, special tokens, formats."""
+def check_before_work(options: Options, pattern: CompiledPattern) -> int:
+    """Raise now what would be raised at the end of the work: memory, vocabulary, special tokens, formats.
+
+    Returns what merging and exporting take, which the refusal of a memory limit by an earlier stage counts in.
+    """
     check_vocabulary(options)
-    memory.budget(options.memory_limit).workers(1, forecast.later_bytes(max(options.vocab_size)))
+    later_bytes = forecast.later_bytes(max(options.vocab_size))
+    memory.budget(options.memory_limit).workers(1, later_bytes)
     # Refused for the same reasons as the one that will be trained; it has a merge, since a GGUF file needs one.
     vocabulary = Vocabulary.from_merges(
         [(b"\xff", b"\xff")], options.special.texts(257), special_ids=options.special_ids
@@ -84,6 +88,7 @@ def check_before_work(options: Options, pattern: CompiledPattern) -> None:
     if options.export is not None:
         with tempfile.TemporaryDirectory() as nowhere:
             export_model(model, Path(nowhere), options.export)
+    return later_bytes
 
 
 def with_chat_template(model: Model, options: Options) -> Model:

@@ -15,12 +15,14 @@ import pytest
 from command import refused, run
 
 from pipeline import _core
-from pipeline.base.errors import InputError, PipelineError, RunDirectoryError, WorkerError
+from pipeline.base.errors import InputError, PipelineError, RunDirectoryError, UsageError, WorkerError
 from pipeline.base.events import Advanced, Event, StageStarted
+from pipeline.base.units import parse_bytes
 from pipeline.commands.train import run_train
 from pipeline.executors import MAX_ATTEMPTS
 from pipeline.executors.local import LocalExecutor
-from pipeline.run import workers
+from pipeline.merges import forecast
+from pipeline.run import memory, workers
 from pipeline.run.options import Options, make_options
 
 CHUNKS = "12KiB"
@@ -175,6 +177,18 @@ def test_vanished_output_is_one_line(corpus: Path, expected: bytes, tmp_path: Pa
         train(options_of(corpus, output), Interfere(Advanced, lambda: shutil.rmtree(output)))
     train(options_of(corpus, output))
     assert model(output) == expected
+
+
+def test_a_stage_that_refuses_the_limit_names_one_for_all_that_follow(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = [40 << 20]
+    monkeypatch.setattr("pipeline.base.machine.own_memory", lambda: own[0])
+    grow = Interfere(Advanced, lambda: own.insert(0, 70 << 20))
+    with pytest.raises(UsageError, match="is too small") as refused:
+        train(options_of(corpus, tmp_path / "run", vocab_size=120_000, memory_limit="150MiB", workers=1), grow)
+    least = memory.budget(1).taken_bytes + memory.WORKER_BYTES + forecast.later_bytes(120_000)
+    assert parse_bytes(str(refused.value).split("give at least ")[1]) >= least
 
 
 CHANGES = {
