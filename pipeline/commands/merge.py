@@ -19,7 +19,7 @@ from pipeline.counts.coarse import refuse_without_texts
 from pipeline.counts.count import STAGE as COUNTING
 from pipeline.counts.count import Counted, combine_again, require_counted
 from pipeline.executors import Executor
-from pipeline.merges import forecast, merge, merge_list, superwords
+from pipeline.merges import forecast, merge, superwords
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.saving import size_that_repays
 from pipeline.pattern import compile_pattern
@@ -115,7 +115,7 @@ def open_merging(
             merge.require_memory(work, run, counted)
             made = replace(run.manifest, merging=manifest.merging_of(options), weights=weights)
             to_be = replace(run, manifest=made)
-            if (known := merge_list.load(run.merges_path, merge.merges_fingerprint(to_be, options))) is not None:
+            if (known := merge.read(work, to_be, options)) is not None:
                 refuse_ordinary(Trained(known, pattern, options))
             replaced = {
                 home.name: _stored_ids(work, run, home.name, run.manifest.options_of(home.name))
@@ -201,7 +201,7 @@ def _stored_ids(work: Work, run: Run, tokenizer: str, options: Options) -> Ids |
     """Return the ids of a tokenizer of the run with these options; None if it or its merge list is missing."""
     if run.manifest.merging is None or not (run.directory / tokenizer / "tokenizer.json").exists():
         return None
-    learned = merge_list.load(run.merges_path, merge.merges_fingerprint(run, options))
+    learned = merge.read(work, run, options)
     return (
         None if learned is None else Ids.of(Trained(learned, work.pattern, options).vocabulary(options.vocab_size[0]))
     )

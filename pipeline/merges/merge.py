@@ -114,6 +114,12 @@ def learn_task(work: Work, task: merge_worker.MergeTask, stage: str = STAGE) -> 
     return learned
 
 
+def read(work: Work, run: Run, options: Options) -> MergeList | None:
+    """Return the stored list of a run with these options; in a worker, since Arrow makes the coordinator larger."""
+    [(_, found)] = work.executor.run(merge_worker.read, [(run.merges_path, merges_fingerprint(run, options))])
+    return found
+
+
 def stored(task: merge_worker.MergeTask, executor: Executor) -> MergeList | None:
     """Return the stored list of a task if it is long enough."""
     for _, found in executor.run(merge_worker.stored, [task] if any(existing([task.output])) else []):

@@ -71,6 +71,11 @@ def stored(task: MergeTask) -> MergeList | None:
     return merge_list.load(task.output, task.fingerprint)
 
 
+def read(stored: tuple[Location, str]) -> MergeList | None:
+    """Read a merge list of this fingerprint, if it is there."""
+    return merge_list.load(*stored)
+
+
 def check(task: MergeTask) -> Merging:
     """Return how `learn` will merge; raise as it does if memory is below the least."""
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
