@@ -25,7 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 EOT = "<|endoftext|>"
-_OF_A_COMMAND = ("stages", "peak_memory_bytes", "stage_peak_bytes", "retries")  # in a report: what is not the run's
+# In a report: what is not the run's. What a killed command had replaced, the one that resumes it did not.
+_OF_A_COMMAND = ("stages", "peak_memory_bytes", "stage_peak_bytes", "retries", "changed_ids", "removed")
 
 
 @dataclass(frozen=True)
