@@ -52,10 +52,19 @@ def test_merges_are_those_of_the_reference(tmp_path: Path, tie_break: str) -> No
 
 
 @pytest.mark.filterwarnings("ignore:the corpus has what looks like special tokens")
-@pytest.mark.parametrize("special_tokens", [pytest.param([EOT], marks=pytest.mark.processes), []])
-def test_one_answer_for_any_workers_and_chunks(corpus: Path, tmp_path: Path, special_tokens: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("special_tokens", "ways"),
+    [
+        pytest.param([EOT], 2, marks=pytest.mark.processes),
+        pytest.param([EOT], 4, marks=[pytest.mark.processes, pytest.mark.slow]),
+        ([], 4),
+    ],
+)
+def test_one_answer_for_any_workers_and_chunks(
+    corpus: Path, tmp_path: Path, special_tokens: list[str], ways: int
+) -> None:
     models = {}
-    for workers, chunk_size in [(1, "64MiB"), (2, "64KiB"), (3, "1MiB"), (2, "100KiB")]:
+    for workers, chunk_size in [(1, "64MiB"), (2, "64KiB"), (3, "1MiB"), (2, "100KiB")][:ways]:
         output = tmp_path / f"{workers}-{chunk_size}"
         options = {"special_tokens": special_tokens, "workers": workers, "chunk_size": chunk_size}
         pipeline.train(corpus, output=output, vocab_size=2000, **options)

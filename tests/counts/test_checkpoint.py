@@ -92,9 +92,13 @@ def kill_often(counted, library, home, runs):
     return resumed
 
 
-@pytest.mark.parametrize("counted", ["jsonl", "txt"], indirect=True)
-def test_killed_at_changes_of_files(counted, library, tmp_path):
-    assert kill_often(counted, library, tmp_path, 3) >= 1
+@pytest.mark.parametrize(
+    ("counted", "runs"),
+    [("jsonl", 1), *(pytest.param(form, 3, marks=pytest.mark.slow) for form in ("jsonl", "txt"))],
+    indirect=["counted"],
+)
+def test_killed_at_changes_of_files(counted, library, tmp_path, runs):
+    assert kill_often(counted, library, tmp_path, runs) >= 1
 
 
 @pytest.mark.slow

@@ -2,11 +2,13 @@
 
 import sys
 
+import pytest
 from killing import KillAt, counters, ended, require_clean, start
 from peers import generated_text
 
 
-def test_killed_combination_keeps_its_shares(library, tmp_path):
+@pytest.mark.parametrize("changes_left", [(12,), pytest.param((12, 36), marks=pytest.mark.slow)])
+def test_killed_combination_keeps_its_shares(library, tmp_path, changes_left):
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     for seed in range(6):
@@ -22,7 +24,7 @@ def test_killed_combination_keeps_its_shares(library, tmp_path):
     killer = KillAt(library, tmp_path / "changes")
     assert count("counted", **killer.environment(tmp_path / "counted", 0)) == 0
     kept = 0
-    for before_end in range(12, 60, 24):
+    for before_end in changes_left:
         run = tmp_path / f"run-{before_end}"
         killed = KillAt(library, tmp_path / f"changes-{before_end}")
         count(run.name, **killed.environment(run, max(1, killer.changes - before_end)))

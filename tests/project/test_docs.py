@@ -49,7 +49,8 @@ def _content(page: Path) -> str:
 
 
 def _case(page: Path) -> object:
-    marks = [pytest.mark.cluster] if ON_A_CLUSTER & set(pages.needed(_content(page))) else []
+    marks = [pytest.mark.page]
+    marks += [pytest.mark.cluster] if ON_A_CLUSTER & set(pages.needed(_content(page))) else []
     marks += [pytest.mark.slow] if str(page) in SLOW else []
     return pytest.param(page, id=str(page), marks=marks)
 

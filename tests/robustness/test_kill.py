@@ -156,11 +156,23 @@ def _kill_at_moments(trained: Trained, home: Path, kills: int, seed: int) -> set
         return set(pool.map(suffer, range(kills)))
 
 
+@pytest.mark.parametrize("trained", CASES[:1], indirect=True, ids=lambda case: case.name)
+def test_killed_at_a_change_of_a_file(trained: Trained, library: Path, tmp_path: Path) -> None:
+    assert _kill_at_changes(trained, library, tmp_path, runs=1, seed=1) >= 1
+
+
+@pytest.mark.slow
 @pytest.mark.one_of(2)
 def test_killed_at_changes_of_files(trained: Trained, library: Path, tmp_path: Path) -> None:
     assert _kill_at_changes(trained, library, tmp_path, runs=2, seed=1) >= 2
 
 
+@pytest.mark.parametrize("trained", CASES[:1], indirect=True, ids=lambda case: case.name)
+def test_killed_at_a_moment(trained: Trained, tmp_path: Path) -> None:
+    _kill_at_moments(trained, tmp_path, kills=1, seed=2)
+
+
+@pytest.mark.slow
 @pytest.mark.one_of(3)
 def test_killed_at_moments(trained: Trained, tmp_path: Path) -> None:
     _kill_at_moments(trained, tmp_path, kills=2, seed=2)

@@ -70,9 +70,10 @@ def many_pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
-def test_no_stage_takes_more_than_the_limit(many_pieces: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("limits", [(141,), pytest.param((176, 141), marks=pytest.mark.slow)])
+def test_no_stage_takes_more_than_the_limit(many_pieces: Path, tmp_path: Path, limits: tuple[int, ...]) -> None:
     models, parts = set(), 0
-    for limit in (None, 176 * MIB, 141 * MIB):
+    for limit in (None, *(limit * MIB for limit in limits)):
         output = tmp_path / str(limit)
         options = [] if limit is None else [f"--memory-limit={limit}"]
         argv = [sys.executable, "-P", "-m", "pipeline", "train", str(many_pieces), "--output", str(output),
@@ -112,14 +113,22 @@ def test_the_limit_that_the_first_refusal_names_suffices_for_merging_and_exporti
     assert result.returncode == 0, result.stderr
 
 
-def test_words_that_do_not_fit_are_kept_on_disk(many_pieces: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text_bytes", "size", "memory_mib"),
+    [(5_000_000, 1000, 130), pytest.param(None, 8000, 150, marks=pytest.mark.slow)],
+)
+def test_words_that_do_not_fit_are_kept_on_disk(
+    many_pieces: Path, tmp_path: Path, text_bytes: int | None, size: int, memory_mib: int
+) -> None:
     """The same bytes in a third of the memory, and nothing is left in the directory."""
+    text = tmp_path / "a.txt"
+    text.write_bytes(many_pieces.read_bytes()[:text_bytes])
     models = set()
-    for limit in (None, 150 * MIB):
+    for limit in (None, memory_mib * MIB):
         output = tmp_path / str(limit)
         options = [] if limit is None else [f"--memory-limit={limit}"]
-        argv = [sys.executable, "-P", "-m", "pipeline", "train", str(many_pieces), "--output", str(output),
-                "--vocab-size=8000", "--workers=2", *options]  # fmt: skip
+        argv = [sys.executable, "-P", "-m", "pipeline", "train", str(text), "--output", str(output),
+                f"--vocab-size={size}", "--workers=2", *options]  # fmt: skip
         measured = measure(argv, timeout_s=300, directory=tmp_path, environment=None)
         assert measured.status == "ok", measured.stderr
         models.add((output / "tokenizer" / "tokenizer.json").read_bytes())

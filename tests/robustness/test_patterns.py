@@ -47,7 +47,8 @@ def test_pattern_timeout_grows_with_the_document() -> None:
     assert time.process_time() - started > 0.5
 
 
-def test_pattern_timeout_keeps_finished_chunks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more_s", [(), pytest.param((2,), marks=pytest.mark.slow)])
+def test_pattern_timeout_keeps_finished_chunks(tmp_path: Path, more_s: tuple[int, ...]) -> None:
     """The chunk with the bad document is named; the counters of the others lie there, and more time would go on."""
     for name in "abcd":
         (tmp_path / f"{name}.txt").write_text("zz aab z " * 300)
@@ -60,7 +61,8 @@ def test_pattern_timeout_keeps_finished_chunks(tmp_path: Path) -> None:
     assert len(list((tmp_path / "run" / "counts").glob("*.parquet"))) == 4
     document = json.loads((tmp_path / "run" / "run.json").read_text())
     assert "pattern_timeout" not in document["counting"]
-    assert "e.txt" in refused(run(*words[:-1], 2, cwd=tmp_path), 1)  # the same run, with more time
+    for seconds in more_s:  # the same run, with more time
+        assert "e.txt" in refused(run(*words[:-1], seconds, cwd=tmp_path), 1)
 
 
 def test_pattern_timeout_names_the_document(tmp_path: Path) -> None:
