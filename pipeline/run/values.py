@@ -213,7 +213,9 @@ def parse_paths(value: object) -> tuple[str, ...]:
     for path in value:
         try:
             text = path_text(path)
-            paths.append(str(where) if is_uri(text) and isinstance(where := location(text), Remote) else text)
+            if is_uri(text):  # a local file has no query
+                text = str(where) if isinstance(where := location(text), Remote) else text.partition("?")[0]
+            paths.append(text)
         except ValueError as error:
             raise ValueError(str(error), path) from None
     if not paths:
