@@ -89,11 +89,13 @@ def test_no_stage_takes_more_than_the_limit(many_pieces: Path, tmp_path: Path, l
     assert parts > 1
 
 
-def test_too_small_a_limit_is_refused(many_pieces: Path, tmp_path: Path) -> None:
-    small = refused(run("train", many_pieces, "--output", tmp_path / "run", "--memory-limit", "50MiB"), 2)
+def test_too_small_a_limit_is_refused(tmp_path: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_bytes(random_words(2, 2_000_000))
+    small = refused(run("train", text, "--output", tmp_path / "run", "--memory-limit", "50MiB"), 2)
     assert "--memory-limit 50.0 MiB is too small" in small
     assert not (tmp_path / "run").exists()
-    made = run("train", many_pieces, "--output", tmp_path / "run", "--vocab-size", 300)
+    made = run("train", text, "--output", tmp_path / "run", "--vocab-size", 300)
     assert made.returncode == 0, made.stderr
     kept = (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_bytes()
     again = ["merge", tmp_path / "run", "--vocab-size", 32_000, "--max-token-bytes", 2, "--overwrite"]
