@@ -69,6 +69,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_runtest_logreport(report: Any) -> None:
+    if not hasattr(report, "cpu_s"):  # xdist's own, of a test in which its worker crashed
+        return
     for name, spent in {report.nodeid: report.cpu_s, **report.cpu_s_shared}.items():
         _spent[name] = _spent.get(name, 0.0) + spent
     if report.cpu_most_s is not None:
