@@ -135,8 +135,11 @@ void bind_text(nb::module_& module) {
           "tally",
           [](const SpecialTokens& self, const Buffer& text) {
             std::vector<uint64_t> counts(self.size());
-            for (size_t at = 0; const auto match = self.find(text.data(), at, text.size()); at = match.end)
+            size_t at = 0;
+            while (const auto match = self.find(text.data(), at, text.size())) {
               ++counts[match.id];
+              at = match.end;
+            }
             return counts;
           },
           "text"_a, without_gil, "How often a text has each token, of those without ids.")
