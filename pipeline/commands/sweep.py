@@ -248,7 +248,7 @@ def _counted_files(files: Sequence[CorpusFile], locations: Sequence[Location]) -
 
 
 def _parts(sweep: _Sweep, best: Learned, chosen: Recommendation) -> Iterator[sweep_page.Part]:
-    """Learn a mixture from a half and a quarter of the chunks of its runs, if all have so many, without weights."""
+    """Learn a mixture from a half and a quarter of the chunks of its runs, if all have four, without weights."""
     found = [manifest.require(sweep.runs[name]) for name in best.mixture.weights]
     chunks = [[run.chunk_path(index) for index in range(len(run.manifest.plan.chunks))] for run in found]
     weighted = any(run.manifest.weights for run in found)

@@ -280,7 +280,7 @@ def _calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _with_joint_observations(spoken: Iterable[tuple[str | None, Any]]) -> list[dict[str, Any]]:
-    """Return messages, several observations in a row as one; those at the end, which nobody answers, are left out."""
+    """Return messages, several observations in a row as one; those at the end, which no one answers, are left out."""
     aligned: list[dict[str, Any]] = []
     observed: list[Any] = []
     for role, content in spoken:
