@@ -9,7 +9,7 @@ import subprocess
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from operator import attrgetter
 from pathlib import Path
@@ -117,3 +117,15 @@ def refused(result: subprocess.CompletedProcess[str], code: int) -> str:
     assert len(lines) == 1, result.stderr
     assert "Traceback" not in result.stderr
     return lines[0]
+
+
+def succeeded(result: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    """Return the result of a command that must have succeeded."""
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def files_in(directory: Path, but: Collection[str] = (".lock", "log.txt")) -> dict[str, bytes]:
+    """Return the files of a directory by their paths in it, without those of some names."""
+    found = {path.relative_to(directory).as_posix(): path for path in sorted(directory.rglob("*")) if path.is_file()}
+    return {name: path.read_bytes() for name, path in found.items() if path.name not in but}
