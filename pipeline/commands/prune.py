@@ -20,6 +20,7 @@ from pipeline.run.work import Work, open_work
 from pipeline.run.workers import executor_here
 from pipeline.shards.manifest import tokenizer_fingerprint
 from pipeline.storage import Location, Remote, named
+from pipeline.tokenizer.arguments import flag
 from pipeline.tokenizer.formats.changed import write_changed
 from pipeline.tokenizer.formats.fields import read_text
 from pipeline.tokenizer.formats.load import load_model
@@ -125,7 +126,7 @@ def run_prune(
         "keep": None if keep is None else whole_number("keep", keep, 1),
         "min_count": None if min_count is None else whole_number("min_count", min_count, 1),
         "protected": sorted(protected_ids(model.vocabulary, protect)),
-        "keep_ids": keep_ids,
+        "keep_ids": flag("keep_ids", keep_ids),
     }
     with open_work(options, model.pattern, executor, listener, kind=DERIVED) as work:
         if run.manifest.cutting != cut_by(model.pattern):

@@ -568,7 +568,8 @@ class Tokenizer:
         specials = self._choice.of(listed, allowed_special, disallowed_special)
         encoded = self._encoder.encode_batch(listed, specials, arguments.threads_of(num_threads))
         front, behind = self._front, self._behind
-        return [front + ids + behind for ids in encoded] if add_special_tokens and (front or behind) else encoded
+        added = arguments.flag("add_special_tokens", add_special_tokens) and (front or behind)
+        return [front + ids + behind for ids in encoded] if added else encoded
 
     def encode_ordinary_batch(self, texts: Iterable[Text], *, num_threads: int | None = None) -> list[list[int]]:
         """Return the ids of each text, in which special tokens are ordinary text, encoded in parallel.
