@@ -187,10 +187,31 @@ def test_held_objects_answer_and_raise_as_their_own() -> None:
 def test_nodes_share_merging_also_if_some_are_lost(
     cluster: Any, corpus: Path, expected: bytes, tmp_path: Path, loss: str
 ) -> None:
-    output, chance = tmp_path / "run", random.Random(loss)
-    ray = ["--executor", "ray", "--ray-address", cluster.address, "--chunk-size", "20000", "--vocab-size", "1000"]
+    chance, log = random.Random(loss), ""
+    says = "trying again" if loss == "coordinating task" else "is made again"
+    for attempt in range(6):  # what is lost after merging on a fast machine is lost sooner the next time
+        output = tmp_path / f"run-{attempt}"
+        _lose_while_merging(cluster, corpus, output, loss, chance.random() / 4 / (1 << attempt))
+        assert (output / "tokenizer" / "tokenizer.json").read_bytes() == expected
+        log = (output / "log.txt").read_text()
+        assert f"parts={NODES}" in log
+        if says in log or (loss == "node" and "trying again" in log):  # the coordinating task may have been there, too
+            break
+    else:
+        pytest.fail(f"no loss was noticed: {log}")
+    if loss != "node":
+        assert ("is made again" in log) != ("trying again" in log)
+    deadline = time.monotonic() + 20
+    while processes_of("Holder") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert processes_of("Holder") == []
+
+
+def _lose_while_merging(cluster: Any, corpus: Path, output: Path, loss: str, delay_s: float) -> None:
+    """Train, and lose something as soon as nodes hold parts of the words and a delay has passed: twice, or one node."""
+    words = ["train", str(corpus), "--output", str(output), "--chunk-size", "20000", "--vocab-size", "1000"]
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "pipeline", "train", str(corpus), "--output", str(output), *ray],
+        [sys.executable, "-P", "-m", "pipeline", *words, "--executor", "ray", "--ray-address", cluster.address],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -199,7 +220,7 @@ def test_nodes_share_merging_also_if_some_are_lost(
     for _ in range(1 if loss == "node" else 2):
         while not processes_of("Holder") and process.poll() is None:
             time.sleep(0.01)
-        time.sleep(chance.random() / 4)
+        time.sleep(delay_s)
         if loss == "node":
             lose(cluster, workers_of(cluster)[-1])
             add_node(cluster)
@@ -207,18 +228,6 @@ def test_nodes_share_merging_also_if_some_are_lost(
             kill_newest("Holder" if loss == "parts" else "work")
     _, error = process.communicate(timeout=300)
     assert process.returncode == 0, error
-    assert (output / "tokenizer" / "tokenizer.json").read_bytes() == expected
-    log = (output / "log.txt").read_text()
-    assert f"parts={NODES}" in log
-    made_again, tried_again = "is made again" in log, "trying again" in log
-    if loss == "node":  # the coordinating task may have been there, too
-        assert made_again or tried_again
-    else:
-        assert (made_again, tried_again) == (loss == "parts", loss == "coordinating task")
-    deadline = time.monotonic() + 20
-    while processes_of("Holder") and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert processes_of("Holder") == []
 
 
 @on_a_cluster

@@ -42,8 +42,10 @@ def cluster_of(nodes: int, client_port: int | None = None, **environment: str) -
 
 
 def add_node(cluster: Any) -> Any:
-    """Add a node with one core."""
-    return cluster.add_node(**_node(1))
+    """Add a node with one core, and wait until the cluster knows which nodes it has now."""
+    node = cluster.add_node(**_node(1))
+    cluster.wait_for_nodes(60)
+    return node
 
 
 def _node(cores: int) -> dict[str, Any]:
