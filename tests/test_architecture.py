@@ -1,91 +1,232 @@
-"""The rooms of the package: imports run down, executors and corpus know nothing of BPE, imports are light."""
+"""The rooms of the package and their budget: imports run down and are light; what grows raises a number here."""
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import click
+import pytest
+
 import pipeline
+from pipeline.cli import commands
 
 PACKAGE = Path(pipeline.__file__).parent
-ROOMS = (  # a room imports only rooms below it
-    "__main__",
-    "cli",
-    "commands",
-    "report",
-    "shards",
-    "tokenizer",
-    "merges",
-    "counts",
-    "run",
-    "corpus",
-    "pattern",
-    "executors",
-    "storage",
-    "base",
-    "_core",
-    "__init__",
-)
+SOURCE = Path(__file__).parents[1] / "pipeline"  # has the core's, too
+# A room imports only rooms below it. Its number is the most lines that its text files may have, but for generated data.
+ROOMS = {
+    "__main__": 104,
+    "cli": 1250,
+    "commands": 3912,
+    "report": 3043,
+    "shards": 5582,
+    "tokenizer": 5971,
+    "merges": 1662,
+    "counts": 2503,
+    "run": 2783,
+    "corpus": 2423,
+    "pattern": 1773,
+    "executors": 1114,
+    "storage": 1028,
+    "base": 776,
+    "_core": 0,
+    "__init__": 123,
+}
+NATIVE = {
+    "text": 2071,
+    "count": 1796,
+    "merge": 5235,
+    "encode": 1908,
+    "verify": 650,
+    "bind": 1743,
+    "stub_patterns": 8,
+}
+MOST = {
+    "modules of the longest chain of imports": 31,
+    "circles of imports": 1,
+    "modules behind commands/train": 143,
+    "modules behind a counting worker": 45,
+    "lines of a file": 897,
+    "lines of a file, on average": 150,
+    "lines of a function": 89,
+    "parameters of an internal function": 9,
+    "flags of all commands": 345,
+    "lines of tests": 29_679,
+}
 UPWARD = {  # the one exception, by name: methods of the public Tokenizer that read corpora, and what they return
-    "tokenizer/tokenizer": {
+    "tokenizer.tokenizer": {
         "encode_files": {"shards.in_memory"},
         "encode_corpus": {"commands.encode"},
         "TYPE_CHECKING": {"shards.in_memory", "shards.manifest"},
     }
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
+NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data
 
 
-def _modules() -> dict[str, Path]:
-    return {str(path.relative_to(PACKAGE).with_suffix("")): path for path in sorted(PACKAGE.rglob("*.py"))}
+@cache
+def _modules() -> dict[str, ast.Module]:
+    """The package's modules by their names without `pipeline.`; a folder's __init__ has the folder's name."""
+    paths = {path.relative_to(PACKAGE).with_suffix(""): path for path in sorted(PACKAGE.rglob("*.py"))}
+    names = {path: ".".join(path.parts).removesuffix(".__init__") for path in paths}
+    return {name: ast.parse(paths[path].read_text()) for path, name in names.items()}
 
 
-def _imports(path: Path) -> set[str]:
+def _nodes(tree: ast.AST, types: bool) -> Iterator[ast.AST]:
+    """All nodes; without those that only a type checker sees, unless they are asked for."""
+    yield tree
+    hides = (
+        not types and isinstance(tree, ast.If) and isinstance(tree.test, ast.Name) and tree.test.id == "TYPE_CHECKING"
+    )
+    for node in () if hides else ast.iter_child_nodes(tree):
+        yield from _nodes(node, types)
+
+
+@cache
+def _imports(module: str, types: bool = True) -> frozenset[str]:
+    """The modules of the package that one imports, inside functions too, and `_core`."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in _nodes(_modules()[module], types):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            assert node.level == 0, f"{path} has a relative import"
-            within = {f"{node.module}.{alias.name}" for alias in node.names} if node.module == "pipeline" else set()
-            found |= within or {node.module}
-    return {name.removeprefix("pipeline.") for name in found if name.startswith("pipeline.")}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} has a relative import"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            inside = {
+                name for name in names if name.removeprefix("pipeline.") in _modules() or node.module == "pipeline"
+            }
+            found |= inside or {str(node.module)}
+    return frozenset(name.removeprefix("pipeline.") for name in found if name.startswith("pipeline.")) - {module}
 
 
-def _imports_within(path: Path, block: str) -> set[str]:
+@cache
+def _behind(module: str) -> frozenset[str]:
+    """All modules that are imported sooner or later, with the module itself."""
+    found, todo = set(), [module]
+    while todo:
+        if (name := todo.pop()) in _modules() and name not in found:
+            found.add(name)
+            todo += () if name == "__init__" else _imports(name, types=False)
+    return frozenset(found)
+
+
+def _circles() -> set[frozenset[str]]:
+    together = {frozenset(one for one in _behind(name) if name in _behind(one)) for name in _modules()}
+    return {circle for circle in together if len(circle) > 1}
+
+
+@cache
+def _longest_chain(module: str) -> int:
+    circle = {one for one in _behind(module) if module in _behind(one)}
+    after = (
+        {name for one in circle for name in _imports(one, types=False) if name in _modules()} - circle - {"__init__"}
+    )
+    return len(circle) + max((_longest_chain(name) for name in after), default=0)
+
+
+def _functions() -> Iterator[tuple[str, ast.FunctionDef]]:
+    for module, tree in _modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                yield module, node
+
+
+def _length(function: ast.FunctionDef) -> int:
+    """Its lines without the docstring."""
+    first, lines = function.body[0], int(function.end_lineno or 0) - function.lineno + 1
+    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(function.body) > 1
+    return lines - (int(first.end_lineno or 0) - first.lineno + 1 if documented else 0)
+
+
+def _parameters(module: str, function: ast.FunctionDef) -> int:
+    """How many it has, but for the public ones and those that the command line fills in."""
+    if module == "cli.definitions" or function.name in pipeline.__all__ or module == "tokenizer.tokenizer":
+        return 0
+    given = function.args
+    return sum(argument.arg != "self" for argument in given.posonlyargs + given.args + given.kwonlyargs)
+
+
+def _lines(path: Path) -> int:
+    return path.read_text(encoding="utf-8").count("\n")
+
+
+def _texts(folder: Path, inner: str) -> list[Path]:
+    return [path for path in folder.glob(inner) if path.is_file() and path.suffix not in NOT_COUNTED]
+
+
+def _imports_within(tree: ast.Module, block: str) -> set[str]:
     """The imports of one function, or of the block `if TYPE_CHECKING`."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree):
         is_block = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == block
         if is_block or (isinstance(node, ast.FunctionDef) and node.name == block):
             names = (one.module for one in ast.walk(node) if isinstance(one, ast.ImportFrom) and one.module)
             return {name.removeprefix("pipeline.") for name in names if name.startswith("pipeline.")}
-    raise AssertionError(f"{path} has no {block}")
+    raise AssertionError(f"no {block}")
 
 
 def _room(module: str) -> str:
-    name = module.replace("/", ".").split(".")[0]
+    name = module.split(".")[0]
     return "__init__" if name.startswith("__version") else name
 
 
+def test_lines_of_every_room_are_within_its_budget() -> None:
+    texts = [path for path in SOURCE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    lines: dict[str, int] = {}
+    for path in texts:
+        if path.suffix in NOT_COUNTED | {".so", ".sha256"} or path.name == "__version__.py":
+            continue
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        room = "/".join(parts[:2]) if parts[0] == "native" else parts[0]
+        lines[room] = lines.get(room, 0) + _lines(path)
+    budget = {**ROOMS, **{f"native/{folder}": most for folder, most in NATIVE.items()}}
+    assert {room: count for room, count in lines.items() if count > budget.get(room, 0)} == {}
+
+
+@cache
+def _measures() -> dict[str, tuple[int, str]]:
+    """What `MOST` bounds: how much it is, and where."""
+    files = [path for path in SOURCE.rglob("*") if path.suffix in (".py", ".hpp", ".cpp")]
+    lines = [_lines(path) for path in files]
+    options = [option for command in commands.commands.values() for option in command.params]
+    functions = [(f"{module}.{function.name}", module, function) for module, function in _functions()]
+    chains = {name: _longest_chain(name) for name in _modules()}
+    return {
+        "modules of the longest chain of imports": max((length, name) for name, length in chains.items()),
+        "circles of imports": (len(_circles()), str([sorted(circle) for circle in _circles()])),
+        "modules behind commands/train": (len(_behind("commands.train")) - 1, "with those that functions import"),
+        "modules behind a counting worker": (len(_behind("counts.count_worker")) - 1, "counts/count_worker.py"),
+        "lines of a file": max(zip(lines, map(str, files), strict=True)),
+        "lines of a file, on average": (sum(lines) // len(lines), f"{len(lines)} files"),
+        "lines of a function": max((_length(function), name) for name, _, function in functions),
+        "parameters of an internal function": max((_parameters(*one), name) for name, *one in functions),
+        "flags of all commands": (sum(isinstance(one, click.Option) and not one.hidden for one in options), "--help"),
+        "lines of tests": (sum(map(_lines, Path(__file__).parent.rglob("*.py"))), "tests/"),
+    }
+
+
+@pytest.mark.parametrize("what", MOST)
+def test_nothing_is_larger_than_its_budget(what: str) -> None:
+    measured, where = _measures()[what]
+    assert measured <= MOST[what], where
+
+
 def test_imports_run_down() -> None:
-    upward = []
-    for module, path in _modules().items():
-        room = _room(module)
-        if module == "__init__":
-            continue  # names the public functions, imported when first used
-        upward += [
-            f"{module} imports {name}"
-            for name in _imports(path) - set().union(*UPWARD.get(module, {}).values())
-            if _room(name) != room and LEVEL_OF[_room(name)] < LEVEL_OF[room]
-        ]
-    assert upward == []
+    assert [
+        f"{module} imports {name}"
+        for module in _modules()
+        if module != "__init__"  # names the public functions, imported when first used
+        for name in _imports(module) - set().union(*UPWARD.get(module, {}).values())
+        if LEVEL_OF[_room(name)] < LEVEL_OF[_room(module)]
+    ] == []
 
 
 def test_the_exceptions_are_in_the_named_methods_only() -> None:
     for module, blocks in UPWARD.items():
-        path = PACKAGE / f"{module}.py"
+        path = PACKAGE.joinpath(*module.split(".")).with_suffix(".py")
         for block, names in blocks.items():
-            assert _imports_within(path, block) & set().union(*blocks.values()) == names
+            assert _imports_within(_modules()[module], block) & set().union(*blocks.values()) == names
         text = path.read_text()
         for name in set().union(*blocks.values()):
             assert text.count(f"from pipeline.{name} ") == sum(name in names for names in blocks.values())
@@ -96,17 +237,16 @@ def test_every_room_is_listed() -> None:
 
 
 def test_executors_and_corpus_know_nothing_of_bpe() -> None:
-    for module, path in _modules().items():
+    for module in _modules():
         if _room(module) == "executors":
-            assert {_room(name) for name in _imports(path)} <= {"base", "executors", "_core", "__init__"}
+            assert {_room(name) for name in _imports(module)} <= {"base", "executors", "_core", "__init__"}
         if _room(module) == "corpus":
             known = {"base", "corpus", "_core", "storage", "executors", "pattern"}
-            assert {_room(name) for name in _imports(path)} <= known
+            assert {_room(name) for name in _imports(module)} <= known
 
 
 def test_the_native_core_knows_nothing_of_python() -> None:
-    native = Path(__file__).parent.parent / "pipeline" / "native"
-    sources = [path for path in native.rglob("*.[ch]pp") if path.parent.name != "bind"]
+    sources = [path for path in (SOURCE / "native").rglob("*.[ch]pp") if path.parent.name != "bind"]
     assert sources
     assert [path.name for path in sources if "nanobind" in path.read_text() or "Python.h" in path.read_text()] == []
 
