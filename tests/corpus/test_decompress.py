@@ -4,9 +4,10 @@ import lzma
 import zlib
 from pathlib import Path
 
+import counter_files
 import pyarrow as pa
 import pytest
-from chunk_tasks import chunk_task, counted_within, pieces_of, random_words
+from chunk_tasks import chunk_task, counted_within, random_words
 from corpus_files import xz_with, zstd_frame
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,7 +85,7 @@ def test_larger_xz_dictionary_in_a_later_block_is_an_error_of_its_own(tmp_path: 
     (tmp_path / "a.txt").write_bytes(2 * text)
     for name in ("a.txt", "a.txt.xz"):
         count_chunk(chunk_task(tmp_path / name, tmp_path / f"{name}.parquet", 32 * MIB))
-    assert pieces_of(tmp_path / "a.txt.parquet") == pieces_of(tmp_path / "a.txt.xz.parquet")
+    assert counter_files.read(tmp_path / "a.txt.parquet") == counter_files.read(tmp_path / "a.txt.xz.parquet")
     message = r"b\.txt\.xz: after \d+ bytes of its text there is a block of xz with a larger dictionary .* 1\.0 MiB"
     with pytest.raises(InputError, match=message):
         count_chunk(chunk_task(tmp_path / "b.txt.xz", tmp_path / "b.parquet", 32 * MIB))
@@ -96,7 +97,7 @@ def test_xz_streams_with_different_dictionaries_are_one_text(tmp_path: Path) -> 
     (tmp_path / "a.txt.xz").write_bytes(xz_with(4096, text) + bytes(4) + xz_with(12 * MIB, text) + xz_with(4096, text))
     for name in ("a.txt", "a.txt.xz"):
         count_chunk(chunk_task(tmp_path / name, tmp_path / f"{name}.parquet", 12 * MIB))
-    assert pieces_of(tmp_path / "a.txt.parquet") == pieces_of(tmp_path / "a.txt.xz.parquet")
+    assert counter_files.read(tmp_path / "a.txt.parquet") == counter_files.read(tmp_path / "a.txt.xz.parquet")
 
 
 def test_small_file_with_a_large_window_fits(tmp_path: Path) -> None:

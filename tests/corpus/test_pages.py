@@ -3,11 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
+import counter_files
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from chunk_tasks import chunk_task, pieces_of
+from chunk_tasks import chunk_task
 from corpus_files import pieces_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,4 +75,4 @@ def test_page_headers_are_read_only_if_they_matter(tmp_path: Path, monkeypatch: 
         assert not looked
         count_chunk(replace(chunk_task(path, output, budget), spans=((describe(str(path)), 0, 1),)))
     assert len(looked) == 1
-    assert pieces_of(rows[0]) == pieces_of(rows[1])
+    assert counter_files.read(rows[0]) == counter_files.read(rows[1])

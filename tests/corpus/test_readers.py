@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from amount import FULL
+from chunk_tasks import EOT, PATTERN, count
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from read_corpus import EOT, PATTERN, count
 
 from pipeline import _core
 from pipeline.base.errors import InputError, InvalidTextError
@@ -277,7 +277,7 @@ def _as_decoded(text: bytes) -> list[bytes]:
 BOUNDED = """
 import sys
 from memory_peak import growth
-from read_corpus import EOT, PATTERN, count
+from chunk_tasks import EOT, PATTERN, count
 from pathlib import Path
 grown = growth()
 total, documents, lost = count(Path(sys.argv[1]), sys.argv[2])

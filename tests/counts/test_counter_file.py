@@ -16,7 +16,7 @@ import fsspec
 import oracle_counting
 import pyarrow.parquet as pq
 import pytest
-from counter_files import columns_of, write
+from counter_files import columns_of, read, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,15 +29,6 @@ from pipeline.counts.counter_file import open_counter
 from pipeline.storage import named, sealed_parquet
 
 LOSSES = {"pieces_cut": {"count": 1, "examples": ["a.txt, byte 2"]}}
-
-
-def read(path, **options):
-    result = Counter()
-    with counter_file.open_counter(path, **options) as counter:
-        for i in range(counter.partitions):
-            result.update(oracle_counting.as_counter(counter.read(i)))
-        assert counter.rows == len(result)
-    return result
 
 
 def is_there(path, fingerprint):

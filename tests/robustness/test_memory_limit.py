@@ -7,9 +7,10 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import counter_files
 import peers
 import pytest
-from chunk_tasks import chunk_task, pieces_of, random_words
+from chunk_tasks import chunk_task, random_words
 from command import refused, run, script
 
 import pipeline
@@ -35,7 +36,7 @@ def test_spilling_does_not_change_the_counter(tmp_path: Path, errors: str) -> No
     (tmp_path / ".spilled.parquet.0099.part").write_bytes(b"of a killed attempt")
     first = count_chunk(chunk_task(text, whole, 1 << 30, errors=errors))
     assert count_chunk(chunk_task(text, spilled, 20 * MIB if errors == "skip" else 2 * MIB, errors=errors)) == first
-    assert pieces_of(spilled) == pieces_of(whole)
+    assert counter_files.read(spilled) == counter_files.read(whole)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "spilled.parquet", "whole.parquet"]
 
 
@@ -48,7 +49,7 @@ def test_piece_beyond_the_budget_is_named(tmp_path: Path) -> None:
         count_chunk(chunk_task(text, tmp_path / "c.parquet", 24 * MIB))
     assert not list(tmp_path.glob(".c.*"))
     count_chunk(chunk_task(text, tmp_path / "c.parquet", 80 * MIB))
-    assert pieces_of(tmp_path / "c.parquet")[b" " + b"x" * (8 * MIB)] == 1
+    assert counter_files.read(tmp_path / "c.parquet")[b" " + b"x" * (8 * MIB)] == 1
 
 
 def test_shares_of_the_limit() -> None:

@@ -1,16 +1,21 @@
-"""Chunks to count in tests, and what was counted of them."""
+"""Chunks of files that are counted in this process, without a run."""
 
 import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import oracle_counting
+import counter_files
 
-from pipeline.corpus.files import find_files
-from pipeline.counts import counter_file
+from pipeline.corpus.chunks import Cutting, plan_chunks
+from pipeline.corpus.files import CorpusFile, describe, find_files
+from pipeline.corpus.formats import FileType
+from pipeline.corpus.skipped_or_altered import add_up
 from pipeline.counts.count_worker import CountTask, count_chunk
 from pipeline.pattern import compile_pattern
+
+EOT = b"<|endoftext|>"
+PATTERN = compile_pattern("gpt2")
 
 
 def random_words(seed: int, size: int) -> bytes:
@@ -20,20 +25,17 @@ def random_words(seed: int, size: int) -> bytes:
     return bytes(text)
 
 
+def _task(
+    spans: tuple[tuple[CorpusFile, int, int], ...], output: Path, budget_bytes: int, **options: object
+) -> CountTask:
+    usual = {"errors": "replace", "max_piece_bytes": None, "pattern": PATTERN} | options
+    return CountTask(name="chunk 0", spans=spans, special_tokens=(EOT,), output=output, fingerprint="f",
+                     budget_bytes=budget_bytes, **usual)  # fmt: skip
+
+
 def chunk_task(path: Path, output: Path, budget_bytes: int, **options: object) -> CountTask:
     [file] = find_files([str(path)]).files
-    usual = {"errors": "replace", "max_piece_bytes": None, "pattern": compile_pattern("gpt2")} | options
-    return CountTask(name="chunk 0", spans=((file, 0, file.size),), special_tokens=(b"<|endoftext|>",), output=output,
-                     fingerprint="f", budget_bytes=budget_bytes, **usual)  # fmt: skip
-
-
-def pieces_of(path: Path) -> Counter[bytes]:
-    found: Counter[bytes] = Counter()
-    with counter_file.open_counter(path, fingerprint="f") as counter:
-        for partition in range(counter.partitions):
-            found.update(oracle_counting.as_counter(counter.read(partition)))
-        assert counter.rows == len(found)
-    return found
+    return _task(((file, 0, file.size),), output, budget_bytes, **options)
 
 
 def counted_within(path: Path, budget_bytes: int) -> None:
@@ -42,4 +44,19 @@ def counted_within(path: Path, budget_bytes: int) -> None:
     count_chunk(replace(chunk_task(path, output, budget_bytes), limit_bytes=(100 << 20) + budget_bytes))
     whole = path.with_name(f"{path.name}.parquet")
     count_chunk(chunk_task(path, whole, 1 << 31))
-    assert pieces_of(output) == pieces_of(whole)
+    assert counter_files.read(output) == counter_files.read(whole)
+
+
+def count(directory: Path, *names: str, chunk_bytes: int = 1 << 30, asked: FileType = FileType(), **changes: object):  # noqa: B008
+    """Count files as a run does, chunk by chunk: the counter and the statistics that matter."""
+    files = [describe(str(directory / name), asked) for name in names]
+    cutting = Cutting(
+        (EOT,), PATTERN.automaton, changes.get("errors") == "skip", str(changes.get("text_field", "text"))
+    )
+    total, parts = Counter(), []
+    for chunk in plan_chunks(files, cutting, chunk_bytes=chunk_bytes):
+        spans = tuple((files[span.file], span.start, span.stop) for span in chunk.spans)
+        task = _task(spans, directory / ".counter.parquet", 64 << 20, **changes)
+        parts.append(count_chunk(task))
+        total += counter_files.read(task.output)
+    return total, sum(part.documents for part in parts), add_up(part.losses for part in parts)

@@ -1,5 +1,9 @@
 """Counters for tests, in memory and as files."""
 
+from collections import Counter
+
+from oracle_counting import as_counter
+
 from pipeline import _core
 from pipeline.counts import counter_file
 from pipeline.counts.chunk_statistics import ChunkStatistics
@@ -16,3 +20,10 @@ def write(path, counts, partitions=1, fingerprint="f", **statistics):
         path, columns_of(counts, partitions), fingerprint=fingerprint, statistics=ChunkStatistics(**statistics)
     )
     return path
+
+
+def read(path, **options):
+    with counter_file.open_counter(path, **options) as counter:
+        found = sum((as_counter(counter.read(i)) for i in range(counter.partitions)), Counter())
+        assert counter.rows == len(found)
+    return found
