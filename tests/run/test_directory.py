@@ -2,6 +2,7 @@
 
 import fcntl
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import peers
@@ -29,13 +30,22 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-def test_overwrite_deletes_what_the_manifest_lists(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def output(corpus: Path, tmp_path: Path) -> Path:
+    """The directory of a run with two tokenizers."""
+    pipeline.train(corpus, output=tmp_path / "run", vocab_size=[300, 280])
+    return tmp_path / "run"
+
+
+def _counted(corpus: Path, output: Path, *options: str) -> Path:
+    assert run("count", corpus, "--output", output, "--quiet", *options).returncode == 0
+    return output
+
+
+def test_overwrite_deletes_what_the_manifest_lists(corpus: Path, output: Path, monkeypatch) -> None:
     monkeypatch.setenv(EXTENT, "page")  # with a model card
     monkeypatch.setattr("pipeline.report.page.plotly_script", lambda: None)
-    output = tmp_path / "run"
-    pipeline.train(corpus, output=output, vocab_size=300, chunk_size=1000)
+    pipeline.train(corpus, output=output, vocab_size=300, chunk_size=1000, overwrite=True)
     assert run_here("merge", output, "--vocab-size", 280).returncode == 0
     assert len(list((output / "counts").iterdir())) > 1
     assert (output / "tokenizer-280" / "README.md").exists()
@@ -53,17 +63,13 @@ def test_corpus_inside_a_remote_run_is_refused(path: str) -> None:
     run_.refuse_corpus_inside(["s3://b/runs/a/texts/x", "s3://b/runs/ab/counts/x"])
 
 
-def test_a_run_is_not_imported_into_itself(corpus: Path, tmp_path: Path) -> None:
-    pipeline.train(corpus, output=tmp_path / "run", vocab_size=300)
-    counter = tmp_path / "run" / "counter.parquet"
+def test_a_run_is_not_imported_into_itself(output: Path) -> None:
     with pytest.raises(RunDirectoryError, match="this command writes to"):
-        pipeline.import_counts(counter, output=tmp_path / "run", overwrite=True)
-    assert counter.exists()
+        pipeline.import_counts(output / "counter.parquet", output=output, overwrite=True)
+    assert (output / "counter.parquet").exists()
 
 
-def test_overwrite_needs_the_corpus(corpus: Path, tmp_path: Path) -> None:
-    output = tmp_path / "run"
-    pipeline.train(corpus, output=output, vocab_size=300)
+def test_overwrite_needs_the_corpus(corpus: Path, output: Path) -> None:
     assert "name the corpus again" in refused(run("train", "--output", output, "--overwrite"), 2)
     with pytest.raises(UsageError, match="name the corpus again"):
         pipeline.train(output=output, overwrite=True)
@@ -72,29 +78,24 @@ def test_overwrite_needs_the_corpus(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_a_size_that_was_never_learned_is_not_the_first(corpus: Path, tmp_path: Path) -> None:
-    output = tmp_path / "run"
-    run_ = manifest.require(_counted(corpus, output))
+    output = _counted(corpus, tmp_path / "run")
     options = make_options({"vocab_size": 100_000})
-    manifest.store_merge_options(run_, options, FILE_NAMES)  # and then it was killed, or did not fit
-    pipeline.merge_run(output, vocab_size=300)
-    assert (output / "tokenizer" / "tokenizer.json").exists()
+    manifest.store_merge_options(manifest.require(output), options, FILE_NAMES)  # then it was killed, or did not fit
+    for size, name in ((300, "tokenizer"), (290, "tokenizer-290")):
+        pipeline.merge_run(output, vocab_size=size)
+        assert (output / name / "tokenizer.json").exists()
     assert not (output / "tokenizer-300").exists()
-    pipeline.merge_run(output, vocab_size=290)
-    assert (output / "tokenizer-290").exists()
 
 
-def test_tokenizers_of_a_lost_merge_list_are_deleted(corpus: Path, tmp_path: Path) -> None:
-    output = tmp_path / "run"
-    pipeline.train(corpus, output=output, vocab_size=[300, 280])
+def test_tokenizers_of_a_lost_merge_list_are_deleted(output: Path) -> None:
     (output / "merges.parquet").unlink()
     pipeline.merge_run(f"file://{output}", vocab_size=290, tie_break="greatest-bytes")
     assert not (output / "tokenizer-280").exists()
     assert "each the right one" in pipeline.verify_run(output)["merges"]
 
 
-def test_stopped_while_it_is_replaced_a_run_keeps_a_manifest(corpus: Path, tmp_path: Path, monkeypatch) -> None:
+def test_stopped_while_it_is_replaced_a_run_keeps_a_manifest(corpus: Path, output: Path, monkeypatch) -> None:
     """Stopped while it is cleared, a directory still says whose it is."""
-    output = _counted(corpus, tmp_path / "run")
 
     def stop(_: Path) -> None:
         raise KeyboardInterrupt
@@ -108,18 +109,12 @@ def test_stopped_while_it_is_replaced_a_run_keeps_a_manifest(corpus: Path, tmp_p
     assert "each the right one" in pipeline.verify_run(output)["merges"]
 
 
-def _counted(corpus: Path, output: Path) -> Path:
-    assert run("count", corpus, "--output", output, "--quiet").returncode == 0
-    return output
-
-
 def test_runs_are_combined_in_any_order(corpus: Path, tmp_path: Path) -> None:
     lines = tmp_path / "d.jsonl"
     lines.write_text('{"body": "low lower lowest"}\n')
-    one = _counted(corpus, tmp_path / "one")
-    assert run("count", lines, "--text-field", "body", "--output", tmp_path / "two", "--quiet").returncode == 0
-    first = manifest.require(pipeline.combine_runs([one, tmp_path / "two"], output=tmp_path / "mix"))
-    again = manifest.require(pipeline.combine_runs([tmp_path / "two", one], output=tmp_path / "mix"))
+    runs = [_counted(corpus, tmp_path / "one"), _counted(lines, tmp_path / "two", "--text-field", "body")]
+    first = manifest.require(pipeline.combine_runs(runs, output=tmp_path / "mix"))
+    again = manifest.require(pipeline.combine_runs(runs[::-1], output=tmp_path / "mix"))
     assert replace(first, directory=again.directory) == again
 
 
@@ -173,64 +168,60 @@ def test_interruption_promises_nothing_before_counts_are_whole(tmp_path: Path, m
         monkeypatch.undo()
 
 
-def test_unreadable_files_are_not_called_damaged(corpus: Path, tmp_path: Path) -> None:
-    output = tmp_path / "run"
-    pipeline.train(corpus, output=output, vocab_size=300)
-    for name in ("merges.parquet", "counter.parquet", "run.json"):
-        (output / name).rename(tmp_path / "kept")
-        (output / name).mkdir()  # which no one may read as a file, not even the superuser
-        with pytest.raises(StorageError, match=rf"{name} cannot be read: Is a directory; make it readable"):
-            pipeline.train(corpus, output=output, vocab_size=300)
-        (output / name).rmdir()
-        (tmp_path / "kept").rename(output / name)
-    for name, load in (
-        (SHARDS.manifest, lambda: shards.load(Directory(tmp_path, SHARDS))),
-        (shards.RESULT, lambda: shards.load_result(tmp_path / shards.RESULT)),
+def test_unreadable_files_are_not_called_damaged(corpus: Path, output: Path, tmp_path: Path) -> None:
+    for path, load in (
+        *(
+            (output / f"{name}.parquet", partial(pipeline.train, corpus, output=output))
+            for name in ("merges", "counter")
+        ),
+        (output / RUN.manifest, partial(pipeline.train, corpus, output=output)),
+        (tmp_path / SHARDS.manifest, partial(shards.load, Directory(tmp_path, SHARDS))),
+        (tmp_path / shards.RESULT, partial(shards.load_result, tmp_path / shards.RESULT)),
     ):
-        (tmp_path / name).mkdir()
-        with pytest.raises(StorageError, match=rf"{name} cannot be read: Is a directory; make it readable"):
+        kept = path.rename(tmp_path / "kept") if path.exists() else None
+        path.mkdir()  # which no one may read as a file, not even the superuser
+        with pytest.raises(StorageError, match=rf"{path.name} cannot be read: Is a directory; make it readable"):
             load()
+        path.rmdir()
+        if kept:
+            kept.rename(path)
 
 
 def everything(home: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
 
 
-def test_refused_options_cost_nothing(tmp_path: Path, corpus: Path) -> None:
-    output = tmp_path / "run"
-    pipeline.train(corpus, output=output, vocab_size=[300, 280])
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_refused_options_cost_nothing(tmp_path: Path, corpus: Path, output: Path, overwrite: bool) -> None:
     before = everything(output)
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
     refusals: list[dict[str, object]] = [
-        {"inputs": tmp_path / "missing.txt"},
-        {"inputs": tmp_path / "broken.parquet"},
-        {"inputs": corpus, "memory_limit": "20MiB"},
-        {"inputs": corpus, "vocab_size": 100},
-        {"inputs": corpus, "pattern": "("},
+        *({"inputs": tmp_path / "missing.txt"}, {"inputs": tmp_path / "broken.parquet"}),
+        *({"memory_limit": "20MiB"}, {"vocab_size": 100}, {"pattern": "("}),
     ]
     for options in refusals:
-        for overwrite in (True, False):
-            inputs = [corpus, options["inputs"]] if not overwrite else options["inputs"]
-            with pytest.raises(PipelineError, match=r"does not exist|damaged|--memory-limit|too small|pattern"):
-                pipeline.train(**{"vocab_size": 300, **options, "inputs": inputs}, output=output, overwrite=overwrite)
-            assert everything(output) == before, options
+        inputs = options.pop("inputs", corpus)
+        asked = {"vocab_size": 300, **options, "inputs": inputs if overwrite else [corpus, inputs]}
+        with pytest.raises(PipelineError, match=r"does not exist|damaged|--memory-limit|too small|pattern"):
+            pipeline.train(**asked, output=output, overwrite=overwrite)
+        assert everything(output) == before, asked
 
 
 def test_results_stay_until_another_corpus_is_counted(tmp_path: Path, corpus: Path) -> None:
-    output = tmp_path / "run"
-    pipeline.train(corpus, output=output, vocab_size=[300, 280], errors="strict")
+    output, wrong = tmp_path / "run", tmp_path / "wrong.txt"
+    train = partial(pipeline.train, errors="strict")
+    train(corpus, output=output, vocab_size=[300, 280])
     learned = {path: data for path, data in everything(output).items() if "tokenizer" in path.parent.name}
     assert len({path.parent for path in learned}) == 2
-    wrong = tmp_path / "wrong.txt"
+    wrong.write_bytes(b"text \xff text")
     for options in ({"inputs": [corpus, wrong]}, {"inputs": wrong, "overwrite": True}):
-        wrong.write_bytes(b"text \xff text")
         with pytest.raises(PipelineError, match="invalid UTF-8"):
-            pipeline.train(**options, output=output, vocab_size=300, errors="strict")
-        assert {path: path.read_bytes() for path in learned} == learned
+            train(**options, output=output, vocab_size=300)
+        assert learned.items() <= everything(output).items()
     wrong.write_text("other text")
-    assert run("count", wrong, "--output", output, "--errors", "strict", "--overwrite").returncode == 0
+    _counted(wrong, output, "--errors", "strict", "--overwrite")
     assert not any(path.exists() for path in learned)
-    pipeline.train(wrong, output=tmp_path / "again", vocab_size=260, errors="strict")
+    train(wrong, output=tmp_path / "again", vocab_size=260)
     pipeline.merge_run(output, vocab_size=260)
     for name in ("merges.parquet", "tokenizer/tokenizer.json"):
         assert (output / name).read_bytes() == (tmp_path / "again" / name).read_bytes()

@@ -20,13 +20,9 @@ def old(tmp_path: Path) -> Path:
     return Path(shutil.copytree(OLD_RUN, tmp_path / "old"))
 
 
-def test_run_whose_pad_token_was_counted_opens_and_verifies(old: Path) -> None:
-    found = manifest.require(old).manifest
-    assert found.counting["pad_token"] == "<pad>"
+def test_run_whose_pad_token_was_counted_verifies_and_merges_with_that_or_another(old: Path) -> None:
+    assert manifest.require(old).manifest.counting["pad_token"] == "<pad>"
     assert "270 tokens; as the merge list gives them: merges.txt" in pipeline.verify_run(old)["tokenizer"]
-
-
-def test_run_whose_pad_token_was_counted_merges_with_that_or_another(old: Path) -> None:
     same = pipeline.merge_run(old, vocab_size=265)[265]
     assert (same.model.pad_token, list(same.special_tokens)) == ("<pad>", [EOT, "<pad>"])
     other = pipeline.merge_run(old, vocab_size=264, pad_token=EOT, bos_token="<s>", special_ids="last")[264]

@@ -19,22 +19,13 @@ FOR_THE_COMMAND = {"inputs", "dry_run", "quiet", "log_json"}  # an argument, or 
 NEGATED = {"no_special_tokens"}
 KEYWORDS = {name: get_type_hints(kind) for name, kind in vars(option_types).items() if name.endswith("Options")}
 SAMPLES: dict[str, dict[Any, Any]] = {  # a value of each type, where another option's would mean nothing
-    "vocab_size": {str: "300,400", int: 300},
-    "output": {str: "runs/a"},
-    "pattern": {str: "llama3"},
-    "bos_token": {str: "<|bos|>"},
-    "eos_token": {str: "<|eos|>"},
-    "pad_token": {str: "<|pad|>"},
-    "special_tokens": {str: "<|x|>"},
-    "added_special_tokens": {str: "<|x|>"},
-    "export": {str: "hf"},
-    "val_fraction": {str: "0.1"},
-    "stop_at_saving": {str: "1%"},
-    "chat_template": {str: "chatml"},
-    "superwords_from": {str: "80%", int: 300},
-    "superword_pattern": {str: "superbpe"},
-    "superword_words": {str: "none", int: 3},
-}
+    **{f"{role}_token": {str: f"<|{role}|>"} for role in ("bos", "eos", "pad")},
+    **{f"{added}special_tokens": {str: "<|x|>"} for added in ("", "added_")},
+    "vocab_size": {str: "300,400", int: 300}, "output": {str: "runs/a"}, "pattern": {str: "llama3"},
+    "export": {str: "hf"}, "val_fraction": {str: "0.1"}, "stop_at_saving": {str: "1%"},
+    "chat_template": {str: "chatml"}, "superwords_from": {str: "80%", int: 300},
+    "superword_pattern": {str: "superbpe"}, "superword_words": {str: "none", int: 3},
+}  # fmt: skip
 
 
 def test_each_function_takes_the_options_that_mean_something_to_it() -> None:
