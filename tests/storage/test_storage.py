@@ -1,5 +1,6 @@
 """Locations are parsed, and a remote one behaves as a local one does, over any file system of Arrow."""
 
+import contextlib
 import json
 import os
 import pickle
@@ -165,26 +166,16 @@ def test_remote_location_has_the_operations_of_a_path(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_remote_file_reads_as_a_local_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = random.Random(1).randbytes(10_000)
-    (tmp_path / "data").write_bytes(data)
-    for small_bytes in (0, 1 << 20):
-        monkeypatch.setattr(stores, "_SMALL_BYTES", small_bytes)
-        monkeypatch.setattr(stores, "_LEAST_AHEAD", 10)
-        monkeypatch.setattr(stores, "_MOST_AHEAD", 300)
-        _same_reads(tmp_path / "data", data)
-
-
-def _same_reads(path: Path, data: bytes) -> None:
-    moves = random.Random(2)
+@pytest.mark.parametrize("small_bytes", [0, 1 << 20])
+def test_remote_file_reads_as_a_local_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_bytes: int) -> None:
+    for name, value in {"_SMALL_BYTES": small_bytes, "_LEAST_AHEAD": 10, "_MOST_AHEAD": 300}.items():
+        monkeypatch.setattr(stores, name, value)
+    data, path, moves = random.Random(1).randbytes(10_000), tmp_path / "data", random.Random(2)
+    path.write_bytes(data)
     with storage.open_file(path) as ours, storage.open_file(remote(path)) as other:
         assert ours.state()[0] == other.state()[0] == len(data)
         for _ in range(600):
-            move, amount, position = (
-                moves.randrange(5),
-                moves.randrange(moves.choice([8, 700])),
-                moves.randrange(11_000),
-            )
+            move, amount, position = (moves.randrange(most) for most in (5, moves.choice([8, 700]), 11_000))
             for file in (ours, other):
                 if move == 0:
                     assert file.seek(position) == position
@@ -193,8 +184,8 @@ def _same_reads(path: Path, data: bytes) -> None:
                 elif move == 2:
                     assert file.read_at(position, amount) == data[position : position + amount]
             if move > 2:
-                assert ours.tell() == other.tell()
                 start, buffer = other.tell(), bytearray(amount)
+                assert ours.tell() == start
                 got = other.readinto(buffer)
                 assert got == min(amount, max(len(data) - start, 0))
                 assert buffer[:got] == data[start : start + got]
@@ -253,37 +244,24 @@ def test_refusal_of_a_store_is_one_line(
     assert "defect" not in line
 
 
-def test_store_that_refuses_is_a_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.storage.remote._filesystem", lambda *_: (_Refusing(), "b/"))
-    where = location("s3://b/k/l")
-    for ask in (lambda: storage.existing([where]), lambda: pipeline.Tokenizer.load("s3://b/k/l")):
-        with pytest.raises(StorageError, match=r"s3://b/k\S* cannot be read: ACCESS_DENIED"):
-            ask()
-
-
 def test_partly_written_file_never_appears(tmp_path: Path) -> None:
-    def write_in_part() -> None:
-        with atomic.whole_file(remote(tmp_path) / "a") as partial:
-            partial.write_text("half")
-            raise OSError(28, "No space left on device")
-
-    with pytest.raises(RunDirectoryError, match=r"/a cannot be written: No space left on device"):
-        write_in_part()
+    refused = pytest.raises(RunDirectoryError, match=r"/a cannot be written: No space left on device")
+    with refused, atomic.whole_file(remote(tmp_path) / "a") as partial:
+        partial.write_text("half")
+        raise OSError(28, "No space left on device")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_appended_text_is_uploaded_also_after_an_error(tmp_path: Path) -> None:
-    def append(text: str, error: type[BaseException] | None) -> None:
-        with atomic.appendable(remote(tmp_path) / "log.txt") as path:
+    for text, error in {"one ": None, "two ": KeyboardInterrupt, "three": None}.items():
+        with (
+            pytest.raises(error) if error else contextlib.nullcontext(),
+            atomic.appendable(remote(tmp_path) / "log.txt") as path,
+        ):
             with path.open("a") as file:
                 file.write(text)
             if error is not None:
                 raise error
-
-    append("one ", None)
-    with pytest.raises(KeyboardInterrupt):
-        append("two ", KeyboardInterrupt)
-    append("three", None)
     assert (tmp_path / "log.txt").read_text() == "one two three"
 
 
@@ -318,9 +296,6 @@ def test_options_take_uris(tmp_path: Path) -> None:
     result = CliRunner().invoke(commands, ["train", "--config", config, "--print-config"], catch_exceptions=False)
     assert "output: s3://bucket/run?region=eu-west-1\n" in result.output
     assert "- s3://bucket/corpus/*.txt\n" in result.output
-    result = CliRunner().invoke(commands, ["merge", "s4://bucket/run"])
-    assert result.exit_code == 2
-    assert "URI of a known scheme" in result.output
 
 
 def test_store_that_does_not_answer_is_a_pipeline_error_of_one_line(
@@ -427,31 +402,18 @@ def test_same_bytes_are_not_written_again(tmp_path: Path, place: Callable[[Path]
     assert (tmp_path / "b").read_bytes() == b""
 
 
-def test_partial_files_are_named_for_their_process(tmp_path: Path) -> None:
-    """Two nodes that share a directory may have processes with the same id."""
-    with atomic.whole_file(tmp_path / "a") as partial:
-        partial.write_text("x")
-        assert partial.name == f".a.{scratch.process_namespace()}-{os.getpid()}.partial"
-
-
 def test_partial_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
+    """They are named for their process, and where it runs: two nodes may have processes with the same id."""
     mark, earlier = scratch.process_namespace(), f"{scratch.process_namespace()[:8]}12345678"
     others = [f".x.{'0' * 16}-{2**22 + 1}", f".x.{mark}-{os.getpid()}", ".x", ".x.1", f".x.{mark}-²", f".x.{earlier}-1"]
     ours = [f".x.json.{mark}-{2**22 + 1}", f".y.{earlier}-2"]
     for name in (*others, *ours):
         (tmp_path / f"{name}.partial").write_text("x")
     os.utime(tmp_path / f"{ours[1]}.partial", (1e9, 1e9))  # before the last boot
-    atomic.write_whole(tmp_path / "z", "x")
+    with atomic.whole_file(tmp_path / "z") as partial:
+        partial.write_text("x")
+        assert partial.name == f".z.{mark}-{os.getpid()}.partial"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["z", *(f"{name}.partial" for name in others)])
-
-
-def test_new_scratch_directory_removes_those_of_dead_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    left = tmp_path / f"bpe-pipeline-{scratch.process_namespace()}-{2**22 + 1}-x"
-    left.mkdir()
-    scratch._sweep_once.cache_clear()
-    with scratch.scratch_directory() as directory:
-        assert list(tmp_path.iterdir()) == [directory]
 
 
 class _BreaksOff:
@@ -472,15 +434,11 @@ class _BreaksOff:
 
 def test_transfer_that_breaks_off_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytes(range(256)) * 4000
-    where = Remote("s3://b", "", "k")
-    for sent, whole in (([700_000, 0, 0, 3, 10**6], True), ([700_000, 0, 0], False)):
+    refused = pytest.raises(RemoteError, match="it breaks off; run the same command again")
+    for sent, ends in (([700_000, 0, 0, 3, 10**6], contextlib.nullcontext()), ([700_000, 0, 0], refused)):
         monkeypatch.setattr(Remote, "open_input", lambda _, sent=sent: _BreaksOff(data, sent))
-        with storage.open_file(where) as file:
-            if whole:
-                assert file.read_at(7, len(data)) == data[7:]
-            else:
-                with pytest.raises(RemoteError, match="it breaks off; run the same command again"):
-                    file.read_at(7, len(data))
+        with storage.open_file(Remote("s3://b", "", "k")) as file, ends:
+            assert file.read_at(7, len(data)) == data[7:]
 
 
 def test_zombie_process_is_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -498,7 +456,7 @@ def test_zombie_process_is_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             scratch.sweep_scratch()
 
 
-def test_scratch_directories_of_dead_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_scratch_directory_removes_those_of_dead_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     prefix = f"bpe-pipeline-{scratch.process_namespace()}-"
     other_start = f"bpe-pipeline-{scratch.process_namespace()[:8]}12345678-"  # earlier boot, or other container
@@ -507,37 +465,36 @@ def test_scratch_directories_of_dead_processes_are_removed(tmp_path: Path, monke
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("x")
     os.utime(tmp_path / f"{other_start}2-x", (1e9, 1e9))  # before the last boot
-    scratch.sweep_scratch()
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+    scratch._sweep_once.cache_clear()
+    with scratch.scratch_directory() as made:
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*kept, made.name])
 
 
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
         (
-            "When getting information for key 'x' in bucket 'b': AWS Error NETWORK_CONNECTION during HeadObject "
-            "operation: curlCode: 7, Could not connect to server; Details: Failed",
-            "NETWORK_CONNECTION: curlCode: 7, Could not connect to server; Details: Failed (check the network",
+            "NETWORK_CONNECTION during HeadObject operation: curlCode: 7, Could not connect; Details: Failed",
+            "NETWORK_CONNECTION: curlCode: 7, Could not connect; Details: Failed (check the network",
         ),
         (
-            "When reading 'k': AWS Error ACCESS_DENIED [code 15] during GetObject operation: Access\nDenied.",
+            "ACCESS_DENIED [code 15] during GetObject operation: Access\nDenied.",
             "ACCESS_DENIED: Access Denied (check the credentials",
         ),
         (
-            "When listing objects under key '' in bucket 'b': AWS Error NO_SUCH_BUCKET during ListObjectsV2 operation: "
-            "The specified bucket does not exist (Request ID: x)",
-            "NO_SUCH_BUCKET: The specified bucket does not exist (check the bucket's name)",
+            "NO_SUCH_BUCKET during ListObjectsV2 operation: The bucket does not exist (Request ID: x)",
+            "NO_SUCH_BUCKET: The bucket does not exist (check the bucket's name)",
         ),
         (
-            "When listing objects under key 'r' in bucket 'b': AWS Error INTERNAL_FAILURE during ListObjectsV2 "
-            "operation: No response body.",
+            "INTERNAL_FAILURE during ListObjectsV2 operation: No response body.",
             "INTERNAL_FAILURE: No response body (the store failed or was busy, after several attempts: run the same",
         ),
-        ("AWS Error UNKNOWN (HTTP status 503) during PutObject operation: Busy", "UNKNOWN: Busy (the store failed"),
-        ("", "OSError"),
-        ("x" * 1000, "x" * 239 + "…"),
+        ("UNKNOWN (HTTP status 503) during PutObject operation: Busy", "UNKNOWN: Busy (the store failed"),
     ],
 )
 def test_store_messages_become_one_line(message: str, reason: str) -> None:
-    assert reason_of(OSError(message)).startswith(reason)
-    assert len(reason_of(OSError(message))) < 400
+    for front in ("", "When getting information for key 'x' in bucket 'b': ", "When reading '': "):
+        found = reason_of(OSError(f"{front}AWS Error {message}"))
+        assert found.startswith(reason)
+        assert len(found) < 400
+    assert (reason_of(OSError("")), reason_of(OSError("x" * 1000))) == ("OSError", "x" * 239 + "…")
