@@ -8,7 +8,7 @@ from pathlib import Path
 import peers
 import pytest
 from command import refused, run
-from vocabulary_cases import recorded_cases, require_probes
+from vocabulary_rules import recorded_cases, require_probes
 
 import pipeline
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError

@@ -9,7 +9,7 @@ import peers
 import pyarrow.parquet as pq
 import pytest
 from command import refused, run
-from vocabulary_cases import recorded_cases, require_probes
+from vocabulary_rules import recorded_cases, require_probes
 
 import pipeline
 from pipeline.base.errors import ExportRefusedError, RunDirectoryError, UsageError

@@ -1,11 +1,8 @@
 """Merging by parity makes the merges of its definition and of Hugging Face's trainer."""
 
-import json
-import os
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from merge_cases import Counter, arrays, natural_counter
 from parity_rules import Parity, hugging_face_merges, letters_of, parities, train_by_parity
+from recorded import recorded
 
 from pipeline import _core
 from pipeline.merges.vocabulary import text_to_token
 
-_CASES = Path(os.environ.get("BPE_PIPELINE_TEST_DATA", "/nowhere")).parent / "cases" / "vocabularies"
 _GLOBAL = 2**32 - 1
 
 
@@ -98,12 +95,7 @@ def test_merges_are_those_of_tokenizers(parity: Parity, max_merges: int) -> None
 
 
 def test_merges_are_those_of_the_recorded_cases() -> None:
-    if not _CASES.is_dir():
-        pytest.skip("the recorded cases are not on this machine")
-    paths = sorted(_CASES.glob("parity-*.json"))
-    assert paths
-    for path in paths:
-        case = json.loads(path.read_text())
+    for path, case in recorded("vocabularies", "parity-*.json"):
         options = dict(case["options"])
         variant = options.pop("variant", "base")
         window = options.pop("window", 100) if variant == "window" else 0

@@ -21,6 +21,7 @@ from counter_files import columns_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from recorded import recorded
 from reference import GPT2_BYTES, train_reference
 
 import pipeline
@@ -30,7 +31,6 @@ from pipeline.merges.vocabulary import token_to_text
 from pipeline.pattern import compile_pattern
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
 
-CASES = Path(os.environ.get("BPE_PIPELINE_TEST_DATA", "/nowhere")).parent / "cases" / "vocabularies"
 SCRATCH = f"{tempfile.gettempdir()}/bpe-pipeline-test-superwords-{os.getpid()}"
 EOT = "<|endoftext|>"
 FIRST, COARSE = compile_pattern("superbpe"), compile_pattern(SUPERWORD_PATTERNS["superbpe"])
@@ -149,13 +149,9 @@ def test_the_streamed_replay_finds_what_is_wrong(documents, first_merges, damage
     assert (replay.wrong() is None) == (is_right and list(joined) == list(found.joined))
 
 
-@pytest.mark.skipif(not CASES.is_dir(), reason="the recorded cases are not on this machine")
 @pytest.mark.filterwarnings("ignore")  # of patterns that do not fit together
 def test_recorded_cases(tmp_path: Path) -> None:
-    paths = sorted(CASES.glob("superwords-*.json"))
-    assert paths
-    for path in paths:
-        case = json.loads(path.read_text())
+    for path, case in recorded("vocabularies", "superwords-*.json"):
         (tmp_path / f"{path.stem}.txt").write_text(EOT.join(case["documents"]), newline="")
         tokenizer = pipeline.train(
             tmp_path / f"{path.stem}.txt",

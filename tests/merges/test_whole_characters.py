@@ -1,17 +1,16 @@
 """`--whole-characters`: no token holds a part of a character together with anything else."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 from command import run
+from recorded import recorded
 from reference import whole_or_begun
 
 import pipeline
 from pipeline.merges.vocabulary import text_to_token
 
-CASES = Path(os.environ.get("BPE_PIPELINE_TEST_DATA", "/nowhere")).parent / "cases" / "vocabularies"
 TEXT = "Über die Brücke führt ein Weg. На мосту стоят люди. 橋の上に人がいます。다리 위에 사람들이 있다. 🙂🙃🙂 " * 20
 
 
@@ -22,12 +21,8 @@ def corpus(tmp_path: Path) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore")  # of pieces that the pattern would cut, of exhausted counters
-@pytest.mark.skipif(not CASES.is_dir(), reason="the recorded cases are not on this machine")
 def test_recorded_cases(tmp_path: Path) -> None:
-    paths = sorted(CASES.glob("whole-*.json"))
-    assert paths
-    for path in paths:
-        case = json.loads(path.read_text())
+    for path, case in recorded("vocabularies", "whole-*.json"):
         counter = {text_to_token(text): count for text, count in case["counter"].items()}
         counts = pipeline.import_counts(counter, output=tmp_path / path.stem, special_tokens=[], pattern="none")
         size = case["vocab_size"]

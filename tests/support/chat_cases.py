@@ -1,13 +1,10 @@
 """Recorded results of LLaMA-Factory, read where they lie, and tokenizers with the marks of chats."""
 
-import json
-import os
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import pytest
+from recorded import home, recorded
 
 from pipeline import Tokenizer
 from pipeline.run.ids import Roles
@@ -20,16 +17,14 @@ MARKS = (
 
 def cases(name: str) -> list[Any]:
     """Return the cases in one of the files of recorded results; skip the test where they are absent."""
-    path = _home() / f"{name}.json"
-    if not path.exists():
-        pytest.skip("needs the recorded results of LLaMA-Factory next to BPE_PIPELINE_TEST_DATA")
-    return list(json.loads(path.read_text())["cases"])
+    [(_, found)] = recorded("sft", f"{name}.json")
+    return list(found["cases"])
 
 
 @cache
 def recorded_tokenizer(name: str) -> Tokenizer:
     """Return one of the tokenizers that the recorded results were made with."""
-    return Tokenizer.load(_home() / "tokenizers" / name)
+    return Tokenizer.load(home("sft") / "tokenizers" / name)
 
 
 @cache
@@ -44,7 +39,3 @@ def conversation(aligned: dict[str, Any]) -> dict[str, Any]:
     """Return what `align_chat` returns for an aligned row of LLaMA-Factory."""
     messages = aligned["_prompt"] + aligned["_response"]
     return {"messages": messages, "system": aligned["_system"], "tools": aligned["_tools"]}
-
-
-def _home() -> Path:
-    return Path(os.environ.get("BPE_PIPELINE_TEST_DATA", "/nowhere/data")).parent / "cases" / "sft"

@@ -2,19 +2,19 @@
 
 import heapq
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
+from recorded import recorded
 from reference import GPT2_BYTES, count_pairs, merge_word
+from samples import naive_merge
 
-from pipeline import Tokenizer
+from pipeline import Tokenizer, import_counts
 from pipeline.merges.vocabulary import Vocabulary, text_to_token, token_to_text
 from pipeline.tokenizer.model import Model
-
-CASES = "vocabularies"
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,8 @@ class Base:
     whole_pieces: bool = False
 
     def merged(self, piece: bytes) -> list[bytes]:
-        """Merges alone: always the pair of lowest rank, the leftmost of equal ones."""
-        ranks = {pair: rank for rank, pair in enumerate(self.merges)}
-        tokens = [bytes([byte]) for byte in piece]
-        while len(tokens) > 1:
-            rank, at = min((ranks.get((tokens[i], tokens[i + 1]), len(ranks)), i) for i in range(len(tokens) - 1))
-            if rank == len(ranks):
-                break
-            tokens[at : at + 2] = [tokens[at] + tokens[at + 1]]
-        return tokens
+        """Merges alone, without whole pieces."""
+        return naive_merge(piece, self.merges)
 
     def encode(self, piece: bytes) -> list[int]:
         whole = self.whole_pieces and piece in self.ids
@@ -82,6 +75,24 @@ def base_of_case(found: Mapping[str, Any]) -> Base:
     ids |= {text_to_token(text): id_ for text, id_ in found["vocab"].items()}
     merges = [(text_to_token(left), text_to_token(right)) for left, right in found["merges"]]
     return Base(ids, merges, found["added_tokens"], found["ignore_merges"])
+
+
+def recorded_cases(command: str, home: Path) -> Iterator[tuple[dict[str, Any], Path, Any]]:
+    """Yield each recorded case with the directory of its tokenizer and its counts, both written below `home`."""
+    for path, case in recorded("vocabularies", f"{command}-*.json"):
+        own = home / path.stem
+        own.mkdir()
+        base = base_of_case(case["base"]).save(own / "base")
+        counter = {text_to_token(text): count for text, count in case["counter"].items()}
+        yield case, base, import_counts(counter, output=own / "run", special_tokens=[])
+
+
+def require_probes(case: dict[str, Any], base: Path, changed: Tokenizer) -> None:
+    """Require the recorded ids of pieces, before and after."""
+    encoders = Tokenizer.load(base).model.encoder(), changed.model.encoder()
+    for probe in case["probes"]:
+        found = [one.encode_pieces([text_to_token(probe["piece"])]) for one in encoders]
+        assert found == [probe["old"], probe["new"]], (base, probe)
 
 
 @dataclass(frozen=True)
