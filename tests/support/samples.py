@@ -6,10 +6,11 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
+from typing import Any
 
 import peers
 
-from pipeline import _core
+from pipeline import Tokenizer, _core
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import compile_pattern
 
@@ -50,6 +51,12 @@ def trained(pattern: str, merges: int = 160) -> Merges:
     engine.add(offsets, b"".join(counter), array("Q", counter.values()))
     result = engine.run(merges)
     return Vocabulary.from_id_pairs(result.left, result.right).merges()
+
+
+@functools.cache
+def tokenizer(pattern: str = "gpt2", specials: tuple[str, ...] = ("<|endoftext|>",), **options: Any) -> Tokenizer:
+    """The tokenizer of the merges trained for a pattern."""
+    return Tokenizer.from_merges(trained(pattern), specials, pattern=pattern, **options)
 
 
 def all_planes(seed: int, texts: int) -> list[str]:
