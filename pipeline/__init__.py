@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pipeline.base.errors import PipelineError as PipelineError
     from pipeline.commands.combine import combine_runs as combine_runs
     from pipeline.commands.encode import encode_corpus as encode_corpus
+    from pipeline.commands.explain import explain as explain
     from pipeline.commands.export_counts import export_counts as export_counts
     from pipeline.commands.extend import extend as extend
     from pipeline.commands.import_counts import import_counts as import_counts
@@ -53,6 +54,7 @@ _HOMES = {
     "encode_chat": "pipeline.shards.chat.encode",
     "encode_corpus": "pipeline.commands.encode",
     "encode_files": "pipeline.shards.in_memory",
+    "explain": "pipeline.commands.explain",
     "export_counts": "pipeline.commands.export_counts",
     "extend": "pipeline.commands.extend",
     "import_counts": "pipeline.commands.import_counts",

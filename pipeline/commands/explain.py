@@ -1,4 +1,4 @@
-"""The story of `explain`: load a tokenizer, and the counts of its merges where its run has them, and explain a text."""
+"""Why a text has its ids: load a tokenizer, and the counts of its merges if it is a run's, and explain the text."""
 
 import json
 from collections.abc import Sequence
@@ -8,16 +8,45 @@ from pipeline.merges import merge, merge_list
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.report import explained, progress
 from pipeline.run import manifest
-from pipeline.storage import Location
+from pipeline.run.option_types import AnyPath
+from pipeline.storage import Location, named
 from pipeline.storage.atomic import write_whole
-from pipeline.tokenizer.explain import Explainer
+from pipeline.tokenizer.encode import Text
+from pipeline.tokenizer.explain import Explainer, Explanation
 from pipeline.tokenizer.formats.load import load_model
+from pipeline.tokenizer.tokenizer import Tokenizer
+
+
+def explain(text: Text, tokenizer: Tokenizer | AnyPath) -> Explanation:
+    """Explain the ids of a text: its pieces, the merges of each in order, and why two neighbours stayed apart.
+
+    >>> [piece] = pipeline.explain("lower", tokenizer).pieces
+    >>> [(merge.rank, merge.left, merge.right) for merge in piece.merges]
+    [(0, b'l', b'o'), (1, b'lo', b'w'), (2, b'e', b'r')]
+    >>> [(apart.left, apart.right) for apart in piece.apart]
+    [(b'low', b'er')]
+
+    Args:
+        text: str or bytes.
+        tokenizer: a tokenizer, or the path or URI of one; the merges of one in a run directory have their counts.
+
+    Returns:
+        A value with the `ids` of `encode` and the `pieces`; `to_json()` returns it as plain values.
+
+    Raises:
+        UsageError: the text or the tokenizer has another type.
+        InputError: the tokenizer at the path cannot be read.
+    """
+    if isinstance(tokenizer, Tokenizer):
+        return Explainer(tokenizer.model).explain(text)
+    path = named(tokenizer, "tokenizer")
+    model = load_model(path)
+    return Explainer(model, _counts(path, model.vocabulary)).explain(text)
 
 
 def explain_command(path: Location, text: str, *, as_json: bool, page: Location | None) -> None:
     """Print why a text has its ids; page: where to write that as a page instead."""
-    vocabulary = (model := load_model(path)).vocabulary
-    explanation = Explainer(model, _counts(path, vocabulary)).explain(text)
+    explanation = explain(text, path)
     if page is not None:
         write_whole(page, explained.page(explanation, str(path)))
         progress.write(printable(page))

@@ -8,21 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
 from pipeline.base.errors import UsageError, unfit
 from pipeline.base.system import cached_property
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import CompiledPattern
 from pipeline.run.ids import Roles, SpecialTokens
-from pipeline.run.option_types import AnyPath, EncodeFilesOptions, EncodeOptions
+from pipeline.run.option_types import AnyPath
 from pipeline.storage import Remote, named
 from pipeline.tokenizer import arguments, conversions
 from pipeline.tokenizer.allowed_special import Allowed, Disallowed, SpecialChoice
 from pipeline.tokenizer.chat_render import Message, render
 from pipeline.tokenizer.decode import StreamDecoder, numbers_of, tokens_of
 from pipeline.tokenizer.encode import Text, TextEncoder, utf8_blocks, utf8_of
-from pipeline.tokenizer.explain import Explainer, Explanation
 from pipeline.tokenizer.formats.huggingface import write_model
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
@@ -32,9 +31,6 @@ from pipeline.tokenizer.model import PLAIN_RULE, Model
 if TYPE_CHECKING:
     from numpy import integer
     from numpy.typing import NDArray
-
-    from pipeline.shards.in_memory import EncodedFiles
-    from pipeline.shards.manifest import EncodedCorpus
 
 
 class Tokenizer:
@@ -432,10 +428,6 @@ class Tokenizer:
         rules = self.model.preparation.rules
         return frozenset(id_ for text, id_ in self.special_tokens.items() if rules.get(text, PLAIN_RULE).control)
 
-    @cached_property
-    def _explainer(self) -> Explainer:
-        return Explainer(self.model)
-
     def get_vocab(self) -> dict[str, int]:
         """Return token -> id of every token, in the letters of Hugging Face's files.
 
@@ -651,26 +643,6 @@ class Tokenizer:
             ids = np.concatenate([np.asarray(part, ids.dtype) for part in (self._front, ids, self._behind)])
         return ids.astype(wanted, copy=False)
 
-    def explain(self, text: Text) -> Explanation:
-        """Explain the ids of a text: its pieces, the merges of each in order, and why two neighbours stayed apart.
-
-        >>> [piece] = tokenizer.explain("lower").pieces
-        >>> [(merge.rank, merge.left, merge.right) for merge in piece.merges]
-        [(0, b'l', b'o'), (1, b'lo', b'w'), (2, b'e', b'r')]
-        >>> [(apart.left, apart.right) for apart in piece.apart]
-        [(b'low', b'er')]
-
-        Args:
-            text: str or bytes.
-
-        Returns:
-            A value with the `ids` of `encode` and the `pieces`; `to_json()` returns it as plain values.
-
-        Raises:
-            UsageError: the text has another type.
-        """
-        return self._explainer.explain(text)
-
     def count_tokens(
         self, text: Text, *, allowed_special: Allowed = None, disallowed_special: Disallowed = None
     ) -> int:
@@ -833,49 +805,6 @@ class Tokenizer:
         wanted = arguments.flag("add_generation_prompt", add_generation_prompt)
         text = render(self.model, messages, add_generation_prompt=wanted, **variables)
         return self.encode(text, add_special_tokens=False) if arguments.flag("tokenize", tokenize) else text
-
-    def encode_files(self, inputs: AnyPath | Sequence[AnyPath], **options: Unpack[EncodeFilesOptions]) -> EncodedFiles:
-        """Encode a corpus in memory: `pipeline.encode_files` with this tokenizer.
-
-        >>> tokenizer.encode_files("corpus").ids.tolist()
-        [257, 258, 259, 257, 259]
-
-        Args:
-            inputs: files, directories, globs and URIs.
-            options: as there.
-
-        Returns:
-            The ids, and where documents end.
-
-        Raises:
-            PipelineError: as there.
-        """
-        from pipeline.shards.in_memory import encode_files
-
-        return encode_files(inputs, self, **options)
-
-    def encode_corpus(
-        self, inputs: AnyPath | Sequence[AnyPath], output: AnyPath, **options: Unpack[EncodeOptions]
-    ) -> EncodedCorpus:
-        """Encode a corpus into shards: `pipeline.encode_corpus` with this tokenizer.
-
-        >>> tokenizer.encode_corpus("corpus", "shards", workers=1).tokens
-        5
-
-        Args:
-            inputs: files, directories, globs and URIs.
-            output: the directory of the shards, a path or a URI.
-            options: as there.
-
-        Returns:
-            What `shards.json` says.
-
-        Raises:
-            PipelineError: as there.
-        """
-        from pipeline.commands.encode import encode_corpus
-
-        return encode_corpus(inputs, self, output, **options)
 
 
 def load(path: AnyPath) -> Tokenizer:

@@ -29,6 +29,15 @@ def _described(thing: Any) -> bool:
     return bool(inspect.getdoc(inner)) or not (callable(inner) or inspect.isdatadescriptor(inner))
 
 
+def test_public_names_stay_what_they_are_when_all_modules_are_imported() -> None:
+    """A module of the same name would take the place of a function."""
+    before = {name: getattr(pipeline, name) for name in pipeline.__all__}
+    for module in pkgutil.walk_packages(pipeline.__path__, "pipeline."):
+        if module.name != "pipeline.__main__":  # starts the command
+            import_module(module.name)
+    assert {name: getattr(pipeline, name) for name in pipeline.__all__} == before
+
+
 def test_every_public_name_has_a_docstring() -> None:
     found = dict(_public())
     assert len(found) > 50

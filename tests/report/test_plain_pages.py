@@ -35,7 +35,7 @@ def _of_a_sweep() -> str:
 def _of_a_text() -> str:
     tokenizer = pipeline.train_from_iterator([generated_text(1, 300)], vocab_size=400)
     text = f"the low <|endoftext|> {HOSTILE} {'long' * 60} привет 東京 \x00\t\n {generated_text(2, 20)}"
-    return explained.page(tokenizer.explain(text), "runs/a")
+    return explained.page(pipeline.explain(text, tokenizer), "runs/a")
 
 
 OTHERS = ((390, "light"), (1280, "light"), (1280, "dark"))

@@ -70,8 +70,8 @@ def test_mypy_knows_the_keywords(tmp_path: Path) -> None:
         "pipeline.train('a.txt', vocab_size=300, special_tokens=['<|x|>'], tie_break='lowest-ids', progress=True)\n"
         "pipeline.train('a.txt', vocab_sise=300)\n"
         "pipeline.train('a.txt', tie_break='lowest')\n"
-        "pipeline.Tokenizer('runs/a').encode_files('a.txt', documents='offsets')\n"
-        "pipeline.Tokenizer('runs/a').encode_files('a.txt', vocab_size=300)\n"
+        "pipeline.encode_files('a.txt', 'runs/a', documents='offsets')\n"
+        "pipeline.encode_files('a.txt', 'runs/a', vocab_size=300)\n"
     )
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(script)]
     home = Path(option_types.__file__).parents[2]

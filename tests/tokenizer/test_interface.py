@@ -159,15 +159,6 @@ def test_numpy_ids_fit_an_embedding(run: Path) -> None:
     assert torch.nn.Embedding(270, 2)(torch.from_numpy(ids)).shape == (len(ids), 2)
 
 
-def test_corpus_methods_are_the_functions(run: Path, tmp_path: Path) -> None:
-    ours, corpus = Tokenizer(run), run.parent / "a.txt"
-    encoded = ours.encode_files(corpus, workers=1)
-    assert encoded == pipeline.encode_files(corpus, run, workers=1)
-    shards = ours.encode_corpus([corpus], tmp_path / "shards", shard_format="bin", workers=1)
-    assert shards.tokens == len(encoded.ids)
-    assert (tmp_path / "shards" / "shard-00000.bin").read_bytes() == encoded.ids.tobytes()
-
-
 def test_swapped_arguments_are_refused_with_the_right_order(run: Path, tmp_path: Path) -> None:
     ours, corpus = Tokenizer(run), run.parent / "a.txt"
     with pytest.raises(UsageError, match=r"order is encode_files\(inputs, tokenizer\)"):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import samples
 
+import pipeline
 from pipeline import ChatFormat, Tokenizer
 from pipeline.pattern import CompiledPattern, compile_pattern, in_sequence
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
@@ -74,12 +75,12 @@ def test_patterns_are_copied(pattern: str) -> None:
 def test_encoded_files_are_copied(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("low<|endoftext|>lower")
     ours = tokenizer("gpt2")
-    encoded = ours.encode_files(tmp_path / "a.txt", workers=1)
+    encoded = pipeline.encode_files(tmp_path / "a.txt", ours, workers=1)
     for other in (pickle.loads(pickle.dumps(encoded)), copy.deepcopy(encoded)):
         assert other == encoded
         assert [document.tolist() for document in other] == [document.tolist() for document in encoded]
     (tmp_path / "b.txt").write_text("low<|endoftext|>lowest")
-    assert encoded != ours.encode_files(tmp_path / "b.txt", workers=1)
+    assert encoded != pipeline.encode_files(tmp_path / "b.txt", ours, workers=1)
     assert encoded != [list(document) for document in encoded]
     with pytest.raises(TypeError, match="unhashable"):
         hash(encoded)
