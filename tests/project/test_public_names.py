@@ -1,5 +1,7 @@
-"""Every public name, member, attribute and argument is documented and in one list; so is what modules share."""
+"""Every public name is in one list, and its docstring has all arguments, the result and examples that run."""
 
+import base64
+import doctest
 import inspect
 import pkgutil
 import re
@@ -8,25 +10,34 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
+import pytest
+
 import pipeline
 from pipeline.run.options import HELP
+from pipeline.tokenizer.formats.save import EXPORTS, default_formats
+
+NAMES = sorted(set(pipeline._HOMES) - {"PipelineError"})
+OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 
 
-def _public() -> Iterator[tuple[str, Any]]:
-    """Yield every public function and class, and the public members of the classes."""
-    for name in pipeline.__all__:
-        if name == "__version__":
-            continue
-        thing = getattr(pipeline, name)
-        yield name, thing
-        for kind in thing.__mro__ if inspect.isclass(thing) else ():
-            if kind.__module__.startswith("pipeline."):
-                yield from ((f"{name}.{own}", member) for own, member in vars(kind).items() if own[0] != "_")
+def _functions(name: str) -> Iterator[tuple[str, Any]]:
+    """Yield a public function, or a public class and its public methods, inherited ones too."""
+    thing = getattr(pipeline, name)
+    yield name, thing
+    for own, member in inspect.getmembers(thing) if inspect.isclass(thing) else ():
+        function = getattr(member, "__func__", member)
+        if not own.startswith("_") and inspect.isfunction(function):
+            yield f"{name}.{own}", function
 
 
-def _described(thing: Any) -> bool:
-    inner = getattr(thing, "func", None) or getattr(thing, "fget", None) or getattr(thing, "__func__", None) or thing
-    return bool(inspect.getdoc(inner)) or not (callable(inner) or inspect.isdatadescriptor(inner))
+FUNCTIONS = [found for name in NAMES for found in _functions(name)]
+
+
+def test_public_names_match_their_import_table_and_their_completion() -> None:
+    assert sorted(pipeline.__all__) == sorted([*pipeline._HOMES, "__version__"]) == dir(pipeline)
+    text = Path(pipeline.__file__).read_text()
+    listed = re.findall(r"^    from (\S+) import (\S+) as \2$", text, re.MULTILINE)
+    assert {name: home for home, name in listed} == pipeline._HOMES
 
 
 def test_public_names_stay_what_they_are_when_all_modules_are_imported() -> None:
@@ -36,35 +47,6 @@ def test_public_names_stay_what_they_are_when_all_modules_are_imported() -> None
         if module.name != "pipeline.__main__":  # starts the command
             import_module(module.name)
     assert {name: getattr(pipeline, name) for name in pipeline.__all__} == before
-
-
-def test_every_public_name_has_a_docstring() -> None:
-    found = dict(_public())
-    assert len(found) > 50
-    assert [name for name, thing in found.items() if not _described(thing)] == []
-
-
-def test_every_public_argument_and_attribute_is_documented() -> None:
-    """The docstring of the function or of its class names it."""
-    bare = []
-    for name in set(pipeline.__all__) - {"__version__"}:
-        thing = getattr(pipeline, name)
-        whole = inspect.getdoc(thing) or ""
-        named = {name: (thing, "")}
-        if inspect.isclass(thing):
-            own = {key: member for kind in thing.__mro__ for key, member in vars(kind).items()}
-            named = {f"{name}.{key}": (member, whole if key == "__init__" else "") for key, member in own.items()}
-            kept = re.findall(r"\bself\.([a-z]\w*)(?::[^=]+)? = ", inspect.getsource(thing))
-            bare += [f"{name}.{key}" for key in [*kept, *inspect.get_annotations(thing)] if key not in whole]
-        for place, (member, described) in named.items():
-            inner = getattr(member, "__func__", member)
-            if inspect.isfunction(inner) and (
-                place.endswith("__init__") or not place.partition(".")[2].startswith("_")
-            ):
-                text = described + (inspect.getdoc(inner) or "")
-                wanted = set(inspect.signature(inner).parameters) - {"self", "cls"}
-                bare += [f"{place}: {argument}" for argument in wanted if not re.search(rf"\b{argument}\b", text)]
-    assert sorted(bare) == []
 
 
 def test_everything_that_modules_share_has_a_docstring() -> None:
@@ -81,43 +63,71 @@ def test_everything_that_modules_share_has_a_docstring() -> None:
             if inspect.isclass(thing) or inspect.isroutine(thing):
                 members = vars(thing).items() if inspect.isclass(thing) else ()
                 every = [(name, thing), *((f"{name}.{key}", member) for key, member in members if key[0] != "_")]
-                shared = [(place, one) for place, one in every if not inspect.ismemberdescriptor(one)]  # of slots
-                bare += [f"{found.name}.{place}" for place, one in shared if not _described(one)]
+                bare += [f"{found.name}.{place}" for place, one in every if not _described(one)]
     assert bare == []
 
 
-def test_docstrings_list_the_options_of_the_table() -> None:
-    """Each keyword of a function with its description; a flag's name became that of the keyword."""
-    found = {name: getattr(inspect.unwrap(thing), "__annotations__", {}).get("options") for name, thing in _public()}
-    functions = {name: get_args(hint)[0].__annotations__ for name, hint in found.items() if hint and "." not in name}
-    assert len(functions) > 10
-    for name, keywords in functions.items():
-        listed = str(inspect.getdoc(getattr(pipeline, name))).partition("Keyword Args:\n")[2]
-        assert re.findall(r"^    (\w+) \(", listed, re.MULTILINE) == [*keywords], name
-        assert "--" not in listed
-    assert (
-        f"    tie_break (Literal['lowest-ids', 'greatest-bytes']): {HELP['tie_break']}  [default: 'lowest-ids']"
-        in str(pipeline.train.__doc__)
-    )
+def _described(thing: Any) -> bool:
+    inner = getattr(thing, "func", None) or getattr(thing, "fget", None) or getattr(thing, "__func__", None) or thing
+    described = callable(inner) or (inspect.isdatadescriptor(inner) and not inspect.ismemberdescriptor(inner))
+    return bool(inspect.getdoc(inner)) or not described
 
 
-def test_completion_after_the_package_lists_the_public_names() -> None:
-    assert dir(pipeline) == sorted(pipeline.__all__)
-
-
-def test_every_argument_of_a_public_function_has_a_type() -> None:
+def test_every_public_attribute_is_documented_by_its_class() -> None:
     bare = []
-    for name, thing in _public():
-        inner = getattr(thing, "__func__", thing)
-        if inspect.isfunction(inner):
-            hints = inner.__annotations__
-            wanted = [*inspect.signature(inner).parameters, "return"]
-            bare += [f"{name}: {argument}" for argument in wanted if argument not in {*hints, "self", "cls"}]
+    for name in pipeline._HOMES:
+        thing = getattr(pipeline, name)
+        if inspect.isclass(thing):
+            kept = re.findall(r"\bself\.([a-z]\w*)(?::[^=]+)? = ", inspect.getsource(thing))
+            attributes = [*kept, *inspect.get_annotations(thing)]
+            bare += [f"{name}.{key}" for key in attributes if key not in (inspect.getdoc(thing) or "")]
     assert bare == []
 
 
-def test_public_names_match_their_import_table() -> None:
-    assert sorted(pipeline.__all__) == sorted([*pipeline._HOMES, "__version__"])
-    text = Path(pipeline.__file__).read_text()
-    listed = re.findall(r"^    from (\S+) import (\S+) as \2$", text, re.MULTILINE)
-    assert {name: home for home, name in listed} == pipeline._HOMES
+@pytest.mark.parametrize(("place", "function"), FUNCTIONS, ids=[place for place, _ in FUNCTIONS])
+def test_arguments_and_result_of_a_public_function_are_described(place: str, function: Any) -> None:
+    """Each argument has a line; a keyword of the options table has its description, without the name of a flag."""
+    lines = (inspect.getdoc(function) or "").splitlines()
+    named = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
+    assert ("Args:" in lines) == bool(named)
+    indented = [line.strip().lstrip("*") for line in lines if re.match(r"\s{4}\S", line)]
+    assert [name for line in indented if (name := line.partition(":")[0]) in named] == named
+    if not inspect.isfunction(function):
+        return
+    if function.__annotations__["return"] not in ("None", None):
+        assert {"Returns:", "Yields:"} & set(lines), f"{place} does not say what it returns"
+    if "options" in named and "." not in place:
+        keywords = function.__annotations__["options"]
+        listed = "\n".join(lines[lines.index("Keyword Args:") + 1 :])
+        assert re.findall(r"^    (\w+) \(", listed, re.MULTILINE) == [*get_args(keywords)[0].__annotations__]
+        assert "--" not in listed
+    if place == "train":
+        kind, description = "Literal['lowest-ids', 'greatest-bytes']", HELP["tie_break"]
+        assert f"    tie_break ({kind}): {description}  [default: 'lowest-ids']" in lines
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files that examples name, in the working directory: the tokenizer of the example of `Tokenizer`, a corpus."""
+    monkeypatch.chdir(tmp_path)
+    tokenizer = pipeline.Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")], ["<|endoftext|>"])
+    for name in default_formats():
+        EXPORTS[name](tokenizer.model, Path("my-tokenizer"))
+    lines = [b"%b %d\n" % (base64.b64encode(token), rank) for rank, token in tokenizer.vocab.items()][:-1]
+    Path("tokenizer.model").write_bytes(b"".join(lines))
+    Path("corpus.txt").write_text("low lower lowest newest widest\n" * 10)
+    Path("corpus").mkdir()
+    Path("corpus/a.txt").write_text("lower<|endoftext|>low")
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_of_a_public_name_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The example of a class comes first; those of its methods use its names."""
+    known: dict[str, Any] = {"pipeline": pipeline, "tokenizer": pipeline.Tokenizer.load("my-tokenizer")}
+    for place, function in _functions(name):
+        test = doctest.DocTestParser().get_doctest(inspect.getdoc(function) or "", known, place, None, None)
+        assert test.examples, f"{place} has no example"
+        runner = doctest.DocTestRunner(optionflags=OPTIONS)
+        assert runner.run(test, clear_globs=False).failed == 0, capsys.readouterr().out
+        known |= test.globs
