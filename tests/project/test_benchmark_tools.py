@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -25,8 +26,9 @@ SLEEPER = "import sys, time; block = bytearray(b'x') * int(sys.argv[1]); time.sl
 # the measurement of processes
 
 
-def measure(argv: list[str], tmp_path: Path, timeout_s: float = 30.0) -> process.Measurement:
-    return process.measure(argv, timeout_s=timeout_s, directory=tmp_path, environment=dict(os.environ))
+def measure(program: str, directory: Path, timeout_s: float = 30.0, **options: bool) -> process.Measurement:
+    argv, environment = [sys.executable, "-S", "-c", program], dict(os.environ)
+    return process.measure(argv, timeout_s=timeout_s, directory=directory, environment=environment, **options)
 
 
 def test_memory_of_the_whole_tree_is_seen(tmp_path: Path) -> None:
@@ -38,7 +40,7 @@ def test_memory_of_the_whole_tree_is_seen(tmp_path: Path) -> None:
         "block = bytearray(b'x') * 20_000_000\n"
         "sys.exit(sum(child.wait() for child in children))"
     )
-    measured = measure([sys.executable, "-S", "-c", program], tmp_path)
+    measured = measure(program, tmp_path)
     assert measured.status == "ok", measured.stderr
     assert 100e6 < measured.peak_memory_bytes < 150e6
     assert measured.most_processes == 3
@@ -57,7 +59,7 @@ def test_a_timeout_kills_the_tool_and_its_children(tmp_path: Path) -> None:
         "child.wait()"
     )
     started = time.perf_counter()
-    measured = measure([sys.executable, "-S", "-c", program], tmp_path, timeout_s=1.0)
+    measured = measure(program, tmp_path, timeout_s=1.0)
     assert measured.status == "timeout"
     assert time.perf_counter() - started < 20
     child = int((tmp_path / "pid").read_text())
@@ -74,17 +76,13 @@ def test_a_timeout_kills_the_tool_and_its_children(tmp_path: Path) -> None:
 def test_one_core_restricts_only_the_child(tmp_path: Path) -> None:
     mine = os.sched_getaffinity(0)
     program = "import os; print(len(os.sched_getaffinity(0)))"
-    argv = [sys.executable, "-S", "-c", program]
     for one_core, cores in ((True, 1), (False, len(mine))):
-        measured = process.measure(
-            argv, timeout_s=30, directory=tmp_path, environment=dict(os.environ), one_core=one_core
-        )
-        assert int(measured.stdout) == cores
+        assert int(measure(program, tmp_path, one_core=one_core).stdout) == cores
     assert os.sched_getaffinity(0) == mine
 
 
 def test_a_failure_keeps_its_exit_code_and_last_line(tmp_path: Path) -> None:
-    measured = measure([sys.executable, "-S", "-c", "import sys; sys.exit('no such thing')"], tmp_path)
+    measured = measure("import sys; sys.exit('no such thing')", tmp_path)
     assert (measured.status, measured.exit_code) == ("failed", 1)
     session = run.start_session(tmp_path / "r.jsonl", 1, 5.0, SPECIAL)
     corpus = corpora.Corpus(tmp_path, "a.txt", 1, "00")
@@ -152,8 +150,7 @@ def test_other_merges_have_another_digest(small_corpus: Path) -> None:
 
 def test_byte_characters_match_byte_level_files() -> None:
     assert sorted(adapters.BYTE_OF_CHARACTER.values()) == list(range(256))
-    assert adapters.BYTE_OF_CHARACTER["Ġ"] == 0x20
-    assert adapters.BYTE_OF_CHARACTER["Ċ"] == 0x0A
+    assert [adapters.BYTE_OF_CHARACTER[one] for one in "ĠĊ"] == [0x20, 0x0A]
 
 
 STUB = """
@@ -195,23 +192,13 @@ def test_command_from_measurement_to_document(tmp_path: Path, small_corpus: Path
     assert all("path" not in key for r in measured for key in r)
     summary = "<!-- benchmarks summary: begin -->\n<!-- benchmarks summary: end -->"
     document.write_text(f"{summary}\n{render.BEGIN}\n{render.END}\n", "utf-8")
-    arguments = [
-        "render",
-        "--results",
-        str(results),
-        "--into",
-        str(document),
-        "--plots",
-        str(tmp_path / "plots"),
-    ]
+    arguments = ["render", "--results", str(results), "--into", str(document), "--plots", str(tmp_path / "plots")]
     if importlib.util.find_spec("matplotlib") is None:
         arguments.append("--no-plots")
     assert command.main(arguments) == 0
     text = document.read_text("utf-8")
-    assert "small.txt x3" in text
-    assert "slope" in text
-    assert all(shape.name in text for shape in cliffs.SHAPES)
-    assert "| small.txt | workers |" in text
+    shown = ["small.txt x3", "slope", "| small.txt | workers |", *(shape.name for shape in cliffs.SHAPES)]
+    assert [part for part in shown if part not in text] == []
     if "--no-plots" not in arguments:
         assert not (tmp_path / "plots" / "tools.svg").exists()  # nothing to compare
         assert (tmp_path / "plots" / "growth.svg").stat().st_size > 1000
@@ -237,40 +224,38 @@ def test_a_cliff_has_the_requested_size(shape: cliffs.Shape, tmp_path: Path, sma
         assert len(set(text.split())) == pieces
 
 
-def test_startup_is_measured_on_the_installed_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    results = tmp_path / "results.jsonl"
-    assert command.main(["startup", "--results", str(results), "--rounds", "1"]) == 0, capsys.readouterr().out
-    measured = {r["command"]: r["wall_s"] for r in records.read(results)}
+def run_once(words: list[str], results: Path) -> list[records.Record]:
+    """Measure one round and return its records."""
+    assert command.main([*words, "--results", str(results), "--rounds", "1"]) == 0
+    return records.read(results)
+
+
+def test_startup_is_measured_on_the_installed_command(tmp_path: Path) -> None:
+    found = run_once(["startup"], tmp_path / "results.jsonl")
+    measured = {r["command"]: r["wall_s"] for r in found}
     assert len(measured) == 5
     assert measured["python alone"] < measured["bpe-pipeline train, 1 MB"]
-    assert "a worker answers" in render.markdown(records.read(results))
+    assert "a worker answers" in render.markdown(found)
 
 
-def test_encoders_return_the_same_ids(tmp_path: Path, small_corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    results = tmp_path / "results.jsonl"
-    arguments = ["encode", str(small_corpus), "--results", str(results), "--rounds", "1", "--vocab-size", "400"]
-    assert command.main(arguments) == 0, capsys.readouterr().out
-    measured = records.read(results, "encode")
-    assert {r["tool"] for r in measured} >= {ours.NAME, "tiktoken", "tokenizers"}
-    assert len({r["ids_digest"] for r in measured}) == 1
-    assert all(r["mb_per_s"] > 0 and r["message_us"] > 0 and r["tokens"] > 1000 for r in measured)
-    text = render.markdown(measured)
-    assert text.count("| same |") == len(measured)
-    assert "| 400 | tiktoken" in text
-
-
-def test_encoders_of_files_return_the_same_ids(
-    tmp_path: Path, small_corpus: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("files", "tools", "shown", "row"),
+    [
+        ([], {ours.NAME, "tiktoken", "tokenizers"}, "| 400 | tiktoken", "| same |"),
+        (["--files"], {ours.NAME}, "From files to ids", "| - | same |"),
+    ],
+    ids=["texts", "files"],
+)
+def test_encoders_return_the_same_ids(
+    files: list[str], tools: set[str], shown: str, row: str, tmp_path: Path, small_corpus: Path
 ) -> None:
-    results = tmp_path / "results.jsonl"
-    arguments = ["encode", str(small_corpus), "--files", "--results", str(results), "--rounds", "1"]
-    assert command.main([*arguments, "--vocab-size", "400"]) == 0, capsys.readouterr().out
-    measured = records.read(results, "files")
-    assert ours.NAME in {r["tool"] for r in measured}
+    measured = run_once(["encode", str(small_corpus), *files, "--vocab-size", "400"], tmp_path / "results.jsonl")
+    assert {r["tool"] for r in measured} >= tools
     assert len({r["ids_digest"] for r in measured}) == 1
+    assert files or all(r["mb_per_s"] > 0 and r["message_us"] > 0 and r["tokens"] > 1000 for r in measured)
     text = render.markdown(measured)
-    assert "From files to ids" in text
-    assert text.count("| - | same |") == len(measured)
+    assert shown in text
+    assert text.count(row) == len(measured)
 
 
 def test_regex_counting_answers(tmp_path: Path, small_corpus: Path) -> None:
@@ -297,33 +282,19 @@ def test_regex_counting_answers(tmp_path: Path, small_corpus: Path) -> None:
 def test_bad_arguments_are_errors_of_one_line(
     arguments: list[str], place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit, match="2"):
         command.main(arguments)
-    assert ended.value.code == 2
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
     assert place in said
 
 
-def test_list_and_missing_results_on_the_command_line(tmp_path: Path) -> None:
-    listed = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "list"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert listed.returncode == 0, listed.stderr
-    assert all(tool in listed.stdout for tool in TOOLS)
-    missing = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "render", "--results", str(tmp_path / "none.jsonl")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert missing.returncode == 1
-    assert len(missing.stderr.splitlines()) == 1
-    assert "measure first" in missing.stderr
+def test_missing_results_are_an_error_of_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["render", "--results", str(tmp_path / "none.jsonl")]) == 1
+    assert re.fullmatch(".* measure first.*\n", capsys.readouterr().err)
+
+
+def test_the_list_names_every_tool() -> None:
+    listed = [sys.executable, "-m", "benchmarks", "list"]
+    done = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+    assert all(tool in done.stdout for tool in TOOLS)

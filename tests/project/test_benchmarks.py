@@ -15,33 +15,12 @@ SPECIAL = "<|endoftext|>"
 
 
 def record(tool: str, round_: int, wall_s: float, **other: Any) -> records.Record:
-    return {
-        "format": records.FORMAT,
-        "kind": "train",
-        "session": "2026-01-01T00:00:00+00:00",
-        "round": round_,
-        "tool": tool,
-        "version": "1.0",
-        "corpus": "a.txt",
-        "corpus_bytes": 3_000_000,
-        "pattern": "gpt2",
-        "vocab_size": 1000,
-        "status": "ok",
-        "reason": None,
-        "wall_s": wall_s,
-        "user_s": wall_s,
-        "system_s": 0.0,
-        "peak_memory_bytes": int(wall_s * 1e8),
-        "merges": 743,
-        "tokens_digest": "abcdef0123456789",
-        "machine": {
-            "cpu": "A CPU",
-            "usable_cores": 2,
-            "memory_bytes": 2**34,
-            "os": "Linux",
-            "python": "3.11",
-        },
-    } | other
+    task = {"corpus": "a.txt", "corpus_bytes": 3_000_000, "pattern": "gpt2", "vocab_size": 1000}
+    measured = {"wall_s": wall_s, "user_s": wall_s, "system_s": 0.0, "peak_memory_bytes": int(wall_s * 1e8)}
+    machine = {"cpu": "A CPU", "usable_cores": 2, "memory_bytes": 2**34, "os": "Linux", "python": "3.11"}
+    made = {"format": records.FORMAT, "kind": "train", "session": "2026-01-01T00:00:00+00:00", "machine": machine}
+    result = {"status": "ok", "reason": None, "merges": 743, "tokens_digest": "abcdef0123456789"}
+    return made | {"round": round_, "tool": tool, "version": "1.0"} | task | measured | result | other
 
 
 THREE_ROUNDS = [
@@ -53,27 +32,25 @@ THREE_ROUNDS = [
 # statistics and records
 
 
-def test_ratios_are_taken_round_by_round() -> None:
-    # medians alone would give 20 / 2 = 10; the ratios of the rounds are 10, 20 and 5
-    assert records.paired(THREE_ROUNDS, "tokenizers", ours.NAME, "wall_s") == 10
-    assert records.paired(THREE_ROUNDS, "tokenizers", ours.NAME, "wall_s", max) == 20
-    assert records.paired(THREE_ROUNDS[:3], "tokenizers", ours.NAME, "wall_s") is None
-
-
-def test_failed_rounds_are_in_no_ratio() -> None:
-    broken = [*THREE_ROUNDS[:5], record("tokenizers", 3, 20.0, status="failed")]
-    assert records.paired(broken, "tokenizers", ours.NAME, "wall_s") == 15
+@pytest.mark.parametrize(
+    ("rounds", "of_rounds", "ratio"),
+    [  # medians alone would give 20 / 2 = 10; the ratios of the rounds are 10, 20 and 5
+        (THREE_ROUNDS, [], 10),
+        (THREE_ROUNDS, [max], 20),
+        (THREE_ROUNDS[:3], [], None),
+        ([*THREE_ROUNDS[:5], record("tokenizers", 3, 20.0, status="failed")], [], 15),
+    ],
+    ids=["median", "max", "one-tool", "a-failed-round"],
+)
+def test_ratios_are_taken_round_by_round(rounds: list[records.Record], of_rounds: list[Any], ratio: int | None) -> None:
+    assert records.paired(rounds, "tokenizers", ours.NAME, "wall_s", *of_rounds) == ratio
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
-def test_log_log_slope_is_the_power(power: float) -> None:
-    slope = records.log_log_slope([(x, 3 * x**power) for x in (1e6, 5e6, 2e8)])
-    assert slope is not None
-    assert math.isclose(slope, power)
-
-
-def test_log_log_slope_needs_two_points() -> None:
-    assert records.log_log_slope([(5, 1), (5, 2)]) is None
+def test_log_log_slope_is_the_power_and_needs_two_points(power: float) -> None:
+    points = [(x, 3 * x**power) for x in (1e6, 5e6, 2e8)]
+    assert records.log_log_slope(points) == pytest.approx(power)
+    assert records.log_log_slope([points[0]] * 2) is None
 
 
 def test_records_are_appended_and_read_back(tmp_path: Path) -> None:
@@ -177,6 +154,9 @@ def test_table_shows_medians_ratios_and_agreement() -> None:
     assert lines[3].endswith("| same |")
     other = [*THREE_ROUNDS[:3], record("tokenizers", 1, 10.0, tokens_digest="0011223344")]
     assert render.training_table(other)[3].endswith("| other, `00112233` |")
+    failed = record("rustbpe", 1, 0.0, status="timeout", reason="longer than 5 s")
+    assert render.training_table([failed])[-1].startswith("| rustbpe 1.0 | timeout: longer than 5 s |")
+    assert render.markdown([]) == render.NOTHING
 
 
 def test_executors_are_compared_within_a_round() -> None:
@@ -190,16 +170,6 @@ def test_executors_are_compared_within_a_round() -> None:
     done[0]["status"], done[1]["tokens_digest"] = "failed", "another"
     assert cluster.section(done)[-2] == "| a.txt | 1.5 s | 2.2 s | 1.60x | no |"
     assert cluster.section([]) == []
-
-
-def test_a_failure_has_a_row() -> None:
-    failed = record("rustbpe", 1, 0.0, status="timeout", reason="longer than 5 s")
-    lines = render.training_table([*THREE_ROUNDS, failed])
-    assert lines[-1].startswith("| rustbpe 1.0 | timeout: longer than 5 s |")
-
-
-def test_nothing_measured_says_so() -> None:
-    assert render.markdown([]) == render.NOTHING
 
 
 def test_tables_in_the_documentation_match_the_results() -> None:
@@ -220,27 +190,20 @@ def test_tables_in_the_documentation_match_the_results() -> None:
     assert predictions in (ROOT / "benchmarks" / "SCALE.md").read_text("utf-8")
 
 
+def grown(source: str, size: int, round_: int, wall_s: float, **other: Any) -> records.Record:
+    of_growth = {"kind": "growth", "over": "corpus_bytes", "source": source, "corpus_bytes": size}
+    return record(ours.NAME, round_, wall_s, **of_growth, **other)
+
+
 def test_curves_take_medians_and_slopes_and_plots_are_reproducible(tmp_path: Path) -> None:
     measured = [
-        record(
-            ours.NAME,
-            number,
-            size * 1e-6 * noise,
-            kind="growth",
-            over="corpus_bytes",
-            source="a.txt",
-            corpus_bytes=size,
-            stages={"merge": math.sqrt(size)},
-        )
+        grown("a.txt", size, number, size * 1e-6 * noise, stages={"merge": math.sqrt(size)})
         for size in (1_000_000, 4_000_000)
         for number, noise in ((1, 0.9), (2, 1.0), (3, 7.0))
     ]
     whole, merge = growth.curves(measured)
     assert whole.points == ((1e6, 1.0), (4e6, 4.0))
-    assert whole.slope is not None
-    assert merge.slope is not None
-    assert math.isclose(whole.slope, 1.0)
-    assert math.isclose(merge.slope, 0.5)
+    assert (whole.slope, merge.slope) == (pytest.approx(1.0), pytest.approx(0.5))
     assert "| merge |" in render.markdown(measured)
     if importlib.util.find_spec("matplotlib") is None:
         pytest.skip("matplotlib is not installed")
@@ -264,25 +227,9 @@ def run_of(size: int, round_: int = 1, **other: Any) -> records.Record:
         "merging": 0.1 + 9 * pieces / 1e8,
         "exporting": 0.2,
     }
-    return (
-        record(
-            ours.NAME,
-            round_,
-            sum(stages.values()) + 0.1,
-            kind="growth",
-            over="corpus_bytes",
-            source="b.txt",
-            corpus_bytes=size,
-            stages=stages,
-            different_pieces=pieces,
-            piece_bytes=9 * pieces,
-            repeated_bytes=4 * pieces,
-            chunk_rows=rows,
-            chunk_counter_bytes=7 * rows,
-            peak_memory_bytes=60e6 + 90 * pieces,
-        )
-        | other
-    )
+    found = {"different_pieces": pieces, "piece_bytes": 9 * pieces, "repeated_bytes": 4 * pieces}
+    found |= {"chunk_rows": rows, "chunk_counter_bytes": 7 * rows, "peak_memory_bytes": 60e6 + 90 * pieces}
+    return grown("b.txt", size, round_, sum(stages.values()) + 0.1, stages=stages, **found) | other
 
 
 RUNS = [run_of(size) for size in (10**7, 10**8, 4 * 10**8, 10**9)]
@@ -296,11 +243,8 @@ def test_the_cost_model_recovers_its_parameters() -> None:
     assert model.merging == cost.Line(pytest.approx(0.1), pytest.approx(1e-8))
     assert model.peak_bytes == cost.Line(pytest.approx(60e6), pytest.approx(10))
     assert model.rest == pytest.approx(0.3)
-    seconds, memory = cost.on_this_machine(model, 5 * 10**9, 2)
-    assert (seconds, memory) == (
-        pytest.approx(run_of(5 * 10**9)["wall_s"]),
-        pytest.approx(run_of(5 * 10**9)["peak_memory_bytes"]),
-    )
+    wanted = [pytest.approx(run_of(5 * 10**9)[name]) for name in ("wall_s", "peak_memory_bytes")]
+    assert [*cost.on_this_machine(model, 5 * 10**9, 2)] == wanted
 
 
 def test_a_run_is_predicted_from_smaller_runs_only() -> None:
@@ -323,11 +267,13 @@ def test_plans_name_the_bottleneck() -> None:
     assert small_chunks.stages[1].bottleneck == "requests"
     assert small_chunks.bottleneck == "requests in combining"
     assert small_chunks.chunk_counter_bytes > usual.chunk_counter_bytes
-    slow = cost.plan(model, dataclasses.replace(CLUSTER, network_bytes_s=1e6), 1e12, 2**32)
+    slow, small, alone = (
+        cost.plan(model, dataclasses.replace(CLUSTER, **change), 1e12, 2**32)
+        for change in ({"network_bytes_s": 1e6}, {"memory_bytes": 2**33}, {"nodes": 1})
+    )
     assert slow.bottleneck == "network in counting"
-    assert "memory" in cost.plan(model, dataclasses.replace(CLUSTER, memory_bytes=2**33), 1e12, 2**32).bottleneck
+    assert "memory" in small.bottleneck
     assert slow.merging_repeated_bytes < slow.merging_bytes
-    alone = cost.plan(model, dataclasses.replace(CLUSTER, nodes=1), 1e12, 2**32)
     assert alone.merging_bytes == pytest.approx(CLUSTER.nodes * usual.merging_bytes, rel=0.02)
     assert cost.share_merging(CLUSTER, 1e11)["processors"] > cost.share_merging(CLUSTER, 1e10)["processors"]
     assert "exchanges" in cost.share_merging(dataclasses.replace(CLUSTER, nodes=200), 1e10)

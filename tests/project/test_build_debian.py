@@ -7,6 +7,7 @@ import tarfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from command import succeeded
 
 import pipeline
 
@@ -35,8 +36,7 @@ def test_every_text_is_a_document_once(tmp_path):
     archive(tmp_path / "inner.tar.xz", texts | OTHERS, "xz")
     inner = {"gcc/gcc.tar.xz": (tmp_path / "inner.tar.xz").read_bytes(), "gcc/README": b"read me\n"}
     archive(tmp_path / "gcc.orig.tar.gz", inner, "gz")
-    result = built(tmp_path, "--files", "10")
-    assert result.returncode == 0, result.stderr
+    result = succeeded(built(tmp_path, "--files", "10"))
     assert result.stdout.startswith("61 documents")
     found = []
     for path in (tmp_path / "corpus").iterdir():

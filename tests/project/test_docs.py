@@ -19,6 +19,7 @@ from browser import chromium
 from ray_cluster import cluster_of
 from reference import GPT2_BYTES, train_reference
 
+import pipeline
 from pipeline.cli import commands
 from pipeline.pattern import compile_pattern
 
@@ -126,18 +127,11 @@ def test_an_unknown_command_is_found() -> None:
     assert "bpe-pipeline train s3://corpus/ --output" in pages.not_run("<!-- include benchmarks/SCALE.md -->\n")
 
 
-def test_every_command_has_its_options_in_the_reference() -> None:
-    content = _content(Path("reference/command.md"))
-    for name in commands.commands:
-        assert f"<!-- options of {name} -->" in content
-
-
-def test_every_public_name_is_in_the_reference() -> None:
-    import pipeline
-
-    content = _content(Path("reference/python.md"))
-    wanted = [name for name in pipeline.__all__ if name != "__version__"]
-    assert [name for name in wanted if f"::: pipeline.{name}\n" not in content + "\n"] == []
+def test_every_command_and_public_name_is_in_the_reference() -> None:
+    wanted = {"command": {f"<!-- options of {name} -->" for name in commands.commands}}
+    wanted["python"] = {f"::: pipeline.{name}" for name in pipeline.__all__ if name != "__version__"}
+    for page, marks in wanted.items():
+        assert marks - {*_content(Path(f"reference/{page}.md")).splitlines()} == set()
 
 
 def test_examples_in_docstrings_become_code() -> None:
@@ -170,8 +164,7 @@ def test_files_named_in_contributing_exist() -> None:
     content = (pages.HOME / "CONTRIBUTING.md").read_text(encoding="utf-8")
     for name in re.findall(r"`([\w./]+/(?:[\w.]+)?)`", content):
         if not name.startswith("counts/0"):
-            homes = (pages.HOME / name, pages.HOME / "pipeline" / name, pages.HOME / "pipeline" / "native" / name)
-            homes += (pages.HOME / "pipeline" / "tokenizer" / name,)
+            homes = (pages.HOME / home / name for home in (".", "pipeline", "pipeline/native", "pipeline/tokenizer"))
             assert any(home.exists() for home in homes), name
 
 
@@ -211,50 +204,34 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_site_is_complete_and_needs_no_network(site: Path) -> None:
     built = sorted(site.rglob("*.html"))
     assert len(built) >= len(ALL)
-    loads = re.compile(
-        r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"?(?:https?:)?//|<link\b[^>]*\bhref=\"?(?:https?:)?//"
-    )
+    elements = r"<(?:script|img|iframe|source)\b[^>]*\bsrc=|<link\b[^>]*\bhref="
+    loads = re.compile(rf"(?:{elements})\"?(?:https?:)?//")
     styles = re.compile(r"(?:@import|url\()\s*[\"']?(?:https?:)?//")
-    for path in built:
-        assert loads.search(path.read_text(encoding="utf-8")) is None, path
-    for path in site.rglob("*.css"):
-        assert styles.search(path.read_text(encoding="utf-8")) is None, path
+    for path in [*built, *site.rglob("*.css")]:
+        asked = loads if path.suffix == ".html" else styles
+        assert asked.search(path.read_text(encoding="utf-8")) is None, path
     for page in ALL:
         text = (site / page.with_suffix(".html")).read_text(encoding="utf-8")
-        assert "<!-- options of" not in text
-        assert "<!-- figure" not in text
-        assert "<!-- chart" not in text
-        assert "<!-- include" not in text
+        assert not re.search("<!-- (options of|figure|chart|include)", text)
         assert "<p>| " not in text  # every table is parsed
         assert not re.search(r"<blockquote>\s*<blockquote>", text)  # every example is code
 
 
 @pytest.mark.slow
-def test_code_does_not_scroll_sideways_on_a_laptop(site: Path) -> None:
-    """Neither a code block nor a page is wider than a window of 1280 pixels."""
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "light"), (390, "dark")])
+def test_pages_fit_the_window_and_ask_no_other_host(site: Path, width: int, scheme: str) -> None:
+    """No page is wider than a laptop or a telephone, nor a code block than a laptop; nothing is from a network."""
     wide = "pre => pre.scrollWidth > pre.clientWidth + 1 || pre.parentElement.scrollWidth > pre.clientWidth + 1"
+    code = f"[...document.querySelectorAll('pre')].filter({wide}).map(pre => pre.textContent)"
     with chromium() as browser:
-        page = browser.new_page(viewport={"width": 1280, "height": 800})
-        for path in sorted(site.rglob("*.html")):
+        page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        for path in sorted(site.rglob("*.html"))[:: 1 if FULL or width == 1280 else 4]:
             page.goto(path.as_uri())
-            code = page.evaluate(f"[...document.querySelectorAll('pre')].filter({wide}).map(pre => pre.textContent)")
-            assert code == [], path
-            assert page.evaluate("document.documentElement.scrollWidth") <= 1280, path
-
-
-@pytest.mark.slow
-def test_pages_fit_a_telephone_and_ask_no_other_host(site: Path) -> None:
-    """No page is wider than 390 pixels, in both colour schemes, and nothing is requested from a network."""
-    with chromium() as browser:
-        for scheme in ("light", "dark"):
-            page = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme=scheme)
-            asked: list[str] = []
-            page.on("request", lambda request, asked=asked: asked.append(request.url))
-            for path in sorted(site.rglob("*.html"))[:: 1 if FULL else 4]:
-                page.goto(path.as_uri())
-                assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
-            assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
-            page.close()
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+            assert width < 1280 or page.evaluate(code) == [], path
+        assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
 
 
 ANSWERS = {
@@ -282,12 +259,9 @@ def test_search_finds_the_page_that_answers(site: Path) -> None:
                 page.click("label.md-search__icon, input.md-search__input")
                 page.locator("input.md-search__input").press_sequentially(query)  # the page listens to keys
                 page.wait_for_selector(".md-search-result__link", timeout=60_000)
-                links = page.eval_on_selector_all(
-                    ".md-search-result__link", "links => links.map(link => link.href.replace(/[?][^#]*/, ''))"
-                )
-                found_pages = list(dict.fromkeys(link.partition("#")[0] for link in links))
-                assert any(link.endswith(answer.partition("#")[0]) for link in found_pages[:5]), "\n".join(
-                    [query, *found_pages]
-                )
+                addresses = "links => links.map(link => link.href.replace(/[?][^#]*/, ''))"
+                links = page.eval_on_selector_all(".md-search-result__link", addresses)
+                first = list(dict.fromkeys(link.partition("#")[0] for link in links))[:5]
+                assert any(link.endswith(answer.partition("#")[0]) for link in first), (query, first)
                 assert any(link.endswith(answer) for link in links), (query, links)
         server.shutdown()
