@@ -19,14 +19,19 @@ AUTOMATON = compile_pattern("gpt2").automaton
 ONCE = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def spans_counted(path, cuts, specials, errors, automaton=AUTOMATON):
-    text = path.read_bytes()
-    counter = _core.ChunkCounter(automaton, list(specials), errors=errors)
+def spans_counted(text, cuts, specials, errors):
+    counter = _core.ChunkCounter(AUTOMATON, list(specials), errors=errors)
     for start, stop in pairwise([0, *cuts, len(text)]):
         if start and _core.SpecialTokens(list(specials)).match_at(text, start) is None:
             counter.start_inside_document()
         counter.feed(text[start:stop], end=True)
-    return counter
+    return oracle_counting.as_counter(counter.columns()), counter.statistics()
+
+
+def cuts_of(directory, text, cutting, chunk_bytes, read_bytes=8, threads=2):
+    path = directory / "text"
+    path.write_bytes(text)
+    return cut_file(describe(str(path)), cutting, chunk_bytes=chunk_bytes, read_bytes=read_bytes, threads=threads)
 
 
 TEXT = st.lists(
@@ -44,73 +49,50 @@ TEXT = st.lists(
 @example(b"ab " * 40, 16, 3, "replace")
 @example((b"x" * 15 + END) * 9, 22, 4, "skip")
 def test_chunks_add_up_to_the_whole(tmp_path, text, chunk_bytes, read_bytes, errors):
-    path = tmp_path / "text"
-    path.write_bytes(text or b"x")
-    specials = (END, b"<|e", b"d|><|")
+    text, specials = text or b"x", (END, b"<|e", b"d|><|")
     cutting = Cutting(specials, AUTOMATON, whole_documents=errors == "skip")
-    cuts = cut_file(describe(str(path)), cutting, chunk_bytes=chunk_bytes, read_bytes=read_bytes, threads=2)
+    cuts = cuts_of(tmp_path, text, cutting, chunk_bytes, read_bytes)
     assert cuts == sorted(set(cuts))
-    apart = spans_counted(path, cuts, specials, errors)
-    whole = spans_counted(path, [], specials, errors)
-    assert oracle_counting.as_counter(apart.columns()) == oracle_counting.as_counter(whole.columns())
-    assert apart.statistics() == whole.statistics()
-    larger_reads = cut_file(describe(str(path)), cutting, chunk_bytes=chunk_bytes, read_bytes=1 << 20, threads=1)
-    assert larger_reads == cuts
+    assert spans_counted(text, cuts, specials, errors) == spans_counted(text, [], specials, errors)
+    assert cuts_of(tmp_path, text, cutting, chunk_bytes, read_bytes=1 << 20, threads=1) == cuts
 
 
 @ONCE
-@given(TEXT, st.integers(1, 60))
+@given(TEXT.map(lambda text: text + END), st.integers(1, 60))
 def test_cuts_at_the_next_special_token(tmp_path, text, chunk_bytes):
-    path = tmp_path / "text"
-    path.write_bytes(text + END)
-    size = len(text + END)
-    cuts = cut_file(describe(str(path)), Cutting((END,)), chunk_bytes=chunk_bytes, read_bytes=5, threads=1)
-    chunks = -(-size // chunk_bytes)
+    chunks = -(-len(text) // chunk_bytes)
     expected = set()
     for i in range(1, chunks):
-        wanted = size * i // chunks
-        position = (text + END).find(END, wanted)
-        if 0 < position < min(wanted + -(-size // chunks), size):
+        wanted = len(text) * i // chunks
+        position = text.find(END, wanted)
+        if 0 < position < min(wanted + -(-len(text) // chunks), len(text)):
             expected.add(position)
-    assert cuts == sorted(expected)
+    assert cuts_of(tmp_path, text, Cutting((END,)), chunk_bytes, read_bytes=5, threads=1) == sorted(expected)
 
 
-def test_hidden_special_tokens_are_not_cuts(tmp_path):
-    path = tmp_path / "text"
-    # `aab` hides the `b<` that starts inside of it, so only the last one is a token for certain.
-    path.write_bytes(b"x" * 40 + b"aab<" + b"x" * 10 + b"b<" + b"x" * 44)
-    cuts = cut_file(describe(str(path)), Cutting((b"aab", b"b<")), chunk_bytes=50, read_bytes=8, threads=1)
-    assert cuts == [54]
-    path.write_bytes(b"x" * 48 + b"aab<" + b"x" * 48)
-    assert cut_file(describe(str(path)), Cutting((b"aab", b"b<")), chunk_bytes=50, read_bytes=8, threads=1) == []
-
-
-def test_one_enormous_document_is_cut_between_pieces(tmp_path):
-    path = tmp_path / "text"
-    path.write_bytes(b"some words, " * 1000)
-    cuts = cut_file(describe(str(path)), Cutting((END,), AUTOMATON), chunk_bytes=1000, read_bytes=64, threads=2)
-    assert len(cuts) == 11
-    ends = set(accumulate(map(len, oracle_counting.cut(path.read_text()))))
-    assert set(cuts) <= ends
+WORDS = b"some words, " * 1000
+HIDING = Cutting((b"aab", b"b<"))  # `aab` hides the `b<` that starts inside of it
 
 
 @pytest.mark.parametrize(
-    "cutting",
-    [Cutting((END,)), Cutting((END,), AUTOMATON, whole_documents=True), Cutting(("\ufffd".encode(),), AUTOMATON)],
+    ("text", "cutting", "chunk_bytes", "cuts"),
+    [
+        pytest.param(b"x" * 40 + b"aab<" + b"x" * 10 + b"b<" + b"x" * 44, HIDING, 50, [54], id="token for certain"),
+        pytest.param(b"x" * 48 + b"aab<" + b"x" * 48, HIDING, 50, [], id="hidden token"),
+        pytest.param(b"\xff" * 500 + b"a" * 3000, Cutting((), AUTOMATON), 300, [], id="endless word"),
+        pytest.param(WORDS, Cutting((END,)), 1000, [], id="no pattern"),
+        pytest.param(WORDS, Cutting((END,), AUTOMATON, whole_documents=True), 1000, [], id="whole documents"),
+        pytest.param(WORDS, Cutting(("\ufffd".encode(),), AUTOMATON), 1000, [], id="replacement is a special token"),
+    ],
 )
-def test_file_without_a_safe_cut_stays_whole(tmp_path, cutting):
-    path = tmp_path / "text"
-    path.write_bytes(b"some words, " * 1000)
-    assert cut_file(describe(str(path)), cutting, chunk_bytes=1000, read_bytes=64, threads=2) == []
+def test_cuts_are_only_where_they_are_safe(tmp_path, text, cutting, chunk_bytes, cuts):
+    assert cuts_of(tmp_path, text, cutting, chunk_bytes) == cuts
 
 
-def test_endless_word_stays_whole(tmp_path):
-    path = tmp_path / "text"
-    path.write_bytes(b"\xff" * 500 + b"a" * 3000)
-    assert cut_file(describe(str(path)), Cutting((), AUTOMATON), chunk_bytes=300, read_bytes=64, threads=2) in (
-        [],
-        [500],
-    )
+def test_one_enormous_document_is_cut_between_pieces(tmp_path):
+    cuts = cuts_of(tmp_path, WORDS, Cutting((END,), AUTOMATON), 1000)
+    assert len(cuts) == 11
+    assert set(cuts) <= set(accumulate(map(len, oracle_counting.cut(WORDS.decode()))))
 
 
 def test_small_files_share_chunks_and_large_ones_are_cut(tmp_path):

@@ -2,6 +2,7 @@
 
 import lzma
 import zlib
+from collections import Counter
 from pathlib import Path
 
 import counter_files
@@ -76,40 +77,28 @@ def one_stream(*streams: bytes) -> bytes:
     return streams[0][:12] + blocks + index + zlib.crc32(tail).to_bytes(4, "little") + tail + b"YZ"
 
 
-def test_larger_xz_dictionary_in_a_later_block_is_an_error_of_its_own(tmp_path: Path) -> None:
-    text = random_words(1, 20_000)
-    small, large = xz_with(4096, text), xz_with(12 * MIB, text)
-    for name, streams in (("a", (large, small)), ("b", (small, large))):
-        (tmp_path / f"{name}.txt.xz").write_bytes(one_stream(*streams))
-        assert lzma.decompress(one_stream(*streams)) == 2 * text
-    (tmp_path / "a.txt").write_bytes(2 * text)
-    for name in ("a.txt", "a.txt.xz"):
-        count_chunk(chunk_task(tmp_path / name, tmp_path / f"{name}.parquet", 32 * MIB))
-    assert counter_files.read(tmp_path / "a.txt.parquet") == counter_files.read(tmp_path / "a.txt.xz.parquet")
-    message = r"b\.txt\.xz: after \d+ bytes of its text there is a block of xz with a larger dictionary .* 1\.0 MiB"
-    with pytest.raises(InputError, match=message):
-        count_chunk(chunk_task(tmp_path / "b.txt.xz", tmp_path / "b.parquet", 32 * MIB))
+def pieces(path: Path, data: bytes, budget_bytes: int) -> Counter[bytes]:
+    path.write_bytes(data)
+    count_chunk(chunk_task(path, path.with_name("counter"), budget_bytes))
+    return counter_files.read(path.with_name("counter"))
 
 
-def test_xz_streams_with_different_dictionaries_are_one_text(tmp_path: Path) -> None:
+def test_xz_blocks_and_streams_with_different_dictionaries_are_one_text(tmp_path: Path) -> None:
     text = random_words(1, 100_000)
-    (tmp_path / "a.txt").write_bytes(text * 3)
-    (tmp_path / "a.txt.xz").write_bytes(xz_with(4096, text) + bytes(4) + xz_with(12 * MIB, text) + xz_with(4096, text))
-    for name in ("a.txt", "a.txt.xz"):
-        count_chunk(chunk_task(tmp_path / name, tmp_path / f"{name}.parquet", 12 * MIB))
-    assert counter_files.read(tmp_path / "a.txt.parquet") == counter_files.read(tmp_path / "a.txt.xz.parquet")
+    small, large = xz_with(4096, text), xz_with(12 * MIB, text)
+    expected = pieces(tmp_path / "a.txt", 3 * text, 32 * MIB)
+    assert pieces(tmp_path / "blocks.txt.xz", one_stream(large, small, small), 32 * MIB) == expected
+    assert pieces(tmp_path / "streams.txt.xz", small + bytes(4) + large + small, 12 * MIB) == expected
+    assert lzma.decompress(one_stream(small, large)) == 2 * text
+    message = r"a\.txt\.xz: after \d+ bytes of its text there is a block of xz with a larger dictionary .* 1\.0 MiB"
+    with pytest.raises(InputError, match=message):
+        pieces(tmp_path / "a.txt.xz", one_stream(small, large), 32 * MIB)
 
 
-def test_small_file_with_a_large_window_fits(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt.xz"
-    path.write_bytes(xz_with(64 * MIB, random_words(1, 100_000)))
-    counted_within(path, 12 * MIB)
-    (tmp_path / "a.txt.zst").write_bytes(zstd_frame(27, 8))
-    counted_within(tmp_path / "a.txt.zst", 12 * MIB)
-
-
-def test_too_large_zstd_window_is_an_error_of_its_own(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt.zst"
-    path.write_bytes(zstd_frame(31, 8))
+def test_large_window_of_a_small_file_fits_and_too_large_a_window_is_an_error(tmp_path: Path) -> None:
+    for name, data in (("a.txt.xz", xz_with(64 * MIB, random_words(1, 100_000))), ("a.txt.zst", zstd_frame(27, 8))):
+        (tmp_path / name).write_bytes(data)
+        counted_within(tmp_path / name, 12 * MIB)
+    (tmp_path / "a.txt.zst").write_bytes(zstd_frame(31, 8))
     with pytest.raises(InputError, match=r"a\.txt\.zst needs a window of 2\.0 GiB .* without --long"):
-        counted_within(path, 1 << 30)
+        counted_within(tmp_path / "a.txt.zst", 1 << 30)

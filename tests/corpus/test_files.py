@@ -11,13 +11,18 @@ from pipeline.corpus.files import describe, find_files
 from pipeline.corpus.inputs import sample_corpus
 
 
+def make(*names):
+    """Create files, or links written `name -> target`, below the working directory."""
+    for name in names:
+        path, arrow, target = name.partition(" -> ")
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).symlink_to(target) if arrow else Path(path).write_text("text")
+
+
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
-    for name in ("b.txt", "a.txt", "sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md", ".hidden", ".git/config"):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(name)
     monkeypatch.chdir(tmp_path)
+    make("b.txt", "a.txt", "sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md", ".hidden", ".git/config")
     return tmp_path
 
 
@@ -28,46 +33,40 @@ def names(*inputs, exclude=()):
     return [os.path.relpath(path) for path in found]
 
 
+ALL = ["a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md"]
+
+
 def test_directories_are_read_in_order_without_hidden_files(tree):
-    expected = ["a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md"]
-    assert [file.path for file in find_files([tree]).files] == [str(tree / name) for name in expected]
-    assert names("sub", "a.txt") == ["sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md", "a.txt"]
+    assert [file.path for file in find_files([tree]).files] == [str(tree / name) for name in ALL]
+    assert sorted(map(os.path.realpath, names("**"))) == sorted(map(os.path.realpath, ALL))
 
 
-@pytest.mark.usefixtures("tree")
-def test_globs_match_files_and_directories():
-    assert names("*.txt") == ["a.txt", "b.txt"]
-    assert names("**/*.txt") == ["a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt"]
-    assert names("s*") == ["sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md"]
-    assert names("**") == names(".") or sorted(map(os.path.realpath, names("**"))) == sorted(
-        map(os.path.realpath, names("."))
-    )
+RUN_FILES = ["runs/a/run.json", "runs/a/log.txt", "runs/a/counts/0.txt"]
 
 
 @pytest.mark.parametrize(
-    ("glob", "written"),
+    ("made", "inputs", "found"),
     [
-        ("{a,b}.txt", ["a.txt", "b.txt"]),
-        ("{b.txt,sub/{deep,c*}}", ["b.txt", "sub/deep/d.txt", "sub/deep/e.md", "sub/c.txt"]),
-        ("**/*.{md,txt}", ["sub/deep/e.md", "a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt"]),
-        ("sub/{c,}.txt", "no .*sub/.txt does not exist|sub/.txt does not exist"),
-        ("{a,missing}.txt", "missing.txt does not exist"),
-        ("{a,b}" * 11, "stand for more than 1,000 names"),
+        ([], ["sub", "a.txt"], ["sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md", "a.txt"]),
+        ([], ["*.txt"], ["a.txt", "b.txt"]),
+        ([], ["**/*.txt"], ["a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt"]),
+        ([], ["s*"], ["sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md"]),
+        ([], ["{a,b}.txt"], ["a.txt", "b.txt"]),
+        ([], ["{b.txt,sub/{deep,c*}}"], ["b.txt", "sub/deep/d.txt", "sub/deep/e.md", "sub/c.txt"]),
+        ([], ["**/*.{md,txt}"], ["sub/deep/e.md", "a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt"]),
+        (["{a,b}.txt"], ["{a,b}.txt"], ["{a,b}.txt"]),  # a name is a file first
+        (["x[1].txt"], ["x[1].txt"], ["x[1].txt"]),
+        ([".git/link", "sub/f -> ../.git/link"], ["sub"], ["sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md", "sub/f"]),
+        (["link -> sub/deep"], ["link/../c.txt"], ["sub/c.txt"]),  # the parent of its target
+        ([*RUN_FILES, "sub/loop -> loop"], ["."], ALL),
+        (RUN_FILES, ["**/*.txt"], ["a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt"]),
+        (["sub/broken -> nowhere"], ["sub"], ["sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md"]),
     ],
 )
 @pytest.mark.usefixtures("tree")
-def test_braces_are_written_out(glob, written):
-    if isinstance(written, list):
-        assert names(glob) == written
-        return
-    with pytest.raises(InputError, match=written):
-        names(glob)
-
-
-@pytest.mark.usefixtures("tree")
-def test_a_name_with_braces_is_a_file_first():
-    Path("{a,b}.txt").write_text("x")
-    assert names("{a,b}.txt") == ["{a,b}.txt"]
+def test_inputs_name_files(made, inputs, found):
+    make(*made)
+    assert names(*inputs) == found
 
 
 @pytest.mark.parametrize(
@@ -97,33 +96,12 @@ def test_globs_exclude_files_and_directories(inputs, exclude, left):
         assert names(*inputs, exclude=absolute) == left
 
 
-@pytest.mark.usefixtures("tree")
-def test_a_corpus_of_which_all_is_excluded_is_an_error():
-    with pytest.raises(InputError, match=r"all its files are excluded, by \*\.txt"):
-        find_files(["a.txt", "b.txt"], exclude=["*.txt"])
-
-
 def test_a_file_is_read_once_however_it_is_named(tree):
-    (tree / "link.txt").symlink_to("a.txt")
-    (tree / "again").symlink_to("sub")
-    (tree / "sub" / "up").symlink_to("..")
-    (tree / "broken").symlink_to("nowhere")
+    make("link.txt -> a.txt", "again -> sub", "sub/up -> ..", "broken -> nowhere")
     assert names("./b.txt", "b.txt", str(tree / "b.txt"), "link.txt", "a.txt") == ["b.txt", "link.txt"]
     found = names(".")
     assert len(found) == len({os.path.realpath(name) for name in found}) == 5
     assert names(".") == found
-
-
-def test_link_to_a_file_is_followed(tree, tmp_path_factory):
-    elsewhere = tmp_path_factory.mktemp("elsewhere") / "f.txt"
-    elsewhere.write_text("text")
-    (tree / "sub" / "link").symlink_to(elsewhere)
-    assert "sub/link" in names("sub")
-
-
-def test_a_name_with_glob_characters_is_a_file_first(tree):
-    (tree / "x[1].txt").write_text("x")
-    assert names("x[1].txt") == ["x[1].txt"]
 
 
 def test_empty_files_are_listed(tree):
@@ -131,25 +109,36 @@ def test_empty_files_are_listed(tree):
     listing = find_files(["nothing.txt", "a.txt"])
     assert listing.empty == (str(tree / "nothing.txt"),)
     assert [file.path for file in listing.files] == [str(tree / "a.txt")]
-    with pytest.raises(InputError, match=r"nothing\.txt has no bytes"):
-        find_files(["nothing.txt"])
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("missing.txt", "missing.txt does not exist"), ("*.nothing", "no file matches"),
-        ("hollow", "without files"), ("/dev/null", "neither a regular file"), ("", "an input is empty"),
-        ("a\0b", "NUL"), ("x" * 300, "cannot be read: File name too long; check"),
-        ("loop", "cannot be read: Too many levels"), ("caf\udce9", r"caf\\xe9 is not valid UTF-8: rename it"),
-        ("a.txt/b", "does not exist: check"),
+        ("missing.txt", "missing.txt does not exist"), ("*.nothing", "no file matches"), ("hollow", "without files"),
+        ("/dev/null", "neither a regular file"), ("", "an input is empty"), ("a\0b", "NUL"),
+        ("x" * 300, "cannot be read: File name too long; check"), ("loop", "cannot be read: Too many levels"),
+        ("caf\udce9", r"caf\\xe9 is not valid UTF-8: rename it"), ("odd", r"\\xff\.txt is not valid UTF-8: rename it"),
+        ("a.txt/b", "does not exist: check"), ("sub/{c,}.txt", "sub/.txt does not exist"),
+        ("{a,missing}.txt", "missing.txt does not exist"), ("{a,b}" * 11, "stand for more than 1,000 names"),
+        ("nothing.txt", r"nothing\.txt has no bytes"), ("runs/a", "is a run directory"),
+        ("special", "special/pipe is a pipe, socket or device: move it out of"),
     ],
 )  # fmt: skip
-def test_bad_input_names_are_errors(tree, name, reason):
-    (tree / "hollow" / ".hidden").mkdir(parents=True)
-    (tree / "loop").symlink_to("loop")
+@pytest.mark.usefixtures("tree")
+def test_bad_inputs_are_errors(name, reason):
+    make("hollow/.hidden", "loop -> loop", "odd/\udcff.txt", "special/a.txt", *RUN_FILES)
+    Path("nothing.txt").touch()
+    os.mkfifo("special/pipe")
     with pytest.raises(InputError, match=reason):
         find_files([name])
+
+
+@pytest.mark.usefixtures("tree")
+def test_a_corpus_of_which_all_is_excluded_or_nothing_is_named_is_an_error():
+    with pytest.raises(InputError, match=r"all its files are excluded, by \*\.txt"):
+        find_files(["a.txt", "b.txt"], exclude=["*.txt"])
+    with pytest.raises(InputError, match="no inputs"):
+        find_files([])
 
 
 def test_digest_changes_with_the_file(tmp_path):
@@ -168,40 +157,3 @@ def test_sample_corpus_is_the_standard_library():
     assert not [path for path in paths if "site-packages" in path or "/test/" in path]
     assert len(find_files(None).files) > 300
     assert find_files(None).empty == ()
-
-
-def test_no_inputs_are_not_the_sample_corpus():
-    with pytest.raises(InputError, match="no inputs"):
-        find_files([])
-
-
-def test_walk_skips_run_directories_and_loops(tree):
-    before = names(".")
-    (tree / "runs" / "a" / "counts").mkdir(parents=True)
-    for name in ("run.json", "log.txt", "counts/0.txt"):
-        (tree / "runs" / "a" / name).write_text("x")
-    (tree / "sub" / "loop").symlink_to("loop")
-    assert names(".") == before
-    assert not [name for name in names("**/*.txt") if "runs" in name]
-    with pytest.raises(InputError, match="is a run directory"):
-        find_files(["runs/a"])
-
-
-def test_name_that_is_not_utf8_is_an_error(tree):
-    Path(os.fsdecode(os.fsencode(tree) + b"/sub/\xff.txt")).write_text("x")
-    with pytest.raises(InputError, match=r"\\xff\.txt is not valid UTF-8: rename it"):
-        find_files(["sub"])
-
-
-def test_dots_after_a_link_mean_the_parent_of_its_target(tree):
-    (tree / "link").symlink_to("sub/deep")
-    assert names("link/../c.txt") == ["sub/c.txt"]
-
-
-def test_pipe_in_a_directory_is_named(tree):
-    os.mkfifo(tree / "sub" / "pipe")
-    (tree / "sub" / "broken").symlink_to("nowhere")
-    with pytest.raises(InputError, match="sub/pipe is a pipe, socket or device: move it out of"):
-        names("sub")
-    (tree / "sub" / "pipe").unlink()
-    assert len(names("sub")) == 3

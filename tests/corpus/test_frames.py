@@ -29,17 +29,21 @@ from pipeline.storage import location, open_file
 
 END = b"<|endoftext|>"
 TEXT = b"".join(generated_text(seed, 1300).encode() + (END if seed % 3 == 0 else b"\n") for seed in range(24))
-PATTERN = compile_pattern("gpt2").automaton
+CUTTING = Cutting((END,), compile_pattern("gpt2").automaton, between_frames=True)
 
 
-def zstd(text, size):
-    return b"".join(pa.compress(text[at : at + size], "zstd", asbytes=True) for at in range(0, len(text), size))
+def split(text, size):
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+def zstd(text, size=1 << 20):
+    return b"".join(pa.compress(part, "zstd", asbytes=True) for part in split(text, size))
 
 
 def bgzip(text, size):
     """As the specification of SAM files, section 4.1, defines it."""
     out = io.BytesIO()
-    for block in [*(text[at : at + size] for at in range(0, len(text), size)), b""]:
+    for block in [*split(text, size), b""]:
         packer = zlib.compressobj(wbits=-15)
         data = packer.compress(block) + packer.flush()
         out.write(b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x06\0BC\x02\0" + struct.pack("<H", len(data) + 25) + data)
@@ -49,13 +53,10 @@ def bgzip(text, size):
 
 def xz(text, size):
     """Streams, one of which has several blocks if the tool is there, and padding."""
-    parts = [text[at : at + 5 * size] for at in range(0, len(text), 5 * size)]
     if shutil.which("xz") is None:
-        return bytes(4).join(map(lzma.compress, parts))
+        return bytes(4).join(map(lzma.compress, split(text, 5 * size)))
     command = ["xz", f"--block-size={size}", "-c", "-0"]
-    return bytes(4).join(
-        subprocess.run(command, input=part, stdout=subprocess.PIPE, check=True).stdout for part in parts
-    )
+    return bytes(4).join(subprocess.check_output(command, input=part) for part in split(text, 5 * size))
 
 
 MAKERS = {"a.txt.zst": (zstd, 2000), "a.txt.gz": (bgzip, 2000), "a.txt.xz": (xz, 4000)}
@@ -68,6 +69,18 @@ def file(request, tmp_path, monkeypatch):
     path = tmp_path / request.param
     path.write_bytes(make(TEXT, size))
     return describe(str(path))
+
+
+def read_in_chunks(file, cutting, chunk_bytes):
+    """The text of all chunks, the bytes reported as progress, the spans and the range of the text that each reads."""
+    chunks = plan_chunks([file], cutting, chunk_bytes=chunk_bytes)
+    spans = [span for chunk in chunks for span in chunk.spans]
+    ranges = [text_range(file, span.start, span.stop, cutting) for span in spans]
+    texts, progress = [], []
+    for span, text in zip(spans, ranges, strict=True):
+        found = read_span(file, span.start, span.stop, "text", progress.append, UNLIMITED, text)
+        texts += [one if isinstance(one, bytes) else bytes(one.data) for one in found]
+    return b"".join(texts), sum(progress), spans, ranges
 
 
 def test_decompressing_from_a_frame_gives_the_text_from_there(file):
@@ -83,23 +96,22 @@ def test_decompressing_from_a_frame_gives_the_text_from_there(file):
 @pytest.mark.parametrize("chunk_bytes", [7000, 21_000, 1 << 30])
 def test_spans_of_frames_are_the_whole_text_once(file, form, chunk_bytes):
     file = describe(file.path, FileType(form))
-    cutting = Cutting((END,), PATTERN, between_frames=True)
-    chunks = plan_chunks([file], cutting, chunk_bytes=chunk_bytes)
-    assert (len(chunks) > 2) == (chunk_bytes < len(TEXT))
-    spans = [span for chunk in chunks for span in chunk.spans]
+    text, progress, spans, ranges = read_in_chunks(file, CUTTING, chunk_bytes)
+    assert (text, progress) == (TEXT, file.size)
+    assert (len(spans) > 2) == (chunk_bytes < len(TEXT))
     assert sum(span.bytes for span in spans) == len(TEXT)
-    ranges = [text_range(file, span.start, span.stop, cutting) for span in spans]
     assert all(one[1] == after[0] for one, after in pairwise(ranges))
-    texts, progress = [], []
-    for span, text in zip(spans, ranges, strict=True):
-        found = read_span(file, span.start, span.stop, "text", progress.append, UNLIMITED, text)
-        texts += [one if isinstance(one, bytes) else bytes(one.data) for one in found]
-    assert b"".join(texts) == TEXT
-    assert sum(progress) == file.size
 
 
 def test_every_change_of_a_byte_is_judged_as_without_frames(file, tmp_path):
     data, random_ = Path(file.path).read_bytes(), random.Random(0)
+
+    def text_or_error(changed, chunk_bytes):
+        try:
+            return read_in_chunks(changed, CUTTING, chunk_bytes)[0]
+        except InputError:
+            return None
+
     for _ in range(30 if FULL else 12):
         at, bit = random_.randrange(len(data)), 1 << random_.randrange(8)
         path = tmp_path / f"changed-{Path(file.path).name}"
@@ -108,8 +120,7 @@ def test_every_change_of_a_byte_is_judged_as_without_frames(file, tmp_path):
             changed = describe(str(path))
         except InputError:
             continue
-        cutting = Cutting((END,), PATTERN, between_frames=True)
-        assert read_all(changed, cutting, 12_000) == read_all(changed, cutting, 1 << 30)
+        assert text_or_error(changed, 12_000) == text_or_error(changed, 1 << 30)
 
 
 def test_a_last_line_that_begins_before_the_last_part_is_read_once(file):
@@ -117,29 +128,9 @@ def test_a_last_line_that_begins_before_the_last_part_is_read_once(file):
     make, size = MAKERS[Path(file.path).name]
     Path(file.path).write_bytes(make(text, size))
     file = describe(file.path, FileType("lines"))
-    cutting = Cutting(between_frames=True)
     for chunk_bytes in (2000, 4000, 12_000):
-        spans = [span for chunk in plan_chunks([file], cutting, chunk_bytes=chunk_bytes) for span in chunk.spans]
-        ranges = [text_range(file, span.start, span.stop, cutting) for span in spans]
-        assert ranges[-1] == (len(text), None)  # nothing is left for it
-        read = [
-            b"".join(bytes(one.data) for one in read_span(file, span.start, span.stop, "text", int, UNLIMITED, text_))
-            for span, text_ in zip(spans, ranges, strict=True)
-        ]
-        assert b"".join(read) == text
-
-
-def read_all(file, cutting, chunk_bytes):
-    """The text, or that there is an error."""
-    texts = []
-    try:
-        for chunk in plan_chunks([file], cutting, chunk_bytes=chunk_bytes):
-            for span in chunk.spans:
-                text = text_range(file, span.start, span.stop, cutting)
-                texts += read_span(file, span.start, span.stop, "text", lambda _: None, UNLIMITED, text)
-    except InputError:
-        return None
-    return b"".join(texts)
+        read, _, _, ranges = read_in_chunks(file, Cutting(between_frames=True), chunk_bytes)
+        assert (read, ranges[-1]) == (text, (len(text), None))  # nothing is left for the last
 
 
 @pytest.mark.parametrize("automaton", [None, compile_pattern("none").automaton])
@@ -148,12 +139,8 @@ def test_texts_without_safe_positions_stay_whole(file, automaton):
     assert len(plan_chunks([file], cutting, chunk_bytes=7000)) == 1
 
 
-def test_text_bytes_of_single_frames(tmp_path):
-    for name, data in {
-        "a.gz": gzip.compress(TEXT),
-        "a.xz": lzma.compress(TEXT),
-        "a.zst": pa.compress(TEXT, "zstd", asbytes=True),
-    }.items():
-        (tmp_path / name).write_bytes(data)
-        found = describe(str(tmp_path / name))
-        assert (frames.text_bytes(found), frames.frames_of(found)) == (len(TEXT), [])
+@pytest.mark.parametrize(("name", "compress"), [("a.gz", gzip.compress), ("a.xz", lzma.compress), ("a.zst", zstd)])
+def test_text_bytes_of_single_frames(tmp_path, name, compress):
+    (tmp_path / name).write_bytes(compress(TEXT))
+    found = describe(str(tmp_path / name))
+    assert (frames.text_bytes(found), frames.frames_of(found)) == (len(TEXT), [])

@@ -28,24 +28,18 @@ def test_page_headers_add_up_to_the_index(tmp_path: Path, version: str, dictiona
     pieces = [f"{number % 700} words".encode() for number in range(20_000)]
     path = pieces_file(tmp_path / "a.parquet", pieces, use_dictionary=dictionary, data_page_version=version,
                    data_page_size=2000, row_group_size=9000, write_page_checksum=True)  # fmt: skip
-    metadata = pq.read_metadata(path)
-    with LocalFile(str(path)) as stream:
-        for group in map(metadata.row_group, range(metadata.num_row_groups)):
-            for column in map(group.column, range(2)):
-                found = list(pages(stream, column))
-                assert sum(page.values for page in found) == group.num_rows
-                # The index counts the headers, too.
-                assert 0 <= column.total_uncompressed_size - sum(page.size for page in found) < 100 * len(found)
-                assert (sizes(stream, column).dictionary > 0) == column.has_dictionary_page
-
-
-def test_page_headers_of_duckdb(tmp_path: Path) -> None:
-    path = tmp_path / "a.parquet"
-    duckdb.sql(f"copy (select 'a' || (i % 5000) as piece, 1 as count from range(300000) t(i)) to '{path}'")
-    metadata = pq.read_metadata(path)
-    with LocalFile(str(path)) as stream:
-        found = list(pages(stream, metadata.row_group(0).column(0)))
-    assert sum(page.values for page in found) == metadata.row_group(0).num_rows
+    other = tmp_path / "b.parquet"
+    duckdb.sql(f"copy (select 'a' || (i % 5000) as piece, 1 as count from range(300000) t(i)) to '{other}'")
+    for name in (path, other):
+        metadata = pq.read_metadata(name)
+        with LocalFile(str(name)) as stream:
+            for group in map(metadata.row_group, range(metadata.num_row_groups)):
+                for column in map(group.column, range(2)):
+                    found = list(pages(stream, column))
+                    assert sum(page.values for page in found) == group.num_rows
+                    # The index counts the headers, too.
+                    assert 0 <= column.total_uncompressed_size - sum(page.size for page in found) < 100 * len(found)
+                    assert (sizes(stream, column).dictionary > 0) == column.has_dictionary_page
 
 
 @settings(deadline=None)

@@ -37,66 +37,66 @@ def read(path: Path, text_field: str = "text"):
     return texts, nulls
 
 
-EXPECTED = [(text or "").encode() for text in TEXTS]
+KINDS = [
+    pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.string_view(), pa.binary_view(),
+    pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), pa.large_string()),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.string_view(), pa.binary_view(),
-        pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), pa.large_string()),
-    ],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("use_dictionary", [True, False])
 def test_every_column_type_reads_the_same_texts(tmp_path: Path, kind: pa.DataType, use_dictionary: bool) -> None:
     column = pa.array(TEXTS)
     column = column.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else column.cast(kind)
     table = pa.table({"id": list(range(len(TEXTS))), "text": column})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=97, use_dictionary=use_dictionary)
-    texts, nulls = read(tmp_path / "a.parquet")
-    assert texts == EXPECTED
-    assert nulls == [1, 5]
-
-
-def test_fixed_size_bytes_and_nested_fields(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"text": pa.array([b"abc", None, b"def"], pa.binary(3))}), tmp_path / "a.parquet")
-    assert read(tmp_path / "a.parquet") == ([b"abc", b"", b"def"], [1])
-    page = pa.array([{"body": {"text": "one", "x": 1}}, None, {"body": None}, {"body": {"text": None, "x": 2}}])
-    pq.write_table(pa.table({"page": page}), tmp_path / "b.parquet")
-    assert read(tmp_path / "b.parquet", "page.body.text") == ([b"one", b"", b"", b""], [1, 2, 3])
+    assert read(tmp_path / "a.parquet") == ([(text or "").encode() for text in TEXTS], [1, 5])
 
 
 def test_file_written_by_duckdb_is_read(tmp_path: Path) -> None:
-    duckdb.sql("select 'text ' || i as text, i from range(3000) t(i)").write_parquet(
-        str(tmp_path / "a.parquet"), compression="zstd", row_group_size=2048
-    )
+    rows = duckdb.sql("select 'text ' || i as text, i from range(3000) t(i)")
+    rows.write_parquet(str(tmp_path / "a.parquet"), compression="zstd", row_group_size=2048)
     assert read(tmp_path / "a.parquet")[0] == [f"text {i}".encode() for i in range(3000)]
+
+
+ONE, NESTED, OTHER = pa.array(["one"]), pa.array([{"body": "three"}]), pa.array([{"title": "t"}])
+PAGE = pa.array([{"body": {"text": "one", "x": 1}}, None, {"body": None}, {"body": {"text": None, "x": 2}}])
+
+
+@pytest.mark.parametrize(
+    ("columns_of", "text_field", "texts", "nulls"),
+    [
+        ({"text": pa.array([b"abc", None, b"def"], pa.binary(3))}, "text", [b"abc", b"", b"def"], [1]),
+        ({"page": PAGE}, "page.body.text", [b"one", b"", b"", b""], [1, 2, 3]),
+        ({"page.body": ONE}, "page.body", [b"one"], []),  # a dot in its name
+        ({"page": OTHER, "page.body": ONE}, "page.body", [b"one"], []),
+        ({"page": NESTED}, "page.body", [b"three"], []),
+    ],
+)
+def test_fixed_size_bytes_and_nested_fields(
+    tmp_path: Path, columns_of: dict, text_field: str, texts: list, nulls: list
+) -> None:
+    pq.write_table(pa.table(columns_of), tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet", text_field) == (texts, nulls)
 
 
 def test_row_groups_are_divided_among_chunks(tmp_path: Path) -> None:
     table = pa.table({"text": [random.Random(i).randbytes(500).hex() for i in range(1000)]})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=100)
     file = describe(str(tmp_path / "a.parquet"))
-    chunks = plan_chunks([file], Cutting(), chunk_bytes=250_000)
-    spans = [span for chunk in chunks for span in chunk.spans]
+    spans = [span for chunk in plan_chunks([file], Cutting(), chunk_bytes=250_000) for span in chunk.spans]
     assert [(span.start, span.stop) for span in spans] == [(0, 2), (2, 4), (4, 6), (6, 8), (8, 10)]
     assert all(200_000 < span.bytes <= 250_000 for span in spans)
     found = [part for span in spans for part in read_span(file, span.start, span.stop, "text", lambda _: None)]
-    assert sum(part.rows for part in found) == 1000
-    positions = [part.position(row) for part in found for row in range(part.rows)]
-    assert positions == list(range(1000))
-    assert plan_chunks([file], Cutting(), chunk_bytes=1 << 30)[0].spans[0] == Span(
-        0, 0, 10, sum(s.bytes for s in spans)
-    )
+    assert [part.position(row) for part in found for row in range(part.rows)] == list(range(1000))
+    [whole] = plan_chunks([file], Cutting(), chunk_bytes=1 << 30)
+    assert whole.spans == (Span(0, 0, 10, sum(span.bytes for span in spans)),)
 
 
 def test_a_dictionary_stays_small_until_it_is_counted(tmp_path: Path) -> None:
     """Six thousand rows of the same 100 KB would be 600 MB at once."""
-    text = pa.array(["a" * 100_000])
-    indices = pa.array([0] * 6000, pa.int32())
-    table = pa.table({"text": pa.DictionaryArray.from_arrays(indices, text)})
-    pq.write_table(table, tmp_path / "a.parquet")
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 6000, pa.int32()), pa.array(["a" * 100_000]))
+    pq.write_table(pa.table({"text": text}), tmp_path / "a.parquet")
     file = describe(str(tmp_path / "a.parquet"))
     assert file.size < 200_000
     rows = 0
@@ -109,16 +109,17 @@ def test_a_dictionary_stays_small_until_it_is_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns_of", "text_field", "reason"),
     [
-        ({"content": ["a"]}, "text", "no column 'text': it has content"),
-        ({"text": [1]}, "text", "is int64, not text"),
-        ({"text": [["a"]]}, "text", "not text"),
-        ({"text": ["a"]}, "text.body", "no column 'text.body'"),
-        ({"a": [{"b": "c"}]}, "a", "is struct<b: string>, not text"),
+        ({"content": ["a"]}, "text", "no column 'text': it has content.*--text-field"),
+        ({"text": [1]}, "text", "is int64, not text.*--text-field"),
+        ({"text": [["a"]]}, "text", "not text.*--text-field"),
+        ({"text": ["a"]}, "text.body", "no column 'text.body'.*--text-field"),
+        ({"a": [{"b": "c"}]}, "a", "is struct<b: string>, not text.*--text-field"),
+        ({"page": NESTED, "page.body": ONE}, "page.body", r"has more than one column 'page\.body'"),
     ],
 )
 def test_column_that_is_not_text_is_an_error(tmp_path: Path, columns_of: dict, text_field: str, reason: str) -> None:
     pq.write_table(pa.table(columns_of), tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=rf"a\.parquet.*{reason}.*--text-field"):
+    with pytest.raises(InputError, match=rf"a\.parquet.*{reason}"):
         read(tmp_path / "a.parquet", text_field)
 
 
@@ -133,18 +134,3 @@ def test_damaged_page_names_its_row_group(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(data[:-20])
     with pytest.raises(InputError, match=r"a\.parquet cannot be read as Parquet"):
         read(tmp_path / "a.parquet")
-
-
-def test_a_column_may_have_a_dot_in_its_name(tmp_path: Path) -> None:
-    dotted, nested = pa.array(["one", "two"]), pa.array([{"body": "three"}, {"body": "four"}])
-    other = pa.array([{"title": "t"}] * 2)
-    for columns_of, expected in (
-        ({"page.body": dotted}, [b"one", b"two"]),
-        ({"page": other, "page.body": dotted}, [b"one", b"two"]),
-        ({"page": nested}, [b"three", b"four"]),
-    ):
-        pq.write_table(pa.table(columns_of), tmp_path / "a.parquet")
-        assert read(tmp_path / "a.parquet", "page.body")[0] == expected
-    pq.write_table(pa.table({"page": nested, "page.body": dotted}), tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=r"a\.parquet has more than one column 'page\.body'"):
-        read(tmp_path / "a.parquet", "page.body")

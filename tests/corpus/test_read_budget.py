@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from benchmarks.process import HAS_PSS, measure
+from benchmarks.process import HAS_PSS, Measurement, measure
 from pipeline import _core
 from pipeline.base import machine
 from pipeline.base.errors import InputError, TrainingError
@@ -27,6 +27,7 @@ from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBud
 from pipeline.counts.count_worker import count_chunk
 from pipeline.counts.counts_file import read_counts
 from pipeline.merges import replay_worker
+from pipeline.pattern import compile_pattern
 from pipeline.run import manifest
 from pipeline.run.options import make_options
 from pipeline.run.workers import executor_for
@@ -40,15 +41,18 @@ def line(size: int) -> bytes:
     return b'{"text":"' + b"the quick brown fox " * (size // 20) + b'"}\n'
 
 
-class _Watched:
-    """A budget that notes how little was left for counting."""
-
-    def __init__(self, budget_bytes: int) -> None:
-        self.least = budget_bytes
-        self.budget = ReadBudget(budget_bytes, self._note, limit_bytes=2 * budget_bytes, workers=2)
-
-    def _note(self, left: int) -> None:
-        self.least = min(self.least, left)
+def test_held_bytes_add_up() -> None:
+    left: list[int] = []
+    budget = ReadBudget(40 * MIB, left.append, limit_bytes=80 * MIB, workers=2)
+    assert budget.hold("window", 20 * MIB)
+    assert not budget.hold("line", 20 * MIB)
+    assert budget.left_bytes == min(left) == 20 * MIB
+    short = 20 * MIB + 30 * MIB + LEAST_COUNTING_BYTES - 40 * MIB
+    slack = 8  # by which the coordinator may differ the next time
+    named = f"--memory-limit {(80 * MIB + 2 * short) // MIB + slack}MiB, or fewer --workers"
+    assert named in str(budget.too_large("line", 30 * MIB, "it"))
+    budget.hold("window", 0)
+    assert budget.hold("line", 30 * MIB)
 
 
 @settings(deadline=None, max_examples=40)
@@ -64,14 +68,11 @@ def test_budget_does_not_decide_what_is_skipped(lengths: list[int], block_kb: in
             if isinstance(found, bytes):
                 assert found == text[at : at + len(found)]
                 at_end += len(found)
-            else:
-                end = text.index(b"\n", at)
-                at_end = end + 1
-                if found is None:
-                    positions.append(at)
-                    assert end - at > 2_000_000
-                else:
-                    assert found == end - at <= 2_000_000
+                continue
+            end = text.index(b"\n", at)
+            at_end = end + 1
+            assert (end - at > 2_000_000) if found is None else (found == end - at <= 2_000_000)
+            positions += [at] * (found is None)
         return positions
 
     assert too_long(UNLIMITED) == too_long(ReadBudget(budget_mib * MIB, lambda _: None))
@@ -84,36 +85,39 @@ READ = {
 }
 
 
+def until_enough(attempt: Callable[[int], str], refusal: str, limit: int) -> None:
+    """Attempt within a limit, then within the one that the refusal's first group names, until it is enough."""
+    error = attempt(limit)
+    for _ in range(3):
+        named = re.search(refusal, error)
+        assert named, error
+        assert int(named[1]) > limit
+        limit = int(named[1])
+        if not (error := attempt(limit)):
+            return
+    raise AssertionError("it is never enough")
+
+
 @pytest.mark.parametrize("name", READ)
 def test_error_over_budget_names_a_sufficient_limit(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(READ[name]())
-    budget = 12 * MIB
-    for _ in range(3):
+
+    def attempt(limit_mib: int) -> str:
         try:
-            counted_within(path, budget)
+            return counted_within(path, (limit_mib - 100) * MIB) or ""
         except TrainingError as error:
-            named = re.fullmatch(
-                rf"{re.escape(str(path))}, byte \d+.* would take \d.* to read, and a worker has .*; "
-                r"give --memory-limit (\d+)MiB", str(error)
-            )  # fmt: skip
-            more = int(named[1]) * MIB - 100 * MIB if named else 0
-            if more <= budget:
-                raise
-            budget = more
-        else:
-            break
-    else:
-        raise AssertionError("it is never enough")
-    assert budget > 12 * MIB
+            return str(error)
+
+    message = rf"^{re.escape(str(path))}, byte \d+.* would take \d.* to read, and a worker has .*; give --memory-limit "
+    until_enough(attempt, rf"{message}(\d+)MiB$", 112)
 
 
 def test_too_long_line_is_skipped_within_any_budget(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(line(600) + line(70_000_000) + line(500))
     statistics = count_chunk(chunk_task(path, tmp_path / "c.parquet", 12 * MIB))
-    assert statistics.losses["records_too_long"]["count"] == 1
-    assert statistics.documents == 2
+    assert (statistics.losses["records_too_long"]["count"], statistics.documents) == (1, 2)
 
 
 def test_counter_is_written_in_parts_while_reading_needs_memory(tmp_path: Path) -> None:
@@ -124,32 +128,15 @@ def test_counter_is_written_in_parts_while_reading_needs_memory(tmp_path: Path) 
     path.write_bytes(records + line(5_000_000) + records)
     counted_within(path, 40 * MIB)
     spilled: list[int] = []
-    counter = _core.ChunkCounter(
-        chunk_task(path, path, 1).pattern.automaton,
-        [],
-        budget_bytes=40 * MIB,
-        spill=lambda one: spilled.append(len(one)),
-    )
+    automaton = compile_pattern("gpt2").automaton
+    counter = _core.ChunkCounter(automaton, [], budget_bytes=40 * MIB, spill=lambda one: spilled.append(len(one)))
     counter.feed(random_words(5, 3_000_000), True)
     assert not spilled
     pieces = len(counter)
     counter.set_budget(3 * MIB)
     assert (spilled, len(counter)) == ([pieces], 0)
     with pytest.raises(ValueError, match="no budget to change"):
-        _core.ChunkCounter(chunk_task(path, path, 1).pattern.automaton, []).set_budget(5)
-
-
-def test_held_bytes_add_up() -> None:
-    watched = _Watched(40 * MIB)
-    assert watched.budget.hold("window", 20 * MIB)
-    assert not watched.budget.hold("line", 20 * MIB)
-    assert watched.budget.left_bytes == watched.least == 20 * MIB
-    error = str(watched.budget.too_large("line", 30 * MIB, "it"))
-    short = 20 * MIB + 30 * MIB + LEAST_COUNTING_BYTES - 40 * MIB
-    slack = 8  # by which the coordinator may differ the next time
-    assert f"--memory-limit {(80 * MIB + 2 * short) // MIB + slack}MiB, or fewer --workers" in error
-    watched.budget.hold("window", 0)
-    assert watched.budget.hold("line", 30 * MIB)
+        _core.ChunkCounter(automaton, []).set_budget(5)
 
 
 @pytest.mark.parametrize(("workers", "most"), [(1, 1), (1, 4), (2, 3), (4, 4)])
@@ -165,6 +152,20 @@ def test_named_limit_is_enough_also_if_more_workers_share_it(workers: int, most:
     assert 0 <= then - 70 * MIB - LEAST_COUNTING_BYTES <= 10 * MIB
 
 
+def _line(home: Path) -> Path:
+    rows = b"".join(b"x%d\t3\n" % number for number in range(70_000))
+    (home / "a.tsv").write_bytes(rows + b"y" * 4 * MIB + b"\t5\n")
+    return home / "a.tsv"
+
+
+def _page(home: Path) -> Path:
+    """A page of 40 MB in a few kB."""
+    table = pa.table({"text": [b"some words and " * 100] * 27_000})
+    pq.write_table(table, home / "a.parquet", compression="zstd", use_dictionary=False, data_page_size=1 << 30)
+    assert (home / "a.parquet").stat().st_size < 40_000
+    return home / "a.parquet"
+
+
 COUNTS: dict[str, Callable[[Path], Path]] = {
     "dictionary": lambda home: pieces_file(home / "a.parquet", [b"x" * 3 * MIB] * 60,
                                        dictionary_pagesize_limit=1 << 30),
@@ -172,57 +173,40 @@ COUNTS: dict[str, Callable[[Path], Path]] = {
                                   use_dictionary=False),
     "prefixes": lambda home: pieces_file(home / "a.parquet", [b"y" * 3 * MIB] * 60, use_dictionary=False,
                                      column_encoding={"piece": "DELTA_BYTE_ARRAY"}),
-    "line": lambda home: Path(home / "a.tsv"),
+    "line": _line,
+    "page": _page,
 }  # fmt: skip
+
+
+def measured(home: Path, limit_mib: int, *words: object) -> Measurement:
+    """A command in a process of its own, which stays within the limit."""
+    argv = [sys.executable, "-P", "-m", "pipeline", *map(str, words), f"--memory-limit={limit_mib}MiB"]
+    found = measure(argv, timeout_s=300, directory=home, environment=None)
+    assert found.peak_memory_bytes <= limit_mib * MIB
+    assert (found.status, found.stderr.count("error")) in {("ok", 0), ("failed", 1)}, found.stderr
+    return found
+
+
+IMPORT = ["import", "--pattern=none"]
 
 
 @pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
 @pytest.mark.parametrize(
-    "name", ["line", *(pytest.param(name, marks=pytest.mark.slow) for name in ("dictionary", "pages", "prefixes"))]
+    ("name", "command", "reason", "least_mib"),
+    [
+        ("line", IMPORT, ".* to read", 150),
+        ("page", ["count"], r"row group 0: a page .* of \d+\.\d MiB would take", 160),
+        *(
+            pytest.param(n, IMPORT, ".* to read", 150, marks=pytest.mark.slow)
+            for n in ("dictionary", "pages", "prefixes")
+        ),
+    ],
 )
-def test_import_stays_within_the_memory_limit(name: str, tmp_path: Path) -> None:
+def test_reading_stays_within_the_memory_limit(name, command, reason, least_mib, tmp_path: Path) -> None:
     path = COUNTS[name](tmp_path)
-    if path.suffix == ".tsv":
-        path.write_bytes(b"".join(b"x%d\t3\n" % number for number in range(70_000)) + b"y" * 4 * MIB + b"\t5\n")
-    limit, refusals = 150, 0
-    for _ in range(3):
-        argv = [sys.executable, "-P", "-m", "pipeline", "import", str(path), "--output", str(tmp_path / "run"),
-                "--pattern=none", "--overwrite", "--workers=1", "--quiet", f"--memory-limit={limit}MiB"]  # fmt: skip
-        measured = measure(argv, timeout_s=300, directory=tmp_path, environment=None)
-        assert measured.peak_memory_bytes <= limit * MIB
-        if measured.status == "ok":
-            break
-        named = re.search(
-            rf"error: {re.escape(str(path))}, .* to read, .*; give --memory-limit (\d+)MiB\n", measured.stderr
-        )
-        assert named, measured.stderr
-        assert measured.stderr.count("error") == 1
-        limit, refusals = int(named[1]), refusals + 1
-    assert measured.status == "ok"
-    assert refusals > 0
-
-
-@pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
-def test_large_page_stays_within_the_memory_limit(tmp_path: Path) -> None:
-    """A page of 40 MB in a few kB is refused with the limit that would do, and read within that."""
-    path = tmp_path / "a.parquet"
-    table = pa.table({"text": [b"some words and " * 100] * 27_000})
-    pq.write_table(table, path, compression="zstd", use_dictionary=False, data_page_size=1 << 30)
-    assert path.stat().st_size < 40_000
-    argv = [sys.executable, "-P", "-m", "pipeline", "count", str(path), "--output", str(tmp_path / "run"),
-            "--workers=1", "--quiet"]  # fmt: skip
-    small = measure([*argv, "--memory-limit=160MiB"], timeout_s=300, directory=tmp_path, environment=None)
-    named = re.search(
-        rf"error: {re.escape(str(path))}, row group 0: a page .* of \d+\.\d MiB would take .*; "
-        r"give --memory-limit (\d+)MiB\n",
-        small.stderr,
-    )
-    assert named, small.stderr
-    assert small.peak_memory_bytes <= 160 * MIB
-    limit = int(named[1])
-    measured = measure([*argv, f"--memory-limit={limit}MiB"], timeout_s=300, directory=tmp_path, environment=None)
-    assert measured.status == "ok", measured.stderr
-    assert measured.peak_memory_bytes <= limit * MIB
+    words = [*command, path, "--output", tmp_path / "run", "--overwrite", "--workers=1", "--quiet"]
+    refusal = rf"error: {re.escape(str(path))}, {reason}.*; give --memory-limit (\d+)MiB\n"
+    until_enough(lambda limit_mib: measured(tmp_path, limit_mib, *words).stderr, refusal, least_mib)
 
 
 def test_dictionary_of_pieces_is_decoded(tmp_path: Path) -> None:
@@ -232,25 +216,22 @@ def test_dictionary_of_pieces_is_decoded(tmp_path: Path) -> None:
         batches = list(read_counts(path, budget))
         assert [piece for batch in batches for piece in batch.pieces] == pieces
         for batch in batches[:2]:
-            place = int(batch.location(0).rsplit(" ", 1)[1])
-            assert pieces[place - 1] == batch.pieces[0]
+            assert pieces[int(batch.location(0).rsplit(" ", 1)[1]) - 1] == batch.pieces[0]
 
 
 @pytest.mark.parametrize(("name", "pieces"), [("dictionary", 60), ("pages", 20), ("prefixes", 60)])
-def test_a_file_of_large_pieces_is_read_within_the_budget_that_the_errors_name(
-    name: str, pieces: int, tmp_path: Path
-) -> None:
-    path, budgets, read = COUNTS[name](tmp_path), [4], 0
-    while not read and len(budgets) < 4:
-        budget = ReadBudget(budgets[-1] * MIB, lambda _: None)
+def test_large_pieces_are_read_within_the_budget_that_the_errors_name(name: str, pieces: int, tmp_path: Path) -> None:
+    path = COUNTS[name](tmp_path)
+
+    def attempt(whole_mib: int) -> str:
         try:
-            read = sum(len(batch.pieces) for batch in read_counts(path, budget))
+            batches = list(read_counts(path, ReadBudget((whole_mib + 1) * MIB, lambda _: None)))
         except TrainingError as error:
-            [named] = re.findall(
-                rf"would take (\d+)\.\d MiB to read, and a worker has {budgets[-1]}\.0 MiB", str(error)
-            )
-            budgets.append(int(named) + 1)
-    assert (len(budgets) > 1, budgets == sorted(budgets), read) == (True, True, pieces)
+            return str(error)
+        assert sum(len(batch.pieces) for batch in batches) == pieces
+        return ""
+
+    until_enough(attempt, r"would take (\d+)\.\d MiB to read, and a worker has \d+\.0 MiB", 3)
 
 
 @pytest.fixture(scope="module")
@@ -263,19 +244,14 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def test_counter_of_many_row_groups_is_valid(imported: Path) -> None:
-    assert "different; checksums and order are right" in pipeline.verify_run(imported)["counter"]
-
-
 @pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
 def test_verify_stays_within_the_memory_limit(imported: Path, tmp_path: Path) -> None:
     assert "--memory-limit 50.0 MiB is too small" in refused(run("verify", imported, "--memory-limit", "50MiB"), 2)
-    argv = [sys.executable, "-P", "-m", "pipeline", "verify", str(imported), "--memory-limit=160MiB"]
-    measured = measure(argv, timeout_s=300, directory=tmp_path, environment=None)
-    assert measured.status == "ok", measured.stderr
-    assert measured.peak_memory_bytes <= 160 * MIB
-    assert "each the right one" in measured.stdout
-    assert re.search("reading the counter [0-9]+ times", measured.stdout)
+    found = measured(tmp_path, 160, "verify", imported)
+    assert found.status == "ok", found.stderr
+    assert "each the right one" in found.stdout
+    assert "different; checksums and order are right" in found.stdout
+    assert re.search("reading the counter [0-9]+ times", found.stdout)
 
 
 def test_replay_over_budget_continues_streamed(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,15 +272,13 @@ def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.Mo
 
     def model(trained: export.Trained, vocab_size: int) -> Model:
         assert not any(earlier() for earlier in made)
-        new = real(trained, vocab_size)
-        made.append(weakref.ref(new))
+        made.append(weakref.ref(new := real(trained, vocab_size)))
         return new
 
     monkeypatch.setattr(export.Trained, "model", model)
     with executor_for(make_options({"workers": 1})) as executor:
         _, trained = merge.run_merge(imported, {"vocab_size": [700, 500, 400]}, executor, lambda _: None)
-    assert len(made) == 3
-    assert not any(earlier() for earlier in made)
+    assert (len(made), any(earlier() for earlier in made)) == (3, False)
     assert [trained.model(size).vocabulary.size for size in trained.options.vocab_size] == [700, 500, 400]
 
 

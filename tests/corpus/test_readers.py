@@ -56,10 +56,8 @@ def test_every_format_and_chunk_size_counts_the_same(tmp_path, documents, chunk_
     (tmp_path / "a.txt").write_bytes(as_text(documents) or b"\n")
     (tmp_path / "a.jsonl").write_bytes(as_jsonl(documents, ascii_only))
     pq.write_table(pa.table({"text": documents}), tmp_path / "a.parquet", row_group_size=3)
-    if any(documents):
-        assert count(tmp_path, "a.txt", chunk_bytes=chunk_bytes)[:2] == (expected, sum(map(bool, documents)))
-    assert count(tmp_path, "a.jsonl", chunk_bytes=chunk_bytes)[:2] == (expected, sum(map(bool, documents)))
-    assert count(tmp_path, "a.parquet", chunk_bytes=chunk_bytes)[:2] == (expected, sum(map(bool, documents)))
+    for name in ("a.txt", "a.jsonl", "a.parquet")[not any(documents) :]:
+        assert count(tmp_path, name, chunk_bytes=chunk_bytes)[:2] == (expected, sum(map(bool, documents)))
 
 
 LINES = st.lists(st.sampled_from(["a", "b c", "'s", "\n", "\r\n", "\n\n", "\r", " ", "é日", EOT.decode()]), max_size=60)
@@ -124,27 +122,29 @@ def test_every_compression_counts_the_same_alone_and_mixed(tmp_path: Path, docum
     assert both == ({piece: times * len(names) for piece, times in expected.items()}, number * len(names), {})
 
 
-def test_content_decides_before_the_name(tmp_path: Path) -> None:
-    plain = b"plain text"
-    (tmp_path / "no-suffix").write_bytes(gzip.compress(plain))
-    (tmp_path / "b.txt").write_bytes(bz2.compress(plain))
-    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "c.txt")
-    (tmp_path / "d.txt").write_bytes(b"BZh was here, PAR1 too")
-    (tmp_path / "e.txt").write_bytes(b"PAR1 begins a text")
-    (tmp_path / "f.ndjson.ZST").write_bytes(zstd(b"{}"))
-    (tmp_path / "g.pq.txt").write_bytes(plain)
-    kinds = {path.name: describe(str(path)) for path in sorted(tmp_path.iterdir())}
-    assert {name: (file.format, file.compression) for name, file in kinds.items()} == {
-        "no-suffix": ("text", "gzip"),
-        "b.txt": ("text", "bzip2"),
-        "c.txt": ("parquet", "none"),
-        "d.txt": ("text", "none"),
-        "e.txt": ("text", "none"),
-        "f.ndjson.ZST": ("jsonl", "zstd"),
-        "g.pq.txt": ("text", "none"),
-    }
-    forced = describe(str(tmp_path / "c.txt"), FileType("text", "none"))
-    assert (forced.format, forced.compression) == ("text", "none")
+def parquet(texts: list[bytes | None]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"text": pa.array(texts, pa.binary())}), sink)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "asked", "kind"),
+    [
+        ("no-suffix", gzip.compress(b"plain", mtime=0), FileType(), ("text", "gzip")),
+        ("b.txt", bz2.compress(b"plain text"), FileType(), ("text", "bzip2")),
+        ("c.txt", parquet([b"a"]), FileType(), ("parquet", "none")),
+        ("c.txt", parquet([b"a"]), FileType("text", "none"), ("text", "none")),
+        ("d.txt", b"BZh was here, PAR1 too", FileType(), ("text", "none")),
+        ("e.txt", b"PAR1 begins a text", FileType(), ("text", "none")),
+        ("f.ndjson.ZST", zstd(b"{}"), FileType(), ("jsonl", "zstd")),
+        ("g.pq.txt", b"plain text", FileType(), ("text", "none")),
+    ],
+)
+def test_content_decides_before_the_name(tmp_path, name, content, asked, kind) -> None:
+    (tmp_path / name).write_bytes(content)
+    file = describe(str(tmp_path / name), asked)
+    assert (file.format, file.compression) == kind
 
 
 @pytest.mark.parametrize(
@@ -179,60 +179,48 @@ def test_streams_that_follow_each_other_are_one_text(tmp_path: Path, suffix: str
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
 def test_damaged_stream_names_the_position(tmp_path: Path, suffix: str) -> None:
-    plain = random.Random(1).randbytes(200_000).hex().encode()
-    whole = COMPRESS[suffix](plain)
-    for cut in (1, 9, len(whole) // 2):
-        (tmp_path / f"a{suffix}").write_bytes(whole[:-cut])
-        with pytest.raises(InputError, match=rf"a{suffix} cannot be decompressed .* cut short before its end"):
-            count(tmp_path, f"a{suffix}")
-    (tmp_path / f"a{suffix}").write_bytes(whole + b"garbage")
-    with pytest.raises(InputError, match=rf"a{suffix} cannot be decompressed"):
-        count(tmp_path, f"a{suffix}")
+    whole = COMPRESS[suffix](random.Random(1).randbytes(200_000).hex().encode())
+    middle = len(whole) // 2
+    damaged = [(whole[:-cut], r" .* cut short before its end") for cut in (1, 9, middle)] + [(whole + b"garbage", "")]
     if suffix != ".zst":  # Arrow writes no checksum there; `zstd` does
-        flipped = bytearray(whole)
-        flipped[len(whole) // 2] ^= 1
-        (tmp_path / f"a{suffix}").write_bytes(flipped)
-        with pytest.raises(InputError, match=rf"a{suffix} cannot be decompressed"):
+        damaged.append((whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :], ""))
+    for content, reason in damaged:
+        (tmp_path / f"a{suffix}").write_bytes(content)
+        with pytest.raises(InputError, match=rf"a{suffix} cannot be decompressed{reason}"):
             count(tmp_path, f"a{suffix}")
 
 
-def test_skipped_and_altered_input_has_locations(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"fine \xff and \xffff " + b"x" * 20 + EOT + "é".encode() * 9)
-    assert count(tmp_path, "a.txt", max_piece_bytes=8)[2] == {
-        "replacements": {"count": 2, "examples": [f"{tmp_path}/a.txt, byte 5", f"{tmp_path}/a.txt, byte 11"]},
-        "pieces_cut": {"count": 2, "examples": [f"{tmp_path}/a.txt, byte 14", f"{tmp_path}/a.txt, byte 48"]},
-    }
-    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"ok" + EOT + b"bad \xff" + EOT + b"ok"))
-    assert count(tmp_path, "b.txt.gz", errors="skip")[2] == {
-        "documents_skipped": {"count": 1, "examples": [f"{tmp_path}/b.txt.gz, byte 19 of the decompressed text"]}
-    }
-    lines = [
-        b'{"text":"fine"}', b'{"text":"\\ud800 a\xff"}', b"no JSON", b'{"text":5}', b'{"other":1}',
-        b'{"text":"yes"}',
-    ]  # fmt: skip
-    (tmp_path / "c.jsonl").write_bytes(b"\n".join(lines))
-    locations = [f"{tmp_path}/c.jsonl, byte {len(b'.'.join(lines[:n])) + 1}" for n in range(1, 6)]
-    counter, documents, lost = count(tmp_path, "c.jsonl", chunk_bytes=20)
+RECORDS = b"""{"text":"fine"}\n{"text":"\\ud800 a\xff"}\nno JSON\n{"text":5}\n{"other":1}\n{"text":"yes"}"""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "losses"),
+    [
+        ("a.txt", b"fine \xff and \xffff " + b"x" * 20 + EOT + "é".encode() * 9, {"max_piece_bytes": 8},
+         {"replacements": [", byte 5", ", byte 11"], "pieces_cut": [", byte 14", ", byte 48"]}),
+        ("b.gz", gzip.compress(b"ok" + EOT + b"bad \xff" + EOT + b"ok", mtime=0), {"errors": "skip"},
+         {"documents_skipped": [", byte 19 of the decompressed text"]}),
+        ("c.jsonl", RECORDS, {"chunk_bytes": 20},
+         {"replacements": [", byte 16", ", byte 16"], "records_not_json": [", byte 37"],
+          "records_not_text": [", byte 45"], "records_without_field": [", byte 56"]}),
+        ("d.parquet", parquet([b"a", None, b"b\xff"]), {},
+         {"records_without_field": [", row 1"], "replacements": [", row 2"]}),
+        ("e.gz", gzip.compress(b"", mtime=0), {}, {"files_empty": [""]}),
+        ("f.jsonl", b" \n\r\n", {}, {"files_empty": [""]}),
+    ],
+)  # fmt: skip
+def test_skipped_and_altered_input_has_locations(tmp_path: Path, name, content, options, losses) -> None:
+    (tmp_path / name).write_bytes(content)
+    counter, documents, lost = count(tmp_path, name, **options)
     assert lost == {
-        "replacements": {"count": 2, "examples": [locations[0], locations[0]]},
-        "records_not_json": {"count": 1, "examples": [locations[1]]},
-        "records_not_text": {"count": 1, "examples": [locations[2]]},
-        "records_without_field": {"count": 1, "examples": [locations[3]]},
+        kind: {"count": len(places), "examples": [f"{tmp_path}/{name}{place}" for place in places]}
+        for kind, places in losses.items()
     }
-    assert documents == 3
-    assert counter["\ufffd".encode()] == 2 or counter[b" a"] == 1
-    pq.write_table(pa.table({"text": pa.array([b"a", None, b"b\xff"], pa.binary())}), tmp_path / "d.parquet")
-    assert count(tmp_path, "d.parquet")[2] == {
-        "records_without_field": {"count": 1, "examples": [f"{tmp_path}/d.parquet, row 1"]},
-        "replacements": {"count": 1, "examples": [f"{tmp_path}/d.parquet, row 2"]},
-    }
-    with pytest.raises(InvalidTextError, match=r"invalid UTF-8 in .*d\.parquet, row 2; fix it"):
-        count(tmp_path, "d.parquet", errors="strict")
-    (tmp_path / "e.gz").write_bytes(gzip.compress(b""))
-    (tmp_path / "f.jsonl").write_bytes(b" \n\r\n")
-    assert count(tmp_path, "e.gz", "f.jsonl")[2] == {
-        "files_empty": {"count": 2, "examples": [f"{tmp_path}/e.gz", f"{tmp_path}/f.jsonl"]}
-    }
+    if name == "c.jsonl":
+        assert (documents, counter[b"fine"], counter[b" a"], counter["\ufffd".encode()]) == (3, 1, 1, 2)
+    if name == "d.parquet":
+        with pytest.raises(InvalidTextError, match=r"invalid UTF-8 in .*d\.parquet, row 2; fix it"):
+            count(tmp_path, name, errors="strict")
 
 
 @settings(max_examples=150, deadline=None)
@@ -245,66 +233,55 @@ def test_cut_pieces_have_their_offsets(parts, window):
     text = b"".join(parts)
     counter = _core.ChunkCounter(PATTERN.automaton, [EOT], max_piece_bytes=8, window_bytes=window)
     counter.feed(text, end=True)
-    expected, at, fed = [], 0, [0]
-    decoded = text.decode(errors="replace")
-    for part in _as_decoded(text):
-        fed += [fed[-1] + len(part)]  # one entry a character
-    for document in decoded.split(EOT.decode()):
+    expected, at, starts = [], 0, _character_starts(text)
+    for document in text.decode(errors="replace").split(EOT.decode()):
         for piece in oracle_counting.cut(document):
             if len(piece.encode()) > 8:
-                expected.append(fed[at])
+                expected.append(starts[at])
             at += len(piece)
         at += len(EOT)
     assert counter.statistics()["cut_offsets"] == expected[:8]
 
 
-def _as_decoded(text: bytes) -> list[bytes]:
-    """The bytes that each character of the repaired text comes from."""
-    parts, at = [], 0
+def _character_starts(text: bytes) -> list[int]:
+    """Where the bytes begin that each character of the repaired text comes from."""
+    starts, at = [], 0
     while at < len(text):
-        size = next((n for n in range(1, 5) if len(text[at : at + n].decode(errors="ignore")) == 1), 0)
-        if not size or text[at : at + size].decode(errors="replace")[0] == "\ufffd":
-            size = next(
-                n
-                for n in range(1, 5)
-                if text[at : at + n + 1].decode(errors="replace")[1:] != "" or at + n == len(text)
-            )
-        parts.append(text[at : at + size])
-        at += size
-    return parts
+        starts.append(at)
+        try:
+            valid = text[at:].decode()
+        except UnicodeDecodeError as error:
+            valid = text[at : at + error.start].decode()
+            at += 0 if valid else error.end
+        at += len(valid[:1].encode())
+    return starts
 
 
 BOUNDED = """
 import sys
 from memory_peak import growth
-from chunk_tasks import EOT, PATTERN, count
+from chunk_tasks import count
 from pathlib import Path
 grown = growth()
 total, documents, lost = count(Path(sys.argv[1]), sys.argv[2])
-print(sum(len(piece) * times for piece, times in total.items()), documents, lost and sorted(lost), grown() >> 20)
+print(sum(len(piece) * times for piece, times in total.items()), documents, *lost, grown() >> 20)
 """
-
-
-def grown_mib(directory: Path, name: str) -> tuple[str, int]:
-    """Count a file in a process of its own: what came of it, and the MiB that the process grew by."""
-    found = command.script(BOUNDED, directory, name).split()
-    return " ".join(found[:-1]), int(found[-1])
+MIB = 1 << 20
+BOMBS = {  # the beginning, compression, what follows how often, the bytes of its pieces, documents, losses
+    "bomb.txt.gz": (b"", gzip.compress, (b"word \n" * 10 + b"abc\n") * (MIB // 64), 128, 128 * MIB, "1"),
+    "bomb.jsonl.gz": (b"", gzip.compress, b" \n" * (MIB // 2), 128, 0, "0 files_empty"),
+    "huge.txt.zst": (b"", zstd, b"words, and 12 more, in it " * (MIB // 26), 128, 26 * (MIB // 26) * 128, "1"),
+    "line.jsonl.gz": (b'{"text":"', gzip.compress, b"a" * MIB, 128, 0, "0 records_too_long"),
+}
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(8 if FULL else 2, marks=pytest.mark.slow)])
-def test_decompression_bombs_and_huge_documents_need_little_memory(tmp_path: Path, times: int) -> None:
+@pytest.mark.parametrize("name", BOMBS)
+def test_decompression_bombs_and_huge_documents_need_little_memory(tmp_path: Path, name: str, times: int) -> None:
     """Up to a gigabyte of lines out of a megabyte, a document of as much, a line that does not end."""
-    mib = 1 << 20
-    lines = (b"word \n" * 10 + b"abc\n") * (mib // 64)
-    (tmp_path / "bomb.txt.gz").write_bytes(gzip.compress(lines) * 128 * times)
-    (tmp_path / "bomb.jsonl.gz").write_bytes(gzip.compress(b" \n" * (mib // 2)) * 128 * times)
-    (tmp_path / "huge.txt.zst").write_bytes(zstd(b"words, and 12 more, in it " * mib) * 5 * times)
-    (tmp_path / "line.jsonl.gz").write_bytes(gzip.compress(b'{"text":"') + gzip.compress(b"a" * mib) * 128 * times)
-    found, grown = grown_mib(tmp_path, "bomb.txt.gz")
-    assert (found.split()[:2], grown < 80) == ([str(128 * times * mib), "1"], True), grown
-    found, grown = grown_mib(tmp_path, "bomb.jsonl.gz")
-    assert (found, grown < 80) == ("0 0 ['files_empty']", True), grown
-    found, grown = grown_mib(tmp_path, "huge.txt.zst")
-    assert (found.split()[:2], grown < 80) == ([str(26 * 5 * times * mib), "1"], True), grown
-    found, grown = grown_mib(tmp_path, "line.jsonl.gz")
-    assert (found, grown < 160) == ("0 0 ['records_too_long']", True), grown
+    first, compress, text, repeated, found_bytes, rest = BOMBS[name]
+    (tmp_path / name).write_bytes(compress(first) + compress(text) * repeated * times)
+    *found, grown_mib = command.script(BOUNDED, tmp_path, name).split()
+    assert (found, int(grown_mib) < (160 if first else 80)) == ([str(found_bytes * times), *rest.split()], True), (
+        grown_mib
+    )

@@ -1,5 +1,6 @@
 """Inputs given as URIs name what the same inputs name locally."""
 
+import contextlib
 import glob
 from pathlib import Path
 
@@ -15,6 +16,12 @@ pytest.importorskip("fsspec")
 
 _NAMES = st.sampled_from(["a", "b", "a.txt", "b.txt", ".hidden", "run.json"])
 _PARTS = st.sampled_from(["*", "**", "a", "b", "*.txt", "[ab]*", ".*", "a.txt", "run.json"])
+
+
+def _write(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("text")
 
 
 def _listed(inputs: str, prefix: str = "") -> list[str] | None:
@@ -34,50 +41,44 @@ def test_uris_match_the_same_files_as_paths(
 ) -> None:
     root = tmp_path_factory.mktemp("tree")
     for name in files:
-        try:
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text("text")
-        except OSError:
-            continue  # it is a file already, or a directory
+        with contextlib.suppress(OSError):  # it is a file already, or a directory
+            _write(root, name)
     if pattern.endswith("/**"):  # Python's glob finds the file `a` for `a/**`, too
         pattern += "/*"
     local = _listed(f"{root}/{pattern}")
-    ours = _listed(f"fsspec+file://{root}/{pattern}", "fsspec+file://")
+    assert _listed(f"fsspec+file://{root}/{pattern}", "fsspec+file://") == local
     event("something" if local else "nothing")
-    assert ours == local
     matches = [Path(match) for match in glob.glob(f"{root}/{pattern}", recursive=True)]  # noqa: PTH207 - the oracle
+    matches = [match for match in matches if match.is_file()]
     first = next((at for at, part in enumerate(pattern.split("/")) if glob.has_magic(part)), 0)
     if "**" in pattern:  # nothing in a run directory from the first wildcard on
         above = {match: match.relative_to(root).parents[: -first - 1] for match in matches}
         runs = {match for match in matches if any((root / one / "run.json").is_file() for one in above[match])}
-        matches = [match for match in matches if match.is_file() and match not in runs]
-        assert [str(match) for match in sorted(set(matches), key=str)] == (local or [])
+        assert [str(match) for match in sorted({*matches} - runs, key=str)] == (local or [])
     elif glob.has_magic(pattern):
-        assert {str(match) for match in matches if match.is_file()} <= set(local or [])
+        assert {str(match) for match in matches} <= set(local or [])
 
 
-def test_double_star_matches_everything_below_a_prefix(tmp_path: Path) -> None:
-    for name in ("a/1.txt", "a/b/2.txt", "a/.b/3.txt", "c.txt"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("text")
-    assert _listed(f"fsspec+file://{tmp_path}/a/**", f"fsspec+file://{tmp_path}/") == ["a/1.txt", "a/b/2.txt"]
-    assert _listed(f"fsspec+file://{tmp_path}/c.txt/**") is None
-
-
-def test_braces_and_exclude_work_for_uris(tmp_path: Path) -> None:
-    for name in ("a/1.txt", "a/b/2.txt", "a/b.txt", "c.txt", "d.txt"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("text")
+@pytest.mark.parametrize(
+    ("inputs", "exclude", "found"),
+    [
+        (["a/**"], [], ["a/1.txt", "a/b.txt", "a/b/2.txt", "a/b/b"]),  # everything below a prefix
+        (["**/b/*"], [], ["a/b/2.txt", "a/b/b"]),
+        (["a/**/b/b/*", "c.txt"], [], None),  # objects have no children
+        (["c.txt/**"], [], None),
+        (["a", "{c,d}.txt"], ["b", "ROOT/c*"], ["a/1.txt", "a/b.txt", "d.txt"]),
+        (["a", "{c,d}.txt"], ["b/**", "c.txt"], ["a/1.txt", "a/b.txt", "d.txt"]),
+    ],
+)
+def test_globs_braces_and_exclude_work_for_uris(
+    inputs: list[str], exclude: list[str], found: list[str] | None, tmp_path: Path
+) -> None:
+    _write(tmp_path, "a/1.txt", "a/b.txt", "a/b/2.txt", "a/b/b", "a/.b/3.txt", "c.txt", "d.txt")
     root = f"fsspec+file://{tmp_path}"
-    for exclude in (["b", f"{root}/c*"], ["b/**", "c.txt"]):
-        found = find_files([f"{root}/a", f"{root}/{{c,d}}.txt"], exclude=exclude).files
-        assert [file.path.removeprefix(f"{root}/") for file in found] == ["a/1.txt", "a/b.txt", "d.txt"]
-
-
-def test_objects_have_no_children(tmp_path: Path) -> None:
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "b").write_text("text")
-    assert _listed(f"fsspec+file://{tmp_path}/**/b/*", f"fsspec+file://{tmp_path}/") == ["b/b"]
+    exclude = [name.replace("ROOT", root) for name in exclude]
+    with contextlib.nullcontext() if found else pytest.raises(InputError):
+        listing = find_files([f"{root}/{name}" for name in inputs], exclude=exclude)
+        assert [file.path.removeprefix(f"{root}/") for file in listing.files] == found
 
 
 def test_uris_of_files_are_paths(tmp_path: Path) -> None:

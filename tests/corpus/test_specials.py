@@ -9,6 +9,7 @@ from pipeline import _core
 
 TOKENS = st.lists(st.binary(min_size=1, max_size=4), min_size=1, max_size=12, unique=True)
 SMALL = st.lists(st.text("ab<", min_size=1, max_size=4).map(str.encode), min_size=1, max_size=12, unique=True)
+MANY = [bytes([65 + i, 66 + i, 67]) for i in range(20)] + [b"ZZZ"]  # of many first bytes
 
 
 def found_one_after_the_other(tokens: list[bytes], text: bytes) -> list[tuple[int, int, int]]:
@@ -21,14 +22,15 @@ def found_one_after_the_other(tokens: list[bytes], text: bytes) -> list[tuple[in
 
 
 def found_by_regex(tokens: list[bytes], text: bytes) -> list[tuple[int, int, int]]:
-    longest_first = sorted(tokens, key=len, reverse=True)
-    pattern = b"|".join(map(regex.escape, longest_first))
+    pattern = b"|".join(map(regex.escape, sorted(tokens, key=len, reverse=True))) or b"(?!)"
     return [(*match.span(), tokens.index(match.group())) for match in regex.finditer(pattern, text)]
 
 
 @settings(max_examples=400, deadline=None)
 @given(SMALL, st.text("ab<c", max_size=300).map(str.encode))
 @example([b"<a", b"<ab", b"b<"], b"<ab<a<" * 40)
+@example(MANY, b"".join(b"x" * (i * 7 % 90) + token for i, token in enumerate(MANY * 3)))
+@example([], b"text")
 def test_overlapping_tokens_and_prefixes(tokens, text):
     assert found_one_after_the_other(tokens, text) == found_by_regex(tokens, text)
 
@@ -39,12 +41,6 @@ def test_any_bytes(tokens, text, data):
     for _ in range(data.draw(st.integers(0, 4))):
         at = data.draw(st.integers(0, len(text)))
         text = text[:at] + data.draw(st.sampled_from(tokens)) + text[at:]
-    assert found_one_after_the_other(tokens, text) == found_by_regex(tokens, text)
-
-
-def test_many_first_bytes():
-    tokens = [bytes([65 + i, 66 + i, 67]) for i in range(20)] + [b"ZZZ"]
-    text = b"".join(b"x" * (i * 7 % 90) + token for i, token in enumerate(tokens * 3))
     assert found_one_after_the_other(tokens, text) == found_by_regex(tokens, text)
 
 
@@ -59,24 +55,19 @@ def test_ids_in_place_of_indices():
     tokens = _core.SpecialTokens(["<a>", "<b>"], [7, 9])
     assert tokens.find(b"x<b>") == (1, 4, 9)
     assert tokens.match_at(b"<a>", 0) == (0, 3, 7)
-    with pytest.raises(ValueError, match="one id each"):
-        _core.SpecialTokens(["<a>", "<b>"], [7])
 
 
 def test_longest_at_a_position():
     tokens = _core.SpecialTokens([b"<|a", b"<|a|>"])
-    assert tokens.match_at(b"x<|a|>", 1) == (1, 6, 1)
-    assert tokens.match_at(b"x<|a|", 1) == (1, 4, 0)
-    assert tokens.match_at(b"x<|a|>", 0) is None
-    assert tokens.match_at(b"x", 5) is None
+    found = [tokens.match_at(text, at) for text, at in ((b"x<|a|>", 1), (b"x<|a|", 1), (b"x<|a|>", 0), (b"x", 5))]
+    assert found == [(1, 6, 1), (1, 4, 0), None, None]
     assert tokens.longest == 5
 
 
-@pytest.mark.parametrize(("tokens", "reason"), [([b""], "empty"), ([b"a", b"b", b"a"], "twice")])
-def test_refused(tokens, reason):
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [([[b""]], "empty"), ([[b"a", b"b", b"a"]], "twice"), ([["<a>", "<b>"], [7]], "one id each")],
+)
+def test_refused(arguments, reason):
     with pytest.raises(ValueError, match=reason):
-        _core.SpecialTokens(tokens)
-
-
-def test_no_tokens():
-    assert _core.SpecialTokens([]).find(b"text") is None
+        _core.SpecialTokens(*arguments)
