@@ -73,23 +73,16 @@ def test_parquet_shard_is_decoded_in_blocks(tmp_path: Path, monkeypatch: pytest.
 def test_wrong_values_in_shards_json_are_refused(corpus: Path, tmp_path: Path) -> None:
     output = encoded(corpus, tmp_path / "shards", documents="offsets")
     written = (output / "shards.json").read_text()
-    wrong: list[tuple[str, Any]] = [
-        *(("format", "zip"), ("format", []), ("dtype", "int8"), ("documents_by", None), ("tokens", "5")),
-        *(("tokens", -1), ("separator", 5), ("tokenizer", None), ("losses", 3), ("losses", {"a": 1}), ("shards", 5)),
-    ]
-    wrong_of_shard: list[tuple[str, Any]] = [
-        *(("name", 5), ("name", "../a"), ("name", "log.txt"), ("offsets", "../a"), ("offsets", 5)),
-        *(
-            ("tokens", True),
-            ("documents", 1.0),
-            ("bytes", None),
-            ("crc32", 1),
-            ("offsets_crc32", 1),
-            ("offsets_bytes", ""),
-        ),
-    ]
-    for names, in_shard in ((wrong, False), (wrong_of_shard, True)):
-        for name, value in names:
+    wrong: dict[str, list[Any]] = {
+        "format": ["zip", []], "dtype": ["int8"], "documents_by": [None], "tokens": ["5", -1], "separator": [5],
+        "tokenizer": [None], "losses": [3, {"a": 1}], "shards": [5],
+    }  # fmt: skip
+    wrong_of_shard: dict[str, list[Any]] = {
+        "name": [5, "../a", "log.txt"], "offsets": ["../a", 5], "tokens": [True], "documents": [1.0],
+        "bytes": [None], "crc32": [1], "offsets_crc32": [1], "offsets_bytes": [""],
+    }  # fmt: skip
+    for named, in_shard in ((wrong, False), (wrong_of_shard, True)):
+        for name, value in [(name, value) for name, values in named.items() for value in values]:
             described = json.loads(written)
             (described["shards"][0] if in_shard else described)[name] = value
             (output / "shards.json").write_text(json.dumps(described))

@@ -3,11 +3,13 @@
 import base64
 import json
 import os
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import command
 import peers
+import published
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -24,24 +26,14 @@ from pipeline.shards.part_file import PartWriter
 DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> pipeline.Tokenizer:
-    text = tmp_path_factory.mktemp("text") / "a.txt"
-    text.write_text(peers.generated_text(3, 4000))
-    output = text.parent / "run"
-    return pipeline.train(text, output=output, vocab_size=500, special_tokens=[EOT, IM], pattern="llama3", workers=1)
-
-
-@pytest.fixture(scope="module")
-def saved(tokenizer: pipeline.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("saved")
-    tokenizer.save(path)
-    return path
-
-
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "corpus")
+
+
+def write_text(path: Path, documents: int, words: int) -> Path:
+    path.write_text(EOT.join(peers.generated_text(seed, words) for seed in range(documents)))
+    return path
 
 
 def test_every_format_is_an_option() -> None:
@@ -73,16 +65,13 @@ def test_long_row_is_encoded_in_blocks(
 def test_shards_hold_the_ids_of_encode(
     corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path, shard_format: str
 ) -> None:
-    output = tmp_path / "shards"
-    result = pipeline.encode_corpus(
-        corpus, tokenizer, output, shard_format=shard_format, shard_size=1000, chunk_size=700, workers=2
-    )
-    assert read_shards(output) == expected(tokenizer, corpus_texts())
-    assert result.tokens == len(expected(tokenizer, corpus_texts()))
-    assert result.documents == expected(tokenizer, corpus_texts()).count(tokenizer.special_tokens[EOT])
-    assert result.losses["records_without_field"]["count"] == 2
-    assert result.losses["replacements"]["count"] == 3
-    assert result.losses["files_empty"]["count"] == 1
+    output, ids = tmp_path / "shards", expected(tokenizer, corpus_texts())
+    options = {"shard_format": shard_format, "shard_size": 1000, "chunk_size": 700, "workers": 2}
+    result = pipeline.encode_corpus(corpus, tokenizer, output, **options)
+    assert read_shards(output) == ids
+    assert (result.tokens, result.documents) == (len(ids), ids.count(tokenizer.special_tokens[EOT]))
+    losses = {"records_without_field": 2, "replacements": 3, "files_empty": 1}
+    assert {name: loss["count"] for name, loss in result.losses.items() if name in losses} == losses
     sizes = [shard.tokens for shard in result.shards]
     assert max(sizes) <= 1000
     if not FORMATS[shard_format].rows:
@@ -95,68 +84,42 @@ def test_shards_hold_the_ids_of_encode(
 
 
 @pytest.mark.filterwarnings("ignore:1 file without a byte")
-@pytest.mark.parametrize(
-    "options",
-    [
-        *({}, {"shard_format": "parquet"}, {"shard_format": "arrow"}),
-        pytest.param({"shard_format": "bin", "documents": "offsets"}, marks=pytest.mark.processes),
-    ],
-)
-def test_bytes_do_not_depend_on_chunks_or_workers(
-    corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path, options: dict[str, str]
+@pytest.mark.processes
+@pytest.mark.parametrize("prepared", [False, True])
+def test_bytes_do_not_depend_on_workers(
+    corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path, prepared: bool
 ) -> None:
-    kept = []
-    for number, (chunk_size, workers) in enumerate([(900, 2), (2500, 1), (1 << 20, 3)]):
-        output = tmp_path / str(number)
-        pipeline.encode_corpus(
-            corpus, tokenizer, output, shard_size=777, chunk_size=chunk_size, workers=workers, **options
-        )
-        kept.append(everything(output))
-    assert kept[0] == kept[1] == kept[2]
+    """Nor do those of a tokenizer that changes texts before it cuts them."""
+    texts, separator = corpus_texts(), EOT
+    if prepared:
+        tokenizer, separator, corpus = published.pair("qwen2", "rules")[1], published.EOT, tmp_path / "a.txt"
+        texts = [f"cafe\u0301 {separator} 12 \u1100\u1161\u11a8 {separator}".encode() * 50]
+        corpus.write_bytes(texts[0])
+    options = {"shard_format": "bin", "documents": "offsets", "shard_size": 777, "separator": separator}
+    for name, chunk_size, workers in (("one", 900, 2), ("two", 1 << 20, 3)):
+        pipeline.encode_corpus(corpus, tokenizer, tmp_path / name, chunk_size=chunk_size, workers=workers, **options)
+    assert everything(tmp_path / "one") == everything(tmp_path / "two")
+    ids, end = expected(tokenizer, texts, separator), tokenizer.special_tokens[separator]
+    assert read_shards(tmp_path / "one") == [id_ for id_ in ids if id_ != end]
 
 
 @pytest.mark.filterwarnings("ignore:1 file without a byte")
 def test_offsets_separate_documents(corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     numpy = pytest.importorskip("numpy")
-    output = tmp_path / "shards"
-    result = pipeline.encode_corpus(
-        corpus, tokenizer, output, documents="offsets", shard_size=900, chunk_size=300, workers=2
-    )
-    end = tokenizer.special_tokens[EOT]
-    documents: list[list[int]] = [[]]
-    for id_ in expected(tokenizer, corpus_texts()):
-        if id_ == end:
-            documents.append([])
-        else:
-            documents[-1].append(id_)
-    documents.pop()
+    output, options = tmp_path / "shards", {"documents": "offsets", "shard_size": 900, "chunk_size": 300}
+    result = pipeline.encode_corpus(corpus, tokenizer, output, **options)
     found: list[list[int]] = []
     continues = False
     for shard in result.shards:
-        ids = numpy.load(output / shard.name, mmap_mode="r")
-        assert shard.offsets is not None
-        offsets = numpy.load(output / shard.offsets)
+        ids, offsets = (numpy.load(output / str(name)) for name in (shard.name, shard.offsets))
         rows = [ids[low:high].tolist() for low, high in pairwise(offsets)]
         if continues:
             found[-1] += rows.pop(0)
         found += rows
         continues = len(offsets) - 1 > shard.documents
-    assert found == documents
-    assert result.documents == len(documents)
-    with_ends = b"".join(pipeline.decode_shards(output, tokenizer))
-    assert with_ends == tokenizer.decode_bytes(expected(tokenizer, corpus_texts()))
-
-
-def test_parquet_row_is_a_document(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
-    lines = [peers.generated_text(seed, 50) for seed in range(9)]
-    path = tmp_path / "a.jsonl"
-    path.write_text("".join(json.dumps({"page": {"body": line}}) + "\n" for line in lines))
-    output = tmp_path / "shards"
-    pipeline.encode_corpus(
-        path, tokenizer, output, shard_format="parquet", documents="offsets", text_field="page.body", shard_size=2000
-    )
-    rows = [row for name in sorted(output.glob("*.parquet")) for row in pq.read_table(name)["input_ids"].to_pylist()]
-    assert rows == [tokenizer.encode(line) for line in lines]
+    end = tokenizer.special_tokens[EOT]
+    assert [id_ for row in found for id_ in [*row, end]] == expected(tokenizer, corpus_texts())
+    assert result.documents == len(found)
 
 
 SNIPPETS = [EOT, IM, "<|end", "oftext|>", "a", " b\n", "é", "日本", "\U0001f600", " ", "\n\n", "123456", "it's"]
@@ -211,11 +174,9 @@ def test_skipped_documents_leave_no_ids(tokenizer: pipeline.Tokenizer, tmp_path:
 
 
 def test_pattern_of_the_regex_package(tmp_path: Path) -> None:
-    text = tmp_path / "a.txt"
-    text.write_text(EOT.join(peers.generated_text(seed, 300) for seed in range(3)))
-    pattern = r"(?<=x)y| ?\w+|\s+|[^\w\s]+"
+    text = write_text(tmp_path / "a.txt", 3, 300)
     with pytest.warns(UserWarning, match="regex package"):
-        tokenizer = pipeline.train(text, output=tmp_path / "run", vocab_size=400, pattern=pattern, workers=1)
+        tokenizer = pipeline.train(text, output=tmp_path / "run", vocab_size=400, pattern=r"(?<=x)y| ?\w+|\s+|[^\w\s]+")
     with pytest.warns(UserWarning, match="regex package"):
         pipeline.encode_corpus(text, tokenizer, tmp_path / "shards", chunk_size=800, workers=2)
     assert read_shards(tmp_path / "shards") == expected(tokenizer, [text.read_bytes()])
@@ -224,12 +185,11 @@ def test_pattern_of_the_regex_package(tmp_path: Path) -> None:
 def test_ids_of_four_bytes(tmp_path: Path) -> None:
     merges = [(bytes([first]), bytes([second])) for first in range(256) for second in range(256)]
     tokenizer = pipeline.Tokenizer.from_merges(merges, [EOT])
-    text = tmp_path / "a.txt"
-    text.write_text("Hello there")
+    text = write_text(tmp_path / "a.txt", 1, 20)
     for shard_format in FORMATS:
         output = tmp_path / shard_format
         assert pipeline.encode_corpus(text, tokenizer, output, shard_format=shard_format, workers=1).dtype == "uint32"
-        assert read_shards(output) == [*tokenizer.encode("Hello there"), 65536 + 256]
+        assert read_shards(output) == expected(tokenizer, [text.read_bytes()])
 
 
 def test_command_encodes_and_resumes(corpus: Path, saved: Path, tmp_path: Path) -> None:
@@ -315,11 +275,8 @@ def test_directory_of_another_corpus_is_refused(tokenizer: pipeline.Tokenizer, t
     assert b"".join(pipeline.decode_shards(tmp_path / "bare", bare)) == b"one"
 
 
-def test_damaged_part_is_encoded_again(
-    tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text, output = tmp_path / "a.txt", tmp_path / "shards"
-    text.write_text(EOT.join(peers.generated_text(seed, 300) for seed in range(6)))
+def test_damaged_part_is_encoded_again(tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch) -> None:
+    text, output = write_text(tmp_path / "a.txt", 6, 300), tmp_path / "shards"
     with monkeypatch.context() as patched:
         patched.setattr("pipeline.shards.encode.write_shard", lambda _: 1 // 0)
         with pytest.raises(WorkerError, match="ZeroDivisionError"):
@@ -327,9 +284,7 @@ def test_damaged_part_is_encoded_again(
     parts = sorted((output / "parts").iterdir())
     assert len(parts) > 3
     parts[0].write_bytes(parts[0].read_bytes()[:-1])  # truncated: detected at once
-    whole = bytearray(parts[1].read_bytes())
-    whole[3] ^= 1
-    parts[1].write_bytes(whole)  # a flipped bit: detected when it is read
+    parts[1].write_bytes(flipped(parts[1].read_bytes(), 3))  # detected when it is read
     with pytest.raises(RunDirectoryError, match="remove that file and run the same command again"):
         pipeline.encode_corpus(text, tokenizer, output, chunk_size=1000)
     parts[1].unlink()
@@ -337,20 +292,11 @@ def test_damaged_part_is_encoded_again(
     assert read_shards(output) == expected(tokenizer, [text.read_bytes()])
 
 
-def test_other_libraries_read_shards(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
-    numpy = pytest.importorskip("numpy")
-    datasets = pytest.importorskip("datasets")
-    text = tmp_path / "a.txt"
-    text.write_text(EOT.join(peers.generated_text(seed, 200) for seed in range(4)))
-    ids = expected(tokenizer, [text.read_bytes()])
-    pipeline.encode_corpus(text, tokenizer, tmp_path / "bin", shard_format="bin", workers=1)
-    assert numpy.memmap(tmp_path / "bin" / "shard-00000.bin", dtype=numpy.uint16, mode="r").tolist() == ids
-    pipeline.encode_corpus(text, tokenizer, tmp_path / "rows", shard_format="parquet", workers=1)
-    rows = datasets.load_dataset(
-        "parquet", data_files=str(tmp_path / "rows" / "*.parquet"), split="train", cache_dir=str(tmp_path / "cache")
-    )
-    assert [id_ for row in rows["input_ids"] for id_ in row] == ids
-    assert len(rows) == 4
+def flipped(data: bytes, at: int) -> bytes:
+    """Return data in which one bit of that byte is another."""
+    changed = bytearray(data)
+    changed[at] ^= 1
+    return bytes(changed)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not tell proportional set sizes")
@@ -387,12 +333,8 @@ def test_real_text_round_trips(tmp_path: Path) -> None:
 def test_missing_or_damaged_shards_are_written_again(
     tokenizer: pipeline.Tokenizer, tmp_path: Path, options: dict[str, str]
 ) -> None:
-    text, output = tmp_path / "a.txt", tmp_path / "shards"
-    text.write_text(EOT.join(peers.generated_text(seed, 300) for seed in range(6)))
-
-    def encode() -> None:
-        pipeline.encode_corpus(text, tokenizer, output, shard_size=1000, **options)
-
+    text, output = write_text(tmp_path / "a.txt", 6, 300), tmp_path / "shards"
+    encode = partial(pipeline.encode_corpus, text, tokenizer, output, shard_size=1000, **options)
     encode()
     encode()  # without a warning
     before = everything(output)
@@ -400,9 +342,8 @@ def test_missing_or_damaged_shards_are_written_again(
     assert len(names) > 2
     names = [names[0], names[1], names[-1]]  # a shard or its offsets, and the last
     for name in names:
-        path = output / name
-        changed = before[name][:-10] + bytes([before[name][-10] ^ 1]) + before[name][-9:]
-        for content in (None, before[name][:-10], changed):
+        path, whole = output / name, before[name]
+        for content in (None, whole[:-10], flipped(whole, -10)):
             path.unlink()
             if content is not None:
                 path.write_bytes(content)
@@ -411,10 +352,7 @@ def test_missing_or_damaged_shards_are_written_again(
             assert everything(output) == before
     for name in names:  # without shards.json, which has the checksums
         (output / "shards.json").unlink()
-        middle = len(before[name]) // 2
-        (output / name).write_bytes(
-            before[name][:middle] + bytes([before[name][middle] ^ 1]) + before[name][middle + 1 :]
-        )
+        (output / name).write_bytes(flipped(before[name], len(before[name]) // 2))
         (output / names[0]).write_bytes(before[names[0]][:100])
         encode()
         assert everything(output) == before
@@ -430,11 +368,12 @@ def test_every_id_is_below_vocab_size(tmp_path: Path) -> None:
     assert read_shards(tmp_path / "shards") == [*b"one", 65535]
 
 
-def test_record_without_text_is_not_a_document(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
-    texts, output = ["hello world", "", EOT, f"x{EOT}y{EOT}", "last"], tmp_path / "rows"
+def test_row_is_a_document_and_a_record_without_text_is_none(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    encoded = pipeline.encode_corpus(path, tokenizer, output, workers=1, shard_format="parquet", documents="offsets")
-    rows = pq.read_table(output / "shard-00000.parquet").column("input_ids").to_pylist()
-    assert [tokenizer.decode(row) for row in rows] == ["hello world", "", "x", "y", "last"]
+    texts = ["hello world", "", EOT, f"x{EOT}y{EOT}", "last"]
+    path.write_text("".join(json.dumps({"page": {"body": text}}) + "\n" for text in texts))
+    options = {"shard_format": "parquet", "documents": "offsets", "text_field": "page.body"}
+    encoded = pipeline.encode_corpus(path, tokenizer, tmp_path / "rows", **options)
+    rows = pq.read_table(tmp_path / "rows" / "shard-00000.parquet").column("input_ids").to_pylist()
+    assert rows == [tokenizer.encode(text) for text in ("hello world", "", "x", "y", "last")]
     assert encoded.documents == 5

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from amount import FULL
-from encoded import everything, expected, read_shards
+from encoded import expected, read_shards
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from published import ADDED, BOS, EOT, PARTS, SHAPES, pair
@@ -50,20 +50,6 @@ def test_invalid_text_is_skipped_before_preparation(tmp_path: Path, added: str) 
     result = pipeline.encode_corpus(path, ours, tmp_path / "shards", separator=EOT, errors="skip")
     assert read_shards(tmp_path / "shards") == ours.encode(f"cafe\u0301{EOT}{EOT} good{EOT}")
     assert result.losses["documents_skipped"]["count"] == 1
-
-
-@pytest.mark.processes
-def test_worker_processes_prepare_text(tmp_path: Path) -> None:
-    ours = pair("qwen2", "rules")[1]
-    text = f"cafe\u0301 {EOT} 12 \u1100\u1161\u11a8 {EOT}" * 50
-    path = tmp_path / "a.txt"
-    path.write_text(text, newline="")
-    kept = []
-    for number, chunk_size in enumerate((100, 1 << 20)):
-        pipeline.encode_corpus(path, ours, tmp_path / str(number), chunk_size=chunk_size, separator=EOT, workers=2)
-        kept.append(everything(tmp_path / str(number)))
-    assert kept[0] == kept[1]
-    assert read_shards(tmp_path / "0") == expected(ours, [text.encode()], EOT)
 
 
 @pytest.mark.parametrize(

@@ -65,11 +65,10 @@ def test_windows_are_random_and_the_same_everywhere(sets: dict[str, Path]) -> No
     assert windows[-1].dtype == pipeline.open_shards(sets["rows"]).rows()[0].dtype == numpy.int64  # as PyTorch takes it
     with pytest.raises(IndexError):
         windows[500]
-    wrong: list[Any] = [(0, {}), (len(IDS) + 1, {}), ("9", {}), (2.0, {}), (None, {"count": 3})]
-    wrong += [
-        (9, {name: value}) for name in ("count", "seed") for value in ("3", 2.5, -1) if (name, value) != ("seed", -1)
-    ]
-    wrong += [(9, {"count": 1 << 64})]
+    wrong: list[tuple[Any, dict[str, Any]]] = [
+        *((tokens, {}) for tokens in (0, len(IDS) + 1, "9", 2.0)), (None, {"count": 3}),
+        *((9, {"count": count}) for count in ("3", 2.5, -1, 1 << 64)), *((9, {"seed": seed}) for seed in ("3", 2.5)),
+    ]  # fmt: skip
     for tokens, options in wrong:
         with pytest.raises(UsageError, match=r"windows of .* ids that there are|count|seed"):
             pipeline.open_shards(sets["npy"]).windows(tokens, **options)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from amount import FULL
-from encoded import EOT, everything, read_shards
+from encoded import EOT, everything, read_shards, write_lines
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from peers import generated_text
@@ -20,11 +20,6 @@ from pipeline.base.errors import RunDirectoryError, UsageError
 
 TOKENIZER = pipeline.Tokenizer.from_merges([(b"a", b"b"), (b"e", b"r"), (b" ", b"t")], [EOT])
 END = TOKENIZER.special_tokens[EOT]
-
-
-def write_lines(path: Path, texts: list[str]) -> Path:
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    return path
 
 
 def documents(ids: list[int]) -> list[str]:
@@ -133,15 +128,13 @@ def test_validation_stays_when_the_corpus_grows(texts: list[str], tmp_path: Path
 
 def test_validation_of_a_number_of_tokens(corpus: Path, texts: list[str], tmp_path: Path) -> None:
     sizes = {text: len(TOKENIZER.encode(text)) + 1 for text in texts}
+    options = {"val_tokens": 5000, "shuffle": 1, "repeat": 2, "shard_format": "bin"}
     for chunk_size in (2000, 100_000):
-        output = tmp_path / str(chunk_size)
-        pipeline.encode_corpus(
-            corpus, TOKENIZER, output, val_tokens=5000, shuffle=1, repeat=2, shard_format="bin", chunk_size=chunk_size
-        )
-        train, validation = splits(output)
-        assert 5000 <= sum(sizes[text] for text in validation) < 5000 + max(sizes.values())
-        assert Counter(train) == Counter({text: 2 for text in texts if text not in validation})
+        pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / str(chunk_size), chunk_size=chunk_size, **options)
     assert everything(tmp_path / "2000") == everything(tmp_path / "100000")
+    train, validation = splits(tmp_path / "2000")
+    assert 5000 <= sum(sizes[text] for text in validation) < 5000 + max(sizes.values())
+    assert Counter(train) == Counter({text: 2 for text in texts if text not in validation})
 
 
 @pytest.mark.parametrize(
@@ -158,13 +151,10 @@ def test_an_empty_side_is_warned_about(asked: dict[str, Any], message: str, tmp_
 
 PIECES = [EOT, "a", " t", "er", "日本", "\n", "x" * 30, "long words " * 5]
 SHAPES = [
-    {},
-    {"sequence_length": 7},
-    {"sequence_length": 9, "pack": "best-fit"},
-    {"sequence_length": 5, "pack": "none"},
-]
+    {}, {"sequence_length": 7}, {"sequence_length": 9, "pack": "best-fit"}, {"sequence_length": 5, "pack": "none"},
+]  # fmt: skip
 ORDERS = [
-    {"shuffle": 1}, {"shuffle": 2, "repeat": 2}, {"val_fraction": 0.3}, {"val_tokens": 20, "shuffle": 3},
+    {}, {"shuffle": 1}, {"shuffle": 2, "repeat": 2}, {"val_fraction": 0.3}, {"val_tokens": 20, "shuffle": 3},
     {"weights": ["3/2"]}, {"weights": [2], "val_fraction": 0.5, "repeat": 2},
 ]  # fmt: skip
 

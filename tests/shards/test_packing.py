@@ -43,14 +43,8 @@ def packed(
     return cut(columns[IDS]), cut(columns[POSITIONS]), cut(columns[NUMBERS]), packer
 
 
-def pieces_of(sizes: list[int], row: int) -> list[list[int]]:
-    """Return the documents in pieces of at most a row."""
-    pieces, at = [], 0
-    for size in sizes:
-        document = list(range(at, at + size))
-        pieces += [document[start : start + row] for start in range(0, size, row)]
-        at += size
-    return pieces
+def documents_of(sizes: list[int]) -> list[list[int]]:
+    return [list(range(end - size, end)) for size, end in zip(sizes, accumulate(sizes), strict=True)]
 
 
 @settings(max_examples=150, deadline=None)
@@ -58,7 +52,7 @@ def pieces_of(sizes: list[int], row: int) -> list[list[int]]:
 def test_best_fit_keeps_documents_whole(sizes: list[int], row: int, cuts: list[int]) -> None:
     rows, positions, numbers, packer = packed(sizes, "best-fit", row, cuts)
     assert all(len(one) == row for one in rows)
-    wanted = pieces_of(sizes, row)
+    wanted = [one[start : start + row] for one in documents_of(sizes) for start in range(0, len(one), row)]
     found = []
     for ids, places, parts in zip(rows, positions, numbers, strict=True):
         kept = sum(part > 0 for part in parts)
@@ -81,12 +75,9 @@ def test_best_fit_keeps_documents_whole(sizes: list[int], row: int, cuts: list[i
 @given(sizes=DOCUMENTS, row=st.integers(1, 12), cuts=st.lists(st.integers(0, 500), max_size=4), padded=st.booleans())
 def test_none_takes_the_start_of_each_document(sizes: list[int], row: int, cuts: list[int], padded: bool) -> None:
     rows, positions, _, packer = packed(sizes, "none", row, cuts, padded=padded)
-    documents = [list(range(end - size, end)) for size, end in zip(sizes, accumulate(sizes), strict=True) if size]
-    filled = [[*one[:row], *[PAD] * (row - len(one)) * padded] for one in documents]
-    assert rows == filled
-    assert [one[: len(document[:row])] for one, document in zip(positions, documents, strict=True)] == [
-        list(range(len(document[:row]))) for document in documents
-    ]
+    kept = [document[:row] for document in documents_of(sizes) if document]
+    assert rows == [[*one, *[PAD] * (row - len(one)) * padded] for one in kept]
+    assert [own[: len(one)] for own, one in zip(positions, kept, strict=True)] == [[*range(len(one))] for one in kept]
     assert packer.truncated == sum(max(size - row, 0) for size in sizes)
     assert packer.padded == sum(one.count(PAD) for one in rows)
 

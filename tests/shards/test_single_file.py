@@ -1,6 +1,7 @@
 """`--output train.bin`: a single file, with its manifest next to it, and nothing else left."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import command
@@ -41,14 +42,14 @@ def test_single_file_has_all_ids(text: Path, tmp_path: Path, extension: str) -> 
 
 def test_validation_of_a_single_file_is_next_to_it(text: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    for name, other in {"train.bin": "val.bin", "corpus.bin": "corpus.val.bin"}.items():
-        pipeline.encode_corpus(text, TOKENIZER, home / name, shuffle=1, val_fraction=0.3, documents="offsets")
-        stem, own = name.removesuffix(".bin"), other.removesuffix(".bin")
-        wanted = [name, f"{name}.json", f"{stem}.documents.npy", other, f"{own}.documents.npy"]
-        assert names(home) == sorted(wanted)
-        both = [b"".join(pipeline.decode_shards(home / one, TOKENIZER)).decode() for one in (name, other)]
-        assert sorted("".join(both).split(EOT)) == sorted((text.read_bytes().decode() + EOT).split(EOT))
-        assert all(len(one) > 100 for one in both)
+    for stem, other in {"train": "val", "corpus": "corpus.val"}.items():
+        file = home / f"{stem}.bin"
+        pipeline.encode_corpus(text, TOKENIZER, file, shuffle=1, val_fraction=0.3, documents="offsets")
+        both = [f"{name}{extension}" for name in (stem, other) for extension in (".bin", ".documents.npy")]
+        assert names(home) == sorted([*both, f"{file.name}.json"])
+        texts = [b"".join(pipeline.decode_shards(home / one, TOKENIZER)).decode() for one in both[::2]]
+        assert sorted("".join(texts).split(EOT)) == sorted((text.read_bytes().decode() + EOT).split(EOT))
+        assert all(len(one) > 100 for one in texts)
         for path in home.iterdir():
             path.unlink()
 
@@ -69,14 +70,15 @@ def test_finished_file_is_kept_and_repaired(text: Path, tmp_path: Path) -> None:
 def test_other_files_are_not_replaced(text: Path, tmp_path: Path) -> None:
     file = tmp_path / "train.bin"
     file.write_bytes(b"somebody's")
+    encode = partial(pipeline.encode_corpus, text, TOKENIZER, file)
     with pytest.raises(RunDirectoryError, match=r"train\.bin exists and is of something else.*--overwrite"):
-        pipeline.encode_corpus(text, TOKENIZER, file)
+        encode()
     assert names(tmp_path) == ["a.txt", "train.bin"]
-    pipeline.encode_corpus(text, TOKENIZER, file, overwrite=True)
+    encode(overwrite=True)
     with pytest.raises(RunDirectoryError, match="is of something else"):
-        pipeline.encode_corpus(text, TOKENIZER, file, shuffle=1)
+        encode(shuffle=1)
     with pytest.raises(UsageError, match="is a file of the format bin, not arrow"):
-        pipeline.encode_corpus(text, TOKENIZER, file, shard_format="arrow")
+        encode(shard_format="arrow")
     assert names(tmp_path) == ["a.txt", "train.bin", "train.bin.json"]
     (tmp_path / "train.bin.json").write_text("{}")
     with pytest.raises(InputError, match="cannot be read"):

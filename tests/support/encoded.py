@@ -17,6 +17,12 @@ EOT = "<|endoftext|>"
 IM = "<|im|>"
 
 
+def write_lines(path: Path, texts: list[str]) -> Path:
+    """Write texts as JSON Lines."""
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return path
+
+
 def write_corpus(home: Path) -> Path:
     """Write text with separators in all positions, JSON Lines, Parquet, compressed files and an empty file."""
     home.mkdir()
