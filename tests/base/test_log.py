@@ -4,6 +4,7 @@ import logging
 import multiprocessing.queues
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import worker_tasks
@@ -12,15 +13,22 @@ from pipeline.base.errors import RunDirectoryError
 from pipeline.base.log import log_to
 
 
-def test_records_of_all_processes_arrive(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sized", [True, False], ids=["queues have a size", "queues have none, as on macOS"])
+def test_records_of_all_processes_arrive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *, sized: bool
+) -> None:
+    if not sized:
+        monkeypatch.setattr(multiprocessing.queues.Queue, "qsize", Mock(side_effect=NotImplementedError))
     path = tmp_path / "log.txt"
     with log_to(path) as logger:
-        logger.info("from the coordinator")
+        for number in range(50):
+            logger.info("coordinator's line %d", number)
         results = worker_tasks.results_of(2, worker_tasks.log_lines, [range(300), range(300, 600)])
     assert results == {0: 300, 1: 300}
     text = path.read_text()
-    assert "pipeline: from the coordinator" in text
+    assert all(f"pipeline: coordinator's line {number}\n" in text for number in range(50))
     assert all(f"line {number} of process" in text for number in range(600))
+    assert capfd.readouterr().err == ""
 
 
 def test_killed_worker_blocks_no_other_and_loses_no_finished_line(tmp_path: Path) -> None:
@@ -35,30 +43,15 @@ def test_killed_worker_blocks_no_other_and_loses_no_finished_line(tmp_path: Path
     assert any("before the kill 0 " in line for line in lines)
 
 
-def test_logger_has_its_previous_settings_after_the_run(tmp_path: Path) -> None:
-    logger = logging.getLogger("pipeline")
-    before = (logger.level, logger.propagate, list(logger.handlers))
-    with log_to(tmp_path / "log.txt"):
-        assert logger.handlers != before[2]
-    assert (logger.level, logger.propagate, list(logger.handlers)) == before
-
-
-def test_second_run_appends(tmp_path: Path) -> None:
-    path = tmp_path / "log.txt"
-    for name in ("first", "second"):
-        with log_to(path) as logger:
-            logger.warning("the %s run", name)
-    assert [line.split(": ")[-1] for line in path.read_text().splitlines()] == ["the first run", "the second run"]
-
-
-def test_a_short_run_does_not_wait_for_its_log(tmp_path: Path) -> None:
+def test_a_short_run_does_not_wait_for_its_log_and_appends_to_it(tmp_path: Path) -> None:
     """Ten times 0.2 s were lost to a thread that waited for another queue."""
     started = time.monotonic()
     for number in range(10):
         with log_to(tmp_path / "log.txt") as logger:
             logger.info("run %d", number)
     assert time.monotonic() - started < 1
-    assert len((tmp_path / "log.txt").read_text().splitlines()) == 10
+    lines = (tmp_path / "log.txt").read_text().splitlines()
+    assert [line.split(": ")[-1] for line in lines] == [f"run {number}" for number in range(10)]
 
 
 def test_logger_has_its_previous_settings_after_overlapping_runs(tmp_path: Path) -> None:
@@ -66,6 +59,7 @@ def test_logger_has_its_previous_settings_after_overlapping_runs(tmp_path: Path)
     before = (logger.level, logger.propagate, list(logger.handlers))
     first, second = log_to(tmp_path / "a.txt"), log_to(tmp_path / "b.txt")
     first.__enter__()
+    assert logger.handlers != before[2]
     second.__enter__()
     first.__exit__(None, None, None)
     logger.info("to the second")
@@ -83,22 +77,3 @@ def test_undecodable_text_is_logged(tmp_path: Path) -> None:
     with log_to(tmp_path / "log.txt") as logger:
         logger.info("caf\udce9")
     assert "caf\\udce9" in (tmp_path / "log.txt").read_text()
-
-
-def test_log_works_where_queues_have_no_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """As on macOS, where `multiprocessing.Queue.qsize` is not implemented."""
-
-    def no_size(_: object) -> int:
-        raise NotImplementedError
-
-    monkeypatch.setattr(multiprocessing.queues.Queue, "qsize", no_size)
-    with log_to(tmp_path / "log.txt") as logger:
-        for number in range(50):
-            logger.info("line %d", number)
-        worker_tasks.results_of(1, worker_tasks.log_lines, [range(10)])
-    text = (tmp_path / "log.txt").read_text()
-    assert all(f": line {number}\n" in text for number in range(50))
-    assert "line 9 of process" in text
-    assert capfd.readouterr().err == ""

@@ -13,40 +13,27 @@ import pytest
 from pipeline.base import machine
 
 
-def test_default_workers_stay_within_the_machine() -> None:
-    assert 1 <= machine.default_workers() <= (os.cpu_count() or 1)
-
-
-@pytest.mark.parametrize(("text", "quota"), [("max 100000", None), ("150000 100000", 1.5), ("50000 100000", 0.5)])
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({"cpu.max": "max 100000"}, None),
+        ({"cpu.max": "150000 100000"}, 1.5),
+        ({"cpu.max": "50000 100000"}, 0.5),
+        ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3.0),  # control groups, version 1
+    ],
+)
 def test_default_workers_respect_the_cpu_quota(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, quota: float | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], quota: float | None
 ) -> None:
-    (tmp_path / "cpu.max").write_text(text + "\n")
+    assert 1 <= machine.default_workers() <= (os.cpu_count() or 1)
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text + "\n")
     monkeypatch.setattr(machine, "_CGROUP", tmp_path)
     monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: 64 if logical else 32)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
     assert machine.cpu_quota() == quota
     assert machine.default_workers() == (32 if quota is None else max(1, int(quota + 0.5)))
-
-
-def test_cpu_quota_of_control_groups_version_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu/cpu.cfs_quota_us").write_text("300000")
-    (tmp_path / "cpu/cpu.cfs_period_us").write_text("100000")
-    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
-    assert machine.cpu_quota() == 3.0
-
-
-def test_available_memory_respects_the_limit_of_the_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
-    monkeypatch.setattr(machine, "_OWN_CGROUPS", tmp_path / "none")
-    free = machine.available_memory()
-    assert 0 < free <= psutil.virtual_memory().total
-    (tmp_path / "memory.max").write_text("1000000")
-    (tmp_path / "memory.current").write_text("400000")
-    assert machine.available_memory() == 600_000
-    (tmp_path / "memory.max").write_text("max")
-    assert machine.available_memory() > 600_000
 
 
 @pytest.mark.parametrize(
@@ -63,23 +50,27 @@ def test_available_memory_respects_the_limit_of_the_container(tmp_path: Path, mo
 def test_available_memory_respects_limits_of_nested_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, root: str, names: tuple[str, str, str]
 ) -> None:
-    """The root group has no limit; our own and its parent have one, and unused pages of files count as free."""
+    """The smallest of all limits counts, without unused pages of files; `max` is none."""
     monkeypatch.setattr(machine, "_CGROUP", tmp_path)
-    (tmp_path / "own").write_text(own)
     monkeypatch.setattr(machine, "_OWN_CGROUPS", tmp_path / "own")
     limit, used, cached = names
     group = tmp_path / root / "a" / "b"
     group.mkdir(parents=True)
-    (group / limit).write_text("5000000\n")
-    (group / used).write_text("2000000\n")
-    assert machine.available_memory() == 3_000_000
+
+    def available(group: Path, most: str, used_bytes: int) -> int:
+        (group / limit).write_text(f"{most}\n")
+        (group / used).write_text(f"{used_bytes}\n")
+        return machine.available_memory()
+
+    assert 600_000 < machine.available_memory() <= psutil.virtual_memory().total
+    assert available(tmp_path / root, "1000000", 400_000) == 600_000
+    assert available(tmp_path / root, "max", 400_000) > 600_000
+    (tmp_path / "own").write_text(own)
+    assert available(group, "5000000", 2_000_000) == 3_000_000
     (group / "memory.stat").write_text(f"anon 7\n{cached} 500000\n")
     assert machine.available_memory() == 3_500_000
-    (group.parent / limit).write_text("3000000\n")
-    (group.parent / used).write_text("2900000\n")
-    assert machine.available_memory() == 100_000
-    (group.parent / used).write_text("3100000\n")
-    assert machine.available_memory() == 0
+    assert available(group.parent, "3000000", 2_900_000) == 100_000
+    assert available(group.parent, "3000000", 3_100_000) == 0
 
 
 def test_watch_sees_allocated_memory() -> None:

@@ -1,15 +1,13 @@
 """The command as a user types it: what it does and what it prints."""
 
 import json
-import os
 import re
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import peers
 import yaml
-from command import refused, run
+from command import refused, run, run_process, succeeded
 
 import pipeline
 from pipeline import __version__
@@ -49,29 +47,25 @@ def test_encode_and_decode(trained: Path, tmp_path: Path) -> None:
 
 def test_count_once_merge_twice(text: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
-    assert run("count", text, "--output", output).returncode == 0
+    succeeded(run("count", text, "--output", output))
     assert not (output / "tokenizer").exists()
     counted = (output / "counter.parquet").stat().st_mtime_ns
-    assert run("merge", output, "--vocab-size", 500).returncode == 0
-    assert run("merge", output, "--vocab-size", 400).returncode == 0
+    (output / "tokenizer-9").mkdir()
+    (output / "tokenizer-9" / "mine.txt").write_text("mine")
+    for size in (500, 400):
+        succeeded(run("merge", output, "--vocab-size", size))
     assert (output / "tokenizer/tokenizer.json").exists()
     assert (output / "tokenizer-400/tokenizer.json").exists()
     assert (output / "counter.parquet").stat().st_mtime_ns == counted
     assert "greatest-bytes" in refused(run("merge", output, "--tie-break", "greatest-bytes"), 1)
-    assert run("merge", output, "--tie-break", "greatest-bytes", "--vocab-size", 400, "--overwrite").returncode == 0
+    succeeded(run("merge", output, "--tie-break", "greatest-bytes", "--vocab-size", 400, "--overwrite"))
+    assert (output / "tokenizer-9" / "mine.txt").read_text() == "mine"
 
 
 def test_second_run_keeps_all_files(text: Path, trained: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in trained.rglob("*.parquet")}
-    result = run("train", text, "--output", trained, "--vocab-size", 600)
-    assert result.returncode == 0
-    assert "kept" in result.stdout
+    assert "kept" in succeeded(run("train", text, "--output", trained, "--vocab-size", 600)).stdout
     assert {path: path.stat().st_mtime_ns for path in trained.rglob("*.parquet")} == before
-
-
-def test_export_to_another_directory(trained: Path, tmp_path: Path) -> None:
-    assert run("export", trained, "--output", tmp_path / "out", "--export", "gpt2").returncode == 0
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["merges.txt", "vocab.json"]
 
 
 def test_flags_override_the_configuration_file(text: Path, tmp_path: Path) -> None:
@@ -85,13 +79,6 @@ def test_flags_override_the_configuration_file(text: Path, tmp_path: Path) -> No
     assert "did you mean 'vocab_size'" in line
 
 
-def test_dry_run_prints_the_plan_and_writes_nothing(text: Path, tmp_path: Path) -> None:
-    result = run("train", text, "--output", tmp_path / "run", "--dry-run", "--chunk-size", "64KiB")
-    assert result.returncode == 0
-    assert "chunks" in result.stdout
-    assert not (tmp_path / "run").exists()
-
-
 def test_log_json_prints_events_and_summary(text: Path, tmp_path: Path) -> None:
     result = run("train", text, "--output", tmp_path / "run", "--vocab-size", 400, "--log-json")
     events = [json.loads(line) for line in result.stdout.splitlines()]
@@ -99,39 +86,27 @@ def test_log_json_prints_events_and_summary(text: Path, tmp_path: Path) -> None:
     assert events[-1]["vocabulary"]["vocab_size"] == 400
 
 
-def test_quiet_prints_only_the_result(text: Path, tmp_path: Path) -> None:
-    result = run("train", text, "--output", tmp_path / "run", "--vocab-size", 400, "--quiet")
-    assert result.stderr == ""
-    assert result.stdout == f"{tmp_path / 'run' / 'tokenizer'}\n"
-
-
 def test_default_output_is_a_new_directory(text: Path, tmp_path: Path) -> None:
     for number in ("001", "002"):
-        result = run("train", text, "--vocab-size", 300, cwd=tmp_path)
-        assert result.returncode == 0, result.stderr
-        assert f"runs/{number}" in result.stdout
+        assert f"runs/{number}" in succeeded(run("train", text, "--vocab-size", 300, cwd=tmp_path)).stdout
 
 
 def test_summary_says_that_pairs_ran_out(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("ab ab ab")
-    result = run("train", "a.txt", "--output", "run", "--vocab-size", 5000, cwd=tmp_path)
-    assert result.returncode == 0
+    result = succeeded(run("train", "a.txt", "--output", "run", "--vocab-size", 5000, cwd=tmp_path))
     assert "no pair" in result.stdout
 
 
 def test_merge_uses_the_options_of_the_run(text: Path, tmp_path: Path) -> None:
     options = ["--tie-break", "greatest-bytes", "--min-frequency", 2, "--pad-token", "<pad>", "--pattern", "llama3"]
-    assert run("train", text, "--output", tmp_path / "run", "--vocab-size", 500, *options).returncode == 0
-    result = run("merge", tmp_path / "run", "--vocab-size", 400)
-    assert result.returncode == 0, result.stderr
-    assert "2 special" in result.stdout
+    succeeded(run("train", text, "--output", tmp_path / "run", "--vocab-size", 500, *options))
+    assert "2 special" in succeeded(run("merge", tmp_path / "run", "--vocab-size", 400)).stdout
     (tmp_path / "other.yaml").write_text("pattern: gpt2\n")
     assert "--pattern" in refused(run("merge", tmp_path / "run", "--config", tmp_path / "other.yaml"), 1)
 
 
 def special_tokens(*arguments: object, cwd: Path) -> list[str]:
-    found = run("train", *arguments, "--print-config", cwd=cwd)
-    assert found.returncode == 0, found.stderr
+    found = succeeded(run("train", *arguments, "--print-config", cwd=cwd))
     listed: list[str] = yaml.safe_load(found.stdout)["special_tokens"]
     return listed
 
@@ -154,24 +129,13 @@ def test_separators_stay_separators_when_a_token_is_added(tmp_path: Path) -> Non
     assert "3 documents" in " ".join(added.stdout.split())
 
 
-def test_overwrite_keeps_foreign_directories(text: Path, tmp_path: Path) -> None:
-    output = tmp_path / "run"
-    assert run("train", text, "--output", output, "--vocab-size", 400).returncode == 0
-    mine = output / "tokenizer-backup1" / "mine.txt"
-    mine.parent.mkdir()
-    mine.write_text("mine")
-    assert run("merge", output, "--vocab-size", 300, "--overwrite").returncode == 0
-    assert run("train", text, "--output", output, "--vocab-size", 300, "--overwrite").returncode == 0
-    assert mine.read_text() == "mine"
-
-
 def test_added_files_remove_tokenizers_of_the_smaller_corpus(text: Path, tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text(peers.generated_text(4, 500))
     output = tmp_path / "run"
-    assert run("train", text, "--output", output, "--vocab-size", 500).returncode == 0
-    assert run("merge", output, "--vocab-size", 400).returncode == 0
+    succeeded(run("train", text, "--output", output, "--vocab-size", "500,400"))
+    assert (output / "tokenizer-400").exists()
     more = ["train", text, tmp_path / "more.txt", "--output", output, "--vocab-size", 500, "--export", "hf"]
-    assert run(*more).returncode == 0
+    succeeded(run(*more))
     assert not (output / "tokenizer-400").exists()
     assert not (output / "tokenizer" / "merges.txt").exists()
 
@@ -185,39 +149,30 @@ def test_pad_token_that_separates_is_not_counted(tmp_path: Path) -> None:
 
 def test_words_are_utf8_whatever_the_locale(tmp_path: Path) -> None:
     """Python escapes the bytes of arguments one by one where neither the locale nor its own mode is UTF-8."""
-    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-
-    def piped(*words: str | bytes | Path) -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-P", "-m", "pipeline", *words]
-        return subprocess.run(command, capture_output=True, check=False, env={**os.environ, **locale})
-
+    in_c = partial(run_process, env={"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})
     (tmp_path / "a.txt").write_text("low é lower é<é>é", encoding="utf-8")
     output = tmp_path / "run"
     words = ["--output", output, "--vocab-size", "260", "--special-token", "<é>", "--pattern", "é| ?low|."]
-    result = piped("train", tmp_path / "a.txt", *words)
-    assert result.returncode == 0, result.stderr
-    assert b"incomplete" not in result.stderr
+    assert "incomplete" not in succeeded(in_c("train", tmp_path / "a.txt", *words)).stderr
     tokenizer = pipeline.Tokenizer.load(output / "tokenizer")
     assert "<é>" in tokenizer.special_tokens
     for text in ("é<é>low", "中 é"):
-        found = piped("encode", "--tokenizer", output, "--text", text)
+        found = in_c("encode", "--tokenizer", output, "--text", text)
         assert [int(word) for word in found.stdout.split()] == tokenizer.encode(text), found.stderr
-    for words in (["encode", "--tokenizer", output, "--text", b"a\xff"], ["train", "--special-token", b"\xff"]):
-        refusal = piped(*words)
-        assert refusal.returncode == 2
-        assert b"--text is not valid UTF-8" in refusal.stderr or b"lone surrogate" in refusal.stderr
+    line = refused(in_c("encode", "--tokenizer", output, "--text", "a\udcff"), 2)
+    assert "--text is not valid UTF-8" in line
+    assert "lone surrogate" in refused(in_c("train", "--special-token", "\udcff"), 2)
 
 
 def test_short_flags(text: Path, tmp_path: Path) -> None:
     result = run("train", text, "-o", tmp_path / "run", "--vocab-size", "1k", "-q")
     assert (result.stdout, result.stderr) == (f"{tmp_path / 'run' / 'tokenizer'}\n", "")
-    assert run("export", tmp_path / "run", "-o", tmp_path / "files", "--export", "gpt2").returncode == 0
-    assert (tmp_path / "files" / "vocab.json").exists()
+    succeeded(run("export", tmp_path / "run", "-o", tmp_path / "files", "--export", "gpt2"))
+    assert sorted(path.name for path in (tmp_path / "files").iterdir()) == ["merges.txt", "vocab.json"]
 
 
 def test_verbose_prints_the_log_with_debug_messages(text: Path, tmp_path: Path) -> None:
-    result = run("train", text, "-o", tmp_path / "run", "--vocab-size", 400, "-v")
-    assert result.returncode == 0
+    result = succeeded(run("train", text, "-o", tmp_path / "run", "--vocab-size", 400, "-v"))
     log = (tmp_path / "run" / "log.txt").read_text()
     for shown in (result.stderr, log):
         assert " DEBUG " in shown
@@ -246,10 +201,6 @@ def test_dry_run_forecasts_the_time(tmp_path: Path) -> None:
         for words in [["train", tmp_path / "a.txt", "--dry-run", "--vocab-size", 400]]
         for pattern in ("gpt2", r"(?<=\s)\p{L}+|.|\s")
     }
-    for plan in plans.values():
-        assert re.search(
-            r"\d+ (s|min) to \d+ (s|min) \(counting \d+ (s|min), merging \d+ s\), from a sample of", plan["time"]
-        )
     found = (re.search(r"counting (\d+) (s|min)", plans[name]["time"]) for name in reversed(plans))
     slow, quick = (int(one[1]) * {"s": 1, "min": 60}[one[2]] for one in found)
     assert slow > quick

@@ -31,6 +31,7 @@ FAILURES = [
     (KeyError("x"), 1, "KeyError: 'x' (a defect: please report it with the output of --debug)"),
     (OSError(5, "Input/output error"), 1, "OSError: [Errno 5] Input/output error (a defect: "),
     (click.UsageError("what\n  is this"), 2, "what is this"),
+    (RemoteError(5, "no answer", "s3://bucket/run"), 1, "s3://bucket/run cannot be read: no answer"),
     (KeyboardInterrupt(), 130, "interrupted before any work started"),
 ]
 
@@ -55,14 +56,6 @@ def test_debug_raises_the_error(error: Exception, failing: Callable[[BaseExcepti
     failing(error)
     with pytest.raises(type(error)):
         cli.run(["--debug", "env"])
-
-
-def test_store_failure_names_the_store(
-    failing: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    failing(RemoteError(5, "no answer", "s3://bucket/run"))
-    assert cli.run(["env"]) == 1
-    assert capsys.readouterr().err == "bpe-pipeline: error: s3://bucket/run cannot be read: no answer\n"
 
 
 def test_debug_prints_the_traceback() -> None:

@@ -10,10 +10,11 @@ import sys
 import traceback
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
+from unittest.mock import patch
 
 import tasks_here
 
@@ -78,20 +79,18 @@ def as_new_process(cwd: Path | None, stdin: str | bytes, env: Mapping[str, str])
         attrgetter(forget)(importlib.import_module(module))()
     logger = logging.getLogger(log.ROOT)
     logs = logger.level, logger.propagate, logger.handlers[:]
-    environment, directory, standard_input = dict(os.environ), Path.cwd(), sys.stdin
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    standard_input = io.TextIOWrapper(io.BytesIO(_bytes(stdin)), "utf-8")
     try:
-        os.environ.update(env)
-        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-        os.chdir(cwd or directory)
-        sys.stdin = io.TextIOWrapper(io.BytesIO(_bytes(stdin)), "utf-8")
-        with warnings.catch_warnings():
+        with (
+            chdir(cwd or "."),
+            patch.dict(os.environ, env),
+            patch("sys.stdin", standard_input),
+            warnings.catch_warnings(),
+        ):
+            os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
             yield
     finally:
-        os.chdir(directory)
-        os.environ.clear()
-        os.environ.update(environment)
-        sys.stdin = standard_input
         logger.level, logger.propagate, logger.handlers[:] = logs
         for number, handler in handlers.items():
             signal.signal(number, handler)

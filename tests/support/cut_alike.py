@@ -19,18 +19,10 @@ from pipeline.base.errors import PatternError
 from pipeline.pattern import PRESETS, compile_pattern
 
 _ALPHABETS = (
-    "a ",
-    "ab c",
-    "a\n ",
-    " \n\t",
-    "a'st",
-    "it's I'll we're 'ReX ",
-    "019 a",
-    "aB'Cd/,\n",
-    "x" * 40 + "é",
-    "a日 .",
+    *("a ", "ab c", "a\n ", " \n\t", "a'st", "it's I'll we're 'ReX ", "019 a", "aB'Cd/,\n", "x" * 40 + "é", "a日 ."),
+    PATTERN_ALPHABET,
 )
-_CODE = [
+_CODE = (
     "if (x[10] != 'a')\n\t\t",
     "  return y->z12345;\n",
     "/* it's */\r\n",
@@ -39,7 +31,7 @@ _CODE = [
     "日本",
     "<|x|>",
     "   \n",
-]
+)
 
 
 def _text(rng: random.Random) -> str:
@@ -48,7 +40,7 @@ def _text(rng: random.Random) -> str:
         return "".join(rng.choices(_CODE, k=rng.randint(5, 60)))
     if kind < 0.4:
         return "".join(rng.choices(texts(200, seed=7), k=rng.randint(5, 60)))
-    alphabet = rng.choice((*_ALPHABETS, PATTERN_ALPHABET))
+    alphabet = rng.choice(_ALPHABETS)
     if kind < 0.7:
         return "".join(rng.choice(alphabet) * rng.choice((1, 1, 1, 2, 5, 70)) for _ in range(rng.randint(1, 60)))
     return "".join(rng.choices(alphabet, k=rng.randint(60, 700)))

@@ -33,8 +33,8 @@ def byte_level(**options: bool) -> Any:
     return pre_tokenizers.ByteLevel(**{"add_prefix_space": False, "use_regex": False, **options})
 
 
-def shape(name: str) -> tuple[list[Any], dict[str, Any]]:
-    """Pre-tokenizers, and what else a published tokenizer of that kind has."""
+def _shapes() -> dict[str, tuple[list[Any], dict[str, Any]]]:
+    """By kinds of published tokenizers: their pre-tokenizers, and what else they have."""
     bos = processors.TemplateProcessing(single=f"{BOS} $A", pair=f"{BOS} $A {BOS} $B", special_tokens=[(BOS, 416)])
     empty = normalizers.Sequence([])
     return {
@@ -63,28 +63,15 @@ def shape(name: str) -> tuple[list[Any], dict[str, Any]]:
         "starcoder": ([pre_tokenizers.Digits(individual_digits=True), byte_level(use_regex=True)], {}),
         "removed": ([pre_tokenizers.Split(Regex(PRESETS["o200k"]), "removed", invert=True), byte_level()], {}),
         "literal": ([pre_tokenizers.Split(".é", "isolated", invert=True), byte_level()], {}),
-    }[name]
+    }
 
 
-SHAPES = [
-    "line ends",
-    "roberta",
-    "gpt2",
-    "space in front",
-    "space in front, uncut",
-    "llama3",
-    "qwen2",
-    "deepseek",
-    "coder",
-    "digits",
-    "starcoder",
-    "removed",
-]
-SHAPES.append("literal")
+_SHAPES = _shapes()
+SHAPES = list(_SHAPES)
 
 
 def made(name: str, added: list[AddedToken]) -> HuggingFaceTokenizer:
-    stages, parts = shape(name)
+    stages, parts = _SHAPES[name]
     vocab = {token_to_text(bytes([byte])): id_ for id_, byte in enumerate(BYTE_ORDER)}
     merges = [(token_to_text(left), token_to_text(right)) for left, right in samples.trained("none")]
     for left, right in merges:

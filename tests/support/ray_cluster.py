@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psutil
 
@@ -22,23 +23,17 @@ def cluster_of(nodes: int, client_port: int | None = None, **environment: str) -
     from ray.cluster_utils import Cluster
 
     environment = {"PYTHONPATH": str(Path(__file__).parent), "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", **environment}
-    before = {name: os.environ.get(name) for name in environment}
-    os.environ.update(environment)
     head = _node(0) | {"include_dashboard": False}
     if client_port is not None:
         head["ray_client_server_port"] = client_port
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        for _ in range(nodes):
-            add_node(cluster)
-        yield cluster
-    finally:
-        cluster.shutdown()
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    with patch.dict(os.environ, environment):
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            for _ in range(nodes):
+                add_node(cluster)
+            yield cluster
+        finally:
+            cluster.shutdown()
 
 
 def add_node(cluster: Any) -> Any:

@@ -1,5 +1,6 @@
 """Run a command on a terminal, and see its screen at every moment: as text with colours, or as a picture."""
 
+import contextlib
 import io
 import os
 import pty
@@ -29,14 +30,9 @@ def output_on_a_terminal(words: Sequence[str], cwd: Path, **environment: str) ->
     ) as process:
         os.close(other_end)
         seen = b""
-        while True:
-            try:
-                data = os.read(terminal, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not data:
-                break
-            seen += data
+        with contextlib.suppress(OSError):  # the other end is closed
+            while data := os.read(terminal, 65536):
+                seen += data
     os.close(terminal)
     assert process.returncode == 0, seen
     return seen
