@@ -66,16 +66,27 @@ class Merging:
         return self.process.returncode
 
 
+def _unmerged(counted: Path, run: Path) -> Path:
+    """A copy of the run without its merges."""
+    shutil.copytree(counted, run)
+    (run / "merges.parquet").unlink()
+    return run
+
+
+def _require_merged(run: Path, counted: Path) -> None:
+    assert (run / "merges.parquet").read_bytes() == (counted / "merges.parquet").read_bytes()
+    assert not (run / manifest.MERGES_SO_FAR).exists()
+    require_clean(run)
+
+
 def _kill_often(counted: Path, home: Path, kills: int, seed: int) -> list[int]:
     """Kill runs that many times, each until it ends; return the merges that each start knew."""
-    expected, choose = (counted / "merges.parquet").read_bytes(), random.Random(seed)
+    choose = random.Random(seed)
     starts, killed = [], 0
     for number in count():
         if killed >= kills:
             return starts
-        run, limit = home / f"killed-{number}", LIMITS[number % len(LIMITS)]
-        shutil.copytree(counted, run)
-        (run / "merges.parquet").unlink()
+        run, limit = _unmerged(counted, home / f"killed-{number}"), LIMITS[number % len(LIMITS)]
         known, status = 0, 1
         while status != 0:
             merging = Merging(run, limit, choose.choice([1, 2]))
@@ -88,17 +99,13 @@ def _kill_often(counted: Path, home: Path, kills: int, seed: int) -> list[int]:
             status = merging.finish()
             assert status in (0, -signal.SIGKILL)
             killed += status != 0
-        assert (run / "merges.parquet").read_bytes() == expected, (limit, seed, number)
-        assert not (run / manifest.MERGES_SO_FAR).exists()
-        require_clean(run)
+        _require_merged(run, counted)
         shutil.rmtree(run)
     raise AssertionError
 
 
 def test_killed_merging_continues_from_its_last_phase(counted: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(counted, tmp_path / "run")
-    expected = (run / "merges.parquet").read_bytes()
-    (run / "merges.parquet").unlink()
+    run = _unmerged(counted, tmp_path / "run")
     merging = Merging(run, LIMITS[0])
     while not (run / manifest.MERGES_SO_FAR).exists():
         assert merging.process.poll() is None
@@ -108,9 +115,7 @@ def test_killed_merging_continues_from_its_last_phase(counted: Path, tmp_path: P
     merging = Merging(run, LIMITS[0])
     assert 0 < merging.known < SIZE
     assert merging.finish() == 0
-    assert (run / "merges.parquet").read_bytes() == expected
-    assert not (run / manifest.MERGES_SO_FAR).exists()
-    require_clean(run)
+    _require_merged(run, counted)
 
 
 @pytest.mark.slow
@@ -121,11 +126,8 @@ def test_merging_killed_at_hundreds_of_moments_continues(counted: Path, tmp_path
 
 
 def test_damaged_checkpoint_is_not_used(counted: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(counted, tmp_path / "run")
-    expected = (run / "merges.parquet").read_bytes()
-    (run / "merges.parquet").unlink()
-    (run / manifest.MERGES_SO_FAR).write_bytes(expected[:-100])
+    run = _unmerged(counted, tmp_path / "run")
+    (run / manifest.MERGES_SO_FAR).write_bytes((counted / "merges.parquet").read_bytes()[:-100])
     merging = Merging(run, LIMITS[0])
     assert (merging.known, merging.finish()) == (0, 0)
-    assert (run / "merges.parquet").read_bytes() == expected
-    assert not (run / manifest.MERGES_SO_FAR).exists()
+    _require_merged(run, counted)

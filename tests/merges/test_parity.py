@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -23,23 +24,11 @@ def learn(
     parity: Parity, max_merges: int, *, stop: int | None = None, **tuning: int
 ) -> tuple[list[tuple[int, int, int | None]], Any]:
     """The merges and the training, with a stop after that many merges, from where another training continues."""
+    rules = {name: value for name, value in asdict(parity).items() if value is not None}
+    languages, dev = ([_reader(counter) for counter in rules.pop(name, [])] for name in ("train", "dev"))
     known: dict[str, Any] = {}
-    languages, dev = ([_reader(counter) for counter in one or []] for one in (parity.train, parity.dev))
     for merges in ([stop] if stop is not None else []) + [max_merges]:
-        training = _core.ParityTraining(
-            merges,
-            languages,
-            dev,
-            min_frequency=parity.min_frequency,
-            max_token_bytes=parity.max_token_bytes,
-            whole_characters=parity.whole_characters,
-            ratios=parity.ratios or [],
-            window=parity.window,
-            alpha=parity.alpha,
-            global_merges=parity.global_merges,
-            **tuning,
-            **known,
-        )
+        training = _core.ParityTraining(merges, languages, dev, **rules, **tuning, **known)
         while training.merge(0.001):
             pass
         known = {name: getattr(training.result, name) for name in ("left", "right", "counts", "joined")}
@@ -55,28 +44,28 @@ def _reader(counter: Counter) -> Callable[[], list[Any]]:
     return lambda: [columns]
 
 
+tuning = st.fixed_dictionaries(
+    {
+        "narrow_symbols": st.sampled_from([0, 260, 65536]),
+        "index_positions": st.sampled_from([0, 1, 20]),
+        "threads": st.sampled_from([1, 2]),
+        "share_from": st.sampled_from([0, 3, 1500]),
+    }
+)
+
+
 @settings(max_examples=20_000 if FULL else 80, deadline=None)
 @given(
     parity=parities(rules=True),
     max_merges=st.integers(0, 40),
     stop=st.one_of(st.none(), st.integers(0, 20)),
-    narrow_symbols=st.sampled_from([0, 260, 65536]),
-    index_positions=st.sampled_from([0, 1, 20]),
-    threads=st.sampled_from([1, 2]),
-    share_from=st.sampled_from([0, 3, 1500]),
+    tuning=tuning,
 )
 def test_merges_are_those_of_the_definition(
-    parity: Parity,
-    max_merges: int,
-    stop: int | None,
-    narrow_symbols: int,
-    index_positions: int,
-    threads: int,
-    share_from: int,
+    parity: Parity, max_merges: int, stop: int | None, tuning: dict[str, int]
 ) -> None:
     stop = None if stop is None else min(stop, max_merges)
-    tuning = {"narrow_symbols": narrow_symbols, "index_positions": index_positions, "share_from": share_from}
-    merges, training = learn(parity, max_merges, stop=stop, threads=threads, **tuning)
+    merges, training = learn(parity, max_merges, stop=stop, **tuning)
     assert merges == train_by_parity(parity, max_merges)
     assert training.result.stop == ("limit" if len(merges) == max_merges else "min-frequency")
 
@@ -100,11 +89,10 @@ def test_merges_are_those_of_the_recorded_cases() -> None:
         variant = options.pop("variant", "base")
         window = options.pop("window", 100) if variant == "window" else 0
         train, dev = (
-            [{text_to_token(text): count for text, count in one.items()} for one in case[name] or []]
-            for name in ("train", "dev")
+            [{text_to_token(text): count for text, count in one.items()} for one in case[which] or []]
+            for which in ("train", "dev")
         )
-        parity = Parity(train, dev or None, case["ratio"], window, **options)
-        merges, _ = learn(parity, case["num_merges"])
+        merges, _ = learn(Parity(train, dev or None, case["ratio"], window, **options), case["num_merges"])
         assert letters_of(merges) == [tuple(one) for one in case["merges"]], path.name
         assert [language for *_, language in merges] == case["language"], path.name
 
@@ -126,15 +114,16 @@ def test_counts_of_a_language_never_rise() -> None:
         assert all(before >= after for before, after in pairwise(counts))
 
 
-def test_language_without_pieces_is_refused() -> None:
-    with pytest.raises(ValueError, match="language 1 has no pieces"):
-        learn(Parity([{b"ab": 1}, {}]), 1)
-
-
-def test_ratios_and_measured_texts_are_not_taken_together() -> None:
-    counters = [{b"ab": 1}, {b"cd": 1}]
-    with pytest.raises(ValueError, match="ratios need one for each language"):
-        learn(Parity(counters, dev=counters, ratios=[1.0, 1.0]), 1)
+@pytest.mark.parametrize(
+    ("parity", "message"),
+    [
+        (Parity([{b"ab": 1}, {}]), "language 1 has no pieces"),
+        (Parity([{b"ab": 1}, {b"cd": 1}], [{b"ab": 1}, {b"cd": 1}], [1.0, 1.0]), "ratios need one for each language"),
+    ],
+)
+def test_languages_that_cannot_be_measured_are_refused(parity: Parity, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        learn(parity, 1)
 
 
 def test_long_window_that_leaves_only_spent_languages_is_passed_at_once() -> None:

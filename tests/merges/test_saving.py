@@ -80,8 +80,5 @@ def test_a_run_that_stopped_before_the_choice_is_resumed(
 def test_other_shares_are_refused(wrong: object) -> None:
     with pytest.raises(UsageError, match=r"a share such as 1% or 0\.01"):
         pipeline.train("none", stop_at_saving=wrong)  # type: ignore[arg-type]
-
-
-def test_several_sizes_are_refused() -> None:
     with pytest.raises(UsageError, match="chooses one size"):
         pipeline.train("none", stop_at_saving="1%", vocab_size=[300, 400])

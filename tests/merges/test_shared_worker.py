@@ -11,7 +11,7 @@ import pytest
 from amount import FULL
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from merge_cases import Counter, arrays, engine_of, merges_of, natural_counter, small_counters
+from merge_cases import Counter, arrays, engine_of, merge_rules, merges_of, natural_counter, small_counters
 from parts_here import PartsHere
 from reference import train_reference
 
@@ -19,6 +19,9 @@ from pipeline import _core
 from pipeline.counts.counter_file import open_counter, write_counter
 from pipeline.merges import shared_worker
 from pipeline.merges.forecast import CounterShape, Sharing, choose
+
+OF_PARTS = {"threads", "min_piece_count"}
+OF_TRAININGS = {"index_positions", "tie_break", "min_frequency"}  # the rest is for both
 
 
 def train_shared(
@@ -28,29 +31,18 @@ def train_shared(
     parts: int,
     lost: Callable[[], Sequence[int]] = tuple,
     stop: int | None = None,
-    threads: int = 1,
-    narrow_symbols: int = 65536,
-    index_positions: int = 0,
-    tie_break: str = "lowest-ids",
-    min_frequency: int = 1,
     **options: Any,
 ) -> Any:
     """The result of merging in parts, with a stop after that many merges, from where another training continues."""
     known: dict[str, Any] = {}
     pieces = list(counter.items())
+    of_parts, of_trainings = (
+        {name: value for name, value in options.items() if name not in others} for others in (OF_TRAININGS, OF_PARTS)
+    )
     for merges in ([stop] if stop is not None else []) + [max_merges]:
-        bounds = {name: value for name, value in options.items() if name != "min_piece_count"}
-        training = _core.SharedTraining(
-            merges,
-            tie_break=tie_break,
-            min_frequency=min_frequency,
-            narrow_symbols=narrow_symbols,
-            index_positions=index_positions,
-            **bounds,
-            **known,
-        )
+        training = _core.SharedTraining(merges, **of_trainings, **known)
         columns = [arrays(dict(pieces[index::parts])) for index in range(parts)]
-        held = PartsHere(columns, training, lost, threads=threads, narrow_symbols=narrow_symbols, **options)
+        held = PartsHere(columns, training, lost, **of_parts)
         shared_worker.merge(training, held, lambda: None)
         known = {name: getattr(training.result, name) for name in ("left", "right", "counts", "joined")}
     return training.result, held
@@ -71,37 +63,21 @@ tuning = st.fixed_dictionaries(
 @given(
     counter=small_counters,
     max_merges=st.integers(0, 60),
-    tie_break=st.sampled_from(["lowest-ids", "greatest-bytes"]),
-    min_frequency=st.integers(1, 12),
-    max_token_bytes=st.one_of(st.none(), st.integers(0, 8)),
-    whole_characters=st.booleans(),
+    rules=merge_rules,
     tuning=tuning,
     seed=st.one_of(st.none(), st.integers(0, 1000)),
 )
 def test_parts_make_the_merges_of_the_reference_also_if_some_are_lost(
-    counter: Counter,
-    max_merges: int,
-    tie_break: str,
-    min_frequency: int,
-    max_token_bytes: int | None,
-    whole_characters: bool,
-    tuning: dict[str, int],
-    seed: int | None,
+    counter: Counter, max_merges: int, rules: Any, tuning: dict[str, int], seed: int | None
 ) -> None:
     chance = random.Random(seed)
 
     def lost() -> list[int]:
         return [] if seed is None or chance.random() < 0.7 else [chance.randrange(tuning["parts"])]
 
-    options = {
-        "tie_break": tie_break,
-        "min_frequency": min_frequency,
-        "max_token_bytes": max_token_bytes,
-        "whole_characters": whole_characters,
-    }
     tuning["stop"] = min(tuning.get("stop", 0), max_merges)
-    result, _ = train_shared(counter, max_merges, **options, **tuning, lost=lost)
-    assert merges_of(result) == train_reference(counter, max_merges, **options)
+    result, _ = train_shared(counter, max_merges, **rules, **tuning, lost=lost)
+    assert merges_of(result) == train_reference(counter, max_merges, **rules)
     assert result.stop == ("limit" if len(result.counts) == max_merges else "min-frequency")
 
 

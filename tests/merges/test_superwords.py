@@ -1,6 +1,5 @@
 """`--superwords-from`: tokens that hold several words, as their plain definition makes them."""
 
-import itertools
 import json
 import math
 import os
@@ -16,10 +15,11 @@ from unicodedata import category
 import peers
 import pytest
 from amount import FULL
-from command import run, run_here
+from command import refused, run, run_here, succeeded
 from counter_files import columns_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from merge_cases import merge_tuning
 from pyarrow import parquet
 from recorded import recorded
 from reference import GPT2_BYTES, train_reference
@@ -35,6 +35,9 @@ SCRATCH = f"{tempfile.gettempdir()}/bpe-pipeline-test-superwords-{os.getpid()}"
 EOT = "<|endoftext|>"
 FIRST, COARSE = compile_pattern("superbpe"), compile_pattern(SUPERWORD_PATTERNS["superbpe"])
 DOCUMENTS = ["one of the end of the day: of the year", "in the end of the day", "2024 and 12345: in  the end -- of it"]
+TEXTS = [*DOCUMENTS, "", " ", "1234567 ", "in 1234567 or 12½", "of  the\n\n day: 日本 -- 12"]
+SHORT = "of the day of the day"
+STAGES = {"counting superwords", "merging", "merging superwords"}
 
 
 def pieces_of(documents: list[str], pattern: Any) -> Counter[bytes]:
@@ -51,16 +54,7 @@ def learned(counter: Counter[bytes], first: list[tuple[int, int, int]], merges: 
     return engine.run(merges, **options)
 
 
-tuning = st.fixed_dictionaries(
-    {},
-    optional={
-        "threads": st.integers(1, 3),
-        "thread_bytes": st.just(1),  # else nothing so small is shared
-        "narrow_symbols": st.integers(0, 300),
-        "index_positions": st.integers(1, 50),
-        "resident_bytes": st.integers(1, 20_000),  # what does not fit is on disk
-    },
-).map(lambda chosen: {**chosen, "scratch": SCRATCH})
+tuning = merge_tuning(SCRATCH, resident_bytes=st.integers(1, 20_000))  # what does not fit is on disk
 texts = st.lists(
     st.sampled_from(["of", " the", " the", " ", "  ", ": ", ":", "a", " b", "12", "1", "\n", ".", " ..", "é", "日本"]),
     max_size=25,
@@ -185,14 +179,25 @@ def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
+@pytest.fixture
+def short(tmp_path: Path) -> Path:
+    (tmp_path / "a.txt").write_text(SHORT)
+    return tmp_path / "a.txt"
+
+
+def stages(*words: object) -> set[str]:
+    """Run a command; return which stages of merging it had."""
+    events = map(json.loads, succeeded(run(*words, "--log-json")).stdout.splitlines())
+    return STAGES & {event["stage"] for event in events if event["event"] == "stage_started"}
+
+
 def test_results_do_not_depend_on_chunks_workers_and_memory(corpus: Path, trained: Path, tmp_path: Path) -> None:
     expected = pipeline.load(trained).merges
     assert any(b" " in (left + right).strip(b" ") for left, right in expected)
     asked = ["--vocab-size", 600, "--pattern", "superbpe", "--superwords-from", "80%"]
     for options in (["--chunk-size", "3000", "--workers", 2], ["--workers", 1, "--memory-limit", "140MiB"]):
         output = tmp_path / str(options[3])
-        result = run("train", corpus, *asked, *options, "--output", output)
-        assert result.returncode == 0, result.stderr
+        succeeded(run("train", corpus, *asked, *options, "--output", output))
         assert pipeline.load(output).merges == expected
 
 
@@ -218,47 +223,32 @@ def test_it_is_verified_and_damage_is_found(trained: Path) -> None:
 
 
 def test_another_size_counts_nothing_again(trained: Path) -> None:
-    result = run("merge", trained, "--vocab-size", 550, "--log-json")
-    assert result.returncode == 0, result.stderr
-    stages = [json.loads(line).get("stage") for line in result.stdout.splitlines()]
-    assert not {"counting superwords", "merging", "merging superwords"} & {*stages}
+    assert not stages("merge", trained, "--vocab-size", 550)
     smaller, larger = pipeline.load(trained / "tokenizer-550").merges, pipeline.load(trained).merges
     assert smaller == larger[: len(smaller)]
 
 
 def test_other_superwords_keep_the_counts_and_the_first_stage(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
-    for more, stages in (
-        (["--superwords-from", 400], {"counting superwords", "merging", "merging superwords"}),
-        (["--superwords-from", 350, "--superword-words", "none", "--overwrite"], {"merging superwords"}),
-    ):
-        if not output.exists():
-            assert run("count", corpus, "--output", output, "--pattern", "superbpe").returncode == 0
-        result = run("merge", output, "--vocab-size", 500, *more, "--log-json")
-        assert result.returncode == 0, result.stderr
-        started = [json.loads(line) for line in result.stdout.splitlines()]
-        names = {one["stage"] for one in started if one.get("event") == "stage_started"}
-        assert names & {"counting superwords", "merging", "merging superwords"} == stages
-    refused = run("merge", output, "--superwords-from", 450)
-    assert refused.returncode == 1
-    assert "--superwords-from 350, not 450" in refused.stderr
+    succeeded(run("count", corpus, "--output", output, "--pattern", "superbpe"))
+    words = ["merge", output, "--vocab-size", 500, "--superwords-from"]
+    assert stages(*words, 400) == STAGES
+    assert stages(*words, 350, "--superword-words", "none", "--overwrite") == {"merging superwords"}
+    assert "--superwords-from 350, not 450" in refused(run("merge", output, "--superwords-from", 450), 1)
 
 
-def test_a_corpus_that_changed_is_not_read_again(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("of the day of the day")
-    assert run("count", tmp_path / "a.txt", "--output", tmp_path / "run").returncode == 0
-    (tmp_path / "a.txt").write_text("of the day of the night")
-    refused = run("merge", tmp_path / "run", "--vocab-size", 270, "--superwords-from", 260)
-    assert refused.returncode == 1
-    assert "a.txt changed since" in refused.stderr
+def test_a_corpus_that_changed_is_not_read_again(short: Path, tmp_path: Path) -> None:
+    succeeded(run("count", short, "--output", tmp_path / "run"))
+    short.write_text("of the day of the night")
+    words = ["merge", tmp_path / "run", "--vocab-size", 270, "--superwords-from", 260]
+    assert "a.txt changed since" in refused(run(*words), 1)
 
 
-def test_overwriting_a_run_removes_its_second_count(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("of the day of the day")
+def test_overwriting_a_run_removes_its_second_count(short: Path, tmp_path: Path) -> None:
     options = ["--output", tmp_path / "run", "--vocab-size", 270, "--quiet"]
-    assert run("train", tmp_path / "a.txt", "--superwords-from", 260, *options).returncode == 0
+    succeeded(run("train", short, "--superwords-from", 260, *options))
     assert (tmp_path / "run/superwords/counter.parquet").exists()
-    assert run("train", tmp_path / "a.txt", "--overwrite", *options).returncode == 0
+    succeeded(run("train", short, "--overwrite", *options))
     assert not [path for path in (tmp_path / "run/superwords").rglob("*") if path.is_file()]
 
 
@@ -295,18 +285,6 @@ def test_digits_are_cut_as_the_paper_cuts_them_in_two_steps() -> None:
     texts += [f"a{number * 4}1{number}23 {number}" for number in numbers]
     for text in texts:
         assert list(ours.cut(text)) == [piece for piece, _ in theirs.pre_tokenize_str(text)]
-
-
-def test_digits_pattern_is_exported_exactly(corpus: Path, tmp_path: Path) -> None:
-    tokenizers = pytest.importorskip("tokenizers")
-    given = {"superwords_from": "80%", "superword_pattern": "superbpe-digits", "vocab_size": 400, "pattern": "superbpe"}
-    ours = pipeline.train(corpus / "b.txt", output=tmp_path / "run", **given)
-    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "run/tokenizer/tokenizer.json"))
-    assert pipeline.load(tmp_path / "run").pattern == ours.pattern
-    refused = run("export", tmp_path / "run", "--export", "gpt2", "--output", tmp_path / "gpt2")
-    assert "not written for the pattern 'superbpe-digits': their readers" in refused.stderr
-    for text in [*DOCUMENTS, (corpus / "b.txt").read_text(), "in 1234567 or 12½", "of -- the  day"]:
-        assert ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids
 
 
 def test_counts_without_texts_are_refused(tmp_path: Path) -> None:
@@ -353,22 +331,28 @@ def test_a_mixture_is_merged_with_its_weights_in_whole_numbers(weights: tuple[st
 
 
 @pytest.mark.usefixtures("in_process")
-def test_a_mixture_of_runs_that_changed_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("of the day of the day")
-    count_into(tmp_path / "a.txt", tmp_path / "run")
+def test_a_mixture_of_runs_that_changed_is_refused(short: Path, tmp_path: Path) -> None:
+    count_into(short, tmp_path / "run")
     mixed = pipeline.combine_runs([tmp_path / "run"], weights=["2"], output=tmp_path / "mixed")
-    count_into(tmp_path / "a.txt", tmp_path / "run", "--pattern", "superbpe", "--overwrite")
+    count_into(short, tmp_path / "run", "--pattern", "superbpe", "--overwrite")
     with pytest.raises(RunDirectoryError, match="other counts than those that were combined"):
         pipeline.merge_run(mixed, vocab_size=270, superwords_from=260)
 
 
-def test_other_libraries_encode_alike(corpus: Path, trained: Path) -> None:
+@pytest.mark.parametrize("superword_pattern", ["superbpe", "superbpe-digits"])
+def test_other_libraries_encode_alike(corpus: Path, trained: Path, tmp_path: Path, superword_pattern: str) -> None:
     tokenizers, transformers = pytest.importorskip("tokenizers"), pytest.importorskip("transformers")
+    if superword_pattern != "superbpe":
+        asked = {"superwords_from": "80%", "superword_pattern": superword_pattern, "pattern": "superbpe"}
+        trained = tmp_path / "run"
+        made = pipeline.train(corpus / "b.txt", output=trained, vocab_size=400, **asked)
+        assert pipeline.load(trained).pattern == made.pattern
+        gpt2 = run("export", trained, "--export", "gpt2", "--output", tmp_path / "gpt2")
+        assert f"not written for the pattern '{superword_pattern}': their readers" in gpt2.stderr
     ours = pipeline.load(trained)
     theirs = tokenizers.Tokenizer.from_file(str(trained / "tokenizer/tokenizer.json"))
     fast = transformers.AutoTokenizer.from_pretrained(trained / "tokenizer")
-    texts = [*DOCUMENTS, (corpus / "b.txt").read_text(), "", " ", "1234567 ", "of  the\n\n day: 日本 -- 12"]
-    for text in itertools.chain(texts, (corpus / "a.txt").read_text().splitlines()[:40]):
+    for text in [*TEXTS, (corpus / "b.txt").read_text(), *(corpus / "a.txt").read_text().splitlines()[:40]]:
         assert ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids == fast.encode(text)
         assert ours.decode(ours.encode(text)) == text
 
@@ -383,15 +367,13 @@ def test_a_pattern_that_is_no_finer_is_warned_of(corpus: Path, tmp_path: Path) -
 def test_tiktoken_files_are_written_only_if_asked_for(trained: Path, tmp_path: Path) -> None:
     tiktoken = pytest.importorskip("tiktoken")
     assert not (trained / "tokenizer/tokenizer.tiktoken").exists()
-    asked = run("export", trained, "--export", "tiktoken", "--output", tmp_path / "out")
-    assert asked.returncode == 0, asked.stderr
+    asked = succeeded(run("export", trained, "--export", "tiktoken", "--output", tmp_path / "out"))
     assert "long stretches" in asked.stderr
     namespace: dict[str, Any] = {"__file__": str(tmp_path / "out/tiktoken_encoding.py"), "__name__": "x"}
     exec((tmp_path / "out/tiktoken_encoding.py").read_text(), namespace)
     assert isinstance(namespace["encoding"], tiktoken.Encoding)
     ours = pipeline.load(trained)
-    for text in [*DOCUMENTS, "1234567 ", "of  the\n\n day: 日本 -- 12"]:
-        assert namespace["encoding"].encode(text) == ours.encode(text)
+    assert [namespace["encoding"].encode(text) for text in TEXTS] == [ours.encode(text) for text in TEXTS]
 
 
 def test_doctor_explain_and_like_know_the_second_stage(corpus: Path, trained: Path, tmp_path: Path) -> None:
@@ -399,7 +381,8 @@ def test_doctor_explain_and_like_know_the_second_stage(corpus: Path, trained: Pa
     [uses] = [one["message"] for one in findings if "longer forms never occur" in one["message"]]
     assert int(uses.split()[0]) <= 1, uses  # a space before a line end, which the second stage cuts
     assert str(trained / "superwords") in uses
-    result = run("doctor", trained, "--json", "--counts", write_other_counts(corpus, tmp_path))
+    succeeded(run("count", corpus, "--output", tmp_path / "other", "--quiet"))
+    result = run("doctor", trained, "--json", "--counts", tmp_path / "other")
     assert "not cut as the tokenizer cuts" in result.stdout
     explained = json.loads(run("explain", "--tokenizer", trained, "of the end of the day", "--json").stdout)
     counts = parquet.read_table(trained / "merges.parquet")["count"].to_pylist()
@@ -407,20 +390,11 @@ def test_doctor_explain_and_like_know_the_second_stage(corpus: Path, trained: Pa
     assert merges
     assert [merge["count"] for merge in merges] == [counts[merge["rank"]] for merge in merges]
     (tmp_path / "long.txt").write_text("one of the end of the day " * 2000)
-    like = run("count", tmp_path / "long.txt", "--like", trained, "--output", tmp_path / "like")
-    assert like.returncode == 0, like.stderr
+    like = succeeded(run("count", tmp_path / "long.txt", "--like", trained, "--output", tmp_path / "like"))
     assert "is --pattern right" not in like.stderr
 
 
-def write_other_counts(corpus: Path, home: Path) -> Path:
-    assert run("count", corpus, "--output", home / "other", "--quiet").returncode == 0
-    return home / "other"
-
-
 def test_a_dry_run_says_that_the_corpus_is_read_twice(corpus: Path, tmp_path: Path) -> None:
-    result = run(
-        "train", corpus, "--superwords-from", "80%", "--vocab-size", 500, "--dry-run", "--output", tmp_path / "x"
-    )
-    assert result.returncode == 0, result.stderr
-    assert "from 400 tokens on" in result.stdout
+    words = ["train", corpus, "--superwords-from", "80%", "--vocab-size", 500, "--output", tmp_path / "x"]
+    assert "from 400 tokens on" in succeeded(run(*words, "--dry-run")).stdout
     assert not (tmp_path / "x").exists()

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command import run
+from command import refused, run, succeeded
 from recorded import recorded
 from reference import whole_or_begun
 
@@ -46,13 +46,12 @@ def test_every_token_is_characters_or_the_beginning_of_one(corpus: Path, tmp_pat
 def test_the_command_is_verified_and_keeps_to_its_rule(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     options = ["--vocab-size", 400, "--output", output, "--quiet"]
-    assert run("train", corpus, "--whole-characters", *options).returncode == 0
-    assert run("verify", output).returncode == 0
-    other = run("train", corpus, *options)
-    assert other.returncode == 1
-    assert "its merging was done with --whole-characters True, not False" in other.stderr
-    assert "`bpe-pipeline merge --overwrite`, which keeps the counts" in other.stderr  # merge has no --output
-    assert run("merge", output, "--vocab-size", 350, "--quiet").returncode == 0
+    succeeded(run("train", corpus, "--whole-characters", *options))
+    succeeded(run("verify", output))
+    other = refused(run("train", corpus, *options), 1)
+    assert "its merging was done with --whole-characters True, not False" in other
+    assert "`bpe-pipeline merge --overwrite`, which keeps the counts" in other  # merge has no --output
+    succeeded(run("merge", output, "--vocab-size", 350, "--quiet"))
     by_hand = json.loads((output / "run.json").read_text())
     by_hand["merging"]["whole_characters"] = False
     (output / "run.json").write_text(json.dumps(by_hand))
@@ -61,10 +60,10 @@ def test_the_command_is_verified_and_keeps_to_its_rule(corpus: Path, tmp_path: P
 
 def test_a_tokenizer_is_extended_by_whole_characters(corpus: Path, tmp_path: Path) -> None:
     pipeline.Tokenizer.from_merges([(b"\xbc", b"r")]).save(tmp_path / "base")  # the end of a character, and a letter
-    assert run("count", corpus, "--like", tmp_path / "base", "--output", tmp_path / "run").returncode == 0
+    succeeded(run("count", corpus, "--like", tmp_path / "base", "--output", tmp_path / "run"))
     extended = [tmp_path / "base", tmp_path / "run", "--add", 150, "--whole-characters", "--output", tmp_path / "more"]
-    assert run("extend", *extended).returncode == 0
-    assert run("verify", tmp_path / "more").returncode == 0
+    succeeded(run("extend", *extended))
+    succeeded(run("verify", tmp_path / "more"))
     first, *new = pipeline.load(tmp_path / "more").merges
     assert first == (b"\xbc", b"r")
     assert len(new) > 90

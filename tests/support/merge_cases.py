@@ -3,6 +3,7 @@
 import itertools
 import random
 import struct
+from collections.abc import Collection
 from typing import Any
 
 from hypothesis import strategies as st
@@ -13,14 +14,14 @@ Counter = dict[bytes, int]
 Merges = list[tuple[int, int, int]]
 
 
+def columns(pieces: Collection[bytes], counts: Collection[int]) -> tuple[bytes, bytes, bytes]:
+    """Pieces and their counts in the layout that MergeEngine.add takes."""
+    ends = itertools.accumulate(map(len, pieces), initial=0)
+    return struct.pack(f"={len(pieces) + 1}q", *ends), b"".join(pieces), struct.pack(f"={len(counts)}Q", *counts)
+
+
 def arrays(counter: Counter) -> tuple[bytes, bytes, bytes]:
-    """The counter in the layout that MergeEngine.add takes."""
-    ends = itertools.accumulate((len(piece) for piece in counter), initial=0)
-    return (
-        struct.pack(f"={len(counter) + 1}q", *ends),
-        b"".join(counter),
-        struct.pack(f"={len(counter)}Q", *counter.values()),
-    )
+    return columns(counter, counter.values())
 
 
 def engine_of(*counters: Counter) -> Any:
@@ -64,3 +65,24 @@ def natural_counter(seed: int, n_pieces: int) -> Counter:
         piece = " " + "".join(syllables[int(300 * chance.random() ** 3)] for _ in range(chance.randint(1, 6)))
         counter[piece.encode()] = 1 + 3000 // rank
     return counter
+
+
+merge_rules = st.fixed_dictionaries(
+    {
+        "tie_break": st.sampled_from(["lowest-ids", "greatest-bytes"]),
+        "min_frequency": st.integers(1, 12),
+        "max_token_bytes": st.one_of(st.none(), st.integers(0, 8)),
+        "whole_characters": st.booleans(),
+    }
+)
+
+
+def merge_tuning(scratch: str, **more: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """What changes how an engine merges, and none of its merges; each or not."""
+    usual = {
+        "threads": st.integers(1, 3),
+        "thread_bytes": st.just(1),  # else nothing so small is shared
+        "narrow_symbols": st.integers(0, 300),
+        "index_positions": st.integers(1, 50),
+    }
+    return st.fixed_dictionaries({}, optional=usual | more).map(lambda chosen: {**chosen, "scratch": scratch})
