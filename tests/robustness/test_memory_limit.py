@@ -11,10 +11,10 @@ import counter_files
 import peers
 import pytest
 from chunk_tasks import chunk_task, random_words
-from command import refused, run, script
+from command import refused, run, script, succeeded
 
 import pipeline
-from benchmarks.process import HAS_PSS, measure
+from benchmarks.process import HAS_PSS, Measurement, measure
 from pipeline import _core
 from pipeline.base.errors import TrainingError, UsageError
 from pipeline.counts import counter_file
@@ -25,6 +25,24 @@ from pipeline.run import memory
 
 MIB = 1 << 20
 pytestmark = pytest.mark.processes  # whose memory is bounded
+needs_pss = pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
+needs_peaks = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell peaks")
+
+
+def measured(home: Path, *words: object, limit: int | None = None) -> Measurement:
+    """Run the command in its own process, with a limit in MiB that it keeps to."""
+    limited = [] if limit is None else [f"--memory-limit={limit}MiB"]
+    argv = [sys.executable, "-P", "-m", "pipeline", *map(str, words), *limited]
+    found = measure(argv, timeout_s=300, directory=home, environment=None)
+    assert found.status == "ok", found.stderr
+    assert limit is None or found.peak_memory_bytes <= limit * MIB
+    assert "passed the limit" not in found.stderr
+    return found
+
+
+def asked_for(line: str, words: str) -> str:
+    """The limit that a refusal asks for."""
+    return line.split(words)[1].partition(" ")[0]
 
 
 @pytest.mark.parametrize("errors", ["replace", "skip"])
@@ -70,100 +88,76 @@ def many_pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
-@pytest.mark.parametrize("limits", [(141,), pytest.param((176, 141), marks=pytest.mark.slow)])
-def test_no_stage_takes_more_than_the_limit(many_pieces: Path, tmp_path: Path, limits: tuple[int, ...]) -> None:
-    models, parts = set(), 0
-    for limit in (None, *(limit * MIB for limit in limits)):
+SPILLED = ("--min-piece-count=2", "--chunk-size=16MiB", "--vocab-size=1500", "--quiet")
+
+
+@needs_pss
+@pytest.mark.parametrize(
+    ("text_bytes", "limits", "options", "sign"),
+    [
+        (None, [141], SPILLED, "(?s): part .*: part "),
+        (5_000_000, [130], ("--vocab-size=1000", "--workers=2"), "resident_bytes=[1-9]"),
+        pytest.param(None, [176, 141], SPILLED, "(?s): part .*: part ", marks=pytest.mark.slow),
+        pytest.param(None, [150], ("--vocab-size=8000", "--workers=2"), "resident_bytes=[1-9]", marks=pytest.mark.slow),
+    ],
+)
+def test_what_does_not_fit_is_kept_on_disk(
+    many_pieces: Path, tmp_path: Path, text_bytes: int | None, limits: list[int], options: tuple[str, ...], sign: str
+) -> None:
+    """Parts of counters, or words to merge: the same bytes in less memory, and nothing is left in the directory."""
+    text = tmp_path / "a.txt"
+    text.write_bytes(many_pieces.read_bytes()[:text_bytes])
+    models, on_disk = set(), []
+    for limit in (None, *limits):
         output = tmp_path / str(limit)
-        options = [] if limit is None else [f"--memory-limit={limit}"]
-        argv = [sys.executable, "-P", "-m", "pipeline", "train", str(many_pieces), "--output", str(output),
-                "--vocab-size=1500", "--min-piece-count=2", "--chunk-size=16MiB", "--quiet", *options]  # fmt: skip
-        measured = measure(argv, timeout_s=300, directory=tmp_path, environment=None)
-        assert measured.status == "ok", measured.stderr
+        measured(tmp_path, "train", text, "--output", output, *options, limit=limit)
         models.add((output / "tokenizer" / "tokenizer.json").read_bytes())
-        if limit is not None:
-            assert measured.peak_memory_bytes <= limit
-            assert "passed the limit" not in measured.stderr
-            parts += (output / "log.txt").read_text().count(": part ")
+        on_disk.append(re.search(sign, (output / "log.txt").read_text()) is not None)
+        assert sorted(path.name for path in output.glob("*merges*")) == ["merges.parquet"]
+        assert not list(output.glob(".*part*"))
     assert len(models) == 1
-    assert parts > 1
+    assert (on_disk[0], on_disk[-1]) == (False, True)
 
 
-def test_too_small_a_limit_is_refused(tmp_path: Path) -> None:
+def test_too_small_a_limit_of_merging_loses_nothing(tmp_path: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_bytes(random_words(2, 2_000_000))
-    small = refused(run("train", text, "--output", tmp_path / "run", "--memory-limit", "50MiB"), 2)
-    assert "--memory-limit 50.0 MiB is too small" in small
-    assert not (tmp_path / "run").exists()
-    made = run("train", text, "--output", tmp_path / "run", "--vocab-size", 300)
-    assert made.returncode == 0, made.stderr
-    kept = (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_bytes()
+    succeeded(run("train", text, "--output", tmp_path / "run", "--vocab-size", 300))
+    model = tmp_path / "run" / "tokenizer" / "tokenizer.json"
+    kept = model.read_bytes()
     again = ["merge", tmp_path / "run", "--vocab-size", 32_000, "--max-token-bytes", 2, "--overwrite"]
     line = refused(run(*again, "--memory-limit", "125MiB"), 1)
     assert "merging takes at least" in line
-    assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_bytes() == kept  # nothing is lost by asking
-    enough = line.split("give --memory-limit ")[1]
-    result = run(*again, "--memory-limit", enough)
-    assert result.returncode == 0, result.stderr
+    assert model.read_bytes() == kept
+    succeeded(run(*again, "--memory-limit", asked_for(line, "give --memory-limit ")))
 
 
 def test_the_limit_that_the_first_refusal_names_suffices_for_merging_and_exporting(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n".join(f"the quick brown fox number {number} jumps" for number in range(20_000)))
     argv = ["train", tmp_path / "a.txt", "--output", tmp_path / "run", "--memory-limit"]
     line = refused(run(*argv, "50MiB"), 2)
-    result = run(*argv, line.split("give at least ")[1])
-    assert result.returncode == 0, result.stderr
-
-
-@pytest.mark.parametrize(
-    ("text_bytes", "size", "memory_mib"),
-    [(5_000_000, 1000, 130), pytest.param(None, 8000, 150, marks=pytest.mark.slow)],
-)
-def test_words_that_do_not_fit_are_kept_on_disk(
-    many_pieces: Path, tmp_path: Path, text_bytes: int | None, size: int, memory_mib: int
-) -> None:
-    """The same bytes in a third of the memory, and nothing is left in the directory."""
-    text = tmp_path / "a.txt"
-    text.write_bytes(many_pieces.read_bytes()[:text_bytes])
-    models = set()
-    for limit in (None, memory_mib * MIB):
-        output = tmp_path / str(limit)
-        options = [] if limit is None else [f"--memory-limit={limit}"]
-        argv = [sys.executable, "-P", "-m", "pipeline", "train", str(text), "--output", str(output),
-                f"--vocab-size={size}", "--workers=2", *options]  # fmt: skip
-        measured = measure(argv, timeout_s=300, directory=tmp_path, environment=None)
-        assert measured.status == "ok", measured.stderr
-        models.add((output / "tokenizer" / "tokenizer.json").read_bytes())
-        on_disk = re.search("resident_bytes=[1-9]", (output / "log.txt").read_text())
-        assert (on_disk is not None) == (limit is not None)
-        if limit is not None:
-            assert measured.peak_memory_bytes <= limit
-        assert sorted(path.name for path in output.glob("*merges*")) == ["merges.parquet"]
-        assert not list(output.glob(".*part*"))
-    assert len(models) == 1
+    assert "--memory-limit 50.0 MiB is too small" in line
+    assert not (tmp_path / "run").exists()
+    succeeded(run(*argv, asked_for(line, "give at least ")))
 
 
 def test_rare_pieces_are_left_out(tmp_path: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_bytes(("seen " * 50 + "lone twice twice " + peers.generated_text(3, 3000)).encode())
-    result = run("train", text, "--output", tmp_path / "run", "--vocab-size", 400, "--min-piece-count", 3)
-    assert result.returncode == 0, result.stderr
+    succeeded(run("train", text, "--output", tmp_path / "run", "--vocab-size", 400, "--min-piece-count", 3))
     report = json.loads((tmp_path / "run" / "report.json").read_text())["vocabulary"]
     pieces = Counter(piece.encode() for piece in compile_pattern("gpt2").cut(text.read_bytes().decode()))
     rare = {piece: count for piece, count in pieces.items() if count < 3}
-    assert report["left_out_pieces"] == len(rare)
-    assert report["left_out_bytes"] == sum(len(piece) * count for piece, count in rare.items())
-    assert report["bytes"] == len(text.read_bytes()) - report["left_out_bytes"]
-    again = run("merge", tmp_path / "run", "--vocab-size", 350)  # from the same merge list
-    assert again.returncode == 0, again.stderr
+    left_out = sum(len(piece) * count for piece, count in rare.items())
+    assert (report["left_out_pieces"], report["left_out_bytes"]) == (len(rare), left_out)
+    assert report["bytes"] == len(text.read_bytes()) - left_out
+    again = succeeded(run("merge", tmp_path / "run", "--vocab-size", 350))  # from the same merge list
     assert "merging kept" in again.stdout
     assert f"{len(rare):,} of {len(pieces):,} different pieces" in again.stdout
-    other = refused(run("merge", tmp_path / "run", "--min-piece-count", 2), 1)
-    assert "--min-piece-count 3, not 2" in other
+    assert "--min-piece-count 3, not 2" in refused(run("merge", tmp_path / "run", "--min-piece-count", 2), 1)
 
 
-_MEASURED = """
+_PIECES = """
 import sys
 sys.modules["numpy"] = None
 import random
@@ -172,56 +166,47 @@ from itertools import accumulate
 from memory_peak import growth
 from pipeline import _core
 from pipeline.merges import forecast
+from reference import GPT2_BYTES
 
+source, letters = random.Random(1), bytes(97 + value % 26 for value in range(256))
+
+def columns_of(pieces):
+    return array("q", [0, *accumulate(map(len, pieces))]), b"".join(pieces), array("Q", [1] * len(pieces))
+"""
+
+_MEASURED = f"""{_PIECES}
 name, merges, threads, compact = sys.argv[1], *map(int, sys.argv[2:])
-source = random.Random(1)
 size = 4_000_000
-letters = bytes(97 + value % 26 for value in range(256))
-kinds = {
+kinds = {{
     "one letter": lambda: [b"a" * size],
     "dna": lambda: [source.randbytes(size).translate(bytes(b"ACGT"[value % 4] for value in range(256)))],
     "bytes": lambda: [source.randbytes(size)],
     "random words": lambda: [source.randbytes(9).translate(letters) for _ in range(size // 9)],
-}
-pieces = kinds[name]()
-columns = [(array("q", [0, *accumulate(map(len, pieces))]), b"".join(pieces), array("Q", [1] * len(pieces)))]
-del pieces
+}}
+columns = columns_of(kinds[name]())
 tally = _core.CountTally()
-tally.add(*columns[0])
+tally.add(*columns)
 shape = forecast.shape_of(tally, merges, 1)
 _core.give_back_memory()
 
 grown = growth()
 engine = _core.MergeEngine()
-engine.stream(lambda: columns, shape.bytes)
+engine.stream(lambda: [columns], shape.bytes)
 engine.run(merges, threads=threads, compact=bool(compact))
 print(forecast.merging_bytes(shape, merges, threads=threads, compact=compact and shape.text), grown(),
       forecast.surely_enough(shape.pieces, shape.bytes, merges))
 """
 
 
-_REPLAYED = """
-import sys
-sys.modules["numpy"] = None
-import random
-from array import array
-from itertools import accumulate
-from memory_peak import growth
-from pipeline import _core
-from reference import GPT2_BYTES
-
-budget, source, letters = int(sys.argv[1]), random.Random(1), bytes(97 + value % 26 for value in range(256))
-pieces = [source.randbytes(9).translate(letters) for _ in range(60_000)]
-columns = array("q", [0, *accumulate(map(len, pieces))]), b"".join(pieces), array("Q", [1] * len(pieces))
-del pieces
+_REPLAYED = f"""{_PIECES}
+columns = columns_of([source.randbytes(9).translate(letters) for _ in range(60_000)])
 engine = _core.MergeEngine()
 engine.add(*columns)
 made = engine.run(1500)
 _core.give_back_memory()
 grown = growth()
-replay = _core.StreamedReplay(
-    bytes(GPT2_BYTES), made.left, made.right, made.counts, made.joined, exhausted=False, budget_bytes=budget
-)
+replay = _core.StreamedReplay(bytes(GPT2_BYTES), made.left, made.right, made.counts, made.joined, exhausted=False,
+                              budget_bytes=int(sys.argv[1]))
 readings, more = 0, True
 while more:
     replay.add(columns)
@@ -246,7 +231,7 @@ print(grown())
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell peaks")
+@needs_peaks
 def test_memory_does_not_creep_from_group_to_group(tmp_path: Path) -> None:
     """At the smallest limit a worker has 24 MiB to combine in, and 12 MiB to write, and what Arrow begins with."""
     source = random.Random(1)
@@ -260,7 +245,7 @@ def test_memory_does_not_creep_from_group_to_group(tmp_path: Path) -> None:
         assert counter.rows >= 14 * 59_000
 
 
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell peaks")
+@needs_peaks
 def test_the_streamed_replay_keeps_to_its_budget_when_it_divides_pairs() -> None:
     """Apart from the budget it takes half a MiB for the merges."""
     readings, grown = map(int, script(_REPLAYED, MIB).split())
@@ -294,21 +279,17 @@ def test_repeated_pieces_that_are_imported_are_kept_once_per_batch(tmp_path: Pat
     assert grown < 8 * MIB
 
 
-@pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
+@needs_pss
 def test_many_pieces_fit_the_smallest_limit(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_bytes(b"".join(b"%d\t%d\n" % (number * 7919 % 1_000_003, number % 9 + 1) for number in range(250_000)))
-    line = refused(run("import", path, "--output", tmp_path / "run", "--pattern=none", "--memory-limit=60MiB"), 2)
-    limit = int(line.split("give at least ")[1].removesuffix("MiB"))
-    argv = [sys.executable, "-P", "-m", "pipeline", "import", str(path), "--output", str(tmp_path / "run"),
-            "--pattern=none", "--quiet", f"--memory-limit={limit}MiB"]  # fmt: skip
-    measured = measure(argv, timeout_s=300, directory=tmp_path, environment=None)
-    assert measured.status == "ok", measured.stderr
-    assert measured.peak_memory_bytes <= limit * MIB
+    words = ["import", path, "--output", tmp_path / "run", "--pattern=none", "--quiet"]
+    line = refused(run(*words, "--memory-limit=60MiB"), 2)
+    measured(tmp_path, *words, limit=int(asked_for(line, "give at least ").removesuffix("MiB")))
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
+@needs_pss
 def test_the_limit_that_parity_asks_for_suffices(tmp_path: Path) -> None:
     """One language is much larger than the others, whose pairs are listed in it, too."""
     source = random.Random(1)
@@ -316,26 +297,23 @@ def test_the_limit_that_parity_asks_for_suffices(tmp_path: Path) -> None:
         letters = [chr(first + number) for number in range(20)]
         text = " ".join("".join(source.choices(letters, k=source.randint(3, 9))) for _ in range(words))
         (tmp_path / f"{name}.txt").write_text(text)
-        run("count", tmp_path / f"{name}.txt", "--output", tmp_path / name, "--quiet")
-    argv = [
-        "merge",
-        *(str(tmp_path / name) for name in ("en", "el", "hy")),
-        "--parity",
-        "--vocab-size=12000",
-        "--quiet",
-    ]
+        succeeded(run("count", tmp_path / f"{name}.txt", "--output", tmp_path / name, "--quiet"))
+    argv = ["merge", *(tmp_path / name for name in ("en", "el", "hy")), "--parity", "--vocab-size=12000", "--quiet"]
     line = refused(run(*argv, "--output", tmp_path / "refused", "--memory-limit=130MiB"), 1)
-    limit = int(line.split("give --memory-limit ")[1].partition("MiB")[0])
-    argv += ["--output", str(tmp_path / "run"), f"--memory-limit={limit}MiB"]
-    again = [sys.executable, "-P", "-m", "pipeline", *argv]
-    measured = measure(again, timeout_s=300, directory=tmp_path, environment=None)
-    assert measured.status == "ok", measured.stderr
-    assert limit * MIB / 3 <= measured.peak_memory_bytes <= limit * MIB
+    limit = int(asked_for(line, "give --memory-limit ").partition("MiB")[0])
+    found = measured(tmp_path, *argv, "--output", tmp_path / "run", limit=limit)
+    assert found.peak_memory_bytes >= limit * MIB / 3
 
 
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell peaks")
+@needs_peaks
 @pytest.mark.parametrize("name", ["one letter", "dna", "bytes", "random words"])
-@pytest.mark.parametrize(("merges", "threads", "compact"), [(8000, 2, 0), (32_000, 1, 0), (8000, 2, 1), (32_000, 1, 1)])
+@pytest.mark.parametrize(
+    ("merges", "threads", "compact"),
+    [
+        *((8000, 2, 0), (32_000, 1, 1)),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((32_000, 1, 0), (8000, 2, 1))),
+    ],
+)
 def test_forecast_is_above_the_memory_taken(name: str, merges: int, threads: int, compact: int) -> None:
     forecasted, taken, surely = map(int, script(_MEASURED, name, merges, threads, compact).split())
     # What a single piece is like is not looked at: its forecast is for the worst.
@@ -361,32 +339,32 @@ def test_forecast_of_time_under_a_limit_is_near_what_was_measured(
     assert way.times_longer == pytest.approx(times, rel=0.15)
 
 
+TEN_MILLION = forecast.CounterShape(10_100_010, 90_800_050, 100_900_060, 0.9, 200, 25_000_000, 1_000_000)
+
+
 def test_one_node_merges_from_disk_where_all_together_lack_memory() -> None:
-    shape = forecast.CounterShape(10_100_010, 90_800_050, 100_900_060, 0.9, 200, 25_000_000, 1_000_000)
     for budget_bytes, shared in ((100 * MIB, False), (2000 * MIB, True)):
         nodes = forecast.Sharing(parts=3, threads=2, budget_bytes=budget_bytes, from_bytes=1 << 50)
-        way = forecast.choose(shape, 32_000, threads=2, budget_bytes=100 * MIB, sharing=nodes)
+        way = forecast.choose(TEN_MILLION, 32_000, threads=2, budget_bytes=100 * MIB, sharing=nodes)
         assert way is not None
         assert (way.parts == 3) == shared == (way.passes == 0)
 
 
 def test_fitting_way_is_found() -> None:
     """Ten million pieces: in memory where they fit, else on disk, in ever more passes, down to the least."""
-    shape = forecast.CounterShape(10_100_010, 90_800_050, 100_900_060, 0.9, 200, 25_000_000, 1_000_000)
-    everything, least = forecast.whole(shape, 1000), forecast.least(1000)
+    everything, least = forecast.whole(TEN_MILLION, 1000), forecast.least(1000)
     passes = []
     for threads in (1, 2, 8):
         for budget in (everything, everything - 1, everything // 2, everything // 4, least):
-            way = forecast.choose(shape, 1000, threads=threads, budget_bytes=budget)
+            way = forecast.choose(TEN_MILLION, 1000, threads=threads, budget_bytes=budget)
             assert way is not None
             assert way.bytes <= budget
-            assert (way.resident_bytes == 0) == (budget == everything)
+            assert (way.resident_bytes == 0) == (way.times_longer == 1) == (budget == everything)
             passes.append(way.passes)
-            assert (way.times_longer == 1) == (budget == everything)
-        assert forecast.choose(shape, 1000, threads=threads, budget_bytes=least - 1) is None
+        assert forecast.choose(TEN_MILLION, 1000, threads=threads, budget_bytes=least - 1) is None
     assert passes[:5] == sorted(passes[:5])
     assert passes[0] == 0
-    text = forecast.too_little(shape, 1000, budget_bytes=-10 * MIB, other_bytes=50 * MIB)
+    text = forecast.too_little(TEN_MILLION, 1000, budget_bytes=-10 * MIB, other_bytes=50 * MIB)
     assert f"--memory-limit {(least + 50 * MIB) // MIB + 3}MiB" in text
     assert "for all processes together, and there are 40.0 MiB;" in text  # the limit that was given
 
@@ -408,14 +386,13 @@ def test_a_small_counter_is_not_merged_from_disk_where_its_pairs_do_not_fit() ->
 def test_a_limit_that_is_too_small_leaves_no_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pipeline.train_from_counts({"ab": 3}, output="counted", vocab_size=257)
-    asked = {"memory_limit": "50MiB"}
-    for begin in (
-        lambda: pipeline.train(__file__, **asked),
-        lambda: pipeline.train_from_iterator(["a b"], **asked),
-        lambda: pipeline.import_counts({"ab": 3}, **asked),
+    for begin, given in (
+        (pipeline.train, __file__),
+        (pipeline.train_from_iterator, ["a b"]),
+        (pipeline.import_counts, {"ab": 3}),
     ):
         with pytest.raises(UsageError, match="too small"):
-            begin()
-    assert "too small" in refused(run("combine", "counted", "--memory-limit", "50MiB", cwd=tmp_path), 2)
-    assert "too small" in refused(run("count", __file__, "--memory-limit", "50MiB", cwd=tmp_path), 2)
+            begin(given, memory_limit="50MiB")
+    for words in (["combine", "counted"], ["count", __file__]):
+        assert "too small" in refused(run(*words, "--memory-limit", "50MiB", cwd=tmp_path), 2)
     assert not (tmp_path / "runs").exists()
