@@ -3,7 +3,6 @@
 import json
 import random
 import resource
-from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,13 +11,12 @@ import peers
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from command import one_line, refused, run, succeeded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import Tokenizer, _core
+from pipeline import Tokenizer
 from pipeline.base.errors import InputError, PipelineError, RunDirectoryError
-from pipeline.cli import commands
 from pipeline.counts import counter_file
 from pipeline.merges import merge_list
 from pipeline.run import manifest
@@ -26,20 +24,20 @@ from pipeline.run.options import read_config
 from pipeline.storage import sealed_parquet
 
 FLIPS = 250
+TEXT = "the theory, naïve 東京 😀\n  12345 \x00"
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("run")
     (home / "text.txt").write_text("\n".join(peers.generated_text(seed, 1500) for seed in range(3)), newline="")
-    result = CliRunner().invoke(commands, _words(home), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    succeeded(run(*_words(home)))
     return home / "run"
 
 
-def _words(home: Path) -> list[str]:
+def _words(home: Path) -> list[object]:
     options = ["--vocab-size", "500", "--chunk-size", "12KiB", "--workers", "1", "--quiet"]
-    return ["train", str(home / "text.txt"), "--output", str(home / "run"), *options]
+    return ["train", home / "text.txt", "--output", home / "run", *options]
 
 
 def damaged(good: bytes, seed: int, times: int = FLIPS) -> Iterator[bytes]:
@@ -59,12 +57,6 @@ def damaged(good: bytes, seed: int, times: int = FLIPS) -> Iterator[bytes]:
         yield bytes(bad)
 
 
-def one_line(error: BaseException, name: str) -> None:
-    assert isinstance(error, PipelineError), repr(error)
-    assert name in str(error)
-    assert "\n" not in str(error)
-
-
 def _read_counter(path: Path) -> tuple[object, ...]:
     with counter_file.open_counter(path) as counter:
         return counter_files.read(path), counter.statistics, counter.fingerprint, counter.rows
@@ -75,25 +67,38 @@ def _read_merges(path: Path) -> object:
     return merge_list.load(path, fingerprint)
 
 
+def _read_manifest(path: Path) -> object:
+    found = manifest.load(path.parent)
+    assert found is not None
+    found.manifest.counter_fingerprint()
+    return found.manifest
+
+
+def _read_tokenizer(path: Path) -> object:
+    """Damage may make another tokenizer, of which this is true."""
+    tokenizer = Tokenizer.load(path)
+    return tokenizer.decode(tokenizer.encode_ordinary(TEXT)) == TEXT
+
+
 @pytest.mark.parametrize(
-    ("name", "read"),
+    ("name", "read", "reported"),
     [
-        ("counts/000001.parquet", _read_counter),
-        ("counter.parquet", _read_counter),
-        ("merges.parquet", _read_merges),
-        ("run.json", lambda path: manifest.load(path.parent)),
+        ("counts/000001.parquet", _read_counter, 0.5),
+        ("counter.parquet", _read_counter, 0.5),
+        ("merges.parquet", _read_merges, 0.5),
+        ("run.json", _read_manifest, 0.5),
+        ("tokenizer/tokenizer.json", _read_tokenizer, 0.16),
     ],
 )
 def test_damage_is_reported_or_has_no_effect(
-    run: Path, name: str, read: Callable[[Path], object], tmp_path: Path
+    made: Path, name: str, read: Callable[[Path], object], reported: float, tmp_path: Path
 ) -> None:
-    expected = read(run / name)
-    (tmp_path / "run.json").write_bytes((run / "run.json").read_bytes())
+    expected = read(made / name)
+    assert expected
+    (tmp_path / "run.json").write_bytes((made / "run.json").read_bytes())
     path = tmp_path / Path(name).name
     told = 0
-    if name == "run.json":
-        expected = manifest.Run(tmp_path, expected.manifest)
-    for data in damaged((run / name).read_bytes(), len(name)):
+    for data in damaged((made / name).read_bytes(), len(name)):
         path.write_bytes(data)
         try:
             found = read(path)
@@ -102,13 +107,13 @@ def test_damage_is_reported_or_has_no_effect(
             told += 1
         else:
             assert found == expected
-    assert told > FLIPS / 2
+    assert told > FLIPS * reported
 
 
-def test_damage_that_parquet_misses_is_found(run: Path, tmp_path: Path) -> None:
+def test_damage_that_parquet_misses_is_found(made: Path, tmp_path: Path) -> None:
     """A digit of the footer's metadata, and a codec that Arrow would end the process for."""
     path = tmp_path / "counter.parquet"
-    good = (run / "counter.parquet").read_bytes()
+    good = (made / "counter.parquet").read_bytes()
     at = good.index(b'"pieces": ') + len(b'"pieces": ')
     bad = good[:at] + (b"8" if good[at : at + 1] == b"7" else b"7") + good[at + 1 :]
     assert pq.read_table(pa.BufferReader(bad), page_checksum_verification=True).num_rows
@@ -118,98 +123,70 @@ def test_damage_that_parquet_misses_is_found(run: Path, tmp_path: Path) -> None:
             counter_file.open_counter(path)
 
 
-def test_files_that_claim_too_much_are_refused_unread(tmp_path: Path) -> None:
-    """Rows of nothing, packed to nothing: a bomb in a file of our own format, with a right seal."""
-    path = tmp_path / "bomb.parquet"
+NOTHING = 1 << 20  # rows of an empty piece, which take no bytes
+NOTHINGS = pa.LargeBinaryArray.from_buffers(
+    pa.large_binary(), NOTHING, [None, pa.py_buffer(bytes(8 * NOTHING + 8)), pa.py_buffer(b"")]
+)
+PACKED = {"piece": "DELTA_LENGTH_BYTE_ARRAY", "count": "DELTA_BINARY_PACKED"}
+
+
+@pytest.mark.parametrize(
+    ("pieces", "counts", "options", "message"),
+    [
+        (
+            NOTHINGS,
+            pa.array(memoryview(bytes(8 * NOTHING)).cast("Q")),
+            {**sealed_parquet.WRITE_OPTIONS, "column_encoding": PACKED},
+            "claims to hold more than it does",
+        ),
+        *(
+            ([b"a"] * 1000, [1] * 1000, options, "not encoded as they were written")
+            for options in ({"compression": "zstd", "use_dictionary": False}, {"compression": "none"})
+        ),
+    ],
+    ids=["a bomb", "compressed", "a dictionary"],
+)
+def test_foreign_tables_under_a_right_seal_are_refused_unread(
+    tmp_path: Path, pieces: object, counts: object, options: dict[str, object], message: str
+) -> None:
     metadata = {b"bpe_pipeline.format": b"1", b"bpe_pipeline.fingerprint": b"f", b"bpe_pipeline.statistics": b"{}"}
-    few = 1 << 20
     schema = pa.schema([("piece", pa.large_binary()), ("count", pa.uint64())], metadata=metadata)
-    encoding = {"piece": "DELTA_LENGTH_BYTE_ARRAY", "count": "DELTA_BINARY_PACKED"}
-    nothing = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), few, [None, pa.py_buffer(bytes(8 * few + 8)), pa.py_buffer(b"")]
-    )
-    with pq.ParquetWriter(path, schema, **sealed_parquet.WRITE_OPTIONS, column_encoding=encoding) as writer:
-        table = pa.Table.from_arrays([nothing, pa.array(memoryview(bytes(8 * few)).cast("Q"))], schema=schema)
-        writer.write_table(table, row_group_size=few)
+    path = tmp_path / "a.parquet"
+    with pq.ParquetWriter(path, schema, **options) as writer:
+        writer.write_table(pa.table({"piece": pieces, "count": counts}, schema=schema), row_group_size=NOTHING)
         writer.add_key_value_metadata(sealed_parquet.seals(["0" * 48]))
     sealed_parquet.seal(path)
-    assert path.stat().st_size < few / 10
-    with pytest.raises(RunDirectoryError, match="claims to hold more than it does"):
+    assert path.stat().st_size < NOTHING / 10
+    with pytest.raises(RunDirectoryError, match=message):
         counter_file.open_counter(path)
 
 
-def test_compressed_and_foreign_tables_are_refused_unread(tmp_path: Path) -> None:
-    metadata = {b"bpe_pipeline.format": b"1", b"bpe_pipeline.fingerprint": b"f", b"bpe_pipeline.statistics": b"{}"}
-    schema = pa.schema([("piece", pa.large_binary()), ("count", pa.uint64())], metadata=metadata)
-    for options in ({"compression": "zstd", "use_dictionary": False}, {"compression": "none"}):
-        with pq.ParquetWriter(tmp_path / "a.parquet", schema, **options) as writer:
-            writer.write_table(pa.table({"piece": [b"a"] * 1000, "count": [1] * 1000}, schema=schema))
-            writer.add_key_value_metadata(sealed_parquet.seals(["0" * 48]))
-        sealed_parquet.seal(tmp_path / "a.parquet")
-        with pytest.raises(RunDirectoryError, match="not encoded as they were written"):
-            counter_file.open_counter(tmp_path / "a.parquet")
-
-
-def test_inconsistent_columns_are_refused() -> None:
-    """Whatever a counter's columns say, the core reads nothing beyond them."""
-    for offsets, data, counts in [
-        ([0, 9], b"ab", [1]),
-        ([-3, 1], b"ab", [1]),
-        ([0, 2, 1], b"ab", [1, 1]),
-        ([0], b"", [1]),
-    ]:
-        engine = _core.MergeEngine()
-        with pytest.raises(ValueError, match=r"offset|piece"):  # noqa: PT012 - now or then
-            engine.add(array("q", offsets), data, array("Q", counts))
-            engine.run(5)
-
-
-@pytest.mark.usefixtures("in_process")
-def test_damage_never_changes_the_result(run: Path) -> None:
+def test_damage_never_changes_the_result(made: Path) -> None:
     """The command itself, on runs that lost their last stages, each with a flipped bit in one of its files."""
-    home = run.parent
-    expected = (run / "tokenizer" / "tokenizer.json").read_bytes()
+    expected = (made / "tokenizer" / "tokenizer.json").read_bytes()
     source = random.Random(11)
-    saved = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != "log.txt"}
+    saved = {path: path.read_bytes() for path in made.rglob("*") if path.is_file() and path.name != "log.txt"}
     for number in range(12):
         for path, data in saved.items():
             path.write_bytes(data)
         for name in ("merges.parquet", "counter.parquet")[: number % 3]:
-            (run / name).unlink()
-        victims = [run / "run.json", *run.glob("*.parquet"), *run.glob("counts/*.parquet")]
-        victim = source.choice(victims)
+            (made / name).unlink()
+        victim = source.choice([made / "run.json", *made.glob("*.parquet"), *made.glob("counts/*.parquet")])
         bad = bytearray(victim.read_bytes())
         bad[source.randrange(len(bad))] ^= 1 << source.randrange(8)
         victim.write_bytes(bad)
-        result = CliRunner().invoke(commands, _words(home), catch_exceptions=True)
-        if result.exception is None:
-            assert (run / "tokenizer" / "tokenizer.json").read_bytes() == expected, victim
+        result = run(*_words(made.parent))
+        if result.returncode:
+            assert victim.name in refused(result, 1)
         else:
-            one_line(result.exception, victim.name)
+            assert (made / "tokenizer" / "tokenizer.json").read_bytes() == expected, victim
     for path, data in saved.items():
         path.write_bytes(data)
 
 
-def test_damaged_tokenizer_is_refused_or_intact(run: Path, tmp_path: Path) -> None:
-    good = (run / "tokenizer" / "tokenizer.json").read_bytes()
-    path = tmp_path / "tokenizer.json"
-    text = "the theory, naïve 東京 😀\n  12345 \x00"
-    told = 0
-    for data in damaged(good, 7, 120):
-        path.write_bytes(data)
-        try:
-            tokenizer = Tokenizer.load(path)
-        except InputError as error:
-            one_line(error, "tokenizer.json")
-            told += 1
-        else:
-            assert tokenizer.decode(tokenizer.encode_ordinary(text)) == text
-    assert told > 20
-
-
 @pytest.mark.parametrize("far", [(1 << 28) - 1, 1 << 20, 10**30])
-def test_distant_id_takes_no_memory(run: Path, tmp_path: Path, far: int) -> None:
-    document = json.loads((run / "tokenizer" / "tokenizer.json").read_text())
+def test_distant_id_takes_no_memory(made: Path, tmp_path: Path, far: int) -> None:
+    document = json.loads((made / "tokenizer" / "tokenizer.json").read_text())
     last = next(text for text, id_ in document["model"]["vocab"].items() if id_ == 498)
     document["model"]["vocab"][last] = far
     (tmp_path / "tokenizer.json").write_text(json.dumps(document))
@@ -247,49 +224,39 @@ def _replaced(document: object, place: tuple[object, ...], value: object) -> obj
     return copy
 
 
+@pytest.mark.parametrize(
+    ("name", "read"), [("run.json", _read_manifest), ("tokenizer/tokenizer.json", _read_tokenizer)]
+)
 @settings(max_examples=150, deadline=None)
-@given(st.data())
-def test_a_forged_manifest_is_refused_or_read(run: Path, data: st.DataObject) -> None:
-    """Any value at any place, under a right digest."""
-    document = json.loads((run / "run.json").read_text())
-    place = data.draw(st.sampled_from(list(_places(document))[1:]))
-    forged = _replaced(document, place, data.draw(JSON))
-    forged.pop("digest", None)
-    forged["digest"] = manifest.fingerprint(forged)
-    home = run.parent / "forged"
-    home.mkdir(exist_ok=True)
-    (home / "run.json").write_text(json.dumps(forged))
+@given(data=st.data())
+def test_a_forged_file_is_refused_or_intact(
+    made: Path, name: str, read: Callable[[Path], object], data: st.DataObject
+) -> None:
+    """Any value at any place, of a manifest under a right digest."""
+    document = json.loads((made / name).read_text())
+    places = list(_places(document))[1:] if name == "run.json" else list(_places(document))
+    forged = _replaced(document, data.draw(st.sampled_from(places)), data.draw(JSON))
+    if name == "run.json":
+        forged.pop("digest", None)
+        forged["digest"] = manifest.fingerprint(forged)
+    path = made.parent / "forged" / Path(name).name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(forged))
     try:
-        found = manifest.load(home)
-        assert found is not None
-        found.manifest.counter_fingerprint()
-    except RunDirectoryError as error:
-        one_line(error, "run.json")
+        assert read(path)
+    except (RunDirectoryError, InputError) as error:
+        one_line(error, path.name)
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.data())
-def test_forged_tokenizer_is_refused_or_intact(run: Path, data: st.DataObject) -> None:
-    document = json.loads((run / "tokenizer" / "tokenizer.json").read_text())
-    place = data.draw(st.sampled_from(list(_places(document))))
-    path = run.parent / "tokenizer.json"
-    path.write_text(json.dumps(_replaced(document, place, data.draw(JSON))))
-    try:
-        tokenizer = Tokenizer.load(path)
-        assert tokenizer.decode(tokenizer.encode_ordinary("the word")) == "the word"
-    except InputError as error:
-        one_line(error, "tokenizer.json")
-
-
-@pytest.mark.parametrize("name", ["config.yaml", "tokenizer.json", "run.json"])
-def test_endless_files_are_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr("pipeline.run.options.CONFIG_BYTES", 1 << 20)
-    monkeypatch.setattr("pipeline.tokenizer.formats.fields.MODEL_BYTES", 1 << 20)
-    monkeypatch.setattr("pipeline.storage.bounded.MANIFEST_BYTES", 1 << 20)
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [("config.yaml", read_config), ("tokenizer.json", Tokenizer.load), ("run.json", _read_manifest)],
+)
+def test_endless_files_are_not_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, read: Callable[[Path], object]
+) -> None:
+    for limit in ("run.options.CONFIG_BYTES", "tokenizer.formats.fields.MODEL_BYTES", "storage.bounded.MANIFEST_BYTES"):
+        monkeypatch.setattr(f"pipeline.{limit}", 1 << 20)
     (tmp_path / name).symlink_to("/dev/zero")
     with pytest.raises(PipelineError, match=r"larger than 1,024 KiB"):
-        {
-            "config.yaml": read_config,
-            "tokenizer.json": Tokenizer.load,
-            "run.json": lambda path: manifest.load(path.parent),
-        }[name](tmp_path / name)
+        read(tmp_path / name)

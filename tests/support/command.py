@@ -20,6 +20,7 @@ import tasks_here
 
 from pipeline import cli
 from pipeline.base import log
+from pipeline.base.errors import PipelineError
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 _REMEMBERED = {  # what a process learns once of its environment, and of files that a test may replace
@@ -128,3 +129,10 @@ def files_in(directory: Path, but: Collection[str] = (".lock", "log.txt")) -> di
     """Return the files of a directory by their paths in it, without those of some names."""
     found = {path.relative_to(directory).as_posix(): path for path in sorted(directory.rglob("*")) if path.is_file()}
     return {name: path.read_bytes() for name, path in found.items() if path.name not in but}
+
+
+def one_line(error: BaseException, name: str) -> None:
+    """Require an error of ours, in one line that names a file."""
+    assert isinstance(error, PipelineError), repr(error)
+    assert name in str(error)
+    assert "\n" not in str(error)
