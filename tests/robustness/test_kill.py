@@ -9,9 +9,11 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-import killing
 import pytest
+from amount import FULL
+from command import files_in
 from killing import CASES, Case, Kept, KillAt, command, counters, ended, kill, require_clean, results, start
 
 KILLED = -signal.SIGKILL
@@ -81,29 +83,45 @@ class Trained:
 
 def _everything(run: Path) -> dict[str, bytes]:
     """The files of a run, but for its log and what is half done."""
-    files = (path for path in run.rglob("[!.]*") if path.is_file() and path.name != "log.txt")
-    return {str(path.relative_to(run)): path.read_bytes() for path in files}
+    return {name: data for name, data in files_in(run).items() if not Path(name).name.startswith(".")}
 
 
-@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
+@pytest.fixture(scope="module")
 def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return Trained(request.param, tmp_path_factory.mktemp("killed"))
 
 
-def _kill_at_changes(trained: Trained, library: Path, home: Path, runs: int, seed: int) -> int:
-    """Kill runs at changes spread over all of them, each up to three times until it ends; how many kills it was.
+def many(every: int, *numbers: int) -> list[Any]:
+    """All cases, or each so many-th; they are slow."""
+    return [pytest.param(case, *numbers, marks=pytest.mark.slow) for case in CASES[:: 1 if FULL else every]]
+
+
+def name_of(value: object) -> str | None:
+    return value.name if isinstance(value, Case) else None
+
+
+@pytest.mark.parametrize(
+    ("trained", "runs", "seed", "least"),
+    [(CASES[0], 1, 1, 1), *many(2, 2, 1, 2), *many(4, 6, 3, 9)],  # with the moments below, hundreds of kills
+    indirect=["trained"],
+    ids=name_of,
+)
+def test_killed_at_changes_of_files(
+    trained: Trained, library: Path, tmp_path: Path, runs: int, seed: int, least: int
+) -> None:
+    """Kill runs at changes spread over all of them, each up to three times until it ends.
 
     The changes of a whole run are counted first. Half of the runs are worked on beside the other half.
     """
-    first = KillAt(library, home / "counter")
-    assert ended(trained.start(home / "counted", 2, **first.environment(home / "counted", 0))) == 0
+    first = KillAt(library, tmp_path / "counter")
+    assert ended(trained.start(tmp_path / "counted", 2, **first.environment(tmp_path / "counted", 0))) == 0
     changes = first.changes
     assert changes > (20 if trained.case.overwrites else 5 * trained.chunks)
 
     def suffer(number: int) -> int:
         choose = random.Random(seed + number)
-        killer = KillAt(library, home / f"counter-{number}")
-        output = home / f"killed-{number}"
+        killer = KillAt(library, tmp_path / f"counter-{number}")
+        output = tmp_path / f"killed-{number}"
         done, at = 0, max(1, round(changes * (number + choose.random()) / runs))
         for _ in range(3):
             kept = Kept.of(output)
@@ -123,19 +141,25 @@ def _kill_at_changes(trained: Trained, library: Path, home: Path, runs: int, see
         return done
 
     with ThreadPoolExecutor(2) as pool:
-        return sum(pool.map(suffer, range(runs)))
+        assert sum(pool.map(suffer, range(runs))) >= least
 
 
-def _kill_at_moments(trained: Trained, home: Path, kills: int, seed: int) -> set[str]:
-    """Kill some process or all of them at random moments of different stages; the stages that a run did not survive.
+@pytest.mark.parametrize(
+    ("trained", "kills", "seed", "least"),
+    [(CASES[0], 1, 2, 0), *many(3, 2, 2, 0), *many(4, len(MOMENTS) // 3, 4, 1)],
+    indirect=["trained"],
+    ids=name_of,
+)
+def test_killed_at_moments(trained: Trained, tmp_path: Path, kills: int, seed: int, least: int) -> None:
+    """Kill some process or all of them at random moments of different stages, of which so many end a run.
 
     A run that is overwritten has all files that begin a stage: there it is any moment.
     """
     moments = random.Random(f"{seed} {trained.case.name}").sample(MOMENTS, kills)
 
-    def suffer(number: int) -> str:
+    def suffer(number: int) -> bool:
         choose = random.Random(seed + number)
-        output = home / f"killed-{number}"
+        output = tmp_path / f"killed-{number}"
         stage, target = moments[number]
         workers = choose.choice([1, 2, 4])
         process = trained.start(output, workers)
@@ -143,57 +167,22 @@ def _kill_at_moments(trained: Trained, home: Path, kills: int, seed: int) -> set
             time.sleep(0.001)
         time.sleep(choose.uniform(0, 0.9 if trained.case.overwrites else 0.2) * trained.duration_s)
         kill(process.pid, target, choose)
-        if ended(process) == KILLED:
+        killed = ended(process) == KILLED
+        if killed:
             assert target in ("all", "coordinator")
         else:
-            stage = ""
             assert results(output) == trained.results
         trained.finish(output, workers)
         shutil.rmtree(output)
-        return stage
+        return killed
 
     with ThreadPoolExecutor(2) as pool:
-        return set(pool.map(suffer, range(kills)))
+        assert sum(pool.map(suffer, range(kills))) >= least
 
 
-@pytest.mark.parametrize("trained", CASES[:1], indirect=True, ids=lambda case: case.name)
-def test_killed_at_a_change_of_a_file(trained: Trained, library: Path, tmp_path: Path) -> None:
-    assert _kill_at_changes(trained, library, tmp_path, runs=1, seed=1) >= 1
-
-
-@pytest.mark.slow
-@pytest.mark.one_of(2)
-def test_killed_at_changes_of_files(trained: Trained, library: Path, tmp_path: Path) -> None:
-    assert _kill_at_changes(trained, library, tmp_path, runs=2, seed=1) >= 2
-
-
-@pytest.mark.parametrize("trained", CASES[:1], indirect=True, ids=lambda case: case.name)
-def test_killed_at_a_moment(trained: Trained, tmp_path: Path) -> None:
-    _kill_at_moments(trained, tmp_path, kills=1, seed=2)
-
-
-@pytest.mark.slow
-@pytest.mark.one_of(3)
-def test_killed_at_moments(trained: Trained, tmp_path: Path) -> None:
-    _kill_at_moments(trained, tmp_path, kills=2, seed=2)
-
-
-@pytest.mark.slow
-@pytest.mark.one_of(4)
-def test_killed_at_hundreds_of_changes_of_files(trained: Trained, library: Path, tmp_path: Path) -> None:
-    """Of all cases together: about a hundred and fifty, beside those of the default suite and the moments below."""
-    assert _kill_at_changes(trained, library, tmp_path, runs=6, seed=3) >= 9
-
-
-@pytest.mark.slow
-@pytest.mark.one_of(4)
-def test_killed_at_hundreds_of_moments(trained: Trained, tmp_path: Path) -> None:
-    assert _kill_at_moments(trained, tmp_path, kills=len(MOMENTS) // 3, seed=4) - {""}
-
-
-def test_killed_run_frees_the_directory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("trained", CASES[:1], indirect=True, ids=name_of)
+def test_killed_run_frees_the_directory(trained: Trained, tmp_path: Path) -> None:
     """The lock is the system's: it dies with its process, however that ends; the file that it leaves says nothing."""
-    trained = Trained(CASES[0], tmp_path)
     output = tmp_path / "run"
     words = command(trained.case, trained.inputs, output, 1)
     process = start(words)
@@ -209,7 +198,3 @@ def test_killed_run_frees_the_directory(tmp_path: Path) -> None:
     assert ended(process) == KILLED
     assert (output / ".lock").exists()
     trained.finish(output, 1)
-
-
-def test_cases_have_different_names() -> None:
-    assert len({case.name for case in killing.CASES}) == len(killing.CASES)

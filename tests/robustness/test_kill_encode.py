@@ -6,11 +6,13 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import peers
 import pytest
-from amount import KILLS
+from amount import FULL, KILLS
 from chat_cases import small_tokenizer
+from command import files_in
 from encoded import EOT, everything
 from killing import KillAt, ended, start
 
@@ -22,6 +24,7 @@ class Encoded:
 
     def __init__(self, home: Path, options: tuple[str, ...]) -> None:
         self.home, self.options = home, options
+        home.mkdir()
         if "--chat" in options:
             self.text = home / "a.jsonl"
             words = peers.generated_text(1, 900).split(" ")
@@ -32,40 +35,11 @@ class Encoded:
             self.text = home / "a.txt"
             self.text.write_text(EOT.join(peers.generated_text(seed, 900) for seed in range(8)), newline="")
             pipeline.Tokenizer.from_merges([(b"a", b"b"), (b"e", b"r")], [EOT]).save(home / "tokenizer")
-        assert ended(start(self.command(home / "whole", 2))) == 0
-        self.shards = everything(home / "whole")
 
     def command(self, output: Path, workers: int) -> list[str]:
         words = [sys.executable, "-P", "-m", "pipeline", "encode", self.text, "--tokenizer", self.home / "tokenizer"]
         sizes = ["--chunk-size", "3KiB", "--shard-size", 4000, "--workers", workers, "--quiet"]
         return [*map(str, words), "--output", str(output), *map(str, sizes), *self.options]
-
-
-def _kill(encoded: Encoded, library: Path, home: Path, kills: int, seed: int) -> int:
-    """Kill at changes spread over all of them, then run to the end; returns how many runs were killed."""
-    first = KillAt(library, home / "counter")
-    assert ended(start(encoded.command(home / "counted", 2), **first.environment(home / "counted", 0))) == 0
-    changes = first.changes
-    choose = random.Random(seed)
-    done = 0
-    for number in range(kills):
-        output = home / f"killed-{number}"
-        killer = KillAt(library, home / f"counter-{number}")
-        at = max(1, round(changes * (number + choose.random()) / kills))
-        done += ended(start(encoded.command(output, choose.choice([1, 3])), **killer.environment(output, at))) != 0
-        parts = {path.name: path.stat().st_mtime_ns for path in output.glob("parts/[0-9]*.ids")}
-        # a second file is written before its shard, the files of the format after all shards
-        there = [path for pattern in ("shard-*", "*/shard-*", "data-*", "*/data-*") for path in output.glob(pattern)]
-        there = [path for path in there if ".documents." not in path.name and path.suffix not in (".idx", ".json")]
-        shards = {str(path.relative_to(output)): path.stat().st_mtime_ns for path in there}
-        assert ended(start(encoded.command(output, choose.choice([1, 2])))) == 0
-        assert everything(output) == encoded.shards
-        assert all((output / name).stat().st_mtime_ns == time_ns for name, time_ns in shards.items())
-        log = (output / "log.txt").read_text()
-        if parts and not shards:
-            assert f"chunks, {_chunks(log) - len(parts)} to encode" in log
-        shutil.rmtree(output)
-    return done
 
 
 def _chunks(log: str) -> int:
@@ -82,46 +56,50 @@ MORE = [
     ("--val-tokens", "900", "--repeat", "2", "--shuffle", "1"),
     ("--sequence-length", "64", "--pack", "best-fit", "--shard-format", "arrow"),
 ]
-
-
 FAST = [("--documents", "offsets"), ("--shard-format", "parquet"), (*CHAT, "arrow", "--pack", "neat")]
 
 
-@pytest.fixture(params=FAST, ids=lambda words: words[-1])
-def encoded(request: pytest.FixtureRequest, tmp_path: Path) -> Encoded:
-    (tmp_path / "home").mkdir()
-    return Encoded(tmp_path / "home", request.param)
+def slow(every: int, options: Sequence[tuple[str, ...]], *numbers: int) -> list[Any]:
+    return [pytest.param(one, *numbers, marks=pytest.mark.slow) for one in options[:: 1 if FULL else every]]
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
-def test_encoding_resumes_after_kills(encoded: Encoded, library: Path, tmp_path: Path, kills: int) -> None:
-    assert _kill(encoded, library, tmp_path, kills, seed=1) >= max(1, kills - 1)
-
-
-@pytest.mark.slow
-@pytest.mark.one_of(3)
-def test_encoding_resumes_after_many_kills(encoded: Encoded, library: Path, tmp_path: Path) -> None:
-    assert _kill(encoded, library, tmp_path, kills=12, seed=2) >= 10
-
-
-@pytest.fixture(params=[("--val-fraction", "0.3", "--shuffle", "1", "--shard-format", "megatron")])
-def ordered(request: pytest.FixtureRequest, tmp_path: Path) -> Encoded:
-    (tmp_path / "home").mkdir()
-    return Encoded(tmp_path / "home", request.param)
-
-
-@pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_ordering_resumes_after_kills(ordered: Encoded, library: Path, tmp_path: Path, kills: int) -> None:
-    assert _kill(ordered, library, tmp_path, kills, seed=3) >= (kills + 1) // 2
-
-
-@pytest.mark.slow
-@pytest.mark.one_of(4)
-@pytest.mark.parametrize("options", MORE, ids=" ".join)
-def test_every_format_and_order_resumes_after_kills(options: tuple[str, ...], library: Path, tmp_path: Path) -> None:
-    (tmp_path / "home").mkdir()
-    killed = _kill(Encoded(tmp_path / "home", options), library, tmp_path, kills=KILLS, seed=len(options))
-    assert killed >= KILLS / 2
+@pytest.mark.parametrize(
+    ("options", "kills", "least"),
+    [
+        *((options, 1, 1) for options in [*FAST, (*ORDERED, "megatron")]),
+        *slow(1, FAST, 3, 2),
+        *slow(3, FAST, 12, 10),
+        *slow(4, MORE, KILLS, (KILLS + 1) // 2),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_encoding_resumes_after_kills(
+    options: tuple[str, ...], library: Path, tmp_path: Path, kills: int, least: int
+) -> None:
+    """Kill at changes spread over all of them, then run to the end; what was written is not written again."""
+    encoded = Encoded(tmp_path / "home", options)
+    whole, first = tmp_path / "whole", KillAt(library, tmp_path / "counter")
+    assert ended(start(encoded.command(whole, 2), **first.environment(whole, 0))) == 0
+    choose = random.Random(kills)
+    done = 0
+    for number in range(kills):
+        output = tmp_path / f"killed-{number}"
+        killer = KillAt(library, tmp_path / f"counter-{number}")
+        at = max(1, round(first.changes * (number + choose.random()) / kills))
+        done += ended(start(encoded.command(output, choose.choice([1, 3])), **killer.environment(output, at))) != 0
+        parts = {path.name: path.stat().st_mtime_ns for path in output.glob("parts/[0-9]*.ids")}
+        # a second file is written before its shard, the files of the format after all shards
+        there = [path for pattern in ("shard-*", "*/shard-*", "data-*", "*/data-*") for path in output.glob(pattern)]
+        there = [path for path in there if ".documents." not in path.name and path.suffix not in (".idx", ".json")]
+        shards = {str(path.relative_to(output)): path.stat().st_mtime_ns for path in there}
+        assert ended(start(encoded.command(output, choose.choice([1, 2])))) == 0
+        assert everything(output) == everything(whole)
+        assert all((output / name).stat().st_mtime_ns == time_ns for name, time_ns in shards.items())
+        log = (output / "log.txt").read_text()
+        if parts and not shards:
+            assert f"chunks, {_chunks(log) - len(parts)} to encode" in log
+        shutil.rmtree(output)
+    assert done >= least
 
 
 @pytest.mark.parametrize(
@@ -129,14 +107,11 @@ def test_every_format_and_order_resumes_after_kills(options: tuple[str, ...], li
     [(0.5,), *(pytest.param([1 - at / n for at in range(n)], marks=pytest.mark.slow, id=str(n)) for n in (3, 12))],
 )
 def test_single_file_resumes_after_kills(library: Path, tmp_path: Path, points: Sequence[float]) -> None:
-    (tmp_path / "home").mkdir()
     encoded = Encoded(tmp_path / "home", ("--shuffle", "1", "--documents", "offsets"))
-    assert ended(start(encoded.command(tmp_path / "whole" / "train.bin", 2))) == 0
-    whole = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
-    assert len(whole) == 3
-    counted = tmp_path / "counted" / "train.bin"
-    first = KillAt(library, tmp_path / "counter")
+    first, counted = KillAt(library, tmp_path / "counter"), tmp_path / "counted" / "train.bin"
     assert ended(start(encoded.command(counted, 2), **first.environment(counted.parent, 0))) == 0
+    whole = files_in(counted.parent)
+    assert len(whole) == 3
     done = 0
     for number, point in enumerate(points):
         output = tmp_path / f"killed-{number}" / "train.bin"
@@ -144,5 +119,5 @@ def test_single_file_resumes_after_kills(library: Path, tmp_path: Path, points: 
         at = round(first.changes * point)
         done += ended(start(encoded.command(output, 2), **killer.environment(output.parent, at))) != 0
         assert ended(start(encoded.command(output, 1))) == 0
-        assert {path.name: path.read_bytes() for path in output.parent.iterdir()} == whole
+        assert files_in(output.parent) == whole
     assert done >= max(1, len(points) * 2 // 3)
