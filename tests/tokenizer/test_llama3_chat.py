@@ -6,15 +6,17 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 import samples
 import tiktoken
-from command import refused, run, run_here
+from command import refused, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import Tensor
+from transformers import AutoTokenizer
 
 import pipeline
 from pipeline import ChatFormat, ChatMLFormat, Llama3Tokenizer, Tokenizer
@@ -68,6 +70,13 @@ def test_special_tokens_and_their_ids() -> None:
     assert (WINDOW_CHARACTERS, RUN_CHARACTERS) == (400_000, 25_000)
 
 
+MARKS = ("--special-token", "<|im_start|>", "--special-token", "<|im_end|>")
+
+
+def train(text: Path, home: Path, *options: object) -> CompletedProcess[str]:
+    return run("train", text, "--output", home / "r", "--vocab-size", 262, "--quiet", "--workers", 1, *options)
+
+
 def naive_stretches(text: str, limit: int) -> Iterator[str]:
     """The rule, a character at a time."""
     done = length = 0
@@ -88,12 +97,6 @@ def test_stretches_follow_the_rule(text: str, limit: int, window: int) -> None:
     assert list(stretches(text, window_characters=window, run_characters=limit)) == expected
 
 
-def test_stretches_of_worked_examples() -> None:
-    assert list(stretches("aaaaaaa", run_characters=3)) == ["aaa", "aaa", "a"]
-    assert list(stretches("aa  aaaa b", run_characters=3)) == ["aa  aaa", "a b"]
-    assert "".join(stretches("", run_characters=3)) == ""
-
-
 def expected(text: str, **options: Any) -> list[int]:
     windows = [text[start : start + 400_000] for start in range(0, len(text), 400_000)]
     parts = [part for window in windows for part in naive_stretches(window, 25_000)]
@@ -102,14 +105,8 @@ def expected(text: str, **options: Any) -> list[int]:
 
 def test_ids_are_those_of_tiktoken() -> None:
     ours = tokenizer()
-    texts = [
-        *samples.HARD_TEXTS,
-        *samples.all_planes(5, 60),
-        "x<|eot_id|>y",
-        "a" * 60_000,
-        " " * 25_001 + "the " * 150_000,
-    ]
-    for text in texts:
+    large = ["a" * 60_000, " " * 25_001 + "the " * 150_000]
+    for text in [*samples.HARD_TEXTS, *samples.all_planes(5, 60), "x<|eot_id|>y", *large]:
         plain = expected(text, disallowed_special=())
         assert ours.encode(text, bos=False, eos=False) == plain
         assert ours.encode(text, bos=True, eos=True) == [ours.bos_id, *plain, ours.eos_id]
@@ -128,136 +125,128 @@ def test_bos_and_eos_are_required_and_special_tokens_selectable() -> None:
     assert ours.decode([416, 425]) == "<|begin_of_text|><|eot_id|>"
 
 
-def test_missing_or_damaged_rank_file(tmp_path: Path) -> None:
+def test_rank_files(tmp_path: Path) -> None:
+    """Whole pieces come before merging; a file that is missing or damaged is refused."""
     with pytest.raises(InputError, match=r"none\.model does not exist"):
         Llama3Tokenizer(tmp_path / "none.model")
     (tmp_path / "x").write_bytes(b"\x80 0\n")
     with pytest.raises(InputError, match="line 1"):
         Llama3Tokenizer(tmp_path / "x")
-
-
-def test_whole_pieces_come_before_merging(tmp_path: Path) -> None:
     tokens = [*(bytes([byte]) for byte in range(256)), b"low"]
     lines = [b"%b %d\n" % (base64.b64encode(token), rank) for rank, token in enumerate(tokens)]
     (tmp_path / "x").write_bytes(b"".join(lines))
     assert Llama3Tokenizer(tmp_path / "x").encode("low lows", bos=False, eos=False) == [256, *b" lows"]
 
 
-def test_chat_format() -> None:
-    ours = tokenizer()
-    chat = ChatFormat(ours)
+@functools.cache
+def chat_format(template: str) -> Any:
+    return ChatFormat(tokenizer()) if template == "llama3" else ChatMLFormat(Tokenizer.from_model(model(template)))
+
+
+def test_messages_and_headers_are_written_as_llama_3_does() -> None:
+    chat = chat_format("llama3")
     text = "<|start_header_id|>user<|end_header_id|>\n\nlow 1<|eot_id|>"
     message = {"role": "user", "content": " low 1\n"}
-    assert chat.encode_message(message) == ours.encode(text, bos=False, eos=False, allowed_special="all")
+    assert chat.encode_message(message) == tokenizer().encode(text, bos=False, eos=False, allowed_special="all")
     assert chat.encode_header(message) == chat.encode_message({"role": "user", "content": ""})[:-1]
-    for one in [*DIALOG, {"role": "a\n\n<|eot_id|>", "content": "x<|end_header_id|>\n\n<|eot_id|>y"}]:
-        assert chat.decode_message(chat.encode_message(one)) == {**one, "content": one["content"].strip()}
-        assert chat.decode_message(Tensor(chat.encode_message(one))) == chat.decode_message(chat.encode_message(one))  # type: ignore[arg-type]
-    ids = chat.encode_message(message)
-    for broken in ([], ids[1:], ids[:-1], [*ids, *ids], [ids[0], *ids[-1:]], [token for token in ids if token != 423]):
-        with pytest.raises(InputError, match="not one message"):
-            chat.decode_message(broken)
     with pytest.raises(UsageError, match="lacks the text 'content'"):
         chat.encode_message({"role": "user"})
+    with pytest.raises(UsageError, match=r"lacks <\|im_start\|>"):
+        ChatMLFormat(Tokenizer.from_merges([]))
+
+
+@pytest.mark.parametrize("template", ["llama3", "chatml"])
+def test_messages_are_decoded_as_they_were_encoded(template: str) -> None:
+    chat = chat_format(template)
+    headers = {"role": "a\n\n<|eot_id|>", "content": "x<|end_header_id|>\n\n<|eot_id|>y"}
+    marked = headers if template == "llama3" else {"role": "user", "content": "a<|im_end|>\nb\n"}
+    for one in [*DIALOG, marked]:
+        ids = chat.encode_message(one)
+        kept = one["content"].strip() if template == "llama3" else one["content"]
+        assert chat.decode_message(ids) == chat.decode_message(Tensor(ids)) == {**one, "content": kept}
+    ids = chat.encode_message(DIALOG[1])
+    header_end = chat.tokenizer.special_tokens.get("<|end_header_id|>") if template == "llama3" else ids[0]
+    unclosed = [id_ for id_ in ids if id_ != header_end]
+    for broken in ([], ids[1:], ids[:-1], [*ids, *ids], [ids[0], *ids[-1:]], ids[:1] + ids[-2:], unclosed):
+        with pytest.raises(InputError, match="not one message"):
+            chat.decode_message(broken)
 
 
 @pytest.mark.parametrize("template", ["llama3", "chatml"])
 def test_chat_templates_in_transformers_have_our_ids(template: str, tmp_path: Path) -> None:
-    from transformers import AutoTokenizer
-
     EXPORTS["hf"](model(template), tmp_path)
-    theirs = AutoTokenizer.from_pretrained(tmp_path)
-    ours = Tokenizer.load(tmp_path)
-    chat: Any = ChatFormat(tokenizer()) if template == "llama3" else ChatMLFormat(ours)
+    theirs, ours = AutoTokenizer.from_pretrained(tmp_path), Tokenizer.load(tmp_path)
     for dialog in (DIALOG, DIALOG[1:2], DIALOG[:3]):
         found = theirs.apply_chat_template(dialog, add_generation_prompt=True, return_dict=False)
-        assert found == chat.encode_dialog_prompt(dialog)
+        assert found == chat_format(template).encode_dialog_prompt(dialog)
     assert theirs.eos_token == ours.model.eos_token
-    assert ours.model.chat_template is not None
-    assert ours.model.chat_template.jinja == CHAT_TEMPLATES[template].jinja
+    assert ours.model.chat_template == CHAT_TEMPLATES[template]
     ours.save(tmp_path / "again")
     for path in (tmp_path / "again").iterdir():
         assert path.read_bytes() == (tmp_path / path.name).read_bytes()
     theirs.save_pretrained(tmp_path / "saved")  # the template is a file of its own there
-    saved = Tokenizer.load(tmp_path / "saved").model.chat_template
-    assert saved is not None
-    assert saved == CHAT_TEMPLATES[template]
+    assert Tokenizer.load(tmp_path / "saved").model.chat_template == CHAT_TEMPLATES[template]
 
 
 @pytest.mark.parametrize("template", ["llama3", "chatml"])
 def test_to_transformers(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = Tokenizer.from_model(model(template))
     theirs = ours.to_transformers()
-    assert theirs.name_or_path == ""
-    assert len(theirs) == ours.vocab_size
+    assert (theirs.name_or_path, len(theirs)) == ("", ours.vocab_size)
     assert (theirs.eos_token, theirs.pad_token) == (ours.model.eos_token, ours.model.pad_token)
-    chat: Any = ChatFormat(tokenizer()) if template == "llama3" else ChatMLFormat(ours)
     found = theirs.apply_chat_template(DIALOG, add_generation_prompt=True, return_dict=False)
-    assert found == chat.encode_dialog_prompt(DIALOG)
-    text = f"I'm low, é日本 {CHAT_TEMPLATES[template].writes('turn end')[0]} "
+    assert found == chat_format(template).encode_dialog_prompt(DIALOG)
+    [end] = CHAT_TEMPLATES[template].writes("turn end")
+    text = f"I'm low, é日本 {end} "
     assert theirs.encode(text, add_special_tokens=False) == ours.encode(text)
     assert theirs.decode(ours.encode(text)) == text
+    answers = [{"role": "assistant", "content": said} for said in (" lower\n", "low")]
+    dialog = [*DIALOG[:2], answers[0], DIALOG[1], answers[1]]
+    masked = theirs.apply_chat_template(dialog, return_dict=True, return_assistant_tokens_mask=True)
+    said = [id_ for id_, inside in zip(masked["input_ids"], masked["assistant_masks"], strict=True) if inside]
+    assert theirs.decode(said) == ("lower" if template == "llama3" else " lower\n") + end + "low" + end
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(UsageError, match="pip install transformers"):
         ours.to_transformers()
 
 
-def test_chatml_round_trip() -> None:
-    chat = ChatMLFormat(Tokenizer.from_model(model("chatml")))
-    for message in [*DIALOG, {"role": "user", "content": "a<|im_end|>\nb\n"}]:
-        assert chat.decode_message(chat.encode_message(message)) == message
-        assert chat.decode_message(Tensor(chat.encode_message(message))) == message  # type: ignore[arg-type]
-    ids = chat.encode_message(DIALOG[0])
-    for broken in ([], ids[1:], ids[:-1], [*ids, *ids], ids[:1] + ids[-2:]):
-        with pytest.raises(InputError, match="not one message"):
-            chat.decode_message(broken)
-    with pytest.raises(UsageError, match=r"lacks <\|im_start\|>"):
-        ChatMLFormat(Tokenizer.from_merges([]))
-
-
 @pytest.mark.parametrize(
-    ("jinja", "message"),
+    ("jinja", "code", "message"),
     [
-        ("{{ '<|mine|>' }}", "needs <|mine|>, which this vocabulary lacks"),
-        ("{% for m in messages %}{{ '<|' + m.role + '|>' }}{% endfor %}", "needs <|user|>, <|assistant|>, <|system|>"),
-        ("{{ messages[0].content }}</s>", "needs </s>, which"),
-        ("<|im_start|>{% for m in messages %}", "is not valid Jinja (line 1: Unexpected end of template"),
-        ("{{ messages[0].content + '<|im_end|>' }}{{ bos_token }}", None),
+        ("{{ '<|mine|>' }}", 2, "own.jinja needs <|mine|>, which this vocabulary lacks"),
+        (
+            "{% for m in messages %}{{ '<|' + m.role + '|>' }}{% endfor %}",
+            2,
+            "needs <|user|>, <|assistant|>, <|system|>",
+        ),
+        ("{{ messages[0].content }}</s>", 2, "own.jinja needs </s>, which"),
+        ("<start_of_turn>{{ m.content }}<end_of_turn>", 2, "own.jinja needs <start_of_turn>, <end_of_turn>"),
+        ("<|im_start|>{% for m in messages %}", 2, "is not valid Jinja (line 1: Unexpected end of template"),
+        (None, 1, "own.jinja does not exist"),
+        ("{{ messages[0].content + '<|im_end|>' }}{{ bos_token }}", 0, ""),
     ],
 )
 def test_a_template_file_with_other_marks_or_wrong_jinja_is_refused(
-    jinja: str, message: str | None, text: Path, tmp_path: Path
+    jinja: str | None, code: int, message: str, text: Path, tmp_path: Path
 ) -> None:
-    path = tmp_path / "own.jinja"
-    path.write_text(jinja)
-    marks = ("--special-token", "<|im_start|>", "--special-token", "<|im_end|>")
-    common = (
-        "train", text, "--output", tmp_path / "r", "--vocab-size", 262, "--chat-template", path, *marks,
-        "--quiet",
-    )  # fmt: skip
-    result = run_here(*common, "--workers", 1)
-    if message is None:
-        assert result.returncode == 0, result.stderr
-    else:
-        line = refused(result, 2)
-        assert f"the chat template {path}" in line
-        assert message in line
+    if jinja is not None:
+        (tmp_path / "own.jinja").write_text(jinja)
+    found = train(text, tmp_path, *MARKS, "--chat-template", tmp_path / "own.jinja")
+    assert found.returncode == code, found.stderr
+    assert not code or message in refused(found, code)
 
 
 def test_chat_template_option(text: Path, tmp_path: Path) -> None:
-    line = refused(run("train", text, "--output", tmp_path / "r", "--vocab-size", 300, "--chat-template", "chatml"), 2)
-    assert "the chat template needs <|im_start|>, <|im_end|>" in line
-    assert not (tmp_path / "r").exists()
-    specials = ["--special-token", "<|im_start|>", "--special-token", "<|im_end|>"]
-    trained = run(
-        "train", text, "--output", tmp_path / "r", "--vocab-size", 300, *specials, "--chat-template", "chatml"
-    )
-    assert trained.returncode == 0, trained.stderr
-    assert Tokenizer.load(tmp_path / "r/tokenizer").model.chat_template == CHAT_TEMPLATES["chatml"]
-    assert run("export", tmp_path / "r", "--output", tmp_path / "e", "--export", "hf").returncode == 0
-    assert Tokenizer.load(tmp_path / "e").model.chat_template == CHAT_TEMPLATES["chatml"]
-    assert "needs <|begin_of_text|>" in refused(run("export", tmp_path / "r", "--chat-template", "llama3"), 2)
-    plain = pipeline.train(str(text), output=tmp_path / "p", vocab_size=300)
+    home = tmp_path / "r"
+    assert "did you mean chatml" in refused(train(text, tmp_path, "--chat-template", "chatlm"), 2)
+    lacking = refused(train(text, tmp_path, "--chat-template", "chatml"), 2)
+    assert "the chat template needs <|im_start|>, <|im_end|>" in lacking
+    assert not home.exists()
+    assert train(text, tmp_path, *MARKS, "--chat-template", "chatml").returncode == 0
+    assert run("export", home, "--output", tmp_path / "e", "--export", "hf").returncode == 0
+    for saved in (home / "tokenizer", tmp_path / "e"):
+        assert Tokenizer.load(saved).model.chat_template == CHAT_TEMPLATES["chatml"]
+    assert "needs <|begin_of_text|>" in refused(run("export", home, "--chat-template", "llama3"), 2)
+    plain = pipeline.train(str(text), output=tmp_path / "p", vocab_size=262)
     assert plain.model.chat_template is None
-    found = run("export", tmp_path / "p", "--chat-template", "chatml")
-    assert "the chat template needs" in refused(found, 2)
+    assert "the chat template needs" in refused(run("export", tmp_path / "p", "--chat-template", "chatml"), 2)

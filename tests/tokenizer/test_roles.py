@@ -2,17 +2,21 @@
 
 import json
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import numpy as np
 import pytest
 from command import refused, run, run_here
+from transformers import AutoTokenizer, GenerationConfig
 
 import pipeline
 from pipeline import Tokenizer
 from pipeline.base.errors import UsageError
 
 EOT = "<|endoftext|>"
+Train = Callable[..., CompletedProcess[str]]
 TEXTS = ["low lower", "", f"newest{EOT}wide", "<s>low"]
 
 
@@ -26,13 +30,23 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "run"
 
 
-def test_bos_is_added_as_transformers_does(trained: Path) -> None:
-    from tokenizers import Tokenizer as Theirs
-    from transformers import AutoTokenizer
+@pytest.fixture
+def train(tmp_path: Path) -> Train:
+    """Train on a.txt, which is written with a text the first time, in `run`."""
+    path = tmp_path / "a.txt"
 
+    def train(*options: object, text: str = "low lower lowest newest widest wide new " * 9) -> CompletedProcess[str]:
+        if not path.exists():
+            path.write_text(text)
+        return run_here("train", "a.txt", "--output", "run", *options, cwd=tmp_path)
+
+    return train
+
+
+def test_bos_is_added_as_transformers_does(trained: Path) -> None:
     ours = Tokenizer.load(trained / "tokenizer")
     theirs = AutoTokenizer.from_pretrained(trained / "tokenizer")
-    core = Theirs.from_file(str(trained / "tokenizer/tokenizer.json"))
+    core = ours.to_tokenizers()
     assert (theirs.bos_token, theirs.eos_token, theirs.pad_token) == ("<s>", EOT, "<pad>")
     for text in TEXTS:
         ids = ours.encode(text)
@@ -45,13 +59,10 @@ def test_bos_is_added_as_transformers_does(trained: Path) -> None:
     assert theirs("low", "wide").input_ids == ours.encode("low") + ours.encode("wide")
     assert ours.encode_batch(TEXTS) == theirs(TEXTS).input_ids
     assert ours.encode_batch(TEXTS, add_special_tokens=False) == [ours.encode(text)[1:] for text in TEXTS]
-    assert ours.encode_ordinary("low") == ours.encode("low")[1:]
-    assert ours.encode_ordinary_batch(["low"]) == [ours.encode_ordinary("low")]
+    assert ours.encode_ordinary_batch(["low"]) == [ours.encode_ordinary("low")] == [ours.encode("low")[1:]]
 
 
 def test_bos_survives_saving_and_checking(trained: Path, tmp_path: Path) -> None:
-    from transformers import AutoTokenizer
-
     ours = Tokenizer.load(trained / "tokenizer")
     AutoTokenizer.from_pretrained(trained / "tokenizer").save_pretrained(tmp_path / "theirs")
     ours.save(tmp_path / "ours")
@@ -83,8 +94,6 @@ def test_each_document_of_shards_starts_with_bos(trained: Path, tmp_path: Path, 
 
 
 def test_roles_change_when_exported(trained: Path, tmp_path: Path) -> None:
-    from transformers import AutoTokenizer
-
     roles = ["--eos-token", "<pad>", "--pad-token", "<new>"]
     assert "give --output" in refused(run("export", trained, *roles), 2)
     assert run("export", trained, *roles, "--output", tmp_path / "e", "--export", "hf", "--check").returncode == 0
@@ -93,97 +102,44 @@ def test_roles_change_when_exported(trained: Path, tmp_path: Path) -> None:
     assert theirs.convert_tokens_to_ids("<new>") == Tokenizer.load(trained / "tokenizer").vocab_size
     model = Tokenizer.load(tmp_path / "e").model
     assert (model.separator, model.eos_token) == (EOT, "<pad>")
-
-
-def test_add_bos_needs_a_token() -> None:
     with pytest.raises(UsageError, match="name it as the bos_token"):
         pipeline.train_from_counts({"low": 5}, vocab_size=300, add_bos=True)
 
 
 CHATML = ["--special-token", "<|im_start|>", "--special-token", "<|im_end|>"]
-DIALOG = [
-    {"role": "user", "content": "low?"},
-    {"role": "assistant", "content": " lower\n"},
-    {"role": "user", "content": "wide"},
-    {"role": "assistant", "content": "widest"},
-]
 
 
-def test_chat_template_leaves_the_end_of_documents_alone(tmp_path: Path) -> None:
-    from transformers import AutoTokenizer, GenerationConfig
-
-    (tmp_path / "a.txt").write_text(EOT.join(["low lower lowest", "newest widest", "wide new"] * 9))
-    options = ["--output", tmp_path / "run", "--vocab-size", 270, *CHATML, "--chat-template", "chatml"]
-    assert run("train", tmp_path / "a.txt", *options).returncode == 0
-    ours = Tokenizer.load(tmp_path / "run/tokenizer")
-    assert (ours.model.eos_token, ours.model.separator) == (EOT, EOT)
-    theirs = AutoTokenizer.from_pretrained(tmp_path / "run/tokenizer")
-    assert theirs.eos_token == EOT
-    generation = GenerationConfig.from_pretrained(tmp_path / "run/tokenizer")
+def test_chat_template_leaves_the_end_of_documents_alone(train: Train, tmp_path: Path) -> None:
+    home, text = tmp_path / "run/tokenizer", EOT.join(["low lower lowest", "newest widest", "wide new"] * 9)
+    assert train("--vocab-size", 270, *CHATML, "--chat-template", "chatml", text=text).returncode == 0
+    ours = Tokenizer.load(home)
+    assert ours.model.eos_token == ours.model.separator == AutoTokenizer.from_pretrained(home).eos_token == EOT
+    generation = GenerationConfig.from_pretrained(home)
     assert generation.eos_token_id == [ours.special_tokens[EOT], ours.special_tokens["<|im_end|>"]]
     encoded = pipeline.encode_files(tmp_path / "a.txt", ours)
     assert len(encoded) == 27
     assert {document[-1] for document in encoded} == {ours.special_tokens[EOT]}
     assert "generation_config.json" in pipeline.verify_run(tmp_path / "run")["tokenizer"]
     assert run("merge", tmp_path / "run").returncode == 0  # without a template nothing ends a turn
-    assert not (tmp_path / "run/tokenizer/generation_config.json").exists()
+    assert not (home / "generation_config.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "special", "start"),
-    [
-        ("chatml", ["<|im_start|>", "<|im_end|>"], "<|im_start|>assistant\n"),
-        (
-            "llama3",
-            ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
-            "<|start_header_id|>assistant<|end_header_id|>\n\n",
-        ),
-    ],
-)
-def test_templates_mark_what_the_assistant_says(name: str, special: list[str], start: str, tmp_path: Path) -> None:
-    from transformers import AutoTokenizer
-
-    counts = {"low": 5, "lower": 3, "wide": 4}
-    pipeline.train_from_counts(
-        counts, output=tmp_path / "run", vocab_size=270, special_tokens=special, chat_template=name, pattern="llama3"
-    )
-    theirs = AutoTokenizer.from_pretrained(tmp_path / "run/tokenizer")
-    found = theirs.apply_chat_template(DIALOG, return_dict=True, return_assistant_tokens_mask=True)
-    said = [id_ for id_, inside in zip(found["input_ids"], found["assistant_masks"], strict=True) if inside]
-    whole = theirs.apply_chat_template(DIALOG, tokenize=False)
-    answers = [part.partition(special[-1])[0] + special[-1] for part in whole.split(start)[1:]]
-    assert theirs.decode(said) == "".join(answers)
-    assert len(answers) == 2
-
-
-def test_chat_template_of_a_file(tmp_path: Path) -> None:
-    from transformers import AutoTokenizer
-
-    (tmp_path / "own.jinja").write_text(
-        "{% for m in messages %}<start_of_turn>{{ m.content }}<end_of_turn>{% endfor %}"
-    )
-    (tmp_path / "a.txt").write_text("low lower lowest")
-    train = ["train", "a.txt", "--output", "run", "--vocab-size", 265, "--chat-template"]
-    assert "needs <start_of_turn>, <end_of_turn>" in refused(run(*train, "own.jinja", cwd=tmp_path), 2)
-    assert "none.jinja does not exist" in refused(run(*train, "none.jinja", cwd=tmp_path), 1)
-    assert "did you mean chatml" in refused(run(*train, "chatlm", cwd=tmp_path), 2)
+def test_chat_template_of_a_file(train: Train, tmp_path: Path) -> None:
+    turn = "<start_of_turn>{{ m.content }}<end_of_turn>"
+    (tmp_path / "own.jinja").write_text(f"{{% for m in messages %}}{turn}{{% endfor %}}")
     special = ["--special-token", "<start_of_turn>", "--special-token", "<end_of_turn>"]
-    assert run(*train, "own.jinja", *special, cwd=tmp_path).returncode == 0
+    assert train("--vocab-size", 265, "--chat-template", "own.jinja", *special).returncode == 0
     theirs = AutoTokenizer.from_pretrained(tmp_path / "run/tokenizer")
-    ids = theirs.apply_chat_template(DIALOG[:1], return_dict=False)
+    ids = theirs.apply_chat_template([{"role": "user", "content": "low?"}], return_dict=False)
     assert theirs.decode(ids) == "<start_of_turn>low?<end_of_turn>"
     generation = json.loads((tmp_path / "run/tokenizer/generation_config.json").read_text())
     assert generation["eos_token_id"] == theirs.convert_tokens_to_ids([EOT, "<end_of_turn>"])
 
 
 def test_another_separator_than_the_corpus_has_is_warned_of(tmp_path: Path) -> None:
-    special = [EOT, "<|im_end|>", "<doc>"]
-    counts = {"low": 5, "lower": 3, "wide": 4}
-    ours = pipeline.train_from_counts(counts, output=tmp_path / "run", vocab_size=270, special_tokens=special)
+    ours = Tokenizer.from_merges([], [EOT, "<|im_end|>", "<doc>"])
     (tmp_path / "a.txt").write_text("low<doc>" * 231 + "low")
-    with pytest.warns(
-        UserWarning, match=r"'<doc>' occurs 231 times in the text, but '<\|endoftext\|>' is the separator"
-    ):
+    with pytest.warns(UserWarning, match=r"'<doc>' occurs 231 times in the text, but '<\|endoftext\|>' is the separ"):
         assert len(pipeline.encode_files(tmp_path / "a.txt", ours, workers=1)) == 1
     with pytest.warns(UserWarning, match="ended 1 document: name"):
         pipeline.encode_corpus(tmp_path / "a.txt", ours, tmp_path / "shards", workers=1)
@@ -197,7 +153,7 @@ def test_another_separator_than_the_corpus_has_is_warned_of(tmp_path: Path) -> N
 
 
 PAD = ["--pad-token", "<pad>"]
-BOTH = {EOT: 268, "<pad>": 269}
+ALONE, BOTH = {EOT: 269}, {EOT: 268, "<pad>": 269}
 
 
 @pytest.mark.parametrize(
@@ -206,47 +162,34 @@ BOTH = {EOT: 268, "<pad>": 269}
         ([], ["merge", *PAD], r"'<|endoftext|>' 269 -> 268, 1 ordinary token gone, '<pad>' is 269", None),
         ([], ["train", *PAD], r"'<|endoftext|>' 269 -> 268", None),
         (PAD, ["train"], "'<pad>' 269 is gone", None),
+        (PAD, ["train", "more.txt"], "is made again with --pad-token none in place of --pad-token '<pad>'", ALONE),
         (PAD, ["merge", "--pad-token", "<x>"], "--pad-token '<x>' in place of --pad-token '<pad>'", None),
         ([], ["merge", "--pad-token", "none"], "'none' would be a plain word", None),
         ([], ["merge", *PAD, "--overwrite"], "tokenizer: '<|endoftext|>' 269 -> 268", BOTH),
-        (PAD, ["merge", "--overwrite"], "'<|endoftext|>' 268 -> 269, '<pad>' 269 is gone", {EOT: 269}),
+        (PAD, ["merge", "--overwrite"], "'<|endoftext|>' 268 -> 269, '<pad>' 269 is gone", ALONE),
         (PAD, ["merge", "--vocab-size", 265], "tokenizer-265 is as tokenizer: --pad-token '<pad>'", BOTH),
-        ([], ["merge", "--pad-token", EOT], "--pad-token none: no id changes", {EOT: 269}),
+        ([], ["merge", "--pad-token", EOT], "--pad-token none: no id changes", ALONE),
         (PAD, ["merge"], "", BOTH),
     ],
 )  # fmt: skip
 def test_ids_that_exist_change_only_with_overwrite(
-    before: list[str], command: list[str], said: str, special: dict[str, int] | None, tmp_path: Path
+    before: list[str], command: list[str], said: str, special: dict[str, int] | None, train: Train, tmp_path: Path
 ) -> None:
-    (tmp_path / "a.txt").write_text("low lower lowest newest widest wide new " * 9)
-    train = ["train", tmp_path / "a.txt", "--output", tmp_path / "run", "--vocab-size", 270]
-    assert run_here(*train, *before).returncode == 0
+    (tmp_path / "more.txt").write_text("wide new low " * 9)
+    assert train("--vocab-size", 270, *before).returncode == 0
     stored = Tokenizer.load(tmp_path / "run").special_tokens
     name, *options = command
-    found = run_here(*(train if name == "train" else ["merge", tmp_path / "run"]), *options)
+    found = train("--vocab-size", 270, *options) if name == "train" else run_here("merge", tmp_path / "run", *options)
     assert said in found.stdout + found.stderr
     assert found.returncode == 0 if special else refused(found, found.returncode)
     assert Tokenizer.load(tmp_path / "run").special_tokens == (special or stored)
     pipeline.verify_run(tmp_path / "run")
 
 
-def test_more_text_without_the_role_that_was_merged_is_warned_of(tmp_path: Path) -> None:
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / name).write_text("low lower lowest newest widest wide new " * 9)
-    train = ["train", tmp_path / "a.txt", "--output", tmp_path / "run", "--vocab-size", 270]
-    assert run_here(*train, *PAD).returncode == 0
-    assert (
-        "is made again with --pad-token none in place of --pad-token '<pad>'"
-        in run_here(*train, tmp_path / "b.txt").stderr
-    )
-
-
 @pytest.fixture
-def chatty(tmp_path: Path) -> Path:
+def chatty(train: Train, tmp_path: Path) -> Path:
     """A run with a chat template, of 270 and 265 tokens."""
-    (tmp_path / "a.txt").write_text("low lower lowest newest widest wide new " * 9)
-    options = ["--vocab-size", "270,265", *CHATML, "--chat-template", "chatml", "--workers", 1]
-    assert run_here("train", tmp_path / "a.txt", "--output", tmp_path / "run", *options).returncode == 0
+    assert train("--vocab-size", "270,265", *CHATML, "--chat-template", "chatml", "--workers", 1).returncode == 0
     return tmp_path / "run"
 
 
@@ -287,13 +230,15 @@ def test_roles_changed_from_within_the_directory_are_those_of_the_run_and_its_ca
     ids=lambda words: " ".join(map(str, words)),
 )
 @pytest.mark.usefixtures("in_process")
-def test_a_special_token_that_is_an_ordinary_token_leaves_nothing(command: list[str], tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("<low>" * 27)
-    train = ["train", tmp_path / "a.txt", "--output", tmp_path / "run", "--pattern", "none"]
+def test_a_special_token_that_is_an_ordinary_token_leaves_nothing(
+    command: list[str], train: Train, tmp_path: Path
+) -> None:
     name, *options = command
     if name == "merge":
-        assert run_here(*train, "--vocab-size", 265).returncode == 0
-    found = run_here(*(train if name == "train" else ["merge", tmp_path / "run"]), *options)
+        assert train("--pattern", "none", "--vocab-size", 265, text="<low>" * 27).returncode == 0
+        found = run_here("merge", tmp_path / "run", *options)
+    else:
+        found = train("--pattern", "none", *options, text="<low>" * 27)
     assert "the special token '<low>': an ordinary token has the same name" in refused(found, 1)
     assert ("none" in pipeline.verify_run(tmp_path / "run")["tokenizer"]) == (name == "train")
     assert run_here("merge", tmp_path / "run").returncode == 0
