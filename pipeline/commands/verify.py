@@ -4,7 +4,6 @@ Checksums; the combined counter against those of the chunks; every merge against
 tokenizers' files against the merge list, byte by byte.
 """
 
-import json
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Unpack
 
-from pipeline.base.errors import InputError, RunDirectoryError, TrainingError, UsageError
+from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes, format_count
 from pipeline.commands.verify_changed import run_verify_changed
@@ -34,14 +33,12 @@ from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work, watched
 from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, existing, named, names_in
-from pipeline.storage.bounded import MODEL_BYTES, read_bounded
 from pipeline.tokenizer.export import Trained, export_model
 from pipeline.tokenizer.formats.gguf import GGUF_NAME
 from pipeline.tokenizer.formats.huggingface import (
     EDITABLE,
     chat_template_of,
     check_edited,
-    load_huggingface,
     write_model,
 )
 from pipeline.tokenizer.formats.tiktoken_ranks import RANKS_NAME
@@ -295,18 +292,6 @@ def _written(model: Model, *, with_limits: Sequence[str]) -> Iterator[Path]:
         yield home
 
 
-def _reads_alike(found: Location, expected: Path) -> bool:
-    """Return whether a tokenizer.json differs only in the spelling of its pattern, as one of an older version may."""
-    try:
-        models = [load_huggingface(file) for file in (found, expected)]
-        texts = [read_bounded(file, MODEL_BYTES) for file in (found, expected)]
-    except InputError:
-        return False
-    one, other = ({**json.loads(text), "pre_tokenizer": None} for text in texts)
-    cutting, right = ((model.pattern, model.preparation) for model in models)
-    return cutting == right and bool(one == other)
-
-
 def _compare(home: Location, right: Path, model: Model, written: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the names of the files in `home` by what they are, compared with `right` and with what was `written`."""
     made, as_written, edited, missing = (list[str]() for _ in range(4))
@@ -331,8 +316,6 @@ def _compare(home: Location, right: Path, model: Model, written: Mapping[str, st
             if name in EDITABLE:
                 check_edited(found, model.vocabulary)
             edited.append(name)
-        elif name == "tokenizer.json" and digest and _reads_alike(found, right / name):
-            made.append(name)
         else:
             raise RunDirectoryError(f"{found} is not what the merge list gives; remove {home} and run merge again")
     return {

@@ -58,12 +58,11 @@ def new_directory(parent: Path = Path("runs")) -> Path:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of owned directory; reserved: the names at its top that commands write; readable: older formats too."""
+    """One kind of owned directory; reserved: the names at its top that commands write."""
 
     manifest: str
     reserved: re.Pattern[str]
     format_version: int
-    readable: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ class Directory:
         except ValueError as error:
             raise RunDirectoryError(f"{path} cannot be read ({error}); start again with --overwrite") from None
         found: dict[str, Any] = document if isinstance(document, dict) else {}
-        if (version := found.get("format_version")) not in (self.kind.format_version, *self.kind.readable):
+        if (version := found.get("format_version")) != self.kind.format_version:
             raise RunDirectoryError(
                 f"{path} is of format {version!r}, this release reads {self.kind.format_version}; use the release that "
                 "wrote it, or start again with --overwrite"

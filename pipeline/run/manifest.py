@@ -16,9 +16,8 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError
 from pipeline.base.machine import versions
-from pipeline.pattern import resolve
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
-from pipeline.run.format_versions import COUNTER_FORMAT, OLDER_RUN_FORMATS, RUN_FORMAT
+from pipeline.run.format_versions import COUNTER_FORMAT, RUN_FORMAT
 from pipeline.run.options import Options, flag_of, make_options
 from pipeline.run.parity import Parity
 from pipeline.run.plan import MOST_INPUTS, Plan
@@ -35,24 +34,13 @@ RESULTS = ("merges.parquet", MERGES_SO_FAR, "report.txt", "report.json", "report
 _NAMES = (*RESULTS, "counts", "counter.parquet", _COARSE)
 _RESERVED = "|".join([*map(re.escape, _NAMES), "tokenizer(-[0-9]+)?"])
 _TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/([a-z_]+\.[a-z]+|README\.md)")
-_FIRST_TOKENIZER = (  # what a run.json without a list of tokenizers has written
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt"),
-    *("tokenizer.tiktoken", "tiktoken_encoding.py"),
-)
-RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), RUN_FORMAT, OLDER_RUN_FORMATS)
+RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), RUN_FORMAT)
 INPUT_NAME = "counts/input-{:03d}.parquet"  # what several chunks of an input with a weight add up to
 _MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
 RUNS = "runs"  # the kind of a source that is combined counts
 LANGUAGES = "languages"  # the kind of a source whose merges are chosen by parity
 KEPT = ".kept"  # the ending of what is kept of a counter until it is complete
-_RULES: dict[str, Any] = {  # of learning, too: older runs were merged with these
-    "whole_characters": False,
-    "superwords_from": None,
-    "superword_pattern": "superbpe",
-    "superword_words": 4,
-    "superword_colon": False,
-}
-LEARNING_OPTIONS = ("tie_break", "min_frequency", "min_piece_count", "max_token_bytes")  # special_ids moves ids alone
+_FIRST_STAGE = Options().of_stage("merge")  # of which superwords have none
 
 
 @dataclass(frozen=True)
@@ -71,7 +59,7 @@ class Source:
     kind: str  # "runs" (combined), "languages" (by parity), "counts" (imported) or "iterator"
     digest: str  # of all that counts depend on besides options; of an iterator, which cannot be read again, random
     description: str  # for people
-    mixed: tuple[Weighted, ...] = ()  # the runs that were combined; an older run does not list them
+    mixed: tuple[Weighted, ...] = ()  # the runs that were combined
 
     @property
     def scale(self) -> int:
@@ -83,7 +71,7 @@ class Source:
         """Read back what a manifest has of it; raises KeyError, TypeError or ValueError for anything else."""
         mixed = (
             Weighted(str(one["run"]), str(one["counts"]), (int(one["weight"][0]), int(one["weight"][1])))
-            for one in document.get("mixed", ())
+            for one in document["mixed"]
         )
         kind, digest, description = (str(document[name]) for name in ("kind", "digest", "description"))
         return cls(kind, digest, description, tuple(mixed))
@@ -125,13 +113,12 @@ class Manifest:
     def merge_fingerprint(self) -> str:
         """Return what a merge list depends on, its length aside."""
         assert self.merging is not None, "store_merge_options comes first"
-        learning = {name: self.merging[name] for name in LEARNING_OPTIONS}
-        rules = {name: self.merging[name] for name, before in _RULES.items() if self.merging[name] != before}
-        return fingerprint(self.counter_fingerprint(), learning | rules)
+        learning = {name: value for name, value in self.merging.items() if name != "special_ids"}  # moves ids alone
+        return fingerprint(self.counter_fingerprint(), learning)
 
     def first_stage_fingerprint(self) -> str:
         """Return what the first stage of superwords depends on: it is merging without them."""
-        of_second = {name: before for name, before in _RULES.items() if name.startswith("superword")}
+        of_second = {name: value for name, value in _FIRST_STAGE.items() if name.startswith("superword")}
         return replace(self, merging={**(self.merging or {}), **of_second}).merge_fingerprint()
 
     def owned_counts(self) -> Iterator[str]:
@@ -143,8 +130,8 @@ class Manifest:
         yield from ("counter.parquet", LOG)
 
     def special_of(self, tokenizer: str) -> dict[str, Any]:
-        """Return the "special" options of the tokenizer in this folder; an older run knows of a pad token only."""
-        return self.special.get(tokenizer, {"pad_token": self.counting.get("pad_token")})
+        """Return the "special" options of the tokenizer in this folder; none before it was merged."""
+        return self.special.get(tokenizer, {})
 
     def options_of(self, tokenizer: str = "tokenizer") -> Options:
         """Return the options that made the tokenizer in this folder of the run."""
@@ -237,19 +224,17 @@ def load(location: Location) -> Run | None:
     with directory.damage():
         manifest = Manifest(
             counting=dict(document["counting"]),
-            merging=None if document["merging"] is None else _RULES | document["merging"],
+            merging=document["merging"],
             vocab_size=None if document["vocab_size"] is None else int(document["vocab_size"]),
             cutting={str(name): str(value) for name, value in document["cutting"].items()},
             plan=Plan.from_json(document, directory),
             source=None if source is None else Source.from_json(source),
-            tokenizers=tuple(map(str, document.get("tokenizers", ()))),
-            written={str(name): str(digest) for name, digest in document.get("written", {}).items()},
-            special={str(name): dict(one) for name, one in document.get("special", {}).items()},
+            tokenizers=tuple(map(str, document["tokenizers"])),
+            written={str(name): str(digest) for name, digest in document["written"].items()},
+            special={str(name): dict(one) for name, one in document["special"].items()},
             parity=Parity.from_json(document["parity"]) if "parity" in document else None,
             weights=parse_weights(document["weights"]) if "weights" in document else (),
         )
-        if "tokenizers" not in document and manifest.vocab_size is not None:
-            manifest = replace(manifest, tokenizers=tuple(f"tokenizer/{name}" for name in _FIRST_TOKENIZER))
         for name in (*manifest.tokenizers, *manifest.written):
             if not _TOKENIZER_FILE.fullmatch(name):
                 raise ValueError(f"{name!r} is not the name of a tokenizer's file")
@@ -257,12 +242,8 @@ def load(location: Location) -> Run | None:
             raise ValueError("it has both a source and files")
         if manifest.weights and len(manifest.weights) != len(manifest.plan.inputs):
             raise ValueError("its weights are not those of its inputs")
-        named = str(manifest.counting["pattern"])
-        if resolve(named) != named:
-            raise ValueError(f"its pattern {named!r} is a name that an older version read as a regular expression")
         for stage, stored in (("count", manifest.counting), ("merge", manifest.merging)):
-            known = {name: value for name, value in (stored or {}).items() if name != "pad_token"}  # of an older run
-            if stored is not None and make_options(stored).of_stage(stage) != known:
+            if stored is not None and make_options(stored).of_stage(stage) != stored:
                 raise ValueError(f"its options of {stage} are not complete")
         for one in manifest.special.values():
             make_options(one)

@@ -221,7 +221,7 @@ def _stored_file(file: dict[str, Any], directory: Directory) -> CorpusFile:
         raise ValueError(f"a file is of the unknown kind {kind}")
     found = CorpusFile(
         *(str(file["path"]), int(file["size"]), int(file["mtime_ns"]), str(file["digest"])),
-        *(kind.format, kind.compression, int(file.get("ctime_ns", 0))),
+        *(kind.format, kind.compression, int(file["ctime_ns"])),
     )
     return copy_in(directory, found) if found.path.startswith(f"{STANDARD_INPUT}/") else found
 

@@ -181,7 +181,7 @@ def load(directory: Directory) -> Encoding | None:
     if document is None:
         return None
     with directory.damage():
-        names = tuple(map(str, document.get("shards", ())))
+        names = tuple(map(str, document["shards"]))
         _check_names(names, _single_of(directory.location.name))
         inputs = tuple(map(int, document.get("inputs", ())))
         return Encoding(directory, dict(document["options"]), Plan.from_json(document, directory), names, inputs)
@@ -190,7 +190,7 @@ def load(directory: Directory) -> Encoding | None:
 def remove_all(encoding: Encoding, keep: list[str]) -> None:
     """Delete every file of an encoding but its manifest; of its copies of standard input all but `keep`."""
     names = list(encoding.shards)
-    with contextlib.suppress(InputError):  # shards.json lists what a manifest without a list of shards has written
+    with contextlib.suppress(InputError):  # shards.json lists more where it was written last
         result = load_result(encoding.directory / RESULT)
         if result is not None and result.encoding == encoding.fingerprint():
             names += result.file_names()

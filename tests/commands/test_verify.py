@@ -34,8 +34,6 @@ from pipeline.base.errors import PipelineError, RunDirectoryError, TrainingError
 from pipeline.counts import counter_file
 from pipeline.merges import merge_list
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern import PRESETS
-from pipeline.run.directory import fingerprint
 
 COUNTS = st.dictionaries(
     st.one_of(
@@ -357,21 +355,6 @@ def test_files_of_a_tokenizer_that_are_missing_are_named(copy: Path, name: str, 
     pipeline.verify_run(copy)
 
 
-def test_files_of_an_older_run_that_are_missing_are_listed(copy: Path) -> None:
-    """Its run.json does not say what was written."""
-    document = json.loads((copy / "run.json").read_text())
-    del document["written"], document["digest"]
-    (copy / "run.json").write_text(json.dumps(document | {"digest": fingerprint(document)}))
-    (copy / "tokenizer-360" / "merges.txt").unlink()
-    shutil.rmtree(copy / "tokenizer")
-    (copy / "tokenizer-5").mkdir()
-    (copy / "tokenizer-5" / "notes.txt").write_text("somebody else's")
-    verified = pipeline.verify_run(copy)
-    assert verified["tokenizer"] == "none"
-    assert verified["tokenizer-5"].startswith("not one of this run's")
-    assert verified["tokenizer-360"].endswith("; missing: merges.txt")
-
-
 def test_settings_may_be_edited_as_long_as_their_tokens_exist(copy: Path) -> None:
     file = copy / "tokenizer" / "tokenizer_config.json"
     config = json.loads(file.read_text())
@@ -536,19 +519,11 @@ def test_unwritable_temporary_files_are_named(tmp_path: Path, monkeypatch) -> No
         pipeline.verify_run(tmp_path / "run")
 
 
-def test_a_file_with_an_earlier_spelling_of_the_pattern_passes_and_another_file_does_not(copy: Path) -> None:
+def test_a_file_that_says_the_same_in_other_words_is_not_what_was_written(copy: Path) -> None:
     file = copy / "tokenizer" / "tokenizer.json"
-    document = json.loads(file.read_text())
-    with_space = document | {"pre_tokenizer": document["pre_tokenizer"] | {"add_prefix_space": True}}
-    split = {"type": "Split", "pattern": {"Regex": PRESETS["gpt2"]}, "behavior": "Isolated", "invert": False}
-    steps = [split, document["pre_tokenizer"] | {"use_regex": False}]
-    document["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": steps}
-    file.write_text(json.dumps(document))
-    assert "tokenizer.json" in pipeline.verify_run(copy)["tokenizer"]
-    for other in (document | {"decoder": document["decoder"] | {"trim_offsets": False}}, with_space):
-        file.write_text(json.dumps(other))
-        with pytest.raises(RunDirectoryError, match="is not what the merge list gives"):
-            pipeline.verify_run(copy)
+    file.write_text(json.dumps(json.loads(file.read_text())))
+    with pytest.raises(RunDirectoryError, match="is not what the merge list gives"):
+        pipeline.verify_run(copy)
 
 
 _REPLAYED = r"""

@@ -1,7 +1,6 @@
-"""The manifest of a run: which special tokens each tokenizer of it has, and runs of earlier releases."""
+"""The manifest of a run: which special tokens each tokenizer of it has."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,25 +11,6 @@ from pipeline.run import manifest
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 EOT = "<|endoftext|>"
-OLD_RUN = Path(__file__).parent / "old_run"  # of a release in which --pad-token was an option of counting
-
-
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(OLD_RUN, tmp_path / "old"))
-
-
-def test_run_whose_pad_token_was_counted_verifies_and_merges_with_that_or_another(old: Path) -> None:
-    assert manifest.require(old).manifest.counting["pad_token"] == "<pad>"
-    assert "270 tokens; as the merge list gives them: merges.txt" in pipeline.verify_run(old)["tokenizer"]
-    same = pipeline.merge_run(old, vocab_size=265)[265]
-    assert (same.model.pad_token, list(same.special_tokens)) == ("<pad>", [EOT, "<pad>"])
-    other = pipeline.merge_run(old, vocab_size=264, pad_token=EOT, bos_token="<s>", special_ids="last")[264]
-    assert list(other.special_tokens) == [EOT, "<s>"]
-    assert (other.model.pad_token, other.model.bos_token, other.model.eos_token) == (EOT, "<s>", EOT)
-    verified = pipeline.verify_run(old)
-    assert "265 tokens" in verified["tokenizer-265"]
-    assert "264 tokens" in verified["tokenizer-264"]
 
 
 def test_roles_are_no_part_of_what_was_counted(tmp_path: Path) -> None:
@@ -61,12 +41,13 @@ def test_rounded_vocabulary_of_a_short_merge_list(tmp_path: Path) -> None:
     assert "320 tokens" in pipeline.verify_run(tmp_path / "run")["tokenizer"]
 
 
-def test_special_options_that_make_no_sense_are_damage(old: Path) -> None:
-    run = manifest.require(old)
+def test_special_options_that_make_no_sense_are_damage(tmp_path: Path) -> None:
+    pipeline.train_from_iterator(["low lower"], vocab_size=260, output=tmp_path / "run")
+    run = manifest.require(tmp_path / "run")
     run.manifest.special["tokenizer"] = {"reserve_tokens": -1}
     manifest.save(run)
     with pytest.raises(RunDirectoryError, match=r"run\.json is damaged \(option 'reserve_tokens'"):
-        manifest.require(old)
+        manifest.require(tmp_path / "run")
 
 
 def test_a_sweep_is_no_run_and_says_where_its_runs_are(tmp_path: Path) -> None:

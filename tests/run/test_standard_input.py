@@ -12,8 +12,6 @@ import peers
 import pytest
 from command import refused, run
 
-from pipeline.run.directory import fingerprint
-
 TEXT = peers.generated_text(3, 3000).encode()
 COUNT = ("count", "-", "--output", "run")
 TRAIN = ("train", "-", "--vocab-size", 400, "--output")
@@ -91,22 +89,6 @@ def test_moved_directory_is_resumed_by_the_same_input() -> None:
             assert run("verify", copied).returncode == 0
         shutil.rmtree(copied)
         shutil.rmtree(moved.parent)
-
-
-def test_copy_of_a_run_that_named_its_path_is_found() -> None:
-    """As earlier releases stored it: the path of the copy, by which its counters are identified, too."""
-    piped(TEXT, *TRAIN, "run")
-    before = model("run")
-    document = json.loads(Path("run/run.json").read_text())
-    [file] = document["files"]
-    assert file["path"].startswith("stdin/input-")
-    file["path"] = str(Path("run", file["path"]).resolve())
-    del document["digest"], file["ctime_ns"]
-    Path("run/run.json").write_text(json.dumps(document | {"digest": fingerprint(document)}))
-    piped(TEXT, *TRAIN, "run")
-    assert model("run") == before
-    [kept] = json.loads(Path("run/run.json").read_text())["files"]
-    assert {"ctime_ns": 0, **kept} == {"ctime_ns": 0, **file}  # 0: not known
 
 
 def test_copy_of_refused_text_is_deleted() -> None:

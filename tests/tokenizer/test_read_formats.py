@@ -6,7 +6,6 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
-import pattern_texts
 import pytest
 import samples
 import tiktoken
@@ -406,27 +405,6 @@ def test_differences_from_tiktoken_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not match every text"):
         Tokenizer.from_tiktoken_file(path, pattern=r"\p{L}+")
     assert set(bytes_to_unicode()) == set(range(256))
-
-
-_WORD = r"\w\x{200C}\x{200D}"
-
-
-@pytest.mark.parametrize(
-    ("pattern", "older"),
-    [
-        (r"\w+|\W", rf"[{_WORD}]+|[[^{_WORD}]]"),
-        (r"(?=\W|$).|b", rf"(?![^[^{_WORD}]])[^\n]|b"),
-        (r"(?!\W|$).|b", rf"(?=[^[^{_WORD}]])[^\n]|b"),
-        (r"[\W\d]|\w", rf"[[^{_WORD}]\p{{Nd}}]|[{_WORD}]"),
-    ],
-)
-def test_own_patterns_load_as_older_versions_wrote_them(pattern: str, older: str) -> None:
-    file = Path("tokenizer_config.json")
-    assert _recovered(older, Field(pattern, file)).expression == pattern
-    with pytest.raises(PipelineError, match="is not what"):
-        _recovered(older + "a", Field(pattern, file))
-    for text in pattern_texts.texts(500):
-        assert cut_by_tokenizers(older, text) == compile_pattern(pattern).cut(text)
 
 
 @pytest.mark.parametrize("special", ["\n", " ", "\t", "a ", "日"])

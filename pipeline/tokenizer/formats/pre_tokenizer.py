@@ -32,8 +32,6 @@ _GPT2_AS_PUBLISHED = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N
 
 # In tokenizers' engine `$` is also the position before a line feed, and `\x{410}` is our `\U00000410`.
 _LINE_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\$)(?![*+?{])", re.DOTALL)
-# A set around \W alone, with which older versions wrote it for tokenizers.
-_OLD_SET = re.compile(r"(?<!\\)\[(\^?)\[\^(\\w\\x\{200C\}\\x\{200D\}\])\]")
 _ESCAPE = re.compile(r"\\(?:x\{([0-9A-Fa-f]{1,8})\}|.)", re.DOTALL)
 
 
@@ -95,8 +93,7 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
     """Return the pattern that tokenizers reads in an expression: the noted one, a named one, or the expression."""
     if noted.value is not None:
         compiled = compile_pattern(noted.read(str))
-        written_now = _OLD_SET.sub(lambda found: f"[{'' if found[1] else '^'}{found[2]}", expression)
-        if for_tokenizers(compiled) in (expression, written_now):
+        if for_tokenizers(compiled) == expression:
             return compiled
         raise PatternError(f"{shortened(expression)} is not what {shortened(noted.value)} is written as for tokenizers")
     if (known := _preset_spelled(expression)) is not None:
