@@ -1,0 +1,180 @@
+"""Pages in a browser: the report's, `sweep`'s and `explain --html`'s fit, can be read and reached, request nothing."""
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import terminal
+from browser import COLLISIONS, too_low_contrasts, wait_for
+from command import run, succeeded
+from peers import generated_text
+
+import pipeline
+from pipeline.report import explained, sweep_page
+from pipeline.report.sweep_rule import ForModel, recommend
+from pipeline.tokenizer.sweep_worker import Measured, Point
+
+HOSTILE = "</p><script>alert(1)</script><img src=x onerror=alert(2)>"
+DRAWN = "document.querySelector('#ranks .xtick text') !== null"
+
+
+def _of_a_run(reported: Path) -> str:
+    if not (reported / "report.html").exists():
+        pytest.skip("needs plotly")
+    return (reported / "report.html").read_text(encoding="utf-8")
+
+
+def _of_a_sweep(_: Path) -> str:
+    names = [f"a rather long name of a file {HOSTILE}.txt", "english.txt", *(f"language-{it}" for it in range(12))]
+    points = [
+        Point(mixture, size, size, 100, tuple(Measured(kind, name, 10_000, 10_000 - size // 4) for name in names
+                                              for kind in ("source", "held out")))
+        for mixture in ("stories-x1+recipes-x1+a-third-run-of-these-x2.5", "b-x1")
+        for size in (1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
+    ]  # fmt: skip
+    chosen = recommend(points, ForModel())
+    overlap = sweep_page.Overlap((points[0].mixture, "b-x1"), 32_000, 20_000, 30_000)
+    return sweep_page.page("sweep", points, [overlap], chosen, [sweep_page.Part(4, 2.5, -0.01, 900, 1000)])
+
+
+def _of_a_text(_: Path) -> str:
+    tokenizer = pipeline.train_from_iterator([generated_text(1, 300)], vocab_size=400)
+    text = f"the low <|endoftext|> {HOSTILE} {'long' * 60} привет 東京 \x00\t\n {generated_text(2, 20)}"
+    return explained.page(pipeline.explain(text, tokenizer), "runs/a")
+
+
+@contextmanager
+def opened(browser: Any, page: Path, width: int = 1280, scheme: str = "light", height: int = 844) -> Iterator[Any]:
+    """Open a page, which must request only itself and run nothing that its texts hold."""
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height})
+    view = context.new_page()
+    asked: list[str] = []
+    wrong: list[str] = []
+    view.on("request", lambda request: asked.append(request.url))
+    view.on("pageerror", lambda error: wrong.append(str(error)))
+    view.on("console", lambda message: wrong.append(message.text))
+    view.on("dialog", lambda dialog: (wrong.append("a dialog"), dialog.dismiss()))
+    context.route("**/*", lambda route: route.continue_() if route.request.url == page.as_uri() else route.abort())
+    view.goto(page.as_uri())
+    yield view
+    assert (asked, wrong) == ([page.as_uri()], [])
+    context.close()
+
+
+def require_fit(view: Any) -> None:
+    assert view.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert too_low_contrasts(view) == {}
+    assert view.evaluate(COLLISIONS) == []
+
+
+OTHERS = ((390, "light"), (1280, "light"), (1280, "dark"))
+
+
+@pytest.mark.parametrize("made", [_of_a_run, _of_a_sweep, _of_a_text])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [(390, "dark"), *(pytest.param(*view, marks=pytest.mark.slow) for view in OTHERS)],
+)
+def test_a_page_fits_is_readable_and_requests_nothing(
+    made: Any, width: int, scheme: str, reported: Path, browser: Any, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(made(reported), encoding="utf-8")
+    assert page.stat().st_size < 5e6
+    with opened(browser, page, width, scheme) as view:
+        if made == _of_a_run:
+            require_figures(view, scheme)
+        assert "<script>alert(1)" in view.inner_text("main")
+        scripts = 5 if made == _of_a_run else 0  # one is plotly's, unpacked
+        assert view.evaluate("document.querySelectorAll('script').length") == scripts
+        assert view.evaluate("document.querySelectorAll('main img, main b[onerror]').length") == 0
+        require_fit(view)
+        view.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        require_fit(view)
+        sizes = "[...document.querySelectorAll('p, td, code')].map(e => parseFloat(getComputedStyle(e).fontSize))"
+        assert min(view.evaluate(sizes)) >= 11.5
+        if made != _of_a_run:
+            require_reachable(view)
+
+
+def require_figures(view: Any, scheme: str) -> None:
+    """Every figure is drawn, and again when the colours change."""
+    wait_for(view, "document.querySelectorAll('figure .trace path').length >= 20")
+    path = "path => [...document.querySelectorAll(path)].filter(p => p.getBBox().width > 0).length"
+    names = ("size-curve", "ranks", "lengths", "scripts")
+    assert [name for name in names if not view.evaluate(path, f"#{name} .trace path")] == []
+    colour = "getComputedStyle(document.querySelector('#ranks .xtick text')).fill"
+    for changed in ("light" if scheme == "dark" else "dark", scheme):
+        before = view.evaluate(colour)
+        view.emulate_media(color_scheme=changed)
+        wait_for(view, f"{colour} !== '{before}'")
+        require_fit(view)
+
+
+def require_reachable(view: Any) -> None:
+    """What scrolls sideways is reached with the keyboard, and every picture has a name."""
+    unreachable = """[...document.querySelectorAll('main *')].filter(one =>
+        one.scrollWidth > one.clientWidth + 1 && ['auto', 'scroll'].includes(getComputedStyle(one).overflowX)
+        && !(one.tabIndex === 0 && one.getAttribute('role') && one.getAttribute('aria-label'))).length"""
+    assert view.evaluate(unreachable) == 0
+    unnamed = "[...document.querySelectorAll('svg:not([aria-hidden])')].filter(one => !one.ariaLabel).length"
+    assert view.evaluate(unnamed) == 0
+
+
+def test_search_finds_every_token_with_the_keyboard(reported: Path, browser: Any) -> None:
+    assert _of_a_run(reported)
+    tokens = pipeline.load(reported).vocab.values()
+    with opened(browser, reported / "report.html") as view:
+        wait_for(view, DRAWN)
+        assert view.inner_text("label[for=search]").startswith("Search all 350 tokens")
+        view.evaluate("document.querySelector('h1').focus()")
+        for _ in range(40):
+            view.keyboard.press("Tab")
+            if view.evaluate("document.activeElement.id") == "search":
+                break
+        for wanted, expected in (
+            (" low", sum(b" low" in token.lower() for token in tokens)),
+            ("300", sum(b"300" in token for token in tokens) + 1),
+            ("no such token", 0),
+        ):
+            view.keyboard.press("Control+a")
+            view.keyboard.type(wanted)
+            wait_for(view, f"document.getElementById('found').textContent.startsWith('{expected} found')")
+            assert view.evaluate("document.querySelectorAll('#results li').length") == expected
+
+
+@pytest.mark.skipif("BPE_PIPELINE_PICTURES" not in os.environ, reason="BPE_PIPELINE_PICTURES names no directory")
+def test_pictures_for_the_docs(browser: Any, tmp_path: Path) -> None:
+    """Make docs/pages/images: BPE_PIPELINE_PICTURES=docs/pages/images python -m pytest -n0 -k pictures.
+
+    The report of one of two tokenizers; in the terminal a run half way and at its end, and a text explained.
+    """
+    images = Path(os.environ["BPE_PIPELINE_PICTURES"])
+    environment = {"COLUMNS": "118", "COLORTERM": "truecolor", "BPE_PIPELINE_REPORT": "page"}
+
+    def shown(*words: str) -> dict[str, list[str]]:
+        return {shlex.join(["bpe-pipeline", *words]): terminal.screens(
+            terminal.output_on_a_terminal(words, tmp_path, **environment))}  # fmt: skip
+
+    for name, pattern in (("run", "gpt2"), ("other", "llama3")):
+        words = ["--output", name, "--vocab-size", "16k", "--pattern", pattern]
+        succeeded(run("train", *words, cwd=tmp_path, env=environment))
+    succeeded(run("report", "run", "--compare", "other", "gpt2", "o200k", cwd=tmp_path, env=environment))
+    for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)):
+        with opened(browser, tmp_path / "run" / "report.html", width, scheme, 1100) as view:
+            wait_for(view, DRAWN)
+            view.screenshot(path=images / f"report-{scheme}-{width}.png")
+    corpus = Path(os.environ["BPE_PIPELINE_TEST_DATA"])
+    shutil.copytree(corpus, tmp_path / "corpus", ignore=shutil.ignore_patterns("*.zst", "*.md"))
+    [(command, seen)] = shown("train", "corpus", "--output", "runs/a", "--vocab-size", "32k").items()
+    half = min(seen, key=lambda one: abs(int((re.findall(r"merging.* (\d+)%", one) or [0])[-1]) - 50))
+    terminal.photograph(browser, {command: half}, images / "terminal-progress.png")
+    terminal.photograph(browser, {command: seen[-1]}, images / "terminal-train.png")
+    one_text = shown("explain", "--tokenizer", "runs/a", "1,234 lanterns")
+    terminal.photograph(browser, {name: one[-1] for name, one in one_text.items()}, images / "terminal-explain.png")
