@@ -5,7 +5,7 @@ import gzip
 import json
 import random
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import ne as unlike
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from chat_cases import cases, recorded_tokenizer, small_tokenizer
-from command import refused, run, run_process
+from chat_cases import cases, conversation, recorded_tokenizer, small_tokenizer
+from command import files_in, refused, run, run_process, succeeded
 from object_store import Store
 
 import pipeline
 from pipeline.shards.chat.encode import encode_chat
 
+Run = Callable[..., subprocess.CompletedProcess[str]]
 ALIGNED = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
 COLUMNS = {"messages": "messages", "system": "system"}
 AS_TEXT = {"special_tokens_in_messages": "text"}
@@ -73,64 +74,65 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def _encode(home: Path, output: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    return run("encode", *_common(home, output), *arguments)
+def _encode(home: Path, output: object, *arguments: object, command: Run = run) -> subprocess.CompletedProcess[str]:
+    common = "--tokenizer", home / "tokenizer", "--template", "chatml", "--output", output
+    return command("encode", *common, *arguments)
 
 
-def _common(home: Path, output: Path) -> tuple[object, ...]:
-    return "--tokenizer", home / "tokenizer", "--template", "chatml", "--output", output
+def _files(directory: Path) -> dict[str, bytes]:
+    return files_in(directory, but=("encoding.json", "log.txt", ".lock", "shards.json"))
+
+
+PACKED = ("--chat", "--pack", "neat", "--sequence-length", 64, "--val-size", "0.1")
+
+
+@pytest.fixture(scope="module")
+def packed(home: Path) -> dict[str, bytes]:
+    """The files of the rows when they are packed by one worker."""
+    succeeded(_encode(home, home / "packed", home / "rows.jsonl", *PACKED, "--workers", 1))
+    found = _files(home / "packed")
+    assert {"train/state.json", "validation/state.json", "dataset_dict.json"} < set(found)
+    return found
 
 
 def test_recorded_packing_is_equal(tmp_path: Path) -> None:
     for number, case in enumerate(cases("packing")):
-        options = case["options"]
-        rows = [
-            {"messages": one["_prompt"] + one["_response"], "system": one["_system"], "tools": one["_tools"]}
-            for one in case["examples"]
-        ]
-        home = tmp_path / str(number)
+        options, home = case["options"], tmp_path / str(number)
         recorded_tokenizer(case["tokenizer"]).save(home / "tokenizer")
-        _write_lines(home / "rows.jsonl", rows)
+        _write_lines(home / "rows.jsonl", list(map(conversation, case["examples"])))
         entry = {"file_name": "rows.jsonl", "formatting": "sharegpt", "columns": COLUMNS, "tags": ALIGNED}
         (home / "dataset_info.json").write_text(json.dumps({"a": entry}))
         (home / "options.yaml").write_text(json.dumps({**options, "dataset_dir": str(home), "dataset": "a"}))
-        tokenizer = ("--tokenizer", home / "tokenizer")
-        result = run("encode", *tokenizer, "--config", home / "options.yaml", "--output", home / "out")
-        assert result.returncode == 0, result.stderr
+        common = ("--tokenizer", home / "tokenizer", "--output", home / "out")
+        succeeded(run("encode", *common, "--config", home / "options.yaml"))
         found, expected = read_rows(home / "out"), case["result"]
         for name in found[0]:
             assert [row[name] for row in found] == expected[name], (options, name)
 
 
 def test_rows_are_those_of_python(home: Path, tmp_path: Path) -> None:
-    result = _encode(home, tmp_path / "out", home / "rows.jsonl", "--chat", "--sequence-length", 50)
-    assert result.returncode == 0, result.stderr
+    succeeded(_encode(home, tmp_path / "out", home / "rows.jsonl", "--chat", "--sequence-length", 50))
     lines = map(json.loads, (home / "rows.jsonl").read_text().splitlines())
     conversations = [pipeline.align_chat(row, "sharegpt") for row in lines]
     expected = list(encode_chat(conversations, small_tokenizer(), "chatml", 50))
-    assert [{name: row[name] for name in ("input_ids", "labels")} for row in read_rows(tmp_path / "out")] == expected
-    assert all(row["attention_mask"] == [1] * len(row["labels"]) for row in read_rows(tmp_path / "out"))
-    dropped = 300 - len(expected)
+    assert read_rows(tmp_path / "out") == [row | {"attention_mask": [1] * len(row["labels"])} for row in expected]
     altered = run("info", tmp_path / "out").stdout
+    dropped = 300 - len(expected)
     assert f"{dropped} conversations dropped: not pairs of a question and an answer (first: {home}" in altered
     whole = list(encode_chat(conversations, small_tokenizer(), "chatml", 10_000))
     assert f"{sum(map(unlike, whole, expected))} conversations cut to the sequence length (first: {home}" in altered
 
 
-def test_one_answer_for_any_workers_chunks_and_formats_of_files(home: Path, tmp_path: Path) -> None:
-    packed = ("--chat", "--pack", "neat", "--sequence-length", 64, "--val-size", "0.1")
-    first = _encode(home, tmp_path / "1", home / "rows.jsonl", *packed, "--workers", 1)
-    assert first.returncode == 0, first.stderr
-    others: list[tuple[object, ...]] = [("rows.jsonl", "--workers", 2, "--chunk-size", "4KiB")]
-    others += [(name,) for name in ("rows.json", "rows.parquet", "stream.arrow", "file.arrow")]
-    expected = {name: data for name, data in _files(tmp_path / "1").items() if name != "shards.json"}
-    assert {"train/state.json", "validation/state.json", "dataset_dict.json"} < set(expected)
-    for number, (name, *options) in enumerate(others, 2):
-        command = run_process if "--workers" in options else run
-        result = command("encode", *_common(home, tmp_path / str(number)), home / str(name), *packed, *options)
-        assert result.returncode == 0, result.stderr
-        found = {name: data for name, data in _files(tmp_path / str(number)).items() if name != "shards.json"}
-        assert found == expected, (name, options)
+def test_two_workers_and_small_chunks_change_nothing(home: Path, packed: dict[str, bytes], tmp_path: Path) -> None:
+    words = (home / "rows.jsonl", *PACKED, "--workers", 2, "--chunk-size", "4KiB")
+    succeeded(_encode(home, tmp_path / "out", *words, command=run_process))
+    assert _files(tmp_path / "out") == packed
+
+
+@pytest.mark.parametrize("name", ["rows.json", "rows.parquet", "stream.arrow", "file.arrow"])
+def test_formats_of_files_change_nothing(home: Path, packed: dict[str, bytes], tmp_path: Path, name: str) -> None:
+    succeeded(_encode(home, tmp_path / "out", home / name, *PACKED))
+    assert _files(tmp_path / "out") == packed
 
 
 def test_rows_of_csv_are_those_of_json_lines(home: Path, tmp_path: Path) -> None:
@@ -142,41 +144,31 @@ def test_rows_of_csv_are_those_of_json_lines(home: Path, tmp_path: Path) -> None
         writer = csv.DictWriter(file, names)
         writer.writeheader()
         writer.writerows(rows)
-    (tmp_path / "bad.csv").write_text("instruction,output\na,b\na,b,c\n")
     found = []
     for name in ("rows.jsonl", "rows.csv.gz"):
-        result = _encode(home, tmp_path / f"of {name}", tmp_path / name, "--chat")
-        assert result.returncode == 0, result.stderr
+        result = succeeded(_encode(home, tmp_path / f"of {name}", tmp_path / name, "--chat"))
         assert f"(first: {tmp_path / name}, " in result.stdout
         found.append(read_rows(tmp_path / f"of {name}"))
     assert found[0] == found[1]
     assert len(found[0]) == 3
+    (tmp_path / "bad.csv").write_text("instruction,output\na,b\na,b,c\n")
     result = _encode(home, tmp_path / "out", tmp_path / "bad.csv", "--chat")
     assert "bad.csv cannot be read as CSV after 1 rows (a row has more cells" in refused(result, 1)
 
 
-def test_rows_and_data_sets_may_be_in_an_object_store(home: Path, tmp_path: Path, store: Store) -> None:
+def test_rows_and_data_sets_may_be_in_an_object_store(home: Path, packed: dict[str, bytes], store: Store) -> None:
     for name in ("rows.jsonl", "dataset_info.json"):
         store.put(f"data/{name}", (home / name).read_bytes())
-    packed = ("--chat", "--pack", "neat", "--sequence-length", 64, "--val-size", "0.1")
-    assert _encode(home, tmp_path / "here", home / "rows.jsonl", *packed).returncode == 0
-    listed = ("--dataset-info", store.uri("data/dataset_info.json"), "--dataset", "a", *packed[1:])
-    asked = [(store.uri("data/rows.jsonl"), *packed, "--chunk-size", "16KiB"), listed]
-    for number, arguments in enumerate(asked):
-        result = _encode(home, store.uri(f"out-{number}"), *arguments)  # type: ignore[arg-type]
-        assert result.returncode == 0, result.stderr
-        expected = {name: data for name, data in _files(tmp_path / "here").items() if name != "shards.json"}
-        assert {name: store.get(f"out-{number}/{name}") for name in expected} == expected
+    listed = ("--dataset-info", store.uri("data/dataset_info.json"), "--dataset", "a", *PACKED[1:])
+    for number, arguments in enumerate([(store.uri("data/rows.jsonl"), *PACKED, "--chunk-size", "16KiB"), listed]):
+        succeeded(_encode(home, store.uri(f"out-{number}"), *arguments))
+        assert {name: store.get(f"out-{number}/{name}") for name in packed} == packed
 
 
 def test_packed_rows_hold_every_conversation_once(home: Path, tmp_path: Path) -> None:
-    arguments = (home / "rows.jsonl", "--chat", "--sequence-length", 80)
-    for pack in ("none", "neat", "greedy"):
-        compatible = ("--compatible",) if pack == "greedy" else ()
-        assert _encode(home, tmp_path / pack, *arguments, "--pack", pack, *compatible).returncode == 0
-    whole = _encode(home, tmp_path / "79", *arguments[:-1], 79)
-    assert whole.returncode == 0
-    expected = sorted(row["input_ids"] for row in read_rows(tmp_path / "79"))
+    for pack, *options in ((79, "none"), (80, "neat"), (80, "greedy", "--compatible")):
+        words = (home / "rows.jsonl", "--chat", "--sequence-length", pack, "--pack", *options)
+        succeeded(_encode(home, tmp_path / options[0], *words))
     found = []
     for row in read_rows(tmp_path / "neat"):
         assert {len(values) for values in row.values()} == {80}
@@ -186,14 +178,14 @@ def test_packed_rows_hold_every_conversation_once(home: Path, tmp_path: Path) ->
             found.append([row["input_ids"][place] for place in places])
         assert row["attention_mask"][-1] == 0
         assert row["labels"][-1] == -100
-    assert sorted(found) == expected
+    assert sorted(found) == sorted(row["input_ids"] for row in read_rows(tmp_path / "none"))
     assert all(row["attention_mask"] == [1] * 80 for row in read_rows(tmp_path / "greedy"))
 
 
 def test_data_sets_are_mixed_in_the_order_that_is_asked_for(home: Path, tmp_path: Path) -> None:
     mixed = ("--dataset-info", home / "dataset_info.json", "--dataset", "a,b", "--max-samples", 5)
-    result = _encode(home, tmp_path / "out", *mixed, "--mix-strategy", "interleave_under", "--shard-format", "parquet")
-    assert result.returncode == 0, result.stderr
+    strategy = ("--mix-strategy", "interleave_under", "--shard-format", "parquet")
+    succeeded(_encode(home, tmp_path / "out", *mixed, *strategy))
     rows = pq.read_table(tmp_path / "out" / "shard-00000.parquet").to_pylist()
     assert rows[::2] == rows[1::2]
     assert len(rows) > 4
@@ -238,8 +230,7 @@ MESSAGES: list[Any] = [
 def test_broken_rows_stop_nothing_and_each_kind_has_its_reason(home: Path, tmp_path: Path) -> None:
     rows = _write_lines(tmp_path / "rows.jsonl", [{"messages": messages} for messages in MESSAGES])
     common = ("encode", rows, "--chat", "--template", "chatml", "--tokenizer", home / "tokenizer", "--output")
-    result = run(*common, tmp_path / "out")
-    assert result.returncode == 0, result.stderr
+    result = succeeded(run(*common, tmp_path / "out"))
     assert len(read_rows(tmp_path / "out")) == 2
     for line in ("the messages are not a list of messages (first: ", "a content is missing or not text"):
         assert f"1 conversation dropped: {line}" in run("info", tmp_path / "out").stdout
@@ -256,8 +247,7 @@ def test_a_file_with_their_names_means_special_tokens(home: Path, tmp_path: Path
         config = tmp_path / f"{name}.yaml"
         config.write_text(json.dumps({"chat": True, "template": "chatml", **more}))
         common = ("--config", config, "--tokenizer", home / "tokenizer", "--output", tmp_path / name)
-        result = run("encode", rows, *common, "--quiet")
-        assert result.returncode == 0, result.stderr
+        succeeded(run("encode", rows, *common, "--quiet"))
         typed[name] = read_rows(tmp_path / name)[0]["input_ids"].count(small_tokenizer().special_tokens["<|im_end|>"])
     assert typed == {"ours": 2, "theirs": 3, "both": 2}
 
@@ -293,11 +283,3 @@ def test_what_is_no_row_is_skipped_and_counted(home: Path, tmp_path: Path) -> No
     result = _encode(home, tmp_path / "out", tmp_path / "rows.jsonl", "--chat")
     assert "1 record skipped: not a JSON object" in result.stdout
     assert len(read_rows(tmp_path / "out")) == 2
-
-
-def _files(directory: Path) -> dict[str, bytes]:
-    found = (path for path in directory.rglob("*") if path.is_file())
-    named = {str(path.relative_to(directory)): path for path in found}
-    return {
-        name: path.read_bytes() for name, path in named.items() if name not in ("encoding.json", "log.txt", ".lock")
-    }

@@ -20,7 +20,7 @@ import peers
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command import refused, run
+from command import files_in, refused, run, run_here, succeeded
 from counter_files import write
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,7 +39,8 @@ from pipeline.counts.import_worker import TakeTask, cut_otherwise, take_file
 from pipeline.merges.vocabulary import token_to_text
 from pipeline.pattern import compile_pattern
 
-COUNTS = st.dictionaries(st.binary(min_size=1, max_size=12), st.integers(1, (1 << 63) - 1), min_size=1, max_size=60)
+ONE_COUNT = st.integers(1, 3) | st.integers(1, (1 << 63) - 1)
+COUNTS = st.dictionaries(st.binary(min_size=1, max_size=12), ONE_COUNT, min_size=1, max_size=60)
 
 
 def written(counts: dict[bytes, int], home: Path, band_bytes: int = 1 << 20, partitions: int = 2) -> Path:
@@ -62,43 +63,61 @@ def test_tsv_holds_any_bytes(tmp_path_factory, counts, band_bytes):
     lines = path.read_text(encoding="utf-8").split("\n")  # valid UTF-8, a line a piece
     assert len(lines) == len(counts) + 1
     assert all(line.count("\t") == 1 for line in lines[:-1])
-
-
-def test_ties_keep_the_counters_order(tmp_path):
-    counts = {b"%d" % number: 1 + number % 3 for number in range(500)}
-    (tmp_path / "x").mkdir()
-    texts = {written(counts, tmp_path, band_bytes).read_bytes() for band_bytes in (1, 3000, 1 << 20)}
-    assert len(texts) == 1
+    assert written(counts, path.parent, 1 << 19).read_text(encoding="utf-8").split("\n") == lines  # ties, too
 
 
 def test_escapes_are_readable():
     assert escaped("Ġé\t\n\r\\\0\x7f".encode() + b"\xff\xc3") == r"Ġé\t\n\r\\\x00\x7f\xff\xc3"
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (b"a\t1\nb\n", r"c\.tsv, line 2 has 1 fields"),
-        (b"a\t1\t2\n", r"line 1 has 3 fields.*\\t"),
-        (b"a\t1\nb\t-2\n", r"line 2: the count '-2' is not a whole number from 1"),
-        (b"a\t1.5\n", "line 1: the count '1.5'"),
-        (b"a\t\n", "line 1: the count ''"),
-        (b"a\t0\n", "line 1: the count 0 is not"),
-        (b"a\t9223372036854775808\n", "line 1: the count 9223372036854775808 is not"),
-        (b"a\t" + b"9" * 5000 + b"\n", "line 1: the count 9223372036854775808 is not"),
-        (b"\t3\n", "line 1: the piece is empty"),
-        (b"piece\tcount\na\t1\n\\q\t2\n", r"line 3: .* is no escape"),
-        (b"a\\\t2\n", "is no escape"),
-        (b"a\t1\nx<|endoftext|>\t2\n", r"line 2: the piece 'x<\|endoftext\|>' holds the special token"),
-        (b"", "not a single count"),
-        (b"piece\tcount\n", "not a single count"),
-        *((one.compress(b"a\t1\n"), r"c\.tsv is compressed with \w+: decompress it") for one in (gzip, bz2, lzma)),
-    ],
-)
-def test_lines_that_are_refused(tmp_path, lines, message):
-    (tmp_path / "c.tsv").write_bytes(lines)
-    with pytest.raises(InputError, match=message):
-        pipeline.import_counts(tmp_path / "c.tsv", output=tmp_path / "run", overwrite=True, workers=1)
+WITHOUT_A_COUNT = "not a single count"
+REFUSED: list[tuple[bytes | dict[Any, Any] | pa.Table, str]] = [
+    (b"a\t1\nb\n", r"c\.tsv, line 2 has 1 fields"),
+    (b"a\t1\t2\n", r"line 1 has 3 fields.*\\t"),
+    (b"a\t1\nb\t-2\n", r"line 2: the count '-2' is not a whole number from 1"),
+    (b"a\t1.5\n", "line 1: the count '1.5'"),
+    (b"a\t\n", "line 1: the count ''"),
+    (b"a\t0\n", "line 1: the count 0 is not"),
+    (b"a\t9223372036854775808\n", "line 1: the count 9223372036854775808 is not"),
+    (b"a\t" + b"9" * 5000 + b"\n", "line 1: the count 9223372036854775808 is not"),
+    (b"a\t9223372036854775807\na\t1\n", r"2\^63 - 1"),
+    (b"\t3\n", "line 1: the piece is empty"),
+    (b"piece\tcount\na\t1\n\\q\t2\n", r"line 3: .* is no escape"),
+    (b"a\\\t2\n", "is no escape"),
+    (b"a\t1\nx<|endoftext|>\t2\n", r"line 2: the piece 'x<\|endoftext\|>' holds the special token"),
+    (b"", WITHOUT_A_COUNT),
+    (b"piece\tcount\n", WITHOUT_A_COUNT),
+    *((one.compress(b"a\t1\n"), r"c\.tsv is compressed with \w+: decompress it") for one in (gzip, bz2, lzma)),
+    (b"PAR1 no more", r"c\.parquet is no Parquet file"),
+    (pa.table({"piece": ["a"]}), r"c\.parquet.*needs the columns piece and count; it has piece"),
+    (pa.table({"piece": ["a"], "count": [1.5]}), "count is of type double"),
+    (pa.table({"piece": [1], "count": [1]}), "piece is of type int64"),
+    (pa.table({"piece": ["a", None], "count": [1, 2]}), "row 2 has no piece"),
+    (pa.table({"piece": ["a", "b"], "count": [1, -2]}), "row 2: the count -2"),
+    (pa.table({"piece": ["a", ""], "count": [1, 2]}), r"c\.parquet.*row 2: the piece is empty"),
+    ({"a": -1}, "the count of 'a': the count -1"),
+    ({"a": 0}, "the count 0"),
+    ({"a": 1.5}, "the count of 'a' is 1.5"),
+    ({"a": 1 << 63}, "is not a whole number from 1 to"),
+    ({"a": (1 << 63) - 1, "b": 1}, r"add up to more than 2\^63 - 1; give smaller counts"),
+    ({"": 1}, "the piece is empty"),
+    ({3: 1}, "of type int"),
+    ({"\ud800": 1}, "lone surrogate"),
+    ({"<|endoftext|>": 1}, "holds the special token"),
+    ({}, WITHOUT_A_COUNT),
+]
+
+
+@pytest.mark.parametrize(("counts", "message"), REFUSED)
+def test_counts_that_are_refused(tmp_path, counts, message):
+    """Lines of TSV, tables in Parquet, and mappings."""
+    source = counts
+    if not isinstance(counts, dict):
+        source = tmp_path / ("c.parquet" if isinstance(counts, pa.Table) or counts[:4] == b"PAR1" else "c.tsv")
+        source.write_bytes(counts) if isinstance(counts, bytes) else pq.write_table(counts, source)
+    with pytest.raises((InputError, TrainingError), match=message):
+        pipeline.train_from_counts(source, output=tmp_path / "run", vocab_size=300, workers=1)
+    assert not (tmp_path / "run" / "counter.parquet").exists()
 
 
 @settings(max_examples=150, deadline=None)
@@ -159,7 +178,7 @@ def test_sorted_rows_take_no_longer(tmp_path):
     assert elapsed_s["sorted"] < 2 * elapsed_s["shuffled"] + 0.3
 
 
-def test_file_changed_while_it_is_digested_is_refused(tmp_path, monkeypatch):
+def test_file_changed_after_it_was_described_or_digested_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "c.tsv"
     path.write_text("a\t1\n")
     status = path.stat()
@@ -168,20 +187,6 @@ def test_file_changed_while_it_is_digested_is_refused(tmp_path, monkeypatch):
     path.write_text("a\t1\nb\t1\n")
     with pytest.raises(InputError, match=r"c\.tsv changed while it was read"):
         take_file(take_task(path, state=state))
-
-    def changing(*args: Any) -> Any:
-        yield from read_counts(*args)
-        path.write_text("a\t7\n")
-
-    state = path.stat().st_size, path.stat().st_mtime_ns
-    monkeypatch.setattr(import_worker, "read_counts", changing)
-    with pytest.raises(InputError, match=r"c\.tsv changed while it was read"):
-        take_file(take_task(path, state=state))
-
-
-def test_file_changed_after_its_digest_makes_no_run(tmp_path, monkeypatch):
-    path = tmp_path / "c.tsv"
-    path.write_text("a\t1\n")
     digest = hashlib.file_digest
 
     def digest_then_write(*args: Any) -> Any:
@@ -195,6 +200,19 @@ def test_file_changed_after_its_digest_makes_no_run(tmp_path, monkeypatch):
     assert not (tmp_path / "run" / "counter.parquet").exists()
 
 
+def test_file_changed_while_it_is_taken_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "c.tsv"
+    path.write_text("a\t1\n")
+
+    def changing(*args: Any) -> Any:
+        yield from read_counts(*args)
+        path.write_text("a\t7\n")
+
+    monkeypatch.setattr(import_worker, "read_counts", changing)
+    with pytest.raises(InputError, match=r"c\.tsv changed while it was read"):
+        pipeline.import_counts(path, output=tmp_path / "run", workers=1)
+
+
 @pytest.mark.parametrize(
     "piece_type",
     [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.dictionary(pa.int32(), pa.string())],
@@ -203,41 +221,12 @@ def test_file_changed_after_its_digest_makes_no_run(tmp_path, monkeypatch):
 def test_parquet_of_all_types(tmp_path, piece_type, count_type):
     pieces = pa.array(["the", "é", "the"]).cast(pa.binary() if "binary" in str(piece_type) else pa.string())
     table = pa.table({"count": pa.array([3, 4, 5], count_type), "other": [1, 2, 3], "piece": pieces.cast(piece_type)})
-    pq.write_table(table, tmp_path / "c.parquet")
-    assert Counter(dict(read(tmp_path / "c.parquet")[:2])) == {b"the": 3, "é".encode(): 4}
-    assert [row for b in counts_file.counts_in(table) for row in zip(b.pieces, b.counts, strict=True)] == read(
-        tmp_path / "c.parquet"
-    )
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"piece": ["a"]}, "needs the columns piece and count; it has piece"),
-        ({"piece": ["a"], "count": [1.5]}, "count is of type double"),
-        ({"piece": [1], "count": [1]}, "piece is of type int64"),
-        ({"piece": ["a", None], "count": [1, 2]}, "row 2 has no piece"),
-        ({"piece": ["a", "b"], "count": [1, -2]}, "row 2: the count -2"),
-        ({"piece": ["a", ""], "count": [1, 2]}, "row 2: the piece is empty"),
-    ],
-)
-def test_invalid_parquet_is_refused(tmp_path, columns, message):
-    pq.write_table(pa.table(columns), tmp_path / "c.parquet")
-    with pytest.raises(InputError, match=rf"c\.parquet.*{message}"):
-        take_file(take_task(tmp_path / "c.parquet"))
-    (tmp_path / "c.parquet").write_bytes(b"PAR1 no more")
-    with pytest.raises(InputError, match=r"c\.parquet is no Parquet file"):
-        take_file(take_task(tmp_path / "c.parquet"))
-
-
-def test_counts_that_add_up_beyond_63_bits(tmp_path: Path) -> None:
-    (tmp_path / "c.tsv").write_text(f"a\t{(1 << 63) - 1}\na\t1\n")
-    with pytest.raises(TrainingError, match=r"2\^63 - 1"):
-        take_file(take_task(tmp_path / "c.tsv"))
-    with pytest.raises(TrainingError, match=r"add up to more than 2\^63 - 1; give smaller counts"):
-        pipeline.import_counts({"a": (1 << 63) - 1, "b": 1}, output=tmp_path / "run", workers=1)
-    assert not (tmp_path / "run").exists()
-    pipeline.import_counts({"a": (1 << 63) - 2, "b": 1}, output=tmp_path / "run", workers=1)
+    rows = [(b"the", 3), ("é".encode(), 4), (b"the", 5)]
+    with pq.ParquetWriter(tmp_path / "c.parquet", table.schema) as writer:
+        for part in (table.slice(0, 0), table.slice(0, 1), table.slice(0, 0), table.slice(1), table.slice(0, 0)):
+            writer.write_table(part)  # empty row groups are skipped
+    assert read(tmp_path / "c.parquet") == rows
+    assert [row for b in counts_file.counts_in(table) for row in zip(b.pieces, b.counts, strict=True)] == rows
 
 
 def test_pipes_are_refused(tmp_path: Path) -> None:
@@ -247,15 +236,6 @@ def test_pipes_are_refused(tmp_path: Path) -> None:
         for path in (tmp_path / "c.tsv", Path("/dev/null"), Path(f"/dev/fd/{kept.fileno()}")):
             with pytest.raises(InputError, match=f"{path} is not a regular file: save its content to a file"):
                 pipeline.import_counts(path, output=tmp_path / "run", workers=1)
-
-
-def test_empty_row_groups_are_skipped(tmp_path: Path) -> None:
-    table = pa.table({"piece": ["a", "b"], "count": [3, 4]})
-    with pq.ParquetWriter(tmp_path / "c.parquet", table.schema) as writer:
-        for part in (table.slice(0, 0), table.slice(0, 1), table.slice(0, 0), table.slice(1), table.slice(0, 0)):
-            writer.write_table(part)
-    assert pq.read_metadata(tmp_path / "c.parquet").num_row_groups == 5
-    assert read(tmp_path / "c.parquet") == [(b"a", 3), (b"b", 4)]
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", "llama3", r"(?<=x)a|.|\s"])
@@ -277,24 +257,21 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_out_and_in_again_gives_the_same_tokenizer(counted: Path, tmp_path: Path) -> None:
-    tsv = tmp_path / "c.tsv"
+    tsv, home = tmp_path / "c.tsv", tmp_path / "run"
     assert run("export", counted, "--counts", tsv).stdout.strip() == str(tsv)
-    result = run("import", tsv, "--output", tmp_path / "run")
-    assert result.returncode == 0, result.stderr
+    result = succeeded(run("import", tsv, "--output", home))
     assert "differently" not in result.stderr
     assert f"counts from {tsv}" in result.stdout
-    assert run("merge", tmp_path / "run", "--vocab-size", 700).returncode == 0
-    model = (counted / "tokenizer" / "tokenizer.json").read_bytes()
-    assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_bytes() == model
-    assert "kept" in run("import", tsv, "--output", tmp_path / "run").stdout
+    succeeded(run("merge", home, "--vocab-size", 700))
+    assert files_in(home / "tokenizer")["tokenizer.json"] == files_in(counted / "tokenizer")["tokenizer.json"]
+    assert "kept" in run("import", tsv, "--output", home).stdout
     tsv.write_text("a\t1\n")
-    assert "another run" in refused(run("import", tsv, "--output", tmp_path / "run"), 1)
-    assert run("export", counted, "--counts", tmp_path / "c.parquet").returncode == 0
-    result = run("import", tmp_path / "c.parquet", "--pattern", "qwen2", "--output", tmp_path / "other")
-    assert result.returncode == 0
+    assert "another run" in refused(run("import", tsv, "--output", home), 1)
+    succeeded(run("export", counted, "--counts", tmp_path / "c.parquet"))
+    succeeded(run("import", tmp_path / "c.parquet", "--pattern", "qwen2", "--output", tmp_path / "other"))
     assert refused(run("export", counted, "--counts", tmp_path / "c.txt"), 2)
     assert refused(run("export", counted, "--counts", tsv, "--export", "hf"), 2)
-    assert list((tmp_path / "run").glob(".*.part")) == []
+    assert list(home.glob(".*.part")) == []
 
 
 def test_a_damaged_counter_is_not_exported(counted: Path, tmp_path: Path) -> None:
@@ -334,32 +311,29 @@ def test_exported_counts_replace_only_what_they_may(counted: Path, tmp_path: Pat
 
 
 def test_exporting_counts_within_a_memory_limit(counted: Path, tmp_path: Path) -> None:
-    pipeline.export_counts(counted, tmp_path / "a.tsv")
-    assert run("export", counted, "--counts", tmp_path / "b.tsv", "--memory-limit", "150MiB").returncode == 0
-    assert (tmp_path / "b.tsv").read_bytes() == (tmp_path / "a.tsv").read_bytes()
+    one, other = tmp_path / "a.tsv", tmp_path / "b.tsv"
+    pipeline.export_counts(counted, one)
+    succeeded(run("export", counted, "--counts", other, "--memory-limit", "150MiB"))
+    assert other.read_bytes() == one.read_bytes()
     line = refused(run("export", counted, "--counts", tmp_path / "c.tsv", "--memory-limit", "20MiB"), 2)
     assert "--memory-limit 20.0 MiB is too small" in line
-    assert "for piece counts" in refused(run("export", counted, "--memory-limit", "150MiB"), 2)
+    assert "for piece counts" in refused(run_here("export", counted, "--memory-limit", "150MiB"), 2)
 
 
 def test_overwrite_keeps_the_run_until_counts_are_checked(counted: Path, tmp_path: Path) -> None:
-    shutil.copytree(counted, tmp_path / "run")
-    pipeline.verify_run(tmp_path / "run")
-    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    for lines in ("a\t1\nb\n", "", "x<|endoftext|>\t2\n", f"a\t{(1 << 63) - 1}\na\t1\n"):
-        (tmp_path / "c.tsv").write_text(lines)
+    home, one, other = shutil.copytree(counted, tmp_path / "run"), tmp_path / "b.tsv", tmp_path / "c.tsv"
+    before = files_in(home)
+    one.write_text(f"a\t{1 << 62}\n")
+    for lines, files in (("a\t1\nb\n", [other]), ("", [other]), (f"a\t{1 << 62}\n", [one, other])):
+        other.write_text(lines)
         with pytest.raises((InputError, TrainingError)):
-            pipeline.import_counts(tmp_path / "c.tsv", output=tmp_path / "run", overwrite=True)
+            pipeline.import_counts(files, output=home, overwrite=True)
     with pytest.raises(InputError, match="the count of 'a'"):
-        pipeline.train_from_counts({"a": 0}, output=tmp_path / "run", vocab_size=300, overwrite=True)
-    half = f"{(1 << 62)}"
-    (tmp_path / "b.tsv").write_text(f"a\t{half}\n")
-    (tmp_path / "c.tsv").write_text(f"a\t{half}\n")
-    with pytest.raises(TrainingError, match=r"2\^63 - 1"):  # together, though each file is good
-        pipeline.import_counts([tmp_path / "b.tsv", tmp_path / "c.tsv"], output=tmp_path / "run", overwrite=True)
-    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
-    pipeline.import_counts(tmp_path / "b.tsv", output=tmp_path / "run", overwrite=True)
-    left = {path.name for path in (tmp_path / "run").iterdir()}
+        pipeline.train_from_counts({"a": 0}, output=home, vocab_size=300, overwrite=True)
+    assert files_in(home) == before
+    other.write_text(f"a\t{(1 << 62) - 1}\n")
+    pipeline.import_counts([one, other], output=home, overwrite=True)
+    left = {path.name for path in home.iterdir()}
     assert left == {".lock", "counter.parquet", "counts", "log.txt", "report.json", "report.txt", "run.json"}
 
 
@@ -370,8 +344,7 @@ def test_counts_in_a_store(store: Store, counted: Path, tmp_path: Path) -> None:
     assert store.get("counts/c.tsv") == (tmp_path / "c.tsv").read_bytes()
     pipeline.export_counts(counted, parquet)
     assert store.get("counts/c.parquet") == (counted / "counter.parquet").read_bytes()
-    result = run("import", tsv, "--output", imported)
-    assert result.returncode == 0, result.stderr
+    result = succeeded(run("import", tsv, "--output", imported))
     assert f"counts from {tsv}" in result.stdout
     assert not [key for key in store.listing() if "/." in key]
     expected = pipeline.Tokenizer.load(counted / "tokenizer").merges
@@ -402,25 +375,6 @@ def test_training_on_a_mapping_gives_the_reference_merges(tmp_path: Path) -> Non
     assert again.merges == tokenizer.merges
     reordered = dict(itertools.islice(reversed(counts.items()), None))
     assert pipeline.import_counts(reordered, output=tmp_path / "run") == tmp_path / "run"  # the same counts, kept
-
-
-@pytest.mark.parametrize(
-    ("counts", "message"),
-    [
-        ({"a": -1}, "the count of 'a': the count -1"),
-        ({"a": 0}, "the count 0"),
-        ({"a": 1.5}, "the count of 'a' is 1.5"),
-        ({"a": 1 << 63}, "is not a whole number from 1 to"),
-        ({"": 1}, "the piece is empty"),
-        ({3: 1}, "of type int"),
-        ({"\ud800": 1}, "lone surrogate"),
-        ({"<|endoftext|>": 1}, "holds the special token"),
-        ({}, "not a single count"),
-    ],
-)
-def test_mappings_that_are_refused(tmp_path, counts, message):
-    with pytest.raises(InputError, match=message):
-        pipeline.train_from_counts(counts, output=tmp_path / "run", vocab_size=300)
 
 
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
