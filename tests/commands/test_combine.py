@@ -3,16 +3,14 @@
 import json
 from collections import Counter
 from dataclasses import replace
-from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from pathlib import Path
 
-import duckdb
 import oracle_counting
 import peers
 import pytest
-from command import refused, run
-from counter_files import columns_of
+from command import refused, run, succeeded
+from counter_files import columns_of, read
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,16 +42,6 @@ def test_native_weights_are_exact_and_in_any_order(parts, random):
     fractions = [(weight.numerator, weight.denominator) for _, weight in parts]
     assert oracle_counting.as_counter(_core.combine(columns, fractions)) == expected
     assert sum(_core.weighted_total(*pair) for pair in zip(columns, fractions, strict=True)) == expected.total()
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.integers(1, 10**12), st.decimals("0.001", "1000", places=3))
-def test_rounding_is_decimals_half_up(count, weight):
-    exact = (Decimal(count) * weight).quantize(Decimal(1), ROUND_HALF_UP)
-    columns = columns_of(Counter({b"a": count}))[0]
-    fraction = parse_weight(str(weight))
-    result = _core.combine([columns], [(fraction.numerator, fraction.denominator)])
-    assert oracle_counting.as_counter(result) == {b"a": max(1, int(exact))}
 
 
 def test_counts_beyond_63_bits_are_refused():
@@ -92,42 +80,38 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     home = tmp_path_factory.mktemp("runs")
     for name, seed in (("a", 1), ("b", 2)):
         (home / f"{name}.txt").write_text(peers.generated_text(seed, 3000))
-        assert run("count", home / f"{name}.txt", "--output", home / name).returncode == 0
+        succeeded(run("count", home / f"{name}.txt", "--output", home / name))
     return {name: home / name for name in ("a", "b")}
 
 
-def counts_in(directory: Path) -> Counter[bytes]:
-    rows = duckdb.execute("select piece, count from read_parquet(?)", [str(directory / "counter.parquet")]).fetchall()
-    return Counter(dict(rows))
-
-
 def test_combine_command(runs: dict[str, Path], tmp_path: Path) -> None:
-    output = tmp_path / "mix"
-    result = run("combine", runs["a"], runs["b"], "--weight", "1", "--weight", "2.5", "--output", output)
-    assert result.returncode == 0, result.stderr
-    assert f"{runs['a']} x 1 + {runs['b']} x 2.5" in result.stdout
-    expected = counts_in(runs["a"])
-    expected.update({piece: weighted(count, Fraction(5, 2)) for piece, count in counts_in(runs["b"]).items()})
-    assert counts_in(output) == expected
+    (one, other), output = runs.values(), tmp_path / "mix"
+    result = succeeded(run("combine", one, other, "--weight", "1", "--weight", "2.5", "--output", output))
+    assert f"{one} x 1 + {other} x 2.5" in result.stdout
+    expected = read(one / "counter.parquet")
+    expected.update(
+        {piece: weighted(count, Fraction(5, 2)) for piece, count in read(other / "counter.parquet").items()}
+    )
+    assert read(output / "counter.parquet") == expected
     facts = json.loads((output / "report.json").read_text())["corpus"]
     assert (facts["pieces"], facts["different_pieces"], facts["files"]) == (expected.total(), len(expected), 2)
-    assert run("merge", output, "--vocab-size", 400).returncode == 0
-    again = run("combine", runs["b"], runs["a"], "--weight", "2.5", "--weight", "1", "--output", output)
-    assert again.returncode == 0, again.stderr  # the same run, in another order
+    succeeded(run("merge", output, "--vocab-size", 400))
+    succeeded(run("combine", other, one, "--weight", "2.5", "--weight", "1", "--output", output))  # in another order
     assert (output / "tokenizer" / "tokenizer.json").exists()
-    assert "another run" in refused(run("combine", runs["a"], runs["b"], "--output", output), 1)
-    assert "not from a corpus" in refused(run("train", runs["a"].with_suffix(".txt"), "--output", output), 1)
-    assert "not from a corpus" in refused(run("count", runs["a"].with_suffix(".txt"), "--output", output), 1)
+    assert "another run" in refused(run("combine", one, other, "--output", output), 1)
+    for command in ("train", "count"):
+        assert "not from a corpus" in refused(run(command, f"{one}.txt", "--output", output), 1)
+    assert "holds no run" in refused(run("combine", tmp_path, "--output", tmp_path / "other"), 1)
 
 
 def test_unweighted_combination_equals_counting_both(runs: dict[str, Path], tmp_path: Path) -> None:
     mixed = pipeline.combine_runs(list(runs.values()), output=tmp_path / "mix")
     [tokenizer] = pipeline.merge_run(mixed, vocab_size=500).values()
-    files = [path.with_suffix(".txt") for path in runs.values()]
+    files = [f"{path}.txt" for path in runs.values()]
     assert tokenizer.merges == pipeline.train(files, output=tmp_path / "both", vocab_size=500).merges
     nested = pipeline.combine_runs([mixed, runs["a"]], [1, "3"], output=tmp_path / "nested")
     straight = pipeline.combine_runs(list(runs.values()), [4, 1], output=tmp_path / "straight")
-    assert counts_in(nested) == counts_in(straight)
+    assert read(nested / "counter.parquet") == read(straight / "counter.parquet")
 
 
 def test_incomparable_runs_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -154,16 +138,13 @@ def test_incomparable_runs_are_refused(runs: dict[str, Path], tmp_path: Path) ->
 
 
 def test_wrong_arguments_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:
-    both = list(runs.values())
-    for wrong, options in {
-        "2 runs; give one for each": {"weights": [1]},
-        "--weight: expected": {"weights": [1, 0]},
-        "is one of the runs": {"output": runs["a"]},
-    }.items():
-        with pytest.raises(UsageError, match=wrong):
-            pipeline.combine_runs(both, **{"output": tmp_path / "mix", **options})
-    with pytest.raises(UsageError, match="named twice"):
-        pipeline.combine_runs([runs["a"], runs["a"]], output=tmp_path / "mix")
-    with pytest.raises(TrainingError, match="smaller weights"):
-        pipeline.combine_runs(both, [10**18, 1], output=tmp_path / "mix")
-    assert "holds no run" in refused(run("combine", tmp_path, "--output", tmp_path / "mix"), 1)
+    one, other = runs.values()
+    for listed, weights, output, error, message in (
+        ([one, other], [1], "mix", UsageError, "2 runs; give one for each"),
+        ([one, other], [1, 0], "mix", UsageError, "--weight: expected"),
+        ([one, other], None, one, UsageError, "is one of the runs"),
+        ([one, one], None, "mix", UsageError, "named twice"),
+        ([one, other], [10**18, 1], "mix", TrainingError, "smaller weights"),
+    ):
+        with pytest.raises(error, match=message):
+            pipeline.combine_runs(listed, weights, output=tmp_path / output)

@@ -69,7 +69,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with opened(home / f"{name}.arrow", table.schema) as writer:
             writer.write_table(table, max_chunksize=90)
     listed = {"a": {"file_name": "rows.jsonl", "formatting": "sharegpt"}}
-    listed["b"] = {"file_name": "rows.json", "formatting": "sharegpt"}
+    listed |= {"b": {**listed["a"], "file_name": "rows.json"}, "bad": {"file_name": "bad.jsonl"}}
+    _write_lines(home / "other.jsonl", [{"body": "low"}])
+    _write_lines(home / "bad.jsonl", [{"instruction": "a", "output": "b"}])
+    (home / "bad.csv").write_text("instruction,output\na,b\na,b,c\n")
     (home / "dataset_info.json").write_text(json.dumps(listed))
     return home
 
@@ -151,9 +154,6 @@ def test_rows_of_csv_are_those_of_json_lines(home: Path, tmp_path: Path) -> None
         found.append(read_rows(tmp_path / f"of {name}"))
     assert found[0] == found[1]
     assert len(found[0]) == 3
-    (tmp_path / "bad.csv").write_text("instruction,output\na,b\na,b,c\n")
-    result = _encode(home, tmp_path / "out", tmp_path / "bad.csv", "--chat")
-    assert "bad.csv cannot be read as CSV after 1 rows (a row has more cells" in refused(result, 1)
 
 
 def test_rows_and_data_sets_may_be_in_an_object_store(home: Path, packed: dict[str, bytes], store: Store) -> None:
@@ -166,9 +166,9 @@ def test_rows_and_data_sets_may_be_in_an_object_store(home: Path, packed: dict[s
 
 
 def test_packed_rows_hold_every_conversation_once(home: Path, tmp_path: Path) -> None:
-    for pack, *options in ((79, "none"), (80, "neat"), (80, "greedy", "--compatible")):
-        words = (home / "rows.jsonl", "--chat", "--sequence-length", pack, "--pack", *options)
-        succeeded(_encode(home, tmp_path / options[0], *words))
+    for length, *pack in ((79, "none"), (80, "neat"), (80, "greedy", "--compatible")):
+        words = (home / "rows.jsonl", "--chat", "--sequence-length", length, "--pack", *pack)
+        succeeded(_encode(home, tmp_path / pack[0], *words))
     found = []
     for row in read_rows(tmp_path / "neat"):
         assert {len(values) for values in row.values()} == {80}
@@ -191,32 +191,33 @@ def test_data_sets_are_mixed_in_the_order_that_is_asked_for(home: Path, tmp_path
     assert len(rows) > 4
 
 
+_ROWS = ("rows.jsonl", "--chat", "--template", "chatml")
+_LISTED = ("--dataset-info", "dataset_info.json", "--template", "chatml", "--dataset")
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code", "message"),
     [
-        (("rows.jsonl", "--template", "chatml"), "--template is for chat data: give --chat"),
-        (("rows.jsonl", "--chat", "--template", "gemma"), "no special token <start_of_turn> <end_of_turn>"),
-        (("rows.jsonl", "--chat", "--template", "chatml", "--shard-format", "bin"), "no column for labels"),
-        (("rows.jsonl", "--chat", "--template", "chatml", "--shuffle", 1), "--shuffle means nothing for chat data"),
-        (("rows.jsonl", "--chat"), "chat data need a --template"),
-        (("rows.jsonl", "--pack", "neat"), "--pack neat is for chat data"),
-        (("--dataset-info", "dataset_info.json", "--dataset", "c", "--template", "chatml"), "has no data set 'c'"),
-        (("rows.jsonl", "--chat", "--template", "chatml", "--pack", "best-fit"), "choose none, greedy or neat"),
+        (("rows.jsonl", "--template", "chatml"), 2, "--template is for chat data: give --chat"),
+        (("rows.jsonl", "--chat", "--template", "gemma"), 2, "no special token <start_of_turn> <end_of_turn>"),
+        ((*_ROWS, "--shard-format", "bin"), 2, "no column for labels"),
+        ((*_ROWS, "--shuffle", 1), 2, "--shuffle means nothing for chat data"),
+        (("rows.jsonl", "--chat"), 2, "chat data need a --template"),
+        (("rows.jsonl", "--pack", "neat"), 2, "--pack neat is for chat data"),
+        ((*_LISTED, "c"), 2, "has no data set 'c'"),
+        ((*_LISTED, "bad"), 1, "bad.jsonl, byte 0: a row has no column 'input'"),
+        ((*_ROWS, "--pack", "best-fit"), 2, "choose none, greedy or neat"),
+        (("rows.jsonl",), 1, "no document is left to encode: 300 records skipped: no text field (first: "),
+        (("rows.jsonl",), 1, "rows.jsonl holds chat data: give --chat and a --template"),
+        (("other.jsonl",), 1, "; name the field with --text-field"),
+        (("bad.csv", *_ROWS[1:]), 1, "bad.csv cannot be read as CSV after 1 rows (a row has more cells"),
     ],
 )
-def test_what_cannot_be_is_refused(home: Path, tmp_path: Path, arguments: tuple[object, ...], message: str) -> None:
-    common = ("--tokenizer", "tokenizer", "--output", tmp_path / "out")
-    result = run("encode", *common, *arguments, cwd=home)
-    assert message in refused(
-        result, 2 if "is for chat" in message or "means nothing" in message else result.returncode
-    )
-
-
-def test_a_column_that_is_missing_everywhere_is_an_error_with_its_location(home: Path, tmp_path: Path) -> None:
-    _write_lines(tmp_path / "rows.jsonl", [{"instruction": "a", "output": "b"}])
-    (tmp_path / "dataset_info.json").write_text(json.dumps({"a": {"file_name": "rows.jsonl"}}))
-    result = _encode(home, tmp_path / "out", "--dataset-info", tmp_path / "dataset_info.json", "--dataset", "a")
-    assert "rows.jsonl, byte 0: a row has no column 'input'" in refused(result, 1)
+def test_what_cannot_be_is_refused(
+    home: Path, tmp_path: Path, arguments: tuple[object, ...], code: int, message: str
+) -> None:
+    result = run("encode", "--tokenizer", "tokenizer", "--output", tmp_path / "out", *arguments, cwd=home)
+    assert message in refused(result, code)
 
 
 MESSAGES: list[Any] = [
@@ -265,16 +266,6 @@ def test_the_date_of_the_first_start_is_kept(home: Path, tmp_path: Path, monkeyp
             text = small_tokenizer().decode(read_rows(tmp_path / output)[0]["input_ids"])
             assert f"Today Date: {written}" in text
     assert "--date" in refused(run(*common, tmp_path / "b", "--date", "2025-01-01"), 1)
-
-
-def test_chat_data_without_the_option_are_an_error_that_names_it(home: Path, tmp_path: Path) -> None:
-    common = ("--tokenizer", home / "tokenizer", "--output", tmp_path / "out")
-    line = refused(run("encode", home / "rows.jsonl", *common), 1)
-    assert "no document is left to encode: 300 records skipped: no text field (first: " in line
-    assert f"; {home / 'rows.jsonl'} holds chat data: give --chat and a --template" in line
-    other = _write_lines(tmp_path / "other.jsonl", [{"body": "low"}])
-    assert line != (line := refused(run("encode", other, *common, "--overwrite"), 1))
-    assert line.endswith("; name the field with --text-field")
 
 
 def test_what_is_no_row_is_skipped_and_counted(home: Path, tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
 """`merge --parity`: a run of several languages, its merges, refusals, and what is stored of it."""
 
 import json
-import os
+import random
 import shutil
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +13,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from chunk_tasks import random_words
+from command import run_process, succeeded
+from killing import ended, kill, start
 from merge_cases import natural_counter
 from parity_rules import Parity, train_by_parity
 from reference import GPT2_BYTES
@@ -72,17 +72,22 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 Train = Callable[..., list[tuple[bytes, bytes]]]
 
 
+def by_parity(
+    homes: list[tuple[str, Path]], dev: list[tuple[str, Path]], executor: Executor, **options: Any
+) -> Tokenizer:
+    settings = {"ratios": (), "window": 0, "alpha": 2.0, "global_merges": 0}
+    settings |= {name: options.pop(name) for name in list(options) if name in settings}
+    _, trained = run_parity(homes, dev, settings, options, executor, lambda _: None)
+    return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
+
+
 @pytest.fixture(scope="module")
 def train(runs: dict[str, Path], executor: Executor) -> Train:
     """Returns the merges of the first size."""
 
     def run(output: Path, *, dev: bool = False, **options: Any) -> list[tuple[bytes, bytes]]:
         homes, of_dev = ([(name, runs[name + kind]) for name in TRAIN] for kind in ("", "-dev"))
-        settings = {"ratios": (), "window": 0, "alpha": 2.0, "global_merges": 0}
-        settings |= {name: options.pop(name) for name in list(options) if name in settings}
-        options["output"] = output
-        _, trained = run_parity(homes, of_dev if dev else [], settings, options, executor, lambda _: None)
-        return Tokenizer.from_model(trained.model(trained.options.vocab_size[0])).merges
+        return by_parity(homes, of_dev if dev else [], executor, output=output, **options).merges
 
     return run
 
@@ -125,13 +130,12 @@ def test_report_and_verify_know_the_languages(merged: Path, tmp_path: Path) -> N
     assert [one["name"] for one in found["measured"]] == list(TRAIN)
     assert sum(one["merges"] for one in found["measured"]) == 60
     tokenizer = Tokenizer.load(merged / "tokenizer")
-    lengths = {
-        "tokens": [sum(len(tokenizer.encode(piece.decode())) * n for piece, n in DEV[name].items()) for name in DEV],
-        "bytes": [sum(len(piece) * n for piece, n in DEV[name].items()) for name in DEV],
-    }
-    for what, (one, other) in lengths.items():
+    for what, gini, length in (
+        ("tokens", found["gini_after"], lambda piece: len(tokenizer.encode(piece.decode()))),
+        ("bytes", found["gini_before"], len),
+    ):
+        one, other = (sum(length(piece) * n for piece, n in counter.items()) for counter in DEV.values())
         assert [each[what] for each in found["measured"]] == [one, other]
-        gini = found["gini_before" if what == "bytes" else "gini_after"]
         assert gini == pytest.approx(abs(one - other) / (2 * (one + other)))
     shown = run_info(merged)
     assert [one.split()[0] for one in shown["languages"]] == list(TRAIN)
@@ -201,17 +205,15 @@ def test_run_that_was_interrupted_while_it_was_made_is_not_merged_plainly(
     assert train(home, dev=True, vocab_size=256 + 60) == expected(60, dev=True)[0]
 
 
-def test_too_little_memory_is_refused_before_anything_is_merged(merged: Path, executor: Executor) -> None:
-    task = replace(task_of(merged, executor, 400), budget_bytes=40 << 20)
-    with pytest.raises(TrainingError, match=r"4 counters by parity takes .* give --memory-limit"):
-        merge_worker.check(task)
-
-
-def test_language_whose_pieces_are_all_too_rare_is_named(merged: Path, executor: Executor) -> None:
-    most = max(TRAIN["sw"].values())
+def test_little_memory_and_languages_of_rare_pieces_are_refused_before_merging(
+    merged: Path, executor: Executor
+) -> None:
+    task, most = task_of(merged, executor, 400), max(TRAIN["sw"].values())
     assert most < max(TRAIN["en"].values())
+    with pytest.raises(TrainingError, match=r"4 counters by parity takes .* give --memory-limit"):
+        merge_worker.check(replace(task, budget_bytes=40 << 20))
     with pytest.raises(TrainingError, match=f"language sw has no pieces to merge; .* --min-piece-count {most + 1:,}"):
-        merge_worker.check(replace(task_of(merged, executor, 400), min_piece_count=most + 1))
+        merge_worker.check(replace(task, min_piece_count=most + 1))
 
 
 def test_language_of_single_bytes_is_spent_when_it_chooses(executor: Executor, tmp_path: Path) -> None:
@@ -219,13 +221,9 @@ def test_language_of_single_bytes_is_spent_when_it_chooses(executor: Executor, t
     for name, counter in counters.items():
         pipeline.import_counts(counter, output=tmp_path / name, special_tokens=[])
     homes = [(name, tmp_path / name) for name in counters]
-    settings = {"ratios": (), "window": 0, "alpha": 2.0, "global_merges": 0}
-    options = {"vocab_size": 262, "output": tmp_path / "p"}
-    _, trained = run_parity(homes, homes[::-1], settings, options, executor, lambda _: None)
+    vocabulary = by_parity(homes, homes[::-1], executor, vocab_size=262, output=tmp_path / "p").vocabulary
     found = train_by_parity(Parity([*counters.values()], dev=[*counters.values()][::-1]), 6)
-    assert [*zip(trained.learned.left, trained.learned.right, strict=True)] == [
-        (left, right) for left, right, _ in found
-    ]
+    assert [*zip(vocabulary.left, vocabulary.right, strict=True)][-6:] == [(left, right) for left, right, _ in found]
 
 
 @pytest.mark.slow
@@ -237,23 +235,16 @@ def test_killed_merging_by_parity_continues(tmp_path: Path) -> None:
     expected = pipeline.train_parity(dict(zip("ab", homes, strict=True)), output=tmp_path / "p", vocab_size=4000)
     words = ["merge", *homes, "--parity", "--output", str(tmp_path / "q"), "--vocab-size=4000"]
     so_far, kept = tmp_path / "q" / manifest.MERGES_SO_FAR, 0
-    environment = {**os.environ, "BPE_PIPELINE_CHECKPOINT_S": "0"}
-
-    def begin() -> "subprocess.Popen[str]":
-        argv = [sys.executable, "-P", "-m", "pipeline", *words]
-        return subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment)
-
+    command = [sys.executable, "-P", "-m", "pipeline", *words]
     for _ in range(3):
-        process, before = begin(), so_far.stat().st_mtime_ns if so_far.exists() else 0
+        before = so_far.stat().st_mtime_ns if so_far.exists() else 0
+        process = start(command, BPE_PIPELINE_CHECKPOINT_S="0")
         while process.poll() is None and not (so_far.exists() and so_far.stat().st_mtime_ns != before):
             time.sleep(0.01)
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            kept += 1
-        process.communicate()
+        kill(process.pid, "all", random.Random(0))
+        kept += ended(process) != 0
     assert kept, "it ended before it could be killed"
-    _, told = begin().communicate()
-    assert "kept from before" in told
+    assert "kept from before" in succeeded(run_process(*words)).stderr
     for name in ("merges.parquet", "tokenizer/tokenizer.json"):
         assert (tmp_path / "q" / name).read_bytes() == (tmp_path / "p" / name).read_bytes(), name
     assert Tokenizer.load(tmp_path / "q" / "tokenizer").merges == expected.merges
@@ -277,9 +268,7 @@ def test_killed_merging_by_parity_continues(tmp_path: Path) -> None:
 )
 def test_what_does_not_fit_is_refused(runs: dict[str, Path], tmp_path: Path, words: str, message: str) -> None:
     output = tmp_path / "x"
-    given = [
-        word.format_map({**{name: str(path) for name, path in runs.items()}, "x": output}) for word in words.split()
-    ]
+    given = [word.format_map({**runs, "x": output}) for word in words.split()]
     with pytest.raises(UsageError, match=message):
         commands.main(["merge", *given, "--vocab-size", "300"], standalone_mode=False)
     assert not output.exists()

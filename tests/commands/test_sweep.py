@@ -3,9 +3,9 @@
 import contextlib
 import json
 import math
-import os
+import random
+import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -16,7 +16,8 @@ from pathlib import Path
 import peers
 import pytest
 from amount import FULL
-from command import refused, run
+from command import refused, run, succeeded
+from killing import ended, kill, start
 from pyarrow import parquet
 
 import pipeline
@@ -34,7 +35,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("sweep")
     for number, name in enumerate(("a", "b"), 1):
         (home / f"{name}.txt").write_text(peers.generated_text(number, 4000 * number) + "<|endoftext|>xyz " * number)
-        assert run("count", f"{name}.txt", "--output", f"runs/{name}", "--quiet", cwd=home).returncode == 0
+        succeeded(run("count", f"{name}.txt", "--output", f"runs/{name}", "--quiet", cwd=home))
     (home / "held.txt").write_text(peers.generated_text(9, 500) + "<|endoftext|>x")
     return home
 
@@ -45,8 +46,7 @@ WORDS += ["--held-out", "held.txt"]
 
 @pytest.fixture(scope="module")
 def swept(home: Path) -> Path:
-    result = run(*WORDS, "--output", "sweep", "--workers", 1, "--log-json", cwd=home)
-    assert result.returncode == 0, result.stderr
+    succeeded(run(*WORDS, "--output", "sweep", "--workers", 1, "--log-json", cwd=home))
     return home / "sweep"
 
 
@@ -56,29 +56,31 @@ def _points(swept: Path) -> dict[tuple[str, int], Point]:
     return {(one.mixture, one.vocab_size): one for one in points}
 
 
+def _measure(tokenizer: pipeline.Tokenizer, text: str) -> tuple[int, int]:
+    """Return the bytes and tokens of a text without its separators."""
+    parts = text.split("<|endoftext|>")
+    return len("".join(parts).encode()), sum(len(tokenizer.encode_ordinary(part)) for part in parts)
+
+
 def test_each_point_is_what_a_single_run_has(home: Path, swept: Path, tmp_path: Path) -> None:
     points = _points(swept)
     weights = {"a-x1+b-x1": (1, 1), "a-x1": (1,), "a-x2.5+b-x1": ("2.5", 1), "a-x2.5": ("2.5",)}
     assert {name for name, _ in points} == set(weights)
-    held = (home / "held.txt").read_bytes().decode()
+    texts = {name: (home / name).read_bytes().decode() for name in ("held.txt", "a.txt", "b.txt")}
     for name, listed in weights.items():
         runs = [home / "runs" / one for one in "ab"[: len(listed)]]
         combined = pipeline.combine_runs(runs, weights=list(listed), output=tmp_path / name)
         tokenizers = pipeline.merge_run(combined, vocab_size=list(SIZES))
         report = json.loads((tmp_path / name / "report.json").read_text())
-        own = {report["vocabulary"]["vocab_size"]: report["vocabulary"]}
-        own |= {one["vocabulary"]["vocab_size"]: one["vocabulary"] for one in report["other_sizes"]}
-        for size in SIZES:
-            point, tokenizer = points[name, size], tokenizers[size]
+        for own in (one["vocabulary"] for one in (report, *report["other_sizes"])):
+            point, tokenizer = points[name, own["vocab_size"]], tokenizers[own["vocab_size"]]
             assert point.size == tokenizer.vocab_size
-            measured = {(one.kind, one.name): (one.bytes, one.tokens) for one in point.measured}
-            assert measured["mixture", name] == (own[size]["bytes"], own[size]["tokens"])
-            assert measured["held out", "held.txt"] == (len(held.encode()), len(tokenizer.encode(held)))
-            for source in "ab":
-                text = (home / f"{source}.txt").read_bytes().decode()
-                ids = [one for part in text.split("<|endoftext|>") for one in tokenizer.encode_ordinary(part)]
-                size_bytes = len(text.replace("<|endoftext|>", "").encode())
-                assert measured["source", source] == (size_bytes, len(ids))
+            held = texts["held.txt"]
+            assert {(one.kind, one.name): (one.bytes, one.tokens) for one in point.measured} == {
+                ("mixture", name): (own["bytes"], own["tokens"]),
+                ("held out", "held.txt"): (len(held.encode()), len(tokenizer.encode(held))),
+                **{("source", one): _measure(tokenizer, texts[f"{one}.txt"]) for one in "ab"},
+            }
 
 
 def test_the_table_the_page_and_the_tokenizer_are_written(swept: Path) -> None:
@@ -101,63 +103,54 @@ def test_the_table_the_page_and_the_tokenizer_are_written(swept: Path) -> None:
 
 def test_workers_and_memory_change_no_number(home: Path, swept: Path, tmp_path: Path) -> None:
     words = [*WORDS, "--output", tmp_path / "sweep", "--workers", 3, "--memory-limit", "300MiB", "--log-json"]
-    result = run(*words, cwd=home)
-    assert result.returncode == 0, result.stderr
-    expected = {at: one for at, one in _points(swept).items() if at[1] in SIZES}
-    assert _points(tmp_path / "sweep") == expected
+    result = succeeded(run(*words, cwd=home))
+    assert _points(tmp_path / "sweep") == _points(swept)
     [stage] = [one for one in map(json.loads, result.stdout.splitlines()) if one.get("stage") == "merging"
                and one["event"] == "stage_started"]  # fmt: skip
     assert stage["total"] == 4 * (600 - 257)  # all mixtures in one stage
-    for name in {name for name, _ in expected}:
-        one, other = (
-            parquet.read_table(at / "mixtures" / name / "merges.parquet") for at in (swept, tmp_path / "sweep")
-        )
-        assert one.equals(other)
+    for path in swept.rglob("merges.parquet"):
+        other = tmp_path / "sweep" / path.relative_to(swept)
+        assert parquet.read_table(path).equals(parquet.read_table(other))
 
 
-def test_a_finished_sweep_measures_only_what_is_new(home: Path, swept: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in swept.rglob("merges.parquet")}
-    result = run(*WORDS, "--output", "sweep", "--vocab-size", "500", "--workers", 2, cwd=home)
-    assert result.returncode == 0, result.stderr
+def test_a_finished_sweep_measures_only_what_is_new(home: Path, swept: Path, tmp_path: Path) -> None:
+    output = shutil.copytree(swept, tmp_path / "sweep")
+    before = {path: path.stat().st_mtime_ns for path in output.rglob("merges.parquet")}
+    result = succeeded(run(*WORDS, "--output", output, "--vocab-size", "500", "--workers", 2, cwd=home))
     assert "measuring: 16 tokenizers (12 tokenizers kept from before)" in result.stderr
-    assert {path: path.stat().st_mtime_ns for path in swept.rglob("merges.parquet")} == before
-    assert len(_points(swept)) == 16
+    assert {path: path.stat().st_mtime_ns for path in output.rglob("merges.parquet")} == before
+    assert len(_points(output)) == 16
 
 
 @pytest.mark.parametrize("kept", [0, 1, 5, 9] if FULL else [5])
 def test_points_that_an_interrupted_sweep_lacks_are_measured(
     home: Path, swept: Path, tmp_path: Path, kept: int
 ) -> None:
-    output = tmp_path / "sweep"
-    shutil.copytree(swept, output)
-    expected = _points(output)
+    output = shutil.copytree(swept, tmp_path / "sweep")
     stored = list(json.loads((output / "sweep.json").read_text())["points"].items())
     Directory(output, SWEEP).write_manifest({"points": dict(stored[:kept])})
     for name in ("sweep.html", "sweep.parquet", "mixtures/a-x1/merges.parquet", "mixtures/a-x2.5/counter.parquet"):
         (output / name).unlink()
     (output / ".sweep.html.elsewhere-1.partial").touch()  # of a process that was killed on another machine
     assert run(*WORDS, "--output", output, "--quiet", cwd=home).stdout == f"{output}/tokenizer\n"
-    assert {at: one for at, one in _points(output).items() if at[1] in SIZES} == {
-        at: one for at, one in expected.items() if at[1] in SIZES
-    }
+    assert _points(output) == _points(swept)
     assert (output / "sweep.html").exists()
     assert not list(output.glob(".*.partial"))
 
 
 @pytest.mark.slow
-def test_a_killed_sweep_ends_with_the_same_points(home: Path, swept: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-P", "-m", "pipeline", *WORDS, "--output", str(tmp_path / "sweep")]
+def test_a_killed_sweep_ends_with_the_same_points(
+    home: Path, swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
     for tenths in range(4, 40, 4):
-        process = subprocess.Popen(command, cwd=home, start_new_session=True, stderr=subprocess.DEVNULL)
+        process = start([sys.executable, "-P", "-m", "pipeline", *WORDS, "--output", str(tmp_path / "sweep")])
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(tenths / 10)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    result = run(*WORDS, "--output", tmp_path / "sweep", cwd=home)
-    assert result.returncode == 0, result.stderr
-    expected = {at: one for at, one in _points(swept).items() if at[1] in SIZES}
-    assert _points(tmp_path / "sweep") == expected
+        kill(process.pid, "all", random.Random(0))
+        ended(process)
+    succeeded(run(*WORDS, "--output", tmp_path / "sweep", cwd=home))
+    assert _points(tmp_path / "sweep") == _points(swept)
     names = [path.relative_to(swept) for path in swept.rglob("merges.parquet")]
     assert all((tmp_path / "sweep" / name).exists() for name in names)
 
@@ -165,10 +158,9 @@ def test_a_killed_sweep_ends_with_the_same_points(home: Path, swept: Path, tmp_p
 def test_less_text_is_each_so_many_th_chunk(home: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         words = ["count", f"{name}.txt", "--output", tmp_path / name, "--chunk-size", "8KiB", "--quiet"]
-        assert run(*words, cwd=home).returncode == 0
+        succeeded(run(*words, cwd=home))
     words = ["sweep", tmp_path / "a", tmp_path / "b", "--weights", "b=3", "--vocab-size", 400, "--log-json"]
-    result = run(*words, "--output", tmp_path / "sweep", cwd=home)
-    assert result.returncode == 0, result.stderr
+    result = succeeded(run(*words, "--output", tmp_path / "sweep", cwd=home))
     document = json.loads(result.stdout.splitlines()[-1])
     assert [part["every"] for part in document["parts"]] == [4, 2]
     expected: Counter[bytes] = Counter()
@@ -178,31 +170,25 @@ def test_less_text_is_each_so_many_th_chunk(home: Path, tmp_path: Path) -> None:
             for piece, count in zip(table["piece"], table["count"], strict=True):
                 expected[piece] += weight * count
     learned = pipeline.merge_run(pipeline.import_counts(expected, output=tmp_path / "own"), vocab_size=400)[400]
-    texts = [
-        (home / f"{name}.txt").read_bytes().decode().replace("<|endoftext|>", "\0<|endoftext|>\0") for name in "ab"
-    ]
-    rates = []
-    for text in texts:
-        parts = [part for part in text.split("\0") if part != "<|endoftext|>"]
-        tokens = sum(len(learned.encode_ordinary(part)) for part in parts)
-        rates.append(sum(len(part.encode()) for part in parts) / tokens)
-    assert document["parts"][0]["rate"] == pytest.approx(math.sqrt(rates[0] * rates[1]))
-    whole = pipeline.load(tmp_path / "sweep" / "tokenizer").merges
-    assert document["parts"][0]["shared"] == len(
-        {b"".join(one) for one in whole} & {b"".join(one) for one in learned.merges}
+    measured = [_measure(learned, (home / f"{name}.txt").read_bytes().decode()) for name in "ab"]
+    assert document["parts"][0]["rate"] == pytest.approx(
+        math.sqrt(math.prod(size / tokens for size, tokens in measured))
     )
+    whole = pipeline.load(tmp_path / "sweep" / "tokenizer").merges
+    shared = {b"".join(one) for one in whole} & {b"".join(one) for one in learned.merges}
+    assert document["parts"][0]["shared"] == len(shared)
 
 
 def test_counted_text_is_not_called_held_out(home: Path, tmp_path: Path) -> None:
-    shutil.copy(home / "a.txt", tmp_path / "copy.txt")
-    shutil.copy(home / "held.txt", tmp_path / "other.txt")
-    words = ["sweep", home / "runs/a", "--vocab-size", 300, "--held-out", tmp_path / "copy.txt", tmp_path / "other.txt"]
-    result = run(*words, "--output", tmp_path / "sweep")  # as a shell expands *.txt
-    assert result.returncode == 0
-    assert "--held-out names text that was counted: " in result.stderr
-    assert "copy.txt" in result.stderr
-    assert {row["text"] for row in parquet.read_table(tmp_path / "sweep/sweep.parquet").to_pylist()} >= {
-        "copy.txt", "other.txt"}  # fmt: skip
+    copies = [
+        shutil.copy(home / "a.txt", tmp_path / "copy.txt"),
+        shutil.copy(home / "held.txt", tmp_path / "other.txt"),
+    ]
+    words = ["sweep", home / "runs/a", "--vocab-size", 300, "--output", tmp_path / "sweep", "--held-out"]
+    result = succeeded(run(*words, *copies))  # as a shell expands *.txt
+    assert re.search("--held-out names text that was counted: .*copy.txt", result.stderr)
+    table = parquet.read_table(tmp_path / "sweep/sweep.parquet")
+    assert {*table["text"].to_pylist()} >= {"copy.txt", "other.txt"}
 
 
 def test_mixtures_are_all_choices_of_weights() -> None:
@@ -276,7 +262,7 @@ def test_what_does_not_fit_is_refused(home: Path, tmp_path: Path) -> None:
     (tmp_path / "mine" / "mixtures").mkdir(parents=True)
     (tmp_path / "mine" / "mixtures" / "x").write_text("mine")
     assert "mixtures" in refused(run("sweep", "runs/a", "--output", tmp_path / "mine", cwd=home), 1)
-    assert run("count", "a.txt", "--pattern", "llama3", "--output", "runs/other", cwd=home).returncode == 0
+    succeeded(run("count", "a.txt", "--pattern", "llama3", "--output", "runs/other", cwd=home))
     words = ["sweep", "runs/a", "runs/other", "--vocab-size", 300, "--output", tmp_path / "y"]
     assert "--pattern" in refused(run(*words, cwd=home), 1)
     words = ["sweep", "runs/a", "--output", tmp_path / "z", "--vocab-size"]
@@ -291,16 +277,16 @@ def test_other_options_of_merging_need_overwrite_and_leave_no_file_of_another_to
     home: Path, tmp_path: Path
 ) -> None:
     words = ["sweep", "runs/a", "--vocab-size", "300,400", "--output", tmp_path / "x"]
-    assert run(*words, cwd=home).returncode == 0
+    succeeded(run(*words, cwd=home))
     assert (tmp_path / "x" / "tokenizer" / "vocab.json").exists()
     (tmp_path / "x" / "tokenizer" / "tokenizer.gguf").write_text("somebody's")
     again = [*words, "--min-frequency", 2, "--export", "hf"]
     assert "--overwrite" in refused(run(*again, cwd=home), 1)
-    assert run(*again, "--overwrite", cwd=home).returncode == 0
+    succeeded(run(*again, "--overwrite", cwd=home))
     names = {path.name for path in (tmp_path / "x" / "tokenizer").iterdir()}
     assert names == {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.gguf"}
     assert len(_points(tmp_path / "x")) == 2
     (tmp_path / "x" / "sweep.json").write_text("{}")
     assert "start again with --overwrite" in refused(run(*again, cwd=home), 1)
-    assert run(*again, "--overwrite", cwd=home).returncode == 0
+    succeeded(run(*again, "--overwrite", cwd=home))
     assert (tmp_path / "x" / "tokenizer" / "tokenizer.gguf").read_text() == "somebody's"

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import peers
 import pytest
-from command import run
+from command import run, succeeded
+from counter_files import columns_of
 from reference import train_reference
 
 import pipeline
-from pipeline import _core
 from pipeline.counts import counter_file
 from pipeline.merges.vocabulary import token_to_text
 from pipeline.pattern import compile_pattern
@@ -36,19 +36,6 @@ def test_merges_are_those_of_hugging_face(corpus: Path, tmp_path: Path, pattern:
     ours = [(token_to_text(left), token_to_text(right)) for left, right in tokenizer.merges]
     texts = peers.documents(corpus.read_bytes().decode(), [EOT])
     assert ours == peers.hugging_face_merges(texts, compile_pattern(pattern).expression, 3000 - 257)
-
-
-@pytest.mark.parametrize("tie_break", ["lowest-ids", "greatest-bytes"])
-def test_merges_are_those_of_the_reference(tmp_path: Path, tie_break: str) -> None:
-    (tmp_path / "small.txt").write_text(peers.generated_text(1, 1000) + EOT + peers.generated_text(2, 500))
-    tokenizer = pipeline.train(tmp_path / "small.txt", output=tmp_path / "run", vocab_size=450, tie_break=tie_break)
-    counter: dict[bytes, int] = {}
-    for text in peers.documents((tmp_path / "small.txt").read_bytes().decode(), [EOT]):
-        for piece in compile_pattern("gpt2").cut(text):
-            counter[piece.encode()] = counter.get(piece.encode(), 0) + 1
-    expected = train_reference(counter, 450 - 257, tie_break=tie_break)
-    tokens = tokenizer.vocab
-    assert tokenizer.merges == [(tokens[left], tokens[right]) for left, right, _ in expected]
 
 
 @pytest.mark.filterwarnings("ignore:the corpus has what looks like special tokens")
@@ -88,21 +75,11 @@ def test_bytes_per_token_are_those_of_encoding_the_corpus(tmp_path: Path) -> Non
     """Also where pairs overlap: `aaaa` holds the pair (a, a) three times and gives two tokens."""
     text = peers.generated_text(7, 2000) + " aaaa aaaaa aaaaaaa" * 50
     (tmp_path / "a.txt").write_text(text, newline="")
-    tokenizer = pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=500)
-    report = json.loads((tmp_path / "run" / "report.json").read_text())
-    assert report["vocabulary"]["tokens"] == len(tokenizer.encode(text))
-    assert report["bytes_per_token"] == len(text.encode()) / len(tokenizer.encode(text))
-    tokenizer = pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=300)
-    report = json.loads((tmp_path / "run" / "report.json").read_text())
-    assert report["vocabulary"]["tokens"] == len(tokenizer.encode(text))
-
-
-def test_a_smaller_vocabulary_is_a_prefix(corpus: Path, tmp_path: Path) -> None:
-    large = pipeline.train(corpus, output=tmp_path / "run", vocab_size=2000)
-    small = pipeline.train(corpus, output=tmp_path / "run", vocab_size=600)
-    assert small.merges == large.merges[: len(small.merges)]
-    assert len(small.vocab) == 600
-    assert (tmp_path / "run" / "tokenizer-600" / "tokenizer.json").exists()
+    for size in (500, 300):
+        tokenizer = pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=size)
+        report = json.loads((tmp_path / "run" / "report.json").read_text())
+        assert report["vocabulary"]["tokens"] == len(tokenizer.encode(text))
+        assert report["bytes_per_token"] == len(text.encode()) / len(tokenizer.encode(text))
 
 
 def test_added_files_are_counted_alone(corpus: Path, tmp_path: Path) -> None:
@@ -121,34 +98,26 @@ def test_added_files_are_counted_alone(corpus: Path, tmp_path: Path) -> None:
 def test_counts_beyond_32_bits_train_right(tmp_path: Path) -> None:
     """A counter with such counts, written as a worker writes it, then merged."""
     (tmp_path / "a.txt").write_text(" the theory of the rest, there and then")
-    assert run("count", tmp_path / "a.txt", "--output", tmp_path / "run", "--quiet").returncode == 0
+    succeeded(run("count", tmp_path / "a.txt", "--output", tmp_path / "run", "--quiet"))
     counted = manifest.require(tmp_path / "run")
     huge = {b" the": 2**40, b"q" * 3: 2**33, b" then": 2**32 + 1, b"th": 5}
     fingerprint = counted.manifest.counter_fingerprint()
     with counter_file.open_counter(counted.counter_path, fingerprint=fingerprint) as before:
         statistics = before.statistics
-    counter = _core.ChunkCounter(lambda document: [document], [])
-    counter.add_pieces(list(huge), list(huge.values()))
-    partitions = counter_file.counter_partitions(counter)
-    counter_file.write_counter(counted.counter_path, partitions, fingerprint=fingerprint, statistics=statistics)
-    assert run("merge", tmp_path / "run", "--vocab-size", 263, "--quiet").returncode == 0
+    counter_file.write_counter(counted.counter_path, columns_of(huge), fingerprint=fingerprint, statistics=statistics)
+    succeeded(run("merge", tmp_path / "run", "--vocab-size", 263, "--quiet"))
     tokenizer = pipeline.Tokenizer.load(tmp_path / "run" / "tokenizer")
     expected = train_reference(huge, 6)
     assert tokenizer.merges == [(tokenizer.vocab[left], tokenizer.vocab[right]) for left, right, _ in expected]
     assert [tokenizer.vocab[token] for token in tokenizer.encode(" the")] == [b" the"]
 
 
-def test_a_pattern_outside_the_subset_trains_with_a_warning(tmp_path: Path) -> None:
+@pytest.mark.parametrize("documents", [None, ["xa ya xa za "] * 20])
+def test_a_pattern_outside_the_subset_trains_with_a_warning(documents: list[str] | None, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("xa ya xa za " * 20)
+    train = pipeline.train_from_iterator if documents else pipeline.train
+    options = {"output": tmp_path / "run", "vocab_size": 260, "pattern": r"(?<=x)a|.|\s"}
     with pytest.warns(UserWarning, match="the pattern runs on the regex package"):
-        tokenizer = pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=260, pattern=r"(?<=x)a|.|\s")
+        tokenizer = train(documents or tmp_path / "a.txt", **options)
     assert tokenizer.decode(tokenizer.encode("xa ya")) == "xa ya"
-    assert pipeline.Tokenizer.load(tmp_path / "run" / "tokenizer").encode("xa") == tokenizer.encode("xa")
-
-
-def test_the_manifest_is_plain_json(corpus: Path, tmp_path: Path) -> None:
-    pipeline.train(corpus, output=tmp_path / "run", vocab_size=300)
-    document = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert document["counting"]["pattern"] == "gpt2"
-    assert document["files"][0]["path"] == str(corpus)
-    assert document["vocab_size"] == 300
+    assert pipeline.load(tmp_path / "run").encode("xa") == tokenizer.encode("xa")

@@ -2,9 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +9,7 @@ from typing import Any
 import peers
 import pyarrow as pa
 import pytest
+from command import files_in, script
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_counting import as_counter, count
@@ -41,6 +39,10 @@ def from_files(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 def model(run: Path) -> bytes:
     return (run / "tokenizer" / "tokenizer.json").read_bytes()
+
+
+def corpus_of(run: Path) -> dict[str, Any]:
+    return dict(json.loads((run / "report.json").read_text())["corpus"])
 
 
 class DataSet:
@@ -96,7 +98,7 @@ def test_items_of_all_kinds_are_the_same_documents(kind: str, monkeypatch: pytes
 def test_the_tokenizer_is_that_of_the_same_documents_in_files(kind: str, from_files: bytes, tmp_path: Path) -> None:
     pipeline.train_from_iterator(KINDS[kind](), output=tmp_path / "run", vocab_size=500)
     assert model(tmp_path / "run") == from_files
-    facts = json.loads((tmp_path / "run" / "report.json").read_text())["corpus"]
+    facts = corpus_of(tmp_path / "run")
     documents = [part for text in DOCUMENTS for part in text.split(EOT) if part]
     assert (facts["documents"], facts["bytes"]) == (len(documents), len("".join(DOCUMENTS).encode()))
     [smaller] = pipeline.merge_run(tmp_path / "run", vocab_size=400).values()
@@ -139,35 +141,28 @@ def test_documents_are_counted_one_by_one(documents, errors):
     assert counter.statistics()["pieces"] == expected.total()
 
 
-def losses_in(run: Path) -> list[dict[str, Any]]:
-    losses: list[dict[str, Any]] = json.loads((run / "report.json").read_text())["corpus"]["losses"]
-    return losses
+def losses_in(run: Path) -> list[tuple[str, int, list[str]]]:
+    return [(one["kind"], one["count"], one["examples"]) for one in corpus_of(run)["losses"]]
 
 
-def test_lone_surrogates_follow_the_errors_policy(tmp_path: Path) -> None:
-    documents = ["ab", "a\ud800\udc00b", "c\udfff"]
-    tokenizer = pipeline.train_from_iterator(documents, output=tmp_path / "replace", vocab_size=270, pattern="none")
-    [loss] = losses_in(tmp_path / "replace")
-    assert (loss["kind"], loss["count"]) == ("replacements", 3)
-    assert loss["examples"] == ["item 2, byte 1", "item 2, byte 2", "item 3, byte 1"]
-    assert tokenizer.encode("a\ufffd\ufffdb") == tokenizer.encode("a\ufffd\ufffdb".encode().decode())
-    pipeline.train_from_iterator(documents, output=tmp_path / "skip", vocab_size=258, errors="skip")
-    [loss] = losses_in(tmp_path / "skip")
-    assert (loss["kind"], loss["count"]) == ("documents_skipped", 2)
-    with pytest.raises(InvalidTextError, match="item 2, byte 1 is invalid UTF-8 or a lone surrogate"):
-        pipeline.train_from_iterator(documents, output=tmp_path / "strict", errors="strict")
+INVALID = [b"fine"] * 70 + [b"not \xff fine"]
+SURROGATES = ["ab", "a\ud800\udc00b", "c\udfff"]
 
 
-def test_invalid_bytes_are_named_by_item(tmp_path: Path) -> None:
-    documents = [b"fine"] * 70 + [b"not \xff fine"]
-    with pytest.raises(InvalidTextError, match="item 71, byte 4 is invalid UTF-8"):
-        pipeline.train_from_iterator(documents, output=tmp_path / "strict", errors="strict")
-    pipeline.train_from_iterator(pa.array(documents)[1:], output=tmp_path / "replace", vocab_size=260)
-    assert [loss["examples"] for loss in losses_in(tmp_path / "replace")] == [["item 70, byte 4"]]
-    with pytest.raises(InputError, match="input was skipped or altered"):
-        pipeline.train_from_iterator(documents, output=tmp_path / "loss", fail_on_loss=True)
+@pytest.mark.parametrize(
+    ("documents", "errors", "losses"),
+    [
+        (SURROGATES, "replace", ("replacements", 3, ["item 2, byte 1", "item 2, byte 2", "item 3, byte 1"])),
+        (SURROGATES, "skip", ("documents_skipped", 2, ["item 2, byte 1", "item 3, byte 1"])),
+        (pa.array(INVALID)[1:], "replace", ("replacements", 1, ["item 70, byte 4"])),
+    ],
+)
+def test_invalid_text_follows_the_errors_policy(documents, errors, losses, tmp_path: Path) -> None:
+    pipeline.train_from_iterator(documents, output=tmp_path / "run", vocab_size=258, errors=errors)
+    assert losses_in(tmp_path / "run") == [losses]
 
 
+@pytest.mark.filterwarnings("ignore:1 record skipped")
 @pytest.mark.parametrize(
     ("documents", "error", "message"),
     [
@@ -189,12 +184,18 @@ def test_invalid_bytes_are_named_by_item(tmp_path: Path) -> None:
         (iter(()), InputError, "the iterator gave no documents"),
         (pa.array([], pa.string()), InputError, "the iterator gave no documents"),
         (["", ""], InputError, "no text to count: all of it is empty"),
+        (SURROGATES, InvalidTextError, "item 2, byte 1 is invalid UTF-8 or a lone surrogate"),
+        (INVALID, InvalidTextError, "item 71, byte 4 is invalid UTF-8"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:1 record skipped")
 def test_iterables_that_are_refused(documents, error, message, tmp_path: Path) -> None:
     with pytest.raises(error, match=message):
-        pipeline.train_from_iterator(documents, output=tmp_path / "run", vocab_size=300)
+        pipeline.train_from_iterator(documents, output=tmp_path / "run", vocab_size=300, errors="strict")
+
+
+def test_loss_is_an_error_on_request(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="input was skipped or altered"):
+        pipeline.train_from_iterator(INVALID, output=tmp_path / "run", fail_on_loss=True)
 
 
 def test_failing_iterator_changes_nothing(tmp_path: Path) -> None:
@@ -212,19 +213,15 @@ def test_failing_iterator_changes_nothing(tmp_path: Path) -> None:
     assert len(tokenizer.merges) == 3
     with pytest.raises(RunDirectoryError, match="an iterator cannot be read again"):
         pipeline.train_from_iterator(["aab aab"], output=run, vocab_size=260)
-    before = everything(run)
+    before = files_in(run)
     with pytest.raises(ZeroDivisionError):
         pipeline.train_from_iterator(failing(), output=run, vocab_size=260, overwrite=True)
     with pytest.raises(InvalidTextError):
         pipeline.train_from_iterator([b"\xff"], output=run, vocab_size=260, overwrite=True, errors="strict")
     with pytest.raises(InputError, match="no text to count"):
         pipeline.train_from_iterator([""], output=run, vocab_size=260, overwrite=True)
-    assert everything(run) == before
+    assert files_in(run) == before
     assert len(pipeline.train_from_iterator(["b a"], output=run, vocab_size=260, overwrite=True).merges) == 1
-
-
-def everything(run: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("moment", ["first", "counted", "finished"])
@@ -277,18 +274,18 @@ def test_memory_of_the_caller_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not (tmp_path / "run" / "counter.parquet").exists()
 
 
-RECORDS = [
-    {"meta": {"text": "aab"}},
-    {"body": "no field"},
-    {"meta": {"text": None}},
-    {"meta": "no record"},
-    {"meta": {"text": 7}},
-    {"meta": {"text": "aab"}},
-    {"meta": {"text": ["aab"]}},
-    {"meta": None},
-]
 NUMBERS = pa.StructArray.from_arrays([pa.array([1, None, 3])], ["text"])
-RECORDS_IN_ARROW = {
+ROWS = {
+    "records": [
+        {"meta": {"text": "aab"}},
+        {"body": "no field"},
+        {"meta": {"text": None}},
+        {"meta": "no record"},
+        {"meta": {"text": 7}},
+        {"meta": {"text": "aab"}},
+        {"meta": {"text": ["aab"]}},
+        {"meta": None},
+    ],
     "batches": [
         pa.record_batch({"meta": pa.array([{"text": "aab"}])}),
         pa.record_batch({"body": ["no field"]}),
@@ -302,80 +299,56 @@ RECORDS_IN_ARROW = {
 }
 
 
-def test_records_without_text_are_skipped_and_counted(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    options: dict[str, Any] = {"vocab_size": 258, "text_field": "meta.text"}
-    pipeline.train(tmp_path / "a.jsonl", output=tmp_path / "file", **options)
-    with pytest.warns(UserWarning, match="records skipped") as warned:
-        pipeline.train_from_iterator(iter(RECORDS), output=tmp_path / "items", **options)
-    assert model(tmp_path / "items") == model(tmp_path / "file")
-    found, expected = losses_in(tmp_path / "items"), losses_in(tmp_path / "file")
-    assert [(loss["kind"], loss["count"]) for loss in found] == [(loss["kind"], loss["count"]) for loss in expected]
-    assert [loss["examples"] for loss in found] == [["item 2", "item 3", "item 4", "item 8"], ["item 5", "item 7"]]
-    assert [str(one.message) for one in warned] == [
-        "4 records skipped: no text field (first: item 2; item 3; item 4)",
-        "2 records skipped: the text field is not text (first: item 5; item 7)",
-    ]
-    with (
-        pytest.warns(UserWarning, match="records skipped"),
-        pytest.raises(InputError, match="input was skipped or altered: 4 records"),
-    ):
-        pipeline.train_from_iterator(RECORDS, output=tmp_path / "strict", fail_on_loss=True, **options)
-
-
 @pytest.mark.parametrize(
     ("kind", "lost"),
     [
+        ("records", {"records_without_field": [2, 3, 4, 8], "records_not_text": [5, 7]}),
         ("batches", {"records_without_field": [2, 3, 4, 6], "records_not_text": [5, 7]}),
         ("structs", {"records_without_field": [2, 4]}),
         ("named with a dot", {"records_without_field": [2]}),
         ("texts", {"records_without_field": [2, 4]}),
     ],
 )
-def test_rows_without_text_are_skipped(kind: str, lost: dict[str, list[int]], tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="records? skipped"):
-        pipeline.train_from_iterator(
-            RECORDS_IN_ARROW[kind], output=tmp_path / "run", vocab_size=258, text_field="meta.text"
-        )
-    found = {loss["kind"]: loss["examples"] for loss in losses_in(tmp_path / "run")}
-    assert found == {kind: [f"item {number}" for number in numbers] for kind, numbers in lost.items()}
-    facts = json.loads((tmp_path / "run" / "report.json").read_text())["corpus"]
+def test_records_without_text_are_skipped_and_counted(kind: str, lost: dict[str, list[int]], tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="records? skipped") as warned:
+        pipeline.train_from_iterator(ROWS[kind], output=tmp_path / "run", vocab_size=258, text_field="meta.text")
+    located = {name: [f"item {number}" for number in numbers] for name, numbers in lost.items()}
+    assert losses_in(tmp_path / "run") == [(name, len(places), places) for name, places in located.items()]
+    reasons = {"records_without_field": "no text field", "records_not_text": "the text field is not text"}
+    assert [str(one.message) for one in warned] == [
+        f"{len(places)} record{'s' * (len(places) > 1)} skipped: {reasons[name]} (first: {'; '.join(places[:3])})"
+        for name, places in located.items()
+    ]
+    facts = corpus_of(tmp_path / "run")
     assert (facts["documents"], facts["bytes"]) == (2, 6)
 
 
-def test_a_small_limit_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    """A process of its own, for the limit is held against what it has."""
-    script = (
-        "import pipeline\n"
-        "from pipeline.base.errors import UsageError\n"
-        "options = {'output': 'run', 'vocab_size': 300, 'workers': 2}\n"
-        "def documents():\n"
-        "    for number in range(20000):\n"
-        "        read.append(number)\n"
-        "        yield f'some words {number * number}'\n"
-        "read = []\n"
-        "def refusal(limit):\n"
-        "    try:\n"
-        "        pipeline.train_from_iterator(documents(), memory_limit=limit, **options)\n"
-        "    except UsageError as error:\n"
-        "        return str(error).split()[-1].removesuffix('MiB')\n"
-        "least = refusal('100MiB')\n"
-        "assert int(least) > 100 and not read, (least, len(read))\n"
-        "assert refusal(f'{least}MiB') is None and len(read) == 20000\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+_LIMITED = """
+import pipeline
+from pipeline.base.errors import UsageError
+
+def documents():
+    for number in range(20000):
+        read.append(number)
+        yield f'some words {number * number}'
+
+def refusal(limit):
+    try:
+        pipeline.train_from_iterator(documents(), memory_limit=limit, output='run', vocab_size=300, workers=2)
+    except UsageError as error:
+        return str(error).split()[-1].removesuffix('MiB')
+
+read = []
+least = refusal('100MiB')
+assert int(least) > 100 and not read, (least, len(read))
+assert refusal(f'{least}MiB') is None and len(read) == 20000
+"""
 
 
-def test_a_pattern_that_only_regex_runs(tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tokenizer = pipeline.train_from_iterator(
-            ["xa ya xa za "] * 20, output=tmp_path / "run", vocab_size=260, pattern=r"(?<=x)a|.|\s"
-        )
-    assert tokenizer.decode(tokenizer.encode("xa ya")) == "xa ya"
+def test_a_small_limit_is_refused_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of its own, for the limit is compared with what it has."""
+    monkeypatch.chdir(tmp_path)
+    script(_LIMITED)
 
 
 def test_a_real_data_set(from_files: bytes, tmp_path: Path) -> None:

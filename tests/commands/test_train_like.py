@@ -81,25 +81,19 @@ PROCESSES = settings(
 )
 
 
+@pytest.mark.parametrize("kind", ["files", "texts"])
 @PROCESSES
 @given(FILES, SETTINGS, st.sampled_from(list(PRE_TOKENIZERS)), st.integers(258, 300))
-def test_files_are_learned_as_by_tokenizers(tmp_path, texts, chosen, cut, vocab_size):
+def test_corpora_are_learned_as_by_tokenizers(kind, tmp_path, texts, chosen, cut, vocab_size):
     files = []
     for number, text in enumerate(["low low\n", *texts]):
         files.append(str(tmp_path / f"{number}.txt"))
         Path(files[-1]).write_text(text, newline="")
-    expected = attempt(lambda: theirs(trainer(vocab_size, **chosen), PRE_TOKENIZERS[cut], files))
-    got = attempt(lambda: learned(tmp_path, trainer(vocab_size, **chosen), PRE_TOKENIZERS[cut], files, chunk_size=37))
-    assert got in (expected, "shared")
-    assert (got == "shared") == shares(expected, chosen["special_tokens"])
-
-
-@PROCESSES
-@given(st.lists(TEXTS, min_size=1, max_size=9), SETTINGS, st.sampled_from(list(PRE_TOKENIZERS)), st.integers(258, 300))
-def test_texts_are_learned_as_by_tokenizers(tmp_path, texts, chosen, cut, vocab_size):
-    texts = [["low low", "lower"], *texts]  # tokenizers takes batches, too
-    expected = attempt(lambda: theirs(trainer(vocab_size, **chosen), PRE_TOKENIZERS[cut], None, iter(texts)))
-    got = attempt(lambda: learned(tmp_path, trainer(vocab_size, **chosen), PRE_TOKENIZERS[cut], texts=iter(texts)))
+    batches = [["low low", "lower"], *texts]  # tokenizers takes batches, too
+    corpus = {"files": files, "chunk_size": 37} if kind == "files" else {"texts": iter(batches)}
+    theirs_of = (files, None) if kind == "files" else (None, iter(batches))
+    expected = attempt(lambda: theirs(trainer(vocab_size, **chosen), PRE_TOKENIZERS[cut], *theirs_of))
+    got = attempt(lambda: learned(tmp_path, trainer(vocab_size, **chosen), PRE_TOKENIZERS[cut], **corpus))
     assert got in (expected, "shared")
     assert (got == "shared") == shares(expected, chosen["special_tokens"])
 
@@ -138,7 +132,7 @@ def test_generated_text_in_several_files_and_chunks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "word"),
+    ("changes", "words"),
     [
         ({"initial_alphabet": []}, "initial_alphabet"),
         ({"initial_alphabet": [*BYTES, "日"]}, "initial_alphabet"),
@@ -151,8 +145,8 @@ def test_generated_text_in_several_files_and_chunks(tmp_path: Path) -> None:
         ({"special_tokens": ["a"]}, "'a'"),
     ],
 )
-def test_trainer_settings_without_counterpart_are_named(changes: dict[str, Any], word: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=word.replace("(", r"\(")):
+def test_trainer_settings_without_counterpart_are_named(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=words):
         pipeline.train_like(trainer(**changes), PLAIN, texts=["a"], output=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -176,36 +170,31 @@ def test_settings_of_later_releases_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pre_tokenizer", "words"),
+    ("changes", "words"),
     [
-        (ByteLevel(), "add_prefix_space=True"),
-        (pre_tokenizers.Whitespace(), "Whitespace"),
-        (cut_by(" ", "removed"), "behavior"),
-        (Sequence([pre_tokenizers.Digits(), pre_tokenizers.Digits(), PLAIN]), "3 steps"),
-        (cut_by(Regex(r"\h+")), "pattern"),
-        (None, "cannot be read"),
-        (normalizers.NFC(), "NFC"),
+        ({"pre_tokenizer": ByteLevel()}, "add_prefix_space=True"),
+        ({"pre_tokenizer": pre_tokenizers.Whitespace()}, "Whitespace"),
+        ({"pre_tokenizer": cut_by(" ", "removed")}, "behavior"),
+        ({"pre_tokenizer": Sequence([pre_tokenizers.Digits(), pre_tokenizers.Digits(), PLAIN])}, "3 steps"),
+        ({"pre_tokenizer": cut_by(Regex(r"\h+"))}, "pattern"),
+        ({"pre_tokenizer": None}, "cannot be read"),
+        ({"pre_tokenizer": normalizers.NFC()}, "NFC"),
+        ({"texts": None}, "either files or texts"),
+        ({"files": "a"}, "either files or texts"),
+        ({"texts": None, "files": ["a.txt", "./a.txt"]}, "twice"),
+        ({"vocab_size": 300}, "'vocab_size' is not for train_like"),
+        ({"tie_break": "greatest-bytes"}, "'tie_break' is not for train_like"),
+        ({"trainer": trainers.WordPieceTrainer()}, "WordPieceTrainer"),
     ],
 )
-def test_pre_tokenizers_that_are_not_reproduced_are_refused(pre_tokenizer: Any, words: str, tmp_path: Path) -> None:
+def test_arguments_that_do_not_fit_are_named(
+    changes: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("low low")
+    arguments = {"trainer": trainer(), "pre_tokenizer": PLAIN, "texts": ["a"], "output": "run"}
     with pytest.raises(UsageError, match=words):
-        pipeline.train_like(trainer(), pre_tokenizer, texts=["a"], output=tmp_path / "run")
-
-
-def test_wrong_arguments_are_named(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("low low")
-    twice = [tmp_path / "a.txt", f"{tmp_path}/./a.txt"]
-    for match, keywords in (
-        ("either files or texts", {}),
-        ("either files or texts", {"files": "a", "texts": ["a"]}),
-        ("twice", {"files": twice}),
-        ("'vocab_size' is not for train_like", {"texts": ["a"], "vocab_size": 300}),
-        ("'tie_break' is not for train_like", {"texts": ["a"], "tie_break": "greatest-bytes"}),
-        ("WordPieceTrainer", {"texts": ["a"], "trainer": trainers.WordPieceTrainer()}),
-    ):
-        arguments: dict[str, Any] = {"trainer": trainer(), "pre_tokenizer": PLAIN, "output": tmp_path / "run"}
-        with pytest.raises(UsageError, match=match):
-            pipeline.train_like(**arguments | keywords)
+        pipeline.train_like(**arguments | changes)
 
 
 def test_merge_that_equals_a_special_token_is_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import oracle_counting
 import pytest
 from command import refused, run_here
+from counter_files import read
 
 import pipeline
 from pipeline.base.errors import RunDirectoryError, UsageError
@@ -18,11 +19,6 @@ from pipeline.run import manifest
 
 pytestmark = pytest.mark.usefixtures("in_process")
 WEIGHTS = ("1/3", "2.5", "1")
-
-
-def counts_in(directory: Path) -> Counter[bytes]:
-    with counter_file.open_counter(directory / "counter.parquet") as counter:
-        return sum(map(oracle_counting.as_counter, counter.read_all()), Counter())
 
 
 @pytest.fixture
@@ -57,13 +53,13 @@ def test_weights_give_what_combine_gives_for_any_chunks(inputs: list[Path], tmp_
         run = tmp_path / f"run-{chunk_size}"
         options = ["--chunk-size", chunk_size, "--workers", workers, "--output", run]
         assert run_here("count", *inputs, *words, *options).returncode == 0
-        assert counts_in(run) == right
+        assert read(run / "counter.parquet") == right
         assert "their sum, " in pipeline.verify_run(run)["chunks' counters"]
     apart = [tmp_path / f"apart-{index}" for index, weight in enumerate(weights) if weight != "0"]
     for run in apart:
         assert run_here("count", inputs[int(run.name[-1])], "--output", run).returncode == 0
     mixed = pipeline.combine_runs(apart, [one for one in weights if one != "0"], output=tmp_path / "mixed")
-    assert counts_in(mixed) == right
+    assert read(mixed / "counter.parquet") == right
 
 
 def test_merge_takes_other_weights_without_counting_again(inputs: list[Path], tmp_path: Path) -> None:
@@ -71,18 +67,18 @@ def test_merge_takes_other_weights_without_counting_again(inputs: list[Path], tm
     wanted = [expected(inputs, weights) for weights in (("1", "1", "1"), WEIGHTS)]
     train = ["train", *inputs, "--output", run, "--vocab-size", 265, "--chunk-size", 300]
     assert run_here(*train).returncode == 0
-    assert counts_in(run) == wanted[0]
+    assert read(run / "counter.parquet") == wanted[0]
     for path in inputs:
         path.rename(f"{path}.away")
     assert "its merging was done without --weight, not with '1/3' '5/2' '1'" in refused(
         run_here("merge", run, *words), 1
     )
-    assert counts_in(run) == wanted[0]
+    assert read(run / "counter.parquet") == wanted[0]
     merged = run_here("merge", run, *words, "--overwrite")
     shown = f"{inputs[0]} x 1/3 + {inputs[1]} x 2.5 + {inputs[2]} x 1"
     assert f"weights {shown}" in merged.stdout
     assert "counting kept" in merged.stdout
-    assert counts_in(run) == wanted[1]
+    assert read(run / "counter.parquet") == wanted[1]
     facts = json.loads((run / "report.json").read_text())["corpus"]
     assert (facts["weights"], facts["pieces"]) == (shown, wanted[1].total())
     header = report_header(manifest.require(run), run / "tokenizer", json.loads((run / "report.json").read_text()))
@@ -103,7 +99,7 @@ def test_merge_takes_other_weights_without_counting_again(inputs: list[Path], tm
     more.write_text("lowest " * 9)
     added = run_here("train", *inputs, more, *words, "--weight", "4", *train[-6:])
     assert added.returncode == 0, added.stderr
-    assert counts_in(run) == expected([*inputs, more], (*WEIGHTS, "4"))
+    assert read(run / "counter.parquet") == expected([*inputs, more], (*WEIGHTS, "4"))
 
 
 def test_verify_finds_a_wrong_sum_of_an_input(inputs: list[Path], tmp_path: Path) -> None:
@@ -150,7 +146,7 @@ def test_weights_are_refused_where_inputs_are_not_counted_apart(inputs: list[Pat
     with pytest.raises(UsageError, match="are not kept apart; name at most 256"):
         pipeline.merge_run(tmp_path / "many", weights=weights, overwrite=True)
     pipeline.train(many, output=tmp_path / "many", vocab_size=258, weights=weights, overwrite=True)
-    assert counts_in(tmp_path / "many")[b"low"] == 35
+    assert read(tmp_path / "many" / "counter.parquet")[b"low"] == 35
 
 
 def test_superwords_of_runs_with_weights_are_refused(inputs: list[Path], tmp_path: Path) -> None:
