@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +10,17 @@ import jinja2.sandbox
 import numpy as np
 import pytest
 import samples
-import tiktoken
 import tokenizers
-import transformers
 
 import pipeline
 from pipeline import Tokenizer
-from pipeline.base.errors import ExportRefusedError, InputError, PipelineError, UsageError
-from pipeline.pattern import PRESETS, compile_pattern
+from pipeline.base.errors import InputError, PipelineError, UsageError
 from pipeline.run.ids import Roles
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.model import ChatTemplate
 
 EOT = "<|endoftext|>"
-SPECIALS = [EOT, "<|im_start|>", "<|im_end|>"]
+SPECIALS = (EOT, "<|im_start|>", "<|im_end|>")
 TEXT = "the lower\n<|im_start|>low 123 't été नमस्ते<|endoftext|>  x"
 
 
@@ -30,8 +28,13 @@ TEXT = "the lower\n<|im_start|>low 123 't été नमस्ते<|endoftext|> 
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("interface")
     (home / "a.txt").write_text("low lower lowest<|endoftext|>the lower newest widest " * 20)
-    options: Any = {"special_tokens": SPECIALS, "chat_template": "chatml", "pad_token": "<|pad|>", "pattern": "llama3"}
-    pipeline.train(home / "a.txt", output=home / "run", vocab_size=[270, 265], workers=1, **options)
+    options: Any = {
+        "special_tokens": [*SPECIALS],
+        "chat_template": "chatml",
+        "pad_token": "<|pad|>",
+        "pattern": "llama3",
+    }
+    pipeline.train(home / "a.txt", output=home / "run", vocab_size=[270, 265], special_tokens=[*SPECIALS], **options)
     return home / "run"
 
 
@@ -58,28 +61,18 @@ def test_a_path_brings_its_own_pattern(run: Path) -> None:
 
 
 def test_repr_len_call_in_and_equality(run: Path) -> None:
-    ours = Tokenizer(run)
+    ours, other = Tokenizer(run), Tokenizer(run)
     assert repr(ours) == "Tokenizer(270 tokens, llama3, 4 special)"
     assert repr(Tokenizer.from_merges([], pattern=r"\w+|\W+")) == r"Tokenizer(256 tokens, \w+|\W+, 0 special)"
     assert len(ours) == 270
     assert ours("low") == ours.encode("low")
     spaced = next(token for token in ours.vocab.values() if token[:1] == b" " and len(token) > 1)
-    assert spaced in ours
-    assert spaced.decode() in ours
-    assert EOT in ours
-    assert "Ġ" + spaced.decode().strip() not in ours
-    assert "not there" not in ours
-    other = Tokenizer(run)
-    assert ours == other
-    assert hash(ours) == hash(other)
-    assert ours != Tokenizer(run / "tokenizer-265")
-    assert ours != "a text"
+    asked = (spaced, spaced.decode(), EOT, "Ġ" + spaced.decode().strip(), "not there")
+    assert [one in ours for one in asked] == [True, True, True, False, False]
     ours.encode("low"), ours.vocab, ours.merges, ours.get_vocab()  # what is cached changes nothing
-    assert ours == other
-
-
-def test_trained_and_loaded_are_equal(run: Path) -> None:
-    assert pipeline.merge_run(run, chat_template="chatml")[270] == Tokenizer(run)
+    assert (ours, hash(ours)) == (other, hash(other))
+    assert ours not in (Tokenizer(run / "tokenizer-265"), "a text")
+    assert pipeline.merge_run(run, chat_template="chatml")[270] == ours
 
 
 def test_tokens_have_the_letters_of_hugging_face(run: Path) -> None:
@@ -103,35 +96,6 @@ def test_ids_of_roles_and_names_of_tiktoken(run: Path) -> None:
     assert ours.n_vocab == ours.to_tiktoken().n_vocab == 270
     bare = Tokenizer.from_merges([])
     assert (bare.bos_token_id, bare.eos_token_id, bare.pad_token_id, bare.eot_token, bare.chat_template) == (None,) * 5
-
-
-@pytest.mark.parametrize("pattern", samples.PATTERNS)
-def test_other_libraries_get_the_same_ids(pattern: str) -> None:
-    ours = Tokenizer.from_merges(samples.trained(pattern), SPECIALS, pattern=pattern)
-    theirs: list[Callable[[str], list[int]]] = []
-    for convert in (ours.to_tiktoken, ours.to_tokenizers, ours.to_transformers):
-        try:
-            converted = convert()
-        except ExportRefusedError:
-            continue  # which files say too
-        if isinstance(converted, tiktoken.Encoding):
-            theirs.append(lambda text, by=converted: by.encode(text, allowed_special="all"))
-        elif isinstance(converted, tokenizers.Tokenizer):
-            theirs.append(lambda text, by=converted: by.encode(text).ids)
-        else:
-            assert isinstance(converted, transformers.PreTrainedTokenizerFast)
-            theirs.append(lambda text, by=converted: by(text).input_ids)
-    assert theirs or pattern not in PRESETS
-    for text in [TEXT, *samples.HARD_TEXTS[:-1]]:
-        if not any("\ud800" <= letter <= "\udfff" for letter in text):
-            assert [encode(text) for encode in theirs] == [ours.encode(text)] * len(theirs)
-
-
-def test_what_a_library_cannot_cut_is_refused() -> None:
-    ours = Tokenizer.from_merges([], pattern=r"(?<=x)y|[^y]+|y")
-    for convert in (ours.to_tiktoken, ours.to_tokenizers, ours.to_transformers):
-        with pytest.raises(ExportRefusedError):
-            convert()
 
 
 def test_save_pretrained_is_save(run: Path, tmp_path: Path) -> None:
@@ -195,11 +159,16 @@ TEMPLATES = {  # of models that are widely used: bos, a default system prompt, m
 }
 
 
+@cache
 def chatty(name: str) -> Tokenizer:
     marks = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "[INST]", "[/INST]"]
-    ours = Tokenizer.from_merges(samples.trained("llama3"), [*SPECIALS, *marks], pattern="llama3")
+    model = samples.tokenizer("llama3", (*SPECIALS, *marks)).model
     roles = Roles(bos="<|begin_of_text|>", eos=EOT)
-    return Tokenizer.from_model(replace(ours.model, chat_template=ChatTemplate(TEMPLATES[name]), roles=roles))
+    return Tokenizer.from_model(replace(model, chat_template=ChatTemplate(TEMPLATES[name]), roles=roles))
+
+
+def with_template(jinja: str) -> Tokenizer:
+    return Tokenizer.from_model(replace(Tokenizer.from_merges([]).model, chat_template=ChatTemplate(jinja)))
 
 
 @pytest.mark.parametrize("prompt", [False, True])
@@ -207,32 +176,32 @@ def chatty(name: str) -> Tokenizer:
 def test_templates_are_rendered_as_transformers_does(name: str, prompt: bool) -> None:
     ours, dialog = chatty(name), DIALOG[1:] if name == "alternating" else DIALOG
     theirs = ours.to_transformers()
+    tools = [{"type": "function", "é": 1}] if name == "default" else None
+    options: Any = {"add_generation_prompt": prompt, "tools": tools}
     for messages in (dialog, dialog[:2], [{"role": "user", "content": "a <|im_end|> b"}]):
-        options: Any = {"add_generation_prompt": prompt}
-        tools = [{"type": "function", "é": 1}] if name == "default" else None
-        text = theirs.apply_chat_template(messages, tokenize=False, tools=tools, **options)
-        assert ours.apply_chat_template(messages, tokenize=False, tools=tools, **options) == text
-        ids = theirs.apply_chat_template(messages, tools=tools, return_dict=False, **options)
-        assert ours.apply_chat_template(messages, tools=tools, **options) == ids
+        text = theirs.apply_chat_template(messages, tokenize=False, **options)
+        assert ours.apply_chat_template(messages, tokenize=False, **options) == text
+        ids = theirs.apply_chat_template(messages, return_dict=False, **options)
+        assert ours.apply_chat_template(messages, **options) == ids
 
 
-def test_a_template_that_refuses_says_why() -> None:
+def test_a_template_that_refuses_or_is_missing_says_why() -> None:
     with pytest.raises(UsageError, match="does not take these messages: roles must alternate"):
         chatty("alternating").apply_chat_template(DIALOG)
-    with pytest.raises(UsageError, match="has no chat template"):
-        Tokenizer.from_merges([]).apply_chat_template(DIALOG)
+    for ask in (lambda ours: ours.apply_chat_template(DIALOG), pipeline.ChatFormat):
+        with pytest.raises(UsageError, match="has no chat template"):
+            ask(Tokenizer.from_merges([]))
+    with pytest.raises(PipelineError, match="tokenizer: expected a Llama3Tokenizer"):
+        pipeline.ChatFormat("runs/a")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_chat_format_takes_any_template(name: str) -> None:
-    ours = chatty(name)
+    ours, dialog = chatty(name), DIALOG[1:] if name == "alternating" else DIALOG
     chat = pipeline.ChatFormat(ours)
-    dialog = DIALOG[1:] if name == "alternating" else DIALOG
-    ids = ours.apply_chat_template(dialog, add_generation_prompt=True)
-    assert chat.encode_dialog_prompt(dialog) == ids
+    assert chat.encode_dialog_prompt(dialog) == ours.apply_chat_template(dialog, add_generation_prompt=True)
     messages = [chat.encode_message(message) for message in dialog]
-    joined = [id_ for message in messages for id_ in message]
-    whole = ours.apply_chat_template(dialog)
+    joined, whole = [id_ for message in messages for id_ in message], ours.apply_chat_template(dialog)
     assert joined == whole[len(whole) - len(joined) :]
     for message, encoded in zip(dialog, messages, strict=True):
         assert chat.encode_message(chat.decode_message(encoded)) == encoded
@@ -244,30 +213,21 @@ def test_chat_format_takes_any_template(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_a_message_cannot_be_ended_from_inside(name: str) -> None:
-    ours = chatty(name)
-    chat = pipeline.ChatFormat(ours)
-    said = "x <|im_end|><|im_start|> [/INST]<|eot_id|> y"
-    ids = chat.encode_message({"role": "user", "content": said})
-    plain = chat.encode_message({"role": "user", "content": "x y"})
-    special = set(ours.special_tokens.values())
-    assert [id_ for id_ in ids if id_ in special] == [id_ for id_ in plain if id_ in special]
-    assert said in ours.decode(ids)
-    assert chat.decode_message(ids) == {"role": "user", "content": said}
-
-
-@pytest.mark.parametrize("name", TEMPLATES)
 @pytest.mark.parametrize(
-    "said", ["x\ufdd0", "\ufdd1x\ufdd2", "x\ud800", "\ud800<|im_end|>\ud801\ufdd0", "\ud801<|eot_id|>\ud800"]
+    "said",
+    [
+        *("x <|im_end|><|im_start|> [/INST]<|eot_id|> y", "x\ufdd0", "\ufdd1x\ufdd2"),
+        *("x\ud800", "\ud800<|im_end|>\ud801\ufdd0", "\ud801<|eot_id|>\ud800"),
+    ],
 )
-def test_no_character_of_a_message_takes_its_end(name: str, said: str) -> None:
+def test_a_message_cannot_be_ended_from_inside(name: str, said: str) -> None:
     ours = chatty(name)
     chat, special = pipeline.ChatFormat(ours), set(ours.special_tokens.values())
     ids, plain = (chat.encode_message({"role": "user", "content": text}) for text in (said, "x y"))
     assert [id_ for id_ in ids if id_ in special] == [id_ for id_ in plain if id_ in special]
     kept = said.replace("\ud800", "\ufffd").replace("\ud801", "\ufffd")  # as `encode` writes lone surrogates
     assert kept in ours.decode(ids)
-    assert chat.decode_message(ids)["content"] == kept
+    assert chat.decode_message(ids) == {"role": "user", "content": kept}
     assert chat.encode_header({"role": "\ufdd2x"}) != chat.encode_header({"role": ""}) or name == "alternating"
 
 
@@ -288,9 +248,8 @@ FAILING = {  # what a downloaded template may do, and what the one error says
 @pytest.mark.parametrize("jinja", FAILING)
 def test_a_template_that_fails_is_one_error(jinja: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.tokenizer.chat_render._MOST_STEPS", 5000)
-    ours = Tokenizer.from_model(replace(Tokenizer.from_merges([]).model, chat_template=ChatTemplate(jinja)))
     with pytest.raises(UsageError, match=f"does not take these messages: .*({FAILING[jinja]})"):
-        ours.apply_chat_template(DIALOG)
+        with_template(jinja).apply_chat_template(DIALOG)
 
 
 def test_counting_loops_changes_no_template() -> None:
@@ -301,18 +260,5 @@ def test_counting_loops_changes_no_template() -> None:
         "{% for x in missing %}{% else %}none{% endfor %}{% for x in [[1, [2]]] recursive %}"
         "{{ loop(x) if x is iterable else x }}{% endfor %}"
     )
-    ours = Tokenizer.from_model(replace(Tokenizer.from_merges([]).model, chat_template=ChatTemplate(jinja)))
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment()
-    expected = environment.from_string(jinja).render(messages=DIALOG)
-    assert ours.apply_chat_template(DIALOG, tokenize=False) == expected
-
-
-def test_chat_format_without_a_template_is_refused() -> None:
-    with pytest.raises(UsageError, match="has no chat template"):
-        pipeline.ChatFormat(Tokenizer.from_merges([]))
-    with pytest.raises(PipelineError, match="tokenizer: expected a Llama3Tokenizer"):
-        pipeline.ChatFormat("runs/a")  # type: ignore[arg-type]
-
-
-def test_compiled_patterns_are_equal_if_they_cut_alike() -> None:
-    assert compile_pattern("gpt2") == compile_pattern("gpt2") != compile_pattern("llama3")
+    expected = jinja2.sandbox.ImmutableSandboxedEnvironment().from_string(jinja).render(messages=DIALOG)
+    assert with_template(jinja).apply_chat_template(DIALOG, tokenize=False) == expected

@@ -41,17 +41,28 @@ def used(ours: Tokenizer) -> Tokenizer:
     return ours
 
 
+def copies(one: Any) -> list[Any]:
+    """Copies made in every way, each equal to the original and pickled to the same bytes."""
+    made = [pickle.loads(pickle.dumps(one)), copy.copy(one), copy.deepcopy(one)]
+    for other in made:
+        assert other == one
+        assert other is not one or isinstance(one, CompiledPattern)
+        assert pickle.dumps(other) == pickle.dumps(one)
+    return made
+
+
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_copies_are_equal_and_encode_alike(pattern: str) -> None:
     ours = tokenizer(pattern)
     data = pickle.dumps(ours)
-    for other in (pickle.loads(data), copy.copy(used(ours)), copy.deepcopy(ours)):
-        assert other == ours
-        assert other is not ours
+    for other in [*copies(ours), *copies(used(ours))]:
         assert other.encode(TEXT) == ours.encode(TEXT)
         assert repr(other) == repr(ours)
-        assert pickle.dumps(other) == pickle.dumps(ours)
     assert pickle.dumps(used(ours)) == data  # not what was computed since
+    text = TEXT.replace("<|endoftext|>", "xy")
+    for cut in copies(PATTERNS[pattern]):
+        assert cut.cut(text) == PATTERNS[pattern].cut(text)
+        assert [name for name, known in PATTERNS.items() if known == cut] == [pattern]
 
 
 def test_a_pickled_tokenizer_is_small() -> None:
@@ -61,27 +72,13 @@ def test_a_pickled_tokenizer_is_small() -> None:
     assert len(pickle.dumps(ours)) < 20_000 + tokens + 8 * len(ours) + 12 * merges
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_patterns_are_copied(pattern: str) -> None:
-    ours = PATTERNS[pattern]
-    text = TEXT.replace("<|endoftext|>", "xy")
-    pieces = ours.cut(text)
-    for other in (pickle.loads(pickle.dumps(ours)), copy.deepcopy(ours), copy.copy(ours)):
-        assert other == ours
-        assert other.cut(text) == pieces
-        assert pickle.dumps(other) == pickle.dumps(ours)
-
-
 def test_encoded_files_are_copied(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("low<|endoftext|>lower")
-    ours = tokenizer("gpt2")
-    encoded = pipeline.encode_files(tmp_path / "a.txt", ours, workers=1)
-    for other in (pickle.loads(pickle.dumps(encoded)), copy.deepcopy(encoded)):
-        assert other == encoded
+    for name, last in (("a.txt", "lower"), ("b.txt", "lowest")):
+        (tmp_path / name).write_text(f"low<|endoftext|>{last}")
+    encoded, longer = (pipeline.encode_files(tmp_path / f"{name}.txt", tokenizer("gpt2"), workers=1) for name in "ab")
+    for other in copies(encoded):
         assert [document.tolist() for document in other] == [document.tolist() for document in encoded]
-    (tmp_path / "b.txt").write_text("low<|endoftext|>lowest")
-    assert encoded != pipeline.encode_files(tmp_path / "b.txt", ours, workers=1)
-    assert encoded != [list(document) for document in encoded]
+    assert encoded not in (longer, [list(document) for document in encoded])
     with pytest.raises(TypeError, match="unhashable"):
         hash(encoded)
 
@@ -109,12 +106,13 @@ def test_data_sets_map_in_processes_and_reuse_their_cache(tmp_path: Path) -> Non
         loaded = datasets.load_from_disk(tmp_path / "rows")
         return loaded.map(lambda row: {"ids": ours.encode(row["text"])}, num_proc=2)
 
-    first = mapped()
-    ours = tokenizer("gpt2")
+    def written(found: Any) -> dict[str, int]:
+        return {file["filename"]: Path(file["filename"]).stat().st_mtime_ns for file in found.cache_files}
+
+    ours, first = tokenizer("gpt2"), mapped()
     assert first["ids"][:] == ours.encode_batch(first["text"][:])
-    files = {file["filename"]: Path(file["filename"]).stat().st_mtime_ns for file in first.cache_files}
-    again = mapped()
-    assert {file["filename"]: Path(file["filename"]).stat().st_mtime_ns for file in again.cache_files} == files
+    files = written(first)
+    assert written(mapped()) == files
     fingerprint = datasets.fingerprint.Hasher.hash
     assert fingerprint(ours) == fingerprint(used(tokenizer("gpt2"))) != fingerprint(tokenizer("o200k"))
 
@@ -137,16 +135,12 @@ def test_a_data_loader_spawns_workers(way: str) -> None:
     data: Any = pytest.importorskip("torch.utils.data", reason="needs the package torch")
     ours = used(tokenizer("gpt2"))
     texts = [f"low lower {number}" for number in range(20)]
-    loader = data.DataLoader(
-        Texts(ours, texts), batch_size=None, num_workers=2, multiprocessing_context=way, shuffle=False
-    )
-    assert [ids.tolist() for ids in loader] == ours.encode_batch(texts)
+    options: Any = {"batch_size": None, "num_workers": 2, "multiprocessing_context": way, "shuffle": False}
+    assert [ids.tolist() for ids in data.DataLoader(Texts(ours, texts), **options)] == ours.encode_batch(texts)
 
 
-def test_other_public_objects_are_copied() -> None:
-    template = CHAT_TEMPLATES["chatml"]
+def test_chat_formats_are_copied() -> None:
     model = Tokenizer.from_merges([], ["<|im_start|>", "<|im_end|>"]).model
-    chat = ChatFormat(Tokenizer.from_model(replace(model, chat_template=template)))
+    chat = ChatFormat(Tokenizer.from_model(replace(model, chat_template=CHAT_TEMPLATES["chatml"])))
     message = {"role": "user", "content": "x"}
-    other = pickle.loads(pickle.dumps(chat))
-    assert other.encode_message(message) == chat.encode_message(message)
+    assert pickle.loads(pickle.dumps(chat)).encode_message(message) == chat.encode_message(message)
