@@ -1,7 +1,6 @@
 """How often a special token that is added to counts can have been text."""
 
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -24,18 +23,12 @@ AROUND = st.text(" \n\r'|<>[]/_sdma1\u0130é", max_size=6)
 @given(st.sampled_from(MARKS), st.lists(AROUND, min_size=2, max_size=4))
 def test_certain_pieces_are_in_every_text_with_the_mark(name: str, mark: str, around: list[str]) -> None:
     pattern = compile_pattern(name)
-    assert pattern.automaton is not None
-    text = mark.join(around).encode()
-    pieces = Counter(text[start:stop] for start, stop in pairwise([0, *pattern.automaton.cut(text)]))
+    pieces = Counter(piece.encode() for piece in pattern.cut(mark.join(around)))
     for piece, times in certain_pieces(mark, pattern).items():
         assert pieces[piece] >= times * (len(around) - 1)
-
-
-def test_chat_marks_have_certain_pieces() -> None:
-    found = {name: certain_pieces("<|im_start|>", compile_pattern(name)) for name in PATTERNS}
-    assert found["gpt2"] == Counter([b"im", b"_", b"start"])
-    assert found["cl100k"] == Counter([b"_start"])
-    assert not found["none"]
+    some = {"gpt2": [b"im", b"_", b"start"], "cl100k": [b"_start"], "none": []}
+    if name in some:
+        assert certain_pieces("<|im_start|>", pattern) == Counter(some[name])
 
 
 @pytest.mark.parametrize(
@@ -49,24 +42,19 @@ def test_chat_marks_have_certain_pieces() -> None:
 )
 @pytest.mark.usefixtures("in_process")
 def test_marks_are_added_to_counts_with_the_most_often_they_were_text(mark: str, said: str, tmp_path: Path) -> None:
+    run, exported = tmp_path / "run", tmp_path / "exported"
     counts = {"[": 5, "INST": 3, "]": 4, "low": 3, ",": 9, "wide": 7}
-    pipeline.train_from_counts(counts, output=tmp_path / "run", vocab_size=264)
-    found = run_here("merge", tmp_path / "run", "--vocab-size", 263, "--special-token", mark)
-    assert found.returncode == 0
-    assert said in found.stderr
-    tokenizer = Tokenizer.load(tmp_path / "run/tokenizer-263")
+    pipeline.train_from_counts(counts, output=run, vocab_size=264)
+    found = run_here("merge", run, "--vocab-size", 263, "--special-token", mark)
+    assert (found.returncode, said in found.stderr) == (0, True)
+    tokenizer = Tokenizer.load(run / "tokenizer-263")
     assert list(tokenizer.special_tokens) == ["<|endoftext|>", mark]
     assert tokenizer.encode(f"low{mark}")[-1] == tokenizer.special_tokens[mark]
-    assert run_here("merge", tmp_path / "run", "--vocab-size", 263, "--special-token", "<new>").returncode == 1
-    pipeline.verify_run(tmp_path / "run")
-    exported = run_here(
-        "export", tmp_path / "run", "--special-token", mark, "--output", tmp_path / "e", "--export", "hf"
-    )
-    assert said.removeprefix("warning: ") in exported.stderr
-    assert Tokenizer.load(tmp_path / "e").special_tokens == {"<|endoftext|>": 263, mark: 264}
-
-
-CHATML = ["--special-token", "<|im_start|>", "--special-token", "<|im_end|>"]
+    assert run_here("merge", run, "--vocab-size", 263, "--special-token", "<new>").returncode == 1
+    pipeline.verify_run(run)
+    found = run_here("export", run, "--special-token", mark, "--output", exported, "--export", "hf")
+    assert said.removeprefix("warning: ") in found.stderr
+    assert Tokenizer.load(exported).special_tokens == {"<|endoftext|>": 263, mark: 264}
 
 
 @pytest.mark.parametrize(
@@ -74,22 +62,14 @@ CHATML = ["--special-token", "<|im_start|>", "--special-token", "<|im_end|>"]
 )
 @pytest.mark.usefixtures("in_process")
 def test_a_reserved_token_of_a_downloaded_base_is_taken_first(reserved: str, tmp_path: Path) -> None:
-    base = Tokenizer.from_vocab(*_low(), ["<s>", "</s>", reserved])
-    base.save(tmp_path / "base")
+    Tokenizer.from_merges([(b"l", b"o")], ["<s>", "</s>", reserved]).save(tmp_path / "base")
     export = ["export", tmp_path / "base", "--chat-template", "chatml", "--export", "hf", "--output", tmp_path / "chat"]
     advice = refused(run_here(*export), 2)
     assert "add --special-token '<|im_start|>' --special-token '<|im_end|>'" in advice
-    found = run_here(*export, *CHATML)
+    found = run_here(*export, "--special-token", "<|im_start|>", "--special-token", "<|im_end|>")
     assert found.returncode == 0, found.stderr
-    special = Tokenizer.load(tmp_path / "chat").special_tokens
-    if reserved == "<mark>":
-        assert special == {"<s>": 257, "</s>": 258, "<mark>": 259, "<|im_start|>": 260, "<|im_end|>": 261}
-    else:
-        assert special == {"<s>": 257, "</s>": 258, "<|im_start|>": 259, "<|im_end|>": 260}
-        assert f"'<|im_start|>' is 259, which was {reserved!r}" in found.stderr
+    kept = ["<mark>"] if reserved == "<mark>" else []
+    names = ["<s>", "</s>", *kept, "<|im_start|>", "<|im_end|>"]
+    assert Tokenizer.load(tmp_path / "chat").special_tokens == {name: 257 + at for at, name in enumerate(names)}
+    assert (f"'<|im_start|>' is 259, which was {reserved!r}" in found.stderr) == (not kept)
     assert "a new id: the model needs a row for it" in found.stderr
-
-
-def _low() -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
-    trained = pipeline.train_from_counts({"low": 5}, vocab_size=257, special_tokens=[])
-    return trained.vocab, trained.merges

@@ -1,6 +1,5 @@
 """Checkpoints inside a compressed file: a run killed at any change of a file resumes there and gives the same bytes."""
 
-import gc
 import gzip
 import json
 import lzma
@@ -9,13 +8,9 @@ import sys
 
 import pyarrow as pa
 import pytest
-from amount import KILLS
-from chunk_tasks import chunk_task
+from amount import FULL, KILLS
 from killing import KillAt, ended, require_clean, start
 from peers import generated_text
-
-from pipeline import _core
-from pipeline.counts.count_worker import count_chunk
 
 END = "<|endoftext|>"
 WORDS = " ".join(generated_text(seed, 2000) for seed in range(6)).split(" ")
@@ -23,14 +18,12 @@ WORDS = " ".join(generated_text(seed, 2000) for seed in range(6)).split(" ")
 
 def text(form, size=3_200_000):
     """Documents, some of them invalid, as text or as records, some of which are none."""
-    random_ = random.Random(form)
-    out, filled = [], 0
-    while filled < size:
+    random_, out = random.Random(form), []
+    while sum(map(len, out)) < size:
         words = " ".join(random_.choices(WORDS, k=4000)) + f" {random_.random()}"
         document = words.encode() + (b"\xff\xe2\x82 " if random_.random() < 0.1 else b"")
         if form == "jsonl":
             document = json.dumps({"text": words} if random_.random() < 0.9 else {"other": 1}).encode()
-        filled += len(document)
         out.append(document)
     return {"jsonl": b"\n", "lines": b"\n", "txt": END.encode(), "one": b" "}[form].join(out)
 
@@ -76,61 +69,44 @@ def test_checkpoints_change_nothing(counted, tmp_path):
     assert "resuming at" not in (tmp_path / "run" / "log.txt").read_text()
 
 
-def kill_often(counted, library, home, runs):
-    """Kill runs at changes spread over the middle half of them; how many of them resumed inside the file."""
-    first = KillAt(library, home / "counter")
-    assert counted.count(home / "counted", **first.environment(home / "counted", 0)) == 0
+@pytest.mark.parametrize(
+    ("counted", "runs", "least"),
+    [
+        ("jsonl", 1, 1),
+        *(pytest.param(form, 3, 1, marks=pytest.mark.slow) for form in ("jsonl", "txt")),
+        *(
+            pytest.param(form, 4 * KILLS, KILLS, marks=pytest.mark.slow)
+            for form in (CASES if FULL else ("jsonl", "one"))
+        ),
+    ],
+    indirect=["counted"],
+)
+def test_killed_at_changes_of_files(counted, library, tmp_path, runs, least):
+    """Killed at changes spread over the middle half of them."""
+    first = KillAt(library, tmp_path / "counter")
+    assert counted.count(tmp_path / "counted", **first.environment(tmp_path / "counted", 0)) == 0
     resumed = 0
     for number in range(runs):
-        output, killer = home / f"run-{number}", KillAt(library, home / f"counter-{number}")
+        output, killer = tmp_path / f"run-{number}", KillAt(library, tmp_path / f"counter-{number}")
         at = 1 + round(first.changes * (0.25 + 0.5 * (number + 0.5) / runs))
         counted.count(output, **killer.environment(output, at))
         assert counted.count(output) == 0
         assert results(output) == counted.results
         require_clean(output)
         resumed += "resuming at byte" in (output / "log.txt").read_text()
-    return resumed
-
-
-@pytest.mark.parametrize(
-    ("counted", "runs"),
-    [("jsonl", 1), *(pytest.param(form, 3, marks=pytest.mark.slow) for form in ("jsonl", "txt"))],
-    indirect=["counted"],
-)
-def test_killed_at_changes_of_files(counted, library, tmp_path, runs):
-    assert kill_often(counted, library, tmp_path, runs) >= 1
-
-
-@pytest.mark.slow
-@pytest.mark.one_of(2)
-def test_killed_at_many_changes_of_files(counted, library, tmp_path):
-    assert kill_often(counted, library, tmp_path, 4 * KILLS) >= KILLS
+    assert resumed >= least
 
 
 @pytest.mark.parametrize("counted", ["jsonl"], indirect=True)
-def test_checkpoint_of_other_text_or_without_its_parts_is_none(counted, library, tmp_path):
-    run = tmp_path / "run"
-    killer = KillAt(library, tmp_path / "counter")
+def test_checkpoint_without_its_parts_is_none(counted, library, tmp_path):
+    run, killer, found = tmp_path / "run", KillAt(library, tmp_path / "counter"), []
     for at in range(25, 200, 15):
         counted.count(run, **killer.environment(run, at))
         if found := list(run.glob("counts/.*.checkpoint.kept")):
             break
     [path] = found
-    document = json.loads(path.read_text())
-    [first, *_] = document["parts"]
+    first, *_ = json.loads(path.read_text())["parts"]
     (path.parent / first).unlink()
     assert counted.count(run) == 0
     assert results(run) == counted.results
     assert "resuming at byte" not in (run / "log.txt").read_text()
-
-
-def test_counter_is_freed_when_its_chunk_is_counted(tmp_path):
-    """Its memory would otherwise stay beside that of the next chunk."""
-    path = tmp_path / "a.txt"
-    path.write_text("some words")
-    gc.disable()
-    try:
-        count_chunk(chunk_task(path, tmp_path / "a.parquet", 64 << 20))
-        assert not any(type(held) is _core.ChunkCounter for held in gc.get_objects())
-    finally:
-        gc.enable()

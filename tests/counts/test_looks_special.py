@@ -26,39 +26,33 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def test_every_well_known_token_is_counted(corpus: Path, tmp_path: Path) -> None:
-    found = run("train", corpus, "--output", tmp_path / "r", "--vocab-size", 270, "--no-special-tokens")
-    line = next(line for line in found.stderr.splitlines() if "looks like special tokens" in line)
-    assert "'<|endoftext|>' 26 times, '<s>' 9 times, '[INST]' 9 times; if they" in line
-    again = run("train", corpus, "--output", tmp_path / "r", "--vocab-size", 270, "--no-special-tokens")
-    assert "'<|endoftext|>' 26 times" in again.stderr  # where it was counted before
+    for _ in range(2):  # the second run takes the counts, and the numbers, from the first
+        found = run("train", corpus, "--output", tmp_path / "r", "--vocab-size", 270, "--no-special-tokens")
+        [line] = [line for line in found.stderr.splitlines() if "looks like special tokens" in line]
+        assert "'<|endoftext|>' 26 times, '<s>' 9 times, '[INST]' 9 times; if they" in line
 
 
 def test_named_tokens_are_not_warned_of(corpus: Path, tmp_path: Path) -> None:
-    special = [EOT, "<s>", "[INST]"]
-    options = {"output": tmp_path / "r", "vocab_size": 270}
-    assert "looks like" not in warned(pipeline.train, corpus, special_tokens=special, **options)
-    assert "looks like" not in warned(
-        pipeline.train, corpus, special_tokens=special, special_tokens_as_text=True, overwrite=True, **options
-    )
-    assert "'<s>' 9 times, '[INST]' 9 times; if" in warned(pipeline.train, corpus, overwrite=True, **options)
+    options = {"output": tmp_path / "r", "vocab_size": 270, "overwrite": True}
+    named = options | {"special_tokens": [EOT, "<s>", "[INST]"]}
+    assert "looks like" not in warned(pipeline.train, corpus, **named)
+    assert "looks like" not in warned(pipeline.train, corpus, special_tokens_as_text=True, **named)
+    assert "'<s>' 9 times, '[INST]' 9 times; if" in warned(pipeline.train, corpus, **options)
 
 
 def test_records_and_iterators_are_searched(tmp_path: Path) -> None:
-    texts = ["low<|im_start|>er", "new", "<|im_start|>"]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    options = {"vocab_size": 270}
-    assert "'<|im_start|>' 2 times" in warned(
-        pipeline.train, tmp_path / "a.jsonl", output=tmp_path / "r", workers=1, **options
-    )
-    assert "'<|im_start|>' 2 times" in warned(pipeline.train_from_iterator, texts, output=tmp_path / "i", **options)
+    texts, path = ["low<|im_start|>er", "new", "<|im_start|>"], tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    for number, (train, corpus) in enumerate(((pipeline.train, path), (pipeline.train_from_iterator, texts))):
+        text = warned(train, corpus, output=tmp_path / str(number), vocab_size=270, workers=1)
+        assert "'<|im_start|>' 2 times" in text
 
 
 def test_the_first_mebibyte_of_a_chunk_is_searched(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("<pad> low\n" * (3 << 20 >> 3))
-    text = warned(
-        pipeline.train, tmp_path / "a.txt", output=tmp_path / "r", vocab_size=270, chunk_size="64MiB", workers=1
-    )
-    assert f"'<pad>' {(1 << 20) // 10:,} times" in text.replace(f"{(1 << 20) // 10 + 1:,}", f"{(1 << 20) // 10:,}")
+    options = {"output": tmp_path / "r", "vocab_size": 270, "chunk_size": "64MiB", "workers": 1}
+    text = warned(pipeline.train, tmp_path / "a.txt", **options)
+    assert any(f"'<pad>' {(1 << 20) // 10 + more:,} times" in text for more in (0, 1))
     assert "(in 1.0 MiB of 3.8 MiB that were searched)" in text
 
 
