@@ -162,34 +162,23 @@ def test_links_in_the_output_lead_to_nothing_that_is_removed(
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(("make", "name"), [(os.symlink, "texts/0.txt"), (os.link, "texts/0.txt"), (os.symlink, "new")])
-def test_log_that_is_a_link_changes_or_makes_no_other_file(
+def test_links_to_single_files_are_removed_not_followed(
     tmp_path: Path, command: Command, make: Callable[..., None], name: str
 ) -> None:
+    """Of the log in a new directory, and of every file of a finished one."""
     output, file = tmp_path / "out", tmp_path / name
     before = _contents(_texts(tmp_path / "texts"))
     output.mkdir()
     make(file, output / "log.txt")
-    command(tmp_path, output)
-    assert _contents(tmp_path / "texts") == before
-    assert file.exists() == (name != "new")
-    assert not (output / "log.txt").is_symlink()
-
-
-@pytest.mark.parametrize("command", [_train, _count, _encode])
-@pytest.mark.parametrize("make", [os.link, os.symlink])
-def test_links_to_single_corpus_files_are_removed_not_followed(
-    tmp_path: Path, command: Command, make: Callable[..., None]
-) -> None:
-    output, corpus = tmp_path / "out", _texts(tmp_path / "texts")
-    command(tmp_path, output)
-    before = _contents(corpus)
-    for path in [path for path in output.rglob("*") if path.is_file()]:
-        if path.name not in ("run.json", "encoding.json") and (make is os.link or not path.name.startswith(".")):
-            path.unlink()
-            make(corpus / "0.txt", path)
-    command(tmp_path, output)
-    assert _contents(corpus) == before
-    command(tmp_path, output)
+    for links in (True, False):
+        command(tmp_path, output)
+        assert _contents(tmp_path / "texts") == before
+        assert file.exists() == (name != "new")
+        assert not (output / "log.txt").is_symlink()
+        for path in [path for path in output.rglob("*") if path.is_file() and links]:
+            if path.name not in ("run.json", "encoding.json") and (make is os.link or not path.name.startswith(".")):
+                path.unlink()
+                make(file, path)
 
 
 @pytest.mark.parametrize("overwrite", [True, False])

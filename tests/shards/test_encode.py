@@ -14,8 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from encoded import EOT, IM, corpus_texts, everything, expected, read_shards, write_corpus
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import pipeline
 from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError, WorkerError
@@ -120,42 +118,6 @@ def test_offsets_separate_documents(corpus: Path, tokenizer: pipeline.Tokenizer,
     end = tokenizer.special_tokens[EOT]
     assert [id_ for row in found for id_ in [*row, end]] == expected(tokenizer, corpus_texts())
     assert result.documents == len(found)
-
-
-SNIPPETS = [EOT, IM, "<|end", "oftext|>", "a", " b\n", "é", "日本", "\U0001f600", " ", "\n\n", "123456", "it's"]
-RAW = [b"\xff", b"\xe2\x82", b"\xf0\x9f", b"\xc3"]
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    files=st.lists(
-        st.lists(st.sampled_from([*(text.encode() for text in SNIPPETS), *RAW]), max_size=30).map(b"".join),
-        min_size=1,
-        max_size=3,
-    ).filter(any),
-    chunk_size=st.integers(1, 60),
-    shard_size=st.integers(1, 40),
-    by_offsets=st.booleans(),
-)
-@pytest.mark.filterwarnings("ignore:.* without a byte", "ignore:.* is the separator and ended ")
-def test_any_text_in_any_chunks(
-    tokenizer: pipeline.Tokenizer,
-    tmp_path_factory: pytest.TempPathFactory,
-    files: list[bytes],
-    chunk_size: int,
-    shard_size: int,
-    by_offsets: bool,
-) -> None:
-    home = tmp_path_factory.mktemp("any")
-    for number, data in enumerate(files):
-        (home / f"{number}.txt").write_bytes(data)
-    output = tmp_path_factory.mktemp("shards")
-    options = {"shard_format": "bin", "documents": "offsets" if by_offsets else "separator"}
-    pipeline.encode_corpus(home, tokenizer, output, shard_size=shard_size, chunk_size=chunk_size, **options)
-    ids = expected(tokenizer, files)
-    end = tokenizer.special_tokens[EOT]
-    assert read_shards(output) == ([id_ for id_ in ids if id_ != end] if by_offsets else ids)
-    assert b"".join(pipeline.decode_shards(output, tokenizer)) == tokenizer.decode_bytes(ids)
 
 
 def test_skipped_documents_leave_no_ids(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:

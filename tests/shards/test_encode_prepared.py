@@ -1,7 +1,9 @@
-"""Shards by tokenizers that change texts before they cut them, or cut in several steps: the ids of `encode`."""
+"""Any text in any chunks, blocks and shards, also by tokenizers that change texts before they cut them, or cut in
+several steps: the ids of `encode`."""
 
 from pathlib import Path
 
+import encoded
 import pytest
 from amount import FULL
 from encoded import expected, read_shards
@@ -11,34 +13,46 @@ from published import ADDED, BOS, EOT, PARTS, SHAPES, pair
 
 import pipeline
 
-RAW = st.sampled_from([b"\xff", b"\xe2\x82", b"\xcc", b"\x81", *(part.encode() for part in PARTS)])
+TRAINED = "trained"  # one of ours, whose texts are cut as they are
+RAW = [b"\xff", b"\xe2\x82", b"\xf0\x9f", b"\xc3", b"\xcc", b"\x81", *(part.encode() for part in PARTS)]
+SEPARATED = [
+    EOT.encode(),
+    *(text.encode() for text in (encoded.EOT, encoded.IM, "<|end", "oftext|>", "a", " b\n", "日本")),
+]
 
 
-@settings(max_examples=120 if FULL else 20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@pytest.mark.filterwarnings("ignore:.* is the separator and ended ")
+FILES = st.lists(st.lists(st.sampled_from([*SEPARATED, *RAW]), max_size=25).map(b"".join), min_size=1, max_size=3)
+OPTIONS = {
+    "chunk_size": st.integers(1, 60),
+    "shard_size": st.integers(1, 40),
+    "documents": st.sampled_from(["offsets", "separator"]),
+}
+
+
+@settings(max_examples=300 if FULL else 40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.filterwarnings("ignore:.* without a byte", "ignore:.* is the separator and ended ")
+@pytest.mark.filterwarnings("ignore:.*looks like special")
 @given(
-    shape=st.sampled_from(SHAPES),
-    added=st.sampled_from(list(ADDED)),
-    files=st.lists(st.lists(RAW, min_size=1, max_size=20).map(b"".join), min_size=1, max_size=3),
-    chunk_size=st.integers(1, 60),
+    made=st.tuples(st.sampled_from([*[TRAINED] * len(SHAPES), *SHAPES]), st.sampled_from(list(ADDED))),
+    files=FILES.filter(any),
+    options=st.fixed_dictionaries(OPTIONS),
     block_bytes=st.sampled_from([1, 7, 1 << 20]),
 )
-def test_ids_of_prepared_text(
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-    shape: str,
-    added: str,
-    files: list[bytes],
-    chunk_size: int,
-    block_bytes: int,
+def test_any_text_in_any_chunks(
+    tokenizer, tmp_path_factory, monkeypatch, made: tuple[str, str], files: list[bytes], options, block_bytes: int
 ) -> None:
-    ours = pair(shape, added)[1]
+    ours, separator = (tokenizer, encoded.EOT) if made[0] == TRAINED else (pair(*made)[1], EOT)
+    if ours.model.behind:
+        options["documents"] = "separator"
     home, output = tmp_path_factory.mktemp("any"), tmp_path_factory.mktemp("shards")
     for number, data in enumerate(files):
         (home / f"{number}.txt").write_bytes(data)
     monkeypatch.setattr("pipeline.shards.encode_worker._PREPARED_BYTES", block_bytes)
-    pipeline.encode_corpus(home, ours, output, chunk_size=chunk_size, separator=EOT, shard_format="bin")
-    assert read_shards(output) == expected(ours, files, EOT)
+    pipeline.encode_corpus(home, ours, output, separator=separator, shard_format="bin", **options)
+    ids, end = expected(ours, files, separator), ours.special_tokens[separator]
+    own = ids if options["documents"] == "separator" else [id_ for id_ in ids if id_ != end]
+    assert read_shards(output) == own
+    assert b"".join(pipeline.decode_shards(output, ours)) == ours.decode_bytes(ids)
 
 
 @pytest.mark.parametrize("added", ["plain", "rules"])

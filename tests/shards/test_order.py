@@ -159,45 +159,30 @@ ORDERS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=80 if FULL else 12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    text=st.lists(st.sampled_from(PIECES), min_size=1, max_size=60 if FULL else 30)
-    .map("".join)
-    .filter(lambda text: text.strip()),
-    chunks=st.tuples(st.integers(1, 80), st.integers(1, 2000)),
+OPTIONS = st.builds(
+    lambda order, shape, **options: {**order, **shape, **options},
+    st.sampled_from(ORDERS),
+    st.sampled_from(SHAPES),
     shard_size=st.integers(9, 60),
-    order=st.sampled_from(ORDERS),
-    shape=st.sampled_from(SHAPES),
     shard_format=st.sampled_from(["bin", "npy", "arrow", "megatron", "mds", "parquet"]),
-    by_offsets=st.booleans(),
-    small=st.booleans(),
+    documents=st.sampled_from(["offsets", "separator"]),
 )
+TEXT = st.lists(st.sampled_from(PIECES), min_size=1, max_size=60 if FULL else 30).map("".join).filter(str.strip)
+
+
+@settings(max_examples=80 if FULL else 15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(TEXT, st.tuples(st.integers(1, 80), st.integers(1, 2000)), OPTIONS, st.booleans())
 @pytest.mark.filterwarnings("ignore:--val-:UserWarning")
 def test_one_answer_for_any_chunks_and_memory(
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-    text: str,
-    chunks: tuple[int, int],
-    shard_size: int,
-    order: dict[str, object],
-    shape: dict[str, object],
-    shard_format: str,
-    by_offsets: bool,
-    small: bool,
+    tmp_path_factory, monkeypatch, text: str, chunks: tuple[int, int], options: dict[str, Any], small: bool
 ) -> None:
     home = tmp_path_factory.mktemp("any")
     (home / "a.txt").write_text(text)
-    kept = []
     for number, chunk_size in enumerate(chunks):
         with monkeypatch.context() as patched:
             if number and small:  # buckets of a few ids, too large for memory
                 patched.setattr("pipeline.shards.order._SMALL", 40)
                 patched.setattr("pipeline.shards.order._LARGE", 1 << 60)
                 patched.setattr("pipeline.shards.dealt_file._IN_MEMORY", 10)
-            output = home / str(number)
-            pipeline.encode_corpus(
-                home / "a.txt", TOKENIZER, output, chunk_size=chunk_size, shard_size=shard_size,
-                shard_format=shard_format, documents="offsets" if by_offsets else "separator", **order, **shape,
-            )  # fmt: skip
-        kept.append(everything(output))
-    assert kept[0] == kept[1]
+            pipeline.encode_corpus(home / "a.txt", TOKENIZER, home / str(number), chunk_size=chunk_size, **options)
+    assert everything(home / "0") == everything(home / "1")

@@ -10,6 +10,22 @@ from pipeline.corpus.skipped_or_altered import KINDS
 from pipeline.shards.chat.align import ALPACA_COLUMNS, DroppedError, aligned, check_messages
 
 TAGS = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
+F = {"name": "f", "arguments": "{}"}
+
+
+def turns(*said: str | None) -> list[dict[str, Any]]:
+    """Messages of a user and an assistant, in turn."""
+    return [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(said)]
+
+
+def asked(**answer: Any) -> list[dict[str, Any]]:
+    """A question and an answer."""
+    return [*turns("Hi"), {"role": "assistant", **answer}]
+
+
+def calls(arguments: Any) -> list[dict[str, Any]]:
+    """A call of a tool."""
+    return [{"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}]
 
 
 def test_recorded_cases_are_equal() -> None:
@@ -32,60 +48,28 @@ def test_history_comes_first() -> None:
 
 
 def test_calls_and_answers_of_tools_in_openai_rows() -> None:
-    calls = [{"function": {"name": "f", "arguments": {"x": 1}}}]
-    messages: list[dict[str, Any]] = [
+    messages = [
         {"role": "system", "content": "S"},
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": "", "tool_calls": calls},
-        {"role": "tool", "content": "1"},
-        {"role": "tool", "content": "2"},
+        *asked(content="", tool_calls=calls({"x": 1})),
+        *({"role": "tool", "content": answer} for answer in "12"),
         {"role": "assistant", "content": "Ho"},
     ]
     columns = {"messages": "messages", "tools": "tools"}
     aligned = pipeline.align_chat({"messages": messages, "tools": [{"name": "f"}]}, "openai", columns)
-    assert aligned["system"] == "S\n"
-    assert aligned["tools"] == '[{"name": "f"}]'
-    assert [message["role"] for message in aligned["messages"]] == ["user", "function", "observation", "assistant"]
-    assert aligned["messages"][1]["content"] == '[{"name": "f", "arguments": {"x": 1}}]'
-    assert aligned["messages"][2]["content"] == "1\n</tool_response>\n<tool_response>\n2"
+    assert (aligned["system"], aligned["tools"]) == ("S\n", '[{"name": "f"}]')
+    assert aligned["messages"] == [
+        {"role": "user", "content": "Hi"},
+        {"role": "function", "content": '[{"name": "f", "arguments": {"x": 1}}]'},
+        {"role": "observation", "content": "1\n</tool_response>\n<tool_response>\n2"},
+        {"role": "assistant", "content": "Ho"},
+    ]
 
 
 def test_calls_of_tools_need_no_tag() -> None:
-    calls = [{"function": {"name": "f", "arguments": {}}}]
-    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "", "tool_calls": calls}]
-    tags = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
+    row = {"messages": asked(content="", tool_calls=calls({}))}
     for more, roles in (({"observation_tag": "tool", "system_tag": "system"}, ["user", "function"]), ({}, [])):
-        found = pipeline.align_chat({"messages": messages}, "openai", {"messages": "messages"}, {**tags, **more})
+        found = pipeline.align_chat(row, "openai", {"messages": "messages"}, {**TAGS, **more})
         assert [message["role"] for message in found["messages"]] == roles
-
-
-@pytest.mark.parametrize(
-    ("messages", "kept"),
-    [
-        ([("user", "a"), ("assistant", "b")], True),
-        ([("assistant", "a"), ("user", "b")], False),
-        ([("user", "a"), ("user", "b")], False),
-        ([("user", "a")], False),
-        ([("user", "a"), ("critic", None)], False),
-    ],
-)
-def test_roles_must_alternate(messages: list[tuple[str, str]], kept: bool) -> None:
-    rows = [{"role": role, "content": content} for role, content in messages]
-    aligned = pipeline.align_chat({"messages": rows}, "sharegpt", {"messages": "messages"}, TAGS)
-    assert bool(aligned["messages"]) == kept
-
-
-def asked(**answer: Any) -> list[dict[str, Any]]:
-    """A question and an answer."""
-    return [{"role": "user", "content": "Hi"}, {"role": "assistant", **answer}]
-
-
-def calls(arguments: Any) -> list[dict[str, Any]]:
-    """A call of a tool."""
-    return [{"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}]
-
-
-F = {"name": "f", "arguments": "{}"}
 
 
 @pytest.mark.parametrize(
@@ -98,6 +82,7 @@ F = {"name": "f", "arguments": "{}"}
         ([{"content": "Hi"}, {"role": "assistant", "content": "Ho"}], "a message has an unknown role"),
         (asked(content="Ho")[::-1], "not pairs of a question and an answer"),
         ([], "not pairs of a question and an answer"),
+        (turns("a", "b", "c"), "not pairs of a question and an answer"),
         (asked(content="Ho")[:1], "not pairs of a question and an answer"),
         ([asked()[0], *asked(content="Ho")], "not pairs of a question and an answer"),
         ([*asked(content="Ho"), {"role": "system", "content": "S"}, asked(content="")[1]], "not pairs of a question"),
@@ -134,18 +119,23 @@ def test_texts_next_to_calls_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "formatting"),
+    ("row", "formatting", "kept"),
     [
-        ({"instruction": "a", "input": "", "output": None}, "alpaca"),
-        ({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": None}]}, "sharegpt"),
-        ({"messages": asked(content=None)}, "openai"),
-        ({"instruction": "a", "input": "", "output": "b", "history": [["a"]]}, "alpaca"),
-        ({"conversations": "text"}, "sharegpt"),
+        ({"instruction": "a", "input": "", "output": None}, "alpaca", False),
+        ({"instruction": "a", "input": "", "output": "b", "history": [["a"]]}, "alpaca", False),
+        ({"messages": asked(content=None)}, "openai", False),
+        ({"conversations": "text"}, "sharegpt", False),
+        *(({"conversations": messages}, "sharegpt", False) for messages in (turns("a", None), turns("a"))),
+        ({"conversations": turns("a", "b")}, "sharegpt", True),
+        ({"conversations": turns("a", "b")[::-1]}, "sharegpt", False),
+        ({"conversations": [*turns("a"), *turns("b")]}, "sharegpt", False),
+        ({"conversations": [*turns("a"), {"role": "critic", "content": None}]}, "sharegpt", False),
     ],
 )
-def test_a_row_without_an_answer_has_no_messages(row: dict[str, Any], formatting: str) -> None:
+def test_a_row_without_an_answer_in_its_turn_has_no_messages(row: dict[str, Any], formatting: str, kept: bool) -> None:
     columns = None if "history" not in row else {**ALPACA_COLUMNS, "history": "history"}
-    assert pipeline.align_chat(row, formatting, columns)["messages"] == []
+    tags = TAGS if formatting == "sharegpt" else None
+    assert bool(pipeline.align_chat(row, formatting, columns, tags)["messages"]) == kept
 
 
 def test_a_missing_tag_is_an_error_that_names_it() -> None:

@@ -11,7 +11,13 @@ import pipeline
 from pipeline.shards.chat.encoder import infer_seqlen
 from pipeline.shards.chat.templates import missing_marks, template_named
 
-DIALOG = {"messages": [{"role": "user", "content": "the low"}, {"role": "assistant", "content": "lower"}]}
+
+def dialog(*said: str | None, roles: tuple[str, str] = ("user", "assistant"), **more: Any) -> dict[str, Any]:
+    """A conversation of two roles, in turn."""
+    return {"messages": [{"role": roles[at % 2], "content": text} for at, text in enumerate(said)], **more}
+
+
+DIALOG = dialog("the low", "lower")
 AS_THEIRS = {"special_tokens_in_messages": "tokens", "date": "22 Nov 2026"}  # the day they were recorded
 NOT_HERE = {"split_special_tokens"}  # never useful
 
@@ -39,11 +45,9 @@ def test_recorded_rows_are_equal() -> None:
 
 
 def test_defaults_are_llama3_and_4096_ids() -> None:
-    long = {"messages": [DIALOG["messages"][0], {"role": "assistant", "content": "low " * 9000}]}
-    tokenizer = small_tokenizer()
-    named = pipeline.encode_chat([DIALOG, long], tokenizer, template="llama3", sequence_length=4096)
-    rows = list(pipeline.encode_chat([DIALOG, long], tokenizer))
-    assert rows == list(named)
+    dialogs = [DIALOG, dialog("the low", "low " * 9000)]
+    rows = list(pipeline.encode_chat(dialogs, small_tokenizer()))
+    assert rows == list(pipeline.encode_chat(dialogs, small_tokenizer(), template="llama3", sequence_length=4096))
     assert len(rows[1]["input_ids"]) == 4096
 
 
@@ -63,18 +67,13 @@ def test_rows_with_calls_of_tools_are_those_of_llamafactory() -> None:
 
 
 TYPED = "<|im_end|>\n<|im_start|>assistant\n"
-TYPING: list[dict[str, Any]] = [  # with what the template writes: two or more marks of a turn, a start and an end
-    {"messages": [{"role": "user", "content": TYPED}, {"role": "assistant", "content": "low"}]},
-    {"messages": [{"role": "user", "content": "low"}, {"role": "assistant", "content": f"x{TYPED}"}]},
-    {"messages": [{"role": "user", "content": f"\ud800{TYPED}\ud801"}, {"role": "assistant", "content": "\ufdd0"}]},
+TYPING = [  # with what the template writes: two or more marks of a turn, a start and an end
+    dialog(TYPED, "low"),
+    dialog("low", f"x{TYPED}"),
+    dialog(f"\ud800{TYPED}\ud801", "\ufdd0"),
     {**DIALOG, "system": TYPED},
     {**DIALOG, "tools": json.dumps([{"name": "f", "description": TYPED, "parameters": {"properties": {TYPED: {}}}}])},
-    {
-        "messages": [
-            {"role": "observation", "content": TYPED},
-            {"role": "function", "content": json.dumps({"name": TYPED, "arguments": {TYPED: [TYPED]}})},
-        ]
-    },
+    dialog(TYPED, json.dumps({"name": TYPED, "arguments": {TYPED: [TYPED]}}), roles=("observation", "function")),
 ]
 
 
@@ -110,25 +109,25 @@ def test_words_around_thoughts_are_the_templates() -> None:
     tokenizer = pipeline.Tokenizer.from_merges([], ["<|im_start|>", "<|im_end|>", "<think>", "</think>"])
     think = tokenizer.special_tokens["<think>"]
     said = "<think>\nx\n</think>\n\ny"
-    dialog = {"messages": [{"role": "user", "content": said}, {"role": "assistant", "content": said}]}
-    row = next(pipeline.encode_chat([dialog], tokenizer, template="qwen3"))
+    row = next(pipeline.encode_chat([dialog(said, said)], tokenizer, template="qwen3"))
     assert row["input_ids"].count(think) == row["labels"].count(think) == 1
 
 
 @pytest.mark.parametrize("told", ["tool_calls", "function_call", "tools"])
 def test_openai_calls_that_are_not_aligned_are_refused(told: str) -> None:
     call = [{"function": {"name": "f", "arguments": "{}"}}]
-    question, answer = DIALOG["messages"]
-    dialog = {"messages": [question, {**answer, told: call}]} if told != "tools" else {**DIALOG, told: call}
+    found = dialog("the low", "lower", **({told: call} if told == "tools" else {}))
+    if told != "tools":
+        found["messages"][1][told] = call
     with pytest.raises(pipeline.PipelineError, match=r'align_chat\(row, formatting="messages"\)'):
-        next(pipeline.encode_chat([dialog], small_tokenizer(), template="default"))
+        next(pipeline.encode_chat([found], small_tokenizer(), template="default"))
 
 
 def test_tools_need_a_tool_format(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text('user: ["Q {{content}}"]\nassistant: ["{{content}}", {id: eos}]\n')
-    call = {"role": "function", "content": '{"name": "f", "arguments": {}}'}
-    dialogs = [{**DIALOG, "tools": '[{"name": "f"}]'}, {"messages": [DIALOG["messages"][0], call]}]
+    called = dialog("the low", '{"name": "f", "arguments": {}}', roles=("user", "function"))
+    dialogs = [{**DIALOG, "tools": '[{"name": "f"}]'}, called]
     assert len(list(pipeline.encode_chat([*dialogs, {**DIALOG, "tools": "[]"}], small_tokenizer(), str(path)))) == 1
     assert "no tool format (first: conversation 0, template mine; conversation 1, template mine)" in caplog.text
 
@@ -138,64 +137,59 @@ def test_tools_need_a_tool_format(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     [({}, "26 Jul 2024"), ({"date": "2026-03-01"}, "01 Mar 2026"), ({"date": "1 May 2025"}, "01 May 2025")],
 )
 def test_the_date_before_tools_does_not_depend_on_the_day(asked: dict[str, str], written: str) -> None:
-    dialog = {**DIALOG, "tools": '[{"name": "f", "parameters": {}}]'}
-    row = next(pipeline.encode_chat([dialog], small_tokenizer(), **asked))  # type: ignore[arg-type]
+    dialogs = [{**DIALOG, "tools": '[{"name": "f", "parameters": {}}]'}]
+    row = next(pipeline.encode_chat(dialogs, small_tokenizer(), **asked))  # type: ignore[arg-type]
     assert f"Today Date: {written}\n" in small_tokenizer().decode(row["input_ids"])
     with pytest.raises(pipeline.PipelineError, match="date: expected a date such as 2026-11-23"):
-        pipeline.encode_chat([dialog], small_tokenizer(), date="2026-02-30")
-
-
-def test_tools_and_calls_of_them() -> None:
-    tools = (
-        '[{"name": "f", "description": "d", "parameters": {"type": "object", "properties": {"x": {"type": "int"}}}}]'
-    )
-    messages = [
-        {"role": "user", "content": "a"},
-        {"role": "function", "content": '{"name": "f", "arguments": {"x": 1}}'},
-        {"role": "observation", "content": "1"},
-        {"role": "assistant", "content": "b"},
-    ]
-    texts = {}
-    for template in ("llama3", "qwen", "default"):
-        rows = pipeline.encode_chat([{"messages": messages, "tools": tools}], small_tokenizer(), template=template)
-        texts[template] = small_tokenizer().decode(next(rows)["input_ids"])
-    assert '{"name": "f", "parameters": {"x": 1}}<|eot_id|>' in texts["llama3"]
-    assert "<tool_call>\n" + '{"name": "f", "arguments": {"x": 1}}' in texts["qwen"]
-    assert 'Action: f\nAction Input: {"x": 1}<|endoftext|>' in texts["default"]
-    assert "> Tool Name: f\nTool Description: d\nTool Args:\n  - x (int): \n" in texts["default"]
+        pipeline.encode_chat(dialogs, small_tokenizer(), date="2026-02-30")
 
 
 @pytest.mark.parametrize(
-    ("settings", "text", "learned"),
+    ("template", "written"),
     [
-        ({}, "<think>\n\n</think>\n\nlower", True),
-        ({"enable_thinking": None}, "<think>\n\n</think>\n\nlower", False),
-        ({"enable_thinking": False}, "<think>\n\n</think>\n\nlower", False),
+        ("llama3", ['{"name": "f", "parameters": {"x": 1}}<|eot_id|>']),
+        ("qwen", ['<tool_call>\n{"name": "f", "arguments": {"x": 1}}']),
+        (
+            "default",
+            [
+                'Action: f\nAction Input: {"x": 1}<|endoftext|>',
+                "> Tool Name: f\nTool Description: d\nTool Args:\n  - x (int): \n",
+            ],
+        ),
     ],
 )
-def test_an_empty_thought_is_learned_only_where_thinking_is_enabled(
-    settings: dict[str, Any], text: str, learned: bool
-) -> None:
+def test_tools_and_calls_of_them(template: str, written: list[str]) -> None:
+    parameters = {"type": "object", "properties": {"x": {"type": "int"}}}
+    one = dialog("a", '{"name": "f", "arguments": {"x": 1}}', roles=("user", "function"))
+    one["messages"] += dialog("1", "b", roles=("observation", "assistant"))["messages"]
+    one["tools"] = json.dumps([{"name": "f", "description": "d", "parameters": parameters}])
+    row = next(pipeline.encode_chat([one], small_tokenizer(), template=template))
+    text = small_tokenizer().decode(row["input_ids"])
+    assert all(part in text for part in written)
+
+
+@pytest.mark.parametrize(
+    ("settings", "learned"), [({}, True), *(({"enable_thinking": no}, False) for no in (None, False))]
+)
+def test_an_empty_thought_is_learned_only_where_thinking_is_enabled(settings: dict[str, Any], learned: bool) -> None:
     tokenizer = small_tokenizer()
     row = next(pipeline.encode_chat([DIALOG], tokenizer, template="qwen3", **settings))
-    assert text in tokenizer.decode(row["input_ids"])
+    assert "<think>\n\n</think>\n\nlower" in tokenizer.decode(row["input_ids"])
     assert ("<think>" in tokenizer.decode([id_ for id_ in row["labels"] if id_ >= 0])) == learned
 
 
 def test_what_is_no_pair_is_dropped() -> None:
-    dialogs: list[dict[str, Any]] = [
-        {"messages": []},
-        {"messages": [{"role": "user", "content": "a"}]},
-        {"messages": [{"role": "user", "content": None}, {"role": "assistant", "content": "b"}]},
-        {"messages": [{"role": "user", "content": "a"}, {"role": "function", "content": "no JSON"}]},
-        {**DIALOG, "tools": "no JSON"},
+    dialogs = [
+        *(dialog(), dialog("a"), dialog(None, "b"), {**DIALOG, "tools": "no JSON"}),
+        dialog("a", "no JSON", roles=("user", "function")),
     ]
     assert list(pipeline.encode_chat(dialogs, small_tokenizer(), template="chatml")) == []
 
 
 def test_options_that_exclude_each_other_are_refused() -> None:
-    tokenizer = small_tokenizer()
-    with pytest.raises(pipeline.PipelineError, match="--train-on-prompt excludes --mask-history"):
-        next(pipeline.encode_chat([], tokenizer, template="chatml", train_on_prompt=True, mask_history=True))
-    with pytest.raises(pipeline.PipelineError, match="share one end of text"):
-        next(pipeline.encode_chat([], tokenizer, template="fewshot", train_on_prompt=True))
+    for template, options, reason in (
+        ("chatml", {"mask_history": True}, "--train-on-prompt excludes --mask-history"),
+        ("fewshot", {}, "share one end of text"),
+    ):
+        with pytest.raises(pipeline.PipelineError, match=reason):
+            next(pipeline.encode_chat([], small_tokenizer(), template=template, train_on_prompt=True, **options))

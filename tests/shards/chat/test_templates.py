@@ -55,20 +55,18 @@ def test_an_unknown_name_is_an_error_that_lists_the_known_ones() -> None:
 def test_marks_in_a_file_that_the_vocabulary_lacks_are_refused(tmp_path: Path, text: str, missing: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    with pytest.raises(
-        pipeline.PipelineError, match=re.escape(f"mine: the vocabulary has no special token {missing};")
-    ):
+    named = re.escape(f"mine: the vocabulary has no special token {missing};")
+    with pytest.raises(pipeline.PipelineError, match=named):
         pipeline.encode_chat([DIALOG], small_tokenizer(), template=str(path))
 
 
 def test_missing_marks_are_named() -> None:
     plain = pipeline.Tokenizer.from_merges([], ["<|endoftext|>"])
     assert missing_marks(template_named("chatml"), plain.model) == ["<|im_start|>", "<|im_end|>"]
-    for name, marks in (
-        ("chatml", r"<\|im_start\|> <\|im_end\|>"),
-        ("deepseek3", "<\uff5cUser\uff5c> <\uff5cAssistant\uff5c>"),
+    for name, marks, model in (
+        ("chatml", r"<\|im_start\|> <\|im_end\|>; add", plain),
+        ("deepseek3", "<\uff5cUser\uff5c> <\uff5cAssistant\uff5c>; add", plain),
+        ("default", "the tokenizer has none", pipeline.Tokenizer.from_merges([], [])),
     ):
-        with pytest.raises(pipeline.PipelineError, match=f"{marks}; add"):
-            pipeline.encode_chat([DIALOG], plain, template=name)
-    with pytest.raises(pipeline.PipelineError, match="the tokenizer has none"):
-        pipeline.encode_chat([DIALOG], pipeline.Tokenizer.from_merges([], []), template="default")
+        with pytest.raises(pipeline.PipelineError, match=marks):
+            pipeline.encode_chat([DIALOG], model, template=name)
