@@ -6,15 +6,16 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import peers
 import pytest
-from command import refused, run
+from command import refused, run, succeeded
 
-from pipeline import _core
+from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, PipelineError, RunDirectoryError, UsageError, WorkerError
 from pipeline.base.events import Advanced, Event, StageStarted
 from pipeline.base.units import parse_bytes
@@ -37,9 +38,18 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def options_of(corpus: Path, output: Path, **more: object) -> Options:
-    return make_options(
-        {"inputs": str(corpus), "output": output, "vocab_size": 600, "chunk_size": CHUNKS, "workers": 2, **more}
-    )
+    usual = {"inputs": str(corpus), "output": output, "vocab_size": 600, "chunk_size": CHUNKS, "workers": 2}
+    return make_options(usual | more)
+
+
+@contextmanager
+def limited(what: int, most: int) -> Iterator[None]:
+    before = resource.getrlimit(what)
+    resource.setrlimit(what, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(what, before)
 
 
 def train(options: Options, listener: Callable[[Event], None] = lambda _: None, preload: str = "") -> int:
@@ -62,12 +72,24 @@ def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return model(output)
 
 
+@pytest.fixture
+def dying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], Path]:
+    """Let workers die that many times at chunk 1, each time leaving a mark in the returned directory."""
+
+    def die(how: str, times: int) -> Path:
+        marks = tmp_path / "marks"
+        marks.mkdir()
+        monkeypatch.setenv("DYING", json.dumps([how, "000001.parquet", times, str(marks)]))
+        return marks
+
+    return die
+
+
 @pytest.mark.parametrize("how", ["kill", "segfault", "terminate", "exit", "raise", "no memory"])
 def test_a_worker_that_dies_costs_an_attempt(
-    corpus: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+    corpus: Path, expected: bytes, tmp_path: Path, dying: Callable[[str, int], Path], how: str
 ) -> None:
-    (tmp_path / "marks").mkdir()
-    monkeypatch.setenv("DYING", json.dumps([how, "000001.parquet", 2, str(tmp_path / "marks")]))
+    dying(how, 2)
     assert train(options_of(corpus, tmp_path / "run"), preload="dying_workers") == 2
     assert model(tmp_path / "run") == expected
     assert json.loads((tmp_path / "run" / "report.json").read_text())["retries"] == 2
@@ -76,28 +98,26 @@ def test_a_worker_that_dies_costs_an_attempt(
 
 
 def test_failing_chunk_is_named_and_others_finish(
-    corpus: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, expected: bytes, tmp_path: Path, dying: Callable[[str, int], Path]
 ) -> None:
-    (tmp_path / "marks").mkdir()
-    monkeypatch.setenv("DYING", json.dumps(["kill", "000001.parquet", 99, str(tmp_path / "marks")]))
+    marks = dying("kill", 99)
     with pytest.raises(WorkerError, match=r"^chunk 1 \(.*0\.txt, bytes \d+ to \d+\) failed 3 times") as caught:
         train(options_of(corpus, tmp_path / "run"), preload="dying_workers")
     assert "signal 9, probably out of memory" in str(caught.value)
     assert "run the same command again to resume" in str(caught.value)
-    assert len(list((tmp_path / "marks").iterdir())) == MAX_ATTEMPTS
+    assert len(list(marks.iterdir())) == MAX_ATTEMPTS
     assert train(options_of(corpus, tmp_path / "run")) == 0
     assert model(tmp_path / "run") == expected
 
 
 def test_processes_and_pipes_that_the_system_refuses(corpus: Path, tmp_path: Path) -> None:
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with LocalExecutor(lambda: 100, workers.SETUP) as executor:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (len([*Path("/dev/fd").iterdir()]) + 12, limits[1]))
-        try:
-            with pytest.raises(PipelineError, match="fewer --workers"):
-                run_train(options_of(corpus, tmp_path / "run", chunk_size=512, workers=100), executor, lambda _: None)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    options = options_of(corpus, tmp_path / "run", chunk_size=512, workers=100)
+    with (
+        LocalExecutor(lambda: 100, workers.SETUP) as executor,
+        limited(resource.RLIMIT_NOFILE, len([*Path("/dev/fd").iterdir()]) + 12),
+        pytest.raises(PipelineError, match="fewer --workers"),
+    ):
+        run_train(options, executor, lambda _: None)
 
 
 @pytest.mark.processes
@@ -105,17 +125,13 @@ def test_processes_and_pipes_that_the_system_refuses(corpus: Path, tmp_path: Pat
 def test_file_size_limit_is_one_line(corpus: Path, expected: bytes, tmp_path: Path, size: int) -> None:
     """As on a full disk, at the manifest or at a counter; then there is room."""
     words = ["train", corpus, "--output", "run", "--vocab-size", 600, "--chunk-size", CHUNKS, "--workers", 2]
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
+    with limited(resource.RLIMIT_FSIZE, size):
         result = run(*words, cwd=tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     line = refused(result, 1)
     assert "cannot be written: " in line
     assert "File too large" in line
     assert "Logging error" not in result.stderr
-    assert run(*words, cwd=tmp_path).returncode == 0
+    succeeded(run(*words, cwd=tmp_path))
     assert model(tmp_path / "run") == expected
 
 
@@ -226,78 +242,53 @@ def test_a_corpus_that_changes_is_named(corpus: Path, expected: bytes, tmp_path:
     assert model(output) == expected
 
 
-def test_a_corpus_changed_behind_its_size_time_and_samples_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["count", "encode"])
+def test_a_corpus_changed_behind_its_size_time_and_samples_is_named(tmp_path: Path, command: str) -> None:
     """One byte of 300,000 that no sample has, and the modification time set back."""
     path, other = tmp_path / "a.txt", tmp_path / "b.txt"
     path.write_bytes(b"some text " * 30_000)
     other.write_bytes(b"other text")
-    made = run("train", other, "--output", tmp_path / "made", "--vocab-size", 258)
-    assert made.returncode == 0, made.stderr
-    for words in (
-        ["count", path, other, "--output", tmp_path / "run"],
-        ["encode", path, other, "--tokenizer", tmp_path / "made", "--output", tmp_path / "ids"],
-    ):
-        assert "attributes" not in run(*words).stderr
-        assert "attributes" not in run(*words).stderr
+    words = [command, path, other, "--output", tmp_path / "out"]
+    if command == "encode":
+        Tokenizer.from_merges([]).save(tmp_path / "tokenizer")
+        words += ["--tokenizer", tmp_path / "tokenizer"]
+    for _ in "12":
+        assert "attributes" not in succeeded(run(*words)).stderr
+
+    def change(at: int) -> None:
         times = path.stat()
         with path.open("r+b") as file:
-            file.seek(10_001)
+            file.seek(at)
             file.write(b"X")
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-        again = run(*words)
-        assert again.returncode == 0, again.stderr
-        assert "1 of 2 files were written, moved or given other attributes since" in again.stderr
-        assert str(path) in again.stderr
-        with path.open("r+b") as file:
-            file.write(words[0].encode())
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-        assert "a.txt changed since" in refused(run(*words), 1)
 
-
-def test_emptied_corpus_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("some text")
-    commands = (
-        ["train", "a.txt", "--output", "run", "--vocab-size", 258],
-        ["encode", "a.txt", "--tokenizer", "run", "--output", "ids", "--documents", "offsets"],
-    )
-    for words in commands:
-        assert run(*words, cwd=tmp_path).returncode == 0
-    (tmp_path / "a.txt").write_text("")
-    for words in commands:
-        assert "a.txt changed since" in refused(run(*words, cwd=tmp_path), 1)
-
-
-def test_output_and_corpus_inside_each_other(tmp_path: Path) -> None:
-    (tmp_path / "corpus" / "counts").mkdir(parents=True)
-    (tmp_path / "corpus" / "a.txt").write_text(peers.generated_text(1, 500))
-    words = ["train", "corpus", "--output", "corpus/run", "--vocab-size", 400, "--quiet"]
-    assert run(*words, cwd=tmp_path).returncode == 0
-    first = model(tmp_path / "corpus" / "run")
-    assert run(*words, cwd=tmp_path).returncode == 0  # its own files are not corpus
-    assert model(tmp_path / "corpus" / "run") == first
-    (tmp_path / "corpus" / "counts" / "b.txt").write_text("precious " * 100)
-    for more in ([], ["--overwrite"]):
-        line = refused(run("train", "corpus", "--output", "corpus", "--vocab-size", 400, *more, cwd=tmp_path), 1)
-        assert "counts/b.txt is part of the corpus" in line
-    assert (tmp_path / "corpus" / "counts" / "b.txt").exists()
-    assert not (tmp_path / "corpus" / "run.json").exists()
+    change(10_001)
+    again = succeeded(run(*words))
+    assert "1 of 2 files were written, moved or given other attributes since" in again.stderr
+    assert str(path) in again.stderr
+    change(0)
+    assert "a.txt changed since" in refused(run(*words), 1)
+    path.write_text("")
+    assert "a.txt changed since" in refused(run(*words), 1)
 
 
 def test_unwritable_temporary_directory_is_named(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "absent"))
-    result = run("train", text, "--output", tmp_path / "run", "--vocab-size", 300, "--export", "hf,gpt2")
-    assert result.returncode == 0, result.stderr
+    succeeded(run("train", text, "--output", tmp_path / "run", "--vocab-size", 300, "--export", "hf,gpt2"))
 
 
-@pytest.mark.parametrize("kind", ["fifo", "socket", "link to nothing", "link to itself"])
-def test_outputs_that_are_not_directories(text: Path, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        os.mkfifo,
+        lambda path: os.mknod(path, 0o600 | 0o140000),  # a socket
+        lambda path: path.symlink_to("nowhere/at/all"),
+        lambda path: path.symlink_to("run"),  # to itself
+    ],
+)
+def test_outputs_that_are_not_directories(text: Path, tmp_path: Path, make: Callable[[Path], None]) -> None:
     path = tmp_path / "run"
-    if kind == "fifo":
-        os.mkfifo(path)
-    elif kind == "socket":
-        os.mknod(path, 0o600 | 0o140000)
-    else:
-        path.symlink_to("nowhere/at/all" if kind == "link to nothing" else "run")
+    make(path)
     assert str(path) in refused(run("train", text, "--output", path, "--vocab-size", 300), 1)
 
 

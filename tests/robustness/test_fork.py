@@ -8,12 +8,12 @@ import time
 from array import array
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate
 from threading import Event
 from typing import Any
 
 import amount
 import pytest
+from merge_cases import arrays
 
 from pipeline import _core
 from pipeline.base import log, system
@@ -23,6 +23,7 @@ from pipeline.report import page
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 TEXT = "lower newest widest " * 2000
+LOWER = arrays({b"lower": 9, b"low": 9})
 THREADS = 16  # each starts with caches of its own
 
 
@@ -56,16 +57,12 @@ def test_children_encode_while_a_thread_of_their_parent_does() -> None:
             assert ended(lambda ours=ours: ours.encode_batch([TEXT], None, 2) == [ids] or os._exit(2)) == 0
 
 
-def columns(*pieces: bytes) -> list[tuple[Any, Any, Any]]:
-    return [(array("q", accumulate(map(len, pieces), initial=0)), b"".join(pieces), array("Q", [9] * len(pieces)))]
-
-
 @pytest.mark.parametrize(
     ("make", "use"),
     [
-        (lambda: _core.Part(lambda: columns(b"lower", b"low"), b"", threads=2), lambda part: part.sums(1 << 10)),
+        (lambda: _core.Part(lambda: [LOWER], b"", threads=2), lambda part: part.sums(1 << 10)),
         (
-            lambda: _core.ParityTraining(9, [lambda: columns(b"lower"), lambda: columns(b"low")], threads=2),
+            lambda: _core.ParityTraining(9, [lambda: [LOWER], lambda: [LOWER]], threads=2),
             lambda training: training.merge(1),
         ),
     ],
@@ -127,6 +124,7 @@ from array import array
 from pipeline import Tokenizer, _core
 from pipeline.pattern import compile_pattern
 tokenizer, cutter = Tokenizer.from_merges([]), compile_pattern("gpt2").automaton
+text = "low " * 99
 def merged():
     text = bytes(range(256)) * 4000
     engine = _core.MergeEngine()

@@ -47,8 +47,7 @@ def test_pattern_timeout_grows_with_the_document() -> None:
     assert time.process_time() - started > 0.5
 
 
-@pytest.mark.parametrize("more_s", [(), pytest.param((2,), marks=pytest.mark.slow)])
-def test_pattern_timeout_keeps_finished_chunks(tmp_path: Path, more_s: tuple[int, ...]) -> None:
+def test_pattern_timeout_keeps_finished_chunks(tmp_path: Path) -> None:
     """The chunk with the bad document is named; the counters of the others lie there, and more time would go on."""
     for name in "abcd":
         (tmp_path / f"{name}.txt").write_text("zz aab z " * 300)
@@ -61,8 +60,6 @@ def test_pattern_timeout_keeps_finished_chunks(tmp_path: Path, more_s: tuple[int
     assert len(list((tmp_path / "run" / "counts").glob("*.parquet"))) == 4
     document = json.loads((tmp_path / "run" / "run.json").read_text())
     assert "pattern_timeout" not in document["counting"]
-    for seconds in more_s:  # the same run, with more time
-        assert "e.txt" in refused(run(*words[:-1], seconds, cwd=tmp_path), 1)
 
 
 def test_pattern_timeout_names_the_document(tmp_path: Path) -> None:
@@ -72,9 +69,7 @@ def test_pattern_timeout_names_the_document(tmp_path: Path) -> None:
     words = ["encode", "a.txt", "--tokenizer", "tokenizer", "--output", "shards", "--pattern-timeout"]
     for seconds in (1, 2):  # the same shards, with more time
         line = refused(run(*words, seconds, cwd=tmp_path), 1)
-        assert re.search(
-            rf"a\.txt, bytes 0 to 81: the pattern .* takes longer than {seconds} s .*--pattern-timeout", line
-        )
+        assert re.search(rf"a\.txt, bytes 0 to 81: .* takes longer than {seconds} s .*--pattern-timeout", line)
     with (
         pytest.warns(UserWarning, match="runs on the regex package"),
         pytest.raises(PatternTimeoutError, match=r"a\.txt, bytes 0 to 81: .* longer than 1 s"),
@@ -82,19 +77,15 @@ def test_pattern_timeout_names_the_document(tmp_path: Path) -> None:
         pipeline.encode_files(tmp_path / "a.txt", ours, pattern_timeout=1)
 
 
-@pytest.mark.parametrize("name", ["counts.tsv", "counts.parquet"])
-def test_pattern_timeout_names_the_imported_row(name: str, tmp_path: Path) -> None:
-    pieces, counts = ["zz", "z", "a" * 60], [1, 2, 3]
+@pytest.mark.parametrize(("name", "place"), [("counts.tsv", "line 3"), ("counts.parquet", "row 3")])
+def test_pattern_timeout_names_the_imported_row(name: str, place: str, tmp_path: Path) -> None:
     if name.endswith("tsv"):
-        (tmp_path / name).write_text(
-            "".join(f"{piece}\t{count}\n" for piece, count in zip(pieces, counts, strict=True))
-        )
+        (tmp_path / name).write_text(f"zz\t1\nz\t2\n{'a' * 60}\t3\n")
     else:
-        pq.write_table(pa.table({"piece": pieces, "count": counts}), tmp_path / name)
+        pq.write_table(pa.table({"piece": ["zz", "z", "a" * 60], "count": [1, 2, 3]}), tmp_path / name)
     words = ["import", name, "--output", "run", "--pattern", CATASTROPHE, "--pattern-timeout", 1]
     line = refused(run(*words, cwd=tmp_path), 1)
-    place = "line" if name.endswith("tsv") else "row"
-    assert f"{name}, {place} 3: the pattern" in line
+    assert f"{name}, {place}: the pattern" in line
     assert "for the document of 60 characters" in line
     assert not (tmp_path / "run").exists()
 
@@ -163,29 +154,6 @@ def test_compiling_ends(pattern: str) -> None:
     else:
         assert compiled.automaton is not None or compiled.refusal
     assert time.process_time() - started < 15
-
-
-PIECES = ["a", "b", ".", r"\s", r"\p{L}", "[^a]", "[ab]", "(?:ab|c)", r"(?!\S)", "$", "(?i:k)", " ?", "é", r"\d"]
-QUANTIFIED = st.tuples(st.sampled_from(PIECES), st.sampled_from(["", "", "+", "*", "?", "{1,3}", "++", "+?"])).map(
-    "".join
-)
-PATTERNS = st.lists(st.lists(QUANTIFIED, min_size=1, max_size=4).map("".join), min_size=1, max_size=4).map("|".join)
-
-
-@settings(max_examples=250, deadline=None)
-@given(PATTERNS, st.text("abckK é1\n\u212a.", max_size=24))
-def test_generated_patterns_cut_as_regex_does(pattern: str, text: str) -> None:
-    try:
-        compiled = compile_pattern(pattern, timeout_s=5)
-    except PatternError:
-        return
-    expression = pattern.replace("$", r"\Z")
-    try:
-        pieces = compiled.cut(text)
-    except PatternError as error:  # it can match nothing, which only shows on some texts
-        assert "empty string" in str(error)  # noqa: PT017
-    else:
-        assert pieces == oracle_counting.cut(text, expression)
 
 
 @settings(max_examples=200, deadline=None)
