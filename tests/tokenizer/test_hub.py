@@ -2,20 +2,22 @@
 
 import base64
 import json
-import re
 import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+from command import refused, run
 
-from pipeline import Tokenizer, cli
+from pipeline import Tokenizer
 from pipeline.base.errors import StorageError, UsageError
 from pipeline.report.model_card import MARK
 
-TOKEN = "hf_of_this_test"
+TOKEN, COMMIT = "hf_of_this_test", f"/commit/{'1' * 40}"
+TOKENIZER = Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w")], ["<|endoftext|>"])
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -42,7 +44,7 @@ class Hub(BaseHTTPRequestHandler):
         for line in map(json.loads, body.splitlines()):
             if line["key"] == "file":
                 self.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
-        return self.answer(200, {"commitUrl": f"{home}/commit/{'1' * 40}", "commitOid": "1" * 40, "hookOutput": ""})
+        return self.answer(200, {"commitUrl": f"{home}{COMMIT}", "commitOid": "1" * 40, "hookOutput": ""})
 
     def do_GET(self) -> None:
         self.answer(404, {"error": "not found"})
@@ -75,89 +77,74 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[Hub]]:
 
 
 @pytest.fixture
-def tokenizer() -> Tokenizer:
-    return Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w")], ["<|endoftext|>"])
+def home(tmp_path: Path) -> Path:
+    """A directory of TOKENIZER's files."""
+    TOKENIZER.save(tmp_path / "home")
+    return tmp_path / "home"
 
 
-def test_uploaded_files_are_the_tokenizer(hub: type[Hub], tokenizer: Tokenizer, tmp_path: Path) -> None:
-    address = tokenizer.push_to_hub("owner/name", private=True, token=TOKEN)
-    assert address.endswith(f"/owner/name/commit/{'1' * 40}")
+def export(home: Path, *options: object, to: str = "owner/name") -> CompletedProcess[str]:
+    return run("export", home, "--export", "hf", "--push-to-hub", to, *options)
+
+
+def test_uploaded_files_are_the_tokenizer(hub: type[Hub], home: Path) -> None:
+    address = TOKENIZER.push_to_hub("owner/name", private=True, token=TOKEN)
+    assert address.endswith(f"/owner/name{COMMIT}")
     assert hub.created[0].get("private") is True or hub.created[0].get("visibility") == "private"
-    tokenizer.save(tmp_path)
-    assert hub.files == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert hub.files == {path.name: path.read_bytes() for path in home.iterdir()}
 
 
-def test_export_uploads_the_files_and_the_card(
-    hub: type[Hub],
-    tokenizer: Tokenizer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    tokenizer.save(tmp_path)
-    (tmp_path / "README.md").write_text("---\nlibrary_name: transformers\n---\n")
-    words = ["export", str(tmp_path), "--export", "hf", "--pad-token", "<|endoftext|>", "--push-to-hub", "owner/name"]
-    assert cli.run(words) == 2
-    assert "hf auth login" in capfd.readouterr().err
+def test_export_uploads_the_files_and_the_card(hub: type[Hub], home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    card, pad = home / "README.md", ("--pad-token", "<|endoftext|>")
+    card.write_text("---\nlibrary_name: transformers\n---\n")
+    assert "hf auth login" in refused(export(home, *pad), 2)
     assert not hub.created
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    assert cli.run(words) == 0
-    assert capfd.readouterr().out.splitlines()[-1].endswith(f"/owner/name/commit/{'1' * 40}")
-    assert hub.files == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert export(home, *pad).stdout.splitlines()[-1].endswith(f"/owner/name{COMMIT}")
+    assert hub.files == {path.name: path.read_bytes() for path in home.iterdir()}
     assert json.loads(hub.files["tokenizer_config.json"])["pad_token"] == "<|endoftext|>"
-    (tmp_path / "README.md").write_text(f"---\nlibrary_name: transformers\n---\n{MARK}")
-    for pad, card in (("<|endoftext|>", True), ("<pad>", False)):  # the card lists the special tokens that it knows
+    card.write_text(f"---\nlibrary_name: transformers\n---\n{MARK}")
+    for options, listed in ((pad, True), (("--pad-token", "<pad>"), False)):  # the special tokens that the card knows
         hub.files.clear()
-        assert cli.run([*words[:4], "--pad-token", pad, *words[6:], "--output", str(tmp_path / "to")]) == 0
-        assert ("README.md" in hub.files) is card
-
-
-def test_a_readme_that_is_no_model_card_stays_here(
-    hub: type[Hub], tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tokenizer.save(tmp_path)
-    (tmp_path / "README.md").write_text("# A project\n")
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    assert cli.run(["export", str(tmp_path), "--export", "hf", "--push-to-hub", "owner/name"]) == 0
+        assert export(home, *options, "--output", home.parent / "to").returncode == 0
+        assert ("README.md" in hub.files) is listed
+    hub.files.clear()
+    card.write_text("# A project\n")  # no model card
+    assert export(home).returncode == 0
     assert "tokenizer.json" in hub.files
     assert "README.md" not in hub.files
 
 
-def test_export_says_before_it_writes_that_nothing_can_be_uploaded(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def test_missing_package_and_wrong_names_are_refused_before_anything_is_written(
+    home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tokenizer.save(tmp_path / "from")
-    words = ["export", str(tmp_path / "from"), "--output", str(tmp_path / "to"), "--push-to-hub"]
-    assert cli.run([*words, "name"]) == 2
-    assert "--push-to-hub: expected the name of a repository, OWNER/NAME, not 'name'" in capfd.readouterr().err
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert cli.run([*words, "owner/name"]) == 2
-    error = capfd.readouterr().err
-    assert "pip install huggingface_hub" in error
-    assert error.count("\n") == 1
-    assert not (tmp_path / "to").exists()
-
-
-@pytest.mark.usefixtures("hub")
-def test_refused_token_is_one_line_with_the_remedy(tokenizer: Tokenizer) -> None:
-    with pytest.raises(StorageError, match=r"owner/name was not uploaded: .*401.*hf auth login") as refused:
-        tokenizer.push_to_hub("owner/name", token="hf_wrong")
-    assert "\n" not in str(refused.value)
-    assert "hf_wrong" not in str(refused.value)
-
-
-@pytest.mark.usefixtures("hub")
-def test_server_that_is_not_there_is_one_line(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(StorageError, match="check the name, the connection and the token") as refused:
-        tokenizer.push_to_hub("owner/name", token=TOKEN)
-    assert "\n" not in str(refused.value)
-
-
-def test_missing_package_and_wrong_names_are_refused(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    to = ("--output", home.parent / "to")
+    named = "--push-to-hub: expected the name of a repository, OWNER/NAME, not 'name'"
+    assert named in refused(export(home, *to, to="name"), 2)
     for wrong in ("name", "a/b/c", "", " /x", 5):
-        with pytest.raises(UsageError, match=re.escape("OWNER/NAME")):
-            tokenizer.push_to_hub(wrong)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="OWNER/NAME"):
+            TOKENIZER.push_to_hub(wrong)  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert "pip install huggingface_hub" in refused(export(home, *to), 2)
+    assert not to[1].exists()
     with pytest.raises(UsageError, match="pip install huggingface_hub"):
-        tokenizer.push_to_hub("owner/name")
+        TOKENIZER.push_to_hub("owner/name")
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize(
+    ("token", "endpoint", "reason"),
+    [
+        ("hf_wrong", None, r"owner/name was not uploaded: .*401.*hf auth login"),
+        (TOKEN, "http://127.0.0.1:9", "check the name, the connection and the token"),
+    ],
+)
+def test_refused_token_and_absent_server_are_one_line(
+    token: str, endpoint: str | None, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if endpoint:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", endpoint)
+    with pytest.raises(StorageError, match=reason) as refusal:
+        TOKENIZER.push_to_hub("owner/name", token=token)
+    assert "\n" not in str(refusal.value)
+    assert token not in str(refusal.value)

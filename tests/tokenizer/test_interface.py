@@ -28,13 +28,8 @@ TEXT = "the lower\n<|im_start|>low 123 't été नमस्ते<|endoftext|> 
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("interface")
     (home / "a.txt").write_text("low lower lowest<|endoftext|>the lower newest widest " * 20)
-    options: Any = {
-        "special_tokens": [*SPECIALS],
-        "chat_template": "chatml",
-        "pad_token": "<|pad|>",
-        "pattern": "llama3",
-    }
-    pipeline.train(home / "a.txt", output=home / "run", vocab_size=[270, 265], special_tokens=[*SPECIALS], **options)
+    options: Any = {"special_tokens": [*SPECIALS], "chat_template": "chatml", "pad_token": "<|pad|>", "workers": 1}
+    pipeline.train(home / "a.txt", output=home / "run", vocab_size=[270, 265], pattern="llama3", **options)
     return home / "run"
 
 
