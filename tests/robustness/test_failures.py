@@ -251,7 +251,7 @@ def test_a_corpus_changed_behind_its_size_time_and_samples_is_named(tmp_path: Pa
     words = [command, path, other, "--output", tmp_path / "out"]
     if command == "encode":
         Tokenizer.from_merges([]).save(tmp_path / "tokenizer")
-        words += ["--tokenizer", tmp_path / "tokenizer"]
+        words += ["--tokenizer", tmp_path / "tokenizer", "--documents", "offsets"]
     for _ in "12":
         assert "attributes" not in succeeded(run(*words)).stderr
 

@@ -110,12 +110,7 @@ def test_a_child_computes_what_a_thread_of_its_parent_is_computing() -> None:
 
 @pytest.mark.parametrize(
     "work",
-    [
-        "tokenizer.encode_batch(['low ' * 99] * 9)",
-        "tokenizer.encode('low ' * 999)",
-        "cutter.cut(b'low ' * 99)",
-        "merged()",
-    ],
+    ["tokenizer.encode_batch([text] * 9)", "tokenizer.encode(text * 10)", "cutter.cut(text.encode())", "merged()"],
 )
 def test_python_ends_with_its_own_exit_code_while_a_daemon_thread_works(work: str) -> None:
     program = f"""
@@ -125,10 +120,10 @@ from pipeline import Tokenizer, _core
 from pipeline.pattern import compile_pattern
 tokenizer, cutter = Tokenizer.from_merges([]), compile_pattern("gpt2").automaton
 text = "low " * 99
+text, columns = "low " * 99, (array("q", range(0, 1_024_001, 256)), bytes(range(256)) * 4000, array("Q", [1]) * 4000)
 def merged():
-    text = bytes(range(256)) * 4000
     engine = _core.MergeEngine()
-    engine.add(array("q", range(0, len(text) + 1, 256)), text, array("Q", [1]) * 4000)
+    engine.add(*columns)
     engine.run(9999, progress=lambda *_: None)
 def work():
     while True:
