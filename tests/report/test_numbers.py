@@ -19,43 +19,50 @@ import pipeline
 from pipeline import Tokenizer
 from pipeline.corpus.files import find_files
 from pipeline.corpus.sampling import choose, read_chosen
+from pipeline.merges import merge_list
+from pipeline.merges.merge_list import MergeList
 from pipeline.report import measure, tokens
 from pipeline.report.compared import REFERENCES
 from pipeline.report.measure import source_names
 from pipeline.report.numbers_worker import SENTENCES, MergeNumbers, SizePoint, logarithmic, merge_numbers
 from pipeline.report.tokens import Variants
 from pipeline.report.verdict import recommended_size
+from pipeline.run import manifest
+
+Learned = tuple[str, MergeList, dict[int, Tokenizer]]
 
 
-def test_size_curve_by_hand() -> None:
-    """`abab abab`, as 2 pieces of 4 bytes: (a b) twice in each, (ab ab) once in each."""
-    curve = merge_numbers([4, 2], [4, 2], 8, 256, 258)
-    assert [(size.vocab_size, size.tokens, size.bytes_per_token) for size in curve.curve] == [
-        (256, 8, 1.0),
-        (257, 4, 2.0),
-        (258, 2, 4.0),
-    ]
-    assert [(size.vocab_size, size.saved) for size in curve.marked] == [(258, None)]
-    assert curve.ranks == ((1, 4), (2, 2))
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
+    """What a run with three sizes learned, and its text."""
+    home = tmp_path_factory.mktemp("learned")
+    text = peers.generated_text(5, 6000) + "aaaa aaaaaaa " * 9
+    (home / "a.txt").write_text(text)
+    pipeline.train([home / "a.txt"], output=home / "run", vocab_size=[420, 300, 256 + 1 + 44])
+    run = manifest.require(home / "run")
+    merges = merge_list.load(run.merges_path, run.manifest.merge_fingerprint())
+    assert merges is not None
+    return text, merges, {size: Tokenizer.load(run.tokenizer_directory(size)) for size in (420, 300, 301)}
 
 
-def test_size_curve_equals_encoding_the_corpus(tmp_path: Path) -> None:
-    text = peers.generated_text(3, 4000)
-    (tmp_path / "a.txt").write_text(text)
-    sizes = [400, 300, 256 + 1 + 44]
-    pipeline.train([tmp_path / "a.txt"], output=tmp_path / "run", vocab_size=sizes)
-    from pipeline.merges import merge_list
-    from pipeline.run import manifest
-
-    run = manifest.require(tmp_path / "run")
-    learned = merge_list.load(run.merges_path, run.manifest.merge_fingerprint())
-    assert learned is not None
-    for size in sizes:
-        tokenizer = Tokenizer.load(run.tokenizer_directory(size))
-        curve = merge_numbers(learned.counts, learned.joined, learned.bytes, 257, size)
+def test_size_curve_equals_encoding_the_corpus(learned: Learned) -> None:
+    text, merges, tokenizers = learned
+    for size, tokenizer in tokenizers.items():
+        curve = merge_numbers(merges.counts, merges.joined, merges.bytes, 257, size)
         [marked] = [one for one in curve.marked if one.vocab_size == size]
         assert marked.tokens == len(tokenizer.encode(text))
         assert marked.bytes_per_token == pytest.approx(len(text.encode()) / len(tokenizer.encode(text)))
+        assert set(curve.ranks) <= set(enumerate(merges.counts, 1))
+        assert (curve.ranks[0][0], curve.ranks[-1][0]) == (1, size - 257)
+
+
+def test_uses_equal_the_encoded_corpus(learned: Learned) -> None:
+    text, merges, tokenizers = learned
+    vocabulary = tokenizers[420].vocabulary.result
+    uses = tokens.token_uses(merges.left, merges.right, merges.joined, vocabulary)
+    encoded = Counter(tokenizers[420].encode(text))
+    assert uses == {id_: encoded[id_] for id_ in vocabulary}
+    assert 0 in uses.values()
 
 
 @given(st.binary(max_size=400), st.integers(0, 400))
@@ -75,19 +82,19 @@ def test_saved_compares_with_half_the_size(counts: bytes, merges: int) -> None:
             assert one.saved is None
 
 
-_SAVED_BY_DOUBLING = {  # shares saved by 2,000, 4,000, ... tokens: the words of the verdict
-    (0.2, 0.1, 0.04): "4,000 is enough: doubling it saves 4.0%",
-    (0.2, 0.04, 0.03): "2,000 is enough: doubling it saves 4.0%",
-    (0.2, 0.1, 0.04, 0.088): "16,000 or more: the last doubling saved 8.8%",
-    (0.2, 0.04, 0.088, 0.01): "8,000 is enough: doubling it saves 1.0%",
-}
-
-
-@pytest.mark.parametrize("saved", _SAVED_BY_DOUBLING)
-def test_the_verdict_looks_at_all_doublings_above_a_size(saved: tuple[float, ...]) -> None:
+@pytest.mark.parametrize(
+    ("saved", "verdict"),
+    [  # shares saved by 2,000, 4,000, ... tokens
+        ((0.2, 0.1, 0.04), "4,000 is enough: doubling it saves 4.0%"),
+        ((0.2, 0.04, 0.03), "2,000 is enough: doubling it saves 4.0%"),
+        ((0.2, 0.1, 0.04, 0.088), "16,000 or more: the last doubling saved 8.8%"),
+        ((0.2, 0.04, 0.088, 0.01), "8,000 is enough: doubling it saves 1.0%"),
+    ],
+)
+def test_the_verdict_looks_at_all_doublings_above_a_size(saved: tuple[float, ...], verdict: str) -> None:
     marked = [SizePoint(1000 << power, 1, 1.0, one) for power, one in enumerate((None, *saved))]
     merged = MergeNumbers(1, 1, (), tuple(marked), ((1, 100),))
-    assert recommended_size(merged, marked[-1].vocab_size).startswith(_SAVED_BY_DOUBLING[saved])
+    assert recommended_size(merged, marked[-1].vocab_size).startswith(verdict)
 
 
 @given(st.integers(0, 10**6))
@@ -169,16 +176,36 @@ def test_renyi_efficiency_by_hand() -> None:
     assert measure.renyi_efficiency([], 16) is None
 
 
+def measured(vocab: dict[int, bytes], cut: dict[str, list[int]], names: str = "ab") -> measure.TokenizerMeasures:
+    """Measure texts whose ids are given, each a source of its own."""
+    return measure.measure(lambda text: cut[text], vocab, list(zip(names, cut, strict=False)))
+
+
 def test_measures_by_hand() -> None:
     vocab = {0: b"lo", 1: b"w", 2: b" low", 3: b"er", 4: b"\xd0", 5: b"\xb6", 6: b" "}
-    cut = {"low low lower": [0, 1, 2, 2, 3], "ж low": [4, 5, 2]}
-    found = measure.measure(lambda text: cut[text], vocab, [("a", "low low lower"), ("b", "ж low")])
+    found = measured(vocab, {"low low lower": [0, 1, 2, 2, 3], "ж low": [4, 5, 2]})
     assert (found.whole.bytes, found.whole.tokens, found.whole.words, found.used) == (19, 8, 5, 6)
     assert found.whole.fertility == pytest.approx((2 + 1 + 2 + 2 + 1) / 5)
     assert found.whole.whole == pytest.approx(2 / 5)
     scripts = {one.name: (one.words, one.tokens, one.bytes) for one in found.scripts}
     assert scripts == {"Latin": (4, 6, 14), "Cyrillic": (1, 2, 2)}
     assert [one.name for one in found.sources] == ["a", "b"]
+
+
+def test_measures_of_bytes_and_numbers_by_hand() -> None:
+    vocab = {0: b"12", 1: b"345", 2: b" ", 3: b"42", 4: b"\xd0", 5: b"\xb6", 6: b"\xb6 a"}
+    found = measured(vocab, {"12345 42 ж": [0, 1, 2, 3, 2, 4, 5], "ж a": [4, 6]}).whole
+    assert (found.characters, found.digit_f1) == (13, 1.0)
+    assert found.characters_per_token == pytest.approx(13 / 9)
+    assert found.integrity == pytest.approx(5 / 9)
+    assert found.fallback == pytest.approx(3 / 9)
+
+
+@pytest.mark.parametrize(("padding", "found"), [(1, ()), (40, ((1, "c", 5),))])  # "c": a third of the bytes, 1 of 81
+def test_single_source_lists_tokens_of_a_small_source(padding: int, found: tuple[object, ...]) -> None:
+    vocab = dict(enumerate([b"common", b"glitch", b"x"]))
+    cut = {"a" * padding: [0] * 100, "b" * padding: [0] * 100, "c": [1] * 5}
+    assert measured(vocab, cut, "abc").single_source == found
 
 
 @given(st.lists(st.text("ab é東 _1\u0301\n", max_size=20), min_size=1, max_size=5), st.integers(1, 4))
@@ -207,23 +234,6 @@ def test_word_measures_equal_a_plain_count(texts: list[str], step: int) -> None:
     assert found.whole.whole == (pytest.approx(whole / words) if words else None)
 
 
-def test_uses_equal_the_encoded_corpus(tmp_path: Path) -> None:
-    text = peers.generated_text(5, 6000) + "aaaa aaaaaaa " * 9
-    (tmp_path / "a.txt").write_text(text)
-    pipeline.train([tmp_path / "a.txt"], output=tmp_path / "run", vocab_size=420)
-    tokenizer = Tokenizer.load(tmp_path / "run" / "tokenizer")
-    from pipeline.merges import merge_list
-    from pipeline.run import manifest
-
-    run = manifest.require(tmp_path / "run")
-    learned = merge_list.load(run.merges_path, run.manifest.merge_fingerprint())
-    assert learned is not None
-    uses = tokens.token_uses(learned.left, learned.right, learned.joined, tokenizer.vocabulary.result)
-    encoded = Counter(tokenizer.encode(text))
-    assert uses == {id_: encoded[id_] for id_ in tokenizer.vocabulary.result}
-    assert 0 in uses.values()
-
-
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=20))
 def test_gini_equals_the_mean_difference(values: list[int]) -> None:
     found = measure.gini(values)
@@ -247,16 +257,6 @@ def test_digit_f1_is_the_harmonic_mean(digits: int, cuts: set[int]) -> None:
     assert measure.digit_f1(digits, cuts) == pytest.approx(expected)
 
 
-def test_measures_of_bytes_and_numbers_by_hand() -> None:
-    vocab = {0: b"12", 1: b"345", 2: b" ", 3: b"42", 4: b"\xd0", 5: b"\xb6", 6: b"\xb6 a"}
-    cut = {"12345 42 ж": [0, 1, 2, 3, 2, 4, 5], "ж a": [4, 6]}
-    found = measure.measure(lambda text: cut[text], vocab, [("a", text) for text in cut]).whole
-    assert (found.characters, found.digit_f1) == (13, 1.0)
-    assert found.characters_per_token == pytest.approx(13 / 9)
-    assert found.integrity == pytest.approx(5 / 9)
-    assert found.fallback == pytest.approx(3 / 9)
-
-
 def test_renyi_efficiency_equals_tokenization_scorer() -> None:
     scorer = pytest.importorskip("tokenization_scorer", reason="tokenization-scorer is not installed")
     text = peers.generated_text(3, 3000).split()
@@ -265,23 +265,15 @@ def test_renyi_efficiency_equals_tokenization_scorer() -> None:
     assert measure.renyi_efficiency(counts.values(), 4000) == pytest.approx(theirs)
 
 
-def test_references_have_a_source_and_all_sentences() -> None:
-    assert set(REFERENCES) == {"gpt2", "cl100k", "o200k", "llama3", "qwen"}
+def test_references_have_a_source_their_size_and_all_sentences() -> None:
+    sizes = {"gpt2": 50_257, "cl100k": 100_277, "o200k": 200_019, "llama3": 128_256, "qwen": 151_646}
+    assert {name: one["vocab_size"] for name, one in REFERENCES.items()} == sizes
     for one in REFERENCES.values():
         assert re.search(r"SHA-256 [0-9a-f]{16}\) of \S+ [\d.]+ on PyPI", one["source"])
         assert list(one["tokens"]) == list(SENTENCES)
         assert all(len(text) / 8 < one["tokens"][name] <= len(text.encode()) for name, text in SENTENCES.items())
-
-
-def test_single_source_lists_tokens_of_a_small_source() -> None:
-    vocab = dict(enumerate([b"common", b"glitch", b"x"]))
-    texts = [("a", "a"), ("b", "b"), ("c", "c")]
-    cut = {"a": [0] * 100, "b": [0] * 100, "c": [1] * 5}
-    found = measure.measure(lambda text: cut[text], vocab, [(name, text) for name, text in texts])
-    assert found.single_source == ()  # a third of the bytes of the sample
-    padded = {"a" * 40: [0] * 100, "b" * 40: [0] * 100, "c": [1] * 5}
-    sample = [(text[0], text) for text in padded]
-    assert measure.measure(lambda text: padded[text], vocab, sample).single_source == ((1, "c", 5),)
+    assert len(SENTENCES) >= 12
+    assert len({tokens.script_of(text) for text in SENTENCES.values()}) >= 8
 
 
 def test_source_names() -> None:
@@ -304,10 +296,8 @@ def test_samples_are_bounded_and_repeatable(tmp_path: Path) -> None:
     assert chosen != choose(files, 1 << 16, seed=1)
     drawn = read_chosen(chosen, "text")
     assert 0.8 * (1 << 16) < sum(len(one.text.encode()) for one in drawn) <= 1 << 16
-    assert {word for one in drawn for word in one.text.split()} <= {f"wörd{number}" for number in range(5)} | {
-        "whole",
-        "text",
-    }
+    words = {word for one in drawn for word in one.text.split()}
+    assert words <= {"whole", "text", *(f"wörd{number}" for number in range(5))}
     (tmp_path / "1.txt").unlink()
     left = read_chosen(chosen, "text")
     assert 0 < len(left) < len(drawn)
@@ -330,23 +320,18 @@ def test_a_sample_of_small_files_is_as_large_as_asked_for(tmp_path: Path) -> Non
 def test_formats_without_random_access_are_sampled_from_the_start(name: str, tmp_path: Path) -> None:
     texts = [f"document {number} " * 50 for number in range(400)]
     path = tmp_path / name
-    if name.endswith(".gz"):
-        path.write_bytes(gzip.compress("".join(texts).encode(), mtime=0))
-    elif name.endswith(".jsonl"):
-        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    else:
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    content = {"gz": gzip.compress("".join(texts).encode(), mtime=0), "jsonl": lines.encode()}
+    if name.endswith(".parquet"):
         pq.write_table(pa.table({"text": texts}), path)
+    else:
+        path.write_bytes(content[name.rpartition(".")[2]])
     chosen = choose(find_files([str(path)]).files, 1 << 12)
     drawn = read_chosen(chosen, "text")
     joined = "".join(one.text for one in drawn)
     assert {one.path for one in drawn} == {str(path)}
     assert "".join(texts).startswith(joined)
     assert len(joined) == sum(one.stretch_bytes * len(one.starts) for one in chosen) == 1 << 12
-
-
-def test_sentences_cover_many_languages() -> None:
-    assert len(SENTENCES) >= 12
-    assert len({tokens.script_of(text) for text in SENTENCES.values()}) >= 8
 
 
 def test_a_token_of_megabytes_takes_a_few_times_its_own_memory() -> None:
