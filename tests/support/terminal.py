@@ -16,11 +16,13 @@ _STEPS = re.compile(
 )
 
 
-def output_on_a_terminal(words: Sequence[str], cwd: Path, **environment: str) -> bytes:
-    """Return everything that a command writes to a terminal."""
+def output_on_a_terminal(
+    words: Sequence[str], cwd: Path, program: Sequence[str] = ("-m", "pipeline"), **environment: str
+) -> bytes:
+    """Return everything that a command, or another program in Python, writes to a terminal."""
     terminal, other_end = pty.openpty()
     plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    command = [sys.executable, "-P", "-m", "pipeline", *words]
+    command = [sys.executable, "-P", *program, *words]
     with subprocess.Popen(
         command,
         cwd=cwd,
