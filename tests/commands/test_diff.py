@@ -36,16 +36,14 @@ def test_numbers_are_those_of_encoding(trained: Path, text: Path, tmp_path: Path
     assert not document["equal"]
     assert document["same_merges"] == 100
     assert len(document["tokens"]["only_in_first"]) == len(one.merges) - 100
-    sources = {source["name"]: source for source in document["texts"]}
-    assert list(sources) == ["--text", text.name]
-    for name, content in (("--text", literal), (text.name, text.read_bytes().decode())):
-        assert sources[name]["bytes"] == len(content.encode())
-        assert sources[name]["tokens"] == [len(one.encode(content)), len(other.encode(content))]
+    contents = (("--text", literal), (text.name, text.read_bytes().decode()))
+    assert [(source["name"], source["bytes"], source["tokens"]) for source in document["texts"]] == [
+        (name, len(own.encode()), [len(one.encode(own)), len(other.encode(own))]) for name, own in contents
+    ]
     assert sum(len(cut["cuts"][1]) for cut in document["other_cuts"]) > 0
 
 
 def test_without_texts_the_built_in_sentences_are_compared(trained: Path) -> None:
     result = run("diff", trained, trained, "--json")
     assert result.returncode == 0
-    names = {source["name"] for source in json.loads(result.stdout)["texts"]}
-    assert {"English", "Chinese", "Arabic"} <= names
+    assert {"English", "Chinese", "Arabic"} <= {source["name"] for source in json.loads(result.stdout)["texts"]}

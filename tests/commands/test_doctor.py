@@ -4,28 +4,21 @@ import json
 from pathlib import Path
 
 import pytest
-from command import refused, run
+from command import refused, run, succeeded
 
 from pipeline.commands.doctor import doctor_command
 
 
 def test_exit_codes_and_json(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = run("doctor", trained, "--json")
-    assert result.returncode == 0, result.stderr
-    document = json.loads(result.stdout)
+    document = json.loads(succeeded(run("doctor", trained, "--json")).stdout)
     assert document["wrong"] == 0
     found = {(one["outcome"], one["what"]) for one in document["findings"]}
     assert {("fine", "files"), ("fine", "tokens"), ("fine", "round trip"), ("fine", "runtimes")} <= found
     assert [one["what"] for one in document["findings"] if one["outcome"] == "advice"] == ["special tokens"]  # no pad
     assert doctor_command(trained, [], None, strict=True, as_json=False) == 1  # as `--strict` calls it
     assert capsys.readouterr().out.count("remedy: ") == 1
-    broken = tmp_path / "tokenizer.json"
-    broken.write_text("{}")
-    result = run("doctor", tmp_path)
-    assert result.returncode == 1
-    assert "wrong:" in result.stdout
-    assert "remedy:" in result.stdout
-    assert "run.json" in refused(run("doctor", trained, "--counts", tmp_path), 1)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    assert run("doctor", tmp_path).returncode == 1
 
 
 @pytest.mark.parametrize(
@@ -58,7 +51,7 @@ def test_superwords_are_looked_for_in_their_own_counts(tmp_path: Path, trained: 
     corpus, home = tmp_path / "corpus.txt", tmp_path / "run"
     corpus.write_text("at the end of the day, at the end of the year. " * 50)
     asked = ["--pattern", "superbpe", "--vocab-size", 290, "--superwords-from", 270, "--output", home, "--quiet"]
-    assert run("train", corpus, *asked).returncode == 0
+    succeeded(run("train", corpus, *asked))
     found = json.loads(run("doctor", home, "--json").stdout)["findings"]
     [said] = [one["message"] for one in found if "never occur" in one["message"]]
     assert said.startswith("0 tokens")
@@ -66,8 +59,9 @@ def test_superwords_are_looked_for_in_their_own_counts(tmp_path: Path, trained: 
     assert "were not cut as the tokenizer cuts" in run("doctor", trained, "--counts", home).stdout
 
 
-def test_nothing_to_examine_is_an_error(tmp_path: Path) -> None:
+def test_nothing_to_examine_is_an_error(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a text")
-    assert run("count", tmp_path / "a.txt", "--output", tmp_path / "run").returncode == 0
+    succeeded(run("count", tmp_path / "a.txt", "--output", tmp_path / "run"))
     assert "does not exist" in refused(run("doctor", tmp_path / "nowhere"), 1)
     assert "has no tokenizer yet: bpe-pipeline merge" in refused(run("doctor", tmp_path / "run"), 1)
+    assert "run.json" in refused(run("doctor", trained, "--counts", tmp_path), 1)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tasks_here
-from command import run
+from command import run, succeeded
 from peers import generated_text
 
 from pipeline.base.units import parse_bytes
@@ -34,15 +34,13 @@ KINDS = {
 }
 
 
-def command(*words):
-    result = run(*words)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
-
-
 def between(size, said):
     low, high = (parse_bytes(one) for one in re.findall(r"[\d.]+ [KMG]?i?B", said))
     return low / 2 <= size <= high * 2 and high <= 3 * low
+
+
+def planned(words):
+    return dict(line.split(":", 1) for line in succeeded(run(*words, "--dry-run")).stdout.splitlines())
 
 
 def in_processes(name):
@@ -56,9 +54,9 @@ def test_forecasts_hold(name, tmp_path):
     path, output = tmp_path / name, tmp_path / "run"
     KINDS[name](path)
     words = ["train", path, "--output", output, "--vocab-size", 400, "--chunk-size", "100KB", "--workers", 2]
-    plan = dict(line.split(":", 1) for line in command(*words, "--dry-run").splitlines())
+    plan = planned(words)
     assert not output.exists()
-    command(*words, "--quiet")
+    succeeded(run(*words, "--quiet"))
     report = json.loads((output / "report.json").read_text())
     counters = [*output.glob("counts/*.parquet"), output / "counter.parquet"]
     assert between(sum(counter.stat().st_size for counter in counters), plan["disk"])
@@ -67,7 +65,7 @@ def test_forecasts_hold(name, tmp_path):
         assert between(peaks[stage], plan[f"memory while {stage}"])
     assert re.fullmatch(r" *\d+ s to \d+ s \(counting \d+ s, merging \d+ s\), from a sample of .*", plan["time"])
     text_bytes = parse_bytes(re.search(r"about ([\d.]+ .iB) of text", plan["corpus"])[1])
-    again = dict(line.split(":", 1) for line in command(*words, "--dry-run").splitlines())
+    again = planned(words)
     assert re.search(r"\(counting 1 s, .*, from a sample of .* and the counter that exists", again["time"])
     assert f"about {report['corpus']['different_pieces']:.2g},".replace("e+0", "e") in again["different pieces"]
     assert between(sum(counter.stat().st_size for counter in counters), again["disk"])

@@ -1,10 +1,12 @@
 """What `explain` prints and writes."""
 
 import json
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
-from command import refused, run
+import pytest
+from command import refused, run, succeeded
 from pyarrow import parquet
 
 import pipeline
@@ -12,12 +14,10 @@ import pipeline
 
 def test_counts_are_those_of_the_run(trained: Path, tmp_path: Path) -> None:
     text = "the <|endoftext|> lower case"
+    counts = parquet.read_table(trained / "merges.parquet")["count"].to_pylist()
     for home in (trained, trained / "tokenizer", trained / "tokenizer" / "tokenizer.json"):
-        result = run("explain", "--tokenizer", home, text, "--json")
-        assert result.returncode == 0, result.stderr
-        document = json.loads(result.stdout)
+        document = json.loads(succeeded(run("explain", "--tokenizer", home, text, "--json")).stdout)
         assert document["ids"] == pipeline.load(trained).encode(text)
-        counts = parquet.read_table(trained / "merges.parquet")["count"].to_pylist()
         merges = [merge for piece in document["pieces"] for merge in piece["merges"]]
         assert merges
         assert [merge["count"] for merge in merges] == [counts[merge["rank"]] for merge in merges]
@@ -29,16 +29,9 @@ def test_counts_are_those_of_the_run(trained: Path, tmp_path: Path) -> None:
 
 
 def test_an_extended_tokenizer_in_a_run_has_no_counts_of_other_merges(trained: Path, tmp_path: Path) -> None:
-    other = pipeline.Tokenizer.from_merges([(b"e", b" "), (b"x", b"y")], ["<|endoftext|>"])
-    (tmp_path / "run").symlink_to(trained)
-    home = tmp_path / "run" / "other"
-    try:
-        other.save(home)
-        assert "in training" not in run("explain", "--tokenizer", home, "xy").stdout
-    finally:
-        for path in home.iterdir():
-            path.unlink()
-        home.rmdir()
+    home = shutil.copytree(trained, tmp_path / "run") / "other"
+    pipeline.Tokenizer.from_merges([(b"e", b" "), (b"x", b"y")], ["<|endoftext|>"]).save(home)
+    assert "in training" not in run("explain", "--tokenizer", home, "xy").stdout
 
 
 class _Page(HTMLParser):
@@ -55,30 +48,31 @@ class _Page(HTMLParser):
         self.text += data
 
 
-def test_the_page_has_the_text_and_nothing_that_runs(trained: Path, tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    words = ["explain", "--tokenizer", trained, "the <script>alert(1)</script>", "--html", page]
-    assert run(*words).stdout == f"{page}\n"
+def _parsed(page: Path) -> _Page:
     parsed = _Page()
     parsed.feed(page.read_text())
+    return parsed
+
+
+def test_the_page_has_the_text_and_nothing_that_runs(trained: Path, tmp_path: Path) -> None:
+    page, text = tmp_path / "page.html", "the <script>alert(1)</script>"
+    words = ["explain", "--tokenizer", trained, text, "--html", page]
+    assert run(*words).stdout == f"{page}\n"
+    parsed = _parsed(page)
     assert "script" not in parsed.tags
     assert "␣<" in parsed.text
-    pieces = pipeline.load(trained).explain(str(words[3])).pieces
-    assert parsed.tags.count("section") == 1 + len({piece.piece for piece in pieces})
+    assert parsed.tags.count("section") == 1 + len({one.piece for one in pipeline.explain(text, trained).pieces})
     assert "exists" in refused(run(*words), 1)
-    assert run(*words, "--overwrite").returncode == 0
+    succeeded(run(*words, "--overwrite"))
 
 
-def test_the_page_of_a_long_text_is_capped(trained: Path, tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    for different in (3, 600):
-        text = "".join(f" x{'abcdefghij'[number % 10] * (number // 10 + 1)}" for number in range(different)) * 2
-        words = ["explain", "--tokenizer", trained, text, "--html", page, "--overwrite"]
-        assert run(*words).returncode == 0
-        parsed = _Page()
-        parsed.feed(page.read_text())
-        assert parsed.tags.count("section") == 1 + min(different, 500)
-        assert ("The first 500 of 600 different pieces" in parsed.text) == (different == 600)
+@pytest.mark.parametrize("different", [3, 600])
+def test_the_page_of_a_long_text_is_capped(different: int, trained: Path, tmp_path: Path) -> None:
+    text = "".join(f" x{'abcdefghij'[number % 10] * (number // 10 + 1)}" for number in range(different)) * 2
+    succeeded(run("explain", "--tokenizer", trained, text, "--html", tmp_path / "page.html"))
+    parsed = _parsed(tmp_path / "page.html")
+    assert parsed.tags.count("section") == 1 + min(different, 500)
+    assert ("The first 500 of 600 different pieces" in parsed.text) == (different == 600)
 
 
 def test_what_does_not_fit_is_refused(trained: Path, tmp_path: Path) -> None:
