@@ -11,8 +11,7 @@ import samples
 import tiktoken
 from command import run
 from tokenizers import Tokenizer as HuggingFaceTokenizer
-from tokenizers.models import BPE
-from transformers import AutoTokenizer, GPT2TokenizerFast
+from transformers import AutoTokenizer
 
 from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError
@@ -109,17 +108,6 @@ def test_tiktoken_has_our_ids(pattern: str, tmp_path: Path) -> None:
             assert theirs.encode(text, allowed_special="all") == ids
             assert theirs.encode_ordinary(text) == ours.encode_ordinary(text)
             assert theirs.decode(ids) == text
-
-
-def test_gpt2_files_have_our_ids(tmp_path: Path) -> None:
-    ours = tokenizer(pad_token=PAD)
-    directory = exported("gpt2", ours, tmp_path)
-    assert (directory / "merges.txt").read_text(encoding="utf-8").startswith("#version: 0.2\n")
-    vocab, merges = BPE.read_file(str(directory / "vocab.json"), str(directory / "merges.txt"))
-    assert (len(vocab), len(merges)) == (ours.vocab_size, len(ours.merges))
-    theirs = GPT2TokenizerFast(vocab=vocab, merges=merges, unk_token=EOT, bos_token=EOT, eos_token=EOT)
-    theirs.add_special_tokens({"additional_special_tokens": ["<|a b|>", "[x\n]", PAD]})
-    assert [theirs.encode(text) for text in TEXTS] == [ours.encode(text) for text in TEXTS]
 
 
 def test_regex_patterns_are_saved_for_this_project_only(tmp_path: Path) -> None:
