@@ -4,17 +4,18 @@ import json
 import os
 import pickle
 import random
-import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import killing
 import peers
 import pytest
 from amount import FULL
-from command import refused, run
+from command import refused, run, run_process, succeeded
 from object_store import CREDENTIALS, Store
 
 import pipeline
@@ -56,7 +57,7 @@ def test_store_and_disk_have_the_same_files(store: Store, corpus: str, local: Pa
     tokenizer = pipeline.train(corpus, output=output, vocab_size=500, workers=2, chunk_size="16KiB")
     expected = {path.name: path.read_bytes() for path in (local / "run/tokenizer").iterdir()}
     assert {name: store.get(f"runs/a/tokenizer/{name}") for name in expected} == expected
-    counted = {key: store.remote(key).stat() for key in store.listing() if key.startswith("runs/a/counts/")}
+    counted = {key: store.remote(key).stat() for key in store.listing("runs/a/counts/")}
     assert len(counted) > 1
     assert not [key for key in store.listing() if "/." in key]
     assert _scratch_left(os.getpid()) == []
@@ -79,41 +80,35 @@ def test_store_and_disk_have_the_same_files(store: Store, corpus: str, local: Pa
 
 def test_commands_accept_uris(store: Store, corpus: str, local: Path, tmp_path: Path) -> None:
     output = store.uri("r")
-    counted = run(
-        "count", corpus.replace("corpus", "corpus/*.txt"), store.uri("corpus/é"), "--output", output, "--log-json"
-    )
-    assert counted.returncode == 0, counted.stderr
+    inputs = [corpus.replace("corpus", "corpus/*.txt"), store.uri("corpus/é")]
+    counted = succeeded(run("count", *inputs, "--output", output, "--log-json"))
     assert json.loads(counted.stdout.splitlines()[-1])["directory"] == output
     merged = run("merge", output, "--vocab-size", 500, "--quiet")
     assert merged.stdout.strip() == store.uri("r/tokenizer"), merged.stderr
     encoded = run("encode", "--tokenizer", output, store.uri("corpus/a.txt"))
     assert encoded.stdout == run("encode", "--tokenizer", local / "run", local / "corpus/a.txt").stdout
-    exported = run("export", output, "--output", tmp_path / "here", "--export", "tiktoken")
-    assert exported.returncode == 0, exported.stderr
+    succeeded(run("export", output, "--output", tmp_path / "here", "--export", "tiktoken"))
     assert (tmp_path / "here/tokenizer.tiktoken").read_bytes() == store.get("r/tokenizer/tokenizer.tiktoken")
 
 
 def test_killed_run_is_resumed(store: Store, local: Path) -> None:
     text = peers.generated_text(3, 20_000) * 20
     store.put("big.txt", text)
-    arguments = ["train", store.uri("big.txt"), "--output", store.uri("r"), "--vocab-size", "700", "--quiet"]
-    command = [sys.executable, "-P", "-m", "pipeline", *arguments, "--workers", "1", "--chunk-size", "512KiB"]
-    process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
+    options = ["--vocab-size", "700", "--quiet", "--workers", "1", "--chunk-size", "512KiB"]
+    arguments = ["train", store.uri("big.txt"), "--output", store.uri("r"), *options]
+    process = killing.start([sys.executable, "-P", "-m", "pipeline", *arguments])
     try:
-        while not (done := [key for key in store.listing() if key.startswith("r/counts/")]):
+        while not (done := store.listing("r/counts/")):
             assert process.poll() is None
             time.sleep(0.02)
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    assert any(key.startswith("r/.lock-") for key in store.listing())
+        killing.kill(process.pid, "all")
+        process.communicate()
+    assert store.listing("r/.lock-")
     before = {key: store.remote(key).stat() for key in done}
-    again = subprocess.run(
-        command, check=False, capture_output=True, text=True
-    )  # the dead process's lock does not block it
-    assert again.returncode == 0, again.stderr
+    succeeded(run_process(*arguments))  # the dead process's lock does not block it
     assert {key: store.remote(key).stat() for key in before} == before
-    assert len([key for key in store.listing() if key.startswith("r/counts/")]) > len(before)
+    assert len(store.listing("r/counts/")) > len(before)
     (local / "big.txt").write_text(text, newline="")
     pipeline.train(local / "big.txt", output=local / "big", vocab_size=700)
     assert store.get("r/tokenizer/tokenizer.json") == (local / "big/tokenizer/tokenizer.json").read_bytes()
@@ -128,21 +123,19 @@ def test_run_killed_at_many_moments_is_resumed(store: Store, tmp_path: Path) -> 
     store.put("big.txt", text)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    environment = {**os.environ, "TMPDIR": str(scratch)}  # other runs may use this machine
+    environment = {"TMPDIR": str(scratch)}  # other runs may use this machine
     moments, killed, shortest_s = random.Random(5), 0, 1e9
     for number in range(8 if FULL else 4):
-        arguments = ["train", store.uri("big.txt"), "--output", store.uri(f"r{number}"), "--vocab-size", "700"]
-        command = [sys.executable, "-P", "-m", "pipeline", *arguments, "--quiet", "--chunk-size", "64KiB"]
+        options = ["--vocab-size", "700", "--quiet", "--chunk-size", "64KiB"]
+        arguments = ["train", store.uri("big.txt"), "--output", store.uri(f"r{number}"), *options]
         for _ in range(3 if number else 0):  # the first one measures how long a run takes
-            process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, env=environment)
-            try:
+            process = killing.start([sys.executable, "-P", "-m", "pipeline", *arguments], **environment)
+            with suppress(subprocess.TimeoutExpired):
                 process.wait(moments.uniform(0.1, 1.0) * shortest_s)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                killed += 1
+            killing.kill(process.pid, "all")
+            killed += killing.ended(process) < 0
         started = time.monotonic()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+        succeeded(run_process(*arguments, env=environment))
         shortest_s = min(shortest_s, time.monotonic() - started)
         trained = store.get(f"r{number}/tokenizer/tokenizer.json")
         assert trained == (tmp_path / "run/tokenizer/tokenizer.json").read_bytes()
@@ -156,9 +149,9 @@ def test_second_run_in_a_directory_is_refused(store: Store, corpus: str, monkeyp
     with directory.locked():
         line = refused(run("train", corpus, "--output", directory, "--vocab-size", 300), 1)
         assert f"process {os.getpid()}) is working on {directory}" in line
-        [held] = [key for key in store.listing() if key.startswith("r/.lock-")]
+        [held] = store.listing("r/.lock-")
         holder = json.loads(store.get(held))
-    assert not [key for key in store.listing() if key.startswith("r/")]
+    assert not store.listing("r/")
 
     store.put("r/.lock-dead", json.dumps(holder | {"started": 5.0}))  # a process of the past had this id
     with directory.locked():
@@ -175,7 +168,7 @@ def test_lock_is_refreshed_and_its_loss_is_noticed(store: Store, monkeypatch: py
     monkeypatch.setattr(lock, "REFRESH_S", 0.05)
     directory = Directory(store.remote("r"), RUN)
     with directory.locked():
-        [held] = [key for key in store.listing() if key.startswith("r/.lock-")]
+        [held] = store.listing("r/.lock-")
         first = store.remote(held).stat().st_mtime_ns
         deadline = time.monotonic() + 20
         while store.remote(held).stat().st_mtime_ns == first:
@@ -202,7 +195,7 @@ def test_overwrite_removes_only_files_of_the_run(store: Store, corpus: str) -> N
     pipeline.train(corpus, output=output, vocab_size=320, pattern="llama3", overwrite=True)
     assert store.get("r/notes.txt") == b"keep"
     assert store.get("r/tokenizer-9/mine.txt") == b"x"
-    assert [key for key in store.listing() if key.startswith("r/tokenizer-290/")] == []
+    assert store.listing("r/tokenizer-290/") == []
     assert len(json.loads(store.get("r/tokenizer/tokenizer.json"))["model"]["vocab"]) == 320
 
 
@@ -210,10 +203,8 @@ def test_overwrite_removes_only_files_of_the_run(store: Store, corpus: str) -> N
 def test_changed_object_is_noticed(store: Store, corpus: str) -> None:
     output = store.uri("r")
     pipeline.train(corpus, output=output, vocab_size=300)
-    for index in range(2):  # one cut short, one removed
-        store.put(f"r/counts/{index:06d}.parquet", b"PAR1") if index == 0 else store.remote(
-            "r/counter.parquet"
-        ).unlink()
+    store.put("r/counts/000000.parquet", b"PAR1")
+    store.remote("r/counter.parquet").unlink()
     pipeline.train(corpus, output=output, vocab_size=300)
     assert len(store.get("r/counts/000000.parquet")) > 4
     store.put("corpus/a.txt", TEXTS["corpus/a.txt"].upper())
@@ -252,8 +243,7 @@ def test_errors_of_credentials_and_network_have_a_remedy(store: Store, monkeypat
     assert "damaged" not in line
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     uri = store.uri("r").replace("s3://", "s3://key:secret@")
-    line = refused(run("merge", uri), 2)
-    assert "AWS_ACCESS_KEY_ID" in line
+    assert "AWS_ACCESS_KEY_ID" in refused(run("merge", uri), 2)
     assert pickle.loads(pickle.dumps(store.remote("a/b"))) == store.remote("a") / "b"
     assert CREDENTIALS["AWS_ACCESS_KEY_ID"] not in store.uri("r")
 
@@ -261,8 +251,7 @@ def test_errors_of_credentials_and_network_have_a_remedy(store: Store, monkeypat
 def test_exports_in_a_store_are_checked_and_loaded(store: Store, corpus: str) -> None:
     output = store.uri("runs/checked")
     pipeline.train(corpus, output=output, vocab_size=400, special_tokens=["<s>"])
-    checked = run("export", output, "--check", "--export", "gpt2,tiktoken", "--sample", corpus)
-    assert checked.returncode == 0, checked.stderr
+    checked = succeeded(run("export", output, "--check", "--export", "gpt2,tiktoken", "--sample", corpus))
     assert checked.stdout.count("the same ids") == 2
     assert len(json.loads(store.get("runs/checked/report.json"))["checks"][store.uri("runs/checked/tokenizer")]) == 2
     ours = pipeline.Tokenizer.load(store.uri("runs/checked/tokenizer"))
@@ -281,7 +270,7 @@ def test_shards_in_a_store(store: Store, corpus: str, local: Path, tmp_path: Pat
     pipeline.encode_corpus(local / "corpus", tokenizer, tmp_path / "shards", **options)
     output = store.uri("shards")
     pipeline.encode_corpus(corpus, tokenizer, output, **options)
-    names = sorted(key.removeprefix("shards/") for key in store.listing() if key.startswith("shards/shard-"))
+    names = sorted(key.removeprefix("shards/") for key in store.listing("shards/shard-"))
     assert names == sorted(path.name for path in (tmp_path / "shards").glob("shard-*"))
     assert all(store.get(f"shards/{name}") == (tmp_path / "shards" / name).read_bytes() for name in names)
     assert not [key for key in store.listing() if "/parts/" in key]

@@ -3,10 +3,11 @@ documents: merges against Hugging Face's trainer, ids of the exports against the
 
 import itertools
 import os
+import re
 import runpy
-from collections import Counter
 from pathlib import Path
 
+import oracle_counting
 import peers
 import pytest
 from amount import FULL
@@ -17,7 +18,8 @@ import pipeline
 from pipeline.merges.vocabulary import token_to_text
 from pipeline.pattern import compile_pattern
 
-EOT = "<|endoftext|>"
+END = "<|endoftext|>"
+EOT = END.encode()
 DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
 FILES = sorted(Path(DATA).glob("*.txt")) if DATA else []
 SIZES = (300, 1000, 8000, 32_000)
@@ -32,26 +34,32 @@ PAIRS = list(itertools.product(FILES, PATTERNS) if FULL else zip(FILES, itertool
 pytestmark = pytest.mark.skipif(not FILES, reason="BPE_PIPELINE_TEST_DATA names no directory with *.txt files")
 
 
+def theirs(data: bytes, pattern: str, size: int) -> list[tuple[str, str]]:
+    """Return the merges of Hugging Face's trainer for a vocabulary of this size, with one special token."""
+    texts = oracle_counting.documents(data, [EOT])
+    return peers.hugging_face_merges(texts, compile_pattern(pattern).expression, size - 257)
+
+
+def texts_of(tokenizer: pipeline.Tokenizer) -> list[tuple[str, str]]:
+    return [(token_to_text(left), token_to_text(right)) for left, right in tokenizer.merges]
+
+
 @pytest.mark.parametrize(("path", "pattern"), CASES)
 def test_merges_are_those_of_hugging_face(path: Path, pattern: str, tmp_path: Path) -> None:
     """On the first half megabyte; whole files are the slow test's."""
     (tmp_path / "part.txt").write_bytes(path.read_bytes()[:500_000])
     tokenizer = pipeline.train(tmp_path / "part.txt", output=tmp_path / "run", vocab_size=8000, pattern=pattern)
-    texts = peers.documents((tmp_path / "part.txt").read_bytes().decode(errors="replace"), [EOT])
-    ours = [(token_to_text(left), token_to_text(right)) for left, right in tokenizer.merges]
-    assert ours == peers.hugging_face_merges(texts, compile_pattern(pattern).expression, 8000 - 257)
+    assert texts_of(tokenizer) == theirs(path.read_bytes()[:500_000], pattern, 8000)
 
 
 @pytest.mark.slow
 @pytest.mark.one_of(2)
 @pytest.mark.parametrize(("path", "pattern"), PAIRS, ids=lambda part: getattr(part, "stem", part))
 def test_merges_of_every_size_are_those_of_hugging_face(path: Path, pattern: str, tmp_path: Path) -> None:
-    texts = peers.documents(path.read_bytes().decode(), [EOT])
-    expected = peers.hugging_face_merges(texts, compile_pattern(pattern).expression, SIZES[-1] - 257)
+    expected = theirs(path.read_bytes(), pattern, SIZES[-1])
     for size in SIZES:
         tokenizer = pipeline.train(path, output=tmp_path / str(size), vocab_size=size, pattern=pattern)
-        ours = [(token_to_text(left), token_to_text(right)) for left, right in tokenizer.merges]
-        assert ours == expected[: size - 257]
+        assert texts_of(tokenizer) == expected[: size - 257]
 
 
 @pytest.mark.slow
@@ -61,19 +69,17 @@ def test_greatest_bytes_is_the_naive_reference(path: Path, tmp_path: Path) -> No
     (tmp_path / "part.txt").write_bytes(path.read_bytes()[: 600_000 if FULL else 200_000])
     options = {"vocab_size": 320, "tie_break": "greatest-bytes"}
     tokenizer = pipeline.train(tmp_path / "part.txt", output=tmp_path / "run", **options)
-    counter: Counter[bytes] = Counter()
-    for text in peers.documents((tmp_path / "part.txt").read_bytes().decode(errors="replace"), [EOT]):
-        counter.update(piece.encode() for piece in compile_pattern("gpt2").cut(text))
+    counter = oracle_counting.count((tmp_path / "part.txt").read_bytes(), [EOT])
     expected = train_reference(counter, 320 - 257, tie_break="greatest-bytes")
     assert tokenizer.merges == [(tokenizer.vocab[left], tokenizer.vocab[right]) for left, right, _ in expected]
 
 
 def test_smaller_vocabularies_of_hugging_face_are_prefixes() -> None:
     """What the test above takes for granted: that one long list of theirs stands for all shorter ones."""
-    texts = peers.documents(FILES[0].read_bytes()[: 1 << 19].decode(errors="replace"), [EOT])
-    long = peers.hugging_face_merges(texts, compile_pattern("gpt2").expression, 3000)
-    for merges in (43, 743):
-        assert peers.hugging_face_merges(texts, compile_pattern("gpt2").expression, merges) == long[:merges]
+    data = FILES[0].read_bytes()[: 1 << 19]
+    long = theirs(data, "gpt2", 3257)
+    for size in (300, 1000):
+        assert theirs(data, "gpt2", size) == long[: size - 257]
 
 
 @pytest.mark.parametrize("size", [500_000, pytest.param(3_000_000, marks=pytest.mark.slow)])
@@ -82,13 +88,11 @@ def test_exports_agree(path: Path, size: int, tmp_path: Path) -> None:
     (tmp_path / "part.txt").write_bytes(path.read_bytes()[:size])
     ours = pipeline.train(tmp_path / "part.txt", output=tmp_path / "run", vocab_size=8000, pattern="gpt2")
     directory = tmp_path / "run" / "tokenizer"
-    theirs = HuggingFaceTokenizer.from_file(str(directory / "tokenizer.json"))
-    snippet = next(directory.glob("*.py"))
-    tiktoken_encoding = runpy.run_path(str(snippet))["encoding"]
+    hugging_face = HuggingFaceTokenizer.from_file(str(directory / "tokenizer.json"))
+    tiktoken_encoding = runpy.run_path(str(next(directory.glob("*.py"))))["encoding"]
     text = path.read_bytes()[:size].decode(errors="replace")
     ids = ours.encode(text)
     assert ours.decode(ids) == text
     assert tiktoken_encoding.encode(text, allowed_special="all") == ids
-    documents = text.split(EOT)
-    encoded = theirs.encode_batch([document + EOT for document in documents[:-1]] + [documents[-1]])
+    encoded = hugging_face.encode_batch(re.split(f"(?<={re.escape(END)})", text))
     assert [id_ for part in encoded for id_ in part.ids] == ids

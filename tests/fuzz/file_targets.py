@@ -9,21 +9,22 @@ import gzip
 import json
 import random
 from array import array
-from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
-import oracle_counting
 import peers
 import samples
 from core_targets import Target, text_of
+from counter_files import read, write
+from merge_cases import engine_of
 
-from pipeline import Tokenizer, _core
+from pipeline import Tokenizer
 from pipeline.base.errors import InputError, PipelineError
 from pipeline.corpus.files import describe
 from pipeline.corpus.formats import FileType
 from pipeline.corpus.readers import read_span
-from pipeline.counts import counter_file
 from pipeline.counts.combine_worker import CombineTask, combine
 from pipeline.executors.local import LocalExecutor
 from pipeline.merges import merge_list
@@ -59,43 +60,37 @@ def mutated(good: bytes, source: random.Random) -> bytes:
     return bytes(data)
 
 
-def _counter_file(path: Path, counts: dict[bytes, int], partitions: int = 2) -> bytes:
-    counter = _core.ChunkCounter(lambda document: [document], [])
-    counter.add_pieces(list(counts), list(counts.values()))
-    columns = (counter.columns(i, partitions) for i in range(partitions))
-    counter_file.write_counter(path, columns, fingerprint="f")
-    return path.read_bytes()
+@contextmanager
+def _refused_in_one_line(kind: type[PipelineError] = PipelineError) -> Iterator[None]:
+    """Let a block end with an error of the package, whose message is one line."""
+    try:
+        yield
+    except kind as error:
+        assert "\n" not in str(error)
 
 
 def counter_files(home: Path) -> Target:
     """Damaged counters: refused, or read as they were; combined only if they were."""
     counts = {f"{number:x}".encode() * (number % 7 + 1): number + 1 for number in range(700)}
-    good = _counter_file(home / "good.parquet", counts)
+    good = write(home / "good.parquet", counts, partitions=2).read_bytes()
     bad = home / "bad.parquet"
 
     def one(source: random.Random) -> None:
         bad.write_bytes(mutated(good, source))
-        try:
-            rows = combine(
-                CombineTask([(bad, "f"), (home / "good.parquet", "f")], home / "sum.parquet", "s", threads=1)
-            ).rows
-        except PipelineError as error:
-            assert "\n" not in str(error)
-        else:
+        both, total = [(bad, "f"), (home / "good.parquet", "f")], home / "sum.parquet"
+        rows = None
+        with _refused_in_one_line():
+            rows = combine(CombineTask(both, total, "s", threads=1)).rows
+        if rows is not None:
             assert rows == len(counts)
-            with counter_file.open_counter(home / "sum.parquet") as found:
-                parts = [oracle_counting.as_counter(found.read(i)) for i in range(found.partitions)]
-            assert sum(parts, Counter()) == {piece: 2 * count for piece, count in counts.items()}
+            assert read(total) == {piece: 2 * count for piece, count in counts.items()}
 
     return one
 
 
 def merge_files(home: Path) -> Target:
     """Damaged merge lists: refused, of another run, or read as they were."""
-    engine = _core.MergeEngine()
-    text = peers.generated_text(1, 400).encode()
-    engine.add(array("q", [0, len(text)]), text, array("Q", [3]))
-    result = engine.run(90)
+    result = engine_of({peers.generated_text(1, 400).encode(): 3}).run(90)
     columns = [array(kind, getattr(result, name)) for kind, name in zip("IIQQ", _LISTS, strict=True)]
     merges = merge_list.MergeList(*columns, result.bytes, exhausted=False)
     path = home / "merges.parquet"
@@ -104,10 +99,8 @@ def merge_files(home: Path) -> Target:
 
     def one(source: random.Random) -> None:
         path.write_bytes(mutated(good, source))
-        try:
+        with _refused_in_one_line():
             assert merge_list.load(path, "f") in (merges, None)
-        except PipelineError as error:
-            assert "\n" not in str(error)
 
     return one
 
@@ -124,19 +117,15 @@ def manifests(home: Path) -> Target:
     def one(source: random.Random) -> None:
         data = mutated(good, source)
         if source.random() < 0.5:
-            try:
+            with suppress(ValueError, AttributeError, TypeError):
                 document = json.loads(data)
                 document.pop("digest", None)
                 data = json.dumps(document | {"digest": manifest.fingerprint(document)}).encode()
-            except (ValueError, AttributeError, TypeError):
-                pass
         path.write_bytes(data)
-        try:
+        with _refused_in_one_line():
             found = manifest.load(path.parent)
             assert found is not None
             found.manifest.counter_fingerprint()
-        except PipelineError as error:
-            assert "\n" not in str(error)
 
     return one
 
@@ -180,11 +169,10 @@ def models(home: Path) -> Target:
 
     def one(source: random.Random) -> None:
         path.write_bytes(mutated(source.choice(files), source))
-        try:
+        tokenizer = None
+        with _refused_in_one_line(InputError):
             tokenizer = Tokenizer.load(path)
-        except InputError as error:
-            assert "\n" not in str(error)
-        else:
+        if tokenizer is not None:
             text = text_of(source, 60).decode(errors="replace")
             assert tokenizer.decode(tokenizer.encode_ordinary(text)) == text
 
@@ -203,9 +191,7 @@ def configs(home: Path) -> Target:
         suffix = source.choice(list(goods))
         path = home / f"config{suffix}"
         path.write_bytes(mutated(goods[suffix], source))
-        try:
+        with _refused_in_one_line():
             make_options(read_config(path))
-        except PipelineError as error:
-            assert "\n" not in str(error)
 
     return one

@@ -23,6 +23,7 @@ import peers
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+from chunk_tasks import random_words
 
 EOT = "<|endoftext|>"
 # In a report: what is not the run's. What a killed command had replaced, the one that resumes it did not.
@@ -87,12 +88,9 @@ def _standard_input(directory: Path) -> list[str]:
 
 def _many_pieces(directory: Path) -> list[str]:
     """Text in which hardly a word comes twice, and some in which they do."""
-    letters = bytes(97 + value % 26 for value in range(256))
     for seed in range(2):
-        words = bytearray(random.Random(seed).randbytes(3_000_000).translate(letters))
-        words[::8] = b" " * len(words[::8])
         text = peers.generated_text(seed, 3000).encode() + b" "
-        (directory / f"{seed}.txt").write_bytes(text + words)
+        (directory / f"{seed}.txt").write_bytes(text + random_words(seed, 3_000_000))
     return [str(directory)]
 
 
@@ -102,7 +100,7 @@ def _counts(directory: Path) -> list[str]:
     return [str(path)]
 
 
-_LESS = ("--chunk-size", "9KiB")
+_LESS, _SPILLS = ("--chunk-size", "9KiB"), ("--chunk-size", "3MiB", "--memory-limit", "132MiB")
 CASES = [
     Case("one text", _one_text, ("--chunk-size", "12KiB")),
     Case("many files", _many_files, (*_LESS, "--pattern", "llama3")),
@@ -112,12 +110,7 @@ CASES = [
     Case("lines", _lines, ("--chunk-size", "4KiB", "--input-format", "lines", "--special-tokens-as-text")),
     Case("standard input", _standard_input, _LESS),
     Case("several sizes", _one_text, (*_LESS, "--min-piece-count", "2"), sizes=(500, 300, 700)),
-    Case(
-        "spills",
-        _many_pieces,
-        ("--chunk-size", "3MiB", "--memory-limit", "132MiB", "--min-piece-count", "2"),
-        spills=True,
-    ),
+    Case("spills", _many_pieces, (*_SPILLS, "--min-piece-count", "2"), spills=True),
     Case("another vocabulary", _one_text, ("--min-frequency", "3"), sizes=(600, 400), command="merge"),
     Case("other counts", _counts, ("--pattern", "none"), (), command="import"),
 ]
@@ -136,16 +129,12 @@ def start(words: list[str], stdin: Path | None = None, **environment: str) -> "s
     """Start a command as the head of a process group of its own."""
     with Path(stdin or os.devnull).open("rb") as source:
         return subprocess.Popen(
-            words,
-            start_new_session=True,
-            stdin=source,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=os.environ | environment,
-        )
+            words, env=os.environ | environment, start_new_session=True,
+            stdin=source, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # fmt: skip
 
 
-def kill(coordinator: int, target: str, choose: random.Random) -> None:
+def kill(coordinator: int, target: str, choose: random.Random | None = None) -> None:
     """Kill all processes of a command, or one: its `coordinator`, the `server` of its workers, or a `worker`."""
     try:
         process = psutil.Process(coordinator)
@@ -158,7 +147,7 @@ def kill(coordinator: int, target: str, choose: random.Random) -> None:
         elif target == "server" and servers:
             servers[0].kill()
         elif target == "worker" and workers:
-            choose.choice(workers).kill()
+            (choose or random.Random(0)).choice(workers).kill()
     except (psutil.NoSuchProcess, ProcessLookupError):
         return  # it had ended
 
@@ -193,8 +182,7 @@ def _rows(path: Path) -> tuple[pa.Table, dict[bytes, bytes]]:
         metadata = file.metadata.metadata
         table = file.read().replace_schema_metadata()
     of_it = (b"fingerprint", b"seal", b"ARROW")
-    told = {key: value for key, value in metadata.items() if not any(word in key for word in of_it)}
-    return table, told
+    return table, {key: value for key, value in metadata.items() if not any(word in key for word in of_it)}
 
 
 def counters(run: Path) -> dict[str, tuple[int, int]]:

@@ -50,8 +50,9 @@ class Store:
         with _files(self.address).open_input_file(f"{self.bucket}/{key}") as file:
             return bytes(file.read())
 
-    def listing(self) -> list[str]:
-        return [child.name for child in self.remote("").children(recursive=True) if child.is_file]
+    def listing(self, prefix: str = "") -> list[str]:
+        names = (child.name for child in self.remote("").children(recursive=True) if child.is_file)
+        return [name for name in names if name.startswith(prefix)]
 
 
 @cache

@@ -1,17 +1,14 @@
 """Parity by its definition, and by Hugging Face's trainer: slow, obviously right, or not ours."""
 
 import json
-from collections import Counter as Counts
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from hypothesis import strategies as st
 from merge_cases import Counter
-from reference import GPT2_BYTES, count_pairs, merge_word, whole_or_begun
-
-Words = list[tuple[list[int], int]]
-_ID = {byte: token for token, byte in enumerate(GPT2_BYTES)}
+from reference import GPT2_BYTES, Words, count_pairs, merge_word, whole_or_begun, words_of
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,8 @@ class _Chooser:
 
 def train_by_parity(parity: Parity, merges: int) -> list[tuple[int, int, int | None]]:
     """Left id, right id and the language that chose, for each merge, with a full recount before each."""
-    words = [_words(counter) for counter in parity.train]
-    dev = [_words(counter) for counter in parity.dev or []]
+    words = [words_of(counter) for counter in parity.train]
+    dev = [words_of(counter) for counter in parity.dev or []]
     measured = dev or words
     letters = [_letter(token) for token in range(256)]
     tokens = [bytes([byte]) for byte in GPT2_BYTES]
@@ -65,16 +62,12 @@ def train_by_parity(parity: Parity, merges: int) -> list[tuple[int, int, int | N
         if len(found) >= parity.global_merges:
             language = chooser.choose([_tokens(one) for one in measured])
             chooser.recent.append(language)
-        pairs: Counts[tuple[int, int]] = Counts()
-        for one in words if language is None else [words[language]]:
-            pairs.update(count_pairs(one))
-        pairs = Counts(
-            {
-                pair: n
-                for pair, n in pairs.items()
-                if n >= max(parity.min_frequency, 1) and _may_join(parity, tokens[pair[0]], tokens[pair[1]])
-            }
-        )
+        chosen = words if language is None else [words[language]]
+        pairs = {
+            pair: n
+            for pair, n in count_pairs(list(chain.from_iterable(chosen))).items()
+            if n >= max(parity.min_frequency, 1) and _may_join(parity, tokens[pair[0]], tokens[pair[1]])
+        }
         if not pairs:
             if language is None:
                 break
@@ -92,10 +85,6 @@ def train_by_parity(parity: Parity, merges: int) -> list[tuple[int, int, int | N
 def _may_join(parity: Parity, left: bytes, right: bytes) -> bool:
     longest = parity.max_token_bytes is None or len(left + right) <= parity.max_token_bytes
     return longest and (not parity.whole_characters or whole_or_begun(left + right))
-
-
-def _words(counter: Counter) -> Words:
-    return [([_ID[byte] for byte in piece], count) for piece, count in counter.items()]
 
 
 def _tokens(words: Words) -> int:

@@ -2,8 +2,7 @@
 
 import json
 import random
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -32,14 +31,6 @@ def generated_text(seed: int, words: int) -> str:
         pieces.append(random_source.choice(WORDS) if often else random_source.choice(rare))
         pieces.append(random_source.choice(SPACES))
     return "".join(pieces)
-
-
-def documents(text: str, special_tokens: Sequence[str]) -> list[str]:
-    """The text between special tokens, leftmost and longest first."""
-    if not special_tokens:
-        return [text]
-    longest_first = sorted(special_tokens, key=len, reverse=True)
-    return re.split("|".join(map(re.escape, longest_first)), text)
 
 
 def hugging_face_merges(

@@ -2,13 +2,22 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 GPT2_BYTES = [*PRINTABLE, *(byte for byte in range(256) if byte not in PRINTABLE)]  # token id -> byte
 
 
-def count_pairs(words: list[tuple[list[int], int]]) -> Counter[tuple[int, int]]:
+Words = list[tuple[list[int], int]]  # ids of tokens, and how often they come
+
+
+def words_of(counter: Mapping[bytes, int]) -> Words:
+    """Begin with the bytes: {b"!!": 5} -> [([0, 0], 5)]."""
+    id_of = {byte: token for token, byte in enumerate(GPT2_BYTES)}
+    return [([id_of[byte] for byte in piece], count) for piece, count in counter.items()]
+
+
+def count_pairs(words: Words) -> Counter[tuple[int, int]]:
     """Each adjacent position counts, weighted with its word: [([1, 1, 1], 5)] -> {(1, 1): 10}."""
     pairs: Counter[tuple[int, int]] = Counter()
     for ids, count in words:
@@ -38,11 +47,7 @@ def whole_or_begun(token: bytes) -> bool:
 
 
 def _decodes(token: bytes) -> bool:
-    try:
-        token.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return token.decode(errors="ignore").encode() == token
 
 
 def train_reference(
@@ -61,8 +66,7 @@ def train_reference(
     Ids: 0..255 the bytes in GPT-2's order, then the merges. known: merges that are made first, whatever their counts.
     """
     token_bytes = [bytes([byte]) for byte in GPT2_BYTES]
-    id_of = {byte: token for token, byte in enumerate(GPT2_BYTES)}
-    words = [([id_of[byte] for byte in piece], count) for piece, count in counter.items()]
+    words = words_of(counter)
     merges: list[tuple[int, int, int]] = []
     for left, right, count in known:
         words = [(merge_word(ids, (left, right), len(token_bytes)), weight) for ids, weight in words]

@@ -2,15 +2,15 @@
 
 import functools
 import random
-from array import array
 from collections import Counter
 from collections.abc import Iterator
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any
 
 import peers
+from merge_cases import engine_of
 
-from pipeline import Tokenizer, _core
+from pipeline import Tokenizer
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import compile_pattern
 
@@ -46,10 +46,7 @@ def trained(pattern: str, merges: int = 160) -> Merges:
     lines = peers.generated_text(7, 4000).splitlines(keepends=True)
     compiled = compile_pattern(pattern)
     counter = Counter(piece.encode() for line in lines for piece in compiled.cut(line))
-    offsets = array("q", [0, *accumulate(map(len, counter))])
-    engine = _core.MergeEngine()
-    engine.add(offsets, b"".join(counter), array("Q", counter.values()))
-    result = engine.run(merges)
+    result = engine_of(counter).run(merges)
     return Vocabulary.from_id_pairs(result.left, result.right).merges()
 
 
