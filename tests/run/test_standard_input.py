@@ -56,8 +56,13 @@ def test_standard_input_is_a_file_of_the_corpus() -> None:
 
 
 def test_same_input_resumes_the_run() -> None:
+    """What killed commands left is deleted."""
+    copy_of_killed(b"of a run that never was")
+    Path("run/.stdin.1.partial").write_text("half")
     piped(b"one two", *COUNT)
     [copy] = copies()
+    assert copy.read_bytes() == b"one two"
+    assert list(Path("run").glob(".*.partial")) == []
     written = copy.stat().st_mtime_ns
     assert "counting kept" in piped(b"one two", *COUNT)
     assert copy.stat().st_mtime_ns == written
@@ -127,11 +132,3 @@ def test_empty_input_and_dry_run_are_refused() -> None:
     closed = ["bash", "-c", f"'{sys.executable}' -P -m pipeline count - --output run <&-"]
     done = subprocess.run(closed, capture_output=True, text=True, check=False)
     assert (done.returncode, "standard input is closed" in done.stderr) == (1, True)
-
-
-def test_copies_of_killed_commands_are_deleted() -> None:
-    left = copy_of_killed(b"of a run that never was")
-    Path("run/.stdin.1.partial").write_text("half")
-    piped(b"one two", *COUNT)
-    assert not left.exists()
-    assert not Path("run/.stdin.1.partial").exists()

@@ -55,17 +55,6 @@ def test_any_text_in_any_chunks(
     assert b"".join(pipeline.decode_shards(output, ours)) == ours.decode_bytes(ids)
 
 
-@pytest.mark.parametrize("added", ["plain", "rules"])
-def test_invalid_text_is_skipped_before_preparation(tmp_path: Path, added: str) -> None:
-    ours = pair("qwen2", added)[1]
-    path = tmp_path / "a.txt"
-    end = EOT.encode()
-    path.write_bytes("cafe\u0301".encode() + end + b"bad \xff text" + end + b" good")
-    result = pipeline.encode_corpus(path, ours, tmp_path / "shards", separator=EOT, errors="skip")
-    assert read_shards(tmp_path / "shards") == ours.encode(f"cafe\u0301{EOT}{EOT} good{EOT}")
-    assert result.losses["documents_skipped"]["count"] == 1
-
-
 @pytest.mark.parametrize(
     ("shape", "documents", "separator", "ends"),
     [

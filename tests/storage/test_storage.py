@@ -10,8 +10,10 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -301,21 +303,20 @@ def test_options_take_uris(tmp_path: Path) -> None:
 def test_store_that_does_not_answer_is_a_pipeline_error_of_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "a.txt").write_text("one two one three")
     run = remote(tmp_path / "run")
-    pipeline.train(tmp_path / "a.txt", output=run, vocab_size=258)
+    pipeline.train([__file__], output=run, vocab_size=258)
+    stored = manifest.require(run)
 
     def silent(self: Remote) -> None:
         raise RemoteError(5, "no answer", str(self))
 
     monkeypatch.setattr(Remote, "_info", silent)
-    stored = manifest.require(run)
     for ask in (
-        lambda: pipeline.verify_run(str(run)),
+        *(
+            partial(call, run)
+            for call in (pipeline.verify_run, tokenizer_home, load_tokenizer, pipeline.Tokenizer.load)
+        ),
         lambda: manifest.store_merge_options(stored, make_options({"vocab_size": 258}), []),
-        lambda: tokenizer_home(run),
-        lambda: load_tokenizer(run),
-        lambda: pipeline.Tokenizer.load(run),
         lambda: pipeline.merge_run(run, vocab_size=257),
     ):
         with pytest.raises(PipelineError, match=r"no answer") as caught:
@@ -416,27 +417,17 @@ def test_partial_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["z", *(f"{name}.partial" for name in others)])
 
 
-class _BreaksOff:
-    """A remote file whose transfers end early."""
-
-    def __init__(self, data: bytes, sent_bytes: list[int]) -> None:
-        self._data, self._sent_bytes = data, sent_bytes
-
-    def size(self) -> int:
-        return len(self._data)
-
-    def read_at(self, size: int, start: int) -> bytes:
-        return self._data[start : start + min(size, self._sent_bytes.pop(0) if self._sent_bytes else 0)]
-
-    def close(self) -> None:
-        pass
-
-
 def test_transfer_that_breaks_off_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytes(range(256)) * 4000
     refused = pytest.raises(RemoteError, match="it breaks off; run the same command again")
     for sent, ends in (([700_000, 0, 0, 3, 10**6], contextlib.nullcontext()), ([700_000, 0, 0], refused)):
-        monkeypatch.setattr(Remote, "open_input", lambda _, sent=sent: _BreaksOff(data, sent))
+        sent_bytes = iter(sent)
+
+        def read_at(size: int, start: int, sent_bytes: Iterator[int] = sent_bytes) -> bytes:
+            return data[start : start + min(size, next(sent_bytes, 0))]
+
+        file = SimpleNamespace(size=lambda: len(data), read_at=read_at, close=lambda: None)
+        monkeypatch.setattr(Remote, "open_input", lambda _, file=file: file)
         with storage.open_file(Remote("s3://b", "", "k")) as file, ends:
             assert file.read_at(7, len(data)) == data[7:]
 

@@ -27,6 +27,7 @@ MARKS = (
     *("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>"),
     *("<|im_start|>", "<|im_end|>"),
 )
+TOOL = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {"x": {"type": "int"}}}}
 CONFIGS: list[dict[str, Any]] = [  # what their configuration files say of rows
     {"template": "llama3", "dataset": "alpaca", "cutoff_len": 128},
     {"template": "chatml", "dataset": "alpaca,turns", "cutoff_len": 200, "neat_packing": True, "val_size": 0.05},
@@ -79,7 +80,6 @@ def _write_data_sets(home: Path) -> None:
 
     own, openai = (("human", "gpt"), ("from", "value")), (("user", "assistant"), ("role", "content"))
     tags = dict(zip(("role_tag", "content_tag", "user_tag", "assistant_tag"), (*openai[1], *openai[0]), strict=True))
-    tool = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {"x": {"type": "int"}}}}
     call, answer = ('{"name": "f", "arguments": {"x": 1}}', "2")
     rows: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
         "alpaca": ([{"instruction": text(), "input": text(20), "output": text()} for _ in range(1200)], {}),
@@ -99,7 +99,7 @@ def _write_data_sets(home: Path) -> None:
                         *({"from": "human", "value": text()}, {"from": "function_call", "value": call}),
                         *({"from": "observation", "value": answer}, {"from": "gpt", "value": text()}),
                     ],
-                    "tools": json.dumps([tool]),
+                    "tools": json.dumps([TOOL]),
                 }
                 for _ in range(50)
             ],
@@ -121,6 +121,11 @@ def _write_data_sets(home: Path) -> None:
     (home / "dataset_info.json").write_text(json.dumps(info))
 
 
+def _encode(home: Path, *words: object) -> None:
+    result = run("encode", "--tokenizer", home / "run" / "tokenizer", *words)
+    assert result.returncode == 0, result.stderr
+
+
 def test_its_own_rows_are_ours(home: Path) -> None:
     paths = []
     for number, config in enumerate(CONFIGS):
@@ -132,9 +137,7 @@ def test_its_own_rows_are_ours(home: Path) -> None:
     for number, config in enumerate(CONFIGS):
         output, options = home / f"ours-{number}", home / f"config-{number}.yaml"
         options.write_text(json.dumps({"dataset_dir": str(home), "compatible": True, **config}))
-        tokenizer = ("--tokenizer", home / "run" / "tokenizer")
-        result = run("encode", "--config", options, *tokenizer, "--output", output)
-        assert result.returncode == 0, result.stderr
+        _encode(home, "--config", options, "--output", output)
         expected = json.loads((home / f"config-{number}.rows.json").read_text())
         assert expected["train"]
         for split, rows in expected.items():
@@ -147,7 +150,6 @@ def test_its_own_rows_are_ours(home: Path) -> None:
 def test_conversations_at_random_are_encoded_alike(home: Path) -> None:
     chosen = random.Random(7)
     words = [*MARKS, "the", "king", "\n", "{{idx}}", "{{content}}", "<think>", "</think>", "你好", "  ", "", "low er"]
-    tool = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {"x": {"type": "int"}}}}
 
     def text(*, empty: bool) -> str:
         return ("" if empty else "x") + " ".join(chosen.choices(words, k=chosen.randint(0, 9)))
@@ -161,7 +163,7 @@ def test_conversations_at_random_are_encoded_alike(home: Path) -> None:
             if chosen.random() < 0.2:
                 answer = {"role": "function", "content": thought + '{"name": "f", "arguments": {"x": 1}}'}
             messages += [asked, answer]
-        system, tools = chosen.choice(("", "Be kind.")), chosen.choice(("", "", json.dumps([tool])))
+        system, tools = chosen.choice(("", "Be kind.")), chosen.choice(("", "", json.dumps([TOOL])))
         return {"messages": messages, "system": system, "tools": tools}
 
     jobs = []
@@ -228,26 +230,13 @@ def _rows(directory: Path) -> list[dict[str, list[int]]]:
 def test_llamafactory_trains_from_our_rows(home: Path, stage: str, template: str, options: tuple[object, ...]) -> None:
     output, trained = home / f"rows-{stage}-{template}", home / f"trained-{stage}-{template}"
     first, *rest = options
-    encoded = run("encode", home / str(first), "--tokenizer", home / "run" / "tokenizer", *rest, "--output", output)
-    assert encoded.returncode == 0, encoded.stderr
+    _encode(home, home / str(first), *rest, "--output", output)
     settings = {
-        "model_name_or_path": str(home / "model"),
-        "stage": stage,
-        "do_train": True,
-        "finetuning_type": "full",
-        "dataset": "any",
-        "template": template,
-        "tokenized_path": str(output),
-        "output_dir": str(trained),
-        "max_steps": 2,
-        "per_device_train_batch_size": 2,
-        "report_to": "none",
-        "logging_steps": 1,
-        "use_cpu": True,
-        "neat_packing": template == "chatml",
-        "bf16": False,
-        "fp16": False,
-    }
+        "model_name_or_path": str(home / "model"), "tokenized_path": str(output), "output_dir": str(trained),
+        "stage": stage, "do_train": True, "finetuning_type": "full", "dataset": "any", "template": template,
+        "neat_packing": template == "chatml", "max_steps": 2, "per_device_train_batch_size": 2,
+        "report_to": "none", "logging_steps": 1, "use_cpu": True, "bf16": False, "fp16": False,
+    }  # fmt: skip
     config = home / f"train-{stage}-{template}.yaml"
     config.write_text(json.dumps(settings))
     printed = _python("-c", "from llamafactory.cli import main; main()", "train", config)
@@ -260,6 +249,5 @@ def test_llamafactory_trains_from_our_rows(home: Path, stage: str, template: str
 def test_trl_trains_from_our_rows(home: Path) -> None:
     output = home / "rows-trl"
     options = ("--chat", "--template", "chatml", "--sequence-length", 128, "--output", output)
-    encoded = run("encode", home / "alpaca.json", "--tokenizer", home / "run" / "tokenizer", *options)
-    assert encoded.returncode == 0, encoded.stderr
+    _encode(home, home / "alpaca.json", *options)
     assert re.search(r"loss [5-8]\.", _python(SCRIPTS, "trl", home / "model", output))
