@@ -6,7 +6,6 @@ gibibytes are combined in shares, one after the other. The shares are files in t
 joined, so that what was combined when a run was stopped stays combined.
 """
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,8 +44,7 @@ def combine_counters(
         most = min(_SHARES_A_CORE * sum(node.cores for node in work.nodes), len(task.parts))
         return _in_shares(work, run, replace(task, threads=1, memory_bytes=memory_bytes), most, workers.need)
     need = Need(task.threads, memory.CLUSTER_WORKER_BYTES + task.memory_bytes + memory.WRITE_BYTES)
-    share_bytes = int(os.environ.get("BPE_PIPELINE_SHARE_BYTES", _SHARE_BYTES))
-    shares = sum(path.stat().st_size for path, _ in parts.counters if isinstance(path, Path)) // share_bytes
+    shares = sum(path.stat().st_size for path, _ in parts.counters if isinstance(path, Path)) // _SHARE_BYTES
     if shares > 1 and output is None and not parts.weights:
         return _in_shares(work, run, task, shares, need, at_once=1)
     [(_, facts)] = work.executor.run(combine, [task], need=need)

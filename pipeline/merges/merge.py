@@ -1,6 +1,5 @@
 """Merge in a worker, as far as the merge list is not stored yet."""
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -68,8 +67,7 @@ def sharing(options: Options, nodes: Sequence[Node]) -> Sharing | None:
         return None
     of_part = replace(options, workers=options.workers and -(-options.workers // parts))
     budget_bytes = memory.budget(options.memory_limit, nodes).per_worker(1) - _COORDINATING_BYTES
-    from_bytes = int(os.environ.get("BPE_PIPELINE_SHARE_BYTES", _SHARE_FROM_BYTES))
-    return Sharing(parts, memory.threads(of_part, nodes), budget_bytes, from_bytes)
+    return Sharing(parts, memory.threads(of_part, nodes), budget_bytes, _SHARE_FROM_BYTES)
 
 
 def require_memory(work: Work, run: Run, counted: Counted) -> None:

@@ -15,9 +15,11 @@ def test_killed_combination_keeps_its_shares(library, tmp_path, changes_left):
         (corpus / f"{seed}.txt").write_text(generated_text(seed, 3000))
 
     def count(name, **environment):
-        words = [sys.executable, "-P", "-m", "pipeline", "count", str(corpus), "--output", str(tmp_path / name)]
+        small = "import pipeline.counts.combine as it; it._SHARE_BYTES = 16384"
+        script = f"{small}; from pipeline.__main__ import main; raise SystemExit(main())"
+        words = [sys.executable, "-P", "-c", script, "count", str(corpus), "--output", str(tmp_path / name)]
         words += ["--chunk-size", "20KB", "--workers", "2", "--quiet"]
-        return ended(start(words, None, BPE_PIPELINE_SHARE_BYTES="16384", **environment))
+        return ended(start(words, None, **environment))
 
     assert count("once") == 0
     whole = tmp_path / "once" / "counter.parquet"

@@ -210,12 +210,13 @@ def test_nodes_share_merging_also_if_some_are_lost(
 def _lose_while_merging(cluster: Any, corpus: Path, output: Path, loss: str, delay_s: float) -> None:
     """Train, and lose something as soon as nodes hold parts of the words and a delay has passed: twice, or one node."""
     words = ["train", str(corpus), "--output", str(output), "--chunk-size", "20000", "--vocab-size", "1000"]
+    shared = "import pipeline.merges.merge as it; it._SHARE_FROM_BYTES = 1000"  # as if the words were many
+    script = f"{shared}; from pipeline.__main__ import main; raise SystemExit(main())"
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "pipeline", *words, "--executor", "ray", "--ray-address", cluster.address],
+        [sys.executable, "-P", "-c", script, *words, "--executor", "ray", "--ray-address", cluster.address],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "BPE_PIPELINE_SHARE_BYTES": "1000"},
     )
     for _ in range(1 if loss == "node" else 2):
         while not processes_of("Holder") and process.poll() is None:

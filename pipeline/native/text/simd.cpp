@@ -198,10 +198,10 @@ std::vector<Simd> available_simd() {
     all.push_back({"avx512", avx512::window_masks, avx512::write_marks, true, gathers_fast()});
   if (__builtin_cpu_supports("avx2")) all.push_back({"avx2", avx2::window_masks, avx2::write_marks, true, false});
 #endif
-  all.push_back({"baseline", nullptr, nullptr, false, false});
-#if BPE_NEON  // has only run in an emulator: used only where it is named
+#if BPE_NEON
   all.push_back({"neon", neon::window_masks, neon::write_marks, false, false});
 #endif
+  all.push_back({"baseline", nullptr, nullptr, false, false});
   return all;
 }
 

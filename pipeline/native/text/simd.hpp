@@ -1,7 +1,7 @@
 // The vector instructions of this machine, and the code that uses them: one binary holds a build for each.
 //
 // Idea: `window_masks.hpp` is compiled once for each instruction set, with `target` attributes. When the core is
-// loaded, the best that the processor has is chosen: AVX-512 with VBMI and VBMI2, or AVX2.
+// loaded, the best that the processor has is chosen: AVX-512 with VBMI and VBMI2, AVX2, or NEON.
 // BPE_PIPELINE_SIMD=baseline|avx2|avx512|neon forces another one.
 // The baseline has no such code: the automaton then reads every character.
 #pragma once
