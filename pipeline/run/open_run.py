@@ -162,6 +162,4 @@ def special_bytes(counting: Mapping[str, Any]) -> tuple[bytes, ...]:
     """List every special token that separates documents, in order of ids, by the counting options of a manifest."""
     if counting["special_tokens_as_text"]:
         return ()
-    listed = [*counting["special_tokens"]]
-    of_older_run = counting.get("pad_token")  # which separated too
-    return tuple(token.encode() for token in listed + ([of_older_run] if of_older_run else []))
+    return tuple(token.encode() for token in counting["special_tokens"])
