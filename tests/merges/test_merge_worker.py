@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,12 @@ def train(counter: Counter, max_merges: int, **options: Any) -> Merges:
     result = engine_of(counter).run(max_merges, **options)
     assert result.stop == ("limit" if len(result.counts) == max_merges else "min-frequency")
     return merges_of(result)
+
+
+def resumed(counter: Counter, known: Any) -> Any:
+    engine = engine_of(counter)
+    engine.resume(known.left, known.right, known.counts, known.joined)
+    return engine
 
 
 def train_huggingface(counter: Counter, max_merges: int, **options: Any) -> list[tuple[int, int]]:
@@ -98,19 +105,6 @@ def test_same_merges_as_huggingface_on_a_long_tail(n_pieces: int, theirs: Any, o
         assert pairs(train(counter, n_pieces, **ours, **tuning)) == expected
 
 
-@pytest.mark.parametrize("tie_break", ["lowest-ids", "greatest-bytes"])
-def test_tuning_threads_and_batches_change_nothing(tie_break: str) -> None:
-    counter = natural_counter(seed=3, n_pieces=4000)
-    expected = train(counter, 2500, tie_break=tie_break)
-    for index_positions, narrow_symbols, threads in itertools.product([1, 100, 10_000], [0, 500], [1, 3]):
-        pieces = list(counter.items())
-        random.Random(index_positions).shuffle(pieces)
-        tuning = {"index_positions": index_positions, "narrow_symbols": narrow_symbols, "compact": threads == 1}
-        halves = engine_of(dict(pieces[:1500]), dict(pieces[1500:]))
-        result = halves.run(2500, tie_break=tie_break, threads=threads, thread_bytes=1, **tuning)
-        assert merges_of(result) == expected
-
-
 long_tokens = st.lists(st.sampled_from(["a", "b", "ab", "é", "漢", "😀", "a" * 9, "ba" * 20]), min_size=1, max_size=12)
 
 
@@ -147,38 +141,35 @@ def neighbours_of_every_kind() -> Counter:
     return counter | {bytes([byte]) + b"ab": 10 for byte in range(256)} | {b"ab": 11, b"abab": 10}
 
 
-HARD = {  # counters whose merging takes a rare way: merges, their rules, and what else the engine is asked to do
-    **{
-        f"many equal counts, {tie_break}": (
-            (equal_counts(), 400, {"tie_break": tie_break}),
-            [own | more for own in ({}, PARTS) for more in ({}, {"index_positions": 40}, {"narrow_symbols": 300})],
-        )
-        for tie_break in ("lowest-ids", "greatest-bytes")
-    },
-    # (a, b) and (c, y) are one batch: of the 15 pairs of y with the token ab, the second takes 10 apart again.
-    "a batch that takes apart": (({b"ab": 1000, b"cy": 900, b"cyab": 10, b"yab": 5, b"qr": 8}, 5, {}), [PARTS]),
-    "beyond 32 bits": (
-        ({b" the": 2**33, b" of": 2**33 + 1, b"th": 2**61, b"rare": 1, b"then": 2**32 - 1}, 20, {}),
-        [{}, PARTS],
-    ),
-    "a byte like a number": ((fillers_before_a_byte(), 101, {}), [COMPACT, {}]),
-    "no pair is left": (({b"banana bandana": 5, "ばなな".encode(): 3}, 500, {"min_frequency": 3}), [COMPACT, {}]),
-    "all neighbours": ((neighbours_of_every_kind(), 130, {}), [{}]),
-    **{
-        f"a prefix of {size} bytes": (
-            ({b"q" * size + bytes([ending]) * 2: 2 for ending in b"xyzab"}, 200, {"tie_break": "greatest-bytes"}),
-            [{}],
-        )
-        for size in (7, 8, 15, 16, 17, 40, 100)
-    },
-    **{f"nothing to merge in {counter}": ((counter, 5, {}), [{}]) for counter in ({}, {b"": 5}, {b"a": 5}, {b"ab": 0})},
-    "no merges": (({b"ab": 1}, 0, {}), [{}]),
-}
+def with_prefix(size: int) -> Counter:
+    return {b"q" * size + bytes([ending]) * 2: 2 for ending in b"xyzab"}
 
 
-@pytest.mark.parametrize(("asked", "tunings"), HARD.values(), ids=HARD)
-def test_hard_counters_are_merged_as_the_reference_does(asked: Any, tunings: list[dict[str, Any]]) -> None:
-    counter, max_merges, rules = asked
+HUGE = {b" the": 2**33, b" of": 2**33 + 1, b"th": 2**61, b"rare": 1, b"then": 2**32 - 1}
+BANANAS = {b"banana bandana": 5, "ばなな".encode(): 3}
+GREATEST = {"tie_break": "greatest-bytes"}
+QUEUED = [own | more for own in ({}, PARTS) for more in ({}, {"index_positions": 40}, {"narrow_symbols": 300})]
+
+
+@pytest.mark.parametrize(
+    ("counter", "max_merges", "rules", "tunings"),
+    [
+        pytest.param(equal_counts(), 400, {}, QUEUED, id="equal counts"),
+        pytest.param(equal_counts(), 400, GREATEST, QUEUED, id="equal counts, by bytes"),
+        # (a, b) and (c, y) are one batch: of the 15 pairs of y with the token ab, the second takes 10 apart again.
+        pytest.param({b"ab": 1000, b"cy": 900, b"cyab": 10, b"yab": 5, b"qr": 8}, 5, {}, [PARTS], id="taken apart"),
+        pytest.param(HUGE, 20, {}, [{}, PARTS], id="beyond 32 bits"),
+        pytest.param(fillers_before_a_byte(), 101, {}, [COMPACT, {}], id="a byte like a number"),
+        pytest.param(BANANAS, 500, {"min_frequency": 3}, [COMPACT, {}], id="no pair left"),
+        pytest.param(neighbours_of_every_kind(), 130, {}, [{}], id="all neighbours"),
+        *(pytest.param(with_prefix(n), 200, GREATEST, [{}], id=f"prefix {n}") for n in (7, 8, 15, 16, 17, 40, 100)),
+        *(pytest.param(one, 5, {}, [{}], id=f"nothing in {one}") for one in ({}, {b"": 5}, {b"a": 5}, {b"ab": 0})),
+        pytest.param({b"ab": 1}, 0, {}, [{}], id="no merges"),
+    ],
+)
+def test_hard_counters_are_merged_as_the_reference_does(
+    counter: Counter, max_merges: int, rules: dict[str, Any], tunings: list[dict[str, Any]]
+) -> None:
     expected = train_reference(counter, max_merges, **rules)
     results = [engine_of(counter).run(max_merges, **rules, **tuning) for tuning in tunings]
     assert all(merges_of(result) == expected for result in results)
@@ -391,22 +382,13 @@ def test_control_c_stops_the_training_within_a_second() -> None:
 
 def test_other_threads_run_meanwhile() -> None:
     """The GIL is released: a Python thread makes progress while the engine trains."""
-    ticks = 0
-    done = threading.Event()
-
-    def tick() -> None:
-        nonlocal ticks
-        while not done.wait(0.005):
+    ticks, started = 0, time.monotonic()
+    with ThreadPoolExecutor(1) as pool:
+        training = pool.submit(train, natural_counter(seed=5, n_pieces=60_000), 2000)
+        while not training.done():
+            time.sleep(0.005)
             ticks += 1
-
-    thread = threading.Thread(target=tick)
-    thread.start()
-    started = time.monotonic()
-    train(natural_counter(seed=5, n_pieces=60_000), 2000)
-    elapsed_s = time.monotonic() - started
-    done.set()
-    thread.join()
-    assert ticks > elapsed_s / 0.1
+    assert ticks > (time.monotonic() - started) / 0.1
 
 
 @settings(max_examples=200, deadline=None)
@@ -429,12 +411,6 @@ def test_rare_pieces_are_left_out_and_ranges_may_be_read_as_they_are_needed(
     assert result.left_out_bytes == sum(len(piece) * count for piece, count in rare)
 
 
-def columns_of_result(result: Any) -> tuple[bytes, bytes, bytes, bytes]:
-    left, right = (struct.pack(f"={len(ids)}I", *ids) for ids in (result.left, result.right))
-    counts, joined = (struct.pack(f"={len(numbers)}Q", *numbers) for numbers in (result.counts, result.joined))
-    return left, right, counts, joined
-
-
 @settings(max_examples=100, deadline=None)
 @given(
     counter=small_counters,
@@ -451,15 +427,24 @@ def test_a_merging_that_is_stopped_after_any_phase_continues_from_there(
     known = None
     for one in tunings:
         phases: list[Any] = []
-        engine = engine_of(counter)
-        if known:
-            engine.resume(*known)
-        result = engine.run(max_merges, **rules, **one, phase_end=phases.append)
-        assert merges_of(result) == expected
+        engine = resumed(counter, known) if known else engine_of(counter)
+        assert merges_of(engine.run(max_merges, **rules, **one, phase_end=phases.append)) == expected
         for so_far in phases:
             assert merges_of(so_far) == expected[: len(so_far.counts)]
         if phases:
-            known = columns_of_result(data.draw(st.sampled_from(phases)))
+            known = data.draw(st.sampled_from(phases))
+
+
+@pytest.mark.parametrize("tie_break", ["lowest-ids", "greatest-bytes"])
+def test_tuning_threads_and_batches_change_nothing(tie_break: str) -> None:
+    counter = natural_counter(seed=3, n_pieces=4000)
+    expected = train(counter, 2500, tie_break=tie_break)
+    for index_positions, narrow_symbols, threads in itertools.product([1, 100, 10_000], [0, 500], [1, 3]):
+        pieces = list(counter.items())
+        random.Random(index_positions).shuffle(pieces)
+        tuning = {"index_positions": index_positions, "narrow_symbols": narrow_symbols, "compact": threads == 1}
+        halves = engine_of(dict(pieces[:1500]), dict(pieces[1500:]))
+        assert merges_of(halves.run(2500, tie_break=tie_break, threads=threads, thread_bytes=1, **tuning)) == expected
 
 
 def test_words_on_disk_and_many_threads_on_a_long_tail() -> None:
@@ -469,11 +454,8 @@ def test_words_on_disk_and_many_threads_on_a_long_tail() -> None:
     for resident_bytes, threads in itertools.product([1, 2_000, 20_000, 60_000, 10**7], [1, 3]):
         phases: list[Any] = []
         options = {"threads": threads, "thread_bytes": 1, "resident_bytes": resident_bytes, "scratch": SCRATCH}
-        result = engine_of(counter).run(1500, **options, phase_end=phases.append)
-        assert merges_of(result) == expected
-        engine = engine_of(counter)
-        engine.resume(*columns_of_result(phases[len(phases) // 2]))
-        assert merges_of(engine.run(1500, **options)) == expected
+        assert merges_of(engine_of(counter).run(1500, **options, phase_end=phases.append)) == expected
+        assert merges_of(resumed(counter, phases[len(phases) // 2]).run(1500, **options)) == expected
     assert not list(Path(SCRATCH).parent.glob(Path(SCRATCH).name + "*"))
 
 

@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.base.errors import InputError, TrainingError, UsageError
-from pipeline.merges.vocabulary import (
-    Vocabulary,
-    bytes_to_unicode,
-    text_to_token,
-    token_to_text,
-    tokens_to_texts,
-)
+from pipeline.merges.vocabulary import Vocabulary, bytes_to_unicode, text_to_token, token_to_text, tokens_to_texts
 from pipeline.run.ids import BYTE_ORDER
 
 MERGES = [(b"l", b"o"), (b"lo", b"w"), (b" ", b"low")]
@@ -103,8 +97,6 @@ def test_damaged_tables_are_refused(
         (lambda: text_to_token("a b"), ValueError, "character"),
     ],
 )
-def test_what_stands_for_no_vocabulary_is_refused(
-    make: Callable[[], object], error: type[Exception], message: str
-) -> None:
+def test_wrong_merges_and_letters_are_refused(make: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()

@@ -249,8 +249,7 @@ def test_a_forged_file_is_refused_or_intact(
 
 
 @pytest.mark.parametrize(
-    ("name", "read"),
-    [("config.yaml", read_config), ("tokenizer.json", Tokenizer.load), ("run.json", _read_manifest)],
+    ("name", "read"), [("config.yaml", read_config), ("tokenizer.json", Tokenizer.load), ("run.json", _read_manifest)]
 )
 def test_endless_files_are_not_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, read: Callable[[Path], object]

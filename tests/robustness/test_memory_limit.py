@@ -342,14 +342,6 @@ def test_forecast_of_time_under_a_limit_is_near_what_was_measured(
 TEN_MILLION = forecast.CounterShape(10_100_010, 90_800_050, 100_900_060, 0.9, 200, 25_000_000, 1_000_000)
 
 
-def test_one_node_merges_from_disk_where_all_together_lack_memory() -> None:
-    for budget_bytes, shared in ((100 * MIB, False), (2000 * MIB, True)):
-        nodes = forecast.Sharing(parts=3, threads=2, budget_bytes=budget_bytes, from_bytes=1 << 50)
-        way = forecast.choose(TEN_MILLION, 32_000, threads=2, budget_bytes=100 * MIB, sharing=nodes)
-        assert way is not None
-        assert (way.parts == 3) == shared == (way.passes == 0)
-
-
 def test_fitting_way_is_found() -> None:
     """Ten million pieces: in memory where they fit, else on disk, in ever more passes, down to the least."""
     everything, least = forecast.whole(TEN_MILLION, 1000), forecast.least(1000)
