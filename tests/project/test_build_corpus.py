@@ -1,35 +1,48 @@
-"""data/build_corpus.py, run from the command line."""
+"""data/build_corpus.py and data/build_debian.py, run from the command line: every text once, whole and in order."""
 
 import gzip
+import io
 import subprocess
 import sys
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from command import succeeded
 
-SCRIPT = Path(__file__).resolve().parents[2] / "data" / "build_corpus.py"
+import pipeline
+
+DATA = Path(__file__).resolve().parents[2] / "data"
 JOINT = b"\n<|endoftext|>\n"
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), *map(str, arguments)]
+def run(*arguments: object, script: str = "build_corpus.py") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(DATA / script), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def error_of(*arguments: object, code: int) -> str:
-    """Return the one line with which the script refused."""
-    done = run(*arguments)
+def error_of(*arguments: object, code: int, script: str = "build_corpus.py") -> str:
+    """Return the one line with which a script refused."""
+    done = run(*arguments, script=script)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done.stderr
     return done.stderr
+
+
+def archive(path: Path, members: Mapping[str, bytes]) -> Path:
+    with tarfile.open(path, f"w:{path.suffix[1:]}") as out:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            out.addfile(member, io.BytesIO(data))
+    return path
 
 
 @pytest.fixture
 def texts(tmp_path: Path) -> Path:
     """A directory of texts, some of which must not become documents."""
     root = tmp_path / "texts"
-    (root / "b").mkdir(parents=True)
     for name, text in {
         "a.txt": "größer\n".encode(),
         "b/one.py": b"print('one')\n\n",
@@ -40,10 +53,10 @@ def texts(tmp_path: Path) -> Path:
         "latin1.txt": "größer".encode("latin-1"),
         "special.txt": b"this holds <|endoftext|> itself",
         ".hidden.txt": b"hidden",
+        ".git/notes.txt": b"not for a corpus",
     }.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(text)
-    (root / ".git").mkdir()
-    (root / ".git" / "notes.txt").write_bytes(b"not for a corpus")
     (root / "link.txt").symlink_to(root / "a.txt")
     return root
 
@@ -66,14 +79,11 @@ def test_separator_and_size_limit_keep_documents_whole(texts: Path, tmp_path: Pa
 
 def test_kernel_tree_and_archive_are_read(tmp_path: Path) -> None:
     name = "linux-source-9.9"
-    (tmp_path / name / "kernel").mkdir(parents=True)
     files = {"kernel/fork.c": b"int fork(void);\n", "kernel/head.S": b"mov r0, r1\n", "Makefile": b"all:"}
-    archive = tmp_path / f"{name}.tar.xz"
-    with tarfile.open(archive, "w:xz") as tar:
-        for path, text in files.items():
-            (tmp_path / name / path).write_bytes(text)
-            tar.add(tmp_path / name / path, f"{name}/{path}")
-    for number, source in enumerate((tmp_path / name, archive)):
+    packed = archive(tmp_path / f"{name}.tar.xz", {f"{name}/{path}": text for path, text in files.items()})
+    with tarfile.open(packed) as unpacked:
+        unpacked.extractall(tmp_path, filter="data")
+    for number, source in enumerate((tmp_path / name, packed)):
         output = tmp_path / f"corpus-{number}.txt"
         succeeded(run(output, "--sources", "kernel", "--kernel", source))
         assert output.read_bytes() == b"int fork(void);" + JOINT + b"mov r0, r1"
@@ -82,10 +92,9 @@ def test_kernel_tree_and_archive_are_read(tmp_path: Path) -> None:
 def test_the_standard_library_produces_the_same_bytes_twice(tmp_path: Path) -> None:
     for name in "ab":
         succeeded(run(tmp_path / name, "--sources", "python", "--max-bytes", "300KiB"))
-    first, second = ((tmp_path / name).read_bytes() for name in "ab")
+    first, second = ((tmp_path / name).read_text("utf-8") for name in "ab")
     assert first == second
-    assert 0 < len(first) <= 300 * 1024
-    first.decode("utf-8")
+    assert 0 < len(first.encode()) <= 300 * 1024
 
 
 @pytest.mark.parametrize(
@@ -111,14 +120,44 @@ def test_an_existing_file_is_kept_without_overwrite(texts: Path, tmp_path: Path)
     assert "--overwrite" in error_of(output, "--sources", "", "--add", texts, code=2)
     assert output.read_text() == "mine"
     succeeded(run(output, "--sources", "", "--add", texts, "--overwrite"))
-    assert output.read_bytes().startswith("größer".encode())
+    assert output.read_text("utf-8").startswith("größer")
 
 
 def test_failure_leaves_nothing_behind(tmp_path: Path) -> None:
-    empty = tmp_path / "empty"
+    empty, broken = tmp_path / "empty", tmp_path / "linux-source-1.tar.xz"
     empty.mkdir()
-    broken = tmp_path / "linux-source-1.tar.xz"
     broken.write_bytes(b"not an archive")
     for arguments in (["--sources", "", "--add", empty], ["--sources", "kernel", "--kernel", broken]):
         error_of(tmp_path / "corpus.txt", *arguments, code=1)
-        assert sorted(p.name for p in tmp_path.iterdir()) == ["empty", "linux-source-1.tar.xz"]
+        assert {*tmp_path.iterdir()} == {empty, broken}
+
+
+def test_every_text_of_debian_is_a_document_once(tmp_path: Path) -> None:
+    texts = {f"src/{number}.c": f"/* größe {number} */\nint f{number};\n" for number in range(60)}
+    others = {"src/a.png": b"\x89PNG\0\1", "src/latin.txt": b"\xe9t\xe9", "src/empty.c": b"", "src/s.txt": JOINT}
+    inner = archive(tmp_path / "inner.tar.xz", {name: text.encode() for name, text in texts.items()} | others)
+    outer = archive(tmp_path / "a.orig.tar.gz", {"a/a.tar.xz": inner.read_bytes(), "a/README": b"read me\n"})
+    signature = tmp_path / "a.orig.tar.gz.asc"
+    signature.write_bytes(b"-----BEGIN PGP SIGNATURE-----")
+    corpus = tmp_path / "corpus"
+    made = succeeded(run(corpus, outer, signature, "--files", "10", script="build_debian.py"))
+    assert made.stdout.startswith("61 documents")
+    found = []
+    for path in corpus.iterdir():
+        if path.suffix == ".parquet":
+            found += pq.read_table(path)["text"].to_pylist()
+        elif path.suffix == ".txt" and path.stat().st_size:
+            found += path.read_bytes().decode().split("<|endoftext|>")
+    rest = {*texts.values(), "read me\n"} - {*found}
+    assert len(found) + len(rest) == 61
+    assert 0 < len(rest) < 30  # in JSON Lines
+    tokenizer = pipeline.train(corpus, output=tmp_path / "run", vocab_size=300)
+    assert "größe" in tokenizer.decode(tokenizer.encode("größe"))
+    assert "61" in (tmp_path / "run" / "report.txt").read_text()
+
+
+def test_damaged_archive_of_debian_is_one_line(tmp_path: Path) -> None:
+    damaged = tmp_path / "gcc.orig.tar.gz"
+    damaged.write_bytes(b"\x1f\x8b\x08nothing")
+    refused = error_of(tmp_path / "corpus", damaged, code=1, script="build_debian.py")
+    assert refused.startswith("build_debian.py: error: ")
