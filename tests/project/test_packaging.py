@@ -1,8 +1,11 @@
-"""The wheel and the sdist contain what they should.
+"""The wheel and the sdist contain what they should, the stub is the core's, and a clone uses an installed core.
 
 The wheel itself is built and tried by `.ci/package`, which takes minutes.
 """
 
+import ast
+import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -11,10 +14,13 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from command import succeeded
 
 import pipeline
+from pipeline import _core
 
 HOME = Path(__file__).parents[2]
+PACKAGE = Path(pipeline.__file__).parent
 PROJECT = tomllib.loads((HOME / "pyproject.toml").read_text())
 
 
@@ -26,7 +32,7 @@ def test_the_version_has_one_source() -> None:
 
 
 def test_the_wheel_has_types_and_no_sources_of_the_core() -> None:
-    assert (Path(pipeline.__file__).parent / "py.typed").exists()
+    assert (PACKAGE / "py.typed").exists()
     files = {str(path) for path in metadata.files("bpe-pipeline") or ()}
     if "pipeline/__init__.py" not in files:
         pytest.skip("an editable install has no files of its own")
@@ -40,17 +46,81 @@ def test_an_installed_package_works_without_the_checkout() -> None:
     assert (done.returncode, done.stderr) == (0, "") or "the wheel does not hold" in done.stderr  # editable
 
 
-def test_the_sdist_contains_all_versioned_files(tmp_path: Path) -> None:
+def test_the_sdist_contains_all_versioned_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build = pytest.importorskip("scikit_build_core.build")
     if not (HOME / ".git").exists():
         pytest.skip("not a checkout")
     listed = subprocess.run(["git", "ls-files"], cwd=HOME, capture_output=True, text=True, check=True).stdout.split()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(HOME)
-        name = build.build_sdist(str(tmp_path))
+    monkeypatch.chdir(HOME)
+    name = build.build_sdist(str(tmp_path))
     with tarfile.open(tmp_path / name) as archive:
         packed = {member.split("/", 1)[1] for member in archive.getnames()}
     assert name == f"bpe_pipeline-{pipeline.__version__}.tar.gz"
     kept = {path for path in listed if not path.startswith(".ci/")}
     assert kept - packed == set()
     assert [path for path in packed - kept if path.endswith((".so", ".o", ".parquet"))] == []
+
+
+def test_the_stub_matches_the_built_module() -> None:
+    stub = ast.parse((PACKAGE / "_core.pyi").read_text())
+    named = {node.name: node for node in stub.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    assert set(named) == {name for name in vars(_core) if not name.startswith("_")}
+    for name, node in named.items():
+        if isinstance(node, ast.ClassDef):
+            members = {part.name for part in node.body if isinstance(part, ast.FunctionDef)} - {"__init__"}
+            built = {member for member in vars(getattr(_core, name)) if member[:2] != "__" or member == "__len__"}
+            assert not members or members == built, name
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A source tree without a core, and what `pip install .` leaves elsewhere."""
+    built = Path(str(_core.__file__))
+    stamp = built.with_name("_core.sha256")
+    if not stamp.exists():
+        pytest.skip("the core was built without the digests of its sources")
+    if not (PACKAGE / "native").exists():
+        pytest.skip("not a checkout")
+    leave = shutil.ignore_patterns("*.so", "*.pyd", "_core.sha256", "__pycache__")
+    shutil.copytree(PACKAGE, tmp_path / "clone" / "pipeline", ignore=leave)
+    site = tmp_path / "site"
+    information = site / f"bpe_pipeline-{pipeline.__version__}.dist-info"
+    for directory in (site / "pipeline", information):
+        directory.mkdir(parents=True)
+    for file in (built, stamp):
+        shutil.copy(file, site / "pipeline")
+    version = metadata.version("bpe-pipeline")
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: bpe-pipeline\nVersion: {version}\n")
+    return tmp_path / "clone"
+
+
+def imported(clone: Path, script: str) -> subprocess.CompletedProcess[str]:
+    site = clone.parent / "site"
+    others = [path for path in sys.path if path.endswith("site-packages")] if site.exists() else []
+    command = [sys.executable, "-S", "-s", "-c", f"import pipeline; {script}"]  # without an editable install's hook
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *others])}
+    return subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_clone_trains_with_the_installed_core(clone: Path) -> None:
+    (clone / "a.txt").write_text("low lower")
+    trained = "print(len(pipeline.train('a.txt', output='run', vocab_size=258, workers=1)))"
+    done = succeeded(imported(clone, f"{trained}; print(pipeline.__file__); print(pipeline._core.__file__)"))
+    size, package, core = done.stdout.splitlines()
+    assert (size, Path(package)) == ("258", clone / "pipeline" / "__init__.py")
+    assert Path(core).is_relative_to(clone.parent / "site")
+
+
+@pytest.mark.parametrize("change", ["source", "version", "missing"])
+def test_another_core_is_not_used(clone: Path, change: str) -> None:
+    if change == "source":
+        source = next((clone / "pipeline" / "native").glob("*/*.cpp"))
+        source.write_text(source.read_text() + "\n// changed\n")
+    elif change == "version":
+        init = clone / "pipeline" / "__init__.py"
+        init.write_text(init.read_text().replace(f'"{pipeline.__version__}"', '"99.0"'))
+    else:
+        shutil.rmtree(clone.parent / "site")
+    done = imported(clone, "pipeline.Tokenizer")
+    assert done.returncode == 1
+    assert "install the package with `pip install .`" in done.stderr
