@@ -1,6 +1,7 @@
-"""Combining runs with weights: exact arithmetic, the right sums, and refusals of what cannot be compared."""
+"""Weights of runs that are combined, and of INPUTs: exact arithmetic, the right sums, and what is refused."""
 
 import json
+import random
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -17,13 +18,16 @@ from hypothesis import strategies as st
 import pipeline
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
+from pipeline.counts import counter_file
+from pipeline.report.tables import report_header
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import RUN
 from pipeline.run.values import parse_weight
 
 COUNTS = st.dictionaries(st.binary(min_size=1, max_size=20), st.integers(1, 1 << 40), max_size=20)
-WEIGHTS = st.fractions(Fraction(1, 10**6), 10**6, max_denominator=10**6)
+WEIGHTS = ("1/3", "2.5", "1")
+ANY_WEIGHTS = st.fractions(Fraction(1, 10**6), 10**6, max_denominator=10**6)
 
 
 def weighted(count: int, weight: Fraction) -> int:
@@ -32,12 +36,12 @@ def weighted(count: int, weight: Fraction) -> int:
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.lists(st.tuples(COUNTS, WEIGHTS), max_size=4), st.randoms())
-def test_native_weights_are_exact_and_in_any_order(parts, random):
+@given(st.lists(st.tuples(COUNTS, ANY_WEIGHTS), max_size=4), st.randoms())
+def test_native_weights_are_exact_and_in_any_order(parts, source):
     expected = Counter()
     for counts, weight in parts:
         expected.update({piece: weighted(count, weight) for piece, count in counts.items()})
-    random.shuffle(parts)
+    source.shuffle(parts)
     columns = [columns_of(Counter(counts))[0] for counts, _ in parts]
     fractions = [(weight.numerator, weight.denominator) for _, weight in parts]
     assert oracle_counting.as_counter(_core.combine(columns, fractions)) == expected
@@ -46,9 +50,8 @@ def test_native_weights_are_exact_and_in_any_order(parts, random):
 
 def test_counts_beyond_63_bits_are_refused():
     columns = columns_of(Counter({b"a": 1 << 62}))[0]
-    assert oracle_counting.as_counter(_core.combine([columns], [(199, 100)]))[b"a"] == weighted(
-        1 << 62, Fraction(199, 100)
-    )
+    largest = oracle_counting.as_counter(_core.combine([columns], [(199, 100)]))
+    assert largest == {b"a": weighted(1 << 62, Fraction(199, 100))}
     for weights in ([(2, 1)], [(10**18, 1)]):
         with pytest.raises(OverflowError):
             _core.combine([columns], weights)
@@ -148,3 +151,134 @@ def test_wrong_arguments_are_refused(runs: dict[str, Path], tmp_path: Path) -> N
     ):
         with pytest.raises(error, match=message):
             pipeline.combine_runs(listed, weights, output=tmp_path / output)
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> list[Path]:
+    """Two directories and a file, with pieces in common, several times in each."""
+    generator = random.Random(5)
+    for name, files in (("a", 3), ("b", 2)):
+        (tmp_path / name).mkdir()
+        for index in range(files):
+            text = " ".join(generator.choices(["low", "lower", "newest", "w"], k=99))
+            (tmp_path / name / f"{index}.txt").write_text(text)
+    (tmp_path / "c.txt").write_text("low\nwidest " * 20)
+    return [tmp_path / "a", tmp_path / "b", tmp_path / "c.txt"]
+
+
+def expected(inputs: list[Path], weights: tuple[str, ...]) -> Counter[bytes]:
+    """By the definition: the counts of an INPUT times its weight, rounded once; 0 leaves out."""
+    total = Counter()
+    for path, weight in zip(inputs, map(Fraction, weights), strict=True):
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        counts = sum((oracle_counting.count(file.read_bytes()) for file in files), Counter())
+        total.update({piece: weighted(count, weight) for piece, count in counts.items()} if weight else {})
+    return total
+
+
+def words(weights: tuple[str, ...]) -> list[str]:
+    return [word for weight in weights for word in ("--weight", weight)]
+
+
+@pytest.mark.parametrize("weights", [WEIGHTS, ("0", "1/7", "1"), ("1/1000", "1/1000", "1/9")])
+def test_weights_of_inputs_are_the_definition_for_any_chunks(
+    inputs: list[Path], tmp_path: Path, weights: tuple[str, ...]
+) -> None:
+    for chunk_size, workers in ((1 << 20, 1), (300, 2), (90, 3)):
+        home = tmp_path / f"run-{chunk_size}"
+        options = ["--chunk-size", chunk_size, "--workers", workers, "--output", home]
+        succeeded(run("count", *inputs, *words(weights), *options))
+        assert read(home / "counter.parquet") == expected(inputs, weights)
+        assert "their sum, " in pipeline.verify_run(home)["chunks' counters"]
+
+
+def test_merge_takes_other_weights_without_counting_again(inputs: list[Path], tmp_path: Path) -> None:
+    home, options = tmp_path / "run", words(WEIGHTS)
+    plain, wanted = (expected(inputs, weights) for weights in (("1", "1", "1"), WEIGHTS))
+    train = ["train", *inputs, "--output", home, "--vocab-size", 265, "--chunk-size", 300]
+    succeeded(run(*train))
+    for path in inputs:
+        path.rename(f"{path}.away")
+    without = "its merging was done without --weight, not with '1/3' '5/2' '1'"
+    assert without in refused(run("merge", home, *options), 1)
+    assert read(home / "counter.parquet") == plain
+    merged = run("merge", home, *options, "--overwrite")
+    shown = f"{inputs[0]} x 1/3 + {inputs[1]} x 2.5 + {inputs[2]} x 1"
+    assert f"weights {shown}" in merged.stdout
+    assert "counting kept" in merged.stdout
+    assert read(home / "counter.parquet") == wanted
+    report = json.loads((home / "report.json").read_text())
+    assert (report["corpus"]["weights"], report["corpus"]["pieces"]) == (shown, wanted.total())
+    assert ("weights", shown) in report_header(manifest.require(home), home / "tokenizer", report).corpus
+    assert f"weights      {shown}" in run("info", home).stdout
+    succeeded(run("report", home))
+    succeeded(run("merge", home, "--vocab-size", 262))  # with the weights that it has
+    rounded = run("merge", home, "--vocab-size", 261, "--special-token", "<|im_end|>")
+    assert "how often '<|im_end|>' was counted as text is unknown" in rounded.stderr
+    assert shown in run("verify", home).stdout
+    for path in inputs:
+        Path(f"{path}.away").rename(path)
+    assert "with --weight '1/3' '5/2' '1', not without it" in refused(run(*train), 1)
+    again = run("train", inputs[2], *inputs[:2], "--weight", "1", *options[:4], *train[-6:])
+    assert "counting kept, merging kept" in again.stdout, again.stderr
+    more = tmp_path / "more.txt"
+    more.write_text("lowest " * 9)
+    succeeded(run("train", *inputs, more, *options, "--weight", "4", *train[-6:]))
+    assert read(home / "counter.parquet") == expected([*inputs, more], (*WEIGHTS, "4"))
+
+
+def test_verify_finds_a_wrong_sum_of_an_input(inputs: list[Path], tmp_path: Path) -> None:
+    home = tmp_path / "run"
+    pipeline.train(inputs, output=home, weights=WEIGHTS, chunk_size=300, vocab_size=265)
+    kept, other = home / "counts" / "input-000.parquet", home / "counts" / "input-001.parquet"
+    with counter_file.open_counter(kept) as right, counter_file.open_counter(other) as wrong:
+        mark, columns, statistics = right.fingerprint, list(wrong.read_all()), wrong.statistics
+    counter_file.write_counter(kept, iter(columns), fingerprint=mark, statistics=statistics)
+    with pytest.raises(RunDirectoryError, match="is not the sum of the counters"):
+        pipeline.verify_run(home)
+
+
+@pytest.mark.parametrize(
+    ("weights", "more", "error"),
+    [
+        (["1"], {}, "1 weight for 3 inputs: give one for each, and quote globs"),
+        (["0", "0", "0"], {}, "not all of them 0"),
+        (["1", "2", "3"], {"superwords_from": 260}, "`combine` these runs with --weight"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused_before_counting(inputs, tmp_path, weights, more, error) -> None:
+    with pytest.raises(UsageError, match=error):
+        pipeline.train(inputs, output=tmp_path / "run", weights=weights, vocab_size=265, **more)
+    assert not (tmp_path / "run").exists()
+
+
+def test_weights_are_refused_where_inputs_are_not_counted_apart(inputs: list[Path], tmp_path: Path) -> None:
+    counted = pipeline.import_counts({"low": 1}, output=tmp_path / "counts")
+    twice, output = [*inputs, inputs[0] / "1.txt"], tmp_path / "run"
+    for doing, error in {
+        lambda: pipeline.train(twice, weights=[1, 1, 1, 2], output=output): "has files that an",
+        lambda: pipeline.train_from_iterator(["low"], weights=[1], output=output): "mean nothing for an iterator",
+        lambda: pipeline.import_counts({"low": 1}, weights=[1], output=output): "mean nothing where counts are given",
+        lambda: pipeline.merge_run(counted, weights=[2]): "has no inputs",
+    }.items():
+        with pytest.raises(UsageError, match=error):
+            doing()
+
+
+def test_many_inputs_are_counted_apart_only_on_request(tmp_path: Path) -> None:
+    many, weights, options = [], [*["1"] * 32, "3"], {"output": tmp_path / "run", "vocab_size": 258}
+    for index in range(33):
+        many.append(tmp_path / f"{index}.txt")
+        many[-1].write_text(f"low low {index}")
+    pipeline.train(many, **options)
+    with pytest.raises(UsageError, match="are not kept apart; name at most 256"):
+        pipeline.merge_run(tmp_path / "run", weights=weights, overwrite=True)
+    pipeline.train(many, **options, weights=weights, overwrite=True)
+    assert read(tmp_path / "run" / "counter.parquet")[b"low"] == 35
+
+
+def test_superwords_of_runs_with_weights_are_refused(inputs: list[Path], tmp_path: Path) -> None:
+    pipeline.train(inputs, output=tmp_path / "run", weights=WEIGHTS, vocab_size=265)
+    for home in (tmp_path / "run", pipeline.combine_runs([tmp_path / "run"], output=tmp_path / "mixed")):
+        with pytest.raises(UsageError, match="`combine` these runs with --weight"):
+            pipeline.merge_run(home, vocab_size=265, superwords_from=260, overwrite=True)

@@ -5,15 +5,10 @@ from pathlib import Path
 
 import peers
 import pytest
-from command import run, succeeded
-from counter_files import columns_of
-from reference import train_reference
 
 import pipeline
-from pipeline.counts import counter_file
 from pipeline.merges.vocabulary import token_to_text
 from pipeline.pattern import compile_pattern
-from pipeline.run import manifest
 
 EOT = "<|endoftext|>"
 
@@ -60,17 +55,6 @@ def test_one_answer_for_any_workers_and_chunks(
     assert len(list((tmp_path / "2-64KiB" / "counts").glob("*.parquet"))) > 4
 
 
-def test_many_files_and_one_file_are_one_corpus(corpus: Path, tmp_path: Path) -> None:
-    pipeline.train(corpus, output=tmp_path / "one", vocab_size=1000)
-    parts = corpus.read_bytes().split(EOT.encode())
-    (tmp_path / "parts").mkdir()
-    for number, part in enumerate(parts):
-        (tmp_path / "parts" / f"{number:02}.txt").write_bytes(part)
-    pipeline.train(tmp_path / "parts", output=tmp_path / "many", vocab_size=1000)
-    assert _model(tmp_path / "one") == _model(tmp_path / "many")
-    assert len(list((tmp_path / "many" / "counts").glob("*.parquet"))) < len(parts)
-
-
 def test_bytes_per_token_are_those_of_encoding_the_corpus(tmp_path: Path) -> None:
     """Also where pairs overlap: `aaaa` holds the pair (a, a) three times and gives two tokens."""
     text = peers.generated_text(7, 2000) + " aaaa aaaaa aaaaaaa" * 50
@@ -93,23 +77,6 @@ def test_added_files_are_counted_alone(corpus: Path, tmp_path: Path) -> None:
     assert len(list((run / "counts").iterdir())) > len(kept)
     pipeline.train([corpus, more], output=tmp_path / "fresh", vocab_size=800)
     assert _model(run) == _model(tmp_path / "fresh")
-
-
-def test_counts_beyond_32_bits_train_right(tmp_path: Path) -> None:
-    """A counter with such counts, written as a worker writes it, then merged."""
-    (tmp_path / "a.txt").write_text(" the theory of the rest, there and then")
-    succeeded(run("count", tmp_path / "a.txt", "--output", tmp_path / "run", "--quiet"))
-    counted = manifest.require(tmp_path / "run")
-    huge = {b" the": 2**40, b"q" * 3: 2**33, b" then": 2**32 + 1, b"th": 5}
-    fingerprint = counted.manifest.counter_fingerprint()
-    with counter_file.open_counter(counted.counter_path, fingerprint=fingerprint) as before:
-        statistics = before.statistics
-    counter_file.write_counter(counted.counter_path, columns_of(huge), fingerprint=fingerprint, statistics=statistics)
-    succeeded(run("merge", tmp_path / "run", "--vocab-size", 263, "--quiet"))
-    tokenizer = pipeline.Tokenizer.load(tmp_path / "run" / "tokenizer")
-    expected = train_reference(huge, 6)
-    assert tokenizer.merges == [(tokenizer.vocab[left], tokenizer.vocab[right]) for left, right, _ in expected]
-    assert [tokenizer.vocab[token] for token in tokenizer.encode(" the")] == [b" the"]
 
 
 @pytest.mark.parametrize("documents", [None, ["xa ya xa za "] * 20])
