@@ -8,6 +8,7 @@ import pytest
 import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pattern_texts import assert_cut_alike, assert_proved_cuts_change_nothing
 
 from pipeline.pattern import PRESETS, cut_with_regex
 from pipeline.pattern import compile_pattern as compile_anew
@@ -37,13 +38,8 @@ def test_text_is_cut_as_regex_cuts_it_whole_and_in_parts(pattern, text, stop):
     compiled = compile_pattern(pattern)
     assert compiled.refusal is None
     assert compiled.cut(text) == list(cut_with_regex(pattern, text))
-    data = text.encode()
-    whole = compiled.automaton.cut(data)
-    for batch in (1, 70):
-        assert compiled.automaton.cut(data, batch=batch) == whole
-        ends, rest = compiled.automaton.cut_part(data[:stop], batch=batch)
-        assert ends == whole[: len(ends)]
-        assert [rest + end for end in compiled.automaton.cut(data[rest:])] == whole[len(ends) :]
+    assert_cut_alike(compiled.automaton, text.encode(), stop, (1, 70))
+    assert_proved_cuts_change_nothing(compiled.automaton, text.encode())
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -56,46 +52,16 @@ def test_long_texts_with_windows_of_ascii_are_cut_as_regex_cuts_them(pattern):
             assert compiled.cut(text) == list(cut_with_regex(pattern, text))
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-@settings(deadline=None, max_examples=60)
-@given(text=TEXT)
-def test_proved_cuts_change_no_piece_however_far_the_pattern_looks(pattern, text):
-    automaton = compile_pattern(pattern).automaton
-    data, at = text.encode(), 0
-    while (at := automaton.find_provable_cut(data, at + 1, len(data))) is not None:
-        assert automaton.cut(data[:at]) + [at + end for end in automaton.cut(data[at:])] == automaton.cut(data)
-
-
-def test_digits_are_grouped_from_the_right():
-    cut = compile_pattern("digits-from-right").cut
-    assert cut("in 1234567 or 12 of 123456") == [
-        "in",
-        " ",
-        "1",
-        "234",
-        "567",
-        " or",
-        " ",
-        "12",
-        " of",
-        " ",
-        "123",
-        "456",
-    ]
-
-
-def test_three_million_digits_take_a_time_that_grows_with_them_only():
-    automaton = compile_pattern("digits-from-right").automaton
+def test_digits_are_grouped_from_the_right_in_a_time_that_grows_with_them_only():
+    compiled = compile_pattern("digits-from-right")
+    expected = ["in", " ", "1", "234", "567", " or", " ", "12", " of", " ", "123", "456"]
+    assert compiled.cut("in 1234567 or 12 of 123456") == expected
     start = time.process_time()
-    assert automaton.cut(b"7" * 3_000_002)[:2] == [2, 5]
+    assert compiled.automaton.cut(b"7" * 3_000_002)[:2] == [2, 5]
     assert time.process_time() - start < 20  # hours if each piece looked at the rest
-
-
-def test_a_long_number_in_parts_waits_for_its_end():
-    automaton = compile_pattern("digits-from-right").automaton
-    data = b"a " + b"1" * 5000
-    assert automaton.cut_part(data)[1] <= 2
-    assert automaton.cut_part(data + b" ")[1] == len(data)
+    data = b"a " + b"1" * 5000  # a number waits for its end
+    assert compiled.automaton.cut_part(data)[1] <= 2
+    assert compiled.automaton.cut_part(data + b" ")[1] == len(data)
 
 
 def test_a_look_ahead_that_one_character_decides_adds_no_class():

@@ -2,126 +2,89 @@
 
 import random
 import time
+from functools import cache
 
 import pytest
 import regex
-from pattern_texts import texts
+from pattern_texts import assert_cut_alike, assert_proved_cuts_change_nothing, texts
 
 from pipeline import _core
 from pipeline.pattern import PRESETS, compile_pattern
 
 OTHERS = [r"foo|[a-z]+[0-9]?| ?[А-я]+|\n+(?!\S)", r"(?:ab)+c|a", r"\w+?(?=\s|$)|\s", r"\s*\n|\s", "(?s:.{3})"]
+EACH = pytest.mark.parametrize("pattern", [*PRESETS, *OTHERS])
 
 
+@cache
 def native(pattern):
     return compile_pattern(pattern).automaton
 
 
-@pytest.mark.parametrize("pattern", [*PRESETS, *OTHERS])
-def test_resuming_with_a_small_budget_changes_nothing(pattern):
-    automaton = native(pattern)
-    for text in texts(400, longest=150, seed=2):
+@EACH
+def test_resuming_with_a_small_budget_or_a_part_changes_nothing(pattern):
+    rng = random.Random(3)
+    for text in [*texts(400, longest=150, seed=2), *texts(1500, longest=60, seed=3)]:
         data = text.encode()
-        whole = automaton.cut(data)
-        assert whole[-1] == len(data)
-        assert whole == sorted(set(whole))
-        for batch in (1, 2, 33, 64):
-            assert automaton.cut(data, batch=batch) == whole
+        batches = (1, 2, 33, 64) if len(data) > 60 else (1, 4096)
+        assert_cut_alike(native(pattern), data, rng.randint(0, len(data)), batches)  # inside of a character, too
 
 
-@pytest.mark.parametrize("pattern", [*PRESETS, *OTHERS])
+@EACH
 def test_groups_of_ascii_are_cut_like_single_characters(pattern):
     """Boundaries at every place of a group of 16 and across two; a batch of one end leaves it to the plain table."""
-    automaton = native(pattern)
     rng = random.Random(6)
     for alphabet in (b"a1", b"a ", b"a1.", b" \n", b"ab 1.,'\n", b"foo[a-z]abc19 \n's\xc3\xa9"):
         for _ in range(300):
             data = bytes(rng.choices(alphabet, k=rng.randint(16, 100))).decode(errors="replace").encode()
-            whole = automaton.cut(data, batch=1)
-            assert automaton.cut(data) == whole
-            ends, _ = automaton.cut_part(data)
-            assert ends == whole[: len(ends)]
+            assert_cut_alike(native(pattern), data, len(data), (1, 4096))
 
 
-@pytest.mark.parametrize("pattern", [*PRESETS, *OTHERS])
-def test_a_part_gives_the_pieces_that_nothing_after_it_can_change(pattern):
-    automaton = native(pattern)
-    rng = random.Random(3)
-    for text in texts(1500, longest=60, seed=3):
-        data = text.encode()
-        whole = automaton.cut(data)
-        for batch in (1, 4096):
-            stop = rng.randint(0, len(data))  # inside of a character, too
-            ends, rest = automaton.cut_part(data[:stop], batch=batch)
-            assert ends == whole[: len(ends)]
-            assert rest == (ends[-1] if ends else 0)
-            assert [rest + end for end in automaton.cut(data[rest:])] == whole[len(ends) :]
-
-
-@pytest.mark.parametrize("pattern", PRESETS)
+@pytest.mark.parametrize("pattern", [name for name in PRESETS if name != "none"])
 def test_a_part_holds_back_little(pattern):
     """Of a long text without long pieces nearly everything is cut at once."""
-    if pattern != "none":
-        data = "The quick brown fox, isn't it?\n  Über  日本語 12 345\n\n".encode() * 500
-        assert native(pattern).cut_part(data)[1] > len(data) - 20
+    data = "The quick brown fox, isn't it?\n  Über  日本語 12 345\n\n".encode() * 500
+    assert native(pattern).cut_part(data)[1] > len(data) - 20
 
 
-@pytest.mark.parametrize("pattern", [*PRESETS, *OTHERS])
+@EACH
 def test_a_provable_cut_changes_no_piece(pattern):
-    automaton = native(pattern)
-    found = 0
-    for text in texts(6000, longest=30, seed=4):
-        data = text.encode()
-        whole = automaton.cut(data)
-        at = 0
-        while (at := automaton.find_provable_cut(data, at + 1, len(data))) is not None:
-            found += 1
-            left, right = automaton.cut(data[:at]), automaton.cut(data[at:])
-            assert left + [at + end for end in right] == whole
+    found = sum(assert_proved_cuts_change_nothing(native(pattern), text.encode()) for text in texts(6000, 30, 4))
     assert pattern not in PRESETS or (found > 1000) == (pattern != "none")
 
 
-def test_where_the_named_patterns_prove_a_cut():
-    assert native("gpt2").find_provable_cut(b"letters and", 0, 11) == 7
-    assert native("gpt2").find_provable_cut(b"letters and", 0, 7) is None
-    assert native("gpt2").find_provable_cut(b"letters and", 8, 11) is None
-    assert native("none").find_provable_cut(b"letters and", 0, 11) is None
-    for name in ("cl100k", "llama3", "qwen2", "qwen3.5", "o200k"):
-        assert native(name).find_provable_cut(b"ab cd", 0, 5) == 2
+BROKEN = b"ab\xc3 cd\xff ef\xe6\x97 gh\xed\xa0\x80 ij\xf5\x80\x80\x80 kl"
 
 
-def test_provable_cuts_stand_between_valid_characters_only():
-    automaton = native("gpt2")
-    broken = b"ab\xc3 cd\xff ef\xe6\x97 gh\xed\xa0\x80 ij\xf5\x80\x80\x80 kl"
-    assert automaton.find_provable_cut(broken, 0, len(broken)) is None
-    assert automaton.find_provable_cut(broken + b" m", 0, len(broken) + 2) == len(broken)
-    assert automaton.find_provable_cut("日本語 x".encode(), 1, 12) == 9
+@pytest.mark.parametrize(
+    ("name", "data", "start", "stop", "cut"),
+    [
+        ("gpt2", b"letters and", 0, 11, 7), ("gpt2", b"letters and", 0, 7, None),
+        ("gpt2", b"letters and", 8, 11, None), ("none", b"letters and", 0, 11, None),
+        *((name, b"ab cd", 0, 5, 2) for name in ("cl100k", "llama3", "qwen2", "qwen3.5", "o200k")),
+        ("gpt2", BROKEN, 0, len(BROKEN), None), ("gpt2", BROKEN + b" m", 0, len(BROKEN) + 2, len(BROKEN)),
+        ("gpt2", "日本語 x".encode(), 1, 12, 9), ("gpt2", b"", 0, 10, None),
+    ],
+)  # fmt: skip
+def test_provable_cuts_are_between_valid_characters(name, data, start, stop, cut):
+    assert native(name).find_provable_cut(data, start, stop) == cut
 
 
-@pytest.mark.parametrize("pattern", [*PRESETS, *OTHERS])
+@EACH
 def test_any_bytes_are_cut_without_reading_outside(pattern):
-    automaton = native(pattern)
-    rng = random.Random(5)
-    for _ in range(1500):
-        data = bytes(
-            rng.choices((*b"ab '\n1", 0x80, 0xBF, 0xC0, 0xC3, 0xE3, 0xF0, 0xF4, 0xF5, 0xFF), k=rng.randint(1, 40))
-        )
+    automaton, rng = native(pattern), random.Random(5)
+    some = (*b"ab '\n1", 0x80, 0xBF, 0xC0, 0xC3, 0xE3, 0xF0, 0xF4, 0xF5, 0xFF)
+    for data in (b"", *(bytes(rng.choices(some, k=rng.randint(1, 40))) for _ in range(1500))):
         ends = automaton.cut(data)
-        assert ends[-1] == len(data)
         assert ends == sorted(set(ends))
-        automaton.cut_part(data)
+        assert ends[-1:] == [len(data)] * bool(data)
+        assert automaton.cut_part(data)[1] <= len(data)
         automaton.find_provable_cut(data, 0, 99)
 
 
 LONG = {
-    "spaces": " ",
-    "letters": "a",
-    "line feeds": "\n",
-    "digits": "1",
-    "indents": "\n   ",
-    "ideographs": "語",
+    "spaces": " ", "letters": "a", "line feeds": "\n", "digits": "1", "indents": "\n   ", "ideographs": "語",
     "marks": "\u0301",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("pattern", [r"aaab| ?d+|.", r"aab|[\s\S]"])
@@ -140,46 +103,28 @@ def test_pieces_of_a_byte_that_may_change_fit_the_space_for_ends(pattern):
 @pytest.mark.parametrize("unit", LONG)
 def test_no_text_of_one_kind_takes_quadratic_time(name, unit):
     """1 MB would take half an hour if each character looked at the rest."""
-    automaton = native(name)
     data = LONG[unit].encode() * (1_000_000 // len(LONG[unit].encode()))
     started = time.process_time()
-    assert len(automaton.cut(data)) >= 1
-    ends, rest = automaton.cut_part(data)
+    assert len(native(name).cut(data)) >= 1
+    ends, rest = native(name).cut_part(data)
     assert rest == (ends[-1] if ends else 0)
     assert time.process_time() - started < 15
 
 
-def test_tables_travel_to_another_process():
+def test_tables_travel_to_another_process_and_are_refused_where_they_do_not_fit_together():
     tables = compile_pattern("llama3").tables
-    fields = {name: getattr(tables, name) for name in tables.__dataclass_fields__}
+    fields = vars(tables)
     assert all(isinstance(value, bytes | int) for value in fields.values())
     here, again = tables.native(), type(tables)(**fields).native()
     for text in texts(500):
         assert again.cut(text.encode()) == here.cut(text.encode())
     assert again.memory_bytes < 300_000
-
-
-def test_tables_that_do_not_fit_together_are_refused():
-    tables = compile_pattern("gpt2").tables
-    fields = {name: getattr(tables, name) for name in tables.__dataclass_fields__}
     for broken in (
-        {"classes": 1},
-        {"classes": fields["classes"] + 1},
-        {"folded": fields["folded"][:-4]},
-        {"folded": fields["folded"][:-3]},
-        {"folded": b"\xff" * len(fields["folded"])},
-        {"plain": b"\xff" * len(fields["plain"])},
-        {"class_ids": b"\xff" * len(fields["class_ids"])},
-        {"class_starts": bytes(len(fields["class_starts"]))},
-        {"class_starts": b"", "class_ids": b""},
-        {"tentative": b""},
-        {"provable": b""},
-    ):
+        {"classes": 1}, {"classes": fields["classes"] + 1}, {"folded": fields["folded"][:-4]},
+        {"folded": fields["folded"][:-3]}, {"folded": b"\xff" * len(fields["folded"])},
+        {"plain": b"\xff" * len(fields["plain"])}, {"class_ids": b"\xff" * len(fields["class_ids"])},
+        {"class_starts": bytes(len(fields["class_starts"]))}, {"class_starts": b"", "class_ids": b""},
+        {"tentative": b""}, {"provable": b""},
+    ):  # fmt: skip
         with pytest.raises(ValueError, match="automaton table"):
             _core.Automaton(**{**fields, **broken})
-
-
-def test_an_empty_text_has_no_pieces():
-    assert native("gpt2").cut(b"") == []
-    assert native("gpt2").cut_part(b"") == ([], 0)
-    assert native("gpt2").find_provable_cut(b"", 0, 10) is None

@@ -1,5 +1,7 @@
 """A pattern that does not fit the corpus is a warning with numbers."""
 
+from itertools import pairwise
+
 import pytest
 import regex
 from command import run
@@ -10,43 +12,36 @@ from pipeline.pattern.fit import FitTask, misfit
 TEXT = "Most words are short, most numbers (1234, 56) too; the rest is\npunctuation and space. " * 60
 
 
-def numbers(pattern, texts):
+def numbers(pattern, text):
     """Bytes in long pieces, and in unmatched stretches of two characters or more, as `regex` says."""
-    long = unmatched = 0
-    for text in texts:
-        at = 0
-        for start, stop in [*(match.span() for match in regex.finditer(pattern, text)), (len(text), len(text))]:
-            long += max(0, stop - start) * (stop - start > 100)
-            gap = start - at
-            long, unmatched = long + gap * (gap > 100), unmatched + gap * (gap > 1)
-            at = stop
-    return long, unmatched
+    matches = [match.span() for match in regex.finditer(pattern, text)]
+    gaps = [start - at for (_, at), (start, _) in pairwise([(0, 0), *matches, (len(text), len(text))])]
+    sizes = [*gaps, *(stop - start for start, stop in matches)]
+    return sum(size for size in sizes if size > 100), sum(gap for gap in gaps if gap > 1)
 
 
 @pytest.mark.parametrize(
     "pattern", ["llama-3", "deepseek", r"\p{N}+", r"[A-Z]\w*", r".+", r"(?<!x)\d+", r"(?<!x)[^q]+"]
 )
 def test_long_pieces_and_unmatched_text_are_told_with_numbers(pattern):
-    long, unmatched = numbers(pattern, [TEXT])
     found = misfit(FitTask(compile_pattern(pattern), [TEXT]))
-    expected = [number for number in (long, unmatched) if 2 * number > len(TEXT)]
-    assert len(found) == len(expected)
+    expected = [number for number in numbers(pattern, TEXT) if 2 * number > len(TEXT)]
     for text, number in zip(found, expected, strict=True):
         assert f"of a sample of {len(TEXT):,} bytes" in text
         assert f": {number:,} bytes; is --pattern right?" in text
 
 
-@pytest.mark.parametrize("pattern", [*(name for name in PRESETS if name != "none"), r"\w+|\W", r"\w+", r"(?<!x)\w+|\W"])
-def test_patterns_that_fit_are_not_told(pattern):
-    assert misfit(FitTask(compile_pattern(pattern), [TEXT])) == []
-
-
-def test_a_small_sample_shows_nothing():
-    assert misfit(FitTask(compile_pattern(r"\p{N}+"), [TEXT[:4000]])) == []
-
-
-def test_a_sample_that_takes_too_long_says_nothing():
-    assert misfit(FitTask(compile_pattern(r"(?:a|aa)+(?<!a)b|z"), ["a" * 100])) == []
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        *((name, TEXT) for name in PRESETS if name != "none"),
+        *((pattern, TEXT) for pattern in (r"\w+|\W", r"\w+", r"(?<!x)\w+|\W")),
+        pytest.param(r"\p{N}+", TEXT[:4000], id="a small sample"),
+        pytest.param(r"(?:a|aa)+(?<!a)b|z", "a" * 100, id="a sample that takes too long"),
+    ],
+)
+def test_patterns_that_fit_are_not_told(pattern, text):
+    assert misfit(FitTask(compile_pattern(pattern), [text])) == []
 
 
 @pytest.mark.parametrize("pattern", [r"\d+|(?i:whitespace)", r"(?<!x)\d+"])

@@ -26,16 +26,7 @@ def test_models_have_the_pattern_of_their_encoding_in_tiktoken(model):
     encoding = encoding_name_for_model(model)
     assert resolve(model) == resolve(encoding)
     assert encoding in public.ENCODING_CONSTRUCTORS
-
-
-def test_encodings_have_the_expression_of_tiktoken():
-    source = Path(public.__file__).read_text()
-    assert public.r50k_pat_str.removesuffix("++") != ""
-    for encoding in ("gpt2", "r50k_base", "p50k_base", "p50k_edit"):
-        assert resolve(encoding) == "gpt2"
-    assert resolve("cl100k_base") == "cl100k"
-    assert resolve("o200k_base") == resolve("o200k_harmony") == "o200k"
-    assert PRESETS["cl100k"] in source
+    assert PRESETS["cl100k"] in Path(public.__file__).read_text()
 
 
 def test_deepseek_v3_cuts_as_its_three_published_steps():
@@ -52,30 +43,24 @@ def test_deepseek_v3_cuts_as_its_three_published_steps():
         ("gpt-2", "gpt2"), ("GPT-2", "gpt2"), ("llama-3", "llama3"), ("Llama-3.1", "llama3"), ("llama3.2", "llama3"),
         ("qwen2.5", "qwen2"), ("qwen3", "qwen2"), ("Qwen-2.5", "qwen2"), ("Qwen3.5", "qwen3.5"),
         ("DeepSeek-V3", "deepseek-v3"), ("deepseek_r1", "deepseek-v3"), ("kimi_k2", "kimi-k2"),
-        ("cl100k-base", "cl100k"), ("None", "none"),
+        ("cl100k-base", "cl100k"), ("None", "none"), ("r50k_base", "gpt2"), ("p50k_base", "gpt2"),
+        ("p50k_edit", "gpt2"), ("cl100k_base", "cl100k"), ("o200k_base", "o200k"), ("o200k_harmony", "o200k"),
         (r"\w+", r"\w+"), ("(?:gpt)", "(?:gpt)"), ("a|b", "a|b"),
     ],
 )  # fmt: skip
 def test_names_that_people_type_are_aliases(typed, name):
-    assert resolve(typed) == name
-    assert resolve(name) == name
-
-
-def test_aliases_mean_presets_and_are_no_presets():
+    assert resolve(typed) == resolve(name) == name
     assert set(ALIASES.values()) <= {*PRESETS}
     assert not {*ALIASES} & {*PRESETS}
 
 
 @pytest.mark.parametrize("typed", ["llama-4x", "deepseek", "whitespace", "gpt", ".", "a", "-", "cl100k_bass", "qwen4"])
 def test_unknown_names_are_an_error_that_lists_the_known_ones(typed):
-    with pytest.raises(
-        PatternError, match=r"known are gpt2, cl100k, llama3, o200k, qwen2, qwen3\.5, superbpe, .*none.*write \(\?:"
-    ) as caught:
-        resolve(typed)
-    assert "\n" not in str(caught.value)
+    known = r"known are gpt2, cl100k, llama3, o200k, qwen2, qwen3\.5, superbpe, [^\n]*none[^\n]*write \(\?:[^\n]*$"
+    for refusing in (resolve, lambda pattern: pipeline.Tokenizer.from_merges([], pattern=pattern)):
+        with pytest.raises(PatternError, match=known):
+            refusing(typed)
     assert compile_pattern(f"(?:{typed})").cut("ab") is not None
-    with pytest.raises(PatternError, match="known are gpt2"):
-        pipeline.Tokenizer.from_merges([], pattern=typed)
 
 
 def test_a_run_stores_the_name_that_an_alias_means(tmp_path):

@@ -1,8 +1,14 @@
 """Texts and patterns made to find differences between cutters: small alphabets of characters that patterns treat
 differently, and patterns of the supported subset with quantifiers of every kind."""
 
+import contextlib
 import functools
 import random
+from collections.abc import Iterator
+
+from pipeline.base.errors import PatternError
+from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiled import CompiledPattern
 
 APOSTROPHES = "''sStTrReEvVlLmMdDſK ab"
 SPACES = "  \t\n\r\u0085\u00a0\u2028\u3000\x0b\x1c\x1f\u200b\u180e\ufeffax1."
@@ -55,6 +61,15 @@ def pattern(rng: random.Random, depth: int = 2) -> str:
     return "|".join("".join(_part(rng, depth) for _ in range(rng.randint(1, 3))) for _ in range(rng.randint(1, 3)))
 
 
+def accepted(rng: random.Random) -> Iterator[tuple[str, CompiledPattern]]:
+    """Patterns that run in native code, without end."""
+    while True:
+        expression = pattern(rng)
+        with contextlib.suppress(PatternError):
+            if (compiled := compile_pattern(expression)).automaton is not None:
+                yield expression, compiled
+
+
 def _part(rng: random.Random, depth: int) -> str:
     kind = rng.random()
     if kind < 0.08:
@@ -64,3 +79,25 @@ def _part(rng: random.Random, depth: int) -> str:
     if rng.random() < 0.4:
         part += rng.choice(_COUNTS) + rng.choice(["", "", "", "?", "+"])
     return part
+
+
+def assert_cut_alike(automaton, data: bytes, stop: int, batches: tuple[int, ...]) -> None:
+    """Cut in batches of any size, and a part that ends at `stop` before the rest: the pieces are the same."""
+    whole = automaton.cut(data)
+    assert whole == sorted(set(whole))
+    assert whole[-1:] == [len(data)] * bool(data)
+    for batch in batches:
+        assert automaton.cut(data, batch=batch) == whole
+        ends, rest = automaton.cut_part(data[:stop], batch=batch)
+        assert ends == whole[: len(ends)]
+        assert rest == (ends[-1] if ends else 0)
+        assert [rest + end for end in automaton.cut(data[rest:])] == whole[len(ends) :]
+
+
+def assert_proved_cuts_change_nothing(automaton, data: bytes) -> int:
+    """Cut wherever a cut is provable: the pieces are the same; return how many there are."""
+    whole, at, found = automaton.cut(data), 0, 0
+    while (at := automaton.find_provable_cut(data, at + 1, len(data))) is not None:
+        found += 1
+        assert automaton.cut(data[:at]) + [at + end for end in automaton.cut(data[at:])] == whole
+    return found
