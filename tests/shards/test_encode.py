@@ -176,23 +176,19 @@ def test_command_encodes_and_resumes(corpus: Path, saved: Path, tmp_path: Path) 
     assert command.run("decode", *shards, "--tokenizer", saved).stdout == decoded
 
 
-REFUSED = [
-    (["--shard-format", "bin"], 1, "--shard-format 'npy', not 'bin'"),
-    (["--separator", IM], 1, f"--separator '{EOT}', not '{IM}'"),
-    (["--separator", "nothing"], 2, "is not a special token of the tokenizer"),
-    (["--shard-size", "0"], 2, "a whole number of at least 1"),
-    (["--text", "x"], 2, "encode needs either files or --text"),
-    (["--ordinary"], 2, "--output is for a corpus"),
-]
-
-
 def test_command_refuses_unfit_options(saved: Path, tmp_path: Path) -> None:
-    text, output = tmp_path / "a.txt", tmp_path / "shards"
-    text.write_text("one two")
+    text, output = write_text(tmp_path / "a.txt", 1, 20), tmp_path / "shards"
     base = ["encode", text, "--tokenizer", saved, "--output", output, "--workers", 1]
     assert command.run(*base).returncode == 0
     before = everything(output)
-    for words, code, reason in REFUSED:
+    for words, code, reason in (
+        (["--shard-format", "bin"], 1, "--shard-format 'npy', not 'bin'"),
+        (["--separator", IM], 1, f"--separator '{EOT}', not '{IM}'"),
+        (["--separator", "nothing"], 2, "is not a special token of the tokenizer"),
+        (["--shard-size", "0"], 2, "a whole number of at least 1"),
+        (["--text", "x"], 2, "encode needs either files or --text"),
+        (["--ordinary"], 2, "--output is for a corpus"),
+    ):
         assert reason in command.refused(command.run(*base, *words), code)
     assert everything(output) == before
 
@@ -210,29 +206,32 @@ def test_options_of_other_commands_are_refused(tokenizer: pipeline.Tokenizer, tm
 
 
 def test_directory_of_another_corpus_is_refused(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
-    one, two, output = tmp_path / "one.txt", tmp_path / "two.txt", tmp_path / "shards"
-    one.write_text("one")
-    two.write_text("two")
-    pipeline.encode_corpus(one, tokenizer, output, workers=1)
+    one, two = (write_text(tmp_path / f"{name}.txt", 1, 20) for name in ("one", "two"))
+    output, encode = tmp_path / "shards", partial(pipeline.encode_corpus, workers=1)
+    encode(one, tokenizer, output)
     with pytest.raises(RunDirectoryError, match=r"another corpus, without .*two\.txt"):
-        pipeline.encode_corpus([one, two], tokenizer, output, workers=1)
+        encode([one, two], tokenizer, output)
     with pytest.raises(InputError, match="or one of shards"):
-        pipeline.encode_corpus(output, tokenizer, tmp_path / "other", workers=1)
-    pipeline.encode_corpus([one, two], tokenizer, output, workers=1, overwrite=True)
-    assert read_shards(output) == expected(tokenizer, [b"one", b"two"])
+        encode(output, tokenizer, tmp_path / "other")
+    encode([one, two], tokenizer, output, overwrite=True)
+    assert read_shards(output) == expected(tokenizer, [one.read_bytes(), two.read_bytes()])
     (output / "encoding.json").unlink()
     with pytest.raises(RunDirectoryError, match="somebody else's"):
-        pipeline.encode_corpus(one, tokenizer, output, workers=1)
-    pipeline.train(two, output=tmp_path / "run", vocab_size=258, workers=1)
+        encode(one, tokenizer, output)
+    run = pipeline.import_counts({"low": 3}, output=tmp_path / "run")
     with pytest.raises(RunDirectoryError, match=r"is a run \(run.json\)"):
-        pipeline.encode_corpus(one, tokenizer, tmp_path / "run", workers=1, overwrite=True)
+        encode(one, tokenizer, run, overwrite=True)
+
+
+def test_tokenizer_without_special_tokens_has_offsets(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+    text, output = write_text(tmp_path / "a.txt", 1, 20), tmp_path / "bare"
     bare = pipeline.Tokenizer.from_merges([(b"o", b"n")])
     with pytest.raises(UsageError, match="no special token to write after each document"):
-        pipeline.encode_corpus(one, bare, tmp_path / "bare", workers=1)
-    pipeline.encode_corpus(one, bare, tmp_path / "bare", workers=1, documents="offsets")
+        pipeline.encode_corpus(text, bare, output)
+    pipeline.encode_corpus(text, bare, output, documents="offsets")
     with pytest.raises(InputError, match="another tokenizer"):
-        list(pipeline.decode_shards(tmp_path / "bare", tokenizer))
-    assert b"".join(pipeline.decode_shards(tmp_path / "bare", bare)) == b"one"
+        list(pipeline.decode_shards(output, tokenizer))
+    assert b"".join(pipeline.decode_shards(output, bare)) == text.read_bytes()
 
 
 def test_damaged_part_is_encoded_again(tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch) -> None:

@@ -145,23 +145,23 @@ def test_ids_of_four_bytes(tmp_path: Path) -> None:
 
 
 def test_errors_name_the_cause(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
+    path, rowless, unknown = tmp_path / "a.txt", tmp_path / "rowless.parquet", "means nothing for encoding in memory"
     path.write_bytes(b"good bad\xff")
-    assert pipeline.encode_files(path, tokenizer).losses["replacements"]["count"] == 1
-    with pytest.raises(InputError, match="input was skipped or altered: 1 invalid UTF-8 sequence replaced"):
-        pipeline.encode_files(path, tokenizer, fail_on_loss=True)
-    with pytest.raises(InputError, match=r"invalid UTF-8 in .*a\.txt, byte 8; fix it and encode it again, or"):
-        pipeline.encode_files([path] * 3, tokenizer, errors="strict", workers=2)
-    with pytest.raises(UsageError, match="names of files"):
-        pipeline.encode_files("-", tokenizer)
-    for option in ({"output": tmp_path}, {"shard_size": 10}, {"vocab_size": 300}, {"executor": "ray"}):
-        with pytest.raises(UsageError, match="means nothing for encoding in memory"):
-            pipeline.encode_files(path, tokenizer, **option)
-    with pytest.raises(InputError, match=r"none\.txt does not exist"):
-        pipeline.encode_files(tmp_path / "none.txt", tokenizer)
-    rowless = tmp_path / "rowless.parquet"
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), rowless)
-    with pytest.raises(InputError, match=r"the corpus is empty: .*rowless\.parquet has no rows"):
-        pipeline.encode_files(rowless, tokenizer)
-    with pytest.raises(UsageError, match="too small: the processes and the least work"):
-        pipeline.encode_files(path, tokenizer, memory_limit="80MiB")
+    assert pipeline.encode_files(path, tokenizer).losses["replacements"]["count"] == 1
+    for error, reason, inputs, options in (
+        (InputError, "skipped or altered: 1 invalid UTF-8 sequence replaced", path, {"fail_on_loss": True}),
+        (
+            InputError,
+            r"invalid UTF-8 in .*a\.txt, byte 8; fix it and encode it again, or",
+            [path] * 3,
+            {"errors": "strict"},
+        ),
+        (UsageError, "names of files", "-", {}),
+        *((UsageError, unknown, path, {key: 300}) for key in ("output", "shard_size", "vocab_size", "executor")),
+        (InputError, r"none\.txt does not exist", tmp_path / "none.txt", {}),
+        (InputError, r"the corpus is empty: .*rowless\.parquet has no rows", rowless, {}),
+        (UsageError, "too small: the processes and the least work", path, {"memory_limit": "80MiB"}),
+    ):
+        with pytest.raises(error, match=reason):
+            pipeline.encode_files(inputs, tokenizer, workers=2, **options)
