@@ -81,20 +81,15 @@ def test_sessions_are_never_mixed() -> None:
 # corpora
 
 
-@pytest.mark.parametrize(
-    ("text", "size"), [("5000", 5000), ("25MB", 25_000_000), ("64 MiB", 64 << 20), ("1.5g", 1_500_000_000)]
-)
-def test_sizes(text: str, size: int) -> None:
-    assert corpora.parse_size(text) == size
+def test_sizes() -> None:
+    sizes = {"5000": 5000, "25MB": 25_000_000, "64 MiB": 64 << 20, "1.5g": 1_500_000_000}
+    assert {text: corpora.parse_size(text) for text in sizes} == sizes
+    for text in ("", "MB", "-1", "0", "1XB"):
+        with pytest.raises(ValueError, match="size"):
+            corpora.parse_size(text)
 
 
-@pytest.mark.parametrize("text", ["", "MB", "-1", "0", "1XB"])
-def test_invalid_sizes(text: str) -> None:
-    with pytest.raises(ValueError, match="size"):
-        corpora.parse_size(text)
-
-
-def test_prefix_ends_with_a_document(tmp_path: Path) -> None:
+def test_a_part_ends_with_a_document_and_copies_are_joined_by_the_special_token(tmp_path: Path) -> None:
     source, target = tmp_path / "a.txt", tmp_path / "b.txt"
     source.write_text(f"one\n{SPECIAL}\ntwo\n{SPECIAL}\nthree", "utf-8")
     cut = corpora.prefix(source, 30, SPECIAL, target)
@@ -103,13 +98,8 @@ def test_prefix_ends_with_a_document(tmp_path: Path) -> None:
     assert corpora.prefix(source, 10**6, SPECIAL, target).bytes == source.stat().st_size
     with pytest.raises(ValueError, match="larger size"):
         corpora.prefix(source, 2, SPECIAL, target)
-
-
-def test_repeat_joins_by_the_special_token(tmp_path: Path) -> None:
-    source, target = tmp_path / "a.txt", tmp_path / "b.txt"
-    source.write_text("one", "utf-8")
     assert corpora.repeat(source, 3, SPECIAL, target).name == "a.txt x3"
-    assert target.read_text("utf-8").split(f"\n{SPECIAL}\n") == ["one"] * 3
+    assert target.read_text("utf-8").split(f"\n{SPECIAL}\n") == ["one", "two", "three"] * 3
 
 
 def test_documents_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,6 +286,6 @@ def test_lines_neither_fall_nor_start_below_zero(points: list[tuple[float, float
     assert cost.fit_line(points) == cost.Line(pytest.approx(line.fixed), pytest.approx(line.each))
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(3.21, "3.2 s"), (200, "3.3 min"), (7000, "1.9 h"), (9e6, "104 d")])
-def test_times(seconds: float, text: str) -> None:
-    assert cost_text.time_text(seconds) == text
+def test_times() -> None:
+    times = {3.21: "3.2 s", 200: "3.3 min", 7000: "1.9 h", 9e6: "104 d"}
+    assert {seconds: cost_text.time_text(seconds) for seconds in times} == times

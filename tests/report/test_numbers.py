@@ -176,29 +176,28 @@ def test_renyi_efficiency_by_hand() -> None:
     assert measure.renyi_efficiency([], 16) is None
 
 
+def test_renyi_efficiency_equals_tokenization_scorer() -> None:
+    scorer = pytest.importorskip("tokenization_scorer", reason="tokenization-scorer is not installed")
+    text = peers.generated_text(3, 3000).split()
+    theirs = scorer.score([text], metric="renyi", power=2.5, vocab=4000)
+    assert measure.renyi_efficiency(Counter(text).values(), 4000) == pytest.approx(theirs)
+
+
 def measured(vocab: dict[int, bytes], cut: dict[str, list[int]], names: str = "ab") -> measure.TokenizerMeasures:
     """Measure texts whose ids are given, each a source of its own."""
     return measure.measure(lambda text: cut[text], vocab, list(zip(names, cut, strict=False)))
 
 
 def test_measures_by_hand() -> None:
-    vocab = {0: b"lo", 1: b"w", 2: b" low", 3: b"er", 4: b"\xd0", 5: b"\xb6", 6: b" "}
-    found = measured(vocab, {"low low lower": [0, 1, 2, 2, 3], "ж low": [4, 5, 2]})
-    assert (found.whole.bytes, found.whole.tokens, found.whole.words, found.used) == (19, 8, 5, 6)
-    assert found.whole.fertility == pytest.approx((2 + 1 + 2 + 2 + 1) / 5)
-    assert found.whole.whole == pytest.approx(2 / 5)
-    scripts = {one.name: (one.words, one.tokens, one.bytes) for one in found.scripts}
-    assert scripts == {"Latin": (4, 6, 14), "Cyrillic": (1, 2, 2)}
-    assert [one.name for one in found.sources] == ["a", "b"]
-
-
-def test_measures_of_bytes_and_numbers_by_hand() -> None:
+    """Two texts; words and the tokens that they touch are those of `test_word_measures_equal_a_plain_count`."""
     vocab = {0: b"12", 1: b"345", 2: b" ", 3: b"42", 4: b"\xd0", 5: b"\xb6", 6: b"\xb6 a"}
-    found = measured(vocab, {"12345 42 ж": [0, 1, 2, 3, 2, 4, 5], "ж a": [4, 6]}).whole
-    assert (found.characters, found.digit_f1) == (13, 1.0)
-    assert found.characters_per_token == pytest.approx(13 / 9)
-    assert found.integrity == pytest.approx(5 / 9)
-    assert found.fallback == pytest.approx(3 / 9)
+    found = measured(vocab, {"12345 42 ж": [0, 1, 2, 3, 2, 4, 5], "ж a": [4, 6]})
+    assert (found.whole.bytes, found.whole.tokens, found.whole.characters, found.used) == (15, 9, 13, 7)
+    assert (found.whole.digit_f1, found.whole.characters_per_token) == (1.0, pytest.approx(13 / 9))
+    assert (found.whole.integrity, found.whole.fallback) == (pytest.approx(5 / 9), pytest.approx(3 / 9))
+    scripts = {one.name: (one.words, one.tokens, one.bytes) for one in found.scripts}
+    assert scripts == {"digits": (2, 3, 7), "Cyrillic": (2, 4, 4), "Latin": (1, 1, 1)}
+    assert [one.name for one in found.sources] == ["a", "b"]
 
 
 @pytest.mark.parametrize(("padding", "found"), [(1, ()), (40, ((1, "c", 5),))])  # "c": a third of the bytes, 1 of 81
@@ -255,14 +254,6 @@ def test_digit_f1_is_the_harmonic_mean(digits: int, cuts: set[int]) -> None:
     precision, recall = len(cuts & wanted) / len(cuts), len(cuts & wanted) / len(wanted)
     expected = 2 * precision * recall / (precision + recall) if precision + recall else 0
     assert measure.digit_f1(digits, cuts) == pytest.approx(expected)
-
-
-def test_renyi_efficiency_equals_tokenization_scorer() -> None:
-    scorer = pytest.importorskip("tokenization_scorer", reason="tokenization-scorer is not installed")
-    text = peers.generated_text(3, 3000).split()
-    counts = Counter(text)
-    theirs = scorer.score([text], metric="renyi", power=2.5, vocab=4000)
-    assert measure.renyi_efficiency(counts.values(), 4000) == pytest.approx(theirs)
 
 
 def test_references_have_a_source_their_size_and_all_sentences() -> None:
