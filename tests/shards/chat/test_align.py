@@ -72,34 +72,29 @@ def test_calls_of_tools_need_no_tag() -> None:
         assert [message["role"] for message in found["messages"]] == roles
 
 
-@pytest.mark.parametrize(
-    ("messages", "reason"),
-    [
-        ("Hi", "the messages are not a list of messages"),
-        ([1, 2], "the messages are not a list of messages"),
-        ([None], "the messages are not a list of messages"),
-        ([{"role": ["user"], "content": "Hi"}], "the messages are not a list of messages"),
-        ([{"content": "Hi"}, {"role": "assistant", "content": "Ho"}], "a message has an unknown role"),
-        (asked(content="Ho")[::-1], "not pairs of a question and an answer"),
-        ([], "not pairs of a question and an answer"),
-        (turns("a", "b", "c"), "not pairs of a question and an answer"),
-        (asked(content="Ho")[:1], "not pairs of a question and an answer"),
-        ([asked()[0], *asked(content="Ho")], "not pairs of a question and an answer"),
-        ([*asked(content="Ho"), {"role": "system", "content": "S"}, asked(content="")[1]], "not pairs of a question"),
-        (asked(content=None), "a content is missing or not text"),
-        (asked(), "a content is missing or not text"),
-        (asked(content=[{"type": "image_url"}]), "a content is missing or not text"),
-        (asked(content=[{"type": "text", "text": 1}]), "a content is missing or not text"),
-        (asked(content=None, tool_calls=calls("{")), "calls of them, are malformed"),
-        (asked(content=None, tool_calls=calls("1")), "calls of them, are malformed"),
-        (asked(content=None, tool_calls=[{"function": {"name": "f"}}]), "calls of them, are malformed"),
-        (asked(content=None, tool_calls="f"), "calls of them, are malformed"),
-        (asked(content="", tool_calls=[]), ""),
-        (asked(content=None, tool_calls=calls("{}")), ""),
-        (asked(content=None, function_call=F), ""),
-        (asked(content="Ho", tool_calls=None), ""),
+BROKEN: dict[str, list[Any]] = {
+    "the messages are not a list of messages": ["Hi", [1, 2], [None], [{"role": ["user"], "content": "Hi"}]],
+    "a message has an unknown role": [[{"content": "Hi"}, {"role": "assistant", "content": "Ho"}]],
+    "not pairs of a question and an answer": [
+        *([], turns("a"), turns("a", "b")[::-1], turns("a", "b", "c"), [*turns("a"), *turns("a", "b")]),
+        [*turns("a", "b"), {"role": "system", "content": "S"}, turns("", "")[1]],
     ],
-)
+    "a content is missing or not text": [
+        *(asked(content=content) for content in (None, [{"type": "image_url"}], [{"type": "text", "text": 1}])),
+        asked(),
+    ],
+    "calls of them, are malformed": [
+        asked(content=None, tool_calls=broken)
+        for broken in (calls("{"), calls("1"), [{"function": {"name": "f"}}], "f")
+    ],
+    "": [
+        *(asked(content="", tool_calls=[]), asked(content=None, tool_calls=calls("{}"))),
+        *(asked(content=None, function_call=F), asked(content="Ho", tool_calls=None)),
+    ],
+}
+
+
+@pytest.mark.parametrize(("messages", "reason"), [(broken, reason) for reason in BROKEN for broken in BROKEN[reason]])
 def test_each_broken_row_has_its_reason(messages: Any, reason: str) -> None:
     row = {"messages": messages}
     assert bool(pipeline.align_chat(row, "messages")["messages"]) == (not reason)
@@ -138,8 +133,10 @@ def test_a_row_without_an_answer_in_its_turn_has_no_messages(row: dict[str, Any]
     assert bool(pipeline.align_chat(row, formatting, columns, tags)["messages"]) == kept
 
 
-def test_a_missing_tag_is_an_error_that_names_it() -> None:
-    with pytest.raises(pipeline.PipelineError, match="'from', which is its role_tag"):
-        pipeline.align_chat({"conversations": [{"role": "user"}]}, "sharegpt")
-    with pytest.raises(pipeline.PipelineError, match="choose one of alpaca, sharegpt, openai"):
-        pipeline.align_chat({}, "vicuna")
+@pytest.mark.parametrize(
+    ("formatting", "reason"),
+    [("sharegpt", "'from', which is its role_tag"), ("vicuna", "choose one of alpaca, sharegpt, openai")],
+)
+def test_a_missing_tag_or_formatting_is_named(formatting: str, reason: str) -> None:
+    with pytest.raises(pipeline.PipelineError, match=reason):
+        pipeline.align_chat({"conversations": [{"role": "user"}]}, formatting)
