@@ -343,10 +343,9 @@ def test_counts_in_a_store(store: Store, counted: Path, tmp_path: Path) -> None:
     assert store.get("counts/c.tsv") == (tmp_path / "c.tsv").read_bytes()
     pipeline.export_counts(counted, parquet)
     assert store.get("counts/c.parquet") == (counted / "counter.parquet").read_bytes()
-    result = succeeded(run("import", tsv, "--output", imported))
-    assert f"counts from {tsv}" in result.stdout
+    assert f"counts from {tsv}" in succeeded(run("import", tsv, "--output", imported)).stdout
     assert not [key for key in store.listing() if "/." in key]
-    expected = pipeline.Tokenizer.load(counted / "tokenizer").merges
+    expected = pipeline.load(counted).merges
     assert pipeline.merge_run(imported, vocab_size=700)[700].merges == expected
     pipeline.import_counts(tmp_path / "c.tsv", output=imported)  # the same counts, from another place
     assert pipeline.train_from_counts([parquet], output=tmp_path / "run", vocab_size=700).merges == expected
@@ -354,12 +353,14 @@ def test_counts_in_a_store(store: Store, counted: Path, tmp_path: Path) -> None:
     line = refused(run("import", store.uri("bad.tsv"), "--output", imported, "--overwrite"), 1)
     assert re.search(r"bad\.tsv\S*, line 2 has 1 fields", line)
     assert "runs/imported/tokenizer/tokenizer.json" in store.listing()
-    with pytest.raises(InputError, match=r"none\.tsv\S* cannot be read"):
-        pipeline.import_counts(store.uri("none.tsv"), output=tmp_path / "other")
     with pytest.raises(RunDirectoryError, match="NO_SUCH_BUCKET"):
         pipeline.export_counts(counted, f"s3://nobucket/c.tsv?{store.query}")
-    with pytest.raises(UsageError, match="is no file of counts: expected a path, or a URI of a known scheme"):
-        pipeline.import_counts("s4://bucket/c.tsv", output=tmp_path / "other")
+    for uri, message in (
+        (store.uri("none.tsv"), r"none\.tsv\S* cannot be read"),
+        ("s4://bucket/c.tsv", "is no file of counts: expected a path, or a URI of a known scheme"),
+    ):
+        with pytest.raises((InputError, UsageError), match=message):
+            pipeline.import_counts(uri, output=tmp_path / "other")
 
 
 @pytest.mark.parametrize("factor", [1, 1 << 33])

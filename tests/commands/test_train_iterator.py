@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -198,66 +199,58 @@ def test_loss_is_an_error_on_request(tmp_path: Path) -> None:
         pipeline.train_from_iterator(INVALID, output=tmp_path / "run", fail_on_loss=True)
 
 
+def failing(error: type[BaseException]) -> Iterator[str]:
+    yield "some text"
+    raise error
+
+
 def test_failing_iterator_changes_nothing(tmp_path: Path) -> None:
-    def failing(error: type[BaseException] = ZeroDivisionError) -> Iterator[str]:
-        yield "some text"
-        raise error
-
-    run = tmp_path / "run"
+    run, train = tmp_path / "run", partial(pipeline.train_from_iterator, output=tmp_path / "run", vocab_size=260)
     with pytest.raises(KeyboardInterrupt, match="cannot be read again"):
-        pipeline.train_from_iterator(failing(KeyboardInterrupt), output=run, vocab_size=260)
+        train(failing(KeyboardInterrupt))
     with pytest.raises(ZeroDivisionError):
-        pipeline.train_from_iterator(failing(), output=run, vocab_size=260)
+        train(failing(ZeroDivisionError))
     assert not run.exists()
-    tokenizer = pipeline.train_from_iterator(["aab aab"], output=run, vocab_size=260)
-    assert len(tokenizer.merges) == 3
+    assert len(train(["aab aab"]).merges) == 3
     with pytest.raises(RunDirectoryError, match="an iterator cannot be read again"):
-        pipeline.train_from_iterator(["aab aab"], output=run, vocab_size=260)
+        train(["aab aab"])
     before = files_in(run)
-    with pytest.raises(ZeroDivisionError):
-        pipeline.train_from_iterator(failing(), output=run, vocab_size=260, overwrite=True)
-    with pytest.raises(InvalidTextError):
-        pipeline.train_from_iterator([b"\xff"], output=run, vocab_size=260, overwrite=True, errors="strict")
-    with pytest.raises(InputError, match="no text to count"):
-        pipeline.train_from_iterator([""], output=run, vocab_size=260, overwrite=True)
+    for documents, error in ((failing(KeyError), KeyError), ([b"\xff"], InvalidTextError), ([""], InputError)):
+        with pytest.raises(error):
+            train(documents, overwrite=True, errors="strict")
     assert files_in(run) == before
-    assert len(pipeline.train_from_iterator(["b a"], output=run, vocab_size=260, overwrite=True).merges) == 1
+    assert len(train(["b a"], overwrite=True).merges) == 1
 
 
-@pytest.mark.parametrize("moment", ["first", "counted", "finished"])
+@pytest.mark.parametrize("moment", ["first", "count_documents", "merge_and_export"])
 def test_a_directory_that_is_removed_meanwhile_is_named(
     moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "run"
 
-    def documents() -> Iterator[str]:
-        if moment == "first":
-            shutil.rmtree(output)
-        yield "a text"
-
-    for name, after in (("count_documents", "counted"), ("merge_and_export", "finished")):
-        own = getattr(train_iterator, name)
-
-        def then_remove(*values: Any, own: Any = own, after: str = after) -> Any:
+    def removing(own: Callable[..., Any]) -> Callable[..., Any]:
+        def then_remove(*values: Any) -> Any:
             found = own(*values)
-            if moment == after:
-                shutil.rmtree(output)
+            shutil.rmtree(output)
             return found
 
-        monkeypatch.setattr(train_iterator, name, then_remove)
+        return then_remove
+
+    documents: Any = ["a text"]
+    if moment == "first":
+        documents = map(removing(str), documents)
+    else:
+        monkeypatch.setattr(train_iterator, moment, removing(getattr(train_iterator, moment)))
     with pytest.raises(RunDirectoryError, match=rf"{output} is not complete: it was removed while .*; run the command"):
-        pipeline.train_from_iterator(documents(), output=output, vocab_size=258, workers=1)
+        pipeline.train_from_iterator(documents, output=output, vocab_size=258, workers=1)
 
 
 def test_pattern_timeout_names_the_item(tmp_path: Path) -> None:
     documents = ["zz aab z"] * 3 + ["z<|endoftext|>" + "a" * 60] + ["z"] * 40
-    with (
-        pytest.warns(UserWarning, match="runs on the regex package"),
-        pytest.raises(PatternTimeoutError, match=r"^item 4: the pattern .* for the document of 60 characters"),
-    ):
-        pipeline.train_from_iterator(
-            documents, output=tmp_path / "run", pattern="(?:a|aa)+(?<!a)b|z", pattern_timeout=1, vocab_size=300
-        )
+    options = {"pattern": "(?:a|aa)+(?<!a)b|z", "pattern_timeout": 1, "vocab_size": 300}
+    message = r"^item 4: the pattern .* for the document of 60 characters"
+    with pytest.warns(UserWarning, match="on the regex package"), pytest.raises(PatternTimeoutError, match=message):
+        pipeline.train_from_iterator(documents, output=tmp_path / "run", **options)
 
 
 def test_memory_of_the_caller_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,9 +260,8 @@ def test_memory_of_the_caller_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
         yield "some words"
         monkeypatch.setattr(machine, "own_memory", lambda: 3 << 30)
 
-    with pytest.raises(
-        UsageError, match=r"--memory-limit 2\.0 GiB is too small: .* take 3\.1 GiB; give at least 31\d\dMiB"
-    ):
+    message = r"--memory-limit 2\.0 GiB is too small: .* take 3\.1 GiB; give at least 31\d\dMiB"
+    with pytest.raises(UsageError, match=message):
         pipeline.train_from_iterator(documents(), output=tmp_path / "run", vocab_size=300, memory_limit="2GiB")
     assert not (tmp_path / "run" / "counter.parquet").exists()
 

@@ -13,7 +13,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -244,19 +244,16 @@ def swap(columns: dict[str, list[Any]], rank: int) -> None:
         values[rank], values[rank + 1] = values[rank + 1], values[rank]
 
 
-def test_swapped_merges_are_found(copy: Path) -> None:
-    # Two merges of different counts, of which the second does not need the first.
-    rows = pq.read_table(copy / "merges.parquet").to_pylist()
+def swap_merges(file: Path) -> None:
+    """Swap two merges of different counts, of which the second does not need the first."""
+    rows = pq.read_table(file).to_pylist()
     rank = next(
-        i
-        for i in range(50, 150)
-        if rows[i]["count"] != rows[i + 1]["count"]
-        and rows[i]["left"] + rows[i]["right"] not in (rows[i + 1]["left"], rows[i + 1]["right"])
+        rank
+        for rank, (one, other) in enumerate(pairwise(rows))
+        if rank >= 50 and one["count"] != other["count"]
+        if one["left"] + one["right"] not in (other["left"], other["right"])
     )
-    rewrite(copy / "merges.parquet", lambda columns: swap(columns, rank))
-    line = refused(run("verify", copy), 1)
-    assert f"wrong from rank {rank} on" in line
-    assert f"with count {rows[rank]['count']:,}, found" in line
+    rewrite(file, lambda columns: swap(columns, rank))
 
 
 def raise_count(columns: dict[str, list[Any]], row: int = 5, column: str = "count") -> None:
@@ -289,6 +286,7 @@ MERGES, CONFIG, MODEL = "merges.parquet", "tokenizer/tokenizer_config.json", "to
 DAMAGES: list[tuple[str, Callable[[Path], object], str]] = [
     (MERGES, lambda file: rewrite(file, lambda c: raise_count(c, 77)), "wrong from rank 77 on"),
     (MERGES, lambda file: rewrite(file, lambda c: raise_count(c, 77, "joined")), "wrong from rank 77 on"),
+    (MERGES, swap_merges, r"wrong from rank \d+ on: expected .* with count [\d,]+, found"),
     (MERGES, lambda file: rewrite(file, drop_last), "needs 163 merges, but the list ends after 162"),
     (MERGES, lambda file: rewrite(file, drop_last, exhausted=True), r"rank 162 on: .* found the end of the list"),
     (MERGES, Path.unlink, r"merges\.parquet is missing, but .*tokenizer exists"),
@@ -425,8 +423,7 @@ def test_counts_alone_and_counts_of_other_runs(good: Path, tmp_path: Path) -> No
     pipeline.merge_run(mixed, vocab_size=300)
     assert "each the right one" in pipeline.verify_run(mixed)["merges"]
     rewrite(mixed / "counter.parquet", raise_count)
-    with pytest.raises(RunDirectoryError, match="but says that"):
-        pipeline.verify_run(mixed)
+    assert "but says that" in refused(run("verify", mixed), 1)
 
 
 def test_leaving_out_every_piece_is_refused(copy: Path) -> None:
