@@ -22,36 +22,38 @@ from pipeline.run.manifest import RUN
 EOT = "<|endoftext|>"
 
 
-WRONG_INPUT = [
-    (["absent.txt"], 1, "absent.txt"),
-    (["empty-directory"], 1, "empty-directory"),
-    (["empty.txt"], 1, "empty"),
-    (["specials.txt"], 1, "special tokens"),
-    (["a.txt", "--vocab-size", "256"], 2, "257"),
-    (["a.txt", "--pattern", "a("], 2, "character 2"),
-    (["a.txt", "--pattern", "a*"], 2, "empty"),
-    (["a.txt", "--pattern", "gtp2"], 2, "gpt2"),
-    (["a.txt", "--workers", "0"], 2, "--workers"),
-    (["a.txt", "--vocab-sise", "300"], 2, "--vocab-size"),
-    (["a.txt", "--errors", "strict", "bad.txt"], 1, "bad.txt"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "code", "named"), WRONG_INPUT, ids=[" ".join(case[0]) for case in WRONG_INPUT])
-def test_wrong_input_is_one_line(tmp_path: Path, arguments: list[str], code: int, named: str) -> None:
-    (tmp_path / "a.txt").write_text("some text to learn from")
-    (tmp_path / "empty.txt").touch()
+@pytest.mark.parametrize(
+    ("words", "code", "named"),
+    [
+        ("train absent.txt", 1, "absent.txt"),
+        ("train empty-directory", 1, "empty-directory"),
+        ("train empty.txt", 1, "empty"),
+        ("train specials.txt", 1, "special tokens"),
+        ("train a.txt --vocab-size 256", 2, "257"),
+        ("train a.txt --pattern a(", 2, "character 2"),
+        ("train a.txt --pattern a*", 2, "empty"),
+        ("train a.txt --pattern gtp2", 2, "gpt2"),
+        ("train a.txt --workers 0", 2, "--workers"),
+        ("train a.txt --vocab-sise 300", 2, "--vocab-size"),
+        ("train a.txt bad.txt --errors strict", 1, r"bad\.txt.*\b1000\b"),
+        ("train a.txt --executor spark", 2, "--executor"),
+        ("train a.txt --config deep.json", 2, "nested too deeply"),
+        ("train --config none.json", 2, "expected files, directories or globs"),
+        ("train a.txt --vocab-size 5 --dry-run", 2, "at least 257"),
+        ("count a.txt --special-token a", 2, "single byte"),
+        ("merge empty-directory", 1, "run.json"),
+        ("encode --text a --tokenizer empty-directory", 1, "tokenizer.json"),
+        ("encode --tokenizer empty-directory", 2, "--text"),
+        ("encode --text a --tokenizer " + "x" * 300, 1, "cannot be read: File name too long"),
+    ],
+)
+def test_wrong_input_is_one_line(tmp_path: Path, words: str, code: int, named: str) -> None:
+    files = {"a.txt": b"some text to learn from", "empty.txt": b"", "specials.txt": EOT.encode() * 3}
+    files |= {"bad.txt": b"x" * 1000 + b"\xff" + b"y" * 10, "deep.json": b"[" * 100_000, "none.json": b'{"inputs": []}'}
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
     (tmp_path / "empty-directory").mkdir()
-    (tmp_path / "specials.txt").write_text(EOT * 3)
-    (tmp_path / "bad.txt").write_bytes(b"valid \xff invalid")
-    line = refused(run("train", *arguments, "--output", "run", cwd=tmp_path), code)
-    assert named in line
-
-
-def test_invalid_utf8_names_file_and_offset(tmp_path: Path) -> None:
-    (tmp_path / "bad.txt").write_bytes(b"x" * 1000 + b"\xff" + b"y" * 10)
-    line = refused(run("train", "bad.txt", "--errors", "strict", "--output", "run", cwd=tmp_path), 1)
-    assert re.search(r"bad\.txt.*\b1000\b", line)
+    assert re.search(named, refused(run(*words.split(), cwd=tmp_path), code))
 
 
 def test_replaced_bytes_are_reported_and_fail_on_request(tmp_path: Path) -> None:
@@ -100,12 +102,6 @@ def test_other_or_changed_corpus_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("some text changed")
     assert "a.txt changed" in refused(train("a.txt"), 1)
     succeeded(train("a.txt", "--overwrite"))
-
-
-def test_commands_without_a_run_name_the_missing_file(tmp_path: Path) -> None:
-    assert "run.json" in refused(run("merge", tmp_path), 1)
-    assert "tokenizer.json" in refused(run("encode", "--tokenizer", tmp_path, "--text", "a"), 1)
-    assert "--text" in refused(run("encode", "--tokenizer", tmp_path), 2)
 
 
 @pytest.mark.parametrize(
@@ -194,23 +190,15 @@ def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         ("bpe train --print-config >/dev/full", 1, "standard output cannot be written"),
         ("bpe train a.txt --vocab-size 260 --output run --quiet >/dev/full", 1, "standard output cannot be written"),
         ("bpe train a.txt --vocab-size 260 --output run --log-json >/dev/full", 1, "standard output cannot be written"),
-        ("bpe train a.txt --vocab-size 5 --dry-run", 2, "at least 257"),
-        ("bpe count a.txt --special-token a", 2, "single byte"),
         ("bpe train ''", 2, "INPUT"),
         (r"bpe train $'caf\xe9.txt'", 2, "rename it"),
         (r"bpe train a.txt --output $'caf\xe9'", 2, "--output"),
         (r"bpe train a.txt --pattern $'caf\xe9'", 2, "--pattern"),
         (r"bpe train a.txt --special-token $'caf\xe9'", 2, "--special-token"),
-        ("bpe train a.txt --executor spark", 2, "--executor"),
-        ("bpe train a.txt --config deep.json", 2, "nested too deeply"),
-        ("bpe train --config none.json", 2, "expected files, directories or globs"),
-        ("bpe encode --text a --tokenizer " + "x" * 300, 1, "cannot be read: File name too long"),
     ],
 )
 def test_unusable_streams_and_texts_are_one_line(tmp_path: Path, script: str, code: int, named: str) -> None:
     (tmp_path / "a.txt").write_text("some text to learn from")
-    (tmp_path / "deep.json").write_text("[" * 100_000)
-    (tmp_path / "none.json").write_text('{"inputs": []}')
     assert named in refused(shell(script, tmp_path), code)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import peers
 import pytest
+from command import files_in
 
 from pipeline import Tokenizer
 
@@ -96,14 +97,11 @@ def _read_shard(path: Path, dtype: str) -> list[int]:
         return array("H" if dtype == "uint16" else "I", path.read_bytes()).tolist()
     if path.suffix == ".mds":
         return _read_samples(path.read_bytes(), "H" if dtype == "uint16" else "I")
-    if path.suffix == ".arrow":
-        import pyarrow as pa
-
-        with pa.ipc.open_stream(path) as stream:
-            return [id_ for row in stream.read_all().column("input_ids").to_pylist() for id_ in row]
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return [id_ for row in pq.read_table(path).column("input_ids").to_pylist() for id_ in row]
+    table = pa.ipc.open_stream(path).read_all() if path.suffix == ".arrow" else pq.read_table(path)
+    return [id_ for row in table.column("input_ids").to_pylist() for id_ in row]
 
 
 def _read_samples(data: bytes, code: str) -> list[int]:
@@ -118,8 +116,4 @@ def everything(directory: Path) -> dict[str, bytes]:
     assert not (directory / "parts").exists()
     assert not (directory / "dealt").exists()
     assert [path.name for path in directory.rglob(".*") if path.name != ".lock"] == []
-    return {
-        path.relative_to(directory).as_posix(): path.read_bytes()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and path.name not in ("encoding.json", "log.txt", ".lock")
-    }
+    return files_in(directory, but=("encoding.json", "log.txt", ".lock"))
