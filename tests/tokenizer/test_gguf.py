@@ -30,6 +30,8 @@ from pipeline.tokenizer.model import ChatTemplate, Model
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
 TEXTS = int(os.environ.get("BPE_PIPELINE_LLAMA_TEXTS", "1000"))
+BYTE_PAIRS = [(bytes([left]), bytes([right])) for left in range(256) for right in range(256)]
+random.Random(1).shuffle(BYTE_PAIRS)  # merges in any order
 MARKED = (
     "{% for m in messages %}\n  {%- if m.role == 'assistant' %}\n    {%- generation -%}\n  {{ m.content }} \n"
     "    {%- endgeneration %}\n  {% generation %}\n{{ m.role }}{%endgeneration%}\n{% endif %}\n{% endfor %}"
@@ -37,7 +39,7 @@ MARKED = (
 
 
 def tokenizer(pattern: str = "gpt2", specials: tuple[str, ...] = (EOT, PAD)) -> Tokenizer:
-    return Tokenizer.from_merges(samples.trained(pattern), list(specials), pattern=pattern)
+    return samples.tokenizer(pattern, specials)
 
 
 def fields(directory: Path) -> dict[str, Any]:
@@ -62,15 +64,14 @@ def reads_llama(directory: Path) -> Any:
 @pytest.mark.parametrize(("pattern", "pre"), [("gpt2", "gpt-2"), ("llama3", "llama-bpe"), ("qwen2", "qwen2")])
 def test_tokens_types_and_merges_are_in_the_file(pattern: str, pre: str, tmp_path: Path) -> None:
     model = replace(tokenizer(pattern).model, roles=Roles(pad=PAD))
-    found = exported(model, tmp_path)
+    found, vocabulary = exported(model, tmp_path), model.vocabulary
     assert (found["ggml.model"], found["ggml.pre"]) == ("gpt2", pre)
-    texts = {**model.vocabulary.texts, **{id_: text for text, id_ in model.vocabulary.special_tokens.items()}}
+    special = vocabulary.special_tokens
+    texts = {**vocabulary.texts, **{id_: text for text, id_ in special.items()}}
     assert found["ggml.tokens"] == [texts[id_] for id_ in range(len(texts))]
-    assert found["ggml.token_type"] == [1] * len(model.vocabulary.tokens) + [3, 3]
-    assert [tuple(pair.split(" ")) for pair in found["ggml.merges"]] == [
-        (texts[left], texts[right]) for left, right in zip(model.vocabulary.left, model.vocabulary.right, strict=True)
-    ]
-    special = model.vocabulary.special_tokens
+    assert found["ggml.token_type"] == [1] * len(vocabulary.tokens) + [3, 3]
+    pairs = zip(vocabulary.left, vocabulary.right, strict=True)
+    assert found["ggml.merges"] == [f"{texts[left]} {texts[right]}" for left, right in pairs]
     roles = [found[f"ggml.{role}_token_id"] for role in ("bos", "eos", "padding")]
     assert roles == [special[EOT], special[EOT], special[PAD]]
     assert found["ggml.add_bos_token"] is found["ggml.add_eos_token"] is False
@@ -78,17 +79,15 @@ def test_tokens_types_and_merges_are_in_the_file(pattern: str, pre: str, tmp_pat
 
 
 def test_chat_template_end_of_turn_and_added_bos(tmp_path: Path) -> None:
-    specials = (EOT, "<|bos|>", "<|im_end|>")
     template = ChatTemplate("{% generation %}x{% endgeneration %}<|im_end|>")
-    model = replace(tokenizer(specials=specials).model, chat_template=template, front=("<|bos|>",))
-    found = exported(model, tmp_path)
+    model = tokenizer(specials=(EOT, "<|bos|>", "<|im_end|>")).model
+    found = exported(replace(model, chat_template=template, front=("<|bos|>",)), tmp_path)
+    special = model.vocabulary.special_tokens
     assert found["chat_template"] == "{% if true %}x{% endif %}<|im_end|>"
-    assert found["ggml.bos_token_id"] == model.vocabulary.special_tokens["<|bos|>"]
-    assert found["ggml.eot_token_id"] == model.vocabulary.special_tokens["<|im_end|>"]
+    assert [found[f"ggml.{role}_token_id"] for role in ("bos", "eot")] == [special["<|bos|>"], special["<|im_end|>"]]
     assert found["ggml.add_bos_token"] is True
-    theirs = reads_llama(tmp_path)
-    ids = [model.vocabulary.special_tokens["<|bos|>"], *Tokenizer(model.vocabulary).encode("low")]
-    assert theirs.tokenize(b"low", add_bos=True) == ids
+    ids = [special["<|bos|>"], *Tokenizer(model.vocabulary).encode("low")]
+    assert reads_llama(tmp_path).tokenize(b"low", add_bos=True) == ids
 
 
 @pytest.mark.parametrize("trim", [False, True])
@@ -111,15 +110,14 @@ def test_template_without_marks_renders_the_same(trim: bool) -> None:
     assert "add_generation_prompt" in ours.without_generation_marks("{% if add_generation_prompt %}{% endif %}")
 
 
-def superwords() -> Tokenizer:
-    """Merges of all pairs of bytes and of some words, cut by the paper's pattern."""
-    pairs = byte_pairs("none").merges
+def superwords(pairs: samples.Merges) -> Tokenizer:
+    """Merges of pairs of bytes and of some words, cut by the paper's pattern."""
     words = [(b"a ", b"b"), (b"a b", b" a"), (b"12", b"3"), (b"e ", b"12")]
     return Tokenizer.from_merges(pairs + words, [EOT], pattern=SUPERWORD_PATTERNS["superbpe-digits"])
 
 
 def test_superwords_by_digits_are_written_if_asked_for(tmp_path: Path) -> None:
-    model = superwords().model
+    model = superwords([(b"a", b" "), (b" ", b"a"), (b"1", b"2"), (b"e", b" ")]).model
     written, refused_ = export_model(model, tmp_path, None)
     assert (tmp_path / "tokenizer.gguf") not in written
     assert not ours.can_write() or "a number of 30,000 digits crashes it; --export gguf writes" in refused_["gguf"]
@@ -129,22 +127,19 @@ def test_superwords_by_digits_are_written_if_asked_for(tmp_path: Path) -> None:
 
 
 def test_llama_reads_superwords_by_digits_as_we_do(tmp_path: Path) -> None:
-    tokenizer = superwords()
+    tokenizer = superwords(BYTE_PAIRS)
     exported(tokenizer.model, tmp_path)
     theirs, chance = reads_llama(tmp_path), random.Random(5)
     letters = ["0123456789 ab.,\n-e", "01 ½²Ⅻ12 aé日\t", "٣५ a-b"]
     texts = ["".join(chance.choices(letters[i % 3], k=chance.randrange(40))) for i in range(TEXTS)]
     for text in [*texts, "1" * 10_000, "a b " * 10_000]:
-        if re.search("[٣५]{2}", text):
-            continue  # such digits are cut by three for us alone
-        assert theirs.tokenize(text.encode(), add_bos=False) == tokenizer.encode_ordinary(text), text
+        if not re.search("[٣५]{2}", text):  # such digits are cut by three for us alone
+            assert theirs.tokenize(text.encode(), add_bos=False) == tokenizer.encode_ordinary(text), text
 
 
 def byte_pairs(pattern: str) -> Tokenizer:
-    """Merges of all pairs of bytes in any order: two pieces where there should be one, or one for two, change ids."""
-    pairs = [(bytes([left]), bytes([right])) for left in range(256) for right in range(256)]
-    random.Random(1).shuffle(pairs)
-    return Tokenizer.from_merges(pairs, [EOT, "<|im_end|>", "<|im|>"], pattern=pattern)
+    """Two pieces where there should be one, or one for two, change ids."""
+    return Tokenizer.from_merges(BYTE_PAIRS, [EOT, "<|im_end|>", "<|im|>"], pattern=pattern)
 
 
 def known_to_both(text: str) -> str:
@@ -180,25 +175,22 @@ def test_check_reads_the_file_with_llama_cpp(tmp_path: Path) -> None:
 
 
 def test_ids_without_a_token_are_unused(tmp_path: Path) -> None:
-    tokens = {index: bytes([byte]) for index, byte in enumerate(BYTE_ORDER)} | {258: b"ab"}
-    vocabulary = Vocabulary.from_tokens(tokens, [(b"a", b"b")], {EOT: 260})
-    tokenizer = Tokenizer(vocabulary)
-    found = exported(tokenizer.model, tmp_path)
+    vocabulary = Vocabulary.from_tokens(after_bytes() | {258: b"ab"}, [(b"a", b"b")], {EOT: 260})
+    found = exported(Tokenizer(vocabulary).model, tmp_path)
     assert found["ggml.token_type"] == [*[1] * 256, 5, 5, 1, 5, 3]
     assert len(set(found["ggml.tokens"])) == 261
     assert reads_llama(tmp_path).tokenize(b"abc" + EOT.encode(), add_bos=False, special=True) == [258, 66, 260]
 
 
+def after_bytes(*tokens: bytes) -> dict[int, bytes]:
+    return dict(enumerate([*(bytes([byte]) for byte in BYTE_ORDER), *tokens]))
+
+
 def lost(*, whole_pieces: bool, pattern: str) -> Tokenizer:
     """A vocabulary in which the merges never make "abc"."""
-    tokens = {index: bytes([byte]) for index, byte in enumerate(BYTE_ORDER)} | {256: b"ab", 257: b"bc", 258: b"abc"}
     merges = [(b"a", b"b"), (b"b", b"c"), (b"a", b"bc")]
-    return Tokenizer(Vocabulary.from_tokens(tokens, merges, {EOT: 259}), pattern, whole_pieces=whole_pieces)
-
-
-def control_looking() -> Tokenizer:
-    pairs = [(b"<", b"/"), (b"</", b"s"), (b"</s", b">")]
-    return Tokenizer.from_merges(pairs, [EOT])
+    vocabulary = Vocabulary.from_tokens(after_bytes(b"ab", b"bc", b"abc"), merges, {EOT: 259})
+    return Tokenizer(vocabulary, pattern, whole_pieces=whole_pieces)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +207,10 @@ def control_looking() -> Tokenizer:
         (lambda: tokenizer(specials=("<|\0|>",)), "cuts it at NUL"),
         (lambda: lost(whole_pieces=True, pattern="gpt2"), "b'abc', id 258.*does not look up"),
         (lambda: lost(whole_pieces=False, pattern="llama3"), r"b'abc', id 258.*llama.cpp looks up"),
-        (control_looking, "may take the token '</s>'"),
+        (
+            lambda: Tokenizer.from_merges([(b"<", b"/"), (b"</", b"s"), (b"</s", b">")], [EOT]),
+            "may take the token '</s>'",
+        ),
     ],
 )
 def test_what_llama_cpp_would_misread_is_refused(
@@ -229,14 +224,12 @@ def test_what_llama_cpp_would_misread_is_refused(
 
 def test_overlapping_special_tokens_are_those_that_llama_cpp_finds_elsewhere(tmp_path: Path) -> None:
     """Why they are refused: the ids that llama.cpp has for a file with them."""
+    pytest.importorskip("gguf", reason="the gguf package is not installed")
     overlapping = tokenizer(specials=("<a>b", "b<c>d"))
-    specials = overlapping.special_tokens
+    specials, vocabulary = overlapping.special_tokens, overlapping.model.vocabulary
     assert overlapping.encode("<a>b<c>d")[0] == specials["<a>b"]
-    gguf = pytest.importorskip("gguf", reason="the gguf package is not installed")
-    assert gguf
-    ours._write(tmp_path / "tokenizer.gguf", overlapping.model, {
-        **overlapping.model.vocabulary.texts, **{id_: text for text, id_ in specials.items()}
-    }, "gpt-2")  # fmt: skip
+    texts = {**vocabulary.texts, **{id_: text for text, id_ in specials.items()}}
+    ours._write(tmp_path / "tokenizer.gguf", overlapping.model, texts, "gpt-2")
     assert reads_llama(tmp_path).tokenize(b"<a>b<c>d", add_bos=False, special=True)[-1] == specials["b<c>d"]
 
 

@@ -75,18 +75,6 @@ def test_ids_are_those_of_tokenizers_also_after_saving(name: str, added: str, tm
     agree(theirs, Tokenizer.load(tmp_path), *HARD)
 
 
-@pytest.mark.parametrize("name", ["qwen2", "deepseek", "coder", "space in front"])
-def test_invalid_text_is_repaired(name: str) -> None:
-    ours = pair(name, "plain")[1]
-    text = f"a\ufffd1{EOT}\ufffd漢 "
-    assert ours.encode(f"a\ud8001{EOT}\udfff漢 ") == ours.encode(text) == ours.encode(text.encode())
-    assert ours.encode(b"a\xff1" + EOT.encode() + b"\xe6" + " 漢 ".encode()) == ours.encode(f"a\ufffd1{EOT}\ufffd 漢 ")
-    ordinary = ours.encode(EOT, disallowed_special=(), add_special_tokens=False)
-    assert ours.encode_ordinary(EOT) == ordinary != ours.encode(EOT, add_special_tokens=False)
-    with pytest.raises(ValueError, match="disallowed special token"):
-        ours.encode(EOT, disallowed_special="all")
-
-
 def test_encode_cut_checks_its_ends() -> None:
     encoder = pair("deepseek", "plain")[1].model.encoder()
     text = "a low 1 " * 400
