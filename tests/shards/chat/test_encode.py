@@ -147,25 +147,19 @@ def test_the_date_before_tools_does_not_depend_on_the_day(asked: dict[str, str],
 @pytest.mark.parametrize(
     ("template", "written"),
     [
-        ("llama3", ['{"name": "f", "parameters": {"x": 1}}<|eot_id|>']),
-        ("qwen", ['<tool_call>\n{"name": "f", "arguments": {"x": 1}}']),
-        (
-            "default",
-            [
-                'Action: f\nAction Input: {"x": 1}<|endoftext|>',
-                "> Tool Name: f\nTool Description: d\nTool Args:\n  - x (int): \n",
-            ],
-        ),
+        ("llama3", '{"name": "f", "parameters": {"x": 1}}<|eot_id|>'),
+        ("qwen", '<tool_call>\n{"name": "f", "arguments": {"x": 1}}'),
+        ("default", 'Action: f\nAction Input: {"x": 1}<|endoftext|>'),
+        ("default", "> Tool Name: f\nTool Description: d\nTool Args:\n  - x (int): \n"),
     ],
 )
-def test_tools_and_calls_of_them(template: str, written: list[str]) -> None:
+def test_tools_and_calls_of_them(template: str, written: str) -> None:
     parameters = {"type": "object", "properties": {"x": {"type": "int"}}}
     one = dialog("a", '{"name": "f", "arguments": {"x": 1}}', roles=("user", "function"))
     one["messages"] += dialog("1", "b", roles=("observation", "assistant"))["messages"]
     one["tools"] = json.dumps([{"name": "f", "description": "d", "parameters": parameters}])
     row = next(pipeline.encode_chat([one], small_tokenizer(), template=template))
-    text = small_tokenizer().decode(row["input_ids"])
-    assert all(part in text for part in written)
+    assert written in small_tokenizer().decode(row["input_ids"])
 
 
 @pytest.mark.parametrize(
