@@ -69,14 +69,3 @@ def test_a_look_ahead_that_one_character_decides_adds_no_class():
     assert isinstance(machine.ahead, LookAhead)
     assert machine.ahead.variants == {}
     assert len(regex.findall("a(?=b|bb)|.", "abb")) == len(compile_pattern("a(?=b|bb)|.").cut("abb"))
-
-
-@pytest.mark.parametrize(
-    ("pattern", "reason"),
-    [(r"a(?=b(?=cd))", "inside of a look-ahead"), (r"a(?=[ab]*a[ab]{9})", "takes more states|too many outcomes")],
-)
-def test_what_is_too_much_runs_on_regex(pattern, reason):
-    compiled = compile_pattern(pattern)
-    assert compiled.automaton is None
-    assert regex.search(reason, compiled.refusal)
-    assert compiled.cut("abcd") == list(cut_with_regex(pattern, "abcd"))

@@ -117,29 +117,15 @@ def test_each_unmatched_stretch_is_a_piece(pattern, many):
 
 
 REFUSED = [  # pattern, position, a word of the reason
-    (r"a\bfoo", 1, "escape"),
-    (r"(a)\1", 3, "escape"),
-    (r"x|a{1,2000}", 3, "counted"),
-    (r"ab\p{Greek}+", 2, "Greek"),
-    (r"a(?<=a)b", 1, "group"),
-    (r"x[[:alpha:]]+", 2, "set inside"),
-    (r"x[a&&b]", 3, "set inside"),
-    (r"(?V1)x[a~~b]", 8, "set inside"),
-    (r"(?V1)x[a-d&&b--c]", 6, "two kinds"),
-    (r"(?V1)x|(?i:ss)", 7, "case after"),
-    (r"b|a++a", 2, "possessive"),
-    (r"b(?>a|ab)c", 1, "possessive"),
-    (r"\S|\s++(?!\S)", 3, "possessive"),
-    (r"a(?i:\p{Lu})", 5, "case"),
-    (r"b(?:a?)*", 1, "empty"),
-    (r"a(?=b(?=cd))", 1, "look-ahead"),
-    (r"b^a", 1, "'^'"),
-    (r"a(?m:a$)", 1, "group"),
-    (r"(?:foo){e<=1}", 7, "brace"),
-    (r"a\Rb", 1, "escape"),
-    (r"a[^\s\S]|b", 1, "complement"),
-    (r"ab|[^\d\w\W]+", 3, "complement"),
-]
+    (r"a\bfoo", 1, "escape"), (r"(a)\1", 3, "escape"), (r"a\Rb", 1, "escape"), (r"x|a{1,2000}", 3, "counted"),
+    (r"ab\p{Greek}+", 2, "Greek"), (r"a(?<=a)b", 1, "group"), (r"a(?m:a$)", 1, "group"),
+    (r"x[[:alpha:]]+", 2, "set inside"), (r"x[a&&b]", 3, "set inside"), (r"(?V1)x[a~~b]", 8, "set inside"),
+    (r"(?V1)x[a-d&&b--c]", 6, "two kinds"), (r"(?V1)x|(?i:ss)", 7, "case after"), (r"a(?i:\p{Lu})", 5, "case"),
+    (r"b|a++a", 2, "possessive"), (r"b(?>a|ab)c", 1, "possessive"), (r"\S|\s++(?!\S)", 3, "possessive"),
+    (r"b(?:a?)*", 1, "empty"), (r"a(?=b(?=cd))", 1, "look-ahead"), (r"b^a", 1, "'^'"),
+    (r"(?:foo){e<=1}", 7, "brace"), (r"a[^\s\S]|b", 1, "complement"), (r"ab|[^\d\w\W]+", 3, "complement"),
+    (r"(?:ab|a)++b|.", 0, "possessive"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("pattern", "position", "word"), REFUSED)
@@ -169,14 +155,19 @@ def test_pattern_that_is_an_error_says_why_and_where(pattern, reason):
         compile_pattern(pattern).cut("ab")
 
 
-def test_possessive_quantifiers_that_equal_greedy_ones_are_accepted():
-    for pattern in (r"\p{L}++|\S", r"a?+b|\S", r"(?:ab)++|.", r"\s++$|\s", r"(?>\d{1,3})|."):
-        assert compile_pattern(pattern).refusal is None
-    assert compile_pattern(r"(?:ab|a)++b|.").refusal is not None
+@pytest.mark.parametrize("pattern", [r"\p{L}++|\S", r"a?+b|\S", r"(?:ab)++|.", r"\s++$|\s", r"(?>\d{1,3})|."])
+def test_possessive_quantifiers_that_equal_greedy_ones_are_accepted(pattern):
+    assert compile_pattern(pattern).refusal is None
 
 
-def test_too_many_states_are_refused():
-    assert "states" in compile_pattern("(?:a|b)*a(?:a|b){14}|.").refusal
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [("(?:a|b)*a(?:a|b){14}|.", "states"), (r"a(?=[ab]*a[ab]{9})", "takes more states|too many outcomes")],
+)
+def test_too_many_states_are_refused(pattern, reason):
+    compiled = compile_pattern(pattern)
+    assert regex.search(reason, compiled.refusal)
+    assert compiled.cut("abcd") == list(cut_with_regex(pattern, "abcd"))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The names of patterns, against tiktoken's table of models and the expressions of its encodings."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,9 @@ from tiktoken.model import encoding_name_for_model
 from tokenizers import Regex, pre_tokenizers, trainers
 
 import pipeline
-from pipeline.base.errors import PatternError, RunDirectoryError
+from pipeline.base.errors import PatternError
 from pipeline.pattern import PRESETS, compile_pattern, resolve
 from pipeline.pattern.presets import ALIASES
-from pipeline.run import manifest
 
 
 @pytest.mark.parametrize(
@@ -74,20 +72,10 @@ def test_a_run_stores_the_name_that_an_alias_means(tmp_path):
     assert not (tmp_path / "other").exists()
 
 
-def test_a_run_whose_pattern_was_a_misspelt_name_is_refused(tmp_path):
-    (tmp_path / "a.txt").write_text("low low lower")
-    pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=260)
-    stored = manifest.require(tmp_path / "run")
-    for typed in ("gpt-2", "whitespace"):
-        counting = stored.manifest.counting | {"pattern": typed}
-        manifest.save(replace(stored, manifest=replace(stored.manifest, counting=counting)))
-        with pytest.raises(RunDirectoryError, match=f"'{typed}' is"):
-            pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=260)
-
-
 def test_train_like_takes_an_expression_that_looks_like_a_name(tmp_path):
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=258, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=258, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
     steps = [pre_tokenizers.Split(Regex("abc"), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
     ours = pipeline.train_like(trainer, pre_tokenizers.Sequence(steps), texts=["xabcx abc"], output=tmp_path / "run")
     assert ours.pattern.cut("xabcx") == ["x", "abc", "x"]
