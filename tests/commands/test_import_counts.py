@@ -228,15 +228,6 @@ def test_parquet_of_all_types(tmp_path, piece_type, count_type):
     assert [row for b in counts_file.counts_in(table) for row in zip(b.pieces, b.counts, strict=True)] == rows
 
 
-def test_pipes_are_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "c.tsv")
-    (tmp_path / "kept.tsv").write_text("a\t1\n")
-    with (tmp_path / "kept.tsv").open("rb") as kept:
-        for path in (tmp_path / "c.tsv", Path("/dev/null"), Path(f"/dev/fd/{kept.fileno()}")):
-            with pytest.raises(InputError, match=f"{path} is not a regular file: save its content to a file"):
-                pipeline.import_counts(path, output=tmp_path / "run", workers=1)
-
-
 @pytest.mark.parametrize("pattern", ["gpt2", "llama3", r"(?<=x)a|.|\s"])
 def test_pieces_of_another_pattern_are_found(pattern):
     compiled = compile_pattern(pattern)
@@ -379,11 +370,20 @@ def test_training_on_a_mapping_gives_the_reference_merges(factor: int, tmp_path:
 
 
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="given as int"):
-        pipeline.train_from_counts(3, output=tmp_path / "run")
-    with pytest.raises(UsageError, match="named twice"):
-        pipeline.import_counts(["a.tsv", "a.tsv"], output=tmp_path / "run")
-    with pytest.raises(InputError, match=r"none\.tsv cannot be read"):
-        pipeline.import_counts(tmp_path / "none.tsv", output=tmp_path / "run")
+    os.mkfifo(tmp_path / "c.tsv")
+    (tmp_path / "kept.tsv").write_text("a\t1\n")
+    with (tmp_path / "kept.tsv").open("rb") as kept:
+        pipes = tmp_path / "c.tsv", Path("/dev/null"), Path(f"/dev/fd/{kept.fileno()}")
+        for counts, error, message in (
+            *((pipe, InputError, f"{pipe} is not a regular file: save its content to a file") for pipe in pipes),
+            (3, UsageError, "given as int"),
+            (["a.tsv", "a.tsv"], UsageError, "named twice"),
+            (tmp_path / "none.tsv", InputError, r"none\.tsv cannot be read"),
+        ):
+            with pytest.raises(error, match=message):
+                pipeline.import_counts(counts, output=tmp_path / "run", workers=1)
+
+
+def test_pieces_that_the_pattern_would_cut_are_warned_about(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="the pattern gpt2 would cut 1 piece of 2 differently, such as 'a b'"):
         pipeline.train_from_counts({"a b": 2, "ab": 3}, output=tmp_path / "run", vocab_size=258)

@@ -5,8 +5,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from array import array
@@ -20,7 +18,7 @@ from typing import Any
 import peers
 import pyarrow.parquet as pq
 import pytest
-from command import files_in, refused, run, succeeded
+from command import files_in, refused, run, script, succeeded
 from counter_files import columns_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -502,7 +500,5 @@ def test_forecast_of_the_replay_is_above_what_long_pieces_take(tmp_path: Path, s
     text = (Path(os.environ["BPE_PIPELINE_TEST_DATA"]) / "chinese.txt").read_bytes()[:size]
     (tmp_path / "a.txt").write_bytes(text)
     pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=vocab_size, pattern=r"\S+|\s+", workers=1)
-    command = [sys.executable, "-P", "-c", _REPLAYED, tmp_path / "run"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    forecasted, taken = map(int, done.stdout.split())
+    forecasted, taken = map(int, script(_REPLAYED, tmp_path / "run").split())
     assert taken <= forecasted
