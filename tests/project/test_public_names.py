@@ -40,17 +40,9 @@ def test_public_names_match_their_import_table_and_their_completion() -> None:
     assert {name: home for home, name in listed} == pipeline._HOMES
 
 
-def test_public_names_stay_what_they_are_when_all_modules_are_imported() -> None:
-    """A module of the same name would take the place of a function."""
-    before = {name: getattr(pipeline, name) for name in pipeline.__all__}
-    for module in pkgutil.walk_packages(pipeline.__path__, "pipeline."):
-        if module.name != "pipeline.__main__":  # starts the command
-            import_module(module.name)
-    assert {name: getattr(pipeline, name) for name in pipeline.__all__} == before
-
-
-def test_everything_that_modules_share_has_a_docstring() -> None:
-    """This includes names that only the rest of the package uses."""
+def test_everything_that_modules_share_has_a_docstring_and_replaces_no_public_name() -> None:
+    """Also names that only the rest of the package uses; a module would take the place of a function of its name."""
+    public = {name: getattr(pipeline, name) for name in pipeline.__all__}
     bare = []
     for found in pkgutil.walk_packages(pipeline.__path__, "pipeline."):
         if found.name in ("pipeline.__main__", "pipeline._core"):  # starts the command; has a stub
@@ -65,6 +57,7 @@ def test_everything_that_modules_share_has_a_docstring() -> None:
                 every = [(name, thing), *((f"{name}.{key}", member) for key, member in members if key[0] != "_")]
                 bare += [f"{found.name}.{place}" for place, one in every if not _described(one)]
     assert bare == []
+    assert {name: getattr(pipeline, name) for name in pipeline.__all__} == public
 
 
 def _described(thing: Any) -> bool:

@@ -1,18 +1,12 @@
 """Pages in a browser: the report's, `sweep`'s and `explain --html`'s fit, can be read and reached, request nothing."""
 
-import os
-import re
-import shlex
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import terminal
 from browser import COLLISIONS, too_low_contrasts, wait_for
-from command import run, succeeded
 from peers import generated_text
 
 import pipeline
@@ -21,7 +15,6 @@ from pipeline.report.sweep_rule import ForModel, recommend
 from pipeline.tokenizer.sweep_worker import Measured, Point
 
 HOSTILE = "</p><script>alert(1)</script><img src=x onerror=alert(2)>"
-DRAWN = "document.querySelector('#ranks .xtick text') !== null"
 
 
 def _of_a_run(reported: Path) -> str:
@@ -50,9 +43,9 @@ def _of_a_text(_: Path) -> str:
 
 
 @contextmanager
-def opened(browser: Any, page: Path, width: int = 1280, scheme: str = "light", height: int = 844) -> Iterator[Any]:
+def opened(browser: Any, page: Path, width: int = 1280, scheme: str = "light") -> Iterator[Any]:
     """Open a page, which must request only itself and run nothing that its texts hold."""
-    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height})
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 844})
     view = context.new_page()
     asked: list[str] = []
     wrong: list[str] = []
@@ -131,7 +124,7 @@ def test_search_finds_every_token_with_the_keyboard(reported: Path, browser: Any
     assert _of_a_run(reported)
     tokens = pipeline.load(reported).vocab.values()
     with opened(browser, reported / "report.html") as view:
-        wait_for(view, DRAWN)
+        wait_for(view, "document.querySelector('#ranks .xtick text') !== null")
         assert view.inner_text("label[for=search]").startswith("Search all 350 tokens")
         view.evaluate("document.querySelector('h1').focus()")
         for _ in range(40):
@@ -147,34 +140,3 @@ def test_search_finds_every_token_with_the_keyboard(reported: Path, browser: Any
             view.keyboard.type(wanted)
             wait_for(view, f"document.getElementById('found').textContent.startsWith('{expected} found')")
             assert view.evaluate("document.querySelectorAll('#results li').length") == expected
-
-
-@pytest.mark.skipif("BPE_PIPELINE_PICTURES" not in os.environ, reason="BPE_PIPELINE_PICTURES names no directory")
-def test_pictures_for_the_docs(browser: Any, tmp_path: Path) -> None:
-    """Make docs/pages/images: BPE_PIPELINE_PICTURES=docs/pages/images python -m pytest -n0 -k pictures.
-
-    The report of one of two tokenizers; in the terminal a run half way and at its end, and a text explained.
-    """
-    images = Path(os.environ["BPE_PIPELINE_PICTURES"])
-    environment = {"COLUMNS": "118", "COLORTERM": "truecolor", "BPE_PIPELINE_REPORT": "page"}
-
-    def shown(*words: str) -> dict[str, list[str]]:
-        return {shlex.join(["bpe-pipeline", *words]): terminal.screens(
-            terminal.output_on_a_terminal(words, tmp_path, **environment))}  # fmt: skip
-
-    for name, pattern in (("run", "gpt2"), ("other", "llama3")):
-        words = ["--output", name, "--vocab-size", "16k", "--pattern", pattern]
-        succeeded(run("train", *words, cwd=tmp_path, env=environment))
-    succeeded(run("report", "run", "--compare", "other", "gpt2", "o200k", cwd=tmp_path, env=environment))
-    for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)):
-        with opened(browser, tmp_path / "run" / "report.html", width, scheme, 1100) as view:
-            wait_for(view, DRAWN)
-            view.screenshot(path=images / f"report-{scheme}-{width}.png")
-    corpus = Path(os.environ["BPE_PIPELINE_TEST_DATA"])
-    shutil.copytree(corpus, tmp_path / "corpus", ignore=shutil.ignore_patterns("*.zst", "*.md"))
-    [(command, seen)] = shown("train", "corpus", "--output", "runs/a", "--vocab-size", "32k").items()
-    half = min(seen, key=lambda one: abs(int((re.findall(r"merging.* (\d+)%", one) or [0])[-1]) - 50))
-    terminal.photograph(browser, {command: half}, images / "terminal-progress.png")
-    terminal.photograph(browser, {command: seen[-1]}, images / "terminal-train.png")
-    one_text = shown("explain", "--tokenizer", "runs/a", "1,234 lanterns")
-    terminal.photograph(browser, {name: one[-1] for name, one in one_text.items()}, images / "terminal-explain.png")

@@ -65,11 +65,8 @@ def test_report_json_has_the_documented_keys(reported: Path) -> None:
         assert set(numbers[name] if name else numbers) == keys
     page = (Path(__file__).parents[2] / "docs" / "pages" / "how-to" / "report.md").read_text()
     assert [key for keys in KEYS.values() for key in keys if f"`{key}`" not in page] == []
-    assert numbers["tokenizers"] == [["this tokenizer", 350]]
-    assert numbers["vocabulary"]["special_tokens"] == [
-        {"text": "<|endoftext|>", "id": 348, "roles": "eos, separator"},
-        {"text": "</script><script>alert(1)</script>", "id": 349, "roles": ""},
-    ]
+    special = [tuple(one[key] for key in ("text", "id", "roles")) for one in numbers["vocabulary"]["special_tokens"]]
+    assert special == [("<|endoftext|>", 348, "eos, separator"), ("</script><script>alert(1)</script>", 349, "")]
     [last] = [size for size in numbers["merged"]["marked"] if size["vocab_size"] == 350]
     document = json.loads((reported / "report.json").read_text())
     assert last["bytes_per_token"] == pytest.approx(document["bytes_per_token"])
@@ -82,6 +79,7 @@ def test_report_json_has_the_documented_keys(reported: Path) -> None:
 def test_numbers_match_the_tokenizer(reported: Path) -> None:
     numbers = numbers_of(reported)
     tokenizer = pipeline.Tokenizer.load(reported / "tokenizer")
+    assert numbers["tokenizers"] == [["this tokenizer", 350]]
     assert numbers["vocabulary"]["tokens"] == len(tokenizer.vocabulary.tokens)
     assert numbers["vocabulary"]["unreachable"]["count"] == 0
     assert numbers["sample"]["held_out"] is False
@@ -245,15 +243,22 @@ def test_report_refusals_are_one_line(reported: Path, small: Path, tmp_path: Pat
         assert said in refused(run("report", *words), code)
 
 
-def test_failed_report_is_a_warning(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError("of our own making")
-
-    monkeypatch.setattr("pipeline.commands.report.choose", fail)
-    with pytest.warns(UserWarning, match="no numbers in the report: ZeroDivisionError"):
-        pipeline.train(small, output=tmp_path / "run", vocab_size=280)
+@pytest.mark.parametrize(
+    ("name", "replacement", "said"),
+    [
+        ("choose", lambda *_: 1 / 0, "ZeroDivisionError"),
+        ("_shortage", lambda *_: "2 GiB of 1 GiB", "they take 2 GiB of 1 GiB"),
+    ],
+    ids=["failure", "memory"],
+)
+def test_numbers_that_cannot_be_made_are_left_out(
+    name: str, replacement: Any, said: str, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"pipeline.commands.report.{name}", replacement)
+    result = succeeded(run("train", small, "--output", tmp_path / "run", "--vocab-size", 270))
+    assert f"no numbers in the report: {said}" in result.stderr
     assert numbers_of(tmp_path / "run") is None
-    assert pipeline.load(tmp_path / "run").vocab_size <= 280
+    assert pipeline.load(tmp_path / "run").vocab_size <= 270
 
 
 def test_missing_plotly_is_a_hint(small: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -267,13 +272,6 @@ def test_missing_plotly_is_a_hint(small: Path, monkeypatch: pytest.MonkeyPatch, 
     assert not (tmp_path / "page.html").exists()
     assert (tmp_path / "page.json").exists()
     assert hint in shown.stderr
-
-
-def test_too_little_memory_omits_the_numbers(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.commands.report._shortage", lambda *_: "2 GiB of 1 GiB")
-    result = succeeded(run("train", small, "--output", tmp_path / "run", "--vocab-size", 270))
-    assert "no numbers in the report: they take 2 GiB of 1 GiB" in result.stderr
-    assert numbers_of(tmp_path / "run") is None
 
 
 def test_run_in_an_object_store_has_its_report_there(store: object_store.Store, small: Path) -> None:

@@ -1,15 +1,13 @@
-"""Run a command on a terminal, and see its screen at every moment: as text with colours, or as a picture."""
+"""Run a command on a terminal, and see its screen at every moment, as text with colours."""
 
 import contextlib
-import io
 import os
 import pty
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 _STEPS = re.compile(
     r"\x1b\[(?:\?\d+[hl]|(?P<up>\d*)A|(?P<clear>2K))|(?P<line>\n)|\r|(?P<text>(?:\x1b\[[\d;]*m|[^\x1b\r\n])+)"
@@ -60,21 +58,3 @@ def screens(output: bytes) -> list[str]:
         elif step["text"]:
             lines[row] += step["text"]
     return [*found, "\n".join(lines).rstrip()]
-
-
-def photograph(browser: Any, shown: Mapping[str, str], path: Path, columns: int = 118) -> None:
-    """Make a picture of commands and their screens in a browser."""
-    from rich.console import Console
-    from rich.terminal_theme import MONOKAI
-    from rich.text import Text
-
-    console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True)
-    for command, screen in shown.items():
-        console.print(Text("$ ", style="bold green") + Text(command, style="bold"))
-        console.print(Text.from_ansi(screen))
-    body = console.export_html(theme=MONOKAI, inline_styles=True, code_format="{code}")
-    style = "background:#12181f;color:#e6edf3;display:inline-block;margin:0;padding:12px 16px;font:13px/1.4 monospace"
-    view = browser.new_page(viewport={"width": 1280, "height": 900})
-    view.set_content(f'<body style="margin:0"><pre style="{style}">{body}</pre>')
-    view.locator("pre").screenshot(path=path)
-    view.close()

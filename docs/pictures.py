@@ -1,0 +1,76 @@
+"""The pictures of the pages: a report, in two colour schemes and widths, and what the command shows on a terminal.
+
+BPE_PIPELINE_TEST_DATA=texts python docs/pictures.py docs/pages/images      needs Chromium and what the tests need
+"""
+
+import io
+import os
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
+from browser import chromium, wait_for
+from command import run_process, succeeded
+from terminal import output_on_a_terminal, screens
+
+_ENVIRONMENT = {"COLUMNS": "118", "COLORTERM": "truecolor", "BPE_PIPELINE_REPORT": "page"}
+_STYLE = "background:#12181f;color:#e6edf3;display:inline-block;margin:0;padding:12px 16px;font:13px/1.4 monospace"
+
+
+def of_reports(browser: Any, home: Path, images: Path) -> None:
+    """Compare two tokenizers, and take pictures of the report in both colour schemes."""
+    for name, pattern in (("run", "gpt2"), ("other", "llama3")):
+        options = ["--output", name, "--vocab-size", "16k", "--pattern", pattern]
+        succeeded(run_process("train", *options, cwd=home, env=_ENVIRONMENT))
+    succeeded(run_process("report", "run", "--compare", "other", "gpt2", "o200k", cwd=home, env=_ENVIRONMENT))
+    for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)):
+        view = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 1100})
+        view.goto((home / "run" / "report.html").as_uri())
+        wait_for(view, "document.querySelector('#ranks .xtick text') !== null")
+        view.screenshot(path=images / f"report-{scheme}-{width}.png")
+        view.close()
+
+
+def of_the_terminal(browser: Any, home: Path, images: Path) -> None:
+    """Take pictures of a run half way and at its end, and of a text explained."""
+    texts = Path(os.environ["BPE_PIPELINE_TEST_DATA"])
+    shutil.copytree(texts, home / "corpus", ignore=shutil.ignore_patterns("*.zst", "*.md"))
+    [(command, seen)] = _shown(home, "train", "corpus", "--output", "runs/a", "--vocab-size", "32k").items()
+    half = min(seen, key=lambda one: abs(int((re.findall(r"merging.* (\d+)%", one) or [0])[-1]) - 50))
+    _photograph(browser, {command: half}, images / "terminal-progress.png")
+    _photograph(browser, {command: seen[-1]}, images / "terminal-train.png")
+    explained = _shown(home, "explain", "--tokenizer", "runs/a", "1,234 lanterns")
+    _photograph(browser, {name: one[-1] for name, one in explained.items()}, images / "terminal-explain.png")
+
+
+def _shown(home: Path, *words: str) -> dict[str, list[str]]:
+    written = output_on_a_terminal(words, home, **_ENVIRONMENT)
+    return {shlex.join(["bpe-pipeline", *words]): screens(written)}
+
+
+def _photograph(browser: Any, shown: Mapping[str, str], path: Path) -> None:
+    console = Console(record=True, width=118, file=io.StringIO(), force_terminal=True)
+    for command, screen in shown.items():
+        console.print(Text("$ ", style="bold green") + Text(command, style="bold"))
+        console.print(Text.from_ansi(screen))
+    body = console.export_html(theme=MONOKAI, inline_styles=True, code_format="{code}")
+    view = browser.new_page(viewport={"width": 1280, "height": 900})
+    view.set_content(f'<body style="margin:0"><pre style="{_STYLE}">{body}</pre>')
+    view.locator("pre").screenshot(path=path)
+    view.close()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch, chromium() as started:
+        of_reports(started, Path(scratch), Path(sys.argv[1]))
+        of_the_terminal(started, Path(scratch), Path(sys.argv[1]))
