@@ -273,19 +273,6 @@ def test_a_thread_lists_nothing_for_neighbours_that_it_never_met() -> None:
     assert learned(1) == learned(2) == learned(3)
 
 
-def test_tie_breaks_of_the_textbook_example() -> None:
-    counter = {b"low": 5, b"lower": 2, b"widest": 3, b"newest": 6}
-
-    def learned(tie_break: str) -> list[bytes]:
-        tokens = [bytes([byte]) for byte in GPT2_BYTES]
-        for left, right, _ in train(counter, 6, tie_break=tie_break):
-            tokens.append(tokens[left] + tokens[right])
-        return tokens[256:]
-
-    assert learned("lowest-ids") == [b"es", b"est", b"lo", b"low", b"ew", b"new"]
-    assert learned("greatest-bytes") == [b"st", b"est", b"ow", b"low", b"west", b"ne"]
-
-
 def test_a_piece_may_come_in_several_batches() -> None:
     assert merges_of(engine_of({b"ab": 1}, {b"cd": 2}, {b"ab": 2}, {}).run(2)) == train({b"ab": 3, b"cd": 2}, 2)
 

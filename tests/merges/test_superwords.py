@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import runpy
 import tempfile
 from array import array
 from collections import Counter
@@ -14,8 +15,10 @@ from unicodedata import category
 
 import peers
 import pytest
+import tokenizers
+import transformers
 from amount import FULL
-from command import refused, run, run_here, succeeded
+from command import refused, run, succeeded
 from counter_files import columns_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -272,10 +275,9 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, Any], reason: 
 
 
 def test_digits_are_cut_as_the_paper_cuts_them_in_two_steps() -> None:
-    pre_tokenizers = pytest.importorskip("tokenizers.pre_tokenizers")
-    regex = pytest.importorskip("tokenizers").Regex
-    steps = [pre_tokenizers.Split(regex(step), "isolated") for step in (r"\p{N}+", r"(?=(\d{3})+(?!\d))")]
-    theirs, ours = pre_tokenizers.Sequence(steps), compile_pattern(SUPERWORD_PATTERNS["superbpe-digits"])
+    pre = tokenizers.pre_tokenizers
+    steps = [pre.Split(tokenizers.Regex(step), "isolated") for step in (r"\p{N}+", r"(?=(\d{3})+(?!\d))")]
+    theirs, ours = pre.Sequence(steps), compile_pattern(SUPERWORD_PATTERNS["superbpe-digits"])
     chance = random.Random(7)
     texts = ["".join(chance.choices("0123456789½²٣ a b.,\n", k=chance.randrange(1, 24))) for _ in range(2000)]
     # Python, `regex` and tokenizers have different versions of Unicode: each knows other numbers.
@@ -288,22 +290,18 @@ def test_digits_are_cut_as_the_paper_cuts_them_in_two_steps() -> None:
 
 
 def test_counts_without_texts_are_refused(tmp_path: Path) -> None:
+    asked = {"vocab_size": 258, "superwords_from": 257}
     counts = pipeline.import_counts({"of": 3, " the": 4}, output=tmp_path / "run", special_tokens=[])
-    with pytest.raises(UsageError, match="needs the texts for a second count"):
-        pipeline.merge_run(counts, vocab_size=258, superwords_from=257)
-    with pytest.raises(UsageError, match="come from an iterator"):
-        pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "other", vocab_size=280, superwords_from=270)
     mixed = pipeline.combine_runs([counts], weights=["2.5"], output=tmp_path / "mixed")
-    with pytest.raises(UsageError, match="combine runs that were counted from files"):
-        pipeline.merge_run(mixed, vocab_size=258, superwords_from=257)
+    for reason, act, source in (
+        ("needs the texts for a second count", pipeline.merge_run, counts),
+        ("combine runs that were counted from files", pipeline.merge_run, mixed),
+        ("come from an iterator", pipeline.train_from_iterator, DOCUMENTS),
+    ):
+        with pytest.raises(UsageError, match=reason):
+            act(source, **asked)
 
 
-def count_into(file: Path, output: Path, *options: str) -> None:
-    result = run_here("count", file, "--output", output, *options)
-    assert result.returncode == 0, result.stderr
-
-
-@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("weights", [("3", "1"), ("2.5", "1/3"), ("0.4", "0.01")])
 def test_a_mixture_is_merged_with_its_weights_in_whole_numbers(weights: tuple[str, str], tmp_path: Path) -> None:
     fractions = [Fraction(weight) for weight in weights]
@@ -314,7 +312,7 @@ def test_a_mixture_is_merged_with_its_weights_in_whole_numbers(weights: tuple[st
         for part, weight in enumerate(fractions):
             documents = [*DOCUMENTS, *(peers.generated_text(7 * seed + part + one, 30) for one in range(part + 2))]
             (home / f"{part}.txt").write_text(EOT.join(documents), newline="")
-            count_into(home / f"{part}.txt", home / str(part), "--pattern", "superbpe")
+            succeeded(run("count", home / f"{part}.txt", "--output", home / str(part), "--pattern", "superbpe"))
             for piece, count in pieces_of(documents, FIRST).items():
                 rounded[piece] += max(1, int(count * weight + Fraction(1, 2)))
             for piece, count in pieces_of(documents, COARSE).items():
@@ -330,18 +328,17 @@ def test_a_mixture_is_merged_with_its_weights_in_whole_numbers(weights: tuple[st
         assert "merges" in pipeline.verify_run(mixed)
 
 
-@pytest.mark.usefixtures("in_process")
 def test_a_mixture_of_runs_that_changed_is_refused(short: Path, tmp_path: Path) -> None:
-    count_into(short, tmp_path / "run")
+    words = ["count", short, "--output", tmp_path / "run"]
+    succeeded(run(*words))
     mixed = pipeline.combine_runs([tmp_path / "run"], weights=["2"], output=tmp_path / "mixed")
-    count_into(short, tmp_path / "run", "--pattern", "superbpe", "--overwrite")
+    succeeded(run(*words, "--pattern", "superbpe", "--overwrite"))
     with pytest.raises(RunDirectoryError, match="other counts than those that were combined"):
         pipeline.merge_run(mixed, vocab_size=270, superwords_from=260)
 
 
 @pytest.mark.parametrize("superword_pattern", ["superbpe", "superbpe-digits"])
 def test_other_libraries_encode_alike(corpus: Path, trained: Path, tmp_path: Path, superword_pattern: str) -> None:
-    tokenizers, transformers = pytest.importorskip("tokenizers"), pytest.importorskip("transformers")
     if superword_pattern != "superbpe":
         asked = {"superwords_from": "80%", "superword_pattern": superword_pattern, "pattern": "superbpe"}
         trained = tmp_path / "run"
@@ -352,9 +349,15 @@ def test_other_libraries_encode_alike(corpus: Path, trained: Path, tmp_path: Pat
     ours = pipeline.load(trained)
     theirs = tokenizers.Tokenizer.from_file(str(trained / "tokenizer/tokenizer.json"))
     fast = transformers.AutoTokenizer.from_pretrained(trained / "tokenizer")
+    assert not (trained / "tokenizer/tokenizer.tiktoken").exists()  # unless asked for
+    asked_for = succeeded(run("export", trained, "--export", "tiktoken", "--output", tmp_path / "out"))
+    assert "long stretches" in asked_for.stderr
+    tiktoken = runpy.run_path(str(tmp_path / "out/tiktoken_encoding.py"))["encoding"]
     for text in [*TEXTS, (corpus / "b.txt").read_text(), *(corpus / "a.txt").read_text().splitlines()[:40]]:
-        assert ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids == fast.encode(text)
-        assert ours.decode(ours.encode(text)) == text
+        ids = ours.encode(text)
+        assert theirs.encode(text, add_special_tokens=False).ids == fast.encode(text) == ids
+        assert tiktoken.encode(text, allowed_special="all") == ids
+        assert ours.decode(ids) == text
 
 
 def test_a_pattern_that_is_no_finer_is_warned_of(corpus: Path, tmp_path: Path) -> None:
@@ -362,18 +365,6 @@ def test_a_pattern_that_is_no_finer_is_warned_of(corpus: Path, tmp_path: Path) -
     result = run("train", corpus, "--pattern", r" ?\w+|\s+|[^\w\s]+", *options)
     assert "would cut pieces of --pattern apart" in result.stderr
     assert "--pattern superbpe fits" in result.stderr
-
-
-def test_tiktoken_files_are_written_only_if_asked_for(trained: Path, tmp_path: Path) -> None:
-    tiktoken = pytest.importorskip("tiktoken")
-    assert not (trained / "tokenizer/tokenizer.tiktoken").exists()
-    asked = succeeded(run("export", trained, "--export", "tiktoken", "--output", tmp_path / "out"))
-    assert "long stretches" in asked.stderr
-    namespace: dict[str, Any] = {"__file__": str(tmp_path / "out/tiktoken_encoding.py"), "__name__": "x"}
-    exec((tmp_path / "out/tiktoken_encoding.py").read_text(), namespace)
-    assert isinstance(namespace["encoding"], tiktoken.Encoding)
-    ours = pipeline.load(trained)
-    assert [namespace["encoding"].encode(text) for text in TEXTS] == [ours.encode(text) for text in TEXTS]
 
 
 def test_explain_and_like_know_the_second_stage(trained: Path, tmp_path: Path) -> None:
