@@ -369,9 +369,10 @@ def test_control_c_stops_the_training_within_a_second() -> None:
 
 def test_other_threads_run_meanwhile() -> None:
     """The GIL is released: a Python thread makes progress while the engine trains."""
+    engine = engine_of(natural_counter(seed=5, n_pieces=60_000))
     ticks, started = 0, time.monotonic()
     with ThreadPoolExecutor(1) as pool:
-        training = pool.submit(train, natural_counter(seed=5, n_pieces=60_000), 2000)
+        training = pool.submit(engine.run, 2000)
         while not training.done():
             time.sleep(0.005)
             ticks += 1
