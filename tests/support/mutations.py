@@ -16,11 +16,16 @@ import tempfile
 import time
 import venv
 from pathlib import Path
+from typing import Any
 
 from mutation_table import MUTATIONS
 
 HOME = Path(__file__).parents[2]
 PATIENCE_S = 300  # a core that never returns is noticed, too
+
+
+def _output_of(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 class _Copy:
@@ -51,9 +56,7 @@ class _Copy:
 
     def build(self) -> None:
         jobs = str(len(os.sched_getaffinity(0)))
-        made = subprocess.run(
-            ["cmake", "--build", self._build, "-j", jobs], capture_output=True, text=True, check=False
-        )
+        made = _output_of("cmake", "--build", self._build, "-j", jobs)
         if made.returncode != 0:
             raise SystemExit(f"{made.stdout}{made.stderr}the core cannot be built")
         [core] = self._build.glob("_core.*.so")
@@ -62,19 +65,12 @@ class _Copy:
     def first_failure(self, tests: tuple[str, ...]) -> str | None:
         """The first of the tests that fails, or what happened instead; None where all pass."""
         where = "import sys, pipeline; sys.exit(pipeline.__file__)"
-        home = subprocess.run([self._python, "-P", "-c", where], capture_output=True, text=True, check=False).stderr
+        home = _output_of(self._python, "-P", "-c", where).stderr
         assert home.startswith(str(self.tree)), f"the tests would not use the copy, but {home}"
         words = ["-n0", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-o", "filterwarnings="]
         named = [f"tests/{test}" for test in dict.fromkeys(tests)]
         try:
-            done = subprocess.run(
-                [self._python, "-P", "-m", "pytest", *words, *named],
-                cwd=self.tree,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=PATIENCE_S,
-            )
+            done = _output_of(self._python, "-P", "-m", "pytest", *words, *named, cwd=self.tree, timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             return f"no end within {PATIENCE_S} s"
         if done.returncode == 0:
@@ -90,9 +86,7 @@ class _Copy:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Break the core on purpose and see that a test notices.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a mutation, or the start of its name")
-    parser.add_argument(
-        "--in", dest="directory", type=Path, metavar="DIRECTORY", help="where to keep the copy and its build"
-    )
+    parser.add_argument("--in", dest="directory", type=Path, metavar="DIRECTORY", help="keeps the copy and its build")
     parser.add_argument("--list", action="store_true", help="name the mutations and do nothing")
     given = parser.parse_args()
     chosen = [one for one in MUTATIONS if not given.names or one.name.startswith(tuple(given.names))]
@@ -118,9 +112,8 @@ def main() -> int:
             copy.write(name, right.encode())
             survived += failed is None
             verdict = "SURVIVED" if failed is None else f"killed by {failed}"
-            sys.stdout.write(f"{one.name}: {verdict} ({time.monotonic() - started:.0f} s)\n")
-            sys.stdout.flush()
-    sys.stdout.write(f"{len(chosen)} mutations, {survived} survived\n")
+            print(f"{one.name}: {verdict} ({time.monotonic() - started:.0f} s)", flush=True)  # noqa: T201
+    print(f"{len(chosen)} mutations, {survived} survived")  # noqa: T201
     return 1 if survived else 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from merge_cases import Counter
-from reference import GPT2_BYTES, Words, count_pairs, merge_word, whole_or_begun, words_of
+from reference import GPT2_BYTES, Words, count_pairs, may_be_made, merge_word, words_of
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ def train_by_parity(parity: Parity, merges: int) -> list[tuple[int, int, int | N
         pairs = {
             pair: n
             for pair, n in count_pairs(list(chain.from_iterable(chosen))).items()
-            if n >= max(parity.min_frequency, 1) and _may_join(parity, tokens[pair[0]], tokens[pair[1]])
+            if n >= max(parity.min_frequency, 1)
+            and may_be_made(tokens[pair[0]] + tokens[pair[1]], parity.max_token_bytes, parity.whole_characters)
         }
         if not pairs:
             if language is None:
@@ -80,11 +81,6 @@ def train_by_parity(parity: Parity, merges: int) -> list[tuple[int, int, int | N
         tokens.append(tokens[best[0]] + tokens[best[1]])
         found.append((*best, language))
     return found
-
-
-def _may_join(parity: Parity, left: bytes, right: bytes) -> bool:
-    longest = parity.max_token_bytes is None or len(left + right) <= parity.max_token_bytes
-    return longest and (not parity.whole_characters or whole_or_begun(left + right))
 
 
 def _tokens(words: Words) -> int:

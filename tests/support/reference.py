@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 GPT2_BYTES = [*PRINTABLE, *(byte for byte in range(256) if byte not in PRINTABLE)]  # token id -> byte
@@ -50,20 +51,34 @@ def _decodes(token: bytes) -> bool:
     return token.decode(errors="ignore").encode() == token
 
 
+def may_be_made(
+    token: bytes,
+    max_token_bytes: int | None = None,
+    whole_characters: bool = False,
+    max_words: int = 0,
+    no_colon: bool = False,
+) -> bool:
+    """Whether the rules of merging allow a token."""
+    return (
+        (max_token_bytes is None or len(token) <= max_token_bytes)
+        and (not whole_characters or whole_or_begun(token))
+        and (not max_words or len([word for word in token.split(b" ") if word]) <= max_words)
+        and (not no_colon or b": " not in token)
+    )
+
+
 def train_reference(
     counter: dict[bytes, int],
     n_merges: int,
     tie_break: str = "lowest-ids",
     min_frequency: int = 1,
-    max_token_bytes: int | None = None,
-    whole_characters: bool = False,
-    max_words: int = 0,
-    no_colon: bool = False,
     known: Sequence[tuple[int, int, int]] = (),
+    **rules: Any,
 ) -> list[tuple[int, int, int]]:
     """Byte-level BPE with a full recount before each merge: (left id, right id, count) of each, in order.
 
     Ids: 0..255 the bytes in GPT-2's order, then the merges. known: merges that are made first, whatever their counts.
+    rules: those of `may_be_made`.
     """
     token_bytes = [bytes([byte]) for byte in GPT2_BYTES]
     words = words_of(counter)
@@ -76,14 +91,7 @@ def train_reference(
         pairs = {
             pair: count
             for pair, count in count_pairs(words).items()
-            if count >= max(min_frequency, 1)
-            and (max_token_bytes is None or sum(len(token_bytes[side]) for side in pair) <= max_token_bytes)
-            and (not whole_characters or whole_or_begun(token_bytes[pair[0]] + token_bytes[pair[1]]))
-            and (
-                not max_words
-                or len(list(filter(None, b"".join(token_bytes[i] for i in pair).split(b" ")))) <= max_words
-            )
-            and (not no_colon or b": " not in token_bytes[pair[0]] + token_bytes[pair[1]])
+            if count >= max(min_frequency, 1) and may_be_made(token_bytes[pair[0]] + token_bytes[pair[1]], **rules)
         }
         if not pairs:
             break

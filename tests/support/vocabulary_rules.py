@@ -3,6 +3,7 @@
 import heapq
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,20 +52,11 @@ class Base:
         vocab = {token_to_text(token): id_ for token, id_ in self.ids.items()} | dict(self.added)
         plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
         byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-        document = {
-            "version": "1.0",
-            "added_tokens": [
-                {"id": id_, "content": text, **plain, "special": True} for text, id_ in self.added.items()
-            ],
-            "pre_tokenizer": byte_level,
-            "decoder": byte_level,
-            "model": {
-                "type": "BPE",
-                "ignore_merges": self.whole_pieces,
-                "vocab": vocab,
-                "merges": [[token_to_text(left), token_to_text(right)] for left, right in self.merges],
-            },
-        }
+        added = [{"id": id_, "content": text, **plain, "special": True} for text, id_ in self.added.items()]
+        merges = [[token_to_text(left), token_to_text(right)] for left, right in self.merges]
+        model = {"type": "BPE", "ignore_merges": self.whole_pieces, "vocab": vocab, "merges": merges}
+        document = {"version": "1.0", "added_tokens": added, "model": model}
+        document |= {"pre_tokenizer": byte_level, "decoder": byte_level}
         directory.mkdir()
         (directory / "tokenizer.json").write_text(json.dumps(document, ensure_ascii=False))
         return directory
@@ -110,15 +102,10 @@ def extend_by_rules(
     following = max([*ids.values(), *base.added.values()]) + 1 if first_id is None else first_id
     forbidden = {text.encode() for text in base.added}
     for text in base.added:
-        try:
+        with suppress(UnicodeEncodeError):
             forbidden.add(text_to_token(text))
-        except UnicodeEncodeError:
-            continue
-    words = [
-        (base.encode(piece), count)
-        for piece, count in counter.items()
-        if not (base.whole_pieces and piece in base.ids)  # it offers no pairs
-    ]
+    offering = {piece: n for piece, n in counter.items() if not (base.whole_pieces and piece in base.ids)}
+    words = [(base.encode(piece), count) for piece, count in offering.items()]  # a whole piece offers no pairs
     merges: list[tuple[bytes, bytes, int]] = []
     new_ids: dict[bytes, int] = {}
     made_again: list[int] = []
