@@ -1,0 +1,75 @@
+"""The ways to merge that no option chooses for a small corpus: the only file here that knows the core."""
+
+import random
+import tempfile
+from ast import literal_eval
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from merge_cases import Counter, arrays
+from parts_here import PartsHere
+from reference import GPT2_BYTES
+
+from pipeline import _core
+from pipeline.merges import shared_worker
+
+RULES = {"--tie-break": "tie_break", "--min-frequency": "min_frequency", "--max-token-bytes": "max_token_bytes"}
+PIECES = {"--min-piece-count": "min_piece_count", "--workers": "threads"}
+PARITY = {"--parity-window": "window", "--parity-alpha": "alpha", "--global-merges": "global_merges"}
+MODES = ["memory", "compact", "disk-1", "disk-300", "disk-3000", "disk-30000", "parts-1", "parts-2", "parts-3"]
+
+
+def merged(
+    mode: str, flags: Sequence[str], counters: Sequence[Counter], dev: Sequence[Counter], merges: int, stop: int | None
+) -> list[tuple[bytes, bytes, int]]:
+    """Merge in a mode with a stop after that many merges. Lists and shares of threads are tiny, for many phases."""
+    chance = random.Random(f"{mode} {flags}")
+    rules = _named(RULES, flags) | {"whole_characters": "--whole-characters" in flags}
+    pieces = _named(PIECES, flags)
+    tuning = {"index_positions": chance.choice((40, 400)), "narrow_symbols": chance.choice((0, 300, 65536))}
+    columns = [[arrays(one) for one in several] for several in (counters, dev)]
+    known: dict[str, Any] = {}
+    for limit in [*([] if stop is None else [stop]), merges]:
+        if mode == "parity":
+            shares = [float(value) for flag, value in pairwise(flags) if flag == "--ratio"]
+            readers = [[lambda one=one: [one] for one in several] for several in columns]
+            chosen = _named(PARITY, flags) | {"ratios": shares}
+            languages: Any = _core.ParityTraining(limit, *readers, **rules, **pieces, **tuning, **chosen, **known)
+            while languages.merge(0.01):
+                pass
+            result, (spent, recent) = languages.result, languages.choice
+            known = {"chosen_by": languages.chosen_by, "spent": spent, "recent": recent}
+        elif mode.startswith("parts"):
+            training = _core.SharedTraining(limit, **rules, **tuning, **known)
+            rows, parts = list(counters[0].items()), int(mode[6:])
+            of_parts = {name: rules[name] for name in ("max_token_bytes", "whole_characters") if name in rules} | pieces
+            split = [arrays(dict(rows[index::parts])) for index in range(parts)]
+            shared_worker.merge(training, PartsHere(split, training, lambda: (), **of_parts), lambda: None)
+            result, known = training.result, {}
+        else:
+            engine = _core.MergeEngine()
+            engine.add(*columns[0][0])
+            if known:
+                engine.resume(*known.values())
+            with tempfile.TemporaryDirectory() as scratch:
+                disk = (
+                    {"resident_bytes": int(mode[5:]), "scratch": str(Path(scratch, "words"))} if "disk" in mode else {}
+                )
+                how: Any = {"compact": mode == "compact", "thread_bytes": 1, "share_from": 30, **disk}
+                result, known = engine.run(limit, **rules, **pieces, **tuning, **how), {}
+        known = {name: getattr(result, name) for name in ("left", "right", "counts", "joined")} | known
+    tokens = [bytes([byte]) for byte in GPT2_BYTES]
+    for left, right in zip(result.left, result.right, strict=True):
+        tokens.append(tokens[left] + tokens[right])
+    pairs = zip(result.left, result.right, result.counts, strict=True)
+    return [(tokens[left], tokens[right], count) for left, right, count in pairs]
+
+
+def _named(names: dict[str, str], flags: Sequence[str]) -> dict[str, Any]:
+    return {
+        names[flag]: literal_eval(value) if value[0].isdigit() else value
+        for flag, value in pairwise(flags)
+        if flag in names
+    }

@@ -1,0 +1,165 @@
+"""Golden files: 300 runs make what commit 9aa37f0 made. hashes.json names what each run is given, between bars.
+
+`PYTHONPATH=tests/support python tests/golden/test_golden.py` runs them and writes their hashes again.
+"""
+
+import hashlib
+import json
+import os
+import random
+import shlex
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tasks_here
+from command import run, succeeded
+from corpora import chat_rows, corpus, sample
+from modes import merged
+
+import pipeline
+
+HASHES = Path(__file__).with_name("hashes.json")
+BY_DEFAULT = {"train": 22, "parity": 5, "adapt": 5, "chat": 4}  # the first runs of each kind; the others are slow
+
+
+def _cases() -> list[Any]:
+    numbers, cases = Counter[str](), []
+    for name, hashes in json.loads(HASHES.read_text(encoding="utf-8")).items():
+        kind, corpus = name.split()[:3:2]
+        numbers[kind] += 1
+        slow = [pytest.mark.slow] * (numbers[kind] > BY_DEFAULT[kind])
+        cases.append(pytest.param(name, hashes, marks=slow, id=f"{kind}-{numbers[kind]}-{corpus}"))
+    return cases
+
+
+@pytest.mark.parametrize(("name", "hashes"), _cases())
+def test_same_bytes_as_before(name: str, hashes: dict[str, str], tmp_path: Path) -> None:
+    assert made(name, tmp_path) == hashes
+
+
+def made(name: str, home: Path) -> dict[str, str]:
+    """Run a case in an empty directory; return the hashes of what it made."""
+    kind, *rest = (shlex.split(part) for part in name.split(" | "))
+    texts = []
+    for number, text in enumerate(rest[0]):
+        texts.append(home / f"{number}-{text}{'' if '.' in text else '.txt'}")
+        texts[-1].write_bytes(corpus(text))
+    return {"train": _train, "parity": _parity, "adapt": _adapt, "chat": _chat}[kind[0]](home, texts, *rest[1:])
+
+
+def _train(
+    home: Path, texts: list[Path], counting: list[str], merging: list[str], how: list[str], shards: list[str]
+) -> dict[str, str]:
+    way, mode, stop = how
+    if way == "train":
+        _command("train", *texts, *counting, *merging, output=home / "run")
+    else:
+        _command("count", *texts, *counting, *merging[-2:], output=home / "run")
+        if way != "count-merge":  # a vocabulary of another size before, whose merges may be used
+            _command("merge", home / "run", "--vocab-size", way[6:], *merging[2:])
+        _command("merge", home / "run", *merging)
+    if "--superwords-from" not in merging:
+        _require_merged(home / "run", mode, stop, merging, [home / "run"], [])
+    found = _hashes(home / "run")
+    if shards != ["no-shards"]:
+        _command("encode", *texts, "--tokenizer", home / "run", *shards, *merging[-2:], output=home / "shards")
+        found |= _of_files(home / "shards", "**/*[0-9].*")
+    return found
+
+
+def _parity(home: Path, texts: list[Path], counting: list[str], merging: list[str], how: list[str]) -> dict[str, str]:
+    runs = [home / f"run-{number}" for number in range(3)]
+    for path, text in zip(runs, texts, strict=True):
+        _command("count", text, *counting, output=path)
+    dev = [*runs[1:], runs[0]] if how[0] == "dev" else []
+    _command(
+        "merge", "--parity", *runs, *(word for one in dev for word in ("--dev", one)), *merging, output=home / "run"
+    )
+    _require_merged(home / "run", "parity", how[1], merging, runs, dev)
+    return _hashes(home / "run")
+
+
+def _adapt(home: Path, texts: list[Path], counting: list[str], change: list[str]) -> dict[str, str]:
+    base = home / "base" / "tokenizer"
+    _command("train", texts[0], *counting, "--vocab-size", 500, output=base.parent)
+    _command("count", texts[1], "--like", base, *change[-2:], output=home / "counted")
+    _command(change[0], base, home / "counted", *change[1:], output=home / "run" / "tokenizer")
+    return _of_tokenizers(home / "run")
+
+
+def _chat(home: Path, texts: list[Path], counting: list[str], encoding: list[str]) -> dict[str, str]:
+    marks = "--special-token", "<|im_start|>", "--special-token", "<|im_end|>"
+    _command("train", *texts, *counting, "--vocab-size", 500, *marks, output=home / "run")
+    (home / "rows.jsonl").write_text(chat_rows())
+    _command("encode", home / "rows.jsonl", "--chat", "--tokenizer", home / "run", *encoding, output=home / "rows")
+    return _of_files(home / "rows", "*.arrow")
+
+
+def _command(*arguments: object, output: Path | None = None) -> None:
+    succeeded(run(*arguments, *(("--output", output) if output else ()), "--quiet"))
+
+
+def _require_merged(
+    run: Path, mode: str, stop: str, flags: list[str], counted: Sequence[Path], dev: Sequence[Path]
+) -> None:
+    """Check that the core makes the merges of a run in another mode."""
+    expected = [(left, right, count) for left, right, count, *_ in _rows(run / "merges.parquet")]
+    counters, others = ([dict(_rows(path / "counter.parquet")) for path in several] for several in (counted, dev))
+    after = random.Random(str(flags)).randint(0, len(expected)) if stop == "resumed" else None
+    assert merged(mode, flags, counters, others, len(expected), after) == expected
+
+
+def _rows(path: Path) -> list[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in pq.read_table(path).columns), strict=True))
+
+
+def _hashes(run: Path) -> dict[str, str]:
+    merges = [(left, right, count) for left, right, count, *_ in _rows(run / "merges.parquet")]
+    counter = sorted(_rows(run / "counter.parquet"))
+    return {"counter": _hash(repr(counter)), "merges": _hash(repr(merges)), **_of_tokenizers(run)}
+
+
+def _of_tokenizers(home: Path) -> dict[str, str]:
+    ids = pipeline.load(home / "tokenizer").encode(sample())
+    return {"ids": _hash(repr(ids)), **_of_files(home, "tokenizer*/*")}
+
+
+def _of_files(home: Path, pattern: str) -> dict[str, str]:
+    """Hash files: of Arrow's formats the rows, of Python the values; not those for people, nor the private manifest."""
+    found = {}
+    for path in sorted(home.glob(pattern)):
+        content: str | bytes = path.read_bytes()
+        if path.suffix == ".parquet":
+            content = repr(pq.read_table(path).to_pydict())
+        elif path.suffix == ".arrow":
+            content = repr(pa.ipc.open_stream(content).read_all().to_pydict())
+        elif path.suffix == ".py":
+            content = path.read_text().partition("encoding = ")[2]
+        if path.name == "merges.txt" or (path.suffix not in (".txt", ".html") and path.name != "made-from.json"):
+            found[path.relative_to(home).as_posix()] = _hash(content)
+    return found
+
+
+def _hash(content: str | bytes) -> str:
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:16]
+
+
+def write(cases: Mapping[str, Mapping[str, str]]) -> None:
+    lines = [f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(hashes)}" for name, hashes in cases.items()]
+    HASHES.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def _made_again(name: str) -> dict[str, str]:
+    with tempfile.TemporaryDirectory() as home, tasks_here.activated():
+        return made(name, Path(home))
+
+
+if __name__ == "__main__":
+    os.environ["BPE_PIPELINE_REPORT"] = "none"
+    write({name: _made_again(name) for name in json.loads(HASHES.read_text(encoding="utf-8"))})
