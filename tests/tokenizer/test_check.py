@@ -5,12 +5,10 @@ import json
 from importlib import metadata
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 import samples
 import tiktoken
 from command import refused, run
-from pyarrow import parquet
 
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError
@@ -27,17 +25,6 @@ def made(directory: Path) -> tuple[Tokenizer, list[str]]:
     for name in formats:
         EXPORTS[name](ours.model, directory)
     return ours, formats
-
-
-def test_all_libraries_agree(tmp_path: Path) -> None:
-    ours, formats = made(tmp_path)
-    checks = check_exports(ours, tmp_path, formats, samples.all_planes(2, 30))
-    assert [(check.format, check.library.split()[0], check.outcome) for check in checks] == [
-        ("hf", "tokenizers", "same"),
-        ("hf", "transformers", "same"),
-        ("gpt2", "tokenizers", "same"),
-        ("tiktoken", "tiktoken", "same"),
-    ]
 
 
 def test_differences_are_found_in_every_format(tmp_path: Path) -> None:
@@ -99,33 +86,20 @@ def test_samples_are_spread_over_files(tmp_path: Path) -> None:
             sampled(tmp_path / name)
 
 
-def test_samples_of_every_input_format(tmp_path: Path) -> None:
-    documents = [f"document {number} é" for number in range(300)]
-    lines = "".join(json.dumps({"text": document}) + "\n" for document in documents)
-    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
-    (tmp_path / "b.jsonl").write_text(lines)
-    parquet.write_table(pa.table({"text": documents}), tmp_path / "c.parquet")
-    (tmp_path / "d.txt.gz").write_bytes(gzip.compress("\n".join(documents).encode()))
-    assert sampled(tmp_path) == [*documents * 3, "\n".join(documents)]
-    for name in ("a.jsonl.gz", "b.jsonl", "c.parquet"):
-        *whole, last = sampled(tmp_path / name, sample_bytes=1 << 10)
-        assert whole == documents[: len(whole)]
-        assert documents[len(whole)].startswith(last.rstrip("\ufffd"))  # half a character becomes U+FFFD
-        assert sum(len(text.encode()) for text in (*whole, last.rstrip("\ufffd"))) in (1 << 10, (1 << 10) - 1)
-
-
 def test_changed_or_missing_corpus_files_are_not_sampled(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"body": f"the low {n}"}) + "\n" for n in range(100)))
+    texts = [f"the low é {number}" for number in range(100)]
+    lines = "".join(json.dumps({"body": text}) + "\n" for text in texts)
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
     (tmp_path / "b.txt").write_text("the low the\n" * 100)
     chosen = choose(find_files([str(tmp_path)]).files, 1 << 20)
 
     def corpus_sample() -> list[str]:
         return [drawn.text for drawn in read_chosen(chosen, "body")]
 
-    assert corpus_sample() == [*(f"the low {n}" for n in range(100)), "the low the\n" * 100]
+    assert corpus_sample() == [*texts, "the low the\n" * 100]
     (tmp_path / "b.txt").write_text("other text")
-    assert len(corpus_sample()) == 100
-    (tmp_path / "a.jsonl").unlink()
+    assert corpus_sample() == texts
+    (tmp_path / "a.jsonl.gz").unlink()
     assert corpus_sample() == []
 
 
@@ -133,8 +107,11 @@ def test_export_check_prints_and_reports_each_check(trained: Path, tmp_path: Pat
     result = run("export", trained, "--check")
     lines = [line for line in result.stdout.splitlines() if line.startswith("checked ")]
     assert [line.split(":")[1][:13] for line in lines] == [" the same ids"] * 4
-    report = json.loads((trained / "report.json").read_text())
-    assert [check["outcome"] for check in report["checks"][str(trained / "tokenizer")]] == ["same"] * 4
+    report = json.loads((trained / "report.json").read_text())["checks"][str(trained / "tokenizer")]
+    assert [(check["format"], check["library"].split()[0], check["outcome"]) for check in report] == [
+        *(("hf", "tokenizers", "same"), ("hf", "transformers", "same")),
+        *(("gpt2", "tokenizers", "same"), ("tiktoken", "tiktoken", "same")),
+    ]
     assert (trained / "report.txt").read_text().count("\nchecks ") == 4
     assert run("export", trained, "--check", "--export", "tiktoken").returncode == 0
     assert (trained / "report.txt").read_text().count("\nchecks ") == 1

@@ -16,12 +16,11 @@ from pipeline.pattern import CompiledPattern, compile_pattern, in_sequence
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 
 TEXT = "the lower\n<|endoftext|>low 123 't été नमस्ते"
-_SEQUENCE = in_sequence([compile_pattern(r"\d|\D+"), compile_pattern("gpt2")])
 PATTERNS: dict[str, CompiledPattern] = {
     "gpt2": compile_pattern("gpt2"),
     "o200k": compile_pattern("o200k"),
     "by regex": compile_pattern(r"(?<=x)y|[^y]+|y", timeout_s=7),
-    "sequence": _SEQUENCE,
+    "sequence": in_sequence([compile_pattern(r"\d|\D+"), compile_pattern("gpt2")]),
 }
 
 
@@ -31,13 +30,8 @@ def tokenizer(pattern: str) -> Tokenizer:
 
 def used(ours: Tokenizer) -> Tokenizer:
     """Fill every cache."""
-    ours.encode(TEXT, allowed_special={"<|endoftext|>"})
-    ours.decode(ours.encode(TEXT), skip_special_tokens=True)
-    assert ours.vocab
-    assert ours.merges
-    assert ours.get_vocab()
-    assert ours.vocabulary.texts
-    assert "\n" in ours
+    ours.decode(ours.encode(TEXT, allowed_special={"<|endoftext|>"}), skip_special_tokens=True)
+    assert all((ours.vocab, ours.merges, ours.get_vocab(), ours.vocabulary.texts, "\n" in ours))
     return ours
 
 
@@ -54,22 +48,17 @@ def copies(one: Any) -> list[Any]:
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_copies_are_equal_and_encode_alike(pattern: str) -> None:
     ours = tokenizer(pattern)
-    data = pickle.dumps(ours)
+    data, vocabulary = pickle.dumps(ours), ours.vocabulary
     for other in [*copies(ours), *copies(used(ours))]:
         assert other.encode(TEXT) == ours.encode(TEXT)
         assert repr(other) == repr(ours)
     assert pickle.dumps(used(ours)) == data  # not what was computed since
+    parts = sum(map(len, vocabulary.tokens.values())) + 8 * len(ours) + 12 * len(vocabulary.left)
+    assert len(data) < 20_000 + parts or pattern != "gpt2"
     text = TEXT.replace("<|endoftext|>", "xy")
     for cut in copies(PATTERNS[pattern]):
         assert cut.cut(text) == PATTERNS[pattern].cut(text)
         assert [name for name, known in PATTERNS.items() if known == cut] == [pattern]
-
-
-def test_a_pickled_tokenizer_is_small() -> None:
-    ours = tokenizer("gpt2")
-    tokens = sum(map(len, ours.vocabulary.tokens.values()))
-    merges = len(ours.vocabulary.left)
-    assert len(pickle.dumps(ours)) < 20_000 + tokens + 8 * len(ours) + 12 * merges
 
 
 def test_encoded_files_are_copied(tmp_path: Path) -> None:

@@ -75,22 +75,17 @@ def test_parts_are_those_of_the_last_merge(base: Base) -> None:
     assert found == {id_: tuple(base.ids[part] for part in two) for id_, two in expected.items() if two}
 
 
-def test_a_removed_token_passes_its_uses_on_and_neighbours_merge_anew(tmp_path: Path) -> None:
-    found = _prune(SMALL, {b"abc": 5, b"ab": 1}, tmp_path, keep=257)
+def test_a_removed_token_passes_its_uses_on_and_neighbours_merge_again(tmp_path: Path) -> None:
+    counter = {b"abc": 5, b"ab": 1}
+    found = _prune(SMALL, counter, tmp_path, keep=257)
     assert [(one.token, one.score, one.new_ids) for one in found.removed] == [
         *((b"bc", 0, (65, 66)), (b"abc", 5, (64, 65, 66)), (b"ab", 6, (64, 65)))
     ]
     assert (found.before, found.after) == (6, 17)
-
-
-def test_the_tables_have_a_row_a_token(tmp_path: Path) -> None:
-    _prune(SMALL, {b"abc": 5, b"ab": 1}, tmp_path, min_count=1)
+    _prune(SMALL, counter, tmp_path, min_count=1)
     ids = pq.read_table(tmp_path / "id-map.parquet").to_pylist()
-    assert ids[256:] == [
-        {"new_id": 256, "old_id": 256, "token": b"ab"},
-        {"new_id": 257, "old_id": 257, "token": b"abc"},
-        {"new_id": 258, "old_id": 300, "token": b"<x>"},
-    ]
+    rows = [(256, 256, b"ab"), (257, 257, b"abc"), (258, 300, b"<x>")]
+    assert ids[256:] == [dict(zip(("new_id", "old_id", "token"), row, strict=True)) for row in rows]
     removed = pq.read_table(tmp_path / "removed.parquet").to_pylist()
     assert removed == [{"old_id": 258, "token": b"bc", "score": 0, "new_ids": [65, 66]}]
 
