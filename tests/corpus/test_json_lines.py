@@ -30,6 +30,11 @@ def lost_of(records):
     return {skipped.kind: (skipped.count, list(skipped.positions)) for skipped in records.skipped}
 
 
+def parsed(lines, field="text"):
+    found = parse_lines(lines, 0, field)
+    return texts_of(found), lost_of(found)
+
+
 # An escaped backslash, a pair of surrogates, or (the group) a surrogate alone.
 SURROGATES = re.compile(
     rb"\\(?:\\|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2}))"
@@ -118,13 +123,10 @@ RECORD = st.one_of(
 @example([b'{"text":"\\\\ud83d\\ude00"}', b'{"text":"\\ud83d\\ude00\\ud83d\\ud83d\\ude00"}'], ("text",), b"\n")
 @example([b'{"text":"\\ud800"}', b'{"text":"\\udc80"}'], ("text",), b"\n")
 def test_records_are_those_of_the_standard_json(records, names, newline):
-    lines = newline.join(records)
-    texts, lost = expected(lines, names)
-    found = parse_lines(lines, 0, ".".join(names))
-    assert texts_of(found) == texts
-    assert lost_of(found) == lost
-    alone = [parse_lines(record, 0, ".".join(names)) for record in records if b"\n" not in record]
-    assert [text for one in alone for text in texts_of(one)] == texts
+    lines, field = newline.join(records), ".".join(names)
+    assert parsed(lines, field) == expected(lines, names)
+    alone = [parsed(record, field)[0] for record in records if b"\n" not in record]
+    assert [text for texts in alone for text in texts] == expected(lines, names)[0]
 
 
 @SOME
@@ -134,8 +136,7 @@ def test_damaged_lines_are_judged_as_the_standard_json_judges_them(records, flip
     for _ in range(flips if lines else 0):
         at = data.draw(st.integers(0, len(lines) - 1))
         lines[at] = data.draw(st.sampled_from(SIGNS) | st.integers(0, 255))
-    found = parse_lines(bytes(lines), 0, "text")
-    assert (texts_of(found), lost_of(found)) == expected(bytes(lines))
+    assert parsed(bytes(lines)) == expected(bytes(lines))
 
 
 @SOME
@@ -158,8 +159,7 @@ def test_records_do_not_depend_on_the_blocks(records, field, size):
 def test_strings_of_any_escapes_are_read_as_the_standard_json_reads_them(text, before):
     """Escapes, quotes and control characters at every distance from where sixteen bytes are read at once."""
     record = b'{"x":"' + b"-" * before + b'","text":"' + text + b'","y":"' + text + b'"}'
-    found = parse_lines(record, 0, "text")
-    assert (texts_of(found), lost_of(found)) == expected(record)
+    assert parsed(record) == expected(record)
 
 
 @given(st.lists(st.binary(max_size=9).map(lambda line: line.replace(b"\n", b" ")), max_size=9), st.integers(1, 7))
@@ -179,11 +179,10 @@ def test_lines_do_not_depend_on_the_blocks(lines, size):
 
 @pytest.mark.parametrize("other", [b"", b"\nnonsense"])
 def test_invalid_bytes_are_kept_for_the_errors_policy_and_nesting_has_no_limit(other):
-    line = b'{"text":"a\xff\xc3(\xed\xa0\x80 b"}'
-    assert texts_of(parse_lines(line + other, 0, "text"))[0] == b"a\xff\xc3(\xed\xa0\x80 b"
+    assert parsed(b'{"text":"a\xff\xc3(\xed\xa0\x80 b"}' + other)[0][0] == b"a\xff\xc3(\xed\xa0\x80 b"
     broken = b'{"x":' + b"[" * 50_000
-    assert texts_of(parse_lines(broken + b"]" * 50_000 + b',"text":"a"}' + other, 0, "text"))[0] == b"a"
-    assert lost_of(parse_lines(broken + other, 0, "text"))["records_not_json"][0] == 1 + bool(other)
+    assert parsed(broken + b"]" * 50_000 + b',"text":"a"}' + other)[0][0] == b"a"
+    assert parsed(broken + other)[1]["records_not_json"][0] == 1 + bool(other)
 
 
 def test_byte_order_mark_is_skipped_and_positions_are_bytes():

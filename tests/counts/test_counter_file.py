@@ -64,8 +64,7 @@ def test_a_counter_file_is_read_as_it_was_written(tmp_path, counts, partitions):
 
 
 def test_empty_counters_are_combined(tmp_path):
-    empty = write(tmp_path / "none.parquet", Counter())
-    assert combine_files([empty, empty], tmp_path / "sum.parquet") == 0
+    assert combine_files(write_many(tmp_path, [Counter()] * 2), tmp_path / "sum.parquet") == 0
     assert read(tmp_path / "sum.parquet") == {}
 
 
