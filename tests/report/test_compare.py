@@ -103,21 +103,12 @@ def test_encoding_in_the_cache_of_tiktoken_is_compared(tiktoken_cache: Path) -> 
     assert loaded.vocab_size == 100_277  # with the special tokens, which the embedding has rows for
 
 
-@pytest.mark.parametrize(
-    ("text", "decoded", "lost"),
-    [
-        ("a  b\n", "a b", 2),
-        ("a\nb  c", "a b c", 2),
-        ("\n\n  a b", " a b", 3),
-        ("a b", " a b", 0),
-        ("abc é", "abc \u2047", 2),
-        ("a b", "ab", 1),
-        ("a  b", "a  b", 0),
-        ("  ", "", 2),
-    ],
-)
-def test_bytes_lost_are_those_that_decoding_does_not_return(text: str, decoded: str, lost: int) -> None:
-    assert bytes_lost(text, decoded) == lost
+def test_bytes_lost_are_those_that_decoding_does_not_return() -> None:
+    lost = {
+        ("a  b\n", "a b"): 2, ("a\nb  c", "a b c"): 2, ("\n\n  a b", " a b"): 3, ("a b", " a b"): 0,
+        ("abc é", "abc \u2047"): 2, ("a b", "ab"): 1, ("a  b", "a  b"): 0, ("  ", ""): 2,
+    }  # fmt: skip
+    assert {case: bytes_lost(*case) for case in lost} == lost
 
 
 def test_a_tokenizer_that_loses_white_space_gets_no_credit_for_it(
@@ -128,17 +119,15 @@ def test_a_tokenizer_that_loses_white_space_gets_no_credit_for_it(
     (tmp_path / "a.txt").write_text(text)
     options = ["--vocab-size", 257, "--pattern", "none", "--output", tmp_path / "run"]
     succeeded(run("train", tmp_path / "a.txt", *options))
+    bytes_alone = {byte: bytes([byte]) for byte in range(256)}
     lossy = Compared(
-        lambda text: list("".join(text.split()).encode()),
-        lambda ids: bytes(ids).decode(),
-        {byte: bytes([byte]) for byte in range(256)},
-        256,
+        lambda text: list("".join(text.split()).encode()), lambda ids: bytes(ids).decode(), bytes_alone, 256
     )
     monkeypatch.setattr("pipeline.report.numbers_worker.load_compared", lambda _: lossy)
     succeeded(run("report", tmp_path / "run", "--compare", tmp_path / "a.txt"))
     own, other = json.loads((tmp_path / "run" / "report.json").read_text())["numbers"]["sample"]["tokenizers"]
-    assert (own["whole"]["lost"], other["whole"]["lost"]) == (0, 5000)
-    assert (own["whole"]["bytes_per_token"], other["whole"]["bytes_per_token"]) == (1, 1)
+    found = [(one["whole"]["lost"], one["whole"]["bytes_per_token"]) for one in (own, other)]
+    assert found == [(0, 1), (5000, 1)]
     shown = (tmp_path / "run" / "report.txt").read_text()
     assert "on the sample as many tokens as a.txt for what a.txt keeps: it loses 5,000 bytes" in shown
     assert "bytes lost" in shown
