@@ -169,12 +169,9 @@ def test_interruption_promises_nothing_before_counts_are_whole(tmp_path: Path, m
 
 
 def test_unreadable_files_are_not_called_damaged(corpus: Path, output: Path, tmp_path: Path) -> None:
+    train = partial(pipeline.train, corpus, output=output)
     for path, load in (
-        *(
-            (output / f"{name}.parquet", partial(pipeline.train, corpus, output=output))
-            for name in ("merges", "counter")
-        ),
-        (output / RUN.manifest, partial(pipeline.train, corpus, output=output)),
+        *((output / name, train) for name in ("merges.parquet", "counter.parquet", RUN.manifest)),
         (tmp_path / SHARDS.manifest, partial(shards.load, Directory(tmp_path, SHARDS))),
         (tmp_path / shards.RESULT, partial(shards.load_result, tmp_path / shards.RESULT)),
     ):
