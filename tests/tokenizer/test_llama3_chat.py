@@ -173,38 +173,31 @@ def test_messages_are_decoded_as_they_were_encoded(template: str) -> None:
 
 
 @pytest.mark.parametrize("template", ["llama3", "chatml"])
-def test_chat_templates_in_transformers_have_our_ids(template: str, tmp_path: Path) -> None:
+def test_chat_templates_in_transformers_have_our_ids(
+    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     EXPORTS["hf"](model(template), tmp_path)
-    theirs, ours = AutoTokenizer.from_pretrained(tmp_path), Tokenizer.load(tmp_path)
-    for dialog in (DIALOG, DIALOG[1:2], DIALOG[:3]):
-        found = theirs.apply_chat_template(dialog, add_generation_prompt=True, return_dict=False)
-        assert found == chat_format(template).encode_dialog_prompt(dialog)
-    assert theirs.eos_token == ours.model.eos_token
+    ours, chat = Tokenizer.load(tmp_path), chat_format(template)
     assert ours.model.chat_template == CHAT_TEMPLATES[template]
     ours.save(tmp_path / "again")
     for path in (tmp_path / "again").iterdir():
         assert path.read_bytes() == (tmp_path / path.name).read_bytes()
-    theirs.save_pretrained(tmp_path / "saved")  # the template is a file of its own there
-    assert Tokenizer.load(tmp_path / "saved").model.chat_template == CHAT_TEMPLATES[template]
-
-
-@pytest.mark.parametrize("template", ["llama3", "chatml"])
-def test_to_transformers(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = Tokenizer.from_model(model(template))
-    theirs = ours.to_transformers()
-    assert (theirs.name_or_path, len(theirs)) == ("", ours.vocab_size)
-    assert (theirs.eos_token, theirs.pad_token) == (ours.model.eos_token, ours.model.pad_token)
-    found = theirs.apply_chat_template(DIALOG, add_generation_prompt=True, return_dict=False)
-    assert found == chat_format(template).encode_dialog_prompt(DIALOG)
     [end] = CHAT_TEMPLATES[template].writes("turn end")
     text = f"I'm low, é日本 {end} "
-    assert theirs.encode(text, add_special_tokens=False) == ours.encode(text)
-    assert theirs.decode(ours.encode(text)) == text
     answers = [{"role": "assistant", "content": said} for said in (" lower\n", "low")]
-    dialog = [*DIALOG[:2], answers[0], DIALOG[1], answers[1]]
-    masked = theirs.apply_chat_template(dialog, return_dict=True, return_assistant_tokens_mask=True)
-    said = [id_ for id_, inside in zip(masked["input_ids"], masked["assistant_masks"], strict=True) if inside]
-    assert theirs.decode(said) == ("lower" if template == "llama3" else " lower\n") + end + "low" + end
+    for theirs in (ours.to_transformers(), AutoTokenizer.from_pretrained(tmp_path)):
+        for dialog in (DIALOG, DIALOG[1:2], DIALOG[:3]):
+            found = theirs.apply_chat_template(dialog, add_generation_prompt=True, return_dict=False)
+            assert found == chat.encode_dialog_prompt(dialog)
+        assert (theirs.eos_token, theirs.pad_token) == (ours.model.eos_token, ours.model.pad_token)
+        assert theirs.encode(text, add_special_tokens=False) == ours.encode(text)
+        dialog = [*DIALOG[:2], answers[0], DIALOG[1], answers[1]]
+        masked = theirs.apply_chat_template(dialog, return_dict=True, return_assistant_tokens_mask=True)
+        said = [id_ for id_, inside in zip(masked["input_ids"], masked["assistant_masks"], strict=True) if inside]
+        assert theirs.decode(said) == ("lower" if template == "llama3" else " lower\n") + end + "low" + end
+    theirs.save_pretrained(tmp_path / "saved")  # the template is a file of its own there
+    assert Tokenizer.load(tmp_path / "saved").model.chat_template == CHAT_TEMPLATES[template]
+    assert (ours.to_transformers().name_or_path, len(theirs)) == ("", ours.vocab_size)
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(UsageError, match="pip install transformers"):
         ours.to_transformers()
