@@ -13,6 +13,7 @@ from merge_cases import engine_of
 from pipeline import Tokenizer
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import compile_pattern
+from pipeline.run.ids import BYTE_ORDER
 
 Merges = list[tuple[bytes, bytes]]
 
@@ -48,6 +49,11 @@ def trained(pattern: str, merges: int = 160) -> Merges:
     counter = Counter(piece.encode() for line in lines for piece in compiled.cut(line))
     result = engine_of(counter).run(merges)
     return Vocabulary.from_id_pairs(result.left, result.right).merges()
+
+
+def tokens_by_id(*tokens: bytes) -> dict[int, bytes]:
+    """The bytes, and then other tokens."""
+    return dict(enumerate([*(bytes([byte]) for byte in BYTE_ORDER), *tokens]))
 
 
 @functools.cache

@@ -21,7 +21,6 @@ import pipeline
 from pipeline import Tokenizer, _core
 from pipeline.base.errors import SpecialTokenError, UsageError
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.run.ids import BYTE_ORDER
 
 SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>", "é<")
 LOOKBEHIND = Tokenizer.from_merges([(b"x", b"y"), (b"y", b"y")], SPECIALS, pattern=r"(?<=x)y|[^y]+|y")  # for `regex`
@@ -191,7 +190,7 @@ def test_time_is_independent_of_the_length_of_token_prefixes() -> None:
 def test_caches_are_bounded() -> None:
     """Millions of pieces that occur once; the memory of several threads stays within the limit."""
     limit = 16 << 20
-    tokens = {index: bytes([byte]) for index, byte in enumerate(BYTE_ORDER)}
+    tokens = samples.tokens_by_id()
     merges = Vocabulary.from_tokens(tokens, [], {})
     source = random.Random(2)
     sizes = source.choices([12, 40, 90, 300], k=160_000)

@@ -21,7 +21,7 @@ from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
-from pipeline.run.ids import BYTE_ORDER, Roles
+from pipeline.run.ids import Roles
 from pipeline.tokenizer.check import check_exports
 from pipeline.tokenizer.export import export_model, limits_of
 from pipeline.tokenizer.formats import gguf as ours
@@ -175,21 +175,17 @@ def test_check_reads_the_file_with_llama_cpp(tmp_path: Path) -> None:
 
 
 def test_ids_without_a_token_are_unused(tmp_path: Path) -> None:
-    vocabulary = Vocabulary.from_tokens(after_bytes() | {258: b"ab"}, [(b"a", b"b")], {EOT: 260})
+    vocabulary = Vocabulary.from_tokens(samples.tokens_by_id() | {258: b"ab"}, [(b"a", b"b")], {EOT: 260})
     found = exported(Tokenizer(vocabulary).model, tmp_path)
     assert found["ggml.token_type"] == [*[1] * 256, 5, 5, 1, 5, 3]
     assert len(set(found["ggml.tokens"])) == 261
     assert reads_llama(tmp_path).tokenize(b"abc" + EOT.encode(), add_bos=False, special=True) == [258, 66, 260]
 
 
-def after_bytes(*tokens: bytes) -> dict[int, bytes]:
-    return dict(enumerate([*(bytes([byte]) for byte in BYTE_ORDER), *tokens]))
-
-
 def lost(*, whole_pieces: bool, pattern: str) -> Tokenizer:
     """A vocabulary in which the merges never make "abc"."""
     merges = [(b"a", b"b"), (b"b", b"c"), (b"a", b"bc")]
-    vocabulary = Vocabulary.from_tokens(after_bytes(b"ab", b"bc", b"abc"), merges, {EOT: 259})
+    vocabulary = Vocabulary.from_tokens(samples.tokens_by_id(b"ab", b"bc", b"abc"), merges, {EOT: 259})
     return Tokenizer(vocabulary, pattern, whole_pieces=whole_pieces)
 
 

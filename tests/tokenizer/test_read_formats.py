@@ -22,7 +22,6 @@ from pipeline.base.errors import ExportRefusedError, InputError, PipelineError, 
 from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.pattern import PRESETS, compile_pattern
 from pipeline.pattern.parse import first_difference
-from pipeline.run.ids import BYTE_ORDER
 from pipeline.tokenizer.doctor import FINE, examine
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.pre_tokenizer import _recovered
@@ -30,7 +29,7 @@ from pipeline.tokenizer.formats.save import EXPORTS
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks
 from pipeline.tokenizer.prepare import nfc
 
-BYTES = [bytes([byte]) for byte in BYTE_ORDER]
+BYTES = [*samples.tokens_by_id().values()]
 
 
 def agree(theirs: HuggingFaceTokenizer, ours: Tokenizer, *texts: str) -> None:

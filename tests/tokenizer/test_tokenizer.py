@@ -38,8 +38,7 @@ def merge_lists(draw: st.DrawFn) -> samples.Merges:
 
 
 def encoder_of(merges: samples.Merges, **options: object) -> tuple[_core.Encoder, dict[int, bytes]]:
-    made = dict.fromkeys(left + right for left, right in merges)
-    tokens = dict(enumerate([*(bytes([byte]) for byte in BYTE_ORDER), *made]))
+    tokens = samples.tokens_by_id(*dict.fromkeys(left + right for left, right in merges))
     vocabulary = Vocabulary.from_tokens(tokens, merges, {})
     return _core.Encoder(None, tokens, vocabulary.left, vocabulary.right, vocabulary.result, **options), tokens
 
@@ -182,8 +181,7 @@ def test_from_vocab_keeps_ids_and_appends_special_tokens() -> None:
 
 
 def test_whole_pieces_are_looked_up_before_merging() -> None:
-    tokens = {index: bytes([byte]) for index, byte in enumerate(BYTE_ORDER)} | {256: b"ab", 257: b"abc"}
-    vocabulary = Vocabulary.from_tokens(tokens, [(b"a", b"b")], {})
+    vocabulary = Vocabulary.from_tokens(samples.tokens_by_id(b"ab", b"abc"), [(b"a", b"b")], {})
     assert Tokenizer(vocabulary).encode("abc abc") == [256, 66, 220, 256, 66]
     assert Tokenizer(vocabulary, whole_pieces=True).encode("abc abc") == [257, 220, 256, 66]
     assert Tokenizer(vocabulary).model.unreachable_tokens() == [257]

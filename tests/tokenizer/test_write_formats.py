@@ -17,7 +17,6 @@ from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import PRESETS
-from pipeline.run.ids import BYTE_ORDER
 from pipeline.tokenizer.formats.save import EXPORTS, default_formats
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
@@ -141,8 +140,7 @@ def test_files_are_the_same_every_time(tmp_path: Path) -> None:
 
 def with_tokens(tokens: list[bytes], *merges: tuple[bytes, bytes]) -> Tokenizer:
     """Tokens after those of the bytes, in an order that the merges do not have."""
-    listed = [*(bytes([byte]) for byte in BYTE_ORDER), *tokens]
-    return Tokenizer(Vocabulary.from_tokens(dict(enumerate(listed)), merges, {}))
+    return Tokenizer(Vocabulary.from_tokens(samples.tokens_by_id(*tokens), merges, {}))
 
 
 @pytest.mark.parametrize(
