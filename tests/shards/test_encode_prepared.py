@@ -7,7 +7,7 @@ import encoded
 import pytest
 from amount import FULL
 from encoded import expected, read_shards
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from published import ADDED, BOS, EOT, PARTS, SHAPES, pair
 
@@ -19,8 +19,7 @@ SEPARATED = [
     EOT.encode(),
     *(text.encode() for text in (encoded.EOT, encoded.IM, "<|end", "oftext|>", "a", " b\n", "日本")),
 ]
-
-
+RULES = f"x {BOS} y<mask> thx thx_ éé {EOT}  thxé z".encode()
 FILES = st.lists(st.lists(st.sampled_from([*SEPARATED, *RAW]), max_size=25).map(b"".join), min_size=1, max_size=3)
 OPTIONS = {
     "chunk_size": st.integers(1, 60),
@@ -33,11 +32,12 @@ OPTIONS = {
 @pytest.mark.filterwarnings("ignore:.* without a byte", "ignore:.* is the separator and ended ")
 @pytest.mark.filterwarnings("ignore:.*looks like special")
 @given(
-    made=st.tuples(st.sampled_from([*[TRAINED] * len(SHAPES), *SHAPES]), st.sampled_from(list(ADDED))),
+    made=st.tuples(st.sampled_from([*[TRAINED] * 6, *SHAPES]), st.sampled_from(list(ADDED))),
     files=FILES.filter(any),
     options=st.fixed_dictionaries(OPTIONS),
     block_bytes=st.sampled_from([1, 7, 1 << 20]),
 )
+@example(made=("qwen2", "rules"), files=[RULES], options={"chunk_size": 60, "documents": "separator"}, block_bytes=7)
 def test_any_text_in_any_chunks(
     tokenizer, tmp_path_factory, monkeypatch, made: tuple[str, str], files: list[bytes], options, block_bytes: int
 ) -> None:
