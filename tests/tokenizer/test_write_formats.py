@@ -266,21 +266,21 @@ def test_damaged_or_unknown_settings_are_refused(path: str, value: Any, message:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [(b"", "not valid JSON"), (b"[]", "must be an object"), (b"\xff", "not UTF-8"), (b"[" * 100_000, "not valid JSON")],
+    ("name", "content", "message"),
+    [
+        ("tokenizer.json", None, r"tokenizer\.json does not exist"),
+        ("tokenizer.json", b"", "not valid JSON"),
+        ("tokenizer.json", b"[]", "must be an object"),
+        ("tokenizer.json", b"\xff", "not UTF-8"),
+        ("tokenizer.json", b"[" * 100_000, "not valid JSON"),
+        ("tokenizer_config.json", b'{"pad_token": "<none>"}', r"tokenizer_config\.json: pad_token names '<none>'"),
+    ],
+    ids=["missing", "empty", "a list", "not UTF-8", "deep", "wrong pad token"],
 )
-def test_files_of_other_kinds_are_refused(content: bytes, message: str, tmp_path: Path) -> None:
-    (tmp_path / "tokenizer.json").write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        Tokenizer.load(tmp_path)
-
-
-def test_missing_files_and_wrong_pad_token(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"tokenizer\.json does not exist"):
-        Tokenizer.load(tmp_path)
+def test_files_of_other_kinds_are_refused(name: str, content: bytes | None, message: str, tmp_path: Path) -> None:
     tokenizer().save(tmp_path)
-    (tmp_path / "tokenizer_config.json").write_text('{"pad_token": "<none>"}')
-    with pytest.raises(InputError, match=r"tokenizer_config\.json: pad_token names '<none>'"):
+    (tmp_path / name).unlink() if content is None else (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
         Tokenizer.load(tmp_path)
 
 
