@@ -25,7 +25,8 @@ def test_long():
 def test_a_default_test_that_takes_too_long_fails_in_ci(ci: str, mark: str, failed: bool, tmp_path: Path) -> None:
     (tmp_path / "test_times.py").write_text(_TESTS.format(mark=mark))
     command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "cpu_time", "-p", "no:cacheprovider"]
-    environment = {**os.environ, "CI": ci, "PYTHONPATH": str(Path(cpu_time.__file__).parent)}
+    environment = {**os.environ, "CI": ci, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment["PYTHONPATH"] = str(Path(cpu_time.__file__).parent)
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == failed, done.stdout
     assert "2 passed" in done.stdout
