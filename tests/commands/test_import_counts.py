@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import peers
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -238,34 +237,26 @@ def test_pieces_of_another_pattern_are_found(pattern):
     assert cut_otherwise(whole, compiled) == []
 
 
-@pytest.fixture(scope="module")
-def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("counted")
-    (home / "a.txt").write_text(peers.generated_text(3, 4000))
-    pipeline.train(home / "a.txt", output=home / "run", vocab_size=700)
-    return home / "run"
-
-
-def test_out_and_in_again_gives_the_same_tokenizer(counted: Path, tmp_path: Path) -> None:
+def test_out_and_in_again_gives_the_same_tokenizer(trained: Path, tmp_path: Path) -> None:
     tsv, home = tmp_path / "c.tsv", tmp_path / "run"
-    assert run("export", counted, "--counts", tsv).stdout.strip() == str(tsv)
+    assert run("export", trained, "--counts", tsv).stdout.strip() == str(tsv)
     result = succeeded(run("import", tsv, "--output", home))
     assert "differently" not in result.stderr
     assert f"counts from {tsv}" in result.stdout
-    succeeded(run("merge", home, "--vocab-size", 700))
-    assert files_in(home / "tokenizer")["tokenizer.json"] == files_in(counted / "tokenizer")["tokenizer.json"]
+    succeeded(run("merge", home, "--vocab-size", 600))
+    assert files_in(home / "tokenizer")["tokenizer.json"] == files_in(trained / "tokenizer")["tokenizer.json"]
     assert "kept" in run("import", tsv, "--output", home).stdout
     tsv.write_text("a\t1\n")
     assert "another run" in refused(run("import", tsv, "--output", home), 1)
-    succeeded(run("export", counted, "--counts", tmp_path / "c.parquet"))
+    succeeded(run("export", trained, "--counts", tmp_path / "c.parquet"))
     succeeded(run("import", tmp_path / "c.parquet", "--pattern", "qwen2", "--output", tmp_path / "other"))
-    assert refused(run("export", counted, "--counts", tmp_path / "c.txt"), 2)
-    assert refused(run("export", counted, "--counts", tsv, "--export", "hf"), 2)
+    assert refused(run("export", trained, "--counts", tmp_path / "c.txt"), 2)
+    assert refused(run("export", trained, "--counts", tsv, "--export", "hf"), 2)
     assert list(home.glob(".*.part")) == []
 
 
-def test_a_damaged_counter_is_not_exported(counted: Path, tmp_path: Path) -> None:
-    shutil.copytree(counted, tmp_path / "run")
+def test_a_damaged_counter_is_not_exported(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
     counter = tmp_path / "run" / "counter.parquet"
     data = bytearray(counter.read_bytes())
     data[len(data) // 3] ^= 1
@@ -277,41 +268,41 @@ def test_a_damaged_counter_is_not_exported(counted: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["c.tsv", "c.parquet"])
-def test_exported_counts_replace_only_what_they_may(counted: Path, tmp_path: Path, name: str) -> None:
+def test_exported_counts_replace_only_what_they_may(trained: Path, tmp_path: Path, name: str) -> None:
     path, link = tmp_path / name, tmp_path / f"link-{name}"
     link.symlink_to(path)
-    pipeline.export_counts(counted, link)  # the link leads to nothing yet
+    pipeline.export_counts(trained, link)  # the link leads to nothing yet
     right = path.read_bytes()
     assert link.is_symlink()
     path.write_text("somebody's")
     for one in (path, link):
         with pytest.raises(RunDirectoryError, match=f"{one} exists; .* --overwrite"):
-            pipeline.export_counts(counted, one)
-        assert "exists" in refused(run("export", counted, "--counts", one), 1)
+            pipeline.export_counts(trained, one)
+        assert "exists" in refused(run("export", trained, "--counts", one), 1)
         assert path.read_text() == "somebody's"
-    assert run("export", counted, "--counts", link, "--overwrite").returncode == 0
+    assert run("export", trained, "--counts", link, "--overwrite").returncode == 0
     assert path.read_bytes() == right
     assert link.is_symlink()
     path.write_bytes(b"")  # nothing is lost
-    pipeline.export_counts(counted, path)
+    pipeline.export_counts(trained, path)
     assert path.read_bytes() == right
-    assert "--overwrite is for piece counts" in refused(run("export", counted, "--overwrite"), 2)
+    assert "--overwrite is for piece counts" in refused(run("export", trained, "--overwrite"), 2)
     with pytest.raises(RunDirectoryError, match=r"No such file or directory; .*make its directory, or name another"):
-        pipeline.export_counts(counted, tmp_path / "missing" / name)
+        pipeline.export_counts(trained, tmp_path / "missing" / name)
 
 
-def test_exporting_counts_within_a_memory_limit(counted: Path, tmp_path: Path) -> None:
+def test_exporting_counts_within_a_memory_limit(trained: Path, tmp_path: Path) -> None:
     one, other = tmp_path / "a.tsv", tmp_path / "b.tsv"
-    pipeline.export_counts(counted, one)
-    succeeded(run("export", counted, "--counts", other, "--memory-limit", "150MiB"))
+    pipeline.export_counts(trained, one)
+    succeeded(run("export", trained, "--counts", other, "--memory-limit", "150MiB"))
     assert other.read_bytes() == one.read_bytes()
-    line = refused(run("export", counted, "--counts", tmp_path / "c.tsv", "--memory-limit", "20MiB"), 2)
+    line = refused(run("export", trained, "--counts", tmp_path / "c.tsv", "--memory-limit", "20MiB"), 2)
     assert "--memory-limit 20.0 MiB is too small" in line
-    assert "for piece counts" in refused(run_here("export", counted, "--memory-limit", "150MiB"), 2)
+    assert "for piece counts" in refused(run_here("export", trained, "--memory-limit", "150MiB"), 2)
 
 
-def test_overwrite_keeps_the_run_until_counts_are_checked(counted: Path, tmp_path: Path) -> None:
-    home, one, other = shutil.copytree(counted, tmp_path / "run"), tmp_path / "b.tsv", tmp_path / "c.tsv"
+def test_overwrite_keeps_the_run_until_counts_are_checked(trained: Path, tmp_path: Path) -> None:
+    home, one, other = shutil.copytree(trained, tmp_path / "run"), tmp_path / "b.tsv", tmp_path / "c.tsv"
     before = files_in(home)
     one.write_text(f"a\t{1 << 62}\n")
     for lines, files in (("a\t1\nb\n", [other]), ("", [other]), (f"a\t{1 << 62}\n", [one, other])):
@@ -327,25 +318,25 @@ def test_overwrite_keeps_the_run_until_counts_are_checked(counted: Path, tmp_pat
     assert left == {".lock", "counter.parquet", "counts", "log.txt", "report.json", "report.txt", "run.json"}
 
 
-def test_counts_in_a_store(store: Store, counted: Path, tmp_path: Path) -> None:
+def test_counts_in_a_store(store: Store, trained: Path, tmp_path: Path) -> None:
     tsv, parquet, imported = (store.uri(key) for key in ("counts/c.tsv", "counts/c.parquet", "runs/imported"))
-    pipeline.export_counts(counted, tmp_path / "c.tsv")
-    assert run("export", counted, "--counts", tsv).stdout.strip() == tsv
+    pipeline.export_counts(trained, tmp_path / "c.tsv")
+    assert run("export", trained, "--counts", tsv).stdout.strip() == tsv
     assert store.get("counts/c.tsv") == (tmp_path / "c.tsv").read_bytes()
-    pipeline.export_counts(counted, parquet)
-    assert store.get("counts/c.parquet") == (counted / "counter.parquet").read_bytes()
+    pipeline.export_counts(trained, parquet)
+    assert store.get("counts/c.parquet") == (trained / "counter.parquet").read_bytes()
     assert f"counts from {tsv}" in succeeded(run("import", tsv, "--output", imported)).stdout
     assert not [key for key in store.listing() if "/." in key]
-    expected = pipeline.load(counted).merges
-    assert pipeline.merge_run(imported, vocab_size=700)[700].merges == expected
+    expected = pipeline.load(trained).merges
+    assert pipeline.merge_run(imported, vocab_size=600)[600].merges == expected
     pipeline.import_counts(tmp_path / "c.tsv", output=imported)  # the same counts, from another place
-    assert pipeline.train_from_counts([parquet], output=tmp_path / "run", vocab_size=700).merges == expected
+    assert pipeline.train_from_counts([parquet], output=tmp_path / "run", vocab_size=600).merges == expected
     store.put("bad.tsv", "a\t1\nb\n")
     line = refused(run("import", store.uri("bad.tsv"), "--output", imported, "--overwrite"), 1)
     assert re.search(r"bad\.tsv\S*, line 2 has 1 fields", line)
     assert "runs/imported/tokenizer/tokenizer.json" in store.listing()
     with pytest.raises(RunDirectoryError, match="NO_SUCH_BUCKET"):
-        pipeline.export_counts(counted, f"s3://nobucket/c.tsv?{store.query}")
+        pipeline.export_counts(trained, f"s3://nobucket/c.tsv?{store.query}")
     for uri, message in (
         (store.uri("none.tsv"), r"none\.tsv\S* cannot be read"),
         ("s4://bucket/c.tsv", "is no file of counts: expected a path, or a URI of a known scheme"),

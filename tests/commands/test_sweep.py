@@ -84,13 +84,12 @@ def test_each_point_is_what_a_single_run_has(home: Path, swept: Path, tmp_path: 
 
 
 def test_the_table_the_page_and_the_tokenizer_are_written(swept: Path) -> None:
-    table = parquet.read_table(swept / "sweep.parquet").to_pylist()
     points = _points(swept)
-    assert len(table) == len(points) * 4
-    for row in table:
-        [own] = [one for one in points[row["mixture"], row["vocab_size"]].measured
-                 if (one.kind, one.name) == (row["kind"], row["text"])]  # fmt: skip
-        assert (row["bytes"], row["tokens"]) == (own.bytes, own.tokens)
+    table = parquet.read_table(swept / "sweep.parquet").to_pylist()
+    names = ("mixture", "vocab_size", "kind", "text", "bytes", "tokens")
+    assert sorted(tuple(row[name] for name in names) for row in table) == sorted(
+        (*at, own.kind, own.name, own.bytes, own.tokens) for at, point in points.items() for own in point.measured
+    )
     page = (swept / "sweep.html").read_text()
     assert "Recommended: " in page
     assert page.count("<polyline") == 8  # four lines, each in the legend as well
