@@ -153,7 +153,9 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
         options = {"pattern": pattern, "special_tokens": ["<|endoftext|>", "<|user|>"]}
         return str(pipeline.import_counts({"e": 5}, output=tmp_path / name, **options))
 
-    def extend(tokenizer: Path, run: object, output: Path = tmp_path / "new", **options: Any) -> None:
+    new = tmp_path / "new"
+
+    def extend(tokenizer: Path, run: object, output: Path = new, **options: Any) -> None:
         pipeline.extend(tokenizer, run, add=8, output=output, **options)
 
     spent, gpt2, other = counts("spent", "llama3"), counts("gpt2", "gpt2"), tmp_path / "special"
@@ -172,6 +174,8 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
         (RunDirectoryError, f"another tokenizer, {base}; cho", lambda: extend(tmp_path / "other", counted, extended)),
         (RunDirectoryError, r"a run \(run.json\); choose", lambda: extend(base, counted, counted, overwrite=True)),
         (RunDirectoryError, "by `extend`, not `prune`", lambda: pipeline.prune(base, counted, keep=9, output=extended)),
+        (UsageError, "needs either --keep or --min-count", lambda: pipeline.prune(base, counted, output=new)),
+        (UsageError, "needs either", lambda: pipeline.prune(base, counted, keep=9, min_count=2, output=new)),
         (RunDirectoryError, "--keep 300, not without it; cho", lambda: pipeline.prune(base, counted, **pruned)),
         (
             RunDirectoryError,
@@ -185,7 +189,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
     assert "puts text into NFC" in refused(run(*counting, tmp_path), 2)
     message = refused(run(*counting, base, "--pattern", "gpt2"), 2)
     assert "--pattern is what --like takes from the tokenizer" in message
-    assert not (tmp_path / "new").exists()
+    assert not new.exists()
     assert files_in(extended) == before
 
 

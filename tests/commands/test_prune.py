@@ -117,19 +117,17 @@ def test_a_file_that_names_a_token_that_goes_is_refused(
 
 def test_verify_makes_it_again(trained: Path, counted: Path, tmp_path: Path) -> None:
     (tmp_path / "protected.txt").write_text("Ġthe\ne\n")
-    limits = ["--min-count", 3, "--protect", tmp_path / "protected.txt"]
-    succeeded(run("prune", trained, counted, *limits, "--output", tmp_path / "new"))
-    assert " removed, each the right one" in run("verify", tmp_path / "new").stdout
-    table = pq.read_table(tmp_path / "new/removed.parquet")
-    pq.write_table(table.slice(1), tmp_path / "new/removed.parquet")
+    home, limits = tmp_path / "new", ["--min-count", 3, "--protect", tmp_path / "protected.txt"]
+    succeeded(run("prune", trained, counted, *limits, "--output", home))
+    assert " removed, each the right one" in run("verify", home).stdout
+    pq.write_table(pq.read_table(home / "removed.parquet").slice(1), home / "removed.parquet")
     with pytest.raises(RunDirectoryError, match=r"removed\.parquet is not what the base and the counts give"):
-        pipeline.verify_run(tmp_path / "new")
-    pipeline.import_counts({"a": 1}, output=counted.with_name("other"))
-    document = json.loads((tmp_path / "new/made-from.json").read_text())
-    document["run"] = str(counted.with_name("other"))
-    (tmp_path / "new/made-from.json").write_text(json.dumps(document))
+        pipeline.verify_run(home)
+    other = pipeline.import_counts({"a": 1}, output=tmp_path / "other")
+    document = json.loads((home / "made-from.json").read_text())
+    (home / "made-from.json").write_text(json.dumps(document | {"run": str(other)}))
     with pytest.raises(RunDirectoryError, match="altered"):
-        pipeline.verify_run(tmp_path / "new")
+        pipeline.verify_run(home)
 
 
 @pytest.mark.filterwarnings("ignore:1 added token moved")
@@ -142,8 +140,7 @@ def test_report_says_what_changed_and_what_is_missing(trained: Path, counted: Pa
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "prune/tokenizer.json"))
     assert made["prune"].after == len(theirs.encode(peers.generated_text(1, 2000)).ids)
     for name, changed in made.items():
-        result = succeeded(run("report", tmp_path / name, "--log-json"))
-        facts = json.loads(result.stdout)
+        facts = json.loads(succeeded(run("report", tmp_path / name, "--log-json")).stdout)
         assert (facts["tokens_before"], facts["tokens_after"]) == (changed.before, changed.after)
         assert (facts["vocabulary_before"], facts["vocabulary_after"]) == (600, len(changed.tokenizer))
         assert (facts["added"], facts["removed"]) == ((7, 0) if name == "extend" else (0, 150))
@@ -151,9 +148,3 @@ def test_report_says_what_changed_and_what_is_missing(trained: Path, counted: Pa
     shutil.rmtree(tmp_path / "run")
     missing = refused(run("report", tmp_path / "prune"), 1)
     assert f"{tmp_path / 'run'}, which must be there as they were: " in missing
-
-
-@pytest.mark.parametrize("limits", [{}, {"keep": 300, "min_count": 2}])
-def test_one_limit_is_needed(limits: dict[str, int], trained: Path, counted: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="prune needs either --keep or --min-count"):
-        pipeline.prune(trained, counted, output=tmp_path / "new", **limits)
