@@ -72,24 +72,18 @@ def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return model(output)
 
 
-@pytest.fixture
-def dying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], Path]:
-    """Let workers die that many times at chunk 1, each time leaving a mark in the returned directory."""
-
-    def die(how: str, times: int) -> Path:
-        marks = tmp_path / "marks"
-        marks.mkdir()
-        monkeypatch.setenv("DYING", json.dumps([how, "000001.parquet", times, str(marks)]))
-        return marks
-
-    return die
+def let_die(patch: pytest.MonkeyPatch, home: Path, how: str, times: int) -> Path:
+    """Let workers die that many times at chunk 1; return the directory in which each leaves a mark."""
+    (home / "marks").mkdir()
+    patch.setenv("DYING", json.dumps([how, "000001.parquet", times, str(home / "marks")]))
+    return home / "marks"
 
 
 @pytest.mark.parametrize("how", ["kill", "segfault", "terminate", "exit", "raise", "no memory"])
 def test_a_worker_that_dies_costs_an_attempt(
-    corpus: Path, expected: bytes, tmp_path: Path, dying: Callable[[str, int], Path], how: str
+    corpus: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    dying(how, 2)
+    let_die(monkeypatch, tmp_path, how, 2)
     assert train(options_of(corpus, tmp_path / "run"), preload="dying_workers") == 2
     assert model(tmp_path / "run") == expected
     assert json.loads((tmp_path / "run" / "report.json").read_text())["retries"] == 2
@@ -98,9 +92,9 @@ def test_a_worker_that_dies_costs_an_attempt(
 
 
 def test_failing_chunk_is_named_and_others_finish(
-    corpus: Path, expected: bytes, tmp_path: Path, dying: Callable[[str, int], Path]
+    corpus: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    marks = dying("kill", 99)
+    marks = let_die(monkeypatch, tmp_path, "kill", 99)
     with pytest.raises(WorkerError, match=r"^chunk 1 \(.*0\.txt, bytes \d+ to \d+\) failed 3 times") as caught:
         train(options_of(corpus, tmp_path / "run"), preload="dying_workers")
     assert "signal 9, probably out of memory" in str(caught.value)
