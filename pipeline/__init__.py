@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from pipeline.base.errors import PipelineError as PipelineError
     from pipeline.commands.combine import combine_runs as combine_runs
     from pipeline.commands.encode import encode_corpus as encode_corpus
-    from pipeline.commands.explain import explain as explain
     from pipeline.commands.export_counts import export_counts as export_counts
-    from pipeline.commands.extend import extend as extend
     from pipeline.commands.import_counts import import_counts as import_counts
     from pipeline.commands.import_counts import train_from_counts as train_from_counts
     from pipeline.commands.info import info as info
     from pipeline.commands.merge import merge_run as merge_run
     from pipeline.commands.parity import train_parity as train_parity
-    from pipeline.commands.prune import prune as prune
     from pipeline.commands.train import train as train
     from pipeline.commands.train_iterator import train_from_iterator as train_from_iterator
     from pipeline.commands.train_like import train_like as train_like
     from pipeline.commands.verify import verify_run as verify_run
-    from pipeline.shards.chat.align import align_chat as align_chat
-    from pipeline.shards.chat.encode import encode_chat as encode_chat
+    from pipeline.guests.adapt.extend import extend as extend
+    from pipeline.guests.adapt.prune import prune as prune
+    from pipeline.guests.chat.align import align_chat as align_chat
+    from pipeline.guests.chat.encode import encode_chat as encode_chat
+    from pipeline.guests.inspect.explain import explain as explain
     from pipeline.shards.decode import decode_shards as decode_shards
     from pipeline.shards.in_memory import encode_files as encode_files
     from pipeline.shards.open import open_shards as open_shards
@@ -48,21 +48,21 @@ _HOMES = {
     "Llama3Tokenizer": "pipeline.tokenizer.llama3",
     "PipelineError": "pipeline.base.errors",
     "Tokenizer": "pipeline.tokenizer.tokenizer",
-    "align_chat": "pipeline.shards.chat.align",
+    "align_chat": "pipeline.guests.chat.align",
     "combine_runs": "pipeline.commands.combine",
     "decode_shards": "pipeline.shards.decode",
-    "encode_chat": "pipeline.shards.chat.encode",
+    "encode_chat": "pipeline.guests.chat.encode",
     "encode_corpus": "pipeline.commands.encode",
     "encode_files": "pipeline.shards.in_memory",
-    "explain": "pipeline.commands.explain",
+    "explain": "pipeline.guests.inspect.explain",
     "export_counts": "pipeline.commands.export_counts",
-    "extend": "pipeline.commands.extend",
+    "extend": "pipeline.guests.adapt.extend",
     "import_counts": "pipeline.commands.import_counts",
     "info": "pipeline.commands.info",
     "load": "pipeline.tokenizer.tokenizer",
     "merge_run": "pipeline.commands.merge",
     "open_shards": "pipeline.shards.open",
-    "prune": "pipeline.commands.prune",
+    "prune": "pipeline.guests.adapt.prune",
     "train": "pipeline.commands.train",
     "train_from_counts": "pipeline.commands.import_counts",
     "train_from_iterator": "pipeline.commands.train_iterator",

@@ -1,6 +1,6 @@
 """Progress as small events, passed to one listener.
 
-Stages call the listener and know nothing of terminals; `pipeline.report.progress` has listeners that draw bars, print
+Stages call the listener and know nothing of terminals; `pipeline.reports.progress` has listeners that draw bars, print
 lines or write JSON. A listener must be quick and must not raise, except `KeyboardInterrupt`.
 """
 

@@ -46,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _fail(reason: str, code: int) -> int:
-    from pipeline.report.progress import write_error
+    from pipeline.reports.progress import write_error
 
     write_error(f"{PROGRAM}: error: {reason}")
     return code

@@ -17,7 +17,7 @@ from pipeline import __version__
 from pipeline.base import log
 from pipeline.base.printable import printable, printable_lines
 from pipeline.cli.completion import LOCATION, PATH_TEXT, Names
-from pipeline.run.llamafactory_names import THEIRS, of_their_file, with_our_names
+from pipeline.cli.llamafactory_names import THEIRS, of_their_file, with_our_names
 from pipeline.run.options import (
     HELP,
     OPTION_FIELDS,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pipeline.base.events import Listener
     from pipeline.executors import Executor
-    from pipeline.report.summary import Summary
+    from pipeline.reports.summary import Summary
 
 PROGRAM = "bpe-pipeline"
 RUN_OPTIONS = ("workers", "memory_limit", "quiet", "log_json")
@@ -271,7 +271,7 @@ def carry_out(
     """Start workers, run a story with progress, and print its result."""
     options = request.options
     with start(options) as executor:
-        from pipeline.report import progress
+        from pipeline.reports import progress
 
         with progress.listener(quiet=options.quiet, log_json=options.log_json) as listener:
             result = story(Session(options, request.given, executor, listener))

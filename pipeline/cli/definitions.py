@@ -90,7 +90,7 @@ def _like(request: Request, values: dict[str, Any]) -> Request:
     for name in ("pattern", "special_tokens", "special_tokens_as_text", "max_piece_bytes"):
         if request.given.get(name):
             raise UsageError(f"{flag_of(name)} is what --like takes from the tokenizer: leave one of them out")
-    from pipeline.commands.extend import counting_like
+    from pipeline.guests.adapt.extend import counting_like
 
     return replace(request, options=counting_like(request.options, base))
 
@@ -256,9 +256,9 @@ def sweep(
     bpe-pipeline sweep runs/english runs/code --weights 'code=1,2,4' --vocab-size 8k,32k,128k --output sweep
     bpe-pipeline sweep runs/* --vocab-size 32k,64k --held-out unseen/*.txt --parameters 7B --tokens 2T --output sweep
     """
-    from pipeline.commands.sweep import run_sweep, to_json
-    from pipeline.report.sweep_page import render
-    from pipeline.report.sweep_rule import for_model
+    from pipeline.guests.sweep.page import render
+    from pipeline.guests.sweep.rule import for_model
+    from pipeline.guests.sweep.sweep import run_sweep, to_json
 
     files = [one for one in runs if held_out and isinstance(one, Path) and one.is_file()]  # of --held-out *.txt
     runs, held_out = tuple(one for one in runs if one not in files), (*held_out, *files)
@@ -284,7 +284,7 @@ def extend(session: Session, base: Location, run_directory: Location, add: str, 
     bpe-pipeline count swahili/*.txt --like gpt2/tokenizer.json --output runs/sw
     bpe-pipeline extend gpt2/tokenizer.json runs/sw --add 10000 --output gpt2-sw
     """
-    from pipeline.commands.extend import run_extend
+    from pipeline.guests.adapt.extend import run_extend
 
     done = run_extend(
         base, run_directory, session.options, session.executor, session.listener, add=add, first_id=first_id
@@ -323,7 +323,7 @@ def prune(
     bpe-pipeline count my-texts --like base/tokenizer.json --output runs/mine
     bpe-pipeline prune base/tokenizer.json runs/mine --keep 50000 --output smaller
     """
-    from pipeline.commands.prune import read_protected, run_prune
+    from pipeline.guests.adapt.prune import read_protected, run_prune
 
     done = run_prune(
         *(base, run_directory, session.options, session.executor, session.listener),
@@ -338,7 +338,7 @@ def prune(
 
 def _changed(event: str, session: Session, facts: dict[str, Any], before: int, after: int) -> Result:
     """Print the result of a changed tokenizer."""
-    from pipeline.report.summary import two_columns
+    from pipeline.reports.summary import two_columns
 
     values = {"tokenizer": str(session.options.output), **facts, "tokens_before": before, "tokens_after": after}
     shown = (
@@ -375,7 +375,7 @@ def verify(session: Session, run_directory: Location) -> Result:
     bpe-pipeline verify runs/a
     """
     from pipeline.commands.verify import run_verify
-    from pipeline.report.summary import two_columns
+    from pipeline.reports.summary import two_columns
 
     verified = run_verify(run_directory, session.options, session.executor, session.listener)
     return Result("verified", verified, two_columns(verified.items()))
@@ -420,18 +420,17 @@ def report(
     bpe-pipeline report runs/a --held-out unseen.txt --compare runs/b gpt2 llama3
     """
     from pipeline.base.events import Notice
+    from pipeline.commands.made_by import guest_of
     from pipeline.commands.report import page_outputs, run_report
-    from pipeline.commands.report_changed import run_report_changed
-    from pipeline.tokenizer.origin import DERIVED
 
-    if (run_directory / DERIVED.manifest).exists():
+    if (guest := guest_of(run_directory)) is not None:
         flags = {"--compare": compare or more, "--held-out": held_out, "--hidden-size": hidden_size}
         if unfit_flags := [flag for flag, value in flags.items() if value] + ["--output"] * bool(output):
             raise UsageError(
                 f"{run_directory} was made by extend or prune, and its report is only printed: leave out "
                 + ", ".join(unfit_flags)
             )
-        return Result("reported", *run_report_changed(run_directory, session.executor))
+        return Result("reported", *guest.report(run_directory, session.executor))
     if overwrite and output is None:
         raise UsageError(
             "--overwrite is for --output: give both; the report in the run directory is replaced without it"
@@ -510,7 +509,7 @@ def export(
     bpe-pipeline export runs/a --export hf,tiktoken --check
     bpe-pipeline export runs/a --counts counts.tsv
     """
-    from pipeline.report import progress
+    from pipeline.reports import progress
 
     if counts is not None:
         if check or samples or push_to_hub or any(values.values()):
@@ -585,7 +584,7 @@ def export(
         for line in check_command(loaded, tokenizer, directory, formats_written, samples):
             progress.write(printable(line))
     if push_to_hub is not None:
-        from pipeline.report.model_card import MARK
+        from pipeline.reports.model_card import MARK
 
         more = {name: card for name, card in cards.items() if same or MARK.encode() not in card}
         progress.write(push(model, push_to_hub, more=more))
@@ -637,13 +636,16 @@ def encode(request: Request, texts: tuple[str, ...], tokenizer: Location, ordina
         from pipeline.run.workers import CHAT, ENCODING, executor_for
 
         def encode_corpus(session: Session) -> Result:
-            from pipeline.commands.encode import run_encode
-            from pipeline.commands.encode_chat import run_encode_chat
             from pipeline.tokenizer.formats.load import load_model
 
-            options, run = session.options, run_encode_chat if is_chat else run_encode
-            if is_chat and "shard_format" not in session.given:
-                options = replace(options, shard_format="arrow")
+            options = session.options
+            if is_chat:
+                from pipeline.guests.chat.encode_chat import run_encode_chat as run
+
+                if "shard_format" not in session.given:
+                    options = replace(options, shard_format="arrow")
+            else:
+                from pipeline.commands.encode import run_encode as run
             summary = run(options, load_model(tokenizer), session.executor, session.listener)
             return Result("summary", summary.to_json(), summary.render(tokenizer), str(summary.directory))
 
@@ -688,7 +690,7 @@ def explain(text: str, tokenizer: Location, as_json: bool, page: Location | None
     bpe-pipeline explain --tokenizer runs/a 'Hello world'
     bpe-pipeline explain --tokenizer gpt2/tokenizer.json 'Hello world' --html hello.html
     """
-    from pipeline.commands.explain import explain_command
+    from pipeline.guests.inspect.explain import explain_command
 
     if as_json and page is not None:
         raise UsageError("--json prints, and --html writes a page: give one of them")
@@ -723,7 +725,7 @@ def diff(
     bpe-pipeline diff runs/a runs/b
     bpe-pipeline diff runs/a gpt2/tokenizer.json unseen/*.txt --json
     """
-    from pipeline.commands.diff import diff_command
+    from pipeline.guests.inspect.diff import diff_command
 
     exclude = make_options({"exclude": exclude or None}, flag_of).exclude or ()
     return diff_command(first, second, paths, [as_utf8(text) for text in texts], exclude=exclude, as_json=as_json)
@@ -751,7 +753,7 @@ def doctor(
     bpe-pipeline doctor runs/a/tokenizer
     bpe-pipeline doctor downloaded/model --sample unseen.txt --json
     """
-    from pipeline.commands.doctor import doctor_command
+    from pipeline.guests.inspect.doctor import doctor_command
 
     return doctor_command(tokenizer, samples, counts, strict=strict, as_json=as_json)
 
@@ -769,7 +771,7 @@ def info(path: Location, log_json: bool) -> None:
     bpe-pipeline info runs/a/tokenizer --log-json
     """
     from pipeline.commands.info import render, run_info
-    from pipeline.report import progress
+    from pipeline.reports import progress
 
     facts = run_info(path)
     progress.write(render(facts)) if not log_json else progress.write_json("info", facts)
@@ -786,7 +788,7 @@ def env(request: Request) -> None:
     bpe-pipeline env --executor ray --ray-address auto
     """
     from pipeline.base.machine import describe
-    from pipeline.report import progress
+    from pipeline.reports import progress
     from pipeline.run.workers import nodes
 
     machines = nodes(request.options)

@@ -21,8 +21,8 @@ from pipeline.counts.counter_file import Parts, look_at
 from pipeline.counts.elsewhere import take_counts
 from pipeline.executors import Executor
 from pipeline.pattern import compile_pattern
-from pipeline.report.progress import for_python
-from pipeline.report.summary import Summary
+from pipeline.reports.progress import for_python
+from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
 from pipeline.run.manifest import Run, Source, Weighted
@@ -32,8 +32,7 @@ from pipeline.run.parity import Parity
 from pipeline.run.values import parse_weight, shown_weight
 from pipeline.run.work import open_work
 from pipeline.run.workers import executor_here
-from pipeline.storage import Location, Remote, named, same_location
-from pipeline.tokenizer.origin import written_as
+from pipeline.storage import Location, Remote, absolute, named, same_location
 
 _CUTTING_NAMES = {"expression": "--pattern", "by": "what cuts", "unicode": "the Unicode version"}
 
@@ -94,7 +93,7 @@ def run_combine(
     digest = fingerprint(sorted([mark, *by] for (_, mark), by in zip(counters, fractions, strict=True)))
     described = " + ".join(f"{run.directory} x {shown_weight(by)}" for run, by in zip(runs, factors, strict=True))
     mixed = (
-        Weighted(written_as(run.directory.location), mark, by)
+        Weighted(absolute(run.directory.location), mark, by)
         for run, (_, mark), by in zip(runs, counters, fractions, strict=True)
     )
     source = Source(manifest.RUNS, digest, described, tuple(mixed))

@@ -7,8 +7,8 @@ from pipeline.commands import report
 from pipeline.counts.count import Counted, count
 from pipeline.executors import Executor
 from pipeline.pattern import compile_pattern
-from pipeline.report.numbers_worker import Numbers
-from pipeline.report.summary import Summary
+from pipeline.reports.numbers_worker import Numbers
+from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import open_run

@@ -15,7 +15,7 @@ from pipeline.counts.feeding import RegexCutter
 from pipeline.merges import forecast
 from pipeline.merges.merge import merges_for, sharing
 from pipeline.pattern import compile_pattern
-from pipeline.report.progress import duration
+from pipeline.reports.progress import duration
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import RUN, Run
 from pipeline.run.memory import Workers, counting_workers, threads

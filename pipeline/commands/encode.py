@@ -12,8 +12,8 @@ from pipeline.base.events import Listener, Notice
 from pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words, warning_of
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
-from pipeline.report.progress import for_python
-from pipeline.report.summary import EncodingSummary
+from pipeline.reports.progress import for_python
+from pipeline.reports.summary import EncodingSummary
 from pipeline.run.option_types import AnyPath, EncodeOptions
 from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
 from pipeline.run.work import Work, open_work
@@ -122,7 +122,7 @@ def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
     total = total_of(work, encoding, parts)
     if not any(part.documents for part in parts) and set(total.losses) & _NO_TEXTS:
         found = "; ".join(map(str, in_words(total.losses)))
-        hint = _chat_hint(encoding) or "name the field with --text-field"
+        hint = "name the field with --text-field; for chat data, give --chat and a --template"
         raise InputError(f"no document is left to encode: {found}; {hint}")
     splits = put_in_order(work, encoding, parts)
     written, index, layout = write_shards(work, encoding, model, splits)
@@ -143,19 +143,6 @@ def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
         order={name: options[name] for name in ORDER_OPTIONS if name in options} or None,
         index=tuple(index),
     )
-
-
-def _chat_hint(encoding: Encoding) -> str:
-    """Return what to do with chat data, if the first file has them."""
-    from pipeline.shards.chat.dataset import recognised
-    from pipeline.shards.chat.rows import as_chat_file
-
-    file = encoding.plan.files[0]
-    try:
-        recognised([as_chat_file(file)], (file.path,))
-    except InputError:
-        return ""
-    return f"{file.path} holds chat data: give --chat and a --template"
 
 
 def total_of(work: Work, encoding: Encoding, parts: Sequence[Part]) -> ChunkStatistics:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pipeline.base.errors import InputError
-from pipeline.report import progress
+from pipeline.reports import progress
 from pipeline.shards.decode import decode_shards
 from pipeline.storage import Location
 from pipeline.tokenizer.formats.load import load_model

@@ -29,8 +29,8 @@ from pipeline.counts.elsewhere import take_counts
 from pipeline.counts.import_worker import State, TakeTask
 from pipeline.executors import Executor
 from pipeline.pattern import compile_pattern
-from pipeline.report.progress import for_python
-from pipeline.report.summary import Summary
+from pipeline.reports.progress import for_python
+from pipeline.reports.summary import Summary
 from pipeline.run import manifest, memory
 from pipeline.run.directory import fingerprint
 from pipeline.run.manifest import Run, Source

@@ -5,8 +5,9 @@ from typing import Any
 
 from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes, format_count
+from pipeline.commands.made_by import guest_of
 from pipeline.corpus.skipped_or_altered import in_words
-from pipeline.report.summary import two_columns
+from pipeline.reports.summary import two_columns
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import RUN, Run
@@ -16,7 +17,6 @@ from pipeline.run.plan import corpus_bytes
 from pipeline.shards import manifest as shards
 from pipeline.shards.manifest import RESULT, SHARDS, EncodedCorpus, find_result, tokenizer_fingerprint
 from pipeline.storage import Location, existing, named, names_in
-from pipeline.tokenizer import origin as origins
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.load import load_model, tokenizer_home
 from pipeline.tokenizer.formats.save import FILE_NAMES
@@ -61,7 +61,8 @@ def run_info(path: Location) -> dict[str, Any]:
         return _shards(path)
     if path.is_file() and (found := find_result(path)) is not None:
         return _encoded(path, found[1])
-    return {**_tokenizer(path), **_origin(path)}
+    guest = guest_of(tokenizer_home(path))
+    return _tokenizer(path) | (guest.info(tokenizer_home(path)) if guest is not None else {})
 
 
 def _run(run: Run) -> dict[str, Any]:
@@ -115,15 +116,6 @@ def _tokenizer(path: Location) -> dict[str, Any]:
         "files": {name: (home / name).stat().st_size for name in names},
         "fingerprint": tokenizer_fingerprint(model),
     }
-
-
-def _origin(path: Location) -> dict[str, Any]:
-    """Say what an extended or pruned tokenizer was made from."""
-    origin = origins.load(tokenizer_home(path))
-    if origin is None:
-        return {}
-    asked = {name: value for name, value in origin.options.items() if name != "protected"}
-    return {"made_by": origin.done, "base": origin.base, "run": origin.run, "options": asked}
 
 
 def _template(template: ChatTemplate | None) -> str | None:

@@ -23,9 +23,9 @@ from pipeline.merges import forecast, merge, superwords
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.saving import size_that_repays
 from pipeline.pattern import compile_pattern
-from pipeline.report.languages import languages_of
-from pipeline.report.progress import for_python
-from pipeline.report.summary import OtherSize, Summary
+from pipeline.reports.languages import languages_of
+from pipeline.reports.progress import for_python
+from pipeline.reports.summary import OtherSize, Summary
 from pipeline.run import manifest, memory
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import LANGUAGES, RUN, Run

@@ -12,8 +12,8 @@ from pipeline.base.events import Listener
 from pipeline.commands.combine import combine_languages
 from pipeline.commands.merge import run_merge
 from pipeline.executors import Executor
-from pipeline.report.progress import for_python
-from pipeline.report.summary import Summary
+from pipeline.reports.progress import for_python
+from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
 from pipeline.run.option_types import AnyPath, MergeOptions

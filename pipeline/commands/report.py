@@ -24,12 +24,12 @@ from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list
 from pipeline.merges.merge_list import MergeList
 from pipeline.pattern import compile_pattern
-from pipeline.report import model_card, page
-from pipeline.report.compared import REFERENCES, cached_or_reference
-from pipeline.report.languages import languages_of
-from pipeline.report.numbers_worker import Numbers, NumbersTask, compute_numbers
-from pipeline.report.summary import Summary
-from pipeline.report.tables import render_text, report_header
+from pipeline.reports import model_card, page
+from pipeline.reports.compared import REFERENCES, cached_or_reference
+from pipeline.reports.languages import languages_of
+from pipeline.reports.numbers_worker import Numbers, NumbersTask, compute_numbers
+from pipeline.reports.summary import Summary
+from pipeline.reports.tables import render_text, report_header
 from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options

@@ -12,7 +12,7 @@ from pipeline.base.machine import usable_cores
 from pipeline.counts.count import count
 from pipeline.executors import Executor
 from pipeline.pattern import compile_pattern
-from pipeline.report.progress import for_python
+from pipeline.reports.progress import for_python
 from pipeline.run import manifest
 from pipeline.run.open_run import open_run
 from pipeline.run.option_types import AnyPath, TrainOptions
@@ -23,7 +23,7 @@ from pipeline.tokenizer.export import check_before_work
 from pipeline.tokenizer.formats.save import FILE_NAMES
 
 if TYPE_CHECKING:
-    from pipeline.report.summary import Summary
+    from pipeline.reports.summary import Summary
     from pipeline.tokenizer.export import Trained
     from pipeline.tokenizer.tokenizer import Tokenizer
 

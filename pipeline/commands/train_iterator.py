@@ -18,7 +18,7 @@ from pipeline.counts.counter_file import PartPath, Parts
 from pipeline.counts.elsewhere import take_counts
 from pipeline.merges import forecast
 from pipeline.pattern import compile_pattern
-from pipeline.report.progress import for_python
+from pipeline.reports.progress import for_python
 from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run, Source
 from pipeline.run.open_run import cut_by

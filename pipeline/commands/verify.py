@@ -16,15 +16,15 @@ from typing import Unpack
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes, format_count
-from pipeline.commands.verify_changed import run_verify_changed
+from pipeline.commands.made_by import guest_of
 from pipeline.counts.count import counter_of, require_counted
 from pipeline.executors import Executor
 from pipeline.merges import forecast, merge, merge_worker, replay_worker, superwords
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.replay_worker import ReplayTask, Sum, SumTask
 from pipeline.pattern import compile_pattern
-from pipeline.report.model_card import NAME as CARD
-from pipeline.report.progress import for_python
+from pipeline.reports.model_card import NAME as CARD
+from pipeline.reports.progress import for_python
 from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run
 from pipeline.run.option_types import AnyPath, WorkingOptions
@@ -43,7 +43,6 @@ from pipeline.tokenizer.formats.huggingface import (
 )
 from pipeline.tokenizer.formats.tiktoken_ranks import RANKS_NAME
 from pipeline.tokenizer.model import Model
-from pipeline.tokenizer.origin import DERIVED
 
 _MODULUS = 1 << 64
 
@@ -75,8 +74,9 @@ def verify_run(run: AnyPath, *, progress: bool = False, **options: Unpack[Workin
 
 def run_verify(location: Location, options: Options, executor: Executor, listener: Listener) -> dict[str, str]:
     """Verify counters, merge list and tokenizers. No other process should work on the run meanwhile."""
-    if (location / DERIVED.manifest).exists():
-        return run_verify_changed(location, options, executor, listener)
+    if (guest := guest_of(location)) is not None:
+        verified: dict[str, str] = guest.verify(location, options, executor, listener)
+        return verified
     run = manifest.require(location)
     pattern = coarse_pattern(run.manifest.options_of()) or compile_pattern(run.manifest.counting["pattern"])
     with watched(options.memory_limit, listener) as watch:

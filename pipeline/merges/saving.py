@@ -9,6 +9,8 @@ from itertools import accumulate
 from pipeline.merges.merge_list import MergeList
 from pipeline.run.ids import SpecialTokens
 
+LEAST_SAVING, LEAST_COUNT = 0.05, 20  # of tokens, by a doubling; of the last pair, so that it is no typing error
+
 
 def enough_from(savings: Sequence[float], least: float) -> int | None:
     """Return the position from which on every saving is too small; None if the last one is not.

@@ -20,7 +20,6 @@ from pipeline.base.errors import UsageError, unfit
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
 from pipeline.run import values as read
 from pipeline.run.ids import BYTE_ORDER, Roles, SpecialTokens
-from pipeline.run.llamafactory_names import THEIRS
 from pipeline.storage import Location, parse_location
 from pipeline.storage.bounded import CONFIG_BYTES, read_bounded
 
@@ -267,7 +266,7 @@ def make_options(values: Mapping[str, Any], spell: Callable[[str], str] = "optio
     checked = {}
     for name, value in values.items():
         if name not in OPTION_FIELDS:
-            near = difflib.get_close_matches(name, [*OPTION_FIELDS, *THEIRS], 1, cutoff=0.5)
+            near = difflib.get_close_matches(name, OPTION_FIELDS, 1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(OPTION_FIELDS)}"
             raise UsageError(f"{spell(name)} is unknown{hint}")
         if value is None:

@@ -22,14 +22,14 @@ SETUP = WorkerSetup(
         *("pipeline.counts.count_worker", "pipeline.counts.combine_worker", "pipeline.merges.merge_worker"),
         *("datetime", "ssl", "uuid"),  # which Arrow imports; it starts a thread, so each worker imports it for itself
     ),
-    later=("pipeline.tokenizer.tokenizer", "pipeline.report.measure", "pipeline.report.numbers_worker"),
+    later=("pipeline.tokenizer.tokenizer", "pipeline.reports.measure", "pipeline.reports.numbers_worker"),
     # Arrow imports numpy where it is installed, at the price of its start; no task needs it.
     absent=("numpy",),
     # Arrow's own pools keep more of what was freed.
     environment={"ARROW_DEFAULT_MEMORY_POOL": "system"},
 )
 ENCODING = replace(SETUP, later=(), preload=("pipeline.shards.encode_worker", "pipeline.shards.write_worker"))
-CHAT = replace(SETUP, later=(), preload=("pipeline.shards.chat.rows_worker", "pipeline.shards.chat.assemble_worker"))
+CHAT = replace(SETUP, later=(), preload=("pipeline.guests.chat.rows_worker", "pipeline.guests.chat.assemble_worker"))
 
 
 def executor_for(options: Options, setup: WorkerSetup = SETUP) -> "LocalExecutor | RayExecutor":

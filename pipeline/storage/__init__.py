@@ -108,6 +108,11 @@ def named(value: str | os.PathLike[str] | Remote, argument: str = "path") -> Loc
         raise unfit(argument, str(error), value) from None
 
 
+def absolute(path: Location) -> str:
+    """Return a name by which a path is found from any directory."""
+    return str(path.absolute() if isinstance(path, Path) else path)
+
+
 def path_text(value: object) -> str:
     """Return a path as text; raises `ValueError` if it is empty, has a NUL character or is not valid Unicode."""
     name = os.fspath(value) if isinstance(value, str | os.PathLike) else None

@@ -19,7 +19,7 @@ import pipeline
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.counts import counter_file
-from pipeline.report.tables import report_header
+from pipeline.reports.tables import report_header
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import RUN

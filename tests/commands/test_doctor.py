@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command import refused, run, succeeded
 
-from pipeline.commands.doctor import doctor_command
+from pipeline.guests.inspect.doctor import doctor_command
 
 
 def test_exit_codes_and_json(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

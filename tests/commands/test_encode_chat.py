@@ -18,7 +18,7 @@ from command import files_in, refused, run, run_process, succeeded
 from object_store import Store
 
 import pipeline
-from pipeline.shards.chat.encode import encode_chat
+from pipeline.guests.chat.encode import encode_chat
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 ALIGNED = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
@@ -208,7 +208,7 @@ _LISTED = ("--dataset-info", "dataset_info.json", "--template", "chatml", "--dat
         ((*_LISTED, "bad"), 1, "bad.jsonl, byte 0: a row has no column 'input'"),
         ((*_ROWS, "--pack", "best-fit"), 2, "choose none, greedy or neat"),
         (("rows.jsonl",), 1, "no document is left to encode: 300 records skipped: no text field (first: "),
-        (("rows.jsonl",), 1, "rows.jsonl holds chat data: give --chat and a --template"),
+        (("rows.jsonl",), 1, "for chat data, give --chat and a --template"),
         (("other.jsonl",), 1, "; name the field with --text-field"),
         (("bad.csv", *_ROWS[1:]), 1, "bad.csv cannot be read as CSV after 1 rows (a row has more cells"),
     ],
@@ -261,7 +261,7 @@ def test_the_date_of_the_first_start_is_kept(home: Path, tmp_path: Path, monkeyp
     for output, date, written in (("a", (), "26 Jul 2024"), ("b", ("--date", "today"), "01 Jan 2025")):
         for today in ("01 Jan 2025", "02 Jan 2025"):
             at = {"today": today}
-            monkeypatch.setattr("pipeline.shards.chat.plan.date_of", lambda text, at=at: at.get(text, text))
+            monkeypatch.setattr("pipeline.guests.chat.plan.date_of", lambda text, at=at: at.get(text, text))
             assert run(*common, tmp_path / output, *date).returncode == 0
             text = small_tokenizer().decode(read_rows(tmp_path / output)[0]["input_ids"])
             assert f"Today Date: {written}" in text

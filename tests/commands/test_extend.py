@@ -201,7 +201,7 @@ def test_a_repeated_command_that_fails_leaves_what_there_was(
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pipeline.commands.extend.make_extended", stopped)
+    monkeypatch.setattr("pipeline.guests.adapt.extend.make_extended", stopped)
     with pytest.raises(KeyboardInterrupt):
         pipeline.extend(base, counted, add=9, output=home)
     assert files_in(home) == files_in(extended)

@@ -22,10 +22,10 @@ from pyarrow import parquet
 
 import pipeline
 from pipeline.base.errors import UsageError
-from pipeline.commands.sweep import SWEEP, mixtures_of
-from pipeline.report.sweep_rule import ForModel, for_model, rate, recommend
+from pipeline.guests.sweep.rule import ForModel, for_model, rate, recommend
+from pipeline.guests.sweep.sweep import SWEEP, mixtures_of
+from pipeline.guests.sweep.sweep_worker import Measured, Point
 from pipeline.run.directory import Directory
-from pipeline.tokenizer.sweep_worker import Measured, Point
 
 SIZES = (300, 400, 600)
 

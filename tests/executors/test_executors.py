@@ -181,7 +181,7 @@ def test_fork_server_has_one_thread(others: set[psutil.Process]) -> None:
     with LocalExecutor(lambda: 1, workers.SETUP) as executor:
         executor.meanwhile(lambda: None)
         list(executor.run(worker_tasks.square, [1]))
-        wanted = ["pipeline.report.numbers_worker"]
+        wanted = ["pipeline.reports.numbers_worker"]
         _wait_until(lambda: [*executor.run(worker_tasks.is_loaded, wanted, fresh=True)] == [(0, True)])
         [server] = set(psutil.Process().children()) - others
         assert server.num_threads() == 1

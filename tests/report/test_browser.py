@@ -10,9 +10,10 @@ from browser import COLLISIONS, too_low_contrasts, wait_for
 from peers import generated_text
 
 import pipeline
-from pipeline.report import explained, sweep_page
-from pipeline.report.sweep_rule import ForModel, recommend
-from pipeline.tokenizer.sweep_worker import Measured, Point
+from pipeline.guests.inspect import explained
+from pipeline.guests.sweep import page as sweep_page
+from pipeline.guests.sweep.rule import ForModel, recommend
+from pipeline.guests.sweep.sweep_worker import Measured, Point
 
 HOSTILE = "</p><script>alert(1)</script><img src=x onerror=alert(2)>"
 

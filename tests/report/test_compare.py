@@ -12,8 +12,8 @@ from command import refused, run, succeeded
 
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError
-from pipeline.report.compared import REFERENCES, Compared, cached, cached_or_reference, load_compared
-from pipeline.report.measure import bytes_lost
+from pipeline.reports.compared import REFERENCES, Compared, cached, cached_or_reference, load_compared
+from pipeline.reports.measure import bytes_lost
 
 
 def test_name_that_is_not_cached_says_so_without_network(
@@ -123,7 +123,7 @@ def test_a_tokenizer_that_loses_white_space_gets_no_credit_for_it(
     lossy = Compared(
         lambda text: list("".join(text.split()).encode()), lambda ids: bytes(ids).decode(), bytes_alone, 256
     )
-    monkeypatch.setattr("pipeline.report.numbers_worker.load_compared", lambda _: lossy)
+    monkeypatch.setattr("pipeline.reports.numbers_worker.load_compared", lambda _: lossy)
     succeeded(run("report", tmp_path / "run", "--compare", tmp_path / "a.txt"))
     own, other = json.loads((tmp_path / "run" / "report.json").read_text())["numbers"]["sample"]["tokenizers"]
     found = [(one["whole"]["lost"], one["whole"]["bytes_per_token"]) for one in (own, other)]

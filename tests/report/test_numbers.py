@@ -21,12 +21,12 @@ from pipeline.corpus.files import find_files
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.merges import merge_list
 from pipeline.merges.merge_list import MergeList
-from pipeline.report import measure, tokens
-from pipeline.report.compared import REFERENCES
-from pipeline.report.measure import source_names
-from pipeline.report.numbers_worker import SENTENCES, MergeNumbers, SizePoint, logarithmic, merge_numbers
-from pipeline.report.tokens import Variants
-from pipeline.report.verdict import recommended_size
+from pipeline.reports import measure, tokens
+from pipeline.reports.compared import REFERENCES
+from pipeline.reports.measure import source_names
+from pipeline.reports.numbers_worker import SENTENCES, MergeNumbers, SizePoint, logarithmic, merge_numbers
+from pipeline.reports.tokens import Variants
+from pipeline.reports.verdict import recommended_size
 from pipeline.run import manifest
 
 Learned = tuple[str, MergeList, dict[int, Tokenizer]]

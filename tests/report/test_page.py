@@ -13,9 +13,9 @@ import pytest
 from command import refused, run, succeeded
 
 import pipeline
-from pipeline.report import page
-from pipeline.report.page import element, escaped, table
-from pipeline.report.tables import Table
+from pipeline.reports import page
+from pipeline.reports.page import element, escaped, table
+from pipeline.reports.tables import Table
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -190,7 +190,7 @@ def test_model_card_is_read_by_hubs_and_kept_if_edited(copied: Path) -> None:
 def test_a_report_and_a_card_are_of_the_tokenizer_that_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.report.page.plotly_script", lambda: None)
+    monkeypatch.setattr("pipeline.reports.page.plotly_script", lambda: None)
     (tmp_path / "a.txt").write_text("".join(f"low {number * 7919 % 1000} lower lowest " for number in range(800)))
     own, padded = ["--vocab-size", 290], ["--vocab-size", 310, "--pad-token", "<pad>", "--reserve-tokens", 9]
     for output, options in (("run", own), ("alone-290", own), ("alone-310", padded)):

@@ -13,7 +13,7 @@ from terminal import output_on_a_terminal, screens
 import pipeline
 from pipeline.base.events import Advanced, Notice, StageEnded, StageStarted
 from pipeline.cli import commands
-from pipeline.report import progress
+from pipeline.reports import progress
 
 COMPLETE = "_BPE_PIPELINE_COMPLETE"
 

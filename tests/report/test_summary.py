@@ -9,7 +9,7 @@ import pytest
 from command import run, succeeded
 
 import pipeline
-from pipeline.report.summary import EncodingSummary
+from pipeline.reports.summary import EncodingSummary
 
 
 def test_summary_has_at_most_eight_lines_and_the_report_the_rest(tmp_path: Path) -> None:

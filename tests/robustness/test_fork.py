@@ -18,7 +18,7 @@ from merge_cases import arrays
 from pipeline import _core
 from pipeline.base import log, system
 from pipeline.pattern import compile_pattern
-from pipeline.report import page
+from pipeline.reports import page
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 

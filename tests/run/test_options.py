@@ -46,7 +46,6 @@ def test_defaults_are_the_documented_ones() -> None:
     ("values", "message"),
     [
         ({"vocab_sise": 1}, "'vocab_sise' is unknown; did you mean 'vocab_size'"),
-        ({"cutof_len": 64}, "'cutof_len' is unknown; did you mean 'cutoff_len'"),
         ({"vocab_size": "many"}, "'vocab_size': expected a whole number of at least 1, not 'many'"),
         ({"vocab_size": True}, "'vocab_size'"),
         ({"vocab_size": "8,,000"}, "not '8,,000'"),

@@ -100,7 +100,7 @@ def test_rest_of_a_query_opens_a_location_and_is_not_shown(uri: str, shown: str)
 def test_rest_of_a_query_is_stored_and_printed_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import fsspec
 
-    monkeypatch.setattr("pipeline.report.page.plotly_script", lambda: None)
+    monkeypatch.setattr("pipeline.reports.page.plotly_script", lambda: None)
     store = fsspec.filesystem("memory")
     for secret in ("hunter2", "hunter3"):
         store.pipe(f"/pages/a.txt?sig={secret}", b"some text to learn from " * 9)

@@ -17,8 +17,16 @@ MARKS = "e\u0301\u0345नमस्तेZǅʰªßẞẞ日本語。、的ﬆ"
 KANA = "カーか・゠゛\u3099\u3040\u3098語々〇龥龦㐀、 .a1\u200b!\n"
 ASTRAL = "😀𝔘\U0001e900\U00020000👩\u200d👩\U0010ffff\ue000a 1'"
 PLAIN = "abcXYZ  ..,!/-_(){}=012\n\n\t\r'"
-_MIXED = (APOSTROPHES, SPACES, DIGITS, MARKS, ASTRAL, PLAIN)
-ALPHABETS = (*_MIXED, KANA, "".join(_MIXED))
+ALPHABETS = (
+    APOSTROPHES,
+    SPACES,
+    DIGITS,
+    MARKS,
+    KANA,
+    ASTRAL,
+    PLAIN,
+    APOSTROPHES + SPACES + DIGITS + MARKS + ASTRAL + PLAIN,
+)
 
 
 @functools.cache
@@ -34,8 +42,15 @@ _ATOMS = [
     *(r"[b\d]", r"[^\W\d]"),
 ]
 _LOOKS = [r"(?!\S)", r"(?=\s)", "(?=a)", "(?![ab])", r"(?=\s|$)", "$", r"\Z", r"(?!\S|$)", "(?=.)"]
-_AHEADS = ["(?=ab)", "(?!a+b)", "(?=(?:[ab]{2})+(?![ab]))", "(?=a*(?:b|$))", r"(?!.\s)", r"(?=\w+?\W.)"]
-_AHEADS += ["(?!(?:(?>aa)+b)|A)"]
+_AHEADS = [
+    "(?=ab)",
+    "(?!a+b)",
+    r"(?=(?:[ab]{2})+(?![ab]))",
+    r"(?=a*(?:b|$))",
+    r"(?!.\s)",
+    r"(?=\w+?\W.)",
+    "(?!(?:(?>aa)+b)|A)",
+]
 _GROUPS = ["(?:{})", "(?:{})", "({})", "(?i:{})", "(?s:{})", "(?>{})", "(?P<name>{})"]
 _COUNTS = ["*", "+", "+", "?", "{2}", "{1,3}", "{2,}", "{,2}"]
 PATTERN_ALPHABET = "aaabbcAAsSſkK1 '  \n\n\r\t.é３"

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import Tokenizer
+from pipeline.guests.inspect.difference import cut_differently, difference, to_json
 from pipeline.run.ids import Roles
-from pipeline.tokenizer.difference import cut_differently, difference, to_json
 from pipeline.tokenizer.model import ChatTemplate, Model, Preparation, SpecialRule
 
 EOT = "<|endoftext|>"

@@ -11,9 +11,9 @@ import samples
 
 import pipeline
 from pipeline import Tokenizer
+from pipeline.guests.inspect import findings as doctor
+from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, examine
 from pipeline.run import manifest
-from pipeline.tokenizer import doctor
-from pipeline.tokenizer.doctor import ADVICE, FINE, NOT_CHECKED, WRONG, examine
 from pipeline.tokenizer.formats.save import EXPORTS
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"

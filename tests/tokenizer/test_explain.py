@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import Tokenizer, explain
-from pipeline.tokenizer.explain import Explainer
+from pipeline.guests.inspect.explanation import Explainer
 
 SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>")
 TEXTS = st.one_of(st.text(), st.text(" \n\t'theofandr0é你<|a>"), st.sampled_from(samples.HARD_TEXTS))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from vocabulary_rules import Base, base_of_case, bases, counters, extend_by_rules, pieces
 
 from pipeline.base.errors import TrainingError, UsageError
-from pipeline.tokenizer.extend import Learned, extended, start_of
-from pipeline.tokenizer.extend_worker import ExtendTask, learn
+from pipeline.guests.adapt.extend_worker import ExtendTask, learn
+from pipeline.guests.adapt.extension import Learned, extended, start_of
 
 BIG = 1 << 40
 SMALL = base_of_case(

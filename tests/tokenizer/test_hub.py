@@ -14,7 +14,7 @@ from command import refused, run
 
 from pipeline import Tokenizer
 from pipeline.base.errors import StorageError, UsageError
-from pipeline.report.model_card import MARK
+from pipeline.reports.model_card import MARK
 
 TOKEN, COMMIT = "hf_of_this_test", f"/commit/{'1' * 40}"
 TOKENIZER = Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w")], ["<|endoftext|>"])

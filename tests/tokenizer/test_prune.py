@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from vocabulary_rules import Base, base_of_case, bases, counters, pieces, prune_by_rules
 
 from pipeline.base.errors import UsageError
-from pipeline.tokenizer.prune import protected_ids, pruned
-from pipeline.tokenizer.prune_worker import PruneTask, Pruning, prune
+from pipeline.guests.adapt.prune_worker import PruneTask, Pruning, prune
+from pipeline.guests.adapt.pruning import protected_ids, pruned
 
 SMALL = base_of_case(
     {

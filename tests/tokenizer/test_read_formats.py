@@ -19,10 +19,10 @@ from transformers import AutoTokenizer
 
 from pipeline import GPT2Tokenizer, Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError, PipelineError, UsageError
+from pipeline.guests.inspect.findings import FINE, examine
 from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.pattern import PRESETS, compile_pattern
 from pipeline.pattern.parse import first_difference
-from pipeline.tokenizer.doctor import FINE, examine
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.pre_tokenizer import _recovered
 from pipeline.tokenizer.formats.save import EXPORTS

@@ -7,7 +7,7 @@ from chat_cases import cases, conversation
 
 import pipeline
 from pipeline.corpus.skipped_or_altered import KINDS
-from pipeline.shards.chat.align import ALPACA_COLUMNS, DroppedError, aligned, check_messages
+from pipeline.guests.chat.align import ALPACA_COLUMNS, DroppedError, aligned, check_messages
 
 TAGS = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
 F = {"name": "f", "arguments": "{}"}

@@ -8,8 +8,8 @@ import pytest
 from chat_cases import cases, conversation, recorded_tokenizer, small_tokenizer
 
 import pipeline
-from pipeline.shards.chat.encoder import infer_seqlen
-from pipeline.shards.chat.templates import missing_marks, template_named
+from pipeline.guests.chat.encoder import infer_seqlen
+from pipeline.guests.chat.templates import missing_marks, template_named
 
 
 def dialog(*said: str | None, roles: tuple[str, str] = ("user", "assistant"), **more: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.shards.chat.mixing import Mixing, order_rows
+from pipeline.guests.chat.mixing import Mixing, order_rows
 
 SIZES = st.lists(st.integers(1, 20), min_size=2, max_size=4)
 

@@ -6,7 +6,7 @@ from chat_cases import cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.shards.chat.pack import pack_rows
+from pipeline.guests.chat.pack import pack_rows
 
 
 def _bags(lengths: list[int], capacity: int) -> list[list[int]]:

@@ -1,0 +1,1 @@
+"""Guest: a tokenizer of somebody's, extended or pruned by counts."""

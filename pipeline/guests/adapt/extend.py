@@ -1,0 +1,236 @@
+"""`extend`: new tokens for a tokenizer that exists, learned from a run's counts; its ids and merges stay.
+
+`count --like` counts a corpus as such a tokenizer cuts it.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Unpack
+
+from pipeline.base import machine
+from pipeline.base.errors import RunDirectoryError, UsageError, unfit
+from pipeline.base.events import Listener
+from pipeline.base.units import parse_whole_number
+from pipeline.counts.count import Counted, require_counted
+from pipeline.executors import Executor
+from pipeline.guests.adapt.extend_worker import PLAN_NAME, ExtendTask, learn
+from pipeline.guests.adapt.extension import Learned, NewToken, extended, require_extendable, start_of
+from pipeline.guests.adapt.origin import DERIVED, Origin, claimed
+from pipeline.merges.merge import STAGE
+from pipeline.pattern import PatternSequence
+from pipeline.pattern.presets import NAME
+from pipeline.reports.progress import for_python
+from pipeline.run import manifest, memory
+from pipeline.run.ids import MAX_IDS
+from pipeline.run.manifest import Run
+from pipeline.run.open_run import cut_by
+from pipeline.run.option_types import AnyPath, OutputOptions
+from pipeline.run.options import Options, flag_of, lists_options, make_options
+from pipeline.run.work import Advance, Work, open_work
+from pipeline.run.workers import executor_here
+from pipeline.shards.manifest import tokenizer_fingerprint
+from pipeline.storage import Location, absolute, named
+from pipeline.tokenizer.formats.changed import write_changed
+from pipeline.tokenizer.formats.load import load_model
+from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.tokenizer import Tokenizer
+
+ENCODING = "encoding pieces"
+_CUTTING = {"expression": "the pattern", "by": "what cuts", "unicode": "the Unicode version"}
+
+
+@dataclass(frozen=True)
+class Extended:
+    """An extended tokenizer. plan: its new tokens, as new-tokens.parquet has them. made_again: old ids that merges
+    alone did not make and now make. before, after: the tokens of all counted pieces."""
+
+    tokenizer: Tokenizer
+    plan: tuple[NewToken, ...]
+    made_again: tuple[int, ...]
+    stopped: str
+    before: int
+    after: int
+
+
+@lists_options
+def extend(
+    base: AnyPath,
+    run: AnyPath,
+    *,
+    add: int,
+    first_id: int | None = None,
+    min_frequency: int = 1,
+    whole_characters: bool = False,
+    progress: bool = False,
+    **options: Unpack[OutputOptions],
+) -> Extended:
+    """Add tokens to a tokenizer, learned from the counts of a run; old ids and merges stay.
+
+    >>> pipeline.Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w")]).save("base")
+    >>> run = pipeline.import_counts({"lowlow": 3, "low": 9}, special_tokens=[], output="runs/a")
+    >>> done = pipeline.extend("base", run, add=1, output="extended")
+    >>> done.plan[0].id, done.plan[0].token, done.plan[0].old_ids
+    (258, b'lowlow', (257, 257))
+    >>> done.tokenizer.encode("low lowlow")
+    [257, 220, 258]
+
+    Args:
+        base: the tokenizer, a path or a URI, as `Tokenizer.load` reads it.
+        run: the run directory; its pieces must be cut as the tokenizer cuts.
+        add: how many new ids; 0 makes a copy.
+        first_id: the first of them; default: one more than the largest of the base.
+        min_frequency: join no pair of tokens that occurs less often.
+        whole_characters: join no part of a character of UTF-8 with anything but its other bytes.
+        progress: as of `pipeline.train`.
+        **options: `output`, the new tokenizer's directory, and `overwrite`, `workers`, `memory_limit`.
+
+    Returns:
+        The tokenizer and its new tokens.
+
+    Raises:
+        UsageError: a new id is taken, or the tokenizer prepares text in a way that counts do not show.
+        RunDirectoryError: the run is not completely counted, or was cut differently.
+        TrainingError: there is nothing to learn, or too little memory.
+        ExportRefusedError: tokenizer.json cannot hold the result.
+    """
+    settled = make_options({**options, "min_frequency": min_frequency, "whole_characters": whole_characters})
+    with for_python(progress) as listener, executor_here(settled) as executor:
+        paths = named(base, "base"), named(run, "run")
+        return run_extend(*paths, settled, executor, listener, add=add, first_id=first_id)
+
+
+def run_extend(
+    base: Location,
+    location: Location,
+    options: Options,
+    executor: Executor,
+    listener: Listener,
+    *,
+    add: int | str,
+    first_id: int | str | None,
+) -> Extended:
+    """Learn, write the tokenizer's directory, and return what was added."""
+    if options.output is None:
+        raise UsageError("extend needs --output, a directory for the extended tokenizer")
+    chosen = {
+        "add": (wanted := whole_number("add", add, 0)),
+        "first_id": None if first_id is None else whole_number("first_id", first_id),
+        "min_frequency": options.min_frequency,
+        "whole_characters": options.whole_characters,
+    }
+    model, run = load_model(base), manifest.require(location)
+    require_extendable(model)
+    start_of(model, wanted, chosen["first_id"])  # before anything is written
+    with open_work(options, model.pattern, executor, listener, kind=DERIVED) as work:
+        _require_same_cutting(work, model, run)
+        counted = require_counted(run, executor)
+        origin = Origin(
+            *("extend", absolute(base), tokenizer_fingerprint(model)),
+            *(absolute(location), counted.fingerprint, chosen),
+        )
+        with claimed(work.directory, origin, base=base, overwrite=options.overwrite):
+            learned, written = make_extended(work, base, model, counted, origin, work.directory.location)
+    new = learned.new_tokens(model.vocabulary)
+    stopped = "as many as were asked for"
+    if len(new) < wanted:
+        often = "at all" if options.min_frequency == 1 else f"{options.min_frequency:,} times"
+        stopped = f"{wanted - len(new):,} fewer than were asked for: no pair is left that occurs {often}"
+        work.warn(f"the tokenizer has {stopped}")
+    again = tuple(learned.made_again(model.vocabulary))
+    return Extended(Tokenizer.from_model(written), tuple(new), again, stopped, learned.before, learned.after)
+
+
+def whole_number(name: str, value: object, at_least: int = 0) -> int:
+    """Read the value of an option that is a number of ids; `UsageError` naming the option."""
+    try:
+        return parse_whole_number(at_least, MAX_IDS)(value)
+    except ValueError as error:
+        raise unfit(flag_of(name), error.args[0], value) from None
+
+
+def make_extended(
+    work: Work, base: Location, model: Model, counted: Counted, origin: Origin, directory: Location
+) -> tuple[Learned, Model]:
+    """Learn as the origin says and write all files into a directory."""
+    whole, asked = memory.budget(work.options.memory_limit), origin.options
+    budget_bytes = min(whole.limit_bytes - whole.taken_bytes - whole.worker_bytes, machine.available_memory())
+    task = ExtendTask(
+        counter=counted.path,
+        counter_fingerprint=counted.fingerprint,
+        base=model.vocabulary,
+        whole_pieces=model.whole_pieces,
+        start=start_of(model, asked["add"], asked["first_id"]),
+        add=asked["add"],
+        min_frequency=asked["min_frequency"],
+        whole_characters=asked.get("whole_characters", False),
+        threads=memory.threads(work.options),
+        budget_bytes=budget_bytes,
+        output=directory / PLAN_NAME,
+    )
+    with _encoding_then_merging(work, counted.facts.different_pieces, task.add) as advance:
+        [(_, learned)] = work.executor.run(learn, [task], advance)
+    return learned, write_changed(base, extended(model, learned), None, directory)
+
+
+@contextlib.contextmanager
+def _encoding_then_merging(work: Work, pieces: int, merges: int) -> Iterator[Advance]:
+    """Report two stages of one task: the pieces that it has encoded, then its merges."""
+    done, merging = 0, None
+    with contextlib.ExitStack() as stages:
+        encoding = stages.enter_context(work.stage(ENCODING, pieces, "pieces"))
+
+        def advance(amount: int) -> None:  # below 0 for an attempt that failed
+            nonlocal done, merging
+            before, done = done, done + amount
+            encoded = min(done, pieces) - min(before, pieces)
+            if encoded:
+                encoding(encoded)
+            if done >= pieces and merging is None:
+                stages.close()
+                merging = stages.enter_context(work.stage(STAGE, merges, "merges"))
+            if merging is not None and amount != encoded:
+                merging(amount - encoded)
+
+        yield advance
+
+
+def _require_same_cutting(work: Work, model: Model, run: Run) -> None:
+    """Raise `RunDirectoryError` if the run's pieces are not those that the tokenizer cuts; warn of separators."""
+    counting, expected = run.manifest.counting, cut_by(model.pattern)
+    for name, value in expected.items():
+        if run.manifest.cutting.get(name) != value:
+            raise RunDirectoryError(
+                f"{run.directory} was not cut as the tokenizer cuts: {_CUTTING[name]} is "
+                f"{run.manifest.cutting.get(name)!r} there and {value!r} here; count the corpus with --like"
+            )
+    if counting["max_piece_bytes"] is not None:
+        raise RunDirectoryError(
+            f"{run.directory} was counted with --max-piece-bytes, which cuts pieces that the tokenizer leaves whole; "
+            "count the corpus with --like"
+        )
+    separators = set() if counting["special_tokens_as_text"] else {*counting["special_tokens"]}
+    added = {*model.vocabulary.special_tokens}
+    if (other := sorted(separators - added)) and run.manifest.source is None:
+        raise RunDirectoryError(
+            f"{run.directory} was counted with --special-token {other[0]!r}, which the tokenizer takes as text; count "
+            "the corpus with --like"
+        )
+    if missing := sorted(added - separators):
+        more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+        work.warn(
+            f"{run.directory} was counted without the special token {missing[0]!r}{more}: where the corpus has it, it "
+            "was counted as text; count with --like if it does"
+        )
+
+
+def counting_like(options: Options, base: Location) -> Options:
+    """Return options that count a corpus as this tokenizer cuts it: its pattern, and its added tokens as separators."""
+    model = load_model(base)
+    require_extendable(model)
+    if isinstance(model.pattern, PatternSequence):
+        raise UsageError(f"{base} cuts in several steps, which no --pattern says; its corpus cannot be counted")
+    expression = model.pattern.expression
+    pattern = model.pattern.name or (f"(?:{expression})" if NAME.fullmatch(expression) else expression)
+    values = make_options({"pattern": pattern, "special_tokens": list(model.vocabulary.special_tokens)})
+    return replace(options, pattern=values.pattern, special_tokens=values.special_tokens)

@@ -1,0 +1,119 @@
+"""Learn the tokens that extend a vocabulary, in a worker process: pieces as the base encodes them, then merges."""
+
+from array import array
+from dataclasses import dataclass
+
+from pipeline import _core
+from pipeline.base.errors import TrainingError
+from pipeline.base.units import format_bytes
+from pipeline.counts.counter_file import Columns, CounterFile, open_counter
+from pipeline.executors.worker import report_progress
+from pipeline.guests.adapt.extension import Learned, Start, learned_of
+from pipeline.merges.forecast import surely_enough
+from pipeline.merges.vocabulary import Vocabulary, tokens_to_texts
+from pipeline.storage import Location
+from pipeline.storage.atomic import whole_file
+
+PLAN_NAME = "new-tokens.parquet"
+_BYTES_PER_WORD = 32  # of a piece that is encoded, without its ids
+
+
+@dataclass(frozen=True)
+class ExtendTask:
+    """A counter and the tokenizer whose encoding of it learning starts from. output: of the table of new tokens."""
+
+    counter: Location
+    counter_fingerprint: str
+    base: Vocabulary
+    whole_pieces: bool
+    start: Start
+    add: int
+    min_frequency: int
+    whole_characters: bool
+    threads: int
+    budget_bytes: int
+    output: Location
+
+    def __str__(self) -> str:
+        return f"extending with {self.counter}"
+
+
+def learn(task: ExtendTask) -> Learned:
+    """Learn the new merges and write the table of new tokens; `TrainingError` if there is nothing to learn."""
+    done = 0
+
+    def progress(now: int, _total: int, _best_count: int) -> None:
+        nonlocal done
+        report_progress(now - done)
+        done = now
+
+    engine = _core.MergeEngine()
+    with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
+        _take(task, counter, engine)
+    start = task.start
+    result = engine.run(
+        task.add,
+        min_frequency=task.min_frequency,
+        whole_characters=task.whole_characters,
+        threads=task.threads,
+        progress=progress,
+        start=(start.tokens, start.ids, start.first_new_id, start.forbidden, start.again),
+    )
+    if task.add and not len(result.left):
+        often = "" if task.min_frequency == 1 else f" {task.min_frequency:,} times"
+        raise TrainingError(
+            f"nothing to learn: no two neighbouring tokens that may be joined occur{often} in the pieces of "
+            f"{task.counter}; count another corpus, or give a smaller --min-frequency"
+        )
+    learned = learned_of(
+        start,
+        result.left,
+        result.right,
+        array("Q", result.counts),
+        exhausted=result.stop == "min-frequency",
+        before=result.bytes,
+        after=result.bytes - sum(result.joined),
+    )
+    _write(task, learned)
+    return learned
+
+
+def _take(task: ExtendTask, counter: CounterFile, engine: _core.MergeEngine) -> None:
+    """Give the engine all pieces as the base encodes them."""
+    old = task.base
+    numbers = {id_: number for number, id_ in enumerate(old.tokens)}
+    left, right, result = (array("I", map(numbers.__getitem__, ids)) for ids in (old.left, old.right, old.result))
+    tokens = dict(enumerate(task.start.tokens))
+    encoder = _core.Encoder(None, tokens, left, right, result, task.whole_pieces, 0, 1)
+    words = slots = 0
+    for columns in counter.read_all():
+        ends, ids = encoder.encode_rows(columns)
+        words, slots = words + len(ends), slots + len(ids) + len(ends)
+        needed = surely_enough(words, slots, task.add) + _BYTES_PER_WORD * words + 4 * slots
+        if needed > task.budget_bytes:
+            raise TrainingError(
+                f"extending takes more than the {format_bytes(max(task.budget_bytes, 0))} that there are: the counter "
+                f"has {counter.rows:,} different pieces; give a larger --memory-limit, or count less text"
+            )
+        encoded: Columns = ends, ids, columns[2]
+        engine.add(*encoded)
+        report_progress(memoryview(columns[2]).nbytes // 8)
+
+
+def _write(task: ExtendTask, learned: Learned) -> None:
+    """Write new-tokens.parquet, a row a token."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    new = learned.new_tokens(task.base)
+    columns = {
+        "id": pa.array([one.id for one in new], pa.uint32()),
+        "token": pa.array([one.token for one in new], pa.binary()),
+        "text": pa.array(tokens_to_texts(one.token for one in new), pa.string()),
+        "left_id": pa.array([one.left_id for one in new], pa.uint32()),
+        "right_id": pa.array([one.right_id for one in new], pa.uint32()),
+        "count": pa.array([one.count for one in new], pa.uint64()),
+        "old_ids": pa.array([one.old_ids for one in new], pa.list_(pa.uint32())),
+    }
+    with whole_file(task.output) as partial:
+        pq.write_table(pa.table(columns), partial)

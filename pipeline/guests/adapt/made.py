@@ -1,0 +1,129 @@
+"""What an extended or pruned tokenizer is, verified and reported: it is made again from its base and its run."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pipeline.base.errors import InputError, RunDirectoryError
+from pipeline.base.events import Listener
+from pipeline.base.units import format_count
+from pipeline.counts.count import require_counted
+from pipeline.executors import Executor
+from pipeline.guests.adapt.compare_tables_worker import TablesTask, same_rows
+from pipeline.guests.adapt.extend import make_extended
+from pipeline.guests.adapt.origin import DERIVED, Origin, require
+from pipeline.guests.adapt.prune import make_pruned
+from pipeline.guests.adapt.prune_worker import TotalTask, total
+from pipeline.reports.summary import two_columns
+from pipeline.run import manifest
+from pipeline.run.directory import Directory
+from pipeline.run.manifest import Run
+from pipeline.run.options import Options
+from pipeline.run.work import Work, watched
+from pipeline.shards.manifest import tokenizer_fingerprint
+from pipeline.storage import Location, named
+from pipeline.storage.bounded import MODEL_BYTES, read_bounded
+from pipeline.tokenizer.formats.huggingface import EDITABLE, check_edited
+from pipeline.tokenizer.formats.load import load_model
+from pipeline.tokenizer.model import Model
+
+
+def verify(location: Location, options: Options, executor: Executor, listener: Listener) -> dict[str, str]:
+    """Return what was verified, by name; `RunDirectoryError` for the first thing that is wrong."""
+    origin = require(location)
+    base = named(origin.base)
+    model, run = made_from(location, origin)
+    with watched(options.memory_limit, listener) as watch, tempfile.TemporaryDirectory() as scratch:
+        work = Work(options, model.pattern, executor, listener, Directory(location, DERIVED), watch)
+        right = Path(scratch)
+        counted = require_counted(run, executor)
+        if origin.done == "extend":
+            learned, written = make_extended(work, base, model, counted, origin, right)
+            done = f"{format_count(len(learned.left), 'merges')} added, each the right one with the right count"
+        else:
+            pruning, written = make_pruned(work, base, model, counted, origin, right)
+            done = f"{format_count(len(pruning.removed), 'tokens')} removed, each the right one"
+        same, edited = _compare(work, location, right, written)
+    verified = {"made from": f"{base} and {run.directory}, both as they were", origin.done: done}
+    verified["files"] = f"as they were made: {', '.join(same)}"
+    return verified | ({"edited": f"with tokens that exist: {', '.join(edited)}"} if edited else {})
+
+
+def report(location: Location, executor: Executor) -> tuple[dict[str, object], str]:
+    """Return the facts, by name and as text; `RunDirectoryError` if the base or the counts changed or are gone."""
+    origin = require(location)
+    base, run = made_from(location, origin)
+    model, counted = load_model(location), require_counted(run, executor)
+    task = TotalTask(counted.path, counted.fingerprint, (base, model))
+    [(_, (before, after))] = executor.run(total, [task])
+    old, new = ({*one.vocabulary.tokens.values()} for one in (base, model))
+    facts: dict[str, object] = {
+        "tokenizer": str(location),
+        "made_by": origin.done,
+        "base": origin.base,
+        "run": origin.run,
+        "vocabulary_before": base.vocabulary.size,
+        "vocabulary_after": model.vocabulary.size,
+        "added": len(new - old),
+        "removed": len(old - new),
+        "tokens_before": before,
+        "tokens_after": after,
+    }
+    shown = {name.replace("_", " "): f"{one:,}" if isinstance(one, int) else one for name, one in facts.items()}
+    shown["tokens after"] = f"{after:,} ({after / max(before, 1) - 1:+.1%})"
+    if documents := counted.facts.documents:
+        facts |= {"documents": documents}
+        each = f"{before / documents:,.2f} before, {after / documents:,.2f} after"
+        shown["tokens per document"] = f"{each} ({format_count(documents, 'documents')})"
+    return facts, two_columns(shown.items())
+
+
+def info(home: Location) -> dict[str, Any]:
+    """Say what the tokenizer in a directory was made from."""
+    origin = require(home)
+    asked = {name: value for name, value in origin.options.items() if name != "protected"}
+    return {"made_by": origin.done, "base": origin.base, "run": origin.run, "options": asked}
+
+
+def made_from(location: Location, origin: Origin) -> tuple[Model, Run]:
+    """Return the base of a changed tokenizer and its run; `RunDirectoryError` if one is missing or another."""
+    base, counts = named(origin.base), named(origin.run)
+    try:
+        model, run = load_model(base), manifest.require(counts)
+    except (InputError, RunDirectoryError) as error:
+        raise RunDirectoryError(
+            f"{location} was made from {base} and {counts}, which must be there as they were: {error}"
+        ) from None
+    if tokenizer_fingerprint(model) != origin.base_fingerprint:
+        raise RunDirectoryError(f"{base} is not the tokenizer that {location} was made from; bring that one back")
+    if run.manifest.counter_fingerprint() != origin.counter_fingerprint:
+        raise RunDirectoryError(f"{run.directory} has other counts than {location} was made from; bring those back")
+    return model, run
+
+
+def _compare(work: Work, home: Location, right: Path, model: Model) -> tuple[list[str], list[str]]:
+    """Return the names of the files in `home` that are as in `right`, and of settings that were edited."""
+    same, edited = [], []
+    for expected in sorted(right.iterdir()):
+        found = home / expected.name
+        if expected.suffix == ".parquet":
+            [(_, alike)] = work.executor.run(same_rows, [TablesTask(found, expected)])
+        else:
+            alike = found.exists() and _content(found) == expected.read_bytes()
+        if alike:
+            same.append(expected.name)
+        elif found.exists() and expected.name in EDITABLE:
+            check_edited(found, model.vocabulary)
+            edited.append(expected.name)
+        else:
+            raise RunDirectoryError(
+                f"{found} is not what the base and the counts give; remove {home} and make it again"
+            )
+    return same, edited
+
+
+def _content(file: Location) -> bytes:
+    try:
+        return read_bounded(file, MODEL_BYTES)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} cannot be read: {error}") from None

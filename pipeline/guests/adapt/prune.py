@@ -1,0 +1,173 @@
+"""`prune`: a tokenizer without its least used tokens, by a run's counts; what stays is made by the same merges."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Unpack
+
+from pipeline.base.errors import UsageError, unfit
+from pipeline.base.events import Listener
+from pipeline.base.units import format_count
+from pipeline.counts.count import Counted, require_counted
+from pipeline.executors import Executor
+from pipeline.guests.adapt.extend import whole_number
+from pipeline.guests.adapt.origin import DERIVED, Origin, claimed
+from pipeline.guests.adapt.prune_worker import PruneTask, Pruning
+from pipeline.guests.adapt.prune_worker import prune as choose
+from pipeline.guests.adapt.pruning import RemovedToken, protected_ids, pruned
+from pipeline.reports.progress import for_python
+from pipeline.run import manifest
+from pipeline.run.open_run import cut_by
+from pipeline.run.option_types import AnyPath, OutputOptions
+from pipeline.run.options import Options, lists_options, make_options
+from pipeline.run.work import Work, open_work
+from pipeline.run.workers import executor_here
+from pipeline.shards.manifest import tokenizer_fingerprint
+from pipeline.storage import Location, Remote, absolute, named
+from pipeline.tokenizer.arguments import flag
+from pipeline.tokenizer.formats.changed import write_changed
+from pipeline.tokenizer.formats.fields import read_text
+from pipeline.tokenizer.formats.load import load_model
+from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """A pruned tokenizer. id_map: new id -> old id of each token that stays. before, after: the tokens of all counted
+    pieces."""
+
+    tokenizer: Tokenizer
+    id_map: Mapping[int, int]
+    removed: tuple[RemovedToken, ...]
+    before: int
+    after: int
+
+
+@lists_options
+def prune(
+    base: AnyPath,
+    run: AnyPath,
+    *,
+    keep: int | None = None,
+    min_count: int | None = None,
+    protect: AnyPath | Sequence[str | bytes] = (),
+    keep_ids: bool = False,
+    progress: bool = False,
+    **options: Unpack[OutputOptions],
+) -> Pruned:
+    """Remove a tokenizer's least used tokens, by the counts of a run; bytes and added tokens stay.
+
+    >>> pipeline.Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")]).save("base")
+    >>> run = pipeline.import_counts({"low": 5, "lower": 1}, output="runs/a")
+    >>> done = pipeline.prune("base", run, keep=258, output="pruned")
+    >>> done.removed
+    (RemovedToken(old_id=258, token=b'er', score=1, new_ids=(68, 81)),)
+    >>> done.tokenizer.encode("lower"), done.id_map[257]
+    ([257, 68, 81], 257)
+
+    Args:
+        base: the tokenizer, a path or a URI, as `Tokenizer.load` reads it.
+        run: the run directory.
+        keep: how many ids stay, added tokens included.
+        min_count: instead of `keep`: remove tokens that are used less often.
+        protect: tokens that stay, in the spelling of vocab.json or as text; or a file with one a line.
+        keep_ids: whether each token keeps its id; otherwise ids are made contiguous, in the same order.
+        progress: as of `pipeline.train`.
+        **options: `output`, the new tokenizer's directory, and `overwrite`, `workers`, `memory_limit`.
+
+    Returns:
+        The tokenizer, the map of its ids, and what was removed.
+
+    Raises:
+        UsageError: there is nothing to remove, fewer tokens cannot stay, or what is protected is not a token.
+        RunDirectoryError: the run is not completely counted.
+        ExportRefusedError: tokenizer.json cannot hold the result.
+    """
+    settled = make_options(options)
+    kept: list[str | bytes]
+    if isinstance(protect, str | PathLike | Remote):
+        kept = [*read_protected(named(protect, "protect"))]
+    elif not isinstance(protect, bytes) and isinstance(protect, Sequence) and {*map(type, protect)} <= {str, bytes}:
+        kept = list(protect)
+    else:
+        raise unfit("protect", "a list of tokens, or a file with one a line", protect)
+    with for_python(progress) as listener, executor_here(settled) as executor:
+        paths = named(base, "base"), named(run, "run")
+        return run_prune(
+            *paths, settled, executor, listener, keep=keep, min_count=min_count, protect=kept, keep_ids=keep_ids
+        )
+
+
+def read_protected(file: Location) -> list[str]:
+    """Read tokens from a file, one a line."""
+    return [line for line in read_text(file).splitlines() if line]
+
+
+def run_prune(
+    base: Location,
+    location: Location,
+    options: Options,
+    executor: Executor,
+    listener: Listener,
+    *,
+    keep: int | str | None,
+    min_count: int | str | None,
+    protect: Sequence[str | bytes],
+    keep_ids: bool,
+) -> Pruned:
+    """Choose, write the tokenizer's directory, and return what was removed."""
+    if options.output is None:
+        raise UsageError("prune needs --output, a directory for the pruned tokenizer")
+    if (keep is None) == (min_count is None):
+        raise UsageError("prune needs either --keep or --min-count")
+    model, run = load_model(base), manifest.require(location)
+    chosen = {
+        "keep": None if keep is None else whole_number("keep", keep, 1),
+        "min_count": None if min_count is None else whole_number("min_count", min_count, 1),
+        "protected": sorted(protected_ids(model.vocabulary, protect)),
+        "keep_ids": flag("keep_ids", keep_ids),
+    }
+    with open_work(options, model.pattern, executor, listener, kind=DERIVED) as work:
+        if run.manifest.cutting != cut_by(model.pattern):
+            work.warn(
+                f"{location} was not cut as the tokenizer cuts: its tokens are chosen by how it encodes the pieces in "
+                "there; to count as it cuts, use count --like"
+            )
+        counted = require_counted(run, executor)
+        origin = Origin(
+            *("prune", absolute(base), tokenizer_fingerprint(model)),
+            *(absolute(location), counted.fingerprint, chosen),
+        )
+        with claimed(work.directory, origin, base=base, overwrite=options.overwrite):
+            pruning, written = make_pruned(work, base, model, counted, origin, work.directory.location)
+        special = model.vocabulary.special_tokens
+        if moved := [text for text, id_ in written.vocabulary.special_tokens.items() if special[text] != id_]:
+            which = f"{format_count(len(moved), 'added tokens')} moved to other ids, {moved[0]!r} among them"
+            work.warn(
+                f"{which}: change eos_token_id, bos_token_id and pad_token_id in the model's config.json and "
+                "generation_config.json by id-map.parquet"
+            )
+    return Pruned(Tokenizer.from_model(written), pruning.id_map, pruning.removed, pruning.before, pruning.after)
+
+
+def make_pruned(
+    work: Work, base: Location, model: Model, counted: Counted, origin: Origin, directory: Location
+) -> tuple[Pruning, Model]:
+    """Choose as the origin says and write all files into a directory."""
+    asked = origin.options
+    task = PruneTask(
+        counter=counted.path,
+        counter_fingerprint=counted.fingerprint,
+        model=model,
+        protected=frozenset(asked["protected"]),
+        keep=asked["keep"],
+        min_count=asked["min_count"],
+        keep_ids=asked["keep_ids"],
+        output=directory,
+    )
+    with work.stage("pruning", counted.facts.different_pieces, "pieces"):
+        [(_, pruning)] = work.executor.run(choose, [task])
+    removed = {one.old_id for one in pruning.removed}
+    smaller, new_of = pruned(model, removed, keep_ids=asked["keep_ids"])
+    return pruning, write_changed(base, smaller, new_of, directory)

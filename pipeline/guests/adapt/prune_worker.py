@@ -1,0 +1,101 @@
+"""Count how a tokenizer uses its tokens on a counter, choose what to remove, and write the tables, in a worker."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline.counts.counter_file import open_counter
+from pipeline.guests.adapt.pruning import RemovedToken, pruned, removed_tokens
+from pipeline.merges.vocabulary import Vocabulary
+from pipeline.storage import Location
+from pipeline.storage.atomic import whole_file
+from pipeline.tokenizer.model import Model
+
+MAP_NAME, REMOVED_NAME = "id-map.parquet", "removed.parquet"
+
+
+@dataclass(frozen=True)
+class PruneTask:
+    """A counter and the tokenizer to prune. output: the directory of the tables."""
+
+    counter: Location
+    counter_fingerprint: str
+    model: Model
+    protected: frozenset[int]
+    keep: int | None
+    min_count: int | None
+    keep_ids: bool
+    output: Location
+
+    def __str__(self) -> str:
+        return f"pruning by {self.counter}"
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """What to remove, in order. before, after: the tokens of all pieces. id_map: new id -> old id."""
+
+    removed: tuple[RemovedToken, ...]
+    id_map: Mapping[int, int]
+    before: int
+    after: int
+
+
+def prune(task: PruneTask) -> Pruning:
+    """Choose what to remove and write both tables; raises as `removed_tokens` does."""
+    old = task.model.vocabulary
+    encoder = task.model.piece_encoder()
+    with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
+        uses = task.model.uses(counter.read_all())
+        limits = {"keep": task.keep, "min_count": task.min_count}
+        scores = removed_tokens(old, encoder.parts(old.tokens), uses, task.protected, **limits)
+        model, new_of = pruned(task.model, scores.keys(), keep_ids=task.keep_ids)
+        encoder, after = model.piece_encoder(), sum(model.uses(counter.read_all()))
+    removed = tuple(
+        RemovedToken(id_, old.tokens[id_], score, tuple(encoder.encode_pieces([old.tokens[id_]])))
+        for id_, score in scores.items()
+    )
+    pruning = Pruning(removed, {new: id_ for id_, new in new_of.items()}, sum(uses), after)
+    _write(task, pruning, old)
+    return pruning
+
+
+@dataclass(frozen=True)
+class TotalTask:
+    """A counter, and tokenizers that encode it."""
+
+    counter: Location
+    counter_fingerprint: str
+    models: tuple[Model, ...]
+
+    def __str__(self) -> str:
+        return f"encoding {self.counter}"
+
+
+def total(task: TotalTask) -> tuple[int, ...]:
+    """Return how many tokens each of the tokenizers makes of all pieces."""
+    with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
+        return tuple(sum(model.uses(counter.read_all())) for model in task.models)
+
+
+def _write(task: PruneTask, pruning: Pruning, old: Vocabulary) -> None:
+    """Write id-map.parquet, a row a token that stays, and removed.parquet, a row a token that goes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    ids, tokens, removed = pruning.id_map, old.to_dict(), pruning.removed
+    tables = {
+        MAP_NAME: {
+            "new_id": pa.array(ids, pa.uint32()),
+            "old_id": pa.array(ids.values(), pa.uint32()),
+            "token": pa.array([tokens[id_] for id_ in ids.values()], pa.binary()),
+        },
+        REMOVED_NAME: {
+            "old_id": pa.array([one.old_id for one in removed], pa.uint32()),
+            "token": pa.array([one.token for one in removed], pa.binary()),
+            "score": pa.array([one.score for one in removed], pa.uint64()),
+            "new_ids": pa.array([one.new_ids for one in removed], pa.list_(pa.uint32())),
+        },
+    }
+    for name, columns in tables.items():
+        with whole_file(task.output / name) as partial:
+            pq.write_table(pa.table(columns), partial)

@@ -1,0 +1,166 @@
+"""Writing one shard of chat data from parts: what a worker process does. Rows are bytes, and never Python numbers."""
+
+import contextlib
+import logging
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import accumulate, pairwise
+
+from pipeline.executors.worker import report_progress
+from pipeline.guests.chat.encoder import ID_BYTES, IGNORED, Row
+from pipeline.shards.formats import shard_format
+from pipeline.shards.formats.shard_format import Block, Layout, Rows, ShardFacts
+from pipeline.shards.manifest import checksum
+from pipeline.shards.part_file import PartReader, open_part
+from pipeline.storage import Location
+from pipeline.storage.atomic import whole_file
+
+_log = logging.getLogger(__name__)
+_KEPT_BLOCKS, _OPEN_PARTS = 64, 128
+_ROWS_AT_ONCE = 64
+NEAT, POSITIONS = "neat", "position_ids"
+
+
+@dataclass(frozen=True)
+class AssemblyTask:
+    """One shard for a worker.
+
+    rows: their numbers, uint64; ends: where packed rows end among them, if they are packed; pack: how. pad: the bytes
+    of the id that fills packed rows. parts: path, fingerprint and number of the first row of each.
+    """
+
+    name: str
+    output: Location
+    format: str
+    layout: Layout
+    pack: str
+    pad: bytes
+    rows: bytes
+    ends: bytes | None
+    parts: tuple[tuple[Location, str, int], ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its files."""
+        return [self.name]
+
+    @property
+    def row_tokens(self) -> int:
+        """Tokens of a packed row."""
+        assert self.layout.row_tokens is not None
+        return self.layout.row_tokens
+
+    def __repr__(self) -> str:
+        return f"shard {self.output}"
+
+
+def write_rows(task: AssemblyTask) -> ShardFacts:
+    """Write a shard, unless it is there with the same bytes. Raises `RunDirectoryError` for a damaged part."""
+    tokens = padded = 0
+
+    def rows(stored: "StoredRows") -> Iterator[Rows]:
+        nonlocal tokens, padded
+        for made, filled in _rows(task, stored):
+            tokens, padded = made.ends[-1], padded + filled
+            yield made
+
+    with contextlib.ExitStack() as open_parts, whole_file(task.output, keep_same=True) as path:
+        count = shard_format(task.format).write(path, None, task.layout, rows(StoredRows(task.parts, open_parts)))
+        conversations = len(task.rows) // 8
+        facts = ShardFacts(task.name, tokens, conversations, *checksum(path))
+    _log.info("%s: %d rows, %d conversations", task, count, conversations)
+    return facts if task.ends is None else replace(facts, rows=count, padded=padded)
+
+
+class StoredRows:
+    """The rows in parts, by number. A few parts are open at a time, and a few blocks in memory."""
+
+    def __init__(self, parts: tuple[tuple[Location, str, int], ...], open_parts: contextlib.ExitStack) -> None:
+        self._parts, self._stack = parts, open_parts
+        self._firsts = [first for _, _, first in parts]
+        self._open: dict[int, PartReader] = {}
+        self._stored = lru_cache(_KEPT_BLOCKS)(lambda part, number: self._reader(part).block(number))
+        self._first = self._after = 0  # rows of the block that was used last
+        self._block: Block = memoryview(b""), array("Q")
+
+    def __getitem__(self, row: int) -> Row:
+        if not self._first <= row < self._after:
+            self._find(row)
+        values, ends = self._block
+        place = row - self._first
+        start, stop = ends[place - 1] if place else 0, ends[place]
+        middle = (start + stop) // 2
+        return bytes(values[start:middle]), bytes(values[middle:stop])
+
+    def _find(self, row: int) -> None:
+        part = bisect_right(self._firsts, row) - 1
+        numbers, first = self._reader(part).row_numbers, self._firsts[part]
+        number = bisect_right(numbers, row - first) - 1
+        self._first, self._after = first + numbers[number], first + numbers[number + 1]
+        self._block = self._stored(part, number)
+
+    def _reader(self, part: int) -> PartReader:
+        if part not in self._open:
+            if len(self._open) == _OPEN_PARTS:
+                self._stack.close()
+                self._open.clear()
+            where, fingerprint, _ = self._parts[part]
+            self._open[part] = self._stack.enter_context(open_part(where, fingerprint))
+        return self._open[part]
+
+
+def _rows(task: AssemblyTask, stored: StoredRows) -> Iterator[tuple[Rows, int]]:
+    """Yield the rows of the shard, a few at a time, with how many ids fill them, and report progress."""
+    rows, total = array("Q", task.rows), 0
+    bags = None if task.ends is None else [0, *array("Q", task.ends)]
+    count = len(rows) if bags is None else len(bags) - 1
+    for start in range(0, count, _ROWS_AT_ONCE):
+        stop = min(start + _ROWS_AT_ONCE, count)
+        if bags is None:
+            parts = [stored[row] for row in rows[start:stop]]
+            columns, filled = _unpacked(parts), 0
+            sizes = [len(ids) // ID_BYTES for ids, _ in parts]
+        else:
+            parts = [stored[row] for row in rows[bags[start] : bags[stop]]]
+            first = bags[start]
+            made = [_packed(task, parts[low - first : high - first]) for low, high in pairwise(bags[start : stop + 1])]
+            columns = {name: b"".join(row[name] for row in made) for name in task.layout.columns}
+            sizes = [task.row_tokens] * len(made)
+            filled = sum(sizes) - sum(len(ids) for ids, _ in parts) // ID_BYTES
+        ends = array("Q", list(accumulate(sizes, initial=total))[1:])
+        total = ends[-1]
+        yield Rows(columns, ends), filled
+        report_progress(len(parts))
+
+
+def _unpacked(parts: list[Row]) -> dict[str, bytes]:
+    """Return the values of rows in each column, where each conversation is one."""
+    ids, labels = (b"".join(column) for column in zip(*parts, strict=True))
+    return {"input_ids": ids, "labels": labels, "attention_mask": b"\1" * (len(ids) // ID_BYTES)}
+
+
+def _packed(task: AssemblyTask, parts: list[Row]) -> dict[str, bytes]:
+    """Return the values of one row of several conversations in each column."""
+    ids, labels = (b"".join(column) for column in zip(*parts, strict=True))
+    lengths = [len(part) // ID_BYTES for part, _ in parts]
+    total = sum(lengths)
+    filled = task.row_tokens - total
+    if task.pack == NEAT:
+        numbers = ((number).to_bytes(ID_BYTES, "little") * length for number, length in enumerate(lengths, 1))
+        mask = b"".join(numbers) + bytes(ID_BYTES * filled)
+    else:
+        mask = b"\1" * (total + filled)
+    return {
+        "input_ids": ids + task.pad * filled,
+        "labels": labels + IGNORED * filled,
+        "attention_mask": mask,
+        POSITIONS: b"".join(map(_positions, lengths)) + bytes(ID_BYTES * filled),
+    }
+
+
+@lru_cache(256)
+def _positions(length: int) -> bytes:
+    return array("i", range(length)).tobytes()

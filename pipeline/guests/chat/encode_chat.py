@@ -1,0 +1,65 @@
+"""`encode --chat`: chat data become rows of ids and labels for fine-tuning.
+
+Workers encode chunks of rows into parts, each a checkpoint; then rows are put in order, packed, and written to shards.
+What they hold depends on data sets, tokenizer, template and options alone: not on workers, chunk size or kills.
+"""
+
+from dataclasses import replace
+
+from pipeline.base.errors import InputError, UsageError
+from pipeline.base.events import Listener
+from pipeline.commands.encode import finished_corpus, saved_result, total_of
+from pipeline.corpus.skipped_or_altered import in_words
+from pipeline.executors import Executor
+from pipeline.guests.chat.dataset import DataSet
+from pipeline.guests.chat.encoder import NO_ANSWER, SPECIAL_TOKENS
+from pipeline.guests.chat.plan import Chat, named_data_sets, open_chat
+from pipeline.guests.chat.shards import encode_conversations, write_conversations
+from pipeline.reports.summary import EncodingSummary
+from pipeline.run.options import Options
+from pipeline.run.work import Work, open_work
+from pipeline.shards import manifest
+from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE
+from pipeline.shards.manifest import EncodedCorpus, Encoding, kind_of
+from pipeline.tokenizer.model import Model
+
+_WARNED = {
+    NO_ANSWER: ": the model learns to say nothing there",
+    SPECIAL_TOKENS["text"]: "; LLaMA-Factory takes them as special tokens: --special-tokens-in-messages tokens",
+    SPECIAL_TOKENS["tokens"]: ": a message can end its own turn; --special-tokens-in-messages text prevents it",
+}
+
+
+def run_encode_chat(options: Options, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:
+    """Encode the data sets and write their shards, except what the directory holds already."""
+    data_sets = named_data_sets(options)
+    if options.output is None or not (options.inputs or data_sets):
+        raise UsageError("encoding chat data takes INPUT, or --dataset-info and --dataset, and --output")
+    with open_work(
+        options, model.pattern, executor, listener, kind=kind_of(options.shard_format, validation=options.val_size > 0)
+    ) as work:
+        encoding, chat, sets = open_chat(work, model, data_sets)
+        with work.logged(lambda: manifest.remove_partial(encoding)):
+            work.times = {ENCODING_STAGE: None, WRITING_STAGE: None}
+            corpus = finished_corpus(work, encoding) or _encode(work, encoding, model, chat, sets)
+            work.directory.remove(encoding.owned_parts())
+            work.watch.look()
+            return EncodingSummary(
+                work.directory.location, corpus, work.times, work.watch.peak_bytes, executor.retries, executor.used()
+            )
+
+
+def _encode(work: Work, encoding: Encoding, model: Model, chat: Chat, sets: list[DataSet]) -> EncodedCorpus:
+    work.directory.remove([manifest.RESULT])  # the shards are not complete from here on
+    parts = encode_conversations(work, encoding, model, chat, sets)
+    total = total_of(work, encoding, parts)
+    for one in in_words({kind: found for kind, found in total.losses.items() if kind in _WARNED}):
+        work.warn(f"{one}{_WARNED[one.kind]}")
+    written, index = write_conversations(work, encoding, chat, sets)
+    if not sum(shard.documents for shard in written):
+        dropped = "; ".join(map(str, in_words(total.losses))) or "the files have no rows"
+        raise InputError(f"no conversation is left to learn from: {dropped}; look at the formatting and the tags")
+    pack = None if chat.pack == "none" else chat.pack
+    total = replace(total, bytes=sum(file.size for file in encoding.plan.files))
+    separated = {"documents_by": "offsets", "separator": None, "separator_id": None}
+    return saved_result(encoding, model, chat.layout, total, written, **separated, pack=pack, index=tuple(index))

@@ -1,0 +1,233 @@
+"""Conversations -> ids and labels, by a template: the slots, the marks of turns, what is learned, and where it is cut.
+
+Rows are bytes of int32: ids, and labels with -100 where nothing is learned. Each text of a slot is encoded on its own,
+so ends of messages are borders of pieces. What messages say stays text, unless special tokens in them are asked for.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
+from pipeline import _core
+from pipeline.base.errors import SpecialTokenError, UsageError
+from pipeline.guests.chat.align import JOINT, MALFORMED_TOOLS, NO_TEXT, TEXTS_LEFT_OUT, DroppedError, check_messages
+from pipeline.guests.chat.templates import BOS, CONTENT, NO_TOOLS, TURN, Slots, Template, eos_of
+from pipeline.guests.chat.tools import called, described
+from pipeline.tokenizer.encode import TextEncoder
+from pipeline.tokenizer.message_marks import MessageMarks, has_marks
+from pipeline.tokenizer.model import PLAIN_RULE, Model
+
+ID_BYTES = 4
+CUT, NO_ANSWER, NO_TOOL_FORMAT = "conversations_cut", "answers_empty", "conversations_without_tool_format"
+SPECIAL_TOKENS = {"text": "special_tokens_as_text", "tokens": "special_tokens_in_messages"}  # by what they become
+IGNORED = (-100).to_bytes(ID_BYTES, "little", signed=True)
+Row = tuple[bytes, bytes]  # ids and labels
+Messages = Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatSettings:
+    """What decides the rows, besides template and tokenizer. date: what a template may name as today."""
+
+    sequence_length: int = 2048
+    train_on_prompt: bool = False
+    mask_history: bool = False
+    default_system: str | None = None
+    enable_thinking: bool | None = True
+    preserve_thinking: bool = False
+    date: str = ""
+    special_tokens_in_messages: str = "text"
+
+
+def infer_seqlen(source: int, target: int, limit: int) -> tuple[int, int]:
+    """Return how many ids of a question and of an answer are kept of a turn of at most `limit` ids.
+
+    >>> infer_seqlen(10, 100, 64)
+    (10, 54)
+    """
+    if target * 2 < limit:
+        most = limit
+    elif source * 2 < limit:
+        most = limit - source
+    else:
+        most = int(limit * (target / (source + target)))
+    kept = min(most, target)
+    return min(max(limit - kept, 0), source), kept
+
+
+def refuse_exclusive(template: Template, settings: ChatSettings) -> None:
+    """Raise `UsageError` for settings that exclude each other or the template."""
+    if settings.train_on_prompt and (template.efficient_eos or settings.mask_history):
+        other = f"template {template.name}, whose turns share one end of text"
+        raise UsageError(f"--train-on-prompt excludes {'--mask-history' if settings.mask_history else other}")
+
+
+class ChatEncoder:
+    """Encodes conversations by one template. altered: what happened so far, by kind of skipped or altered input."""
+
+    def __init__(
+        self, template: Template, model: Model, settings: ChatSettings, native: _core.Encoder | None = None
+    ) -> None:
+        refuse_exclusive(template, settings)
+        self._template, self._settings = template, settings
+        self.altered: Counter[str] = Counter()
+        self._encoder = TextEncoder(model, native)
+        special = model.vocabulary.special_tokens
+        self._special, self._plain = map(self._encoder.recognising, (frozenset(special), frozenset[str]()))
+        rules = model.preparation.rules
+        self._marks = MessageMarks(special, [text for text in special if rules.get(text, PLAIN_RULE).control])
+        tokens = {BOS: model.bos_token, 1 - BOS: eos_of(template, model)}
+        self._ids = {role: b"" if text is None else _bytes_of(special[text]) for role, text in tokens.items()}
+        self._eos = self._ids[1 - BOS] if template.efficient_eos else b""
+        start, stop = template.thought_words
+        self._thought = re.compile(f"{re.escape(start)}(.*?){re.escape(stop)}", re.DOTALL)
+        self._thought_marks = start.strip(), stop.strip()
+        self._no_thought = self._slots((start + stop,), "") if template.kind == "reasoning" else b""
+        self._slots_of = {role: getattr(template, role) for role in ("user", "assistant", "observation", "function")}
+        self._start = lru_cache(16)(self._start_of)  # system texts repeat
+        self._system = template.default_system if settings.default_system is None else settings.default_system
+
+    def encode(self, conversation: Mapping[str, Any]) -> Row:
+        """Return the row of a conversation; raises `DroppedError`, and `SpecialTokenError` where those are refused."""
+        messages = conversation.get("messages") or ()
+        check_messages(messages)
+        try:
+            pairs = self._pairs(messages, conversation.get("system"), conversation.get("tools") or "")
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, SpecialTokenError):
+                raise
+            raise DroppedError(MALFORMED_TOOLS) from None
+        row = self._labelled(pairs)
+        if not row[0]:
+            raise DroppedError(NO_TEXT)
+        self.altered[TEXTS_LEFT_OUT] += conversation.get(TEXTS_LEFT_OUT, 0)
+        self.altered[NO_ANSWER] += sum(not message["content"].strip() for message in messages[1::2])
+        return row
+
+    def _said(self, value: Any, kept: Collection[str] = ()) -> Any:
+        """Return what the data say as the setting has it, with the special tokens in it counted."""
+        found: list[str] = []
+        marked = self._marks.marked(value, kept, found)
+        how = self._settings.special_tokens_in_messages
+        if found and how not in SPECIAL_TOKENS:
+            raise SpecialTokenError(
+                f"a message contains the special token {found[0]!r}; take it as text with "
+                "--special-tokens-in-messages text, or as a special token with tokens"
+            )
+        if found:
+            self.altered[SPECIAL_TOKENS[how]] += len(found)
+        return value if how == "tokens" else marked
+
+    def _content_of(self, message: Mapping[str, str]) -> str:
+        """Return a content as `_said` does. Words around thoughts and between answers of tools are the template's."""
+        role, content = message["role"], message["content"]
+        if role == "observation":
+            return JOINT.join(map(self._said, content.split(JOINT)))
+        if role == "function":
+            return content  # read when it becomes the template's text
+        return str(self._said(content, self._thought_marks if role == "assistant" else ()))
+
+    def _pairs(self, messages: Messages, system: str | None, tools: str) -> list[Row]:
+        """Return the ids of each question and answer."""
+        template, settings = self._template, self._settings
+        calls = any(message["role"] == "function" for message in messages)
+        if template.tools == NO_TOOLS and (calls or tools.strip() not in ("", "[]")):
+            raise DroppedError(NO_TOOL_FORMAT, f"template {template.name}")
+        system = self._said(system) if system else ""
+        contents = list(map(self._content_of, messages))
+        reasons = template.kind == "reasoning"
+        last_only = settings.mask_history and not settings.preserve_thinking
+        if reasons and (settings.enable_thinking is False or last_only):
+            for index in range(1, len(contents), 2):
+                if settings.enable_thinking is False or index < len(contents) - 1:
+                    contents[index] = self._thought.sub("", contents[index]).lstrip("\n")
+        about = system or self._system
+        if tools:
+            about += described(tools, template.tools, settings.date, self._said)
+        spoken = bool(system or self._system or tools)
+        in_user = template.kind == "system_in_user"
+        if spoken and in_user and messages[0]["role"] == "user":
+            first = template.system[0]
+            contents[0] = (first.replace(CONTENT, about, 1) if isinstance(first, str) else "") + contents[0]
+        encoded = [
+            self._message(message["role"], content, index // 2)
+            for index, (message, content) in enumerate(zip(messages, contents, strict=True))
+        ]
+        encoded[0] = self._start(about if spoken and not in_user else None) + encoded[0]
+        if reasons:
+            for index in (len(encoded) - 1,) if last_only else range(1, len(encoded), 2):
+                if not any(mark in contents[index] for mark in self._thought_marks):
+                    place = index if settings.enable_thinking else index - 1
+                    before, after = (self._no_thought, b"") if settings.enable_thinking else (b"", self._no_thought)
+                    encoded[place] = before + encoded[place] + after
+        return list(zip(encoded[::2], encoded[1::2], strict=True))
+
+    def _start_of(self, system: str | None) -> bytes:
+        """Return the ids before the first message."""
+        about = b"" if system is None else self._slots(self._template.system, system)
+        return self._slots(self._template.prefix, "") + about
+
+    def _message(self, role: str, content: str, turn: int) -> bytes:
+        template, numbered = self._template, None
+        if role == "user" and template.kind != "system_in_user":
+            numbered = turn
+        if role == "function":
+            thought_words = None if template.kind == "system_in_user" else template.thought_words
+            content = called(content, template.tools, thought_words, self._said)
+        return self._slots(self._slots_of[role], content, numbered)
+
+    def _slots(self, slots: Slots, content: str, turn: int | None = None) -> bytes:
+        """Return the ids of slots, each text encoded on its own. turn: what `{{idx}}` becomes, also in a content."""
+        parts: list[bytes | memoryview] = []
+        for slot in slots:
+            if isinstance(slot, int):
+                parts.append(self._ids[slot])
+            elif text := slot.replace(CONTENT, content, 1):
+                if turn is not None and TURN in text:
+                    text = text.replace(TURN, str(turn), 1)
+                parts += self._encoded(text)
+        return b"".join(parts)
+
+    def _encoded(self, text: str) -> list[memoryview | bytes]:
+        """Return the ids of a text, in parts where a message has special tokens as text."""
+        if not has_marks(text):
+            return [self._encoder.encode_to_buffer(text, self._special)]
+        return [
+            self._encoder.encode_to_buffer(stretch, self._plain) if id_ is None else _bytes_of(id_)
+            for stretch, id_ in self._marks.stretches(text)
+        ]
+
+    def _labelled(self, pairs: list[Row]) -> Row:
+        """Cut the turns to the length of a row, and put them together with what is learned."""
+        settings, eos = self._settings, self._eos
+        size = sum(len(source) + len(target) for source, target in pairs)
+        if size <= ID_BYTES * settings.sequence_length and not (eos or settings.mask_history):  # all of it fits
+            ids = b"".join(chain.from_iterable(pairs))
+            masked = ((IGNORED * (len(source) // ID_BYTES), target) for source, target in pairs)
+            return ids, ids if settings.train_on_prompt else b"".join(chain.from_iterable(masked))
+        left = settings.sequence_length - bool(eos)
+        taken: list[Row] = []
+        for source, target in reversed(pairs) if settings.mask_history else pairs:
+            if left <= 0:
+                break
+            lengths = infer_seqlen(len(source) // ID_BYTES, len(target) // ID_BYTES, left)
+            asked, answered = source[: ID_BYTES * lengths[0]], target[: ID_BYTES * lengths[1]]
+            left -= sum(lengths)
+            question = asked if settings.train_on_prompt else IGNORED * lengths[0]
+            if eos and taken and asked:  # without ids of a question no place is left for the label
+                question = eos + question[ID_BYTES:]
+            learned = IGNORED * lengths[1] if settings.mask_history and taken else answered
+            taken.append((asked + answered, question + learned))
+        if settings.mask_history:
+            taken.reverse()
+        ids, labels = (b"".join(column) for column in zip(*taken, strict=True)) if taken else (b"", b"")
+        self.altered[CUT] += len(ids) < size
+        return ids + eos, labels + eos
+
+
+def _bytes_of(number: int) -> bytes:
+    return number.to_bytes(ID_BYTES, "little")

@@ -1,0 +1,198 @@
+"""What encoding chat data starts from: its data sets, template and settings, and the plan of chunks.
+
+Each chunk is of one data set. All of it is stored in `encoding.json`; a resumed encoding keeps its plan and its date.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from pipeline.base.errors import UsageError
+from pipeline.corpus.chunks import Cutting
+from pipeline.corpus.files import CorpusFile, Listing
+from pipeline.corpus.inputs import expand
+from pipeline.guests.chat.assemble_worker import NEAT, POSITIONS
+from pipeline.guests.chat.dataset import DataSet, listed_data_sets, recognised
+from pipeline.guests.chat.encoder import ChatSettings, refuse_exclusive
+from pipeline.guests.chat.mixing import Mixing, check_mixing
+from pipeline.guests.chat.rows import as_chat_file, first_columns
+from pipeline.guests.chat.templates import (
+    Template,
+    eos_of,
+    require_marks,
+    template_named,
+    with_tool_format,
+)
+from pipeline.run.options import READING_OPTIONS, Options
+from pipeline.run.plan import Plan, corpus_bytes
+from pipeline.run.values import date_of
+from pipeline.run.work import Work
+from pipeline.run.workers import worker_count
+from pipeline.shards import manifest as shards
+from pipeline.shards.formats import shard_format
+from pipeline.shards.formats.shard_format import Layout
+from pipeline.shards.manifest import Encoding
+from pipeline.shards.plan import open_encoding
+from pipeline.tokenizer.model import Model
+
+_LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 16 << 20
+_CHUNKS_PER_WORKER = 8
+
+
+@dataclass(frozen=True)
+class Chat:
+    """What decides the rows of a set of chat data."""
+
+    template: Template
+    settings: ChatSettings
+    pack: str
+    layout: Layout
+    mixing: Mixing
+    pad_id: int
+
+    @property
+    def capacity(self) -> int | None:
+        """The most ids of conversations in a packed row: one is always filled."""
+        return None if self.pack == "none" else self.settings.sequence_length
+
+
+def chat_of(options: Options, model: Model, data_sets: Sequence[DataSet] | None, day: str) -> Chat:
+    """Return what the options ask for; raises `UsageError` for what a vocabulary or a format cannot have."""
+    if options.template is None:
+        raise UsageError("chat data need a --template: llama3, chatml, qwen, ..., or a YAML file")
+    template = template_named(options.template)
+    if options.tool_format is not None:
+        template = with_tool_format(template, options.tool_format)
+    require_marks(template, model)
+    if not shard_format(options.shard_format).columns:
+        raise UsageError(f"--shard-format {options.shard_format} has no column for labels: choose arrow or parquet")
+    if options.pack == "best-fit":
+        raise UsageError("--pack best-fit is for documents: of conversations, choose none, greedy or neat")
+    pack = options.pack if options.pack in ("greedy", "neat") else "none"
+    packed = pack != "none"
+    length = options.sequence_length or 2048
+    if packed and length < 2:
+        raise UsageError("--sequence-length of packed rows must be at least 2: one id is filled")
+    settings = ChatSettings(
+        sequence_length=length - packed,
+        train_on_prompt=options.train_on_prompt,
+        mask_history=options.mask_history,
+        default_system=options.default_system,
+        enable_thinking={"true": True, "false": False, "null": None}[options.enable_thinking],
+        preserve_thinking=options.preserve_thinking,
+        date=day,
+        special_tokens_in_messages=options.special_tokens_in_messages,
+    )
+    refuse_exclusive(template, settings)
+    mask = "int32" if pack == NEAT else "int8"
+    columns = {"input_ids": "int32", "labels": "int32", "attention_mask": mask}
+    layout = Layout({**columns, POSITIONS: "int32"}, length, documents=False) if packed else Layout(columns)
+    mixing = Mixing(
+        strategy=options.mix_strategy,
+        probabilities=options.interleave_probs or (),
+        seed=options.seed,
+        validation=options.val_size,
+        max_samples=options.max_samples,
+        num_samples=tuple(one.num_samples for one in data_sets or ()),
+    )
+    check_mixing(mixing, len(data_sets or (0,)))
+    special, eos = model.vocabulary.special_tokens, eos_of(template, model)
+    pad = model.pad_token or eos
+    if packed and pad is None:
+        raise UsageError(
+            "packed rows are filled with a pad token, and the tokenizer has neither one nor an end of text"
+        )
+    return Chat(template, settings, pack, layout, mixing, special[pad] if pad else 0)
+
+
+def named_data_sets(options: Options) -> list[DataSet] | None:
+    """Return the data sets of `--dataset-info`, or None where INPUT is what is read."""
+    if options.dataset_info is None:
+        if options.dataset:
+            raise UsageError("--dataset names entries of a file: give --dataset-info dataset_info.json")
+        return None
+    if not options.dataset or options.inputs:
+        raise UsageError("--dataset-info takes --dataset NAME[,NAME...] and no INPUT: its entries name the files")
+    return listed_data_sets(options.dataset_info, options.dataset)
+
+
+def open_chat(work: Work, model: Model, data_sets: list[DataSet] | None) -> tuple[Encoding, Chat, list[DataSet]]:
+    """Return the encoding that the options ask for, stored or new, and the data sets with what their rows may lack."""
+    options = work.options
+    stored = None if options.overwrite else shards.load(work.directory)
+    before = stored.options if stored else {}
+    day = str(before["day"] if before.get("date") == options.date else date_of(options.date))
+    chat = chat_of(options, model, data_sets, day)
+    if chat.template.starts_with_bos and model.bos_token not in (None, *model.front):
+        work.warn(
+            f"template {chat.template.name} starts with {model.bos_token}, which the tokenizer's files do not add: a "
+            "tool that takes its template from them may write it before every turn; export them with --add-bos"
+        )
+    elif chat.template.starts_with_bos and model.bos_token is None:
+        work.warn(f"template {chat.template.name} starts with a bos token, and the tokenizer has none: left out")
+    sets = data_sets or [DataSet("inputs", options.inputs or ())]
+    asked = {
+        **{name: getattr(options, name) for name in READING_OPTIONS},
+        **options.of_stage("chat"),
+        "sequence_length": options.sequence_length,
+        "pack": options.pack,
+        "dataset_info": None,  # what its entries say counts, not where it is stored
+        "shard_format": options.shard_format,
+        "shard_size": options.shard_size,
+        "tokenizer": shards.tokenizer_fingerprint(model),
+        "dtype": "uint32",
+        "template_fields": _plain(asdict(chat.template)),
+        "data_sets": [_plain(one.to_json()) for one in sets],
+        "day": day,
+    }
+    inputs = tuple(name for one in sets for name in one.inputs)
+    asking = replace(work, options=replace(options, inputs=inputs))
+    encoding = open_encoding(asking, model, asked, lambda listing: _cut(listing, sets, options))
+    owners = owners_of(encoding.plan.files, sets)
+    return encoding, chat, [_known(one, encoding.plan.files, owners, number) for number, one in enumerate(sets)]
+
+
+def owners_of(files: Sequence[CorpusFile], sets: Sequence[DataSet]) -> dict[str, int]:
+    """Return the data set of each file; raises `UsageError` for a file that two of them name."""
+    if len(sets) == 1:
+        return {file.path: 0 for file in files}
+    owners: dict[str, int] = {}
+    for number, one in enumerate(sets):
+        for path in (path for name in one.inputs for path in expand(name)):
+            if owners.setdefault(path, number) != number:
+                other = sets[owners[path]].name
+                raise UsageError(f"{path} is of both data sets {other} and {one.name}: give one of them a copy")
+    missing = [file.path for file in files if file.path not in owners]
+    if missing:
+        raise UsageError(f"{missing[0]} is named twice, also by a link: give each data set its own copy")
+    return owners
+
+
+def _known(one: DataSet, files: Sequence[CorpusFile], owners: dict[str, int], number: int) -> DataSet:
+    """Return a data set with what its first file says: its formatting, and which columns may be null."""
+    own = [file for file in files if owners[file.path] == number]
+    if not own:
+        return one
+    if one.name == "inputs" and one.columns is None:
+        one = recognised(own, one.inputs)
+    return replace(one, nullable=tuple(first_columns(own[0])))
+
+
+def _cut(listing: Listing, sets: Sequence[DataSet], options: Options) -> Plan:
+    """Return the plan: chunks of each data set, in their order."""
+    files = tuple(map(as_chat_file, listing.files))
+    owners = owners_of(files, sets)
+    size = -(-corpus_bytes(files) // (worker_count(options) * _CHUNKS_PER_WORKER))
+    chunk_bytes = options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), _MOST_CHUNK_BYTES)
+    plan = Plan(empty=listing.empty)
+    for number in range(len(sets)):
+        own = tuple(file for file in files if owners[file.path] == number)
+        if own:
+            plan = plan.extended(own, Cutting(text_field=""), chunk_bytes)
+    return plan
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON stores it."""
+    return json.loads(json.dumps(value))

@@ -1,0 +1,118 @@
+"""Encoding one chunk of chat data: what a worker process does. Its part holds, for each row, ids and then labels.
+
+A row that is dropped has neither, and keeps its number.
+"""
+
+import logging
+import time
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.base.errors import InputError, SpecialTokenError
+from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.read_budget import ReadBudget
+from pipeline.corpus.skipped_or_altered import Tally
+from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.counts.feeding import in_text_bytes
+from pipeline.executors import Broadcast, ignore
+from pipeline.executors.worker import report_progress
+from pipeline.guests.chat.align import Conversation, DroppedError, MissingColumnError, aligned
+from pipeline.guests.chat.dataset import DataSet
+from pipeline.guests.chat.encoder import ID_BYTES, ChatEncoder, ChatSettings
+from pipeline.guests.chat.rows import read_rows
+from pipeline.guests.chat.templates import Template
+from pipeline.shards.encode_worker import loaded
+from pipeline.shards.part_file import Part, PartWriter
+from pipeline.storage import Location
+from pipeline.storage.atomic import whole_file
+
+_log = logging.getLogger(__name__)
+_BLOCK_BYTES = 1 << 16  # rows are read back one by one: a block is read for each
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsTask:
+    """One chunk of a data set. model: from `packed`; tokenizer: its fingerprint; cache_bytes: for pieces."""
+
+    name: str
+    spans: tuple[tuple[CorpusFile, int, int], ...]
+    sizes: tuple[int, ...]  # of the spans' text, as planned
+    output: Location
+    fingerprint: str
+    data_set: DataSet
+    template: Template
+    settings: ChatSettings
+    model: Broadcast
+    tokenizer: str
+    cache_bytes: int
+    budget_bytes: int
+    limit_bytes: int
+    workers: int
+
+    def __repr__(self) -> str:
+        file, start, stop = self.spans[0]
+        return f"{self.name} ({file.path}, {start} to {stop}, {len(self.spans)} spans)"
+
+
+def encode_rows(task: RowsTask) -> Part:
+    """Encode the rows of a chunk and write its part. Raises `InputError` for a file that changed or cannot be read."""
+    started = time.monotonic()
+    model, native = loaded(task.model, task.tokenizer, task.cache_bytes)
+    encoder = ChatEncoder(task.template, model, task.settings, native)
+    with whole_file(task.output) as path, path.open("wb") as file:
+        part = PartWriter(file, ID_BYTES)
+        written = part.finish(task.fingerprint, _write_rows(task, encoder, part))
+    _log.info("%s: %d rows, %d ids in %.2f s", task, written.documents, written.ids // 2, time.monotonic() - started)
+    return written
+
+
+def _write_rows(task: RowsTask, encoder: ChatEncoder, part: PartWriter) -> ChunkStatistics:
+    """Write the blocks of a part; returns what was read and dropped."""
+    tally, values = Tally(), 0
+    columns: list[bytes] = []
+    ends = array("Q")
+    held = 0
+
+    def write() -> None:
+        nonlocal columns, ends, held
+        part.add(memoryview(b"".join(columns)).cast("I"), memoryview(ends))
+        columns, ends, held = [], array("Q"), 0
+
+    budget = ReadBudget(task.budget_bytes, ignore, limit_bytes=task.limit_bytes, workers=task.workers)
+    for (file, start, stop), text_bytes in zip(task.spans, task.sizes, strict=True):
+        progress = report_progress if file.compression == "none" else in_text_bytes(text_bytes, stop - start)
+        for found, position in read_rows(file, start, stop, progress, budget):
+            if isinstance(found, str):
+                tally.add(found, 1, [file.location(position)])
+                continue
+            try:
+                row = encoder.encode(_aligned(found, task.data_set, file, position))
+                columns += row
+                held += 2 * len(row[0])
+                values += 2 * len(row[0]) // ID_BYTES
+                for kind, count in encoder.altered.items():
+                    tally.add(kind, count, [file.location(position)])
+            except DroppedError as error:
+                where = file.location(position)
+                tally.add(error.kind, 1, [f"{where}, {error.detail}" if error.detail else where])
+            except SpecialTokenError as error:
+                raise InputError(f"{file.location(position)}: {error}") from None
+            encoder.altered.clear()
+            ends.append(values)
+            if held >= _BLOCK_BYTES or len(ends) >= _BLOCK_BYTES:
+                write()
+    write()
+    return ChunkStatistics(losses=tally.found)
+
+
+def _aligned(row: Mapping[str, Any], of: DataSet, file: CorpusFile, position: int) -> Conversation:
+    """Return the conversation of a row; raises `DroppedError`, and `InputError` for a missing column."""
+    try:
+        try:
+            return aligned(row, of.formatting, of.columns, of.tags)
+        except MissingColumnError:
+            return aligned({**dict.fromkeys(of.nullable), **row}, of.formatting, of.columns, of.tags)
+    except MissingColumnError as error:
+        raise InputError(f"{file.location(position)}: {error} (data set {of.name})") from None

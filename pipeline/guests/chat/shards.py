@@ -1,0 +1,131 @@
+"""The two stages of encoding chat data, run by workers: chunks become parts, and rows of parts become shards."""
+
+from array import array
+from collections.abc import Sequence
+from itertools import pairwise
+
+from pipeline.guests.chat.assemble import Assembly, assemble, cut
+from pipeline.guests.chat.assemble_worker import AssemblyTask, write_rows
+from pipeline.guests.chat.dataset import DataSet
+from pipeline.guests.chat.encoder import ID_BYTES
+from pipeline.guests.chat.mixing import order_rows
+from pipeline.guests.chat.plan import Chat, owners_of
+from pipeline.guests.chat.rows_worker import RowsTask, encode_rows
+from pipeline.run.work import Work
+from pipeline.shards.encode import encode_missing, write_missing
+from pipeline.shards.encode_worker import packed
+from pipeline.shards.formats import shard_format
+from pipeline.shards.formats.shard_format import ShardFacts
+from pipeline.shards.manifest import Encoding, FileFacts, directories_of
+from pipeline.shards.part_file import Part, open_part
+from pipeline.shards.plan import encoding_workers
+from pipeline.storage import Location
+from pipeline.tokenizer.model import Model
+
+
+def encode_conversations(
+    work: Work, encoding: Encoding, model: Model, chat: Chat, sets: Sequence[DataSet]
+) -> list[Part]:
+    """Encode the chunks without parts; returns all parts, in order."""
+    plan, stored = encoding.plan, encoding.parts()
+    workers = encoding_workers(work.options, model, len(stored), work.nodes)
+    owners = owners_of(plan.files, sets)
+    sent = work.executor.broadcast(packed(model))
+
+    def task(index: int) -> RowsTask:
+        spans = plan.spans(index)
+        return RowsTask(
+            name=f"chunk {index}",
+            spans=spans,
+            sizes=plan.sizes(index),
+            output=stored[index][0],
+            fingerprint=stored[index][1],
+            data_set=sets[owners[spans[0][0].path]],
+            template=chat.template,
+            settings=chat.settings,
+            model=sent,
+            tokenizer=encoding.options["tokenizer"],
+            cache_bytes=workers.cache_bytes,
+            budget_bytes=workers.text_bytes,
+            limit_bytes=workers.budget.limit_bytes,
+            workers=workers.count,
+        )
+
+    return encode_missing(work, encoding, encode_rows, task, workers)
+
+
+def write_conversations(
+    work: Work, encoding: Encoding, chat: Chat, sets: Sequence[DataSet]
+) -> tuple[list[ShardFacts], list[FileFacts]]:
+    """Put the rows in order, pack them, and write the shards that are missing; returns all files."""
+    lengths, firsts = _lengths(encoding)
+    order = order_rows(_sizes(encoding, sets, firsts), chat.mixing)
+    compatible = bool(encoding.options["compatible"])
+    train, held = (assemble(rows, lengths, chat.capacity, compatible=compatible) for rows in order)
+    splits = {"train": train, **({"validation": held} if chat.mixing.validation else {})}
+    parts = tuple((*stored, first) for stored, first in zip(encoding.parts(), firsts, strict=False))
+    directories = directories_of(encoding.options["shard_format"], list(splits))
+    tasks = {
+        directory: _tasks(work, encoding, chat, directory, rows, lengths, parts)
+        for directory, rows in zip(directories, splits.values(), strict=True)
+    }
+    total = len(train.rows) + len(held.rows)
+    return write_missing(work, encoding, chat.layout, write_rows, tasks, total, "conversations")
+
+
+def _tasks(
+    work: Work,
+    encoding: Encoding,
+    chat: Chat,
+    directory: str,
+    assembly: Assembly,
+    lengths: Sequence[int],
+    parts: tuple[tuple[Location, str, int], ...],
+) -> list[AssemblyTask]:
+    """Return the tasks of the shards of a split."""
+    options, format_ = encoding.options, shard_format(encoding.options["shard_format"])
+    ranges = list(cut(assembly, lengths, chat.layout.row_tokens, options["shard_size"])) or [range(0)]
+    tasks = []
+    for index, rows in enumerate(ranges):
+        name = format_.names(index, len(ranges), offsets=False)[0]
+        name = f"{directory}/{name}" if directory else name
+        start, stop, ends = rows.start, rows.stop, None
+        if assembly.ends is not None:
+            start = assembly.ends[rows.start - 1] if rows.start else 0
+            ends = array("Q", (end - start for end in assembly.ends[rows.start : rows.stop]))
+            stop = start + (ends[-1] if ends else 0)
+        task = AssemblyTask(
+            name=name,
+            output=work.directory / name,
+            format=options["shard_format"],
+            layout=chat.layout,
+            pack=chat.pack,
+            pad=chat.pad_id.to_bytes(ID_BYTES, "little"),
+            rows=assembly.rows[start:stop].tobytes(),
+            ends=None if ends is None else ends.tobytes(),
+            parts=parts,
+        )
+        tasks.append(task)
+    return tasks
+
+
+def _lengths(encoding: Encoding) -> "tuple[array[int], list[int]]":
+    """Return the ids of each row, 0 for one that was dropped, and the number of the first row of each part."""
+    lengths, firsts = array("I"), []
+    for where, fingerprint in encoding.parts():
+        firsts.append(len(lengths))
+        with open_part(where, fingerprint) as reader:
+            before = 0
+            for end in reader.all_ends():
+                lengths.append((end - before) // 2)
+                before = end
+    return lengths, [*firsts, len(lengths)]
+
+
+def _sizes(encoding: Encoding, sets: Sequence[DataSet], firsts: Sequence[int]) -> list[int]:
+    """Return the rows of each data set. firsts: of each chunk, and the number of all rows."""
+    sizes, plan = [0] * len(sets), encoding.plan
+    owners = owners_of(plan.files, sets)
+    for index, (first, after) in enumerate(pairwise(firsts)):
+        sizes[owners[plan.spans(index)[0][0].path]] += after - first
+    return sizes

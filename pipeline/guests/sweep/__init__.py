@@ -1,0 +1,1 @@
+"""Guest: several vocabulary sizes and mixtures of runs, tried and compared."""

@@ -1,0 +1,185 @@
+"""The results of a sweep, for people and as a table: every mixture and size on every text."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+from pipeline.guests.sweep.rule import Recommendation, rate
+from pipeline.guests.sweep.sweep_worker import Point
+from pipeline.merges.merge_list import MergeList
+from pipeline.merges.vocabulary import Vocabulary
+from pipeline.reports.page import Html, element, escaped, plain_page, table
+from pipeline.reports.summary import two_columns
+from pipeline.reports.tables import Table, shown, table_text
+
+_WIDTH, _HEIGHT, _EDGE = 420, 240, 40  # of the drawing
+_COLOURS, _DASHES = ("var(--first)", "var(--second)"), ("none", "6 3", "2 3", "9 3 2 3")
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many learned tokens two mixtures' vocabularies of one size share, of how many the smaller one has."""
+
+    mixtures: tuple[str, str]
+    vocab_size: int
+    shared: int
+    of: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """The recommended vocabulary, learned from each so many-th chunk only. rate: geometric mean of bytes per token.
+
+    change: of the rate, from that of all chunks; shared: of the learned tokens, with those of all chunks.
+    """
+
+    every: int
+    rate: float
+    change: float
+    shared: int
+    of: int
+
+
+def overlaps(learned: Mapping[str, MergeList], merges: Mapping[int, int]) -> tuple[Overlap, ...]:
+    """Compare the vocabularies of all pairs of mixtures. merges: vocabulary size -> the merges that it has."""
+    joined = {
+        name: [left + right for left, right in Vocabulary.from_id_pairs(one.left, one.right).merges()]
+        for name, one in learned.items()
+    }
+    found = []
+    for size, count in sorted(merges.items()):
+        sets = {name: set(one[:count]) for name, one in joined.items()}
+        for one, other in combinations(sets, 2):
+            smaller = min(len(sets[one]), len(sets[other]))
+            found.append(Overlap((one, other), size, len(sets[one] & sets[other]), smaller))
+    return tuple(found)
+
+
+def write_table(path: Path, points: Sequence[Point]) -> None:
+    """Write sweep.parquet: a row for each mixture, size and text."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [(point, one) for point in points for one in point.measured]
+    columns = {
+        "mixture": pa.array([point.mixture for point, _ in rows], pa.string()),
+        "vocab_size": pa.array([point.vocab_size for point, _ in rows], pa.uint32()),
+        "size": pa.array([point.size for point, _ in rows], pa.uint32()),
+        "last_count": pa.array([point.last_count for point, _ in rows], pa.uint64()),
+        "kind": pa.array([one.kind for _, one in rows], pa.string()),
+        "text": pa.array([one.name for _, one in rows], pa.string()),
+        "bytes": pa.array([one.bytes for _, one in rows], pa.uint64()),
+        "tokens": pa.array([one.tokens for _, one in rows], pa.uint64()),
+        "bytes_per_token": pa.array([one.bytes / one.tokens if one.tokens else None for _, one in rows], pa.float64()),
+    }
+    pq.write_table(pa.table(columns), path)
+
+
+def tables(points: Sequence[Point], overlapping: Sequence[Overlap]) -> list[Table]:
+    """Return a table of bytes per token for each kind of text, and one of the vocabularies' overlap."""
+    found = []
+    for kind, title in (("source", "Bytes per token of each source"), ("held out", "Bytes per token of held-out text")):
+        names = list(dict.fromkeys(one.name for point in points for one in point.measured if one.kind == kind))
+        if not names:
+            continue
+        rows = []
+        for point in points:
+            rates = {one.name: one.bytes / one.tokens for one in point.measured if one.kind == kind and one.tokens}
+            rows.append((point.mixture, f"{point.vocab_size:,}", *(shown(rates.get(name)) for name in names)))
+        found.append(Table(title, ("mixture", "vocabulary size", *names), tuple(rows)))
+    merged = tuple(
+        (point.mixture, f"{point.vocab_size:,}", shown(one.bytes / one.tokens if one.tokens else None),
+         shown(rate(point)), f"{point.last_count:,}")
+        for point in points for one in point.measured if one.kind == "mixture"
+    )  # fmt: skip
+    headers = ("mixture", "vocabulary size", "bytes per token of the mixture", "geometric mean", "last pair occurred")
+    found.append(Table("What was learned from", headers, merged))
+    if overlapping:
+        shared = tuple(
+            (" and ".join(one.mixtures), f"{one.vocab_size:,}", f"{one.shared:,}", f"{one.shared / max(one.of, 1):.1%}")
+            for one in overlapping
+        )
+        found.append(
+            Table("Tokens that two mixtures share", ("mixtures", "vocabulary size", "shared", "share"), shared)
+        )
+    return found
+
+
+def render(directory: str, points: Sequence[Point], chosen: Recommendation, parts: Sequence[Part]) -> str:
+    """Return a table of mixtures and sizes as text, and the recommendation."""
+    sizes = sorted({point.vocab_size for point in points})
+    rates = {(point.mixture, point.vocab_size): shown(rate(point)) for point in points}
+    mixtures = dict.fromkeys(point.mixture for point in points)
+    grid = tuple((name, *(rates[name, size] for size in sizes)) for name in mixtures)
+    title = "Bytes per token, the geometric mean of the texts"
+    rows = [
+        ("recommended", f"{chosen.mixture}, {chosen.vocab_size:,} tokens"),
+        *(("because", reason) for reason in chosen.reasons),
+        *(("less text", _in_words(part)) for part in parts),
+        ("tokenizer", f"{directory}/tokenizer"),
+        ("all numbers", f"{directory}/sweep.html, {directory}/sweep.parquet"),
+    ]
+    listed = table_text(Table(title, ("mixture", *(f"{size:,}" for size in sizes)), grid), f"{directory}/sweep.html")
+    return f"{listed}\n\n{two_columns(rows)}"
+
+
+def _in_words(part: Part) -> str:
+    share = f"{part.shared / max(part.of, 1):.1%}"
+    return f"learned from 1/{part.every} of the chunks, {part.change:+.2%} bytes per token, {share} of the same tokens"
+
+
+def page(
+    directory: str,
+    points: Sequence[Point],
+    overlapping: Sequence[Overlap],
+    chosen: Recommendation,
+    parts: Sequence[Part],
+) -> str:
+    """Return the page: the recommendation, a drawing of all mixtures, and the tables."""
+    listed = [*chosen.reasons, *map(_in_words, parts)]
+    reasons = element("ul", *(element("li", reason) for reason in listed))
+    first = element("section", element("h2", f"Recommended: {chosen.mixture}, {chosen.vocab_size:,} tokens"), reasons)
+    drawn = element("section", element("h2", "Bytes per token by size"), _drawing(points))
+    below = (element("section", table(one)) for one in tables(points, overlapping))
+    return plain_page(f"Sweep: {directory}", first, drawn, *below)
+
+
+def _drawing(points: Sequence[Point]) -> Html:
+    """Draw a line for each mixture: the geometric mean of bytes per token over the sizes."""
+    sizes = sorted({point.vocab_size for point in points})
+    rates = [rate(point) for point in points]
+    low, high = min(rates), max(rates)
+    places = {size: _EDGE + index * (_WIDTH - 2 * _EDGE) / max(len(sizes) - 1, 1) for index, size in enumerate(sizes)}
+
+    def height(value: float) -> float:
+        return _HEIGHT - _EDGE - (value - low) / ((high - low) or 1) * (_HEIGHT - 2 * _EDGE)
+
+    drawn = [
+        element("text", f"{size:,}", x=round(x), y=_HEIGHT - 12, text_anchor="middle", fill="currentColor")
+        for size, x in places.items()
+    ]
+    drawn += [
+        element("text", f"{value:.2f}", x=_EDGE - 6, y=round(height(value)), text_anchor="end", fill="currentColor")
+        for value in sorted({low, high})
+    ]
+    legend = []
+    for number, mixture in enumerate(dict.fromkeys(point.mixture for point in points)):
+        ends = " ".join(
+            f"{places[point.vocab_size]:.1f},{height(rate(point)):.1f}" for point in points if point.mixture == mixture
+        )
+        drawn.append(_line(number, ends))
+        mark = element("svg", _line(number, "0,5 40,5"), width=40, height=10, aria_hidden="true")
+        legend.append(element("li", mark, " ", mixture))
+    label = "Bytes per token of each mixture by vocabulary size; the tables below have the numbers"
+    attributes = {"viewBox": f"0 0 {_WIDTH} {_HEIGHT}", "style": "width: 100%; max-width: 32rem; font-size: 13px"}
+    svg = element("svg", *drawn, role="img", aria_label=label, **attributes)
+    note = "The geometric mean over the held-out files, or without any over the sources."
+    return escaped(svg, element("ul", *legend, class_="tokens"), element("p", note, class_="quiet"))
+
+
+def _line(number: int, points: str) -> Html:
+    """Draw the line of a mixture; the first eight differ by colour or dashes."""
+    dashes = _DASHES[number // len(_COLOURS) % len(_DASHES)]
+    colour = _COLOURS[number % len(_COLOURS)]
+    return element("polyline", points=points, fill="none", stroke=colour, stroke_width=2, stroke_dasharray=dashes)

@@ -1,0 +1,364 @@
+"""The story of `sweep`: mixtures of counted runs times vocabulary sizes, measured, and one of them recommended.
+
+Each mixture is an ordinary run in a directory of its own, made by `combine`, with one merge list for all sizes, so any
+point is what `combine` and `merge` would make. Finished combinations, merge lists and points are kept: the same command
+resumes, and one with more sizes, weights or runs computes only what is new.
+"""
+
+import contextlib
+import itertools
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
+from pipeline.commands.combine import run_combine, run_part
+from pipeline.commands.merge import open_merging
+from pipeline.commands.report import short_names
+from pipeline.corpus.files import CorpusFile, files_in_both, find_files
+from pipeline.corpus.sampling import choose
+from pipeline.counts.count import require_counted
+from pipeline.executors import Executor
+from pipeline.guests.sweep import page as sweep_page
+from pipeline.guests.sweep.rule import ForModel, Recommendation, rate, recommend
+from pipeline.guests.sweep.sweep_worker import Measured, Point, SourceCounter, SweepTask, measure
+from pipeline.merges import merge, replay_worker
+from pipeline.merges.merge_list import MergeList
+from pipeline.merges.merge_worker import MergeTask
+from pipeline.merges.replay_worker import SumTask
+from pipeline.pattern import compile_pattern
+from pipeline.reports.measure import source_names
+from pipeline.run import manifest, memory
+from pipeline.run.directory import Directory, Kind, fingerprint
+from pipeline.run.manifest import Run
+from pipeline.run.options import Options, make_options
+from pipeline.run.plan import dependencies_of
+from pipeline.run.values import parse_weight, shown_weight
+from pipeline.run.work import Work
+from pipeline.run.workers import worker_count
+from pipeline.storage import Location, existing, same_location
+from pipeline.storage.atomic import whole_file, write_whole
+from pipeline.tokenizer.export import Trained, check_before_work, export_model
+from pipeline.tokenizer.formats.save import FILE_NAMES
+
+SWEEP = Kind("sweep.json", re.compile(r"sweep\.(html|parquet)|tokenizer|mixtures"), 1)
+_TABLE, _PAGE = "sweep.parquet", "sweep.html"
+_HELD_OUT_BYTES = 1 << 22  # of each file
+_MOST_MIXTURES, _LONGEST_NAME = 256, 160
+_PARTS = (4, 2)  # of the chunks: each fourth one, each second one
+STAGE = "measuring"
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Runs with their weights, by the names of the runs. every: which chunks of them, 2 for each second one."""
+
+    weights: Mapping[str, Fraction]
+    every: int = 1
+
+    @property
+    def name(self) -> str:
+        """A name for tables and for the mixture's directory."""
+        shown = (f"{name}-x{shown_weight(weight)}" for name, weight in self.weights.items())
+        part = "" if self.every == 1 else f"@1_{self.every}"
+        name = "+".join(one.replace("/", "_") for one in shown)
+        return (name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{fingerprint(name)}") + part
+
+
+def mixtures_of(weights: Sequence[str], names: Sequence[str]) -> list[Mixture]:
+    """Read `a=1,2 b=0,1`: every choice of one weight for each run; runs that are not named have 1.
+
+    >>> [mixture.name for mixture in mixtures_of(["a=1,2"], ["a", "b"])]
+    ['a-x1+b-x1', 'a-x2+b-x1']
+    """
+    choices = {name: [Fraction(1)] for name in names}
+    named: set[str] = set()
+    words = re.compile(r"\S.*?=\S*(?=\s|$)|\S.*", re.DOTALL)  # names may have spaces
+    for word in itertools.chain.from_iterable(map(words.findall, weights)):
+        name, equals, listed = word.rpartition("=")
+        if not equals or name not in choices:
+            raise UsageError(f"--weights: {word!r} is not NAME=W,W... with one of the names {', '.join(names)}")
+        if name in named:
+            raise UsageError(f"--weights: {name} is named twice; list all its weights once, with commas")
+        named.add(name)
+        try:
+            choices[name] = [Fraction(0) if one == "0" else parse_weight(one) for one in listed.split(",")]
+        except ValueError as error:
+            raise UsageError(f"--weights: expected {error}, in {word!r}") from None
+    chosen = itertools.islice(itertools.product(*choices.values()), _MOST_MIXTURES + 1)
+    found = [Mixture({name: by for name, by in zip(names, one, strict=True) if by}) for one in chosen if any(one)]
+    if not found or len(found) > _MOST_MIXTURES:
+        raise UsageError(f"--weights: between 1 and {_MOST_MIXTURES} mixtures, not {len(found) or 'only zeros'}")
+    return list({mixture.name: mixture for mixture in found}.values())
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A mixture with its merge list. depends_on: a fingerprint."""
+
+    mixture: Mixture
+    trained: Trained
+    depends_on: str
+
+
+@dataclass(frozen=True)
+class Swept:
+    """All points, in order of mixtures and sizes, how alike the vocabularies are, and which one to take.
+
+    parts: what the one to take would be if it were learned from a part of the chunks.
+    """
+
+    directory: Location
+    points: tuple[Point, ...]
+    overlaps: tuple[sweep_page.Overlap, ...]
+    recommendation: Recommendation
+    parts: tuple[sweep_page.Part, ...]
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """A sweep at work. given: the options of merging that were asked for; known: points by fingerprint."""
+
+    directory: Directory
+    runs: Mapping[str, Location]
+    given: Mapping[str, Any]
+    options: Options
+    executor: Executor
+    listener: Listener
+    sources: Sequence[SourceCounter]
+    files: Sequence[CorpusFile]
+    known: dict[str, Any]
+    written: set[str]  # names of the files in `tokenizer/` that are ours
+
+    def store(self) -> None:
+        """Write the manifest: the points that are known, and the tokenizer's files."""
+        self.directory.write_manifest({"points": self.known, "tokenizer": sorted(self.written)})
+
+    def export(self, best: Learned, size: int) -> None:
+        """Write the tokenizer of a mixture and size in place of the one that an earlier command wrote."""
+        home = self.directory / "tokenizer"
+        self.directory.remove(f"tokenizer/{name}" for name in self.written)  # of other formats, too
+        paths = [home / name for name in FILE_NAMES]
+        missing = {path.name for path, there in zip(paths, existing(paths), strict=True) if not there}
+        self.written.clear()
+        self.written.update(missing)
+        self.store()
+        written, _ = export_model(best.trained.model(size), home, self.options.export)
+        self.written.intersection_update(path.name for path in written)
+        self.store()
+
+    def run_of(self, name: str, every: int) -> Location:
+        """Return the run of a name, or where the one of each so many-th of its chunks is made."""
+        return self.runs[name] if every == 1 else self.directory / "mixtures" / f"{name}@1_{every}"
+
+
+def run_sweep(
+    locations: Sequence[Location],
+    given: Mapping[str, Any],
+    options: Options,
+    executor: Executor,
+    listener: Listener,
+    *,
+    weights: Sequence[str] = (),
+    held_out: Sequence[Location] = (),
+    model: ForModel | None = None,
+) -> Swept:
+    """Measure every mixture at every size. given: the options of merging that were asked for."""
+    if options.output is None:
+        raise UsageError("sweep needs --output DIR, where its mixtures, table and page go")
+    if any(same_location(options.output, location) for location in locations):
+        raise UsageError(f"--output {options.output} is one of the runs; choose another")
+    _refuse_unfit(locations)
+    _check_options(locations, given, options)
+    names = short_names(locations)
+    runs = dict(zip(names, locations, strict=True))
+    mixtures = mixtures_of(weights, names)
+    sources = _sources(runs, options, executor)
+    files = find_files(map(str, held_out)).files if held_out else []
+    if counted := _counted_files(files, locations):
+        listener(Notice("warning", f"--held-out names text that was counted: {', '.join(counted[:3])}"))
+    directory = Directory(options.output, SWEEP)
+    with directory.locked(), _interrupted(options):
+        stored = _stored(directory, overwrite=options.overwrite)
+        known = {} if options.overwrite else dict(stored.get("points", {}))
+        written = set(stored.get("tokenizer", ()))
+        sweep = _Sweep(directory, runs, given, options, executor, listener, sources, files, known, written)
+        sweep.store()
+        directory.remove_partial([SWEEP.manifest, _TABLE, _PAGE, *(f"tokenizer/{name}" for name in written)])
+        learned = _learn(sweep, mixtures)
+        points = _measure(sweep, learned)
+        chosen = recommend(points, model or ForModel())
+        [best] = (one for one in learned if one.mixture.name == chosen.mixture)
+        sweep.export(best, chosen.vocab_size)
+        merges = {size: best.trained.options.special.merge_budget(size) for size in options.vocab_size}
+        overlaps = sweep_page.overlaps({one.mixture.name: one.trained.learned for one in learned}, merges)
+        swept = Swept(directory.location, points, overlaps, chosen, tuple(_parts(sweep, best, chosen)))
+        _write(swept, directory)
+    return swept
+
+
+@contextlib.contextmanager
+def _interrupted(options: Options) -> Iterator[None]:
+    same = "the same command without --overwrite" if options.overwrite else "the same command"
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; what is finished is kept: {same} resumes") from None
+
+
+def _stored(directory: Directory, *, overwrite: bool) -> dict[str, Any]:
+    """Return what the manifest says; with --overwrite it may be damaged, else foreign files are refused without one."""
+    try:
+        stored = directory.read_manifest()
+    except RunDirectoryError:
+        if not overwrite:
+            raise
+        stored = None
+    if stored is None and not overwrite:
+        directory.refuse_foreign_files()
+    return stored or {}
+
+
+def _refuse_unfit(locations: Sequence[Location]) -> None:
+    for index, location in enumerate(locations):
+        if isinstance(location, Path) and location.is_file():
+            raise UsageError(
+                f"{location} is a file, not a run: count it first, or measure with it: --held-out {location}"
+            )
+        if any(same_location(location, other) for other in locations[:index]):
+            raise UsageError(f"the run {location} is named twice; name it once, with several --weights")
+
+
+def _check_options(locations: Sequence[Location], given: Mapping[str, Any], options: Options) -> None:
+    """Raise before anything is computed what the first export would raise: sizes, special tokens, formats."""
+    counting = manifest.require(locations[0]).manifest.counting
+    asked = make_options({**counting, **given, "vocab_size": options.vocab_size})
+    check_before_work(asked, compile_pattern(asked.pattern, timeout_s=asked.pattern_timeout))
+
+
+def _counted_files(files: Sequence[CorpusFile], locations: Sequence[Location]) -> list[str]:
+    """Return the held-out files that a run has counted, themselves or as copies."""
+    plans = [manifest.require(location).manifest.plan.files for location in locations]
+    return sorted({file.path for plan in plans for file in files_in_both(files, plan)})
+
+
+def _parts(sweep: _Sweep, best: Learned, chosen: Recommendation) -> Iterator[sweep_page.Part]:
+    """Learn a mixture from a half and a quarter of the chunks of its runs, if all have four, without weights."""
+    found = [manifest.require(sweep.runs[name]) for name in best.mixture.weights]
+    chunks = [[run.chunk_path(index) for index in range(len(run.manifest.plan.chunks))] for run in found]
+    weighted = any(run.manifest.weights for run in found)
+    if weighted or any(len(paths) < max(_PARTS) or not all(existing(paths)) for paths in chunks):
+        return
+    size = chosen.vocab_size
+    narrowed = replace(sweep, options=replace(sweep.options, vocab_size=(size,)))
+    for every, name in itertools.product(_PARTS, best.mixture.weights):
+        options = replace(sweep.options, output=sweep.run_of(name, every))
+        run_part(sweep.runs[name], every, options, sweep.executor, sweep.listener)
+    parts = _learn(narrowed, [replace(best.mixture, every=every) for every in _PARTS])
+    whole, merges = best.trained.learned, {size: best.trained.options.special.merge_budget(size)}
+    for one, point in zip(parts, _measure(narrowed, parts), strict=True):
+        [overlap] = sweep_page.overlaps({"part": one.trained.learned, "whole": whole}, merges)
+        yield sweep_page.Part(one.mixture.every, rate(point), rate(point) / chosen.rate - 1, overlap.shared, overlap.of)
+
+
+def _sources(runs: Mapping[str, Location], options: Options, executor: Executor) -> list[SourceCounter]:
+    """Find each run's counter, and add up its bytes."""
+    found = []
+    for name, location in runs.items():
+        run = manifest.require(location)
+        require_counted(run, executor)
+        found.append((name, run.counter_path, run.manifest.counter_fingerprint()))
+    budget = memory.budget(options.memory_limit)
+    workers = budget.workers(min(worker_count(options), len(found)))
+    tasks = [SumTask(path, mark, budget.per_worker(workers)) for _, path, mark in found]
+    sums = dict(executor.run(replay_worker.add_up, tasks, at_once=workers))
+    return [SourceCounter(*one, sums[index].bytes) for index, one in enumerate(found)]
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A mixture's run with its counts, and its merge list if that is stored already."""
+
+    mixture: Mixture
+    work: Work
+    run: Run
+    task: MergeTask
+    stored: MergeList | None
+
+    def learned(self, found: MergeList) -> Learned:
+        """Return the mixture with its merge list."""
+        options = self.work.options
+        depends_on = fingerprint(self.run.manifest.merge_fingerprint(), options.of_stage("special"))
+        return Learned(self.mixture, Trained(found, self.work.pattern, options), depends_on)
+
+
+def _learn(sweep: _Sweep, mixtures: Sequence[Mixture]) -> list[Learned]:
+    """Return the merge lists of mixtures, for the largest size; those that are missing are learned in parallel."""
+    opened = [_open(sweep, one) for one in mixtures]
+    missing = [one for one in opened if one.stored is None]
+    with contextlib.ExitStack() as locks:
+        for one in missing:
+            locks.enter_context(one.run.directory.locked())
+        tasks = [one.task for one in missing]
+        found = iter(merge.learn_together(tasks, sweep.options, sweep.executor, sweep.listener))
+    return [one.learned(one.stored or next(found)) for one in opened]
+
+
+def _open(sweep: _Sweep, mixture: Mixture) -> _Opened:
+    """Make the run of a mixture, as far as it is missing."""
+    home = sweep.directory / "mixtures" / mixture.name
+    chosen, weights = [sweep.run_of(name, mixture.every) for name in mixture.weights], list(mixture.weights.values())
+    run_combine(chosen, weights, replace(sweep.options, output=home), sweep.executor, sweep.listener)
+    asked = {name: value for name, value in sweep.given.items() if name not in ("output", "overwrite")}
+    asked["vocab_size"] = sweep.options.vocab_size
+    with open_merging(home, asked, sweep.executor, sweep.listener) as (work, run, counted, _):
+        task = merge.task_of(work, run, counted)
+        return _Opened(mixture, work, run, task, merge.stored(task, sweep.executor))
+
+
+def _measure(sweep: _Sweep, learned: Sequence[Learned]) -> tuple[Point, ...]:
+    """Measure the points that are not stored yet, each mixture's stored as soon as they are known; returns all."""
+    names = source_names([file.path for file in sweep.files])
+    held_out = [(names[file.path], choose([file], _HELD_OUT_BYTES)) for file in sweep.files]
+    texts = [[[one.name, one.fingerprint] for one in sweep.sources], list(map(dependencies_of, sweep.files))]
+    marks: list[str] = []
+    tasks: list[tuple[list[str], SweepTask]] = []  # with the fingerprints of the points
+    for one in learned:
+        of = {fingerprint(one.mixture.name, one.depends_on, size, *texts): size for size in sweep.options.vocab_size}
+        weights = one.mixture.weights if one.mixture.every == 1 else {}
+        missing = [mark for mark in of if mark not in sweep.known]
+        sizes = [of[mark] for mark in missing]
+        task = SweepTask(one.trained, sizes, one.mixture.name, weights, sweep.sources, held_out)
+        tasks += [(missing, task)] if missing else []
+        marks += of
+    workers = memory.budget(sweep.options.memory_limit).workers(max(1, min(worker_count(sweep.options), len(tasks))))
+    started, kept = time.monotonic(), sum(mark in sweep.known for mark in marks)
+    sweep.listener(StageStarted(STAGE, len(marks), "tokenizers", kept))
+    for index, points in sweep.executor.run(measure, [task for _, task in tasks], at_once=workers):
+        sweep.known.update(zip(tasks[index][0], map(asdict, points), strict=True))
+        sweep.store()
+        sweep.listener(Advanced(STAGE, len(points)))
+    sweep.listener(StageEnded(STAGE, time.monotonic() - started))
+    return tuple(_point(sweep.known[mark]) for mark in marks)
+
+
+def _point(stored: Mapping[str, Any]) -> Point:
+    return Point(**{**stored, "measured": tuple(Measured(**one) for one in stored["measured"])})
+
+
+def _write(swept: Swept, directory: Directory) -> None:
+    """Write the table and the page."""
+    with whole_file(directory / _TABLE) as partial:
+        sweep_page.write_table(partial, swept.points)
+    page = sweep_page.page(str(swept.directory), swept.points, swept.overlaps, swept.recommendation, swept.parts)
+    write_whole(directory / _PAGE, page)
+
+
+def to_json(swept: Swept) -> Mapping[str, Any]:
+    """Return plain values, for `--log-json`."""
+    return {**asdict(swept), "directory": str(swept.directory)}

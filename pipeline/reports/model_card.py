@@ -1,0 +1,52 @@
+"""The model card of a tokenizer: README.md as model hubs show it, from the numbers of the report.
+
+It depends on the corpus and the options alone: times and the machine are in the report.
+"""
+
+from pipeline.base.printable import printable
+from pipeline.base.units import format_bytes
+from pipeline.reports.numbers_worker import Numbers
+from pipeline.reports.tables import ReportHeader, Table, sentences_table, sizes, special_token_table
+from pipeline.reports.verdict import verdict
+
+NAME = "README.md"
+MARK = "<!-- Made by bpe-pipeline from the report; without this line it is kept as you edit it. -->"
+_OPTIONS = ("pattern", "tie break", "min frequency", "superwords from", "add bos")
+
+
+def model_card(header: ReportHeader, numbers: Numbers) -> str:
+    """Return the card: what the tokenizer is, how to load it, and how it cuts text."""
+    size = numbers.tokenizers[0][1]
+    options = {row[0]: row[1] for row in header.options}
+    facts = [
+        ("vocabulary", f"{size:,} tokens, byte-level BPE"),
+        *((name, options[name]) for name in _OPTIONS if options.get(name, "none") not in ("none", "False")),
+        ("trained on", f"{format_bytes(numbers.merged.bytes)} of text"),
+        *((name, text) for name, text in verdict(numbers, header.skipped) if name != "Skipped input"),
+    ]
+    listed = [sentences_table(numbers), sizes(numbers.merged)]
+    if numbers.vocabulary.special_tokens:
+        listed.insert(0, special_token_table(numbers))
+    head = "---\nlibrary_name: transformers\ntags:\n- tokenizer\n- bpe\n---"
+    usage = (
+        "```python\nfrom transformers import AutoTokenizer\n\n"
+        'tokenizer = AutoTokenizer.from_pretrained("PATH or OWNER/NAME")\n```'
+    )
+    title = f"# Byte-level BPE tokenizer, {size:,} tokens"
+    blocks = [head, MARK, title, _markdown(Table("", ("", ""), tuple(facts))), usage, *map(_section, listed)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _section(table: Table) -> str:
+    return "\n\n".join(part for part in (f"## {table.title}", table.note, _markdown(table)) if part)
+
+
+def _markdown(table: Table) -> str:
+    """Write a table in Markdown."""
+    lines = [table.headers, tuple("---" for _ in table.headers), *table.rows]
+    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    """Write a text so that it is neither a column, a line nor HTML."""
+    return printable(text).replace("|", "\\|").replace("<", "&lt;")

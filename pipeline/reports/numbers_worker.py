@@ -1,0 +1,316 @@
+"""The numbers of the report, as report.json stores them, computed in a worker process.
+
+Memory and time grow with the vocabulary and the sample, not with the corpus.
+"""
+
+import json
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from pipeline.base import machine
+from pipeline.base.errors import RunDirectoryError
+from pipeline.corpus.sampling import Chosen, Drawn, read_chosen
+from pipeline.reports.compared import REFERENCES, Compared, load_compared
+from pipeline.reports.measure import TokenizerMeasures, gini, is_byte_alone, measure, source_names
+from pipeline.reports.tokens import (
+    SpecialToken,
+    TokenGroup,
+    VocabularyNumbers,
+    readable,
+    shape,
+    token_group,
+    token_uses,
+    vocabulary_numbers,
+)
+from pipeline.storage import Location
+from pipeline.tokenizer.export import Trained
+from pipeline.tokenizer.formats.load import load_model
+from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.tokenizer import Tokenizer
+
+MARKED_SIZES = tuple(1000 * 2**power for power in range(9))  # 1,000 to 256,000
+SENTENCES: dict[str, str] = json.loads(Path(__file__).with_name("sentences.json").read_bytes())
+PARALLEL = tuple(name for name in SENTENCES if name not in ("Python", "Emoji and numbers"))  # one text in each language
+_CURVE_STEPS = 160
+
+
+@dataclass(frozen=True)
+class SizePoint:
+    """A size on the training corpus. saved: of the tokens at half this size; None if that size is too small."""
+
+    vocab_size: int
+    tokens: int
+    bytes_per_token: float
+    saved: float | None
+
+
+@dataclass(frozen=True)
+class MergeNumbers:
+    """curve: sizes from the bytes alone to all merges, evenly on a logarithmic scale. marked: `MARKED_SIZES` up to the
+    last merge, and the size of the run. ranks: (rank from 1, count of the pair when it was merged)."""
+
+    merges: int
+    bytes: int
+    curve: tuple[SizePoint, ...]
+    marked: tuple[SizePoint, ...]
+    ranks: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sample as each tokenizer cuts it, this one first."""
+
+    held_out: bool
+    description: str
+    bytes: int
+    texts: int
+    tokenizers: tuple[TokenizerMeasures, ...]
+    single_source: TokenGroup
+
+
+Cut = tuple[tuple[tuple[int, ...], str], ...]
+
+
+@dataclass(frozen=True)
+class SentenceTokens:
+    """A sentence. cuts: of each tokenizer ids and text; tokens that share a character are one entry. counts: of each
+    tokenizer, then of each reference. fallback: of each tokenizer, the share of tokens that are one byte of a longer
+    character."""
+
+    language: str
+    text: str
+    cuts: tuple[Cut, ...]
+    counts: tuple[int, ...]
+    fallback: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Tokens of a vocabulary by bytes and by script."""
+
+    lengths: dict[int, int]
+    scripts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A well-known tokenizer of which only its tokens of the sentences are known. source: of its vocabulary."""
+
+    name: str
+    vocab_size: int
+    source: str
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """All numbers. tokenizers: names and vocabulary sizes, this one first, as in shapes. sample: None without text.
+    ginis: over the languages of the sentences, of each tokenizer, then of each reference. hidden_size: of the model
+    that embeddings are for. listing: see `listing`. unread: files of the sample that gave no text.
+    """
+
+    tokenizers: tuple[tuple[str, int], ...]
+    vocabulary: VocabularyNumbers
+    shapes: tuple[Shape, ...]
+    merged: MergeNumbers
+    sample: Sample | None
+    references: tuple[Reference, ...]
+    sentences: tuple[SentenceTokens, ...]
+    ginis: tuple[float | None, ...]
+    machine: dict[str, str]
+    hidden_size: int | None = None
+    listing: bytes = b""
+    unread: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what report.json has; `vars` makes the values in it plain."""
+        return {name: value for name, value in vars(self).items() if name not in ("listing", "unread")}
+
+
+@dataclass(frozen=True)
+class NumbersTask:
+    """What to compute numbers of. trained: its first vocabulary size, its pattern without the native automaton.
+
+    home: the tokenizer, if it was written before: its roles are those of its files. compare: names and locations of
+    other tokenizers. description: of the sample. held_out: whether it was not trained on. skip_changed: files that
+    cannot be read any more.
+    """
+
+    trained: Trained
+    chosen: Sequence[Chosen]
+    text_field: str
+    description: str
+    held_out: bool = False
+    skip_changed: bool = True
+    home: Location | None = None
+    compare: tuple[tuple[str, Location], ...] = ()
+    references: tuple[str, ...] = ()  # names in references.json
+    hidden_size: int | None = None
+
+    def __str__(self) -> str:
+        return "the numbers of this tokenizer"
+
+
+def compute_numbers(task: NumbersTask) -> Numbers:
+    """Compute all numbers; raises `InputError` for a tokenizer or a held-out file that cannot be read, and
+    `RunDirectoryError` for a tokenizer that was not made from the merge list."""
+    options = task.trained.options
+    learned = task.trained.merges(options.vocab_size[0])
+    model = task.trained.model(options.vocab_size[0])
+    if task.home is not None:
+        written = load_model(task.home)
+        if written.vocabulary != model.vocabulary:
+            raise RunDirectoryError(
+                f"{task.home} is not the tokenizer that the run's options and merges make: bpe-pipeline verify names "
+                "the file that differs, and merge writes it again"
+            )
+        model = replace(model, roles=written.roles)
+    tokenizer = Tokenizer.from_model(model)
+    named: list[tuple[str, Tokenizer | Compared]] = [
+        ("this tokenizer", tokenizer),
+        *((name, load_compared(path)) for name, path in task.compare),
+    ]
+    drawn = read_chosen(task.chosen, task.text_field, skip_changed=task.skip_changed)
+    vocabulary = tokenizer.vocabulary
+    fixed = vocabulary.size - len(vocabulary.left)
+    uses = _uses(task.trained, tokenizer.model)
+    references = [REFERENCES[name] for name in task.references]
+    sentences = tuple(
+        _sentence(language, text, [one for _, one in named], [one["tokens"][language] for one in references])
+        for language, text in SENTENCES.items()
+    )
+    return Numbers(
+        tokenizers=tuple((name, one.vocab_size) for name, one in named),
+        vocabulary=vocabulary_numbers(
+            vocabulary.tokens, special_tokens(tokenizer.model), tokenizer.model.unreachable_tokens(), uses
+        ),
+        shapes=tuple(Shape(*shape(one.vocab)) for _, one in named),
+        merged=merge_numbers(learned.counts, learned.joined, learned.bytes, fixed, vocabulary.size),
+        sample=_sample(task, drawn, named),
+        references=tuple(
+            Reference(name, one["vocab_size"], one["source"])
+            for name, one in zip(task.references, references, strict=True)
+        ),
+        sentences=sentences,
+        ginis=tuple(map(gini, zip(*(one.counts for one in sentences if one.language in PARALLEL), strict=True))),
+        machine=machine.describe(),
+        hidden_size=task.hidden_size,
+        listing=listing(tokenizer.vocab, uses),
+        unread=tuple(sorted({one.file.path for one in task.chosen} - {one.path for one in drawn})),
+    )
+
+
+def special_tokens(model: Model) -> tuple[SpecialToken, ...]:
+    """List special tokens with their ids and what they are for."""
+    roles = {"bos": model.bos_token, "eos": model.eos_token, "pad": model.pad_token, "separator": model.separator}
+    return tuple(
+        SpecialToken(text, id_, ", ".join(role for role, named in roles.items() if named == text))
+        for text, id_ in model.vocabulary.special_tokens.items()
+    )
+
+
+def _uses(trained: Trained, model: Model) -> dict[int, int] | None:
+    """Return how often each merged token occurs in the training corpus; None for superwords, whose pieces differ."""
+    if trained.options.first_stage is not None:
+        return None
+    result = model.vocabulary.result
+    first = trained.learned.first(len(result))
+    return token_uses(first.left, first.right, first.joined, result)
+
+
+def listing(vocab: Mapping[int, bytes], uses: Mapping[int, int] | None) -> bytes:
+    """Return every token as the page's search reads it: compressed JSON of ids, texts and occurrences (-1: unknown)."""
+    known = uses or {}
+    texts = [readable(token) for token in vocab.values()]
+    return zlib.compress(json.dumps([list(vocab), texts, [known.get(id_, -1) for id_ in vocab]]).encode(), 6)
+
+
+def merge_numbers(
+    counts: Sequence[int], joined: Sequence[int], total_bytes: int, fixed: int, vocab_size: int
+) -> MergeNumbers:
+    """Compute bytes per token at every vocabulary size, exactly, without reading the corpus again.
+
+    Each merge joins `joined` pairs, so after n merges the corpus has `total_bytes - sum(joined[:n])` tokens. fixed: ids
+    that are not merges, the bytes and special tokens.
+    """
+    tokens = [total_bytes, *(total_bytes - done for done in accumulate(joined))]
+
+    def at(size: int) -> SizePoint:
+        now, half = tokens[size - fixed], size // 2 - fixed
+        saved = 1 - now / tokens[half] if half >= 0 and tokens[half] else None
+        return SizePoint(size, now, total_bytes / now if now else 0.0, saved)
+
+    largest = fixed + len(joined)
+    marked = sorted({size for size in (*MARKED_SIZES, vocab_size) if fixed <= size <= largest})
+    return MergeNumbers(
+        merges=len(joined),
+        bytes=total_bytes,
+        curve=tuple(map(at, sorted({*logarithmic(fixed, largest), *marked}))),
+        marked=tuple(map(at, marked)),
+        ranks=tuple((rank, counts[rank - 1]) for rank in logarithmic(1, len(counts))),
+    )
+
+
+def logarithmic(first: int, last: int) -> list[int]:
+    """Return whole numbers from `first` to `last`, both included, about evenly on a logarithmic scale.
+
+    >>> logarithmic(1, 4)
+    [1, 2, 3, 4]
+    """
+    if last < first:
+        return []
+    return sorted({round(first * (last / first) ** (step / _CURVE_STEPS)) for step in range(_CURVE_STEPS + 1)})
+
+
+def _sample(
+    task: NumbersTask, drawn: Sequence[Drawn], named: Sequence[tuple[str, Tokenizer | Compared]]
+) -> Sample | None:
+    tokenizer = named[0][1]
+    assert isinstance(tokenizer, Tokenizer)
+    names = source_names([one.path for one in drawn])
+    specials = sorted(tokenizer.special_tokens, key=len, reverse=True)
+    # Special tokens are not words, and other tokenizers have other ones.
+    split = re.compile("|".join(map(re.escape, specials)) or "(?!)").split
+    texts = [(names[one.path], text) for one in drawn for text in split(one.text) if text]
+    if not texts:
+        return None
+    measured = [
+        measure(one.encode_ordinary, one.vocab, texts, name, one.decode if isinstance(one, Compared) else None)
+        for name, one in named
+    ]
+    return Sample(
+        held_out=task.held_out,
+        description=task.description,
+        bytes=measured[0].whole.bytes,
+        texts=len(drawn),
+        tokenizers=tuple(measured),
+        single_source=token_group([id_ for id_, _, _ in measured[0].single_source], tokenizer.vocab),
+    )
+
+
+def _sentence(
+    language: str, text: str, tokenizers: Sequence[Tokenizer | Compared], others: Sequence[int]
+) -> SentenceTokens:
+    encoded = [one.encode_ordinary(text) for one in tokenizers]
+    cuts = tuple(_cut(ids, one.vocab) for ids, one in zip(encoded, tokenizers, strict=True))
+    fallback = tuple(
+        sum(map(is_byte_alone, (one.vocab[id_] for id_ in ids))) / max(len(ids), 1)
+        for ids, one in zip(encoded, tokenizers, strict=True)
+    )
+    return SentenceTokens(language, text, cuts, (*map(len, encoded), *others), fallback)
+
+
+def _cut(encoded: Sequence[int], vocab: Mapping[int, bytes]) -> Cut:
+    listed: list[tuple[tuple[int, ...], str]] = []
+    ids: tuple[int, ...] = ()
+    for id_ in encoded:
+        ids += (id_,)
+        together = b"".join(vocab[one] for one in ids)
+        if "\ufffd" not in together.decode(errors="replace"):  # no character goes on in the next token
+            listed.append((ids, readable(together)))
+            ids = ()
+    return tuple(listed)
