@@ -25,7 +25,7 @@ ROOMS = {
     "commands": 2783,
     "reports": 2535,
     "shards": 3322,
-    "tokenizer": 4475,
+    "tokenizer": 4480,
     "merges": 1662,
     "counts": 2501,
     "run": 2716,
@@ -56,7 +56,7 @@ MOST = {
     "lines of a function": 89,
     "parameters of an internal function": 9,
     "flags of all commands": 345,
-    "lines of tests": 26_993,
+    "lines of tests": 26_998,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

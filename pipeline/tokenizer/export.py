@@ -26,6 +26,7 @@ from pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
 from pipeline.tokenizer.formats.fields import read_text
 from pipeline.tokenizer.formats.gguf import pre_type
 from pipeline.tokenizer.formats.huggingface import GENERATION_NAME, write_model
+from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.formats.save import EXPORTS, default_formats
 from pipeline.tokenizer.hub import CARD
 from pipeline.tokenizer.model import ChatTemplate, Model
@@ -181,6 +182,7 @@ def export_in_place(
     """Export; into the directory of a tokenizer of a run, store there what was written, and with which roles.
 
     changed: whether a model card in the directory is of other ids or roles: it is removed, unless a person edited it.
+    Raises `UsageError` if the directory is that of another tokenizer of a run.
     """
     run = run_of(directory)
     if directory == Path():
@@ -189,6 +191,9 @@ def export_in_place(
         return export_model(model, directory, options.export)
     with run.directory.locked():
         run = require(run.directory.location)
+        there = load_model(directory).vocabulary if (directory / "tokenizer.json").exists() else None
+        if there is not None and there.tokens != model.vocabulary.tokens:
+            raise UsageError(f"{directory} holds another tokenizer of the run {run.directory}; choose another --output")
         written, refused = export_model(model, directory, options.export)
         plain = Options().of_stage("special")
         given = {name: value for name, value in options.of_stage("special").items() if value != plain[name]}

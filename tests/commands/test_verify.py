@@ -389,6 +389,11 @@ def test_export_into_a_run_is_what_verify_compares_with(with_template: Path) -> 
     assert "missing" not in verified["tokenizer"]
     tokenizer = Tokenizer.load(with_template)
     assert tokenizer.encode("low")[0] == tokenizer.special_tokens["<|im_start|>"]
+    pipeline.merge_run(with_template, vocab_size=262)
+    before = files_in(with_template / "tokenizer-262")
+    other = ("export", with_template, "--output", with_template / "tokenizer-262")
+    assert "tokenizer-262 holds another tokenizer of the run" in refused(run(*other), 2)
+    assert files_in(with_template / "tokenizer-262") == before
 
 
 def test_an_edited_card_stays_when_a_run_starts_again(with_template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
