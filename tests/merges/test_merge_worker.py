@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from merge_cases import (
     Counter,
@@ -79,6 +79,7 @@ tuning = merge_tuning(
 
 @settings(max_examples=600, deadline=None)
 @given(counter=small_counters, max_merges=st.integers(0, 60), rules=merge_rules, tuning=tuning)
+@example({b"ab": 9, b"cd": 8}, 9, {"min_frequency": 9}, {"scratch": SCRATCH})  # counts of one class of the sketch
 def test_same_merges_as_the_reference(counter: Counter, max_merges: int, rules: Any, tuning: Any) -> None:
     assert train(counter, max_merges, **rules, **tuning) == train_reference(counter, max_merges, **rules)
 
