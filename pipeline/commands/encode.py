@@ -138,7 +138,7 @@ def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
         written,
         documents_by=options["documents"],
         separator=separator,
-        separator_id=None if separator is None else model.vocabulary.special_tokens[separator],
+        separator_id=model.id_of(separator),
         pack=None if layout.documents else options.get("pack", "concat"),
         order={name: options[name] for name in ORDER_OPTIONS if name in options} or None,
         index=tuple(index),

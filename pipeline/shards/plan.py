@@ -308,7 +308,7 @@ def task_of(
         most_workers=workers.most,
         beside_bytes=workers.budget.worker_bytes + workers.work_bytes - workers.text_bytes,
         copies=2,  # of more memory, half may go to the cache
-        separator=None if separator is None else special_tokens[separator],
+        separator=model.id_of(separator),
         separators=separators,
         front=[special_tokens[text] for text in model.front],
         behind=[special_tokens[text] for text in behind],

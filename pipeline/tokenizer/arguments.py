@@ -2,12 +2,14 @@
 
 import codecs
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from operator import index
 from typing import Any
 
 from pipeline.base.errors import unfit
 from pipeline.base.machine import default_workers
 from pipeline.pattern import CompiledPattern, compile_pattern, resolve
+from pipeline.run.ids import SpecialTokens
 from pipeline.run.values import parse_texts
 from pipeline.tokenizer.encode import Text
 
@@ -34,11 +36,17 @@ def pairs_of(merges: Iterable[Any]) -> list[tuple[bytes, bytes]]:
     raise unfit("merges", "pairs of byte strings, such as [(b'l', b'o'), (b'lo', b'w')]", merges)
 
 
-def tokens_by_id(vocab: Any) -> dict[int, bytes]:
-    """Copy a vocabulary of id -> bytes."""
-    if isinstance(vocab, Mapping) and {(type(id_), type(token)) for id_, token in vocab.items()} <= {(int, bytes)}:
-        return dict(vocab)
-    raise unfit("vocab", "a mapping id -> bytes, such as {0: b'!'}", vocab)
+def tokens_by_id(vocab: Any, special_tokens: object) -> tuple[dict[int, bytes], dict[str, int]]:
+    """Return the other tokens of a vocabulary, and the special ones: with its ids, or the next after the last one."""
+    if not isinstance(vocab, Mapping) or {(type(id_), type(token)) for id_, token in vocab.items()} - {(int, bytes)}:
+        raise unfit("vocab", "a mapping id -> bytes, such as {0: b'!'}", vocab)
+    tokens, ids = dict(vocab), {token: id_ for id_, token in vocab.items()}
+    following = count(max(tokens, default=-1) + 1)
+    texts = SpecialTokens(special_texts(special_tokens)).named()
+    specials = {text: ids[token] if (token := text.encode()) in ids else next(following) for text in texts}
+    for id_ in specials.values():
+        tokens.pop(id_, None)
+    return tokens, specials
 
 
 def special_texts(special_tokens: object) -> tuple[str, ...]:

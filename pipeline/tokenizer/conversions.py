@@ -19,28 +19,64 @@ def installed(name: str) -> Any:
         raise UsageError(f"{name} cannot be imported ({reason}): pip install {name}") from None
 
 
-def to_tiktoken(model: Model) -> Any:
-    """Make a `tiktoken.Encoding`."""
-    tiktoken = installed("tiktoken")
-    ranks = {token: id_ for id_, token in model.vocabulary.tokens.items()}
-    return tiktoken.Encoding(mergeable_ranks=ranks, **encoding_arguments(model))
+class Conversions:
+    """The tokenizer's methods that make objects of other libraries."""
 
+    model: Model
 
-def to_tokenizers(model: Model) -> Any:
-    """Make a `tokenizers.Tokenizer`."""
-    tokenizers = installed("tokenizers")
-    with tempfile.TemporaryDirectory() as directory:
-        export_huggingface(model, Path(directory))
-        return tokenizers.Tokenizer.from_file(f"{directory}/tokenizer.json")
+    def to_tiktoken(self) -> Any:
+        """Return the tokenizer as one of tiktoken, with the same ids.
 
+        >>> tokenizer.to_tiktoken().encode("lower")
+        [257, 258]
 
-def to_transformers(model: Model) -> Any:
-    """Make a `transformers.PreTrainedTokenizerFast`."""
-    transformers = installed("transformers")
-    with tempfile.TemporaryDirectory() as directory:
-        export_huggingface(model, Path(directory))
-        loaded = transformers.PreTrainedTokenizerFast.from_pretrained(
-            directory, local_files_only=True, trust_remote_code=False
-        )
-    loaded.name_or_path = loaded.init_kwargs["name_or_path"] = ""  # rather than a directory that is gone
-    return loaded
+        Returns:
+            A `tiktoken.Encoding`.
+
+        Raises:
+            UsageError: tiktoken is not installed.
+            ExportRefusedError: tiktoken would produce other ids.
+        """
+        tiktoken = installed("tiktoken")
+        ranks = {token: id_ for id_, token in self.model.vocabulary.tokens.items()}
+        return tiktoken.Encoding(mergeable_ranks=ranks, **encoding_arguments(self.model))
+
+    def to_tokenizers(self) -> Any:
+        """Return the tokenizer as one of tokenizers, with the same ids.
+
+        >>> tokenizer.to_tokenizers().encode("lower").ids
+        [257, 258]
+
+        Returns:
+            A `tokenizers.Tokenizer`.
+
+        Raises:
+            UsageError: tokenizers is not installed.
+            ExportRefusedError: tokenizers would produce other ids.
+        """
+        tokenizers = installed("tokenizers")
+        with tempfile.TemporaryDirectory() as directory:
+            export_huggingface(self.model, Path(directory))
+            return tokenizers.Tokenizer.from_file(f"{directory}/tokenizer.json")
+
+    def to_transformers(self) -> Any:
+        """Return the tokenizer as one of transformers: with the same ids, pad token and chat template.
+
+        >>> tokenizer.to_transformers()("lower").input_ids
+        [257, 258]
+
+        Returns:
+            A `transformers.PreTrainedTokenizerFast`.
+
+        Raises:
+            UsageError: transformers is not installed.
+            ExportRefusedError: transformers would produce other ids.
+        """
+        transformers = installed("transformers")
+        with tempfile.TemporaryDirectory() as directory:
+            export_huggingface(self.model, Path(directory))
+            loaded = transformers.PreTrainedTokenizerFast.from_pretrained(
+                directory, local_files_only=True, trust_remote_code=False
+            )
+        loaded.name_or_path = loaded.init_kwargs["name_or_path"] = ""  # rather than a directory that is gone
+        return loaded

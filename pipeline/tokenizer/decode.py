@@ -1,10 +1,14 @@
 """Ids to bytes, and to text as they arrive; ids are any iterable: lists, numpy arrays, torch tensors, memoryviews."""
 
 import codecs
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate, pairwise
 from operator import index
 
-from pipeline.base.errors import InputError
+from pipeline.base.errors import InputError, unfit
+from pipeline.base.system import cached_property
+from pipeline.tokenizer import arguments
+from pipeline.tokenizer.model import PLAIN_RULE, Model
 
 
 def numbers_of(ids: Iterable[int]) -> list[int]:
@@ -53,3 +57,176 @@ class StreamDecoder:
         rest = self._decoder.decode(b"", True)
         self._decoder.reset()
         return rest
+
+
+class Decoding:
+    """The tokenizer's methods that say what ids stand for, and which ids tokens have."""
+
+    model: Model
+
+    @cached_property
+    def vocab(self) -> dict[int, bytes]:
+        """Id -> bytes of every token, special tokens included, in order of ids."""
+        return self.model.vocabulary.to_dict()
+
+    @cached_property
+    def _letters(self) -> dict[str, int]:
+        vocabulary = self.model.vocabulary
+        ids = {text: id_ for id_, text in vocabulary.texts.items()} | vocabulary.special_tokens
+        return dict(sorted(ids.items(), key=lambda item: item[1]))
+
+    @cached_property
+    def _letters_of_ids(self) -> dict[int, str]:
+        return {id_: text for text, id_ in self._letters.items()}
+
+    @cached_property
+    def _control_ids(self) -> frozenset[int]:
+        rules, ids = self.model.preparation.rules, self.model.vocabulary.special_tokens
+        return frozenset(id_ for text, id_ in ids.items() if rules.get(text, PLAIN_RULE).control)
+
+    def get_vocab(self) -> dict[str, int]:
+        """Return token -> id of every token, in the letters of Hugging Face's files.
+
+        >>> tokenizer.get_vocab()["low"]
+        257
+
+        Returns:
+            A new dictionary in order of ids; a space in a token is written as "Ġ".
+        """
+        return self._letters.copy()
+
+    def token_to_id(self, token: str) -> int | None:
+        """Return the id of a token.
+
+        >>> tokenizer.token_to_id("low")
+        257
+
+        Args:
+            token: in the letters of Hugging Face's files, such as "Ġthe" for " the".
+
+        Returns:
+            The id, or None.
+        """
+        if not isinstance(token, str):
+            raise unfit("token", "a text", token)
+        return self._letters.get(token)
+
+    def id_to_token(self, id: int) -> str | None:  # noqa: A002 - its name in tokenizers
+        """Return a token in the letters of Hugging Face's files.
+
+        >>> tokenizer.id_to_token(257)
+        'low'
+
+        Args:
+            id: the token's id.
+
+        Returns:
+            The token, such as "Ġthe" for " the", or None.
+        """
+        return self._letters_of_ids.get(numbers_of([id])[0])
+
+    def decode_bytes(self, ids: Iterable[int]) -> bytes:
+        """Return the bytes of ids.
+
+        >>> tokenizer.decode_bytes([257, 259])
+        b'low<|endoftext|>'
+
+        Args:
+            ids: a list, a numpy array or torch tensor of one dimension, a memoryview, or any other iterable.
+
+        Returns:
+            The bytes of all tokens, joined.
+
+        Raises:
+            InputError: an id is not in the vocabulary or not a whole number.
+        """
+        return b"".join(tokens_of(self.vocab, ids))
+
+    def decode(self, ids: Iterable[int], *, errors: str = "replace", skip_special_tokens: bool = False) -> str:
+        """Return the text of ids.
+
+        >>> tokenizer.decode([257, 258])
+        'lower'
+
+        Args:
+            ids: as in `decode_bytes`.
+            errors: as in `bytes.decode`, for ids that end inside of a character.
+            skip_special_tokens: whether special tokens are left out, rather than written as text.
+
+        Returns:
+            The text.
+
+        Raises:
+            InputError: an id is not in the vocabulary or not a whole number.
+            UnicodeDecodeError: the bytes are not UTF-8 and `errors` is "strict".
+        """
+        if arguments.flag("skip_special_tokens", skip_special_tokens):
+            ids = [id_ for id_ in numbers_of(ids) if id_ not in self._control_ids]
+        return self.decode_bytes(ids).decode("utf-8", arguments.error_handler(errors))
+
+    def decode_batch(
+        self, batch: Iterable[Iterable[int]], *, errors: str = "replace", skip_special_tokens: bool = False
+    ) -> list[str]:
+        """Return the text of each row of ids, in order.
+
+        >>> tokenizer.decode_batch([[257], [258]])
+        ['low', 'er']
+
+        Args:
+            batch: rows of ids, or an array of two dimensions.
+            errors: as in `decode`.
+            skip_special_tokens: as in `decode`.
+
+        Returns:
+            A text for each row.
+        """
+        if isinstance(batch, str | bytes) or not isinstance(batch, Iterable):
+            raise unfit("batch", "rows of ids, such as [[1, 2], [3]]", batch)
+        return [self.decode(ids, errors=errors, skip_special_tokens=skip_special_tokens) for ids in batch]
+
+    def decode_stream(self, ids: Iterable[int]) -> Iterator[str]:
+        """Yield the text of ids as they arrive, never half a character; joined it is what `decode` returns.
+
+        >>> list(tokenizer.decode_stream(tokenizer.encode("lowé")))
+        ['low', 'é']
+
+        Args:
+            ids: any iterable of ids.
+
+        Yields:
+            Text of at least one character.
+        """
+        decoder = self.stream_decoder()
+        arriving = ids if isinstance(ids, Iterable) and not isinstance(ids, bytes) else numbers_of(ids)
+        yield from filter(None, map(decoder.push, arriving))
+        if rest := decoder.finish():
+            yield rest
+
+    def stream_decoder(self) -> StreamDecoder:
+        """Return a decoder like `decode_stream` for ids that are pushed one by one.
+
+        >>> decoder = tokenizer.stream_decoder()
+        >>> decoder.push(257) + decoder.push(258) + decoder.finish()
+        'lower'
+
+        Returns:
+            An object with the methods `push(*ids)` and `finish()`, which return text.
+        """
+        return StreamDecoder(self.vocab)
+
+    def token_byte_offsets(self, ids: Iterable[int]) -> list[tuple[int, int]]:
+        """Return where each token starts and ends in the UTF-8 of the decoded text.
+
+        That is the text that was encoded, unless a loaded tokenizer prepares texts first.
+
+        >>> tokenizer.token_byte_offsets([257, 258])
+        [(0, 3), (3, 5)]
+
+        Args:
+            ids: as in `decode_bytes`.
+
+        Returns:
+            A pair of byte positions for each id.
+        """
+        lengths = map(len, tokens_of(self.vocab, ids))
+        return list(pairwise(accumulate(lengths, initial=0)))

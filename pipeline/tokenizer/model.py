@@ -118,6 +118,10 @@ class Model:
         roles = self.roles
         return roles.separator or roles.eos or roles.separator_among(self.vocabulary.special_tokens)
 
+    def id_of(self, special_token: str | None) -> int | None:
+        """Return the id of a special token, or None for none."""
+        return None if special_token is None else self.vocabulary.special_tokens[special_token]
+
     def adding_bos(self, wanted: bool = True) -> "Model":
         """Return the model that also puts its bos token in front of each text, if that is wanted."""
         if not wanted or self.bos_token in self.front:

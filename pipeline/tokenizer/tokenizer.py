@@ -6,7 +6,7 @@ Ids are those of exact byte-pair encoding by rank. It holds no state besides cac
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import chain
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,23 +17,24 @@ from pipeline.pattern import CompiledPattern
 from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.run.option_types import AnyPath
 from pipeline.storage import Remote, named
-from pipeline.tokenizer import arguments, conversions
+from pipeline.tokenizer import arguments
 from pipeline.tokenizer.allowed_special import Allowed, Disallowed, SpecialChoice
 from pipeline.tokenizer.chat_render import Message, render
-from pipeline.tokenizer.decode import StreamDecoder, numbers_of, tokens_of
+from pipeline.tokenizer.conversions import Conversions
+from pipeline.tokenizer.decode import Decoding
 from pipeline.tokenizer.encode import Text, TextEncoder, utf8_blocks, utf8_of
 from pipeline.tokenizer.formats.huggingface import write_model
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
 from pipeline.tokenizer.hub import push
-from pipeline.tokenizer.model import PLAIN_RULE, Model
+from pipeline.tokenizer.model import Model
 
 if TYPE_CHECKING:
     from numpy import integer
     from numpy.typing import NDArray
 
 
-class Tokenizer:
+class Tokenizer(Conversions, Decoding):
     """Encode and decode text with a vocabulary and a pattern; `model` is the value that exports are written from.
 
     Texts are str or bytes; lone surrogates and invalid UTF-8 are read as U+FFFD. The methods' examples use this one:
@@ -158,9 +159,8 @@ class Tokenizer:
             InputError: a merge joins a token that no earlier merge makes.
             UsageError: a special token is empty, repeated or a single byte, or `special_ids` is unknown.
         """
-        pad = [] if pad_token is None else [pad_token]
-        arguments.special_texts(pad)
-        listed = SpecialTokens(tuple(arguments.special_texts(special_tokens)), Roles(pad=pad_token)).named()
+        arguments.special_texts([] if pad_token is None else [pad_token])
+        listed = SpecialTokens(arguments.special_texts(special_tokens), Roles(pad=pad_token)).named()
         vocabulary = Vocabulary.from_merges(arguments.pairs_of(merges), listed, special_ids=special_ids)
         return cls(vocabulary, pattern, pad_token=pad_token)
 
@@ -191,15 +191,8 @@ class Tokenizer:
             InputError: `vocab` lacks a byte or a token of a merge, or has the same bytes twice.
             UsageError: a special token is empty, repeated or a single byte.
         """
-        tokens = arguments.tokens_by_id(vocab)
-        ids = {token: id_ for id_, token in tokens.items()}
-        following = max(tokens, default=-1) + 1
-        chosen: dict[str, int] = {}
-        for text in SpecialTokens(tuple(arguments.special_texts(special_tokens or ()))).named():
-            chosen[text] = ids.get(text.encode(), following)
-            if tokens.pop(chosen[text], None) is None:
-                following += 1
-        return cls(Vocabulary.from_tokens(tokens, arguments.pairs_of(merges), chosen), pattern)
+        tokens, specials = arguments.tokens_by_id(vocab, special_tokens or ())
+        return cls(Vocabulary.from_tokens(tokens, arguments.pairs_of(merges), specials), pattern)
 
     @classmethod
     def load(cls, path: AnyPath) -> Tokenizer:
@@ -248,12 +241,8 @@ class Tokenizer:
             UsageError: tiktoken would read the pattern differently.
             PatternError: the pattern does not compile.
         """
-        if not isinstance(pattern, str):
-            raise unfit("pattern", "a name, or the expression as tiktoken spells it", pattern)
-        if special_tokens is not None and not isinstance(special_tokens, Mapping):
-            raise unfit("special_tokens", "a mapping text -> id", special_tokens)
-        file = named(path)
-        return cls.from_model(model_of_ranks(file, read_ranks(file), pattern, special_tokens or {}))
+        file, specials = named(path), {} if special_tokens is None else special_tokens
+        return cls.from_model(model_of_ranks(file, read_ranks(file), pattern, specials))
 
     def save(self, directory: AnyPath) -> None:
         """Write tokenizer.json, tokenizer_config.json and special_tokens_map.json.
@@ -302,51 +291,6 @@ class Tokenizer:
         """
         return push(self.model, repo_id, private=private, token=token, commit_message=commit_message)
 
-    def to_tiktoken(self) -> Any:
-        """Return the tokenizer as one of tiktoken, with the same ids.
-
-        >>> tokenizer.to_tiktoken().encode("lower")
-        [257, 258]
-
-        Returns:
-            A `tiktoken.Encoding`.
-
-        Raises:
-            UsageError: tiktoken is not installed.
-            ExportRefusedError: tiktoken would produce other ids.
-        """
-        return conversions.to_tiktoken(self.model)
-
-    def to_tokenizers(self) -> Any:
-        """Return the tokenizer as one of tokenizers, with the same ids.
-
-        >>> tokenizer.to_tokenizers().encode("lower").ids
-        [257, 258]
-
-        Returns:
-            A `tokenizers.Tokenizer`.
-
-        Raises:
-            UsageError: tokenizers is not installed.
-            ExportRefusedError: tokenizers would produce other ids.
-        """
-        return conversions.to_tokenizers(self.model)
-
-    def to_transformers(self) -> Any:
-        """Return the tokenizer as one of transformers: with the same ids, pad token and chat template.
-
-        >>> tokenizer.to_transformers()("lower").input_ids
-        [257, 258]
-
-        Returns:
-            A `transformers.PreTrainedTokenizerFast`.
-
-        Raises:
-            UsageError: transformers is not installed.
-            ExportRefusedError: transformers would produce other ids.
-        """
-        return conversions.to_transformers(self.model)
-
     @property
     def vocabulary(self) -> Vocabulary:
         """Ids, bytes and merges."""
@@ -370,35 +314,24 @@ class Tokenizer:
     @property
     def bos_token_id(self) -> int | None:
         """Id of the token that starts a text, if there is one."""
-        return self._id_of_role(self.model.bos_token)
+        return self.model.id_of(self.model.bos_token)
 
     @property
     def eos_token_id(self) -> int | None:
-        """Id of the token that ends a text, if there is one."""
-        return self._id_of_role(self.model.eos_token)
+        """Id of the token that ends a text, if there is one; by tiktoken's name `eot_token`."""
+        return self.model.id_of(self.model.eos_token)
+
+    eot_token = eos_token_id
 
     @property
     def pad_token_id(self) -> int | None:
         """Id of the token that fills up a batch, if there is one."""
-        return self._id_of_role(self.model.pad_token)
-
-    @property
-    def eot_token(self) -> int | None:
-        """The same as `eos_token_id`, by tiktoken's name."""
-        return self.eos_token_id
+        return self.model.id_of(self.model.pad_token)
 
     @property
     def chat_template(self) -> str | None:
         """The chat template in Jinja, if there is one."""
         return self.model.chat_template.jinja if self.model.chat_template else None
-
-    def _id_of_role(self, token: str | None) -> int | None:
-        return None if token is None else self.special_tokens[token]
-
-    @cached_property
-    def vocab(self) -> dict[int, bytes]:
-        """Id -> bytes of every token, special tokens included, in order of ids."""
-        return self.vocabulary.to_dict()
 
     @cached_property
     def merges(self) -> list[tuple[bytes, bytes]]:
@@ -411,63 +344,8 @@ class Tokenizer:
         return self.vocabulary.special_tokens
 
     @cached_property
-    def _letters(self) -> dict[str, int]:
-        ids = {text: id_ for id_, text in self.vocabulary.texts.items()} | self.special_tokens
-        return dict(sorted(ids.items(), key=lambda item: item[1]))
-
-    @cached_property
-    def _letters_of_ids(self) -> dict[int, str]:
-        return {id_: text for text, id_ in self._letters.items()}
-
-    @cached_property
     def _known_bytes(self) -> frozenset[bytes]:
         return frozenset(self.vocab.values())
-
-    @cached_property
-    def _control_ids(self) -> frozenset[int]:
-        rules = self.model.preparation.rules
-        return frozenset(id_ for text, id_ in self.special_tokens.items() if rules.get(text, PLAIN_RULE).control)
-
-    def get_vocab(self) -> dict[str, int]:
-        """Return token -> id of every token, in the letters of Hugging Face's files.
-
-        >>> tokenizer.get_vocab()["low"]
-        257
-
-        Returns:
-            A new dictionary in order of ids; a space in a token is written as "Ġ".
-        """
-        return self._letters.copy()
-
-    def token_to_id(self, token: str) -> int | None:
-        """Return the id of a token.
-
-        >>> tokenizer.token_to_id("low")
-        257
-
-        Args:
-            token: in the letters of Hugging Face's files, such as "Ġthe" for " the".
-
-        Returns:
-            The id, or None.
-        """
-        if not isinstance(token, str):
-            raise unfit("token", "a text", token)
-        return self._letters.get(token)
-
-    def id_to_token(self, id: int) -> str | None:  # noqa: A002 - its name in tokenizers
-        """Return a token in the letters of Hugging Face's files.
-
-        >>> tokenizer.id_to_token(257)
-        'low'
-
-        Args:
-            id: the token's id.
-
-        Returns:
-            The token, such as "Ġthe" for " the", or None.
-        """
-        return self._letters_of_ids.get(numbers_of([id])[0])
 
     def encode(
         self,
@@ -664,114 +542,6 @@ class Tokenizer:
         """
         recognised = self._choice.of([text], allowed_special, disallowed_special)
         return len(self._front) + len(self._behind) + self._encoder.count(text, recognised)
-
-    def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """Return the bytes of ids.
-
-        >>> tokenizer.decode_bytes([257, 259])
-        b'low<|endoftext|>'
-
-        Args:
-            ids: a list, a numpy array or torch tensor of one dimension, a memoryview, or any other iterable.
-
-        Returns:
-            The bytes of all tokens, joined.
-
-        Raises:
-            InputError: an id is not in the vocabulary or not a whole number.
-        """
-        return b"".join(tokens_of(self.vocab, ids))
-
-    def decode(self, ids: Iterable[int], *, errors: str = "replace", skip_special_tokens: bool = False) -> str:
-        """Return the text of ids.
-
-        >>> tokenizer.decode([257, 258])
-        'lower'
-
-        Args:
-            ids: as in `decode_bytes`.
-            errors: as in `bytes.decode`, for ids that end inside of a character.
-            skip_special_tokens: whether special tokens are left out, rather than written as text.
-
-        Returns:
-            The text.
-
-        Raises:
-            InputError: an id is not in the vocabulary or not a whole number.
-            UnicodeDecodeError: the bytes are not UTF-8 and `errors` is "strict".
-        """
-        if arguments.flag("skip_special_tokens", skip_special_tokens):
-            ids = [id_ for id_ in numbers_of(ids) if id_ not in self._control_ids]
-        return self.decode_bytes(ids).decode("utf-8", arguments.error_handler(errors))
-
-    def decode_batch(
-        self, batch: Iterable[Iterable[int]], *, errors: str = "replace", skip_special_tokens: bool = False
-    ) -> list[str]:
-        """Return the text of each row of ids, in order.
-
-        >>> tokenizer.decode_batch([[257], [258]])
-        ['low', 'er']
-
-        Args:
-            batch: rows of ids, or an array of two dimensions.
-            errors: as in `decode`.
-            skip_special_tokens: as in `decode`.
-
-        Returns:
-            A text for each row.
-        """
-        if isinstance(batch, str | bytes) or not isinstance(batch, Iterable):
-            raise unfit("batch", "rows of ids, such as [[1, 2], [3]]", batch)
-        return [self.decode(ids, errors=errors, skip_special_tokens=skip_special_tokens) for ids in batch]
-
-    def decode_stream(self, ids: Iterable[int]) -> Iterator[str]:
-        """Yield the text of ids as they arrive, never half a character; joined it is what `decode` returns.
-
-        >>> list(tokenizer.decode_stream(tokenizer.encode("lowé")))
-        ['low', 'é']
-
-        Args:
-            ids: any iterable of ids.
-
-        Yields:
-            Text of at least one character.
-        """
-        decoder = self.stream_decoder()
-        yield from filter(
-            None,
-            map(decoder.push, ids if isinstance(ids, Iterable) and not isinstance(ids, bytes) else numbers_of(ids)),
-        )
-        if rest := decoder.finish():
-            yield rest
-
-    def stream_decoder(self) -> StreamDecoder:
-        """Return a decoder like `decode_stream` for ids that are pushed one by one.
-
-        >>> decoder = tokenizer.stream_decoder()
-        >>> decoder.push(257) + decoder.push(258) + decoder.finish()
-        'lower'
-
-        Returns:
-            An object with the methods `push(*ids)` and `finish()`, which return text.
-        """
-        return StreamDecoder(self.vocab)
-
-    def token_byte_offsets(self, ids: Iterable[int]) -> list[tuple[int, int]]:
-        """Return where each token starts and ends in the UTF-8 of the decoded text.
-
-        That is the text that was encoded, unless a loaded tokenizer prepares texts first.
-
-        >>> tokenizer.token_byte_offsets([257, 258])
-        [(0, 3), (3, 5)]
-
-        Args:
-            ids: as in `decode_bytes`.
-
-        Returns:
-            A pair of byte positions for each id.
-        """
-        lengths = map(len, tokens_of(self.vocab, ids))
-        return list(pairwise(accumulate(lengths, initial=0)))
 
     def apply_chat_template(
         self,

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from pipeline import _core
-from pipeline.base.errors import ExportRefusedError, InputError, UsageError
+from pipeline.base.errors import ExportRefusedError, InputError, UsageError, unfit
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern import PRESETS, CompiledPattern, compile_pattern, resolve
 from pipeline.pattern.parse import first_difference
@@ -54,6 +54,10 @@ encoding = tiktoken.Encoding(
 
 def model_of_ranks(file: Location, tokens: dict[int, bytes], pattern: str, special_tokens: Mapping[str, int]) -> Model:
     """Make a model of the ranks in a file, a pattern (a name, or tiktoken's spelling) and special tokens."""
+    if not isinstance(pattern, str):
+        raise unfit("pattern", "a name, or the expression as tiktoken spells it", pattern)
+    if not isinstance(special_tokens, Mapping):
+        raise unfit("special_tokens", "a mapping text -> id", special_tokens)
     compiled = _pattern(pattern)
     for text, id_ in special_tokens.items():
         if not isinstance(text, str) or type(id_) is not int:
