@@ -403,9 +403,9 @@ class ChunkText(PieceSink):
     def __init__(self, special_tokens: Sequence[str | bytes], *, judged: bool = False) -> None:
         """special_tokens: the counter's. judged: the counter may drop documents."""
 
-    def take(self) -> tuple[bytes, memoryview]:
+    def take(self) -> tuple[bytes, list[tuple[int, bool]]]:
         """
-        The text since the last call that is not dropped any more, and where files or records end in it; uint64.
+        The text since the last call that is not dropped any more, and where it ends before a dropped document (True) or with a file or record (False).
         """
 
 class ChunkIds(PieceSink):

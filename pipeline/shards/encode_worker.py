@@ -207,9 +207,13 @@ class _PreparedFeeding(_Feeding):
 
     def write(self, *, at_least: int) -> None:
         data, ends = self._text.take()
-        for start, end in pairwise([0, *ends]):
+        start = 0
+        for end, dropped in ends:  # what is around a dropped document does not touch
             self._encode(data[start:end], at_end=True)
-        self._encode(data[ends[-1] if ends else 0 :], at_end=False)
+            self._end_stretch(inside_document=dropped or self._continues)
+            self._continues &= dropped
+            start = end
+        self._encode(data[start:], at_end=False)
         super().write(at_least=at_least)
 
     def _encode(self, data: bytes, *, at_end: bool) -> None:
@@ -221,9 +225,6 @@ class _PreparedFeeding(_Feeding):
                 self._ids.special_token(self._index[id_])
         if self._incoming.waiting_bytes * _PREPARED_COPIES > self._budget_bytes:
             raise MemoryError(self.fed_bytes() - self._incoming.waiting_bytes, self._incoming.waiting_bytes)
-        if at_end:
-            self._end_stretch(inside_document=self._continues)
-            self._continues = False
 
     def _end_stretch(self, *, inside_document: bool) -> None:
         if inside_document:

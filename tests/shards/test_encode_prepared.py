@@ -1,5 +1,5 @@
-"""Any text in any chunks, blocks and shards, also by tokenizers that change texts before they cut them, or cut in
-several steps: the ids of `encode`."""
+"""Any text in any chunks, blocks and shards, also without its invalid documents, by tokenizers that change texts before
+they cut them, or cut in several steps: the ids of `encode`."""
 
 from pathlib import Path
 
@@ -20,11 +20,14 @@ SEPARATED = [
     *(text.encode() for text in (encoded.EOT, encoded.IM, "<|end", "oftext|>", "a", " b\n", "日本")),
 ]
 RULES = f"x {BOS} y<mask> thx thx_ éé {EOT}  thxé z".encode()
+JOINED = f"{EOT}bad\udcff{EOT}".encode(errors="surrogateescape")  # EOT * 2 is a token too, and not here
+WHOLE = {"chunk_size": 60, "documents": "separator"}
 FILES = st.lists(st.lists(st.sampled_from([*SEPARATED, *RAW]), max_size=25).map(b"".join), min_size=1, max_size=3)
 OPTIONS = {
     "chunk_size": st.integers(1, 60),
     "shard_size": st.integers(1, 40),
     "documents": st.sampled_from(["offsets", "separator"]),
+    "errors": st.sampled_from(["replace", "skip"]),
 }
 
 
@@ -37,11 +40,14 @@ OPTIONS = {
     options=st.fixed_dictionaries(OPTIONS),
     block_bytes=st.sampled_from([1, 7, 1 << 20]),
 )
-@example(made=("qwen2", "rules"), files=[RULES], options={"chunk_size": 60, "documents": "separator"}, block_bytes=7)
+@example(made=("qwen2", "rules"), files=[RULES], options=WHOLE | {"errors": "replace"}, block_bytes=7)
+@example(made=("qwen2", "plain"), files=[JOINED], options=WHOLE | {"errors": "skip"}, block_bytes=7)
 def test_any_text_in_any_chunks(
     tokenizer, tmp_path_factory, monkeypatch, made: tuple[str, str], files: list[bytes], options, block_bytes: int
 ) -> None:
     ours, separator = (tokenizer, encoded.EOT) if made[0] == TRAINED else (pair(*made)[1], EOT)
+    if ours.model.front:
+        options["errors"] = "replace"
     if ours.model.behind:
         options["documents"] = "separator"
     home, output = tmp_path_factory.mktemp("any"), tmp_path_factory.mktemp("shards")
@@ -49,7 +55,7 @@ def test_any_text_in_any_chunks(
         (home / f"{number}.txt").write_bytes(data)
     monkeypatch.setattr("pipeline.shards.encode_worker._PREPARED_BYTES", block_bytes)
     pipeline.encode_corpus(home, ours, output, separator=separator, shard_format="bin", **options)
-    ids, end = expected(ours, files, separator), ours.special_tokens[separator]
+    ids, end = expected(ours, files, separator, options["errors"]), ours.special_tokens[separator]
     own = ids if options["documents"] == "separator" else [id_ for id_ in ids if id_ != end]
     assert read_shards(output) == own
     assert b"".join(pipeline.decode_shards(output, ours)) == ours.decode_bytes(ids)

@@ -3,9 +3,11 @@
 import bz2
 import gzip
 import json
+import re
 import struct
 from array import array
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import peers
@@ -55,7 +57,15 @@ def corpus_texts() -> list[bytes]:
     return [text if isinstance(text, bytes) else text.encode() for text in listed]
 
 
-def expected(tokenizer: Tokenizer, texts: list[bytes], separator: str = EOT) -> list[int]:
+def between_skipped(text: bytes, special_tokens: Iterable[str]) -> list[bytes]:
+    """Return the stretches of a text between the documents that are no UTF-8, which its special tokens separate."""
+    tokens = sorted(map(str.encode, special_tokens), key=len, reverse=True)
+    parts = re.split(b"(%s)" % b"|".join(map(re.escape, tokens)), text)
+    by_validity = groupby(parts, lambda part: part.decode(errors="ignore").encode() == part)
+    return [b"".join(stretch) for valid, stretch in by_validity if valid]
+
+
+def expected(tokenizer: Tokenizer, texts: list[bytes], separator: str = EOT, errors: str = "replace") -> list[int]:
     """Return the ids by definition: each file or record is encoded, and ends with the separator, each document once.
 
     What the tokenizer adds around a text is around each document that is not empty.
@@ -65,7 +75,8 @@ def expected(tokenizer: Tokenizer, texts: list[bytes], separator: str = EOT) -> 
     behind = behind[:-1] if behind[-1:] == [end] else behind
     ids: list[int] = []
     for text in texts:
-        own = tokenizer.encode(text, add_special_tokens=False)
+        stretches = between_skipped(text, tokenizer.special_tokens) if errors == "skip" else [text]
+        own = [id_ for stretch in stretches for id_ in tokenizer.encode(stretch, add_special_tokens=False)]
         inside = False
         for id_ in own if not own or own[-1] == end else [*own, end]:
             around = behind if inside and id_ == end else front if not inside and id_ != end else []

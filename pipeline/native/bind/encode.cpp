@@ -273,10 +273,11 @@ void bind_chunk_sinks(nb::module_& module) {
       .def(
           "take",
           [](ChunkText& self) {
-            const auto [text, ends] = self.take();
-            return std::make_pair(nb::bytes(text.data(), text.size()), bpe::give_copy(ends));
+            auto [text, ends] = self.take();
+            return std::make_pair(nb::bytes(text.data(), text.size()), std::move(ends));
           },
-          "The text since the last call that is not dropped any more, and where files or records end in it; uint64.");
+          "The text since the last call that is not dropped any more, and where it ends before a dropped document (True) "
+          "or with a file or record (False).");
 
   nb::class_<ChunkIds, PieceSink>(module, "ChunkIds",
                                   "The ids of a chunk, which a ChunkCounter feeds, and where its documents end.")

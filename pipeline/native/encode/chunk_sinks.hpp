@@ -127,20 +127,24 @@ class ChunkText : public PieceSink {
     text_.append(reinterpret_cast<const char*>(text) + start, ends[count - 1] - start);
   }
   void keep() override { kept_ = text_.size(); }
-  void drop() override { text_.resize(kept_); }
+  void drop() override {
+    text_.resize(kept_);
+    ends_.emplace_back(kept_, true);
+  }
   void special_token(size_t index) override {
     text_.append(special_texts_[index]);
     keep();
   }
   void end_of_text() override {
     keep();
-    ends_.push_back(kept_);
+    ends_.emplace_back(kept_, false);
   }
   size_t undecided_bytes() const override { return text_.size() - kept_; }
   size_t piece_copies() const override { return 8; }
 
-  // The text that is certain, and where files or records end in it; both are then forgotten.
-  std::pair<std::string, std::vector<uint64_t>> take() {
+  // The text that is certain, and where stretches end in it that do not touch what follows: at a document that was
+  // skipped (true), or with a file or record (false). Both are then forgotten.
+  std::pair<std::string, std::vector<std::pair<uint64_t, bool>>> take() {
     const size_t size = judged_ ? kept_ : text_.size();
     std::string taken = text_.substr(0, size);
     text_.erase(0, size);
@@ -153,7 +157,7 @@ class ChunkText : public PieceSink {
   bool judged_;
   std::string text_;
   size_t kept_ = 0;  // of text_: what is certain
-  std::vector<uint64_t> ends_;
+  std::vector<std::pair<uint64_t, bool>> ends_;
 };
 
 }  // namespace bpe
