@@ -1,45 +1,121 @@
-"""`count --like` and `extend`, from a corpus to a tokenizer that other libraries load."""
+"""Extending a vocabulary, compared with its definition and with recorded cases, and the files that it writes."""
 
+import itertools
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
-import peers
+import counter_files
+import pyarrow.parquet as pq
 import pytest
-from command import files_in, refused, run, succeeded
-from vocabulary_rules import recorded_cases, require_probes
+import samples
+from command import run, succeeded
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from vocabulary_rules import (
+    Base,
+    base_of_case,
+    bases,
+    counters,
+    extend_by_rules,
+    pieces,
+    recorded_cases,
+    require_probes,
+)  # fmt: skip
 
 import pipeline
-from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
+from pipeline.base.errors import TrainingError, UsageError
+from pipeline.guests.adapt.extend_worker import ExtendTask, learn
+from pipeline.guests.adapt.extension import Learned, extended, start_of
 from pipeline.merges.vocabulary import text_to_token
+from pipeline.tokenizer.formats.save import EXPORTS
 
-tokenizers = pytest.importorskip("tokenizers")
-OTHER = "uus uusim jõulud õlu " * 50
-
-
-@pytest.fixture(scope="module")
-def base(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("base") / "run"
-    options = ["--vocab-size", 500, "--pattern", "llama3", "--special-token", "<|user|>"]
-    succeeded(run("train", text, "--output", output, *options))
-    return output / "tokenizer"
-
-
-@pytest.fixture(scope="module")
-def counted(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("counted")
-    (home / "other.txt").write_text(OTHER + "<|user|>" + peers.generated_text(7, 4000))
-    succeeded(run("count", home / "other.txt", "--like", base, "--output", home / "run"))
-    return home / "run"
+BIG = 1 << 40
+SMALL = base_of_case(
+    {
+        "vocab": {"lo": 256, "low": 257, "wid": 258, "wide": 259},
+        "merges": [("l", "o"), ("lo", "w"), ("wid", "e")],
+        "added_tokens": {"<x>": 300},
+        "ignore_merges": False,
+    }
+)
 
 
-@pytest.fixture(scope="module")
-def extended(base: Path, counted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The base with nine new tokens, not to be changed."""
-    output = tmp_path_factory.mktemp("extended") / "new"
-    pipeline.extend(base, counted, add=9, output=output)
-    return output
+def _learn(base: Base, counter: dict[bytes, int], add: int, home: Path, **options: Any) -> Learned:
+    model = base.model()
+    first_id = options.pop("first_id", None)
+    settled = {"min_frequency": 1, "whole_characters": False, "threads": 1, "budget_bytes": BIG} | options
+    path = counter_files.write(home / "counter", counter, partitions=2)
+    start = start_of(model, add, first_id)
+    task = ExtendTask(path, "f", model.vocabulary, model.whole_pieces, start, add, **settled, output=home / "plan")
+    return learn(task)
+
+
+def _pairs(base: Base, learned: Learned) -> list[tuple[bytes, bytes, int]]:
+    tokens = extended(base.model(), learned).vocabulary.tokens
+    rows = zip(learned.left, learned.right, learned.counts, strict=True)
+    return [(tokens[left], tokens[right], count) for left, right, count in rows]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=180, deadline=None)
+@given(base=bases(), counter=counters, add=st.integers(1, 8), min_frequency=st.integers(1, 3), texts=st.lists(pieces),
+       gap=st.integers(0, 3).map(lambda number: not number))  # fmt: skip
+@example(base=SMALL, counter={b"wid": 9, b"wide": 8, b"<x>": 7}, add=9, min_frequency=1, texts=[], gap=False)
+def test_merges_and_ids_are_those_of_the_definition(
+    base: Base, counter: dict[bytes, int], add: int, min_frequency: int, texts: list[bytes], gap: bool, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"min_frequency": min_frequency}
+    if gap:  # in the ids, from which the first new one is taken: it decides ties
+        moved = {token: id_ + 40 * (id_ > 257) for token, id_ in base.ids.items()}
+        base, options["first_id"] = Base(moved, base.merges, {}, base.whole_pieces), 258
+    expected = extend_by_rules(base, counter, add, **options)
+    if not expected.merges:
+        with pytest.raises(TrainingError, match="nothing to learn"):
+            _learn(base, counter, add, tmp_path, **options)
+        return
+    learned = _learn(base, counter, add, tmp_path, **options)
+    old = base.model()
+    assert _pairs(base, learned) == expected.merges
+    new = learned.new_tokens(old.vocabulary)
+    assert {one.token: one.id for one in new} == expected.new_ids
+    assert learned.made_again(old.vocabulary) == expected.made_again
+    assert all(list(one.old_ids) == [base.ids[token] for token in base.merged(one.token)] for one in new)
+    encoders = old.encoder(), extended(old, learned).encoder()
+    totals = [sum(len(one.encode_pieces([piece])) * n for piece, n in counter.items()) for one in encoders]
+    assert [learned.before, learned.after] == totals
+    fires = {(base.ids.get(left), base.ids.get(right)) for left, right, _ in expected.merges}
+    for text in (*texts, *counter):
+        before, after = (one.encode_pieces([text]) for one in encoders)
+        assert before == base.encode(text)
+        whole = base.whole_pieces and text in base.ids
+        assert (after == before) == (whole or not fires & {*itertools.pairwise(before)})
+
+
+def test_threads_and_partitions_change_nothing(tmp_path: Path) -> None:
+    counter = {bytes([97 + n % 7, 97 + n % 5, 97 + n % 3, 108, 111, 119]) * (1 + n % 4): 1 + n % 9 for n in range(4000)}
+    found = [_learn(SMALL, counter, 60, tmp_path, threads=threads) for threads in (1, 2, 3)]
+    assert found[0] == found[1] == found[2]
+    assert _pairs(SMALL, found[0]) == extend_by_rules(SMALL, counter, 60).merges
+
+
+def test_the_table_of_new_tokens_has_a_row_a_token(tmp_path: Path) -> None:
+    learned = _learn(SMALL, {b"lowlow": 3, b"low": 9}, 5, tmp_path)
+    names = ["id", "token", "text", "left_id", "right_id", "count", "old_ids"]
+    row = [301, b"lowlow", "lowlow", 257, 257, 3, [257, 257]]
+    assert pq.read_table(tmp_path / "plan").to_pylist() == [dict(zip(names, row, strict=True))]
+    assert (learned.exhausted, learned.before, learned.after) == (True, 15, 12)
+
+
+@pytest.mark.parametrize(("first_id", "add", "taken"), [(257, 1, 257), (299, 2, 300), (260, 100, 300)])
+def test_an_id_that_is_taken_is_refused(first_id: int, add: int, taken: int) -> None:
+    with pytest.raises(UsageError, match=rf"would take the id {taken}.*--first-id 301"):
+        start_of(SMALL.model(), add, first_id)
+
+
+def test_too_little_memory_is_refused_with_numbers(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"--memory-limit"):
+        _learn(SMALL, {b"lowlow": 3}, 1, tmp_path, budget_bytes=1000)
 
 
 @pytest.mark.filterwarnings("ignore")  # of pieces that the pattern would cut, of ids that move
@@ -56,21 +132,6 @@ def test_recorded_cases(tmp_path: Path) -> None:
             (left + right, count) for (left, right), (_, _, count) in zip(merges, case["merges"], strict=True)
         }
         require_probes(case, base, done.tokenizer)
-
-
-def test_old_ids_stay_and_tokenizers_and_transformers_agree(base: Path, counted: Path, tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers")
-    succeeded(run("extend", base, counted, "--add", 40, "--output", tmp_path / "new"))
-    old, new = pipeline.load(base), pipeline.load(tmp_path / "new")
-    assert new.vocab.items() >= old.vocab.items()
-    assert [*new.vocab][-40:] == [*range(500, 540)]
-    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "new/tokenizer.json"))
-    auto = transformers.AutoTokenizer.from_pretrained(str(tmp_path / "new"))
-    for seed in range(300):
-        text = peers.generated_text(seed, 300) + ("<|user|> jõulud uus" if seed % 3 else "")
-        ids = new.encode(text)
-        assert ids == theirs.encode(text).ids
-        assert seed > 20 or ids == auto(text)["input_ids"]
 
 
 def test_all_else_in_the_files_stays(base: Path, counted: Path, tmp_path: Path) -> None:
@@ -94,126 +155,16 @@ def test_all_else_in_the_files_stays(base: Path, counted: Path, tmp_path: Path) 
     assert listed["<|user|>"] == 499  # without it, tokenizers would number it after the new tokens
     for name in ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"):
         assert (tmp_path / "new" / name).read_bytes() == (tmp_path / "base" / name).read_bytes()
-    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "new/tokenizer.json"))
+    theirs = pytest.importorskip("tokenizers").Tokenizer.from_file(str(tmp_path / "new/tokenizer.json"))
     assert theirs.encode("uus<|user|>").ids == pipeline.load(tmp_path / "new").encode("uus<|user|>")
 
 
-def test_gpt2_files_are_extended_too_and_tiktoken_agrees(trained: Path, tmp_path: Path) -> None:
-    pytest.importorskip("tiktoken")
-    (tmp_path / "base").mkdir()
-    for name in ("vocab.json", "merges.txt"):
-        (tmp_path / "base" / name).write_bytes((trained / "tokenizer" / name).read_bytes())
+def test_gpt2_files_are_extended_too(tmp_path: Path) -> None:
+    EXPORTS["gpt2"]((old := samples.tokenizer("gpt2", ("<|endoftext|>",))).model, tmp_path / "base")
     counts = pipeline.import_counts({" uus": 5, "uusim": 3}, output=tmp_path / "run")
     done = pipeline.extend(tmp_path / "base", counts, add=4, output=tmp_path / "new")
-    encoding = done.tokenizer.to_tiktoken()  # the special token's id is between old and new ones
-    for seed in range(50):
-        text = peers.generated_text(seed, 200) + " uusim"
-        assert encoding.encode(text, disallowed_special=()) == done.tokenizer.encode_ordinary(text)
-
-
-def test_verify_makes_it_again(extended: Path, tmp_path: Path) -> None:
-    home = shutil.copytree(extended, tmp_path / "new")
-    assert pipeline.verify_run(home)["extend"].startswith("9 merges added")
-    facts = json.loads(run("info", home, "--log-json").stdout)
-    assert (facts["made_by"], facts["options"]["add"]) == ("extend", 9)
-    document = json.loads((home / "tokenizer.json").read_text())
-    document["model"]["merges"][-1:] = []
-    (home / "tokenizer.json").write_text(json.dumps(document))
-    with pytest.raises(RunDirectoryError, match=r"tokenizer\.json is not what the base and the counts give"):
-        pipeline.verify_run(home)
-
-
-def test_counts_without_a_separator_are_warned_about(base: Path, text: Path, tmp_path: Path) -> None:
-    succeeded(run("count", text, "--output", tmp_path / "run", "--pattern", "llama3"))
-    result = succeeded(run("extend", base, tmp_path / "run", "--add", 1, "--output", tmp_path / "new"))
-    assert "was counted without the special token '<|user|>'" in result.stderr
-
-
-def test_the_same_command_is_repeated(base: Path, counted: Path, extended: Path, tmp_path: Path) -> None:
-    home = shutil.copytree(extended, tmp_path / "new")
-    half, foreign = (home / f".{name}.elsewhere-1.partial" for name in ("new-tokens.parquet", "x"))
-    for left in (half, foreign):  # by a process of another machine, which was killed; and what is not ours
-        left.touch()
-    again = pipeline.extend(base, counted, add=9, output=home)
-    assert len(again.plan) == 9
-    assert files_in(home) == files_in(extended) | {foreign.name: b""}
-    assert len(pipeline.extend(base, counted, add=8, output=home, overwrite=True).plan) == 8
-
-
-def test_what_does_not_fit_is_refused_and_changes_nothing(
-    base: Path, counted: Path, extended: Path, tmp_path: Path
-) -> None:
-    document = json.loads((base / "tokenizer.json").read_text())
-    (tmp_path / "tokenizer.json").write_text(json.dumps(document | {"normalizer": {"type": "NFC"}}))
-    (tmp_path / "a.txt").write_text("a text")
-    pipeline.load(extended).save(tmp_path / "other")
-    pipeline.prune(base, counted, keep=300, keep_ids=True, output=tmp_path / "pruned")
-
-    def counts(name: str, pattern: str) -> str:
-        options = {"pattern": pattern, "special_tokens": ["<|endoftext|>", "<|user|>"]}
-        return str(pipeline.import_counts({"e": 5}, output=tmp_path / name, **options))
-
-    new = tmp_path / "new"
-
-    def extend(tokenizer: Path, run: object, output: Path = new, **options: Any) -> None:
-        pipeline.extend(tokenizer, run, add=8, output=output, **options)
-
-    spent, gpt2, other = counts("spent", "llama3"), counts("gpt2", "gpt2"), tmp_path / "special"
-    succeeded(
-        run("count", tmp_path / "a.txt", "--output", other, "--pattern", "llama3", "--special-token", "<|other|>")
-    )
-    before = files_in(extended)
-    pruned = {"output": tmp_path / "pruned", "min_count": 3, "keep_ids": True}
-    for error, message, refusal in (
-        (TrainingError, "nothing to learn", lambda: extend(base, spent)),
-        (UsageError, "puts text into NFC", lambda: extend(tmp_path, counted)),
-        (UsageError, "is the base itself", lambda: extend(base, counted, base, overwrite=True)),
-        (RunDirectoryError, "is .* there and .* here; count the corpus with --like", lambda: extend(base, gpt2)),
-        (RunDirectoryError, r"'<\|other\|>', which the tokenizer takes as text", lambda: extend(base, other)),
-        (RunDirectoryError, "--add 9, not 8; choose another --output", lambda: extend(base, counted, extended)),
-        (RunDirectoryError, f"another tokenizer, {base}; cho", lambda: extend(tmp_path / "other", counted, extended)),
-        (RunDirectoryError, r"a run \(run.json\); choose", lambda: extend(base, counted, counted, overwrite=True)),
-        (RunDirectoryError, "by `extend`, not `prune`", lambda: pipeline.prune(base, counted, keep=9, output=extended)),
-        (UsageError, "needs either --keep or --min-count", lambda: pipeline.prune(base, counted, output=new)),
-        (UsageError, "needs either", lambda: pipeline.prune(base, counted, keep=9, min_count=2, output=new)),
-        (RunDirectoryError, "--keep 300, not without it; cho", lambda: pipeline.prune(base, counted, **pruned)),
-        (
-            RunDirectoryError,
-            r"is an extended or pruned tokenizer \(made-from.json\)",
-            lambda: pipeline.train(tmp_path / "a.txt", output=extended, vocab_size=260, overwrite=True),
-        ),
-    ):
-        with pytest.raises(error, match=message):
-            refusal()
-    counting = ("count", base, "--output", tmp_path / "new", "--like")
-    assert "puts text into NFC" in refused(run(*counting, tmp_path), 2)
-    message = refused(run(*counting, base, "--pattern", "gpt2"), 2)
-    assert "--pattern is what --like takes from the tokenizer" in message
-    assert not new.exists()
-    assert files_in(extended) == before
-
-
-def test_a_repeated_command_that_fails_leaves_what_there_was(
-    base: Path, counted: Path, extended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = shutil.copytree(extended, tmp_path / "new")
-
-    def stopped(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("pipeline.guests.adapt.extend.make_extended", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        pipeline.extend(base, counted, add=9, output=home)
-    assert files_in(home) == files_in(extended)
-
-
-def test_a_run_keeps_its_own_tokenizer(base: Path, counted: Path, tmp_path: Path) -> None:
-    one = pipeline.combine_runs([counted], output=tmp_path / "run")
-    pipeline.merge_run(one, vocab_size=400)
-    for command in (("extend", base, counted, "--add", 5), ("prune", base, counted, "--keep", 400)):
-        reason = refused(run(*command, "--output", one / "tokenizer", "--overwrite"), 2)
-        assert f"--output {one / 'tokenizer'} belongs to the run {one}" in reason
-    pipeline.verify_run(one)
+    assert pipeline.load(tmp_path / "new").merges == done.tokenizer.merges
+    assert done.tokenizer.merges[: len(old.merges)] == old.merges
 
 
 def test_no_new_token_is_a_copy(base: Path, counted: Path, tmp_path: Path) -> None:
@@ -223,9 +174,14 @@ def test_no_new_token_is_a_copy(base: Path, counted: Path, tmp_path: Path) -> No
     assert (tmp_path / "new" / "tokenizer.json").read_bytes() == (base / "tokenizer.json").read_bytes()
 
 
-def test_pieces_and_merges_are_stages_of_their_own(base: Path, counted: Path, tmp_path: Path) -> None:
-    result = succeeded(run("extend", base, counted, "--add", 20, "--output", tmp_path / "new", "--log-json"))
-    events = [json.loads(line) for line in result.stdout.splitlines()]
+def test_pieces_and_merges_are_stages_and_counts_without_a_separator_are_warned_about(
+    base: Path, counted: Path, tmp_path: Path
+) -> None:
+    words = ["count", counted.parent / "other.txt", "--output", tmp_path / "run", "--pattern", "llama3"]
+    succeeded(run(*words))
+    words = ["extend", base, tmp_path / "run", "--add", 20, "--output", tmp_path / "new", "--log-json"]
+    events = [json.loads(line) for line in succeeded(run(*words)).stdout.splitlines()]
+    assert any("was counted without the special token '<|user|>'" in event.get("text", "") for event in events)
     stages = [(event["event"], event["stage"]) for event in events if "stage" in event]
     assert [stage for stage in stages if stage[0] != "advanced"] == [
         (event, stage) for stage in ("encoding pieces", "merging") for event in ("stage_started", "stage_ended")

@@ -1,29 +1,108 @@
-"""`prune`, from a corpus to a tokenizer that other libraries load."""
+"""Pruning a vocabulary, compared with its definition and with recorded cases, and the files that it writes."""
 
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
-import peers
+import counter_files
 import pyarrow.parquet as pq
 import pytest
-from command import refused, run, succeeded
-from vocabulary_rules import recorded_cases, require_probes
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from vocabulary_rules import (
+    Base,
+    base_of_case,
+    bases,
+    counters,
+    pieces,
+    prune_by_rules,
+    recorded_cases,
+    require_probes,
+)  # fmt: skip
 
 import pipeline
-from pipeline.base.errors import ExportRefusedError, RunDirectoryError, UsageError
+from pipeline.base.errors import ExportRefusedError, UsageError
+from pipeline.guests.adapt.prune_worker import PruneTask, Pruning, prune
+from pipeline.guests.adapt.pruning import protected_ids, pruned
 from pipeline.merges.vocabulary import text_to_token
 
-tokenizers = pytest.importorskip("tokenizers")
+SMALL = base_of_case(
+    {
+        "vocab": {"ab": 256, "abc": 257, "bc": 258},
+        "merges": [("a", "b"), ("ab", "c"), ("b", "c"), ("a", "bc")],  # the last one never makes abc
+        "added_tokens": {"<x>": 300},
+        "ignore_merges": False,
+    }
+)
 
 
-@pytest.fixture(scope="module")
-def counted(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("counted")
-    (home / "own.txt").write_text(peers.generated_text(1, 2000))
-    succeeded(run("count", home / "own.txt", "--like", trained, "--output", home / "run"))
-    return home / "run"
+def _prune(base: Base, counter: dict[bytes, int], home: Path, **options: Any) -> Pruning:
+    model = base.model()
+    settled = {"keep": None, "min_count": None, "keep_ids": False} | options
+    protected = frozenset(protected_ids(model.vocabulary, settled.pop("protect", ())))
+    path = counter_files.write(home / "counter", counter, partitions=2)
+    return prune(PruneTask(path, "f", model, protected, **settled, output=home))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@given(base=bases(), counter=counters, drop=st.integers(1, 12), by_count=st.booleans(), keep_ids=st.booleans(),
+       texts=st.lists(pieces), protect=st.integers(0, 300))  # fmt: skip
+@example(base=SMALL, counter={b"abc": 5, b"ab": 1}, drop=3, by_count=False, keep_ids=False, texts=[], protect=0)
+def test_what_is_removed_and_what_stays_are_those_of_the_definition(
+    base: Base, counter: dict[bytes, int], drop: int, by_count: bool, keep_ids: bool, texts: list[bytes],
+    protect: int, tmp_path: Path,
+) -> None:  # fmt: skip
+    model = base.model()
+    old = model.vocabulary
+    kept = [old.tokens[protect]] if protect in old.tokens else []
+    limits = {"min_count": drop} if by_count else {"keep": old.size - drop}
+    expected = prune_by_rules(base, counter, kept, **limits)
+    if not expected or (not by_count and len(expected) < drop):
+        with pytest.raises(UsageError, match=f"{old.size - len(expected):,} tokens|nothing to remove"):
+            _prune(base, counter, tmp_path, **limits, protect=kept)
+        return
+    found = _prune(base, counter, tmp_path, **limits, keep_ids=keep_ids, protect=kept)
+    assert [(one.old_id, one.score) for one in found.removed] == expected
+    gone = {id_ for id_, _ in expected}
+    assert [*found.id_map.values()] == sorted({*old.to_dict()} - gone)
+    assert [*found.id_map] == ([*found.id_map.values()] if keep_ids else [*range(len(found.id_map))])
+    new, new_of = pruned(model, gone, keep_ids=keep_ids)
+    lost = {*model.unreachable_tokens()}
+    assert not {found.id_map[id_] for id_ in new.unreachable_tokens()} - lost  # no other token is
+    encoders = model.encoder(), new.encoder()
+    totals = [sum(len(one.encode_pieces([piece])) * n for piece, n in counter.items()) for one in encoders]
+    assert [found.before, found.after] == totals
+    for text in (*texts, *counter):
+        before, after = (one.encode_pieces([text]) for one in encoders)
+        if gone.isdisjoint(before):
+            assert after == [new_of[id_] for id_ in before]
+    assert all(list(one.new_ids) == encoders[1].encode_pieces([one.token]) for one in found.removed)
+
+
+def test_the_tables_of_ids_and_of_removed_tokens_have_a_row_a_token(tmp_path: Path) -> None:
+    _prune(SMALL, {b"abc": 5, b"ab": 1}, tmp_path, min_count=1)
+    ids = pq.read_table(tmp_path / "id-map.parquet").to_pylist()
+    rows = [(256, 256, b"ab"), (257, 257, b"abc"), (258, 300, b"<x>")]
+    assert ids[256:] == [dict(zip(("new_id", "old_id", "token"), row, strict=True)) for row in rows]
+    removed = pq.read_table(tmp_path / "removed.parquet").to_pylist()
+    assert removed == [{"old_id": 258, "token": b"bc", "score": 0, "new_ids": [65, 66]}]
+
+
+def test_protected_tokens_are_named_as_in_vocab_json_or_as_text() -> None:
+    base = Base({**SMALL.ids, b" a": 259, "é".encode(): 260}, SMALL.merges, SMALL.added)
+    vocabulary = base.model().vocabulary
+    always = {*range(256), 300}
+    assert protected_ids(vocabulary, ["Ġa", " a", "é", b"ab"]) == always | {256, 259, 260}
+    assert protected_ids(vocabulary, ["<x>"]) == always
+    with pytest.raises(UsageError, match="'zz' is to be protected, but is not a token"):
+        protected_ids(vocabulary, ["zz"])
+
+
+@pytest.mark.parametrize("limits", [{"keep": 260}, {"keep": 999}, {"min_count": 1}])
+def test_nothing_to_remove_is_an_error(limits: dict[str, int], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nothing to remove"):
+        _prune(SMALL, {b"abc": 5, b"bc": 1}, tmp_path, **limits)
 
 
 @pytest.mark.filterwarnings("ignore")  # of pieces that the pattern would cut, of ids that move
@@ -44,107 +123,31 @@ def test_recorded_cases(tmp_path: Path) -> None:
         require_probes(case, base, done.tokenizer)
 
 
-@pytest.mark.parametrize("keep_ids", [False, True])
-def test_kept_tokens_encode_as_before_in_other_libraries(
-    keep_ids: bool, trained: Path, counted: Path, tmp_path: Path
-) -> None:
-    transformers = pytest.importorskip("transformers")
-    pytest.importorskip("tiktoken")
-    flag = ["--keep-ids"] if keep_ids else []
-    result = succeeded(run("prune", trained, counted, "--keep", 450, "--output", tmp_path / "new", *flag))
-    assert ("1 added token moved to other ids" in result.stderr) != keep_ids
-    rows = pq.read_table(tmp_path / "new/id-map.parquet").to_pylist()
-    new_of = {row["old_id"]: row["new_id"] for row in rows}
-    assert len(rows) == 450
-    assert [*new_of] == [*new_of.values()] if keep_ids else [*new_of.values()] == [*range(450)]
-    before = tokenizers.Tokenizer.from_file(str(trained / "tokenizer/tokenizer.json"))
-    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "new/tokenizer.json"))
-    auto = transformers.AutoTokenizer.from_pretrained(str(tmp_path / "new"))
-    new = pipeline.load(tmp_path / "new")
-    encoding, kept = new.to_tiktoken(), 0
-    for seed in range(300):
-        text = peers.generated_text(seed, 60)
-        ids = new.encode(text + "<|endoftext|>")
-        assert ids == theirs.encode(text + "<|endoftext|>").ids
-        assert seed > 20 or ids == auto(text + "<|endoftext|>")["input_ids"]
-        assert seed > 50 or ids[:-1] == encoding.encode(text)
-        for word in text.split(" "):
-            old = before.encode(word).ids
-            if new_of.keys() >= {*old}:
-                kept += 1
-                assert theirs.encode(word).ids == [new_of[id_] for id_ in old]
-    assert kept > 100
-
-
-@pytest.mark.filterwarnings("ignore:1 added token moved")
-def test_ids_in_the_other_files_move_too(trained: Path, counted: Path, tmp_path: Path) -> None:
-    (tmp_path / "base").mkdir()
-    document = json.loads((trained / "tokenizer/tokenizer.json").read_text())
-    end = {"id": "<|endoftext|>", "ids": [599], "tokens": ["<|endoftext|>"]}
-    template = [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}}]
+@pytest.mark.filterwarnings("ignore:2 added tokens moved")
+def test_ids_in_the_other_files_move_too_or_are_refused(base: Path, counted: Path, tmp_path: Path) -> None:
+    home, new = shutil.copytree(base, tmp_path / "base"), tmp_path / "new"
+    document = json.loads((base / "tokenizer.json").read_text())
+    end = {"id": "<|user|>", "ids": [499], "tokens": ["<|user|>"]}
+    template = [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "<|user|>", "type_id": 0}}]
     steps = [{"type": "TemplateProcessing", "single": template, "pair": template, "special_tokens": {end["id"]: end}}]
     document["post_processor"] = {"type": "Sequence", "processors": steps}
-    (tmp_path / "base/tokenizer.json").write_text(json.dumps(document))
-    config = {"eos_token": "<|endoftext|>", "added_tokens_decoder": {"599": {"content": "<|endoftext|>"}}}
-    (tmp_path / "base/tokenizer_config.json").write_text(json.dumps(config))
-    (tmp_path / "base/generation_config.json").write_text(json.dumps({"eos_token_id": [599], "pad_token_id": 599}))
-    pipeline.prune(tmp_path / "base", counted, keep=400, output=tmp_path / "new")
-    found = json.loads((tmp_path / "new/tokenizer.json").read_text())
-    assert found["added_tokens"][0]["id"] == 399
-    assert found["post_processor"]["processors"][0]["special_tokens"]["<|endoftext|>"]["ids"] == [399]
-    assert [*json.loads((tmp_path / "new/tokenizer_config.json").read_text())["added_tokens_decoder"]] == ["399"]
-    generation = json.loads((tmp_path / "new/generation_config.json").read_text())
-    assert generation == {"eos_token_id": [399], "pad_token_id": 399}
-    assert tokenizers.Tokenizer.from_file(str(tmp_path / "new/tokenizer.json")).encode("a").ids[-1] == 399
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "id_"),
-    [
-        ("tokenizer_config.json", {"added_tokens_decoder": {"9999": {"content": "<x>"}}}, "'9999'"),
-        ("tokenizer_config.json", {"eos_token_id": [598]}, "598"),
-    ],
-)
-def test_a_file_that_names_a_token_that_goes_is_refused(
-    name: str, change: dict[str, Any], id_: str, trained: Path, counted: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(trained / "tokenizer", tmp_path / "base")
-    document = json.loads((tmp_path / "base" / name).read_text())
-    (tmp_path / "base" / name).write_text(json.dumps(document | change))
-    with pytest.raises(ExportRefusedError, match=rf"{name} names the token id {id_}, which no token has that stays"):
-        pipeline.prune(tmp_path / "base", counted, keep=400, output=tmp_path / "new", workers=1)
-
-
-def test_verify_makes_it_again(trained: Path, counted: Path, tmp_path: Path) -> None:
-    (tmp_path / "protected.txt").write_text("Ġthe\ne\n")
-    home, limits = tmp_path / "new", ["--min-count", 3, "--protect", tmp_path / "protected.txt"]
-    succeeded(run("prune", trained, counted, *limits, "--output", home))
-    assert " removed, each the right one" in run("verify", home).stdout
-    pq.write_table(pq.read_table(home / "removed.parquet").slice(1), home / "removed.parquet")
-    with pytest.raises(RunDirectoryError, match=r"removed\.parquet is not what the base and the counts give"):
-        pipeline.verify_run(home)
-    other = pipeline.import_counts({"a": 1}, output=tmp_path / "other")
-    document = json.loads((home / "made-from.json").read_text())
-    (home / "made-from.json").write_text(json.dumps(document | {"run": str(other)}))
-    with pytest.raises(RunDirectoryError, match="altered"):
-        pipeline.verify_run(home)
-
-
-@pytest.mark.filterwarnings("ignore:1 added token moved")
-def test_report_says_what_changed_and_what_is_missing(trained: Path, counted: Path, text: Path, tmp_path: Path) -> None:
-    shutil.copytree(counted, tmp_path / "run")
-    made = {
-        "extend": pipeline.extend(trained / "tokenizer", tmp_path / "run", add=7, output=tmp_path / "extend"),
-        "prune": pipeline.prune(trained, tmp_path / "run", keep=450, output=tmp_path / "prune"),
-    }
-    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "prune/tokenizer.json"))
-    assert made["prune"].after == len(theirs.encode(peers.generated_text(1, 2000)).ids)
-    for name, changed in made.items():
-        facts = json.loads(succeeded(run("report", tmp_path / name, "--log-json")).stdout)
-        assert (facts["tokens_before"], facts["tokens_after"]) == (changed.before, changed.after)
-        assert (facts["vocabulary_before"], facts["vocabulary_after"]) == (600, len(changed.tokenizer))
-        assert (facts["added"], facts["removed"]) == ((7, 0) if name == "extend" else (0, 150))
-    assert "is only printed: leave out --held-out" in refused(run("report", tmp_path / "prune", "--held-out", text), 2)
-    shutil.rmtree(tmp_path / "run")
-    missing = refused(run("report", tmp_path / "prune"), 1)
-    assert f"{tmp_path / 'run'}, which must be there as they were: " in missing
+    config = {"eos_token": "<|user|>", "added_tokens_decoder": {"499": {"content": "<|user|>"}}}
+    generation = {"eos_token_id": [499], "pad_token_id": 499}
+    named = {"tokenizer.json": document, "tokenizer_config.json": config, "generation_config.json": generation}
+    for name, content in named.items():
+        (home / name).write_text(json.dumps(content))
+    pipeline.prune(home, counted, keep=400, output=new)
+    moved = {name: json.loads((new / name).read_text()) for name in named}
+    assert moved["tokenizer.json"]["added_tokens"][1]["id"] == 399
+    assert moved["tokenizer.json"]["post_processor"]["processors"][0]["special_tokens"]["<|user|>"]["ids"] == [399]
+    assert [*moved["tokenizer_config.json"]["added_tokens_decoder"]] == ["399"]
+    assert moved["generation_config.json"] == {"eos_token_id": [399], "pad_token_id": 399}
+    theirs = pytest.importorskip("tokenizers").Tokenizer.from_file(str(new / "tokenizer.json"))
+    assert theirs.encode("a").ids[-1] == 399
+    for change, id_ in (
+        ({"added_tokens_decoder": {"9999": {"content": "<x>"}}}, "'9999'"),
+        ({"eos_token_id": [497]}, "497"),
+    ):
+        (home / "tokenizer_config.json").write_text(json.dumps(config | change))
+        with pytest.raises(ExportRefusedError, match=rf"_config.json names the token id {id_}, which no token"):
+            pipeline.prune(home, counted, keep=400, output=tmp_path / "other")

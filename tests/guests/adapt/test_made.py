@@ -1,0 +1,150 @@
+"""What `extend` and `prune` make of a tokenizer and counts, as other libraries, `verify` and `report` find it."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import peers
+import pyarrow.parquet as pq
+import pytest
+from command import files_in, refused, run, succeeded
+
+import pipeline
+from pipeline.base.errors import RunDirectoryError, UsageError
+
+tokenizers = pytest.importorskip("tokenizers")
+
+
+@pytest.mark.parametrize("asked", ["extend --add 40", "prune --keep 450 --keep-ids", "prune --keep 450"])
+def test_tokenizers_transformers_and_tiktoken_agree(asked: str, base: Path, counted: Path, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("tiktoken")
+    command, *options = asked.split()
+    result = succeeded(run(command, base, counted, *options, "--output", tmp_path))
+    old, new = pipeline.load(base), pipeline.load(tmp_path)
+    assert len(new) == (540 if command == "extend" else 450)
+    moved = not (new.vocab.items() >= old.vocab.items() or new.vocab.items() <= old.vocab.items())
+    assert moved == (asked == "prune --keep 450") == ("2 added tokens moved to other ids" in result.stderr)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    auto, encoding = transformers.AutoTokenizer.from_pretrained(str(tmp_path)), new.to_tiktoken()
+    for seed in range(150):
+        text = peers.generated_text(seed, 200) + ("<|user|> jõulud uus" if seed % 3 else "")
+        ids = new.encode(text)
+        assert ids == theirs.encode(text).ids
+        assert seed > 20 or ids == auto(text)["input_ids"] == encoding.encode(text, allowed_special="all")
+
+
+def test_verify_makes_them_again(extended: Path, pruned: Path, tmp_path: Path) -> None:
+    added, fewer = (shutil.copytree(one, tmp_path / one.name) for one in (extended, pruned))
+    assert pipeline.verify_run(added)["extend"].startswith("9 merges added")
+    assert " removed, each the right one" in run("verify", fewer).stdout
+    facts = json.loads(run("info", added, "--log-json").stdout)
+    assert (facts["made_by"], facts["options"]["add"]) == ("extend", 9)
+    document = json.loads((added / "tokenizer.json").read_text())
+    document["model"]["merges"][-1:] = []
+    (added / "tokenizer.json").write_text(json.dumps(document))
+    pq.write_table(pq.read_table(fewer / "removed.parquet").slice(1), fewer / "removed.parquet")
+    for home, name in ((added, r"tokenizer\.json"), (fewer, r"removed\.parquet")):
+        with pytest.raises(RunDirectoryError, match=f"{name} is not what the base and the counts give"):
+            pipeline.verify_run(home)
+    document = json.loads((fewer / "made-from.json").read_text())
+    (fewer / "made-from.json").write_text(json.dumps(document | {"run": str(extended)}))
+    with pytest.raises(RunDirectoryError, match="altered"):
+        pipeline.verify_run(fewer)
+
+
+@pytest.mark.filterwarnings("ignore:2 added tokens moved")
+def test_report_says_what_changed_and_what_is_missing(
+    base: Path, counted: Path, extended: Path, pruned: Path, tmp_path: Path
+) -> None:
+    text = (counted.parent / "other.txt").read_text()
+    for home in (extended, pruned):
+        old, new = pipeline.load(base), pipeline.load(home)
+        facts = json.loads(succeeded(run("report", home, "--log-json")).stdout)
+        totals = [len(one.encode(text)) - 1 for one in (old, new)]  # without the separator
+        assert [facts["tokens_before"], facts["tokens_after"]] == totals
+        assert (facts["vocabulary_before"], facts["vocabulary_after"]) == (500, len(new))
+        assert (facts["added"], facts["removed"]) == (max(len(new) - 500, 0), max(500 - len(new), 0))
+    own = shutil.copytree(counted, tmp_path / "run")
+    pipeline.prune(base, own, keep=450, output=tmp_path / "new")
+    assert "is only printed: leave out --held-out" in refused(run("report", tmp_path / "new", "--held-out", base), 2)
+    shutil.rmtree(own)
+    assert f"{own}, which must be there as they were: " in refused(run("report", tmp_path / "new"), 1)
+
+
+def test_the_same_command_is_repeated_and_one_that_fails_leaves_what_there_was(
+    base: Path, counted: Path, extended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = shutil.copytree(extended, tmp_path / "new")
+    half, foreign = (home / f".{name}.elsewhere-1.partial" for name in ("new-tokens.parquet", "x"))
+    for left in (half, foreign):  # by a process of another machine, which was killed; and what is not ours
+        left.touch()
+    assert len(pipeline.extend(base, counted, add=9, output=home).plan) == 9
+    assert files_in(home) == files_in(extended) | {foreign.name: b""}
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.guests.adapt.extend.make_extended", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.extend(base, counted, add=9, output=home)
+    assert files_in(home) == files_in(extended) | {foreign.name: b""}
+    assert len(pipeline.extend(base, counted, add=8, output=home, overwrite=True).plan) == 8
+
+
+def test_what_does_not_fit_is_refused_and_changes_nothing(
+    base: Path, counted: Path, extended: Path, pruned: Path, tmp_path: Path
+) -> None:
+    document = json.loads((base / "tokenizer.json").read_text())
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document | {"normalizer": {"type": "NFC"}}))
+    (tmp_path / "a.txt").write_text("a text")
+    pipeline.load(extended).save(tmp_path / "other")
+    gpt2 = pipeline.import_counts({"e": 5}, output=tmp_path / "gpt2")
+    other, new = tmp_path / "special", tmp_path / "new"
+    special = ("--pattern", "llama3", "--special-token", "<|other|>")
+    succeeded(run("count", tmp_path / "a.txt", "--output", other, *special))
+
+    def extend(tokenizer: Path, run: object, output: Path = new, **options: Any) -> None:
+        pipeline.extend(tokenizer, run, add=8, output=output, **options)
+
+    def prune(output: Path = new, **options: Any) -> None:
+        pipeline.prune(base, counted, output=output, **options)
+
+    before = files_in(extended)
+    for error, message, refusal in (
+        (UsageError, "puts text into NFC", lambda: extend(tmp_path, counted)),
+        (UsageError, "is the base itself", lambda: extend(base, counted, base, overwrite=True)),
+        (RunDirectoryError, "is .* there and .* here; count the corpus with --like", lambda: extend(base, gpt2)),
+        (RunDirectoryError, r"'<\|other\|>', which the tokenizer takes as text", lambda: extend(base, other)),
+        (RunDirectoryError, "--add 9, not 8; choose another --output", lambda: extend(base, counted, extended)),
+        (RunDirectoryError, f"another tokenizer, {base}; cho", lambda: extend(tmp_path / "other", counted, extended)),
+        (RunDirectoryError, r"a run \(run.json\); choose", lambda: extend(base, counted, counted, overwrite=True)),
+        (RunDirectoryError, "by `extend`, not `prune`", lambda: prune(extended, keep=9)),
+        (UsageError, "needs either --keep or --min-count", prune),
+        (UsageError, "needs either", lambda: prune(keep=9, min_count=2)),
+        (RunDirectoryError, "without --keep, not with 9; cho", lambda: prune(pruned, keep=9)),
+        (
+            RunDirectoryError,
+            r"is an extended or pruned tokenizer \(made-from.json\)",
+            lambda: pipeline.train(tmp_path / "a.txt", output=extended, vocab_size=260, overwrite=True),
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            refusal()
+    counting = ("count", base, "--output", new, "--like")
+    assert "puts text into NFC" in refused(run(*counting, tmp_path), 2)
+    message = refused(run(*counting, base, "--pattern", "gpt2"), 2)
+    assert "--pattern is what --like takes from the tokenizer" in message
+    assert not new.exists()
+    assert files_in(extended) == before
+
+
+def test_a_run_keeps_its_own_tokenizer(base: Path, counted: Path, tmp_path: Path) -> None:
+    one = pipeline.combine_runs([counted], output=tmp_path / "run")
+    pipeline.merge_run(one, vocab_size=400)
+    for command in (("extend", base, counted, "--add", 5), ("prune", base, counted, "--keep", 400)):
+        reason = refused(run(*command, "--output", one / "tokenizer", "--overwrite"), 2)
+        assert f"--output {one / 'tokenizer'} belongs to the run {one}" in reason
+    pipeline.verify_run(one)
