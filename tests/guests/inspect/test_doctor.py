@@ -1,24 +1,148 @@
-"""The exit codes and the output of `doctor`."""
+"""Each defect of a tokenizer directory is found, with a remedy; a sound one has none. Exit codes of `doctor`."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import published
 import pytest
+import samples
 from command import refused, run, succeeded
 
-from pipeline.guests.inspect.doctor import doctor_command
+import pipeline
+from pipeline import Tokenizer
+from pipeline.guests.inspect import findings as doctor
+from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, examine
+from pipeline.run import manifest
+from pipeline.tokenizer.formats.save import EXPORTS
+
+EOT, PAD = "<|endoftext|>", "<|pad|>"
 
 
-def test_exit_codes_and_json(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def made(home: Path, **options: Any) -> Path:
+    for name in ("hf", "gpt2", "tiktoken"):
+        EXPORTS[name](samples.tokenizer("gpt2", (EOT, PAD), **options).model, home)
+    return home
+
+
+def texts_of(home: Path, outcome: str) -> str:
+    return "\n".join(one.message for one in examine(home, [], None) if one.outcome == outcome)
+
+
+def test_exit_codes_and_json(trained: Path, tmp_path: Path) -> None:
+    succeeded(run("doctor", made(tmp_path, pad_token=PAD), "--strict"))  # the page has what is fine
     document = json.loads(succeeded(run("doctor", trained, "--json")).stdout)
     assert document["wrong"] == 0
-    found = {(one["outcome"], one["what"]) for one in document["findings"]}
-    assert {("fine", "files"), ("fine", "tokens"), ("fine", "round trip"), ("fine", "runtimes")} <= found
-    assert [one["what"] for one in document["findings"] if one["outcome"] == "advice"] == ["special tokens"]  # no pad
-    assert doctor_command(trained, [], None, strict=True, as_json=False) == 1  # as `--strict` calls it
-    assert capsys.readouterr().out.count("remedy: ") == 1
-    (tmp_path / "tokenizer.json").write_text("{}")
-    assert run("doctor", tmp_path).returncode == 1
+    assert [one["what"] for one in document["findings"] if one["outcome"] == ADVICE] == ["special tokens"]  # no pad
+    strict = run("doctor", trained, "--strict")
+    assert (strict.returncode, strict.stdout.count("remedy: ")) == (1, 1)
+    (tmp_path / "a.txt").write_text("a text")
+    succeeded(run("count", tmp_path / "a.txt", "--output", tmp_path / "run"))
+    assert "does not exist" in refused(run("doctor", tmp_path / "nowhere"), 1)
+    assert "has no tokenizer yet: bpe-pipeline merge" in refused(run("doctor", tmp_path / "run"), 1)
+    assert "run.json" in refused(run("doctor", trained, "--counts", tmp_path), 1)
+
+
+def _text(name: str, change: Callable[[str], str]) -> Callable[[Path], None]:
+    def edit(home: Path) -> None:
+        text = (home / name).read_text() if (home / name).exists() else "{}"
+        (home / name).write_text(change(text))
+
+    return edit
+
+
+def _edit(name: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
+    def changed(text: str) -> str:
+        change(document := json.loads(text))
+        return json.dumps(document)
+
+    return _text(name, changed)
+
+
+def _without_last_line(text: str) -> str:
+    return "".join(text.splitlines(keepends=True)[:-1])
+
+
+def _config(**fields: Any) -> Callable[[Path], None]:
+    return _edit("tokenizer_config.json", lambda document: document.update(fields))
+
+
+DEFECTS: dict[str, tuple[Callable[[Path], None], str, str]] = {
+    "a merge is missing": (_edit("tokenizer.json", lambda d: d["model"]["merges"].pop()), ADVICE, "never make 1 token"),
+    "merges.txt is of another": (
+        _text("merges.txt", _without_last_line), WRONG, "vocab.json, merges.txt and tokenizer.json disagree",
+    ),
+    "ranks are of another": (
+        _text("tokenizer.tiktoken", _without_last_line), WRONG, "tokenizer.tiktoken and tokenizer.json disagree",
+    ),
+    "ranks are damaged": (_text("tokenizer.tiktoken", lambda _: "?"), WRONG, "base64"),
+    "not JSON": (_text("tokenizer.json", lambda _: "{"), WRONG, "tokenizer.json"),
+    "an eos that is none": (_config(eos_token="<none>"), WRONG, "'<none>', which is not one"),
+    "too few rows": (_edit("config.json", lambda d: d.update(vocab_size=300)), WRONG, "vocab_size is 300"),
+    "another eos id": (_edit("config.json", lambda d: d.update(eos_token_id=[1, 2])), WRONG, "eos_token_id is [1, 2]"),
+    "a template without its marks": (
+        _config(chat_template="<|im_start|>{{ messages }}<|im_end|>"), WRONG,
+        "the chat template writes <|im_start|>, <|im_end|>",
+    ),
+    "a program is not run": (
+        _text("tiktoken_encoding.py", lambda text: f"{text}\nPath(__file__).with_name('ran').touch()\n"),
+        NOT_CHECKED, "is not run",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_is_found_with_a_remedy(name: str, tmp_path: Path) -> None:
+    damage, outcome, message = DEFECTS[name]
+    damage(made(tmp_path, pad_token=PAD))
+    found = examine(tmp_path, [], None)
+    assert message in "\n".join(one.message for one in found if one.outcome == outcome)
+    assert all(one.remedy for one in found if one.outcome in (WRONG, ADVICE))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_gguf_file_of_another_tokenizer_is_found(tmp_path: Path) -> None:
+    pytest.importorskip("gguf", reason="the gguf package is not installed")
+    EXPORTS["gguf"](Tokenizer.load(made(tmp_path)).model, tmp_path)
+    assert "tokenizer.gguf say the same" in texts_of(tmp_path, FINE)
+    for other in (samples.trained("gpt2")[:-1], samples.trained("llama3")):
+        EXPORTS["gguf"](Tokenizer.from_merges(other, [EOT, PAD]).model, tmp_path)
+        assert "tokenizer.gguf and tokenizer.json disagree" in texts_of(tmp_path, WRONG)
+    (tmp_path / "tokenizer.gguf").write_bytes(b"no")
+    assert "holds no byte-level BPE" in texts_of(tmp_path, WRONG)
+
+
+def test_special_tokens_that_collide_or_are_missing_are_found(tmp_path: Path) -> None:
+    Tokenizer.from_merges([(b"a", b"b")], ["user", "<x>", "<x>y", "<|im_start|>"]).save(tmp_path)
+    advice = texts_of(tmp_path, ADVICE)
+    for message in ("user can occur in any text", "'<x>' begins '<x>y'", "no pad token", "no chat template"):
+        assert message in advice
+    Tokenizer.from_merges([(b"a", b"b")]).save(tmp_path / "bare")
+    assert "no eos token" in texts_of(tmp_path / "bare", ADVICE)
+    model = Tokenizer.from_merges([(b"a", b"b")], ["ab"]).model
+    [found] = [one for one in doctor._special_tokens(model, Path("x")) if one.outcome == WRONG]
+    assert "special token 257 and the ordinary token 256" in found.message
+
+
+@pytest.mark.parametrize("name", ["qwen2", "space in front", "llama3"])
+def test_tokenizers_of_others_agree_with_their_runtimes(name: str, tmp_path: Path) -> None:
+    theirs, _ = published.pair(name, "plain")
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    found = examine(tmp_path, samples.HARD_TEXTS, None)
+    assert WRONG not in {one.outcome for one in found}
+    assert ((ADVICE, "round trip") in {(one.outcome, one.what) for one in found}) == (name != "llama3")
+
+
+def test_tokens_that_a_corpus_never_has_are_counted(tmp_path: Path) -> None:
+    counter = {"low": 5, "lower": 2, "widest": 3, "newest": 6}
+    run = manifest.require(pipeline.import_counts(counter, output=tmp_path / "run", special_tokens=[]))
+    merges = [(b"l", b"o"), (b"lo", b"w"), (b"x", b"y"), (b"xy", b"z"), (b"e", b"s"), (b"es", b"t")]
+    Tokenizer.from_merges(merges).save(tmp_path / "a")
+    found = "\n".join(one.message for one in examine(tmp_path / "a", [], run) if one.outcome == ADVICE)
+    for said in ("2 tokens of several bytes", "2 occur only as parts", "b'xy', b'xyz'"):  # lo and es are parts
+        assert said in found
 
 
 @pytest.mark.parametrize(
@@ -34,17 +158,14 @@ def test_exit_codes_and_json(trained: Path, tmp_path: Path, capsys: pytest.Captu
         ("ranks.tiktoken", "IQ== 0", "a tiktoken rank file"),
     ],
 )
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_tokenizer_of_another_kind_is_one_finding(
-    name: str, content: str, named: str, whole: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tokenizer_of_another_kind_is_one_finding(name: str, content: str, named: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content)
-    path = tmp_path if whole else tmp_path / name
-    assert doctor_command(path, [], None, strict=False, as_json=False) == 1
-    finding, remedy = capsys.readouterr().out.splitlines()
-    assert finding.startswith("wrong:")
-    assert named in finding
-    assert "byte-level BPE" in remedy
+    for path in (tmp_path, tmp_path / name):
+        result = run("doctor", path)
+        finding, remedy = result.stdout.splitlines()
+        assert (result.returncode, finding[:6]) == (1, "wrong:")
+        assert named in finding
+        assert "byte-level BPE" in remedy
 
 
 def test_superwords_are_looked_for_in_their_own_counts(tmp_path: Path, trained: Path) -> None:
@@ -57,11 +178,3 @@ def test_superwords_are_looked_for_in_their_own_counts(tmp_path: Path, trained: 
     assert said.startswith("0 tokens")
     assert "superwords;" in said
     assert "were not cut as the tokenizer cuts" in run("doctor", trained, "--counts", home).stdout
-
-
-def test_nothing_to_examine_is_an_error(trained: Path, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("a text")
-    succeeded(run("count", tmp_path / "a.txt", "--output", tmp_path / "run"))
-    assert "does not exist" in refused(run("doctor", tmp_path / "nowhere"), 1)
-    assert "has no tokenizer yet: bpe-pipeline merge" in refused(run("doctor", tmp_path / "run"), 1)
-    assert "run.json" in refused(run("doctor", trained, "--counts", tmp_path), 1)

@@ -1,19 +1,92 @@
-"""What `explain` prints and writes."""
+"""Explanations against encoding, the definition of merging, and tokenizers; and what `explain` prints and writes."""
 
 import json
+import re
 import shutil
-from html.parser import HTMLParser
+from itertools import accumulate
 from pathlib import Path
 
+import published
 import pytest
+import samples
 from command import refused, run, succeeded
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyarrow import parquet
 
 import pipeline
+from pipeline import Tokenizer, explain
+from pipeline.guests.inspect.explanation import Explainer
+
+SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>")
+TEXTS = st.one_of(st.text(), st.text(" \n\t'theofandr0é你<|a>"), st.sampled_from(samples.HARD_TEXTS))
 
 
-def test_counts_are_those_of_the_run(trained: Path, tmp_path: Path) -> None:
-    text = "the <|endoftext|> lower case"
+@pytest.mark.parametrize("pattern", samples.PATTERNS)
+@settings(max_examples=20, deadline=None)
+@given(text=TEXTS)
+def test_explained_ids_are_those_of_encode(pattern: str, text: str) -> None:
+    tokenizer = samples.tokenizer(pattern, SPECIALS)
+    explanation = explain(text, tokenizer)
+    assert list(explanation.ids) == tokenizer.encode(text)
+    pieces = [piece.piece for piece in explanation.pieces]
+    assert b"".join(pieces) == tokenizer.decode_bytes(explanation.ids)
+    assert [piece.start for piece in explanation.pieces] == [*accumulate(map(len, pieces), initial=0)][:-1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.permutations(samples.trained("none", 40)[:12]), st.text("theoanrsi ", max_size=40))
+def test_merges_in_any_order_are_explained_by_definition(merges: samples.Merges, text: str) -> None:
+    """An order that no trainer makes: a merge may make a pair of a lower rank than its own."""
+    made = {bytes([byte]) for byte in range(256)}
+    kept = [pair for pair in merges if {*pair} <= made and not made.add(b"".join(pair))]  # type: ignore[func-returns-value]
+    for piece in explain(text, Tokenizer.from_merges(kept, pattern="none")).pieces:
+        assert list(piece.tokens) == samples.naive_merge(piece.piece, kept)
+        tokens = [piece.piece[at : at + 1] for at in range(len(piece.piece))]
+        for merge in piece.merges:  # replayed one by one, they make the tokens
+            assert kept[merge.rank] == (merge.left, merge.right)
+            index = [*accumulate(map(len, tokens), initial=0)].index(merge.at)
+            assert tokens[index : index + 2] == [merge.left, merge.right]
+            tokens[index : index + 2] = [merge.left + merge.right]
+        assert tokens == list(piece.tokens)
+
+
+@pytest.mark.parametrize("name", ["space in front", "llama3", "qwen2", "deepseek"])
+def test_explained_ids_of_published_shapes_are_those_of_tokenizers(name: str) -> None:
+    theirs, ours = published.pair(name, "rules" if name == "qwen2" else "plain")
+    for text in [*samples.HARD_TEXTS, *samples.all_planes(3, 20), f"a {published.BOS} e\u0301"]:
+        assert list(explain(text, ours).ids) == theirs.encode(text).ids
+
+
+def test_lost_merges_say_what_took_them() -> None:
+    [piece] = explain("abcab", Tokenizer.from_merges([(b"b", b"c"), (b"a", b"b"), (b"a", b"bc")])).pieces
+    assert piece.tokens == (b"abc", b"ab")
+    assert [(apart.at, apart.lost) for apart in piece.apart] == [(3, ())]
+    [piece] = explain("abc", Tokenizer.from_merges([(b"b", b"c"), (b"a", b"b")])).pieces
+    [apart] = piece.apart
+    assert (apart.left, apart.right, apart.token) == (b"a", b"bc", None)
+    [lost] = apart.lost
+    assert (lost.rank, lost.left, lost.right, lost.taken_by) == (1, b"a", b"b", 0)
+    other = Tokenizer.from_merges([(b"a", b"b"), (b"b", b"c"), (b"a", b"bc")])  # a token made of other parts
+    [apart] = explain("abc", other).pieces[0].apart
+    assert (apart.left, apart.right, apart.token) == (b"ab", b"c", other.token_to_id("abc"))
+
+
+def test_counts_are_those_given_and_json_is_in_letters() -> None:
+    tokenizer = Tokenizer.from_merges([(b" ", b"a"), (b"b", b"c")])
+    explanation = Explainer(tokenizer.model, [7]).explain(" a\nbc\xff")
+    assert [merge.count for piece in explanation.pieces for merge in piece.merges] == [7, None]
+    document = json.loads(json.dumps(explanation.to_json()))
+    assert [piece["piece"] for piece in document["pieces"]] == ["Ġa", "Ċ", "bcÃ¿"]
+
+
+def test_a_piece_of_forty_thousand_bytes_is_explained() -> None:
+    tokenizer, text = Tokenizer.from_merges([(b"a", b"a"), (b"aa", b"aa")]), "a" * 40_001
+    assert list(explain(text, tokenizer).ids) == tokenizer.encode(text)
+
+
+def test_counts_are_those_of_the_run_if_it_has_the_merges(trained: Path, tmp_path: Path) -> None:
+    text = "the <|endoftext|> lower case xy"
     counts = parquet.read_table(trained / "merges.parquet")["count"].to_pylist()
     for home in (trained, trained / "tokenizer", trained / "tokenizer" / "tokenizer.json"):
         document = json.loads(succeeded(run("explain", "--tokenizer", home, text, "--json")).stdout)
@@ -21,58 +94,30 @@ def test_counts_are_those_of_the_run(trained: Path, tmp_path: Path) -> None:
         merges = [merge for piece in document["pieces"] for merge in piece["merges"]]
         assert merges
         assert [merge["count"] for merge in merges] == [counts[merge["rank"]] for merge in merges]
-    pipeline.load(trained).save(tmp_path)
-    shown = run("explain", "--tokenizer", tmp_path, text).stdout
-    assert "    h + e" in shown
-    assert "in training" not in shown
-    assert "<|endoftext|>: id 599, special token" in shown
+    other = shutil.copytree(trained, tmp_path / "run") / "other"
+    Tokenizer.from_merges([(b"e", b" "), (b"x", b"y")], ["<|endoftext|>"]).save(other)
+    pipeline.load(trained).save(tmp_path / "saved")
+    for home, merge in ((tmp_path / "saved", "h + e"), (other, "x + y")):
+        shown = succeeded(run("explain", "--tokenizer", home, text)).stdout
+        assert f"    {merge}" in shown
+        assert "in training" not in shown
 
 
-def test_an_extended_tokenizer_in_a_run_has_no_counts_of_other_merges(trained: Path, tmp_path: Path) -> None:
-    home = shutil.copytree(trained, tmp_path / "run") / "other"
-    pipeline.Tokenizer.from_merges([(b"e", b" "), (b"x", b"y")], ["<|endoftext|>"]).save(home)
-    assert "in training" not in run("explain", "--tokenizer", home, "xy").stdout
-
-
-class _Page(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        assert not {"src", "href"} & {name for name, _ in attrs}
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def _parsed(page: Path) -> _Page:
-    parsed = _Page()
-    parsed.feed(page.read_text())
-    return parsed
-
-
-def test_the_page_has_the_text_and_nothing_that_runs(trained: Path, tmp_path: Path) -> None:
-    page, text = tmp_path / "page.html", "the <script>alert(1)</script>"
+def test_the_page_has_some_pieces_and_nothing_that_runs(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, text = tmp_path / "page.html", "the <script>alert(1)</script> lower the case"
     words = ["explain", "--tokenizer", trained, text, "--html", page]
-    assert run(*words).stdout == f"{page}\n"
-    parsed = _parsed(page)
-    assert "script" not in parsed.tags
-    assert "␣<" in parsed.text
-    assert parsed.tags.count("section") == 1 + len({one.piece for one in pipeline.explain(text, trained).pieces})
+    assert succeeded(run(*words)).stdout == f"{page}\n"
+    html, different = page.read_text(), len({one.piece for one in explain(text, trained).pieces})
+    assert not re.search(r"<script|\s(?:src|href)=", html)
+    assert "␣&lt;" in html
+    assert html.count("<section") == 1 + different
     assert "exists" in refused(run(*words), 1)
+    monkeypatch.setattr("pipeline.guests.inspect.explained._SECTIONS", 5)
     succeeded(run(*words, "--overwrite"))
-
-
-@pytest.mark.parametrize("different", [3, 600])
-def test_the_page_of_a_long_text_is_capped(different: int, trained: Path, tmp_path: Path) -> None:
-    text = "".join(f" x{'abcdefghij'[number % 10] * (number // 10 + 1)}" for number in range(different)) * 2
-    succeeded(run("explain", "--tokenizer", trained, text, "--html", tmp_path / "page.html"))
-    parsed = _parsed(tmp_path / "page.html")
-    assert parsed.tags.count("section") == 1 + min(different, 500)
-    assert ("The first 500 of 600 different pieces" in parsed.text) == (different == 600)
+    assert page.read_text().count("<section") == 1 + 5
+    assert f"The first 5 of {different} different pieces" in page.read_text()
 
 
 def test_what_does_not_fit_is_refused(trained: Path, tmp_path: Path) -> None:
