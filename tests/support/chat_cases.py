@@ -39,3 +39,8 @@ def conversation(aligned: dict[str, Any]) -> dict[str, Any]:
     """Return what `align_chat` returns for an aligned row of LLaMA-Factory."""
     messages = aligned["_prompt"] + aligned["_response"]
     return {"messages": messages, "system": aligned["_system"], "tools": aligned["_tools"]}
+
+
+def dialog(*said: str | None, roles: tuple[str, str] = ("user", "assistant"), **more: Any) -> dict[str, Any]:
+    """Return a conversation of two roles, in turn."""
+    return {"messages": [{"role": roles[at % 2], "content": text} for at, text in enumerate(said)], **more}

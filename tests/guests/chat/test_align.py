@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from chat_cases import cases, conversation
+from chat_cases import cases, conversation, dialog
 
 import pipeline
 from pipeline.corpus.skipped_or_altered import KINDS
@@ -14,12 +14,10 @@ F = {"name": "f", "arguments": "{}"}
 
 
 def turns(*said: str | None) -> list[dict[str, Any]]:
-    """Messages of a user and an assistant, in turn."""
-    return [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(said)]
+    return list(dialog(*said)["messages"])
 
 
 def asked(**answer: Any) -> list[dict[str, Any]]:
-    """A question and an answer."""
     return [*turns("Hi"), {"role": "assistant", **answer}]
 
 

@@ -1,21 +1,15 @@
 """Conversations to ids and labels: the recorded results of LLaMA-Factory, and the rules by themselves."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_cases import cases, conversation, recorded_tokenizer, small_tokenizer
+from chat_cases import cases, conversation, dialog, recorded_tokenizer, small_tokenizer
 
 import pipeline
-from pipeline.guests.chat.encoder import infer_seqlen
 from pipeline.guests.chat.templates import missing_marks, template_named
-
-
-def dialog(*said: str | None, roles: tuple[str, str] = ("user", "assistant"), **more: Any) -> dict[str, Any]:
-    """A conversation of two roles, in turn."""
-    return {"messages": [{"role": roles[at % 2], "content": text} for at, text in enumerate(said)], **more}
-
 
 DIALOG = dialog("the low", "lower")
 AS_THEIRS = {"special_tokens_in_messages": "tokens", "date": "22 Nov 2026"}  # the day they were recorded
@@ -49,12 +43,6 @@ def test_defaults_are_llama3_and_4096_ids() -> None:
     rows = list(pipeline.encode_chat(dialogs, small_tokenizer()))
     assert rows == list(pipeline.encode_chat(dialogs, small_tokenizer(), template="llama3", sequence_length=4096))
     assert len(rows[1]["input_ids"]) == 4096
-
-
-def test_recorded_lengths_are_equal() -> None:
-    for source, target, limit, *expected in cases("infer_seqlen"):
-        if limit or source or target:
-            assert list(infer_seqlen(source, target, limit)) == expected
 
 
 def test_rows_with_calls_of_tools_are_those_of_llamafactory() -> None:
@@ -132,34 +120,13 @@ def test_tools_need_a_tool_format(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     assert "no tool format (first: conversation 0, template mine; conversation 1, template mine)" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("asked", "written"),
-    [({}, "26 Jul 2024"), ({"date": "2026-03-01"}, "01 Mar 2026"), ({"date": "1 May 2025"}, "01 May 2025")],
-)
-def test_the_date_before_tools_does_not_depend_on_the_day(asked: dict[str, str], written: str) -> None:
+def test_the_date_before_tools_is_the_one_asked_for() -> None:
     dialogs = [{**DIALOG, "tools": '[{"name": "f", "parameters": {}}]'}]
-    row = next(pipeline.encode_chat(dialogs, small_tokenizer(), **asked))  # type: ignore[arg-type]
-    assert f"Today Date: {written}\n" in small_tokenizer().decode(row["input_ids"])
+    for date, written in (("2026-03-01", "01 Mar 2026"), ("1 May 2025", "01 May 2025")):
+        row = next(pipeline.encode_chat(dialogs, small_tokenizer(), date=date))
+        assert f"Today Date: {written}\n" in small_tokenizer().decode(row["input_ids"])
     with pytest.raises(pipeline.PipelineError, match="date: expected a date such as 2026-11-23"):
         pipeline.encode_chat(dialogs, small_tokenizer(), date="2026-02-30")
-
-
-@pytest.mark.parametrize(
-    ("template", "written"),
-    [
-        ("llama3", '{"name": "f", "parameters": {"x": 1}}<|eot_id|>'),
-        ("qwen", '<tool_call>\n{"name": "f", "arguments": {"x": 1}}'),
-        ("default", 'Action: f\nAction Input: {"x": 1}<|endoftext|>'),
-        ("default", "> Tool Name: f\nTool Description: d\nTool Args:\n  - x (int): \n"),
-    ],
-)
-def test_tools_and_calls_of_them(template: str, written: str) -> None:
-    parameters = {"type": "object", "properties": {"x": {"type": "int"}}}
-    one = dialog("a", '{"name": "f", "arguments": {"x": 1}}', roles=("user", "function"))
-    one["messages"] += dialog("1", "b", roles=("observation", "assistant"))["messages"]
-    one["tools"] = json.dumps([{"name": "f", "description": "d", "parameters": parameters}])
-    row = next(pipeline.encode_chat([one], small_tokenizer(), template=template))
-    assert written in small_tokenizer().decode(row["input_ids"])
 
 
 @pytest.mark.parametrize(
@@ -187,3 +154,46 @@ def test_options_that_exclude_each_other_are_refused() -> None:
     ):
         with pytest.raises(pipeline.PipelineError, match=reason):
             next(pipeline.encode_chat([], small_tokenizer(), template=template, train_on_prompt=True, **options))
+
+
+def test_a_template_of_ones_own_may_be_like_another(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text('like: chatml\nuser: ["Q {{content}}\\n", {id: eos}]\ndefault_system: ""\n')
+    row = next(pipeline.encode_chat([DIALOG], small_tokenizer(), template=str(path)))
+    assert small_tokenizer().decode(row["input_ids"]) == "Q the low\n<|im_end|>lower<|im_end|>\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("user: 3", "is no slot"), ("user: [low]", "needs a text with"),
+        ('prefix: ["{{content}}"]', "must not have"), ("nonsense: 1", "the field 'nonsense' is unknown"),
+        ("like: none", "which is unknown"), ("kind: odd", "kind must be one of plain"),
+        ("replace_eos: true", "replace_eos needs stop_words"), ("efficient_eos: 1", "efficient_eos is 1"),
+        ("[", "cannot be read"), ("- a", "must hold the fields"),
+        ('user: ["<|mine|>{{content}}<|im_end|>"]', "mine: the vocabulary has no special token <|mine|>;"),
+        ('like: chatml\nmarks: []\nuser: ["<\uff5cUser\uff5c>{{content}}"]', "no special token <\uff5cUser\uff5c>;"),
+        ('assistant: ["{{content}}</s>"]', "no special token </s>;"),
+        ('prefix: ["<start_of_turn>"]\nmarks: ["<x>"]', "no special token <x> <start_of_turn>;"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_is_an_error_that_names_the_field_or_the_marks(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(pipeline.PipelineError, match=re.escape(message)):
+        pipeline.encode_chat([DIALOG], small_tokenizer(), template=str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "special_tokens", "message"),
+    [
+        ("lama3", ["<|endoftext|>"], "did you mean 'llama3'"),
+        ("zzz", ["<|endoftext|>"], "llama3, chatml, qwen, qwen3"),
+        ("chatml", ["<|endoftext|>"], "<|im_start|> <|im_end|>; add"),
+        ("deepseek3", ["<|endoftext|>"], "<\uff5cUser\uff5c> <\uff5cAssistant\uff5c>; add"),
+        ("default", [], "the tokenizer has none"),
+    ],
+)
+def test_a_name_that_does_not_fit_is_refused(name: str, special_tokens: list[str], message: str) -> None:
+    with pytest.raises(pipeline.PipelineError, match=re.escape(message)):
+        pipeline.encode_chat([DIALOG], pipeline.Tokenizer.from_merges([], special_tokens), template=name)

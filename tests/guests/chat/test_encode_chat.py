@@ -142,7 +142,8 @@ def test_rows_of_csv_are_those_of_json_lines(home: Path, tmp_path: Path) -> None
     texts = ['two\nlines, "quoted"', "low", "7", ""]
     names = ("instruction", "input", "output")
     rows = [dict(zip(names, (f"{text}x", text, texts[-1 - at]), strict=True)) for at, text in enumerate(texts)]
-    _write_lines(tmp_path / "rows.jsonl", [{name: text or None for name, text in row.items()} for row in rows])
+    lines = [{name: text or None for name, text in row.items() if text or name == "output"} for row in rows]
+    _write_lines(tmp_path / "rows.jsonl", lines)  # the last one has no input
     with gzip.open(tmp_path / "rows.csv.gz", "wt", encoding="utf-8-sig", newline="") as file:
         writer = csv.DictWriter(file, names)
         writer.writeheader()
@@ -230,11 +231,13 @@ MESSAGES: list[Any] = [
 
 def test_broken_rows_stop_nothing_and_each_kind_has_its_reason(home: Path, tmp_path: Path) -> None:
     rows = _write_lines(tmp_path / "rows.jsonl", [{"messages": messages} for messages in MESSAGES])
+    rows.write_text(rows.read_text() + "no JSON\n")
     common = ("encode", rows, "--chat", "--template", "chatml", "--tokenizer", home / "tokenizer", "--output")
     result = succeeded(run(*common, tmp_path / "out"))
     assert len(read_rows(tmp_path / "out")) == 2
     for line in ("the messages are not a list of messages (first: ", "a content is missing or not text"):
         assert f"1 conversation dropped: {line}" in run("info", tmp_path / "out").stdout
+    assert "1 record skipped: not a JSON object" in result.stdout
     assert "warning: 1 empty answer learned (first: " in result.stderr
     assert "warning: 1 special token in messages taken as text (first: " in result.stderr
     line = refused(run(*common, tmp_path / "other", "--special-tokens-in-messages", "refuse"), 1)
@@ -266,11 +269,3 @@ def test_the_date_of_the_first_start_is_kept(home: Path, tmp_path: Path, monkeyp
             text = small_tokenizer().decode(read_rows(tmp_path / output)[0]["input_ids"])
             assert f"Today Date: {written}" in text
     assert "--date" in refused(run(*common, tmp_path / "b", "--date", "2025-01-01"), 1)
-
-
-def test_what_is_no_row_is_skipped_and_counted(home: Path, tmp_path: Path) -> None:
-    lines = ['{"instruction": "a", "input": "x", "output": "b"}', "no JSON", '{"instruction": "c", "output": "d"}']
-    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
-    result = _encode(home, tmp_path / "out", tmp_path / "rows.jsonl", "--chat")
-    assert "1 record skipped: not a JSON object" in result.stdout
-    assert len(read_rows(tmp_path / "out")) == 2

@@ -1,4 +1,7 @@
-"""The order of rows: recorded orders of LLaMA-Factory and laws of mixing."""
+"""The order of rows and how they are packed: as LLaMA-Factory recorded them, laws of mixing, a naive packing."""
+
+from bisect import bisect
+from typing import Any
 
 import pytest
 from chat_cases import cases
@@ -7,6 +10,7 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline.guests.chat.mixing import Mixing, order_rows
+from pipeline.guests.chat.pack import pack_rows
 
 SIZES = st.lists(st.integers(1, 20), min_size=2, max_size=4)
 
@@ -42,14 +46,42 @@ def test_samples_repeat_only_what_is_too_little(size: int, wanted: int, seed: in
     assert len(set(rows)) == min(size, wanted)
 
 
-def test_wrong_mixing_is_an_error_that_names_the_option() -> None:
-    with pytest.raises(pipeline.PipelineError, match="--interleave-probs has 1 numbers for 2 data sets"):
-        order_rows([1, 1], Mixing(strategy="interleave_over", probabilities=(1.0,)))
-    with pytest.raises(pipeline.PipelineError, match="the sum 1"):
-        order_rows([1, 1], Mixing(strategy="interleave_over", probabilities=(0.9, 0.9)))
-    with pytest.raises(pipeline.PipelineError, match="--interleave-probs is for an interleaving"):
-        order_rows([1, 1], Mixing(probabilities=(0.5, 0.5)))
-    with pytest.raises(pipeline.PipelineError, match="--val-size 3 leaves 0 of 3"):
-        order_rows([3], Mixing(validation=3))
-    with pytest.raises(pipeline.PipelineError, match="data set 2 has no rows"):
-        order_rows([3, 0], Mixing(strategy="interleave_over"))
+@pytest.mark.parametrize(
+    ("sizes", "asked", "message"),
+    [
+        ([1, 1], {"strategy": "interleave_over", "probabilities": (1.0,)}, "--interleave-probs has 1 numbers for 2"),
+        ([1, 1], {"strategy": "interleave_over", "probabilities": (0.9, 0.9)}, "the sum 1"),
+        ([1, 1], {"probabilities": (0.5, 0.5)}, "--interleave-probs is for an interleaving"),
+        ([3], {"validation": 3}, "--val-size 3 leaves 0 of 3"),
+        ([3, 0], {"strategy": "interleave_over"}, "data set 2 has no rows"),
+    ],
+)
+def test_wrong_mixing_is_an_error_that_names_the_option(sizes: list[int], asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(pipeline.PipelineError, match=message):
+        order_rows(sizes, Mixing(**asked))
+
+
+def _bags(lengths: list[int], capacity: int) -> list[list[int]]:
+    rows, ends = pack_rows(lengths, capacity)
+    return [list(rows[start:stop]) for start, stop in zip([0, *ends], ends, strict=False)]
+
+
+def test_recorded_bags_are_equal() -> None:
+    for case in cases("knapsack"):
+        bags = _bags(case["lengths"], case["capacity"])
+        assert [[case["lengths"][row] for row in bag] for bag in bags] == case["bins"]
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 30), max_size=60), st.integers(1, 40))
+def test_bags_are_those_of_the_definition(lengths: list[int], capacity: int) -> None:
+    left = sorted((length, row) for row, length in enumerate(lengths) if length <= capacity)
+    expected = []
+    while left:
+        bag, room = [], capacity
+        while at := bisect(left, (room, len(lengths))):
+            length, row = left.pop(at - 1)
+            bag.append(row)
+            room -= length
+        expected.append(bag)
+    assert _bags(lengths, capacity) == expected
