@@ -63,6 +63,7 @@ class Cutting:
     automaton: Automaton | None = None  # of a pattern that runs on `regex`, which proves nothing
     whole_documents: bool = False  # only special tokens are cuts, as `--errors skip` needs
     text_field: str = "text"  # the column that is read of Parquet files; empty: all of them
+    separator: bytes = b""  # if given, text is only cut right behind this special token
     between_frames: bool = False  # whether compressed files are cut
 
     @property
@@ -211,6 +212,9 @@ def _text_cut(cutting: Cutting, text: _Text, reach: int, wanted: int) -> int | N
     if cutting.nowhere:
         return None
     stop = min(wanted + reach, text.size)
+    if cutting.separator:
+        cut = text.first(wanted, stop, partial(_find_separator, text.specials, cutting.separator), 1)
+        return None if cut is None else cut + len(cutting.separator)
     cut = text.first(wanted, stop, partial(_find_token, text.specials), 1) if text.specials.longest else None
     if cut is None and cutting.automaton is not None and not cutting.whole_documents:
         # Right after a token a document starts, but a span that does not start with a token continues one.
@@ -221,3 +225,11 @@ def _text_cut(cutting: Cutting, text: _Text, reach: int, wanted: int) -> int | N
 def _find_token(specials: SpecialTokens, data: bytes, low: int, high: int) -> int | None:
     match = specials.find(data, low)
     return None if match is None or match[0] >= high else match[0]
+
+
+def _find_separator(specials: SpecialTokens, separator: bytes, data: bytes, low: int, high: int) -> int | None:
+    while (at := data.find(separator, low)) >= 0 and at < high:
+        if (match := specials.match_at(data, at)) is not None and match[1] == at + len(separator):
+            return at
+        low = at + 1
+    return None

@@ -251,6 +251,12 @@ def cut_corpus(
     else:  # the rules of special tokens may reach back across each of them
         reaches_back = SpecialSearch(model.vocabulary.special_tokens, model.preparation).reaches_back
         cutting = Cutting(() if reaches_back else special_tokens, None, True, options.text_field)
+    separator = separator_of(model, options) or ""
+    ends_alike = [text for text in model.vocabulary.special_tokens if separator and text.endswith(separator)]
+    if (model.front or model.behind) and (options.errors == "skip" or ends_alike[1:]):
+        # Elsewhere the text before a cut does not say whether a document has started there: parts may be skipped.
+        own = cutting.special_tokens if separator else ()
+        cutting = replace(cutting, special_tokens=own, separator=separator.encode())
     return (before or Plan(empty=listing.empty)).extended(listing.files, cutting, chunk_bytes)
 
 
