@@ -125,12 +125,8 @@ def test_recorded_cases(tmp_path: Path) -> None:
         done = pipeline.extend(base, counts, **options)
         merges = [(text_to_token(left), text_to_token(right)) for left, right, _ in case["merges"]]
         assert done.tokenizer.merges == [*pipeline.load(base).merges, *merges], base
-        assert {one.token: one.id for one in done.plan} == {text_to_token(t): i for t, i in case["new_ids"].items()}
         assert [{"id": one.id, "old_ids": list(one.old_ids)} for one in done.plan] == case["plan"]
         assert list(done.made_again) == case["revived"]
-        assert {one.token: one.count for one in done.plan}.items() <= {
-            (left + right, count) for (left, right), (_, _, count) in zip(merges, case["merges"], strict=True)
-        }
         require_probes(case, base, done.tokenizer)
 
 
