@@ -1,7 +1,7 @@
 """The command line: parses words into options, calls a command's story, prints its result.
 
 click is the chosen library: typed, kept since 2014, two dependencies fewer and a third of the start-up time of those
-built on it. The flags of a run are made from the one table in `pipeline.run.options`.
+built on it. The flags of a run are made from the records in `pipeline.run.options`.
 """
 
 import logging
@@ -14,7 +14,7 @@ import click
 from pipeline.base import log
 from pipeline.base.errors import PipelineError
 from pipeline.base.printable import without_secrets
-from pipeline.cli import definitions  # noqa: F401 - its commands join the group
+from pipeline.cli import change, counts, inspect, train, use  # noqa: F401 - their commands join the group
 from pipeline.cli.command import PROGRAM, commands
 
 __all__ = ["commands", "run"]

@@ -7,7 +7,7 @@ story itself, so that the worker processes start at the same time.
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,16 +18,8 @@ from pipeline.base import log
 from pipeline.base.printable import printable, printable_lines
 from pipeline.cli.completion import LOCATION, PATH_TEXT, Names
 from pipeline.cli.llamafactory_names import THEIRS, of_their_file, with_our_names
-from pipeline.run.options import (
-    HELP,
-    OPTION_FIELDS,
-    Options,
-    check_vocabulary,
-    flag_of,
-    holds_several,
-    make_options,
-    read_config,
-)
+from pipeline.run.config_file import read_config
+from pipeline.run.options import RECORDS, Options, Record, check_vocabulary, flag_of, make_options, options_of
 from pipeline.storage import Location
 
 if TYPE_CHECKING:
@@ -38,9 +30,6 @@ if TYPE_CHECKING:
     from pipeline.reports.summary import Summary
 
 PROGRAM = "bpe-pipeline"
-RUN_OPTIONS = ("workers", "memory_limit", "quiet", "log_json")
-CLUSTER_OPTIONS = ("executor", "ray_address")
-COUNTING_OPTIONS = ("special_tokens", "special_tokens_as_text", "pattern", "errors", "max_piece_bytes")
 
 
 @dataclass(frozen=True)
@@ -88,7 +77,6 @@ _DEBUGGING: list[click.Parameter] = [
     ),
     click.Option(["--debug"], is_flag=True, expose_value=False, help="show the traceback of a failure"),
 ]  # fmt: skip
-_SHORT = {"output": "-o", "quiet": "-q"}
 inputs = click.argument("inputs", nargs=-1, metavar="[INPUT ...]", type=PATH_TEXT)
 run_argument = click.argument("run_directory", type=LOCATION, metavar="RUN")
 base_argument = click.argument("base", type=LOCATION, metavar="BASE")
@@ -129,14 +117,18 @@ def commands() -> None:
     """
 
 
-def command(*names: str, name: str | None = None) -> Callable[[Callable[..., int | None]], click.Command]:
-    """Add a function to the group as a command that takes the options of these names.
+def command(
+    *, name: str | None = None, takes: Sequence[str] = ()
+) -> Callable[[Callable[..., int | None]], click.Command]:
+    """Add a function to the group as a command, with the options whose records name it, or those that it `takes`.
 
-    It is called with a `Request`, unless there are no names, and the values of its own click arguments but `inputs`. It
+    It is called with a `Request`, unless it has no options, and the values of its own click arguments but `inputs`. It
     may return an exit code.
     """
 
     def decorate(function: Callable[..., int | None]) -> click.Command:
+        title = name or function.__name__
+        names = tuple(one for one in options_of(*(takes or (title,))) if one != "inputs")
         own: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
         own_names = {str(parameter.name) for parameter in own} - {"inputs"}
 
@@ -149,7 +141,7 @@ def command(*names: str, name: str | None = None) -> Callable[[Callable[..., int
 
         help_text = inspect.cleandoc(function.__doc__ or "")
         found = _Once(
-            name or function.__name__,
+            title,
             callback=call,
             params=[*own, *_flags(names), *_DEBUGGING],
             help=help_text,
@@ -162,7 +154,7 @@ def command(*names: str, name: str | None = None) -> Callable[[Callable[..., int
 
 
 def run_command(
-    *names: str,
+    *,
     name: str | None = None,
     only_here: bool = False,
     settle: "Callable[[Request, dict[str, Any]], Request]" = lambda request, _: request,
@@ -176,7 +168,7 @@ def run_command(
         @functools.wraps(function)
         def call(request: Request, **values: Any) -> None:
             request = settle(request, values)
-            if "dry_run" in names and request.options.dry_run:
+            if "dry_run" in options_of(function.__name__) and request.options.dry_run:
                 carry_out(request, _plan, lambda _: contextlib.nullcontext())
             else:
                 from pipeline.run.workers import executor_for, executor_here
@@ -184,7 +176,7 @@ def run_command(
                 start = executor_here if only_here else executor_for
                 carry_out(request, lambda session: function(session, **values), start)
 
-        return command(*names, name=name)(call)
+        return command(name=name)(call)
 
     return decorate
 
@@ -200,26 +192,23 @@ def _flags(names: Sequence[str]) -> list[click.Option]:
             help="YAML, JSON or TOML with the same names; flags override it",
         ),
     ]  # fmt: skip
-    for name in names:
-        option, help_text = OPTION_FIELDS[name], HELP[name]
-        default: Any = option.default
-        if name in ("vocab_size", "special_tokens"):
-            default = default[0]
-        help_text += "; repeatable, adds to the default" if name == "special_tokens" else ""
-        if isinstance(default, str | int) and option.type is not bool:
-            help_text += f"  [default: {default}]"
-        kind: dict[str, Any] = {"is_flag": True}
-        if option.type is not bool:
-            kind = {"metavar": option.metadata["metavar"]}
-            kind["type"] = PATH_TEXT if name == "output" else Names(name)
-        kind["multiple"] = holds_several(name)
-        spellings = [flag_of(name), name, *([_SHORT[name]] if name in _SHORT else [])]
-        flags.append(click.Option(spellings, default=None, help=help_text, **kind))
-        if name == "special_tokens":
-            none = click.Option(["--no-special-tokens"], is_flag=True, default=None, help=HELP["no_special_tokens"])
-            flags.append(none)
+    flags += [flag for name in names for flag in _flags_of(RECORDS[name])]
     spelt = {name: dict.fromkeys((f"--{name}", flag_of(name))) for name in THEIRS} if "chat" in names else {}
     return flags + [click.Option([*both, name], default=None, hidden=True) for name, both in spelt.items()]
+
+
+def _flags_of(record: Record) -> Iterator[click.Option]:
+    default = record.default[0] if record.default and isinstance(record.default, tuple) else record.default
+    help_text = record.help + ("; repeatable, adds to the default" if record.without else "")
+    kind: dict[str, Any] = {"is_flag": True}
+    if record.kind is not bool:
+        help_text += f"  [default: {default}]" if isinstance(default, str | int) else ""
+        kind = {"metavar": record.metavar, "multiple": record.several}
+        kind["type"] = PATH_TEXT if record.name == "output" else Names(record)
+    spellings = [flag_of(record.name), record.name, *([record.short] if record.short else [])]
+    yield click.Option(spellings, default=None, help=help_text, **kind)
+    if record.without:
+        yield click.Option([flag_of(f"no_{record.name}")], is_flag=True, default=None, help=record.without)
 
 
 def _settle(names: Sequence[str], values: dict[str, Any]) -> Request | None:
@@ -232,7 +221,7 @@ def _settle(names: Sequence[str], values: dict[str, Any]) -> Request | None:
     stored = read_config(config) if config is not None else {}
     if "chat" in names:
         stored, flags = of_their_file(stored), with_our_names(flags)
-    unfit = sorted(set(stored) & set(OPTION_FIELDS) - set(names) - {"inputs"})
+    unfit = set(stored) - set(names) - {"inputs"}
 
     def spell(name: str) -> str:
         return flag_of(name) if name in flags else f"configuration file {config}: {name!r}"

@@ -8,7 +8,7 @@ from click.shell_completion import CompletionItem
 from click.types import StringParamType
 
 from pipeline.base.units import parse_whole_number
-from pipeline.run.options import OPTION_FIELDS
+from pipeline.run.options import Record
 from pipeline.run.values import EXPORT_FORMATS, SHARD_FORMATS
 from pipeline.storage import Location, parse_location
 
@@ -61,7 +61,7 @@ class WholeNumber(StringParamType):
 class Names(StringParamType):
     """One of the names of an option, or several with commas; any other text is left to the option's own reader."""
 
-    def __init__(self, option: str) -> None:
+    def __init__(self, option: Record) -> None:
         self._option = option
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -71,7 +71,7 @@ class Names(StringParamType):
         return [CompletionItem(listed + comma + name) for name in self._names() if name.startswith(last)]
 
     def _names(self) -> tuple[str, ...]:
-        if self._option == "pattern":
+        if self._option.name == "pattern":
             from pipeline.pattern.presets import PRESETS  # takes time, which only completion has
 
             return tuple(PRESETS)
@@ -81,6 +81,6 @@ class Names(StringParamType):
             "ray_address": ("auto",),
             "shard_format": SHARD_FORMATS,
         }
-        parse = OPTION_FIELDS[self._option].metadata["parse"]
+        parse = self._option.parse
         names: tuple[str, ...] = parse.args[0] if isinstance(parse, partial) else ()
-        return known.get(self._option, names)
+        return known.get(self._option.name, names)

@@ -27,7 +27,7 @@ from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
 from pipeline.run.manifest import Run, Source, Weighted
 from pipeline.run.option_types import AnyPath, OutputOptions
-from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, Options, flag_of, lists_options, make_options
+from pipeline.run.options import READING_OPTIONS, RECORDS, Options, flag_of, lists_options, make_options
 from pipeline.run.parity import Parity
 from pipeline.run.values import parse_weight, shown_weight
 from pipeline.run.work import open_work
@@ -142,7 +142,7 @@ def _combined(
 ) -> Summary:
     """Write a run of these counters, whose pieces are of the kind of another run's. locations: what was read."""
     counting = like.manifest.counting
-    unread = counting | {name: OPTION_FIELDS[name].default for name in READING_OPTIONS}
+    unread = counting | {name: RECORDS[name].default for name in READING_OPTIONS}
     pattern = compile_pattern(counting["pattern"])
     with open_work(replace(options, pattern=counting["pattern"]), pattern, executor, listener) as work:
         for path in locations:  # as they are named, and with links resolved

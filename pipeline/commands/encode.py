@@ -66,7 +66,7 @@ def encode_corpus(
         RunDirectoryError: the directory holds something else, is in use, or cannot be written.
         TrainingError: a piece exceeds the memory budget.
     """
-    refuse_unfit(options, planning.OF_TRAINING, "encoding, which does as the tokenizer says")
+    refuse_unfit(options, "encoding, which does as the tokenizer says", "encode")
     planning.refuse_swapped(inputs, "encode_corpus(inputs, tokenizer, output)")
     settled = make_options({"inputs": inputs, "output": output, **options})
     with for_python(progress) as listener, executor_for(settled, ENCODING) as executor:

@@ -31,7 +31,7 @@ from pipeline.run.directory import Directory
 from pipeline.run.manifest import LANGUAGES, RUN, Run
 from pipeline.run.open_run import refuse_other_weights
 from pipeline.run.option_types import AnyPath, MergeOptions
-from pipeline.run.options import Options, flag_of, lists_options, make_options, names_of, refuse_unfit
+from pipeline.run.options import Options, flag_of, lists_options, make_options, refuse_unfit
 from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import executor_for
@@ -62,7 +62,7 @@ def merge_run(run: AnyPath, *, progress: bool = False, **options: Unpack[MergeOp
     >>> tokenizers[259].merges
     [(b'e', b's'), (b'es', b't')]
     """
-    refuse_unfit(options, names_of("encode"), "training")
+    refuse_unfit(options, "training", "train", "merge")
     with for_python(progress) as listener, executor_for(make_options(options)) as executor:
         _, trained = run_merge(named(run, "run"), options, executor, listener)
     return {size: Tokenizer.from_model(trained.model(size)) for size in trained.options.vocab_size}

@@ -16,7 +16,7 @@ from pipeline.reports.progress import for_python
 from pipeline.run import manifest
 from pipeline.run.open_run import open_run
 from pipeline.run.option_types import AnyPath, TrainOptions
-from pipeline.run.options import Options, lists_options, make_options, names_of, refuse_unfit
+from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
 from pipeline.run.work import open_work
 from pipeline.run.workers import executor_for
 from pipeline.tokenizer.export import check_before_work
@@ -58,7 +58,7 @@ def train(
     >>> tokenizer.decode(tokenizer.encode("low lower"))
     'low lower'
     """
-    refuse_unfit(options, names_of("encode"), "training")
+    refuse_unfit(options, "training", "train", "merge")
     settled = make_options({"inputs": inputs, **options})
     if settled.dry_run:
         raise UsageError("dry_run prints a plan and trains nothing: use the command, bpe-pipeline train --dry-run")

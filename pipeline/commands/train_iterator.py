@@ -23,7 +23,7 @@ from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run, Source
 from pipeline.run.open_run import cut_by
 from pipeline.run.option_types import TrainOptions
-from pipeline.run.options import Options, lists_options, make_options, names_of, refuse_unfit
+from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
 from pipeline.run.work import open_work
 from pipeline.run.workers import executor_here
 from pipeline.tokenizer.export import check_before_work
@@ -64,7 +64,7 @@ def train_from_iterator(
     >>> pipeline.train_from_iterator(documents, output="runs/a", vocab_size=259).merges
     [(b'l', b'o'), (b'lo', b'w')]
     """
-    refuse_unfit(options, names_of("encode"), "training")
+    refuse_unfit(options, "training", "train", "merge")
     settled = make_options(options)
     if settled.inputs is not None or settled.exclude or settled.weights or settled.dry_run:
         raise UsageError("inputs, exclude, weights and dry_run mean nothing for an iterator; leave them out")

@@ -16,7 +16,7 @@ from pipeline.commands.train_iterator import train_from_iterator
 from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.pattern.presets import NAME
 from pipeline.run.option_types import TrainOptions
-from pipeline.run.options import lists_options, names_of
+from pipeline.run.options import Options, lists_options
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, read_pre_tokenizer
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -72,7 +72,14 @@ def train_like(
         raise UsageError("give either files or texts, as tokenizers' train or train_from_iterator take them")
     follow = _options_like(trainer) | {"pattern": _pattern_like(pre_tokenizer), "special_tokens_as_text": True}
     follow |= {} if files is None else {"input_format": "lines"}
-    for name in (*follow, "tie_break", "min_piece_count", *names_of("special"), "max_piece_bytes", "input_format"):
+    for name in (
+        *follow,
+        "tie_break",
+        "min_piece_count",
+        *Options().of_stage("special"),
+        "max_piece_bytes",
+        "input_format",
+    ):
         if name in options:
             raise UsageError(
                 f"option {name!r} is not for train_like: the trainer and the pre-tokenizer say what is trained"

@@ -1,6 +1,6 @@
-"""The types of the public functions' keywords, for editors and type checkers; a test compares them with the options.
+"""The types of the public functions' keywords, for editors and type checkers: of the records of options.
 
-Sizes are numbers of bytes or texts such as "64MiB". `pipeline.run.options` says what each option means.
+`python tests/support/keyword_types.py` writes this file. Sizes are numbers of bytes or texts such as "64MiB".
 """
 
 from collections.abc import Sequence
@@ -31,11 +31,11 @@ class ReadingOptions(WorkingOptions, total=False):
 
     exclude: str | Sequence[str] | None
     errors: Literal["replace", "strict", "skip"]
+    pattern_timeout: int | str
     input_format: Literal["auto", "text", "lines", "jsonl", "parquet"]
     compression: Literal["auto", "none", "gzip", "zstd", "bzip2", "xz"]
     text_field: str
     chunk_size: int | str | None
-    pattern_timeout: int | str
     fail_on_loss: bool
 
 
@@ -49,7 +49,9 @@ class EncodeFilesOptions(ReadingOptions, total=False):
 class EncodeOptions(EncodeFilesOptions, total=False):
     """Of `encode_corpus`."""
 
+    add_bos: bool
     shard_format: Literal["npy", "bin", "parquet", "arrow", "megatron", "mds"]
+    shard_size: int | str
     shuffle: int | str | None
     repeat: int | str
     weights: Sequence[float | str] | None
@@ -58,8 +60,6 @@ class EncodeOptions(EncodeFilesOptions, total=False):
     sequence_length: int | str | None
     pack: Literal["concat", "best-fit", "none"]
     position_ids: bool
-    add_bos: bool
-    shard_size: int | str
     executor: Literal["local", "ray"]
     ray_address: str | None
     overwrite: bool
@@ -68,7 +68,6 @@ class EncodeOptions(EncodeFilesOptions, total=False):
 class MergeOptions(OutputOptions, total=False):
     """What is learned from counts."""
 
-    weights: Sequence[float | str] | None
     vocab_size: int | str | Sequence[int]
     stop_at_saving: float | str | None
     tie_break: Literal["lowest-ids", "greatest-bytes"]
@@ -81,8 +80,6 @@ class MergeOptions(OutputOptions, total=False):
     superword_words: int | str
     superword_colon: bool
     special_ids: Literal["last", "first"]
-    export: str | Sequence[str] | None
-    chat_template: str | None
     bos_token: str | None
     eos_token: str | None
     pad_token: str | None
@@ -90,6 +87,9 @@ class MergeOptions(OutputOptions, total=False):
     add_bos: bool
     reserve_tokens: int | str
     round_vocab_to: int | str
+    export: str | Sequence[str] | None
+    chat_template: str | None
+    weights: Sequence[float | str] | None
     executor: Literal["local", "ray"]
     ray_address: str | None
 
@@ -99,6 +99,6 @@ class TrainOptions(MergeOptions, ReadingOptions, total=False):
 
     special_tokens: str | Sequence[str]
     special_tokens_as_text: bool
-    no_special_tokens: bool
     pattern: str
     max_piece_bytes: int | str | None
+    no_special_tokens: bool

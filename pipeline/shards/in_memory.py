@@ -13,7 +13,7 @@ from pipeline.base.events import Notice, warn_of
 from pipeline.corpus.skipped_or_altered import Tallies, fail_on_loss_error, in_words
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.option_types import AnyPath, EncodeFilesOptions
-from pipeline.run.options import Options, lists_options, make_options, names_of, refuse_unfit
+from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
 from pipeline.run.plan import Plan, list_corpus
 from pipeline.run.work import on_regex
 from pipeline.shards import plan as planning
@@ -22,10 +22,6 @@ from pipeline.shards.formats.shard_format import ID_BYTES, ID_CODES
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
-_OF_SHARDS = names_of("run", "encode", "mix") - {
-    *("inputs", "exclude", "workers", "memory_limit", "chunk_size", "pattern_timeout", "fail_on_loss"),
-    *("documents", "separator"),
-} | {"add_bos"}
 Blocks = list[tuple[memoryview, memoryview]]
 
 
@@ -107,7 +103,7 @@ def encode_files(
         TrainingError: a piece exceeds the memory budget.
     """
     planning.refuse_swapped(inputs, "encode_files(inputs, tokenizer)")
-    refuse_unfit(options, planning.OF_TRAINING | _OF_SHARDS, "encoding in memory")
+    refuse_unfit(options, "encoding in memory", "encode-files")
     settled = make_options({"inputs": inputs, **options})
     if settled.inputs is None or "-" in settled.inputs:
         raise UsageError(

@@ -18,7 +18,7 @@ from pipeline.executors import Node
 from pipeline.run import manifest, memory
 from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN
 from pipeline.run.option_types import AnyPath
-from pipeline.run.options import OPTION_FIELDS, READING_OPTIONS, Options, names_of
+from pipeline.run.options import READING_OPTIONS, RECORDS, Options
 from pipeline.run.plan import Plan, corpus_bytes, list_corpus, require_weights
 from pipeline.run.standard_input import with_standard_input
 from pipeline.run.work import Work, on_regex
@@ -34,10 +34,6 @@ from pipeline.tokenizer.model import CACHE_BYTES, Model
 from pipeline.tokenizer.prepare import SpecialSearch
 from pipeline.tokenizer.tokenizer import Tokenizer
 
-# Options that change nothing here: the tokenizer decides.
-OF_TRAINING = names_of("count", "vocabulary", "merge", "special", "chat") - {"errors", "add_bos", *READING_OPTIONS} | {
-    *("no_special_tokens", "export", "chat_template", "dry_run")
-}
 _LATER = ("shuffle", "repeat", "weights", "val_fraction", "val_tokens", "sequence_length", "pack", "position_ids")
 _LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 64 << 20
 _CHUNKS_PER_WORKER = 8
@@ -132,7 +128,7 @@ def as_directory(options: Options) -> Options:
         require_weights(options.weights, options.inputs or ())
     output, asked = options.output, options.shard_format
     name = shards.single_format(output) if output is not None else None
-    if name is not None and asked not in (name, OPTION_FIELDS["shard_format"].default):
+    if name is not None and asked not in (name, RECORDS["shard_format"].default):
         raise UsageError(f"--output {output} is a file of the format {name}, not {asked}: leave out --shard-format")
     if options.position_ids and not shard_format(name or asked).columns:
         raise UsageError(f"--position-ids: {name or asked} has no place for them: choose arrow, parquet or mds")
@@ -157,7 +153,7 @@ def open_encoding(
     if options.weights is not None:
         asked["weighted"] = list(options.inputs or ())
     for name in _LATER:  # a default is as in releases without the option
-        if asked.get(name) == OPTION_FIELDS[name].default:
+        if asked.get(name) == RECORDS[name].default:
             asked[name] = None
     if stored is not None:
         manifest.refuse_other_options(directory, "encoding", stored.options, asked)

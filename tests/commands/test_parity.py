@@ -20,7 +20,7 @@ from parity_rules import Parity, train_by_parity
 from reference import GPT2_BYTES
 
 import pipeline
-import pipeline.cli.definitions
+import pipeline.cli
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.cli.command import commands
 from pipeline.commands.info import run_info

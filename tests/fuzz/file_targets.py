@@ -30,8 +30,9 @@ from pipeline.executors.local import LocalExecutor
 from pipeline.merges import merge_list
 from pipeline.pattern import compile_pattern
 from pipeline.run import manifest
+from pipeline.run.config_file import read_config
 from pipeline.run.open_run import open_run
-from pipeline.run.options import make_options, read_config
+from pipeline.run.options import make_options
 from pipeline.run.work import open_work
 from pipeline.tokenizer.formats.huggingface import write_model
 

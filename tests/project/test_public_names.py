@@ -13,7 +13,7 @@ from typing import Any, get_args
 import pytest
 
 import pipeline
-from pipeline.run.options import HELP
+from pipeline.run.options import RECORDS
 from pipeline.tokenizer.formats.save import EXPORTS, default_formats
 
 NAMES = sorted(set(pipeline._HOMES) - {"PipelineError"})
@@ -95,7 +95,7 @@ def test_arguments_and_result_of_a_public_function_are_described(place: str, fun
         assert re.findall(r"^    (\w+) \(", listed, re.MULTILINE) == [*get_args(keywords)[0].__annotations__]
         assert "--" not in listed
     if place == "train":
-        kind, description = "Literal['lowest-ids', 'greatest-bytes']", HELP["tie_break"]
+        kind, description = "Literal['lowest-ids', 'greatest-bytes']", RECORDS["tie_break"].help
         assert f"    tie_break ({kind}): {description}  [default: 'lowest-ids']" in lines
 
 

@@ -8,7 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import UsageError
-from pipeline.run.options import make_options, read_config
+from pipeline.run.config_file import read_config
+from pipeline.run.options import make_options
 
 
 @pytest.fixture(scope="module")

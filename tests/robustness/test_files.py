@@ -20,7 +20,7 @@ from pipeline.base.errors import InputError, PipelineError, RunDirectoryError
 from pipeline.counts import counter_file
 from pipeline.merges import merge_list
 from pipeline.run import manifest
-from pipeline.run.options import read_config
+from pipeline.run.config_file import read_config
 from pipeline.storage import sealed_parquet
 
 FLIPS = 250
@@ -254,7 +254,8 @@ def test_a_forged_file_is_refused_or_intact(
 def test_endless_files_are_not_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, read: Callable[[Path], object]
 ) -> None:
-    for limit in ("run.options.CONFIG_BYTES", "tokenizer.formats.fields.MODEL_BYTES", "storage.bounded.MANIFEST_BYTES"):
+    limits = ("run.config_file.CONFIG_BYTES", "tokenizer.formats.fields.MODEL_BYTES", "storage.bounded.MANIFEST_BYTES")
+    for limit in limits:
         monkeypatch.setattr(f"pipeline.{limit}", 1 << 20)
     (tmp_path / name).symlink_to("/dev/zero")
     with pytest.raises(PipelineError, match=r"larger than 1,024 KiB"):

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
+from keyword_types import HOME, source
 
 from pipeline.base.errors import UsageError
 from pipeline.run import option_types
-from pipeline.run.options import OPTION_FIELDS, make_options, names_of
-from pipeline.shards.in_memory import _OF_SHARDS
-from pipeline.shards.plan import OF_TRAINING
+from pipeline.run.options import RECORDS, make_options
 
-FOR_THE_COMMAND = {"inputs", "dry_run", "quiet", "log_json"}  # an argument, or of no use as a keyword
 NEGATED = {"no_special_tokens"}
 KEYWORDS = {name: get_type_hints(kind) for name, kind in vars(option_types).items() if name.endswith("Options")}
 SAMPLES: dict[str, dict[Any, Any]] = {  # a value of each type, where another option's would mean nothing
@@ -28,13 +26,8 @@ SAMPLES: dict[str, dict[Any, Any]] = {  # a value of each type, where another op
 }  # fmt: skip
 
 
-def test_each_function_takes_the_options_that_mean_something_to_it() -> None:
-    every = set(OPTION_FIELDS) - FOR_THE_COMMAND
-    assert set(KEYWORDS["TrainOptions"]) == every - names_of("encode", "chat") | NEGATED
-    assert set(KEYWORDS["EncodeOptions"]) == every - OF_TRAINING - {"output"}
-    assert set(KEYWORDS["EncodeFilesOptions"]) == every - OF_TRAINING - _OF_SHARDS
-    assert set(KEYWORDS["MergeOptions"]) <= every - names_of("encode", "count")
-    assert names_of("merge", "vocabulary") <= set(KEYWORDS["MergeOptions"])
+def test_the_types_are_made_of_the_records() -> None:
+    assert HOME.read_text(encoding="utf-8") == source(), "python tests/support/keyword_types.py"
 
 
 @pytest.mark.parametrize("name", sorted({name for kind in KEYWORDS.values() for name in kind} - NEGATED))
@@ -50,7 +43,7 @@ def test_types_are_those_that_the_option_reads(name: str) -> None:
         assert f"one of {', '.join(get_args(hint))}" in str(caught.value)
         return
     kinds = set(get_args(hint)) or {hint}
-    assert (type(None) in kinds) == (OPTION_FIELDS[name].default is None)
+    assert (type(None) in kinds) == (RECORDS[name].default is None)
     for kind in kinds & {int, str, bool}:
         value = SAMPLES.get(name, {}).get(kind) or {int: 7, str: "7", bool: True}[kind]
         make_options({name: value})

@@ -8,7 +8,8 @@ import pytest
 
 from pipeline.base.errors import UsageError
 from pipeline.base.units import format_bytes, format_count, parse_bytes
-from pipeline.run.options import Options, flag_of, make_options, read_config
+from pipeline.run.config_file import read_config
+from pipeline.run.options import Options, flag_of, make_options
 
 
 @pytest.mark.parametrize(

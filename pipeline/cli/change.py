@@ -1,0 +1,86 @@
+"""Commands that change a tokenizer: extend, prune."""
+
+from typing import Any
+
+import click
+
+from pipeline.cli.command import Result, Session, base_argument, run_argument, run_command
+from pipeline.cli.completion import LOCATION
+from pipeline.storage import Location
+
+
+@run_command(only_here=True)
+@base_argument
+@run_argument
+@click.option("--add", required=True, metavar="N", help="how many new tokens")
+@click.option("--first-id", metavar="N", help="the first new id; default: one more than the largest of BASE")
+def extend(session: Session, base: Location, run_directory: Location, add: str, first_id: str | None) -> Result:
+    """Add tokens learned from the counts in RUN to the tokenizer BASE.
+
+    All ids and merges of BASE stay. new-tokens.parquet next to the new tokenizer says how to start their embeddings.
+
+    \b
+    bpe-pipeline count swahili/*.txt --like gpt2/tokenizer.json --output runs/sw
+    bpe-pipeline extend gpt2/tokenizer.json runs/sw --add 10000 --output gpt2-sw
+    """
+    from pipeline.guests.adapt.extend import run_extend
+
+    done = run_extend(
+        base, run_directory, session.options, session.executor, session.listener, add=add, first_id=first_id
+    )
+    facts = {
+        "new_tokens": len(done.plan),
+        "new_ids": f"{done.plan[0].id} to {done.plan[-1].id}" if done.plan else "none",
+        "made_again": len(done.made_again),
+        "stopped": done.stopped,
+    }
+    return _changed("extended", session, facts, done.before, done.after)
+
+
+@run_command(only_here=True)
+@base_argument
+@run_argument
+@click.option("--keep", metavar="N", help="how many tokens stay, special tokens included")
+@click.option("--min-count", metavar="N", help="instead of --keep: remove tokens that are used less often")
+@click.option("--protect", type=LOCATION, metavar="FILE", help="tokens that stay, one a line, as in vocab.json")
+@click.option("--keep-ids", is_flag=True, help="leave gaps where tokens were, so that no id moves")
+def prune(
+    session: Session,
+    base: Location,
+    run_directory: Location,
+    keep: str | None,
+    min_count: str | None,
+    protect: Location | None,
+    keep_ids: bool,
+) -> Result:
+    """Remove the tokens of BASE that the counts in RUN use least.
+
+    A text whose encoding holds no removed token keeps its tokens. id-map.parquet and removed.parquet next to the new
+    tokenizer say which ids moved, and what went.
+
+    \b
+    bpe-pipeline count my-texts --like base/tokenizer.json --output runs/mine
+    bpe-pipeline prune base/tokenizer.json runs/mine --keep 50000 --output smaller
+    """
+    from pipeline.guests.adapt.prune import read_protected, run_prune
+
+    done = run_prune(
+        *(base, run_directory, session.options, session.executor, session.listener),
+        keep=keep,
+        min_count=min_count,
+        protect=[] if protect is None else read_protected(protect),
+        keep_ids=keep_ids,
+    )
+    facts = {"removed": len(done.removed), "tokens": done.tokenizer.vocab_size}
+    return _changed("pruned", session, facts, done.before, done.after)
+
+
+def _changed(event: str, session: Session, facts: dict[str, Any], before: int, after: int) -> Result:
+    """Print the result of a changed tokenizer."""
+    from pipeline.reports.summary import two_columns
+
+    values = {"tokenizer": str(session.options.output), **facts, "tokens_before": before, "tokens_after": after}
+    shown = (
+        (name.replace("_", " "), f"{value:,}" if isinstance(value, int) else value) for name, value in values.items()
+    )
+    return Result(event, values, two_columns(shown), str(session.options.output))

@@ -1,0 +1,263 @@
+"""Commands that inspect: info, report, sweep, explain, diff, doctor, verify."""
+
+from pathlib import Path
+
+import click
+
+from pipeline.base.errors import UsageError
+from pipeline.base.printable import printable_lines
+from pipeline.cli.command import (
+    Result,
+    Session,
+    as_utf8,
+    command,
+    json_option,
+    overwrite_option,
+    run_argument,
+    run_command,
+    tokenizer_option,
+)
+from pipeline.cli.completion import LOCATION, WholeNumber
+from pipeline.run.options import RECORDS, flag_of, make_options
+from pipeline.storage import Location
+from pipeline.storage.atomic import single_output
+
+
+@command()
+@click.argument("path", type=LOCATION, metavar="RUN|TOKENIZER|SHARDS")
+@click.option("--log-json", is_flag=True, help=RECORDS["log_json"].help)
+def info(path: Location, log_json: bool) -> None:
+    """Print what a run, a tokenizer or a directory of shards is.
+
+    That is: sizes, special tokens with their ids, pattern, chat template, files, fingerprint.
+
+    \b
+    bpe-pipeline info runs/a
+    bpe-pipeline info runs/a/tokenizer --log-json
+    """
+    from pipeline.commands.info import render, run_info
+    from pipeline.reports import progress
+
+    facts = run_info(path)
+    progress.write(render(facts)) if not log_json else progress.write_json("info", facts)
+
+
+@run_command(only_here=True)
+@run_argument
+@click.argument("more", nargs=-1, type=LOCATION, metavar="")
+@click.option(
+    "--compare", multiple=True, type=LOCATION, metavar="PATH...",
+    help="other tokenizers on the same sample: directories, files, runs, SentencePiece .model, or names such as gpt2",
+)  # fmt: skip
+@click.option(
+    "--hidden-size", type=WholeNumber(1), metavar="N", help="of the model: also report what its embedding costs"
+)
+@click.option(
+    "--held-out", multiple=True, type=LOCATION, metavar="PATH",
+    help="text that was not trained on, to measure with; repeatable; default: a sample of the run's corpus",
+)  # fmt: skip
+@click.option(
+    "--output", "-o", type=LOCATION, metavar="FILE",
+    help="path of the page, with its numbers next to it as .json; default: the run directory",
+)  # fmt: skip
+@overwrite_option
+def report(
+    session: Session,
+    run_directory: Location,
+    more: tuple[Location, ...],
+    compare: tuple[Location, ...],
+    hidden_size: int | None,
+    held_out: tuple[Location, ...],
+    output: Location | None,
+    overwrite: bool,
+) -> Result:
+    """Make the report of RUN, or of one of its tokenizers, again.
+
+    It is a page, a text and JSON; a tokenizer is named by its directory, such as RUN/tokenizer-8000. Of a directory
+    that `extend` or `prune` made, print what changed, and the tokens of the counted text before and after.
+
+    \b
+    bpe-pipeline report runs/a
+    bpe-pipeline report runs/a --held-out unseen.txt --compare runs/b gpt2 llama3
+    """
+    from pipeline.base.events import Notice
+    from pipeline.commands.made_by import guest_of
+    from pipeline.commands.report import page_outputs, run_report
+
+    if (guest := guest_of(run_directory)) is not None:
+        flags = {"--compare": compare or more, "--held-out": held_out, "--hidden-size": hidden_size}
+        if unfit_flags := [flag for flag, value in flags.items() if value] + ["--output"] * bool(output):
+            raise UsageError(
+                f"{run_directory} was made by extend or prune, and its report is only printed: leave out "
+                + ", ".join(unfit_flags)
+            )
+        return Result("reported", *guest.report(run_directory, session.executor))
+    if overwrite and output is None:
+        raise UsageError(
+            "--overwrite is for --output: give both; the report in the run directory is replaced without it"
+        )
+    if more and not compare:
+        raise UsageError(f"report takes one run: {more[0]} is another argument; to compare with it, use --compare")
+    outputs = None if output is None else page_outputs(output, overwrite=overwrite)
+    reported = run_report(
+        run_directory, session.options, session.executor, compare=(*compare, *more), held_out=held_out, outputs=outputs,
+        hidden_size=hidden_size,
+    )  # fmt: skip
+    for warning in reported.warnings:
+        session.listener(Notice("warning", warning))
+    if reported.hint and not session.options.log_json:
+        session.listener(Notice("info", reported.hint))
+    written = list(map(str, reported.written))
+    return Result("reported", {"written": written, "hint": reported.hint}, *[printable_lines(written)] * 2)
+
+
+@run_command(only_here=True)
+@click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
+@click.option(
+    "--weights", multiple=True, metavar="'NAME=W,W ...'",
+    help="of runs, by the last part of their paths: every choice of one weight for each is a mixture; 0 leaves a run "
+    "out; repeatable  [default: 1]",
+)  # fmt: skip
+@click.option(
+    "--held-out", multiple=True, type=LOCATION, metavar="PATH...",
+    help="text that was not counted, to measure with, such as a file for each language",
+)  # fmt: skip
+@click.option(
+    "--parameters", metavar="N", help="of the model, without embeddings, such as 7B: they say which size fits"
+)
+@click.option(
+    "--tokens", metavar="N", help="that the model is trained on, such as 2T  [default: its optimum of compute]"
+)
+@click.option(
+    "--hidden-size", metavar="N", help="of the model, a row of the embedding  [default: usual for --parameters]"
+)
+def sweep(
+    session: Session,
+    runs: tuple[Location, ...],
+    weights: tuple[str, ...],
+    held_out: tuple[Location, ...],
+    **model: str | None,
+) -> Result:
+    """Measure mixtures of RUNs at several sizes, and recommend one.
+
+    Nothing is counted again. Each mixture is a run of its own in --output, with one merge list for all sizes; a table,
+    a page and the tokenizer that is recommended are written next to them. The same command resumes, and one with more
+    sizes or weights computes what is new; --overwrite computes all of it again.
+
+    \b
+    bpe-pipeline sweep runs/english runs/code --weights 'code=1,2,4' --vocab-size 8k,32k,128k --output sweep
+    bpe-pipeline sweep runs/* --vocab-size 32k,64k --held-out unseen/*.txt --parameters 7B --tokens 2T --output sweep
+    """
+    from pipeline.guests.sweep.page import render
+    from pipeline.guests.sweep.rule import for_model
+    from pipeline.guests.sweep.sweep import run_sweep, to_json
+
+    files = [one for one in runs if held_out and isinstance(one, Path) and one.is_file()]  # of --held-out *.txt
+    runs, held_out = tuple(one for one in runs if one not in files), (*held_out, *files)
+    swept = run_sweep(
+        *(runs, session.given, session.options, session.executor, session.listener),
+        weights=weights, held_out=held_out, model=for_model(**model),
+    )  # fmt: skip
+    text = render(str(swept.directory), swept.points, swept.recommendation, swept.parts)
+    return Result("swept", to_json(swept), text, str(swept.directory / "tokenizer"))
+
+
+@command()
+@click.argument("text")
+@tokenizer_option
+@json_option
+@click.option("--html", "page", type=LOCATION, metavar="FILE", help="write a page instead of printing")
+@overwrite_option
+def explain(text: str, tokenizer: Location, as_json: bool, page: Location | None, overwrite: bool) -> None:
+    """Print why TEXT has its ids.
+
+    That is: its pieces, the merges of each in order, and why two neighbours did not merge. The counts of the merges are
+    those of the run, where the tokenizer is stored in one.
+
+    \b
+    bpe-pipeline explain --tokenizer runs/a 'Hello world'
+    bpe-pipeline explain --tokenizer gpt2/tokenizer.json 'Hello world' --html hello.html
+    """
+    from pipeline.guests.inspect.explain import explain_command
+
+    if as_json and page is not None:
+        raise UsageError("--json prints, and --html writes a page: give one of them")
+    if overwrite and page is None:
+        raise UsageError("--overwrite is for --html FILE: give both, or leave it out")
+    page = None if page is None else single_output(page, overwrite=overwrite)
+    explain_command(tokenizer, as_utf8(text), as_json=as_json, page=page)
+
+
+@command()
+@click.argument("first", type=LOCATION, metavar="A")
+@click.argument("second", type=LOCATION, metavar="B")
+@click.argument("paths", nargs=-1, type=LOCATION, metavar="[INPUT ...]")
+@click.option("--exclude", multiple=True, metavar="GLOB", help=RECORDS["exclude"].help)
+@click.option("--text", "texts", multiple=True, metavar="STRING", help="compare on this text; repeatable")
+@json_option
+def diff(
+    first: Location,
+    second: Location,
+    paths: tuple[Location, ...],
+    exclude: tuple[str, ...],
+    texts: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Print how the tokenizers A and B differ.
+
+    The exit code is 0 if they are equal, 1 if not, 3 if the comparison failed. Printed are tokens that only one has,
+    ids and ranks that moved, settings, and the texts that are cut differently, with the bytes per token of both. Texts
+    are samples of INPUTs and those of --text; without any, built-in sentences in several languages.
+
+    \b
+    bpe-pipeline diff runs/a runs/b
+    bpe-pipeline diff runs/a gpt2/tokenizer.json unseen/*.txt --json
+    """
+    from pipeline.guests.inspect.diff import diff_command
+
+    exclude = make_options({"exclude": exclude or None}, flag_of).exclude or ()
+    return diff_command(first, second, paths, [as_utf8(text) for text in texts], exclude=exclude, as_json=as_json)
+
+
+@command()
+@click.argument("tokenizer", type=LOCATION, metavar="TOKENIZER")
+@click.option(
+    "--sample", "samples", multiple=True, type=LOCATION, metavar="FILE",
+    help="text to compare runtimes on, besides hard strings; repeatable; default: a sample of the run's corpus",
+)  # fmt: skip
+@click.option("--counts", type=LOCATION, metavar="RUN", help="whose counts say which tokens are used; default: its run")
+@click.option("--strict", is_flag=True, help="advice makes the exit code 1, too")
+@json_option
+def doctor(
+    tokenizer: Location, samples: tuple[Location, ...], counts: Location | None, strict: bool, as_json: bool
+) -> int:
+    """Print what is wrong with a tokenizer, each with a remedy.
+
+    The exit code is 1 if anything is. TOKENIZER is a directory or file, of this package or another's. Its files are
+    compared with each other and, id by id, in each installed library that reads them; tokens, special tokens, settings
+    and round trips are checked.
+
+    \b
+    bpe-pipeline doctor runs/a/tokenizer
+    bpe-pipeline doctor downloaded/model --sample unseen.txt --json
+    """
+    from pipeline.guests.inspect.doctor import doctor_command
+
+    return doctor_command(tokenizer, samples, counts, strict=strict, as_json=as_json)
+
+
+@run_command(only_here=True)
+@run_argument
+def verify(session: Session, run_directory: Location) -> Result:
+    """Check everything in RUN.
+
+    That is: checksums, sums of counts, each merge by a second method, the tokenizers' files.
+
+    \b
+    bpe-pipeline verify runs/a
+    """
+    from pipeline.commands.verify import run_verify
+    from pipeline.reports.summary import two_columns
+
+    verified = run_verify(run_directory, session.options, session.executor, session.listener)
+    return Result("verified", verified, two_columns(verified.items()))
