@@ -17,21 +17,33 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
+_TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(_TESTS / room) for room in ("fuzz", "support", "counts", "merges", "robustness", "tokenizer")]
 
-import core_targets
 import file_targets
+import test_count_worker
+import test_merge_worker
+import test_patterns
+import test_tokenizer
 
-TARGETS = {
+TARGETS: dict[str, Callable[[Path], file_targets.Target]] = {
     target.__name__: target
     for target in (
-        *(core_targets.pattern, core_targets.counting, core_targets.merging, core_targets.encoding),
         *(file_targets.counter_files, file_targets.merge_files, file_targets.manifests),
-        *(file_targets.models, file_targets.configs, file_targets.lines),
+        *(file_targets.columns, file_targets.models, file_targets.configs, file_targets.lines),
     )
 }
+for name, test in (  # property tests of the core, to which Hypothesis gives what it makes of any bytes
+    ("pattern", test_patterns.test_generated_patterns_cut_as_regex_does),
+    ("counting", test_count_worker.test_any_block_window_and_policy),
+    ("merging", test_merge_worker.test_same_merges_as_the_reference),
+    ("short pieces", test_tokenizer.test_short_pieces_are_merged_by_definition),
+    ("long pieces", test_tokenizer.test_long_pieces_are_merged_by_definition),
+):
+    TARGETS[name] = lambda _, give=test.hypothesis.fuzz_one_input: lambda source: give(source.randbytes(3000))
 
 
 def main() -> int:

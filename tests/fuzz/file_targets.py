@@ -9,23 +9,24 @@ import gzip
 import json
 import random
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
 import peers
 import samples
-from core_targets import Target, text_of
 from counter_files import read, write
-from merge_cases import engine_of
+from merge_cases import arrays, engine_of
 
-from pipeline import Tokenizer
+from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, PipelineError
 from pipeline.corpus.files import describe
 from pipeline.corpus.formats import FileType
 from pipeline.corpus.readers import read_span
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import CombineTask, combine
+from pipeline.counts.counter_file import open_counter
 from pipeline.executors.local import LocalExecutor
 from pipeline.merges import merge_list
 from pipeline.pattern import compile_pattern
@@ -36,7 +37,27 @@ from pipeline.run.options import make_options
 from pipeline.run.work import open_work
 from pipeline.tokenizer.formats.huggingface import write_model
 
+Target = Callable[[random.Random], None]
 _LISTS = ("left", "right", "counts", "joined")
+_LETTERS = [
+    "a",
+    "b",
+    "k",
+    " ",
+    "\n",
+    "\r",
+    "\t",
+    "é",
+    "1",
+    "中",
+    "\u00a0",
+    "😀",
+    "'",
+    "<|a|>",
+    "<|ab",
+    *peers.WORDS[:20],
+]
+_BYTES = [*(letter.encode() for letter in _LETTERS), b"\xff", b"\xe3\x82", b"\xf0\x9f", b"\xed\xa0\x80", b"\x00"]
 
 
 def mutated(good: bytes, source: random.Random) -> bytes:
@@ -80,11 +101,28 @@ def counter_files(home: Path) -> Target:
         bad.write_bytes(mutated(good, source))
         both, total = [(bad, "f"), (home / "good.parquet", "f")], home / "sum.parquet"
         rows = None
+        with _refused_in_one_line(), open_counter(bad, fingerprint="f") as counter:
+            assert (counter.rows, counter.statistics) == (len(counts), ChunkStatistics())
         with _refused_in_one_line():
             rows = combine(CombineTask(both, total, "s", threads=1)).rows
         if rows is not None:
             assert rows == len(counts)
             assert read(total) == {piece: 2 * count for piece, count in counts.items()}
+
+    return one
+
+
+def columns(_: Path) -> Target:
+    """Columns of a counter that lie: refused, or a piece is longer and its neighbour shorter."""
+
+    def one(source: random.Random) -> None:
+        packed, data, counts = arrays({source.randbytes(source.randint(0, 30)): 3 for _ in range(20)})
+        offsets = array("q", packed)
+        offsets[source.randrange(len(offsets))] += source.choice([-1, 1, -(1 << 40), 1 << 40])
+        engine = _core.MergeEngine()
+        with suppress(ValueError, OverflowError):
+            engine.add(offsets, data, counts)
+            engine.run(20)
 
     return one
 
@@ -113,11 +151,12 @@ def manifests(home: Path) -> Target:
     with open_work(options, compile_pattern("gpt2"), LocalExecutor(lambda: 1), lambda _: None) as work:
         open_run(work)
     path = home / "run" / "run.json"
-    good = path.read_bytes()
+    good, expected = path.read_bytes(), manifest.require(path.parent).manifest
 
     def one(source: random.Random) -> None:
         data = mutated(good, source)
-        if source.random() < 0.5:
+        forged = source.random() < 0.5
+        if forged:
             with suppress(ValueError, AttributeError, TypeError):
                 document = json.loads(data)
                 document.pop("digest", None)
@@ -126,6 +165,7 @@ def manifests(home: Path) -> Target:
         with _refused_in_one_line():
             found = manifest.load(path.parent)
             assert found is not None
+            assert forged or found.manifest == expected
             found.manifest.counter_fingerprint()
 
     return one
@@ -136,7 +176,9 @@ def lines(home: Path) -> Target:
     path = home / "lines"
 
     def one(source: random.Random) -> None:
-        data = b"\n".join(text_of(source, 40) for _ in range(source.randint(0, 20)))
+        data = b"\n".join(
+            b"".join(source.choices(_BYTES, k=source.randint(0, 40))) for _ in range(source.randint(0, 20))
+        )
         compression = source.choice(["none", "gzip"])
         stored = data if compression == "none" else gzip.compress(data)
         damaged = bool(stored) and source.random() < 0.5
@@ -174,7 +216,7 @@ def models(home: Path) -> Target:
         with _refused_in_one_line(InputError):
             tokenizer = Tokenizer.load(path)
         if tokenizer is not None:
-            text = text_of(source, 60).decode(errors="replace")
+            text = "".join(source.choices(_LETTERS, k=60))
             assert tokenizer.decode(tokenizer.encode_ordinary(text)) == text
 
     return one
