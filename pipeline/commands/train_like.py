@@ -72,14 +72,8 @@ def train_like(
         raise UsageError("give either files or texts, as tokenizers' train or train_from_iterator take them")
     follow = _options_like(trainer) | {"pattern": _pattern_like(pre_tokenizer), "special_tokens_as_text": True}
     follow |= {} if files is None else {"input_format": "lines"}
-    for name in (
-        *follow,
-        "tie_break",
-        "min_piece_count",
-        *Options().of_stage("special"),
-        "max_piece_bytes",
-        "input_format",
-    ):
+    roles = Options().of_stage("special")
+    for name in (*follow, "tie_break", "min_piece_count", *roles, "max_piece_bytes", "input_format"):
         if name in options:
             raise UsageError(
                 f"option {name!r} is not for train_like: the trainer and the pre-tokenizer say what is trained"
