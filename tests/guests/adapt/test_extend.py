@@ -10,19 +10,11 @@ import counter_files
 import pyarrow.parquet as pq
 import pytest
 import samples
+import vocabulary_rules as rules
 from command import run, succeeded
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from vocabulary_rules import (
-    Base,
-    base_of_case,
-    bases,
-    counters,
-    extend_by_rules,
-    pieces,
-    recorded_cases,
-    require_probes,
-)  # fmt: skip
+from vocabulary_rules import Base
 
 import pipeline
 from pipeline.base.errors import TrainingError, UsageError
@@ -32,7 +24,7 @@ from pipeline.merges.vocabulary import text_to_token
 from pipeline.tokenizer.formats.save import EXPORTS
 
 BIG = 1 << 40
-SMALL = base_of_case(
+SMALL = rules.base_of_case(
     {
         "vocab": {"lo": 256, "low": 257, "wid": 258, "wide": 259},
         "merges": [("l", "o"), ("lo", "w"), ("wid", "e")],
@@ -59,8 +51,8 @@ def _pairs(base: Base, learned: Learned) -> list[tuple[bytes, bytes, int]]:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=180, deadline=None)
-@given(base=bases(), counter=counters, add=st.integers(1, 8), min_frequency=st.integers(1, 3), texts=st.lists(pieces),
-       gap=st.integers(0, 3).map(lambda number: not number))  # fmt: skip
+@given(base=rules.bases(), counter=rules.counters, add=st.integers(1, 8), min_frequency=st.integers(1, 3),
+       texts=st.lists(rules.pieces), gap=st.integers(0, 3).map(lambda number: not number))  # fmt: skip
 @example(base=SMALL, counter={b"wid": 9, b"wide": 8, b"<x>": 7}, add=9, min_frequency=1, texts=[], gap=False)
 def test_merges_and_ids_are_those_of_the_definition(
     base: Base, counter: dict[bytes, int], add: int, min_frequency: int, texts: list[bytes], gap: bool, tmp_path: Path
@@ -69,7 +61,7 @@ def test_merges_and_ids_are_those_of_the_definition(
     if gap:  # in the ids, from which the first new one is taken: it decides ties
         moved = {token: id_ + 40 * (id_ > 257) for token, id_ in base.ids.items()}
         base, options["first_id"] = Base(moved, base.merges, {}, base.whole_pieces), 258
-    expected = extend_by_rules(base, counter, add, **options)
+    expected = rules.extend_by_rules(base, counter, add, **options)
     if not expected.merges:
         with pytest.raises(TrainingError, match="nothing to learn"):
             _learn(base, counter, add, tmp_path, **options)
@@ -96,7 +88,7 @@ def test_threads_and_partitions_change_nothing(tmp_path: Path) -> None:
     counter = {bytes([97 + n % 7, 97 + n % 5, 97 + n % 3, 108, 111, 119]) * (1 + n % 4): 1 + n % 9 for n in range(4000)}
     found = [_learn(SMALL, counter, 60, tmp_path, threads=threads) for threads in (1, 2, 3)]
     assert found[0] == found[1] == found[2]
-    assert _pairs(SMALL, found[0]) == extend_by_rules(SMALL, counter, 60).merges
+    assert _pairs(SMALL, found[0]) == rules.extend_by_rules(SMALL, counter, 60).merges
 
 
 def test_the_table_of_new_tokens_has_a_row_a_token(tmp_path: Path) -> None:
@@ -120,14 +112,14 @@ def test_too_little_memory_is_refused_with_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore")  # of pieces that the pattern would cut, of ids that move
 def test_recorded_cases(tmp_path: Path) -> None:
-    for case, base, counts in recorded_cases("extend", tmp_path):
+    for case, base, counts in rules.recorded_cases("extend", tmp_path):
         options = {"add": case["add"], "min_frequency": case["min_frequency"], "output": base.parent / "extended"}
         done = pipeline.extend(base, counts, **options)
         merges = [(text_to_token(left), text_to_token(right)) for left, right, _ in case["merges"]]
         assert done.tokenizer.merges == [*pipeline.load(base).merges, *merges], base
         assert [{"id": one.id, "old_ids": list(one.old_ids)} for one in done.plan] == case["plan"]
         assert list(done.made_again) == case["revived"]
-        require_probes(case, base, done.tokenizer)
+        rules.require_probes(case, base, done.tokenizer)
 
 
 def test_all_else_in_the_files_stays(base: Path, counted: Path, tmp_path: Path) -> None:

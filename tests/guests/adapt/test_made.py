@@ -99,18 +99,20 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
 ) -> None:
     document = json.loads((base / "tokenizer.json").read_text())
     (tmp_path / "tokenizer.json").write_text(json.dumps(document | {"normalizer": {"type": "NFC"}}))
-    (tmp_path / "a.txt").write_text("a text")
     pipeline.load(extended).save(tmp_path / "other")
     gpt2 = pipeline.import_counts({"e": 5}, output=tmp_path / "gpt2")
     other, new = tmp_path / "special", tmp_path / "new"
     special = ("--pattern", "llama3", "--special-token", "<|other|>")
-    succeeded(run("count", tmp_path / "a.txt", "--output", other, *special))
+    succeeded(run("count", counted.parent / "other.txt", "--output", other, *special))
 
     def extend(tokenizer: Path, run: object, output: Path = new, **options: Any) -> None:
         pipeline.extend(tokenizer, run, add=8, output=output, **options)
 
     def prune(output: Path = new, **options: Any) -> None:
         pipeline.prune(base, counted, output=output, **options)
+
+    def train() -> None:
+        pipeline.train(counted.parent / "other.txt", output=extended, vocab_size=260, overwrite=True)
 
     before = files_in(extended)
     for error, message, refusal in (
@@ -125,11 +127,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
         (UsageError, "needs either --keep or --min-count", prune),
         (UsageError, "needs either", lambda: prune(keep=9, min_count=2)),
         (RunDirectoryError, "without --keep, not with 9; cho", lambda: prune(pruned, keep=9)),
-        (
-            RunDirectoryError,
-            r"is an extended or pruned tokenizer \(made-from.json\)",
-            lambda: pipeline.train(tmp_path / "a.txt", output=extended, vocab_size=260, overwrite=True),
-        ),
+        (RunDirectoryError, r"is an extended or pruned tokenizer \(made-from.json\)", train),
     ):
         with pytest.raises(error, match=message):
             refusal()

@@ -8,18 +8,10 @@ from typing import Any
 import counter_files
 import pyarrow.parquet as pq
 import pytest
+import vocabulary_rules as rules
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from vocabulary_rules import (
-    Base,
-    base_of_case,
-    bases,
-    counters,
-    pieces,
-    prune_by_rules,
-    recorded_cases,
-    require_probes,
-)  # fmt: skip
+from vocabulary_rules import Base
 
 import pipeline
 from pipeline.base.errors import ExportRefusedError, UsageError
@@ -27,7 +19,7 @@ from pipeline.guests.adapt.prune_worker import PruneTask, Pruning, prune
 from pipeline.guests.adapt.pruning import protected_ids, pruned
 from pipeline.merges.vocabulary import text_to_token
 
-SMALL = base_of_case(
+SMALL = rules.base_of_case(
     {
         "vocab": {"ab": 256, "abc": 257, "bc": 258},
         "merges": [("a", "b"), ("ab", "c"), ("b", "c"), ("a", "bc")],  # the last one never makes abc
@@ -46,8 +38,8 @@ def _prune(base: Base, counter: dict[bytes, int], home: Path, **options: Any) ->
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
-@given(base=bases(), counter=counters, drop=st.integers(1, 12), by_count=st.booleans(), keep_ids=st.booleans(),
-       texts=st.lists(pieces), protect=st.integers(0, 300))  # fmt: skip
+@given(base=rules.bases(), counter=rules.counters, drop=st.integers(1, 12), by_count=st.booleans(),
+       keep_ids=st.booleans(), texts=st.lists(rules.pieces), protect=st.integers(0, 300))  # fmt: skip
 @example(base=SMALL, counter={b"abc": 5, b"ab": 1}, drop=3, by_count=False, keep_ids=False, texts=[], protect=0)
 def test_what_is_removed_and_what_stays_are_those_of_the_definition(
     base: Base, counter: dict[bytes, int], drop: int, by_count: bool, keep_ids: bool, texts: list[bytes],
@@ -57,7 +49,7 @@ def test_what_is_removed_and_what_stays_are_those_of_the_definition(
     old = model.vocabulary
     kept = [old.tokens[protect]] if protect in old.tokens else []
     limits = {"min_count": drop} if by_count else {"keep": old.size - drop}
-    expected = prune_by_rules(base, counter, kept, **limits)
+    expected = rules.prune_by_rules(base, counter, kept, **limits)
     if not expected or (not by_count and len(expected) < drop):
         with pytest.raises(UsageError, match=f"{old.size - len(expected):,} tokens|nothing to remove"):
             _prune(base, counter, tmp_path, **limits, protect=kept)
@@ -107,7 +99,7 @@ def test_nothing_to_remove_is_an_error(limits: dict[str, int], tmp_path: Path) -
 
 @pytest.mark.filterwarnings("ignore")  # of pieces that the pattern would cut, of ids that move
 def test_recorded_cases(tmp_path: Path) -> None:
-    for case, base, counts in recorded_cases("prune", tmp_path):
+    for case, base, counts in rules.recorded_cases("prune", tmp_path):
         options = {"min_count": case["min_count"], "protect": case["protect"], "output": base.parent / "pruned"}
         if not case["reached"]:
             with pytest.raises(UsageError, match=f"{case['size']} tokens are bytes, added or protected"):
@@ -120,7 +112,7 @@ def test_recorded_cases(tmp_path: Path) -> None:
         assert done.tokenizer.merges == [(text_to_token(left), text_to_token(right)) for left, right in case["merges"]]
         assert len(done.tokenizer) == case["size"]
         assert [[old, new] for new, old in done.id_map.items() if new != old] == case["moved"]
-        require_probes(case, base, done.tokenizer)
+        rules.require_probes(case, base, done.tokenizer)
 
 
 @pytest.mark.filterwarnings("ignore:2 added tokens moved")

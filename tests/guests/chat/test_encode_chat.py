@@ -4,26 +4,24 @@ import csv
 import gzip
 import json
 import random
-import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import ne as unlike
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from chat_cases import cases, conversation, recorded_tokenizer, small_tokenizer
-from command import files_in, refused, run, run_process, succeeded
+from command import files_in, refused, run, succeeded
 from object_store import Store
 
 import pipeline
 from pipeline.guests.chat.encode import encode_chat
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
 ALIGNED = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
 COLUMNS = {"messages": "messages", "system": "system"}
-AS_TEXT = {"special_tokens_in_messages": "text"}
 WORDS = ["low", "lower", "the", "other", "<|eot_id|>", "slower"]
 
 
@@ -77,9 +75,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def _encode(home: Path, output: object, *arguments: object, command: Run = run) -> subprocess.CompletedProcess[str]:
-    common = "--tokenizer", home / "tokenizer", "--template", "chatml", "--output", output
-    return command("encode", *common, *arguments)
+def _encode(home: Path, output: object, *arguments: object) -> CompletedProcess[str]:
+    return run("encode", "--tokenizer", home / "tokenizer", "--template", "chatml", "--output", output, *arguments)
 
 
 def _files(directory: Path) -> dict[str, bytes]:
@@ -126,9 +123,9 @@ def test_rows_are_those_of_python(home: Path, tmp_path: Path) -> None:
     assert f"{sum(map(unlike, whole, expected))} conversations cut to the sequence length (first: {home}" in altered
 
 
+@pytest.mark.processes
 def test_two_workers_and_small_chunks_change_nothing(home: Path, packed: dict[str, bytes], tmp_path: Path) -> None:
-    words = (home / "rows.jsonl", *PACKED, "--workers", 2, "--chunk-size", "4KiB")
-    succeeded(_encode(home, tmp_path / "out", *words, command=run_process))
+    succeeded(_encode(home, tmp_path / "out", home / "rows.jsonl", *PACKED, "--workers", 2, "--chunk-size", "4KiB"))
     assert _files(tmp_path / "out") == packed
 
 
@@ -247,7 +244,8 @@ def test_broken_rows_stop_nothing_and_each_kind_has_its_reason(home: Path, tmp_p
 def test_a_file_with_their_names_means_special_tokens(home: Path, tmp_path: Path) -> None:
     rows = _write_lines(tmp_path / "rows.jsonl", [{"messages": MESSAGES[0]}])
     typed = {}
-    for name, more in (("ours", {}), ("theirs", {"cutoff_len": 50}), ("both", {"cutoff_len": 50, **AS_TEXT})):
+    both = {"cutoff_len": 50, "special_tokens_in_messages": "text"}
+    for name, more in (("ours", {}), ("theirs", {"cutoff_len": 50}), ("both", both)):
         config = tmp_path / f"{name}.yaml"
         config.write_text(json.dumps({"chat": True, "template": "chatml", **more}))
         common = ("--config", config, "--tokenizer", home / "tokenizer", "--output", tmp_path / name)
