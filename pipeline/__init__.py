@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pipeline.base.errors import PipelineError as PipelineError
     from pipeline.commands.combine import combine_runs as combine_runs
+    from pipeline.commands.count import count as count
     from pipeline.commands.encode import encode_corpus as encode_corpus
     from pipeline.commands.export_counts import export_counts as export_counts
     from pipeline.commands.import_counts import import_counts as import_counts
@@ -50,6 +51,7 @@ _HOMES = {
     "Tokenizer": "pipeline.tokenizer.tokenizer",
     "align_chat": "pipeline.guests.chat.align",
     "combine_runs": "pipeline.commands.combine",
+    "count": "pipeline.commands.count",
     "decode_shards": "pipeline.shards.decode",
     "encode_chat": "pipeline.guests.chat.encode",
     "encode_corpus": "pipeline.commands.encode",

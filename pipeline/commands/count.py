@@ -1,19 +1,56 @@
 """`count`: count a corpus into a run directory, which then waits for `merge`."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
+from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.commands import report
-from pipeline.counts.count import Counted, count
+from pipeline.counts import count as counting
+from pipeline.counts.count import Counted
 from pipeline.executors import Executor
 from pipeline.pattern import compile_pattern
 from pipeline.reports.numbers_worker import Numbers
+from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import open_run
-from pipeline.run.options import Options
+from pipeline.run.option_types import AnyPath, CountOptions
+from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
 from pipeline.run.work import Work, open_work
+from pipeline.run.workers import executor_for
+
+
+@lists_options
+def count(
+    inputs: AnyPath | Sequence[AnyPath] | None = None, *, progress: bool = False, **options: Unpack[CountOptions]
+) -> Summary:
+    """Count the pieces of a corpus into a run directory, for `merge_run`.
+
+    Args:
+        inputs: as of `train`.
+        progress: as of `train`.
+        **options: the command's options with underscores, as listed below.
+
+    Returns:
+        What was counted: `directory`, `corpus`, `pattern` and how long it took; printed, it is the command's summary.
+
+    Raises:
+        PipelineError: as `train` does.
+
+    >>> counted = pipeline.count("corpus.txt", output="runs/counted")
+    >>> counted.corpus.pieces, counted.corpus.different_pieces
+    (60, 6)
+    >>> len(pipeline.merge_run(counted.directory, vocab_size=270)[270])
+    270
+    """
+    refuse_unfit(options, "counting", "count")
+    settled = make_options({"inputs": inputs, **options})
+    if settled.dry_run:
+        raise UsageError("dry_run prints a plan and counts nothing: use the command, bpe-pipeline count --dry-run")
+    with for_python(progress) as listener, executor_for(settled) as executor:
+        return run_count(settled, executor, listener)
 
 
 def run_count(options: Options, executor: Executor, listener: Listener) -> Summary:
@@ -22,7 +59,7 @@ def run_count(options: Options, executor: Executor, listener: Listener) -> Summa
     with open_work(options, pattern, executor, listener) as work:
         run = open_run(work)
         with work.logged(lambda: manifest.remove_partial(run)):
-            return write_summary(work, *count(work, run))
+            return write_summary(work, *counting.count(work, run))
 
 
 def write_summary(work: Work, run: Run, counted: Counted, numbers: Numbers | None = None, **found: Any) -> Summary:

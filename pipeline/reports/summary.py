@@ -95,6 +95,8 @@ class Summary:
         rows += [("report", self.report)] if self.report else []
         return two_columns([*rows, ("next", self._next_commands()[0])])
 
+    __str__ = render
+
     def details(self) -> str:
         """Return all of it as text for the report: one fact a line, the next commands at the end."""
         corpus, vocabulary = self.corpus, self.vocabulary

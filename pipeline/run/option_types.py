@@ -94,11 +94,18 @@ class MergeOptions(OutputOptions, total=False):
     ray_address: str | None
 
 
-class TrainOptions(MergeOptions, ReadingOptions, total=False):
-    """Of `train` and of the other functions that count."""
+class CountOptions(OutputOptions, ReadingOptions, total=False):
+    """Of `count`."""
 
     special_tokens: str | Sequence[str]
     special_tokens_as_text: bool
     pattern: str
     max_piece_bytes: int | str | None
+    weights: Sequence[float | str] | None
+    executor: Literal["local", "ray"]
+    ray_address: str | None
     no_special_tokens: bool
+
+
+class TrainOptions(MergeOptions, CountOptions, total=False):
+    """Of `train` and of the other functions that count and merge."""

@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import oracle_counting
 import peers
 import pytest
 
 import pipeline
+from pipeline.base.errors import UsageError
 from pipeline.merges.vocabulary import token_to_text
 from pipeline.pattern import compile_pattern
 
@@ -89,3 +91,14 @@ def test_a_pattern_outside_the_subset_trains_with_a_warning(documents: list[str]
         tokenizer = train(documents or tmp_path / "a.txt", **options)
     assert tokenizer.decode(tokenizer.encode("xa ya")) == "xa ya"
     assert pipeline.load(tmp_path / "run").encode("xa") == tokenizer.encode("xa")
+
+
+def test_counting_and_then_merging_is_training(trained: Path, text: Path, tmp_path: Path) -> None:
+    counted = pipeline.count(text, output=tmp_path / "run")
+    assert (counted.directory, counted.vocabulary) == (tmp_path / "run", None)
+    assert str(counted).splitlines()[0].startswith("corpus")
+    assert pipeline.merge_run(counted.directory, vocab_size=600)[600] == pipeline.load(trained)
+    later: tuple[dict[str, Any], ...] = ({"vocab_size": 600}, {"export": "hf"}, {"dry_run": True})
+    for given in later:
+        with pytest.raises(UsageError, match=next(iter(given))):
+            pipeline.count(text, output=tmp_path / "run", **given)

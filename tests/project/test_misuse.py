@@ -88,7 +88,7 @@ GOOD: dict[str, Any] = {  # of each argument whose default is not what is tried
 OF_ONE: dict[str, dict[str, Any]] = {  # where a function takes something else under the same name
     **{
         name: {"output": "new"}
-        for name in ("train", "import_counts", "train_parity", "combine_runs", "extend", "prune")
+        for name in ("train", "count", "import_counts", "train_parity", "combine_runs", "extend", "prune")
     },
     **{name: {"path": "shards"} for name in ("decode_shards", "open_shards")},
     "from_tiktoken_file": {"path": "ranks", "special_tokens": {}},

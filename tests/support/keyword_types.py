@@ -30,8 +30,9 @@ _KINDS = {  # name -> bases, what it is of, and its options
     "EncodeFilesOptions": (("ReadingOptions",), "Of `encode_files`.", options_of("encode-files")),
     "EncodeOptions": (("EncodeFilesOptions",), "Of `encode_corpus`.", {*options_of("encode")} - {"output"}),
     "MergeOptions": (("OutputOptions",), "What is learned from counts.", ("output", *options_of("merge"))),
+    "CountOptions": (("OutputOptions", "ReadingOptions"), "Of `count`.", options_of("count")),
     "TrainOptions": (
-        ("MergeOptions", "ReadingOptions"), "Of `train` and of the other functions that count.",
+        ("MergeOptions", "CountOptions"), "Of `train` and of the other functions that count and merge.",
         options_of("train", "merge"),
     ),
 }  # fmt: skip
@@ -62,7 +63,7 @@ def source() -> str:
         lines = [f"{record.name}: {type_of(record)}" for record in own]
         lines += [f"no_{record.name}: bool" for record in own if record.without]
         head = f'class {name}({", ".join(bases or ("TypedDict",))}, total=False):\n    """{about}"""\n'
-        parts.append("\n    ".join([head, *lines]) + "\n")
+        parts.append("\n    ".join([head, *lines]).rstrip() + "\n")
     return "\n\n".join(parts)
 
 
