@@ -98,10 +98,6 @@ VALUE = st.recursive(
 SIGNS = list(b'{}[]",:\\ \n\r-+.eE019nulNaInftrsu/\x00\x1f\x7f')
 PARTS = [
     b"a", b"abcdefghijklmno", b"\\n", b"\\u00e9", b"\\u0000", b"\\ud83d", b"\\ude00", b"\\\\", b'\\"', b"\\/",
-    b"\xff",
-]  # fmt: skip
-PARTS = [
-    b"a", b"abcdefghijklmno", b"\\n", b"\\u00e9", b"\\u0000", b"\\ud83d", b"\\ude00", b"\\\\", b'\\"', b"\\/",
     b"\xff", "é".encode(), "😀".encode(), b"\\u12", b"\\uD83D\\uDE00", b"\\u123g", b"\\", b'"', b"\x1f", b"\x7f",
     b"\\b", b"\\t",
 ]  # fmt: skip

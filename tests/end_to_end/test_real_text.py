@@ -11,7 +11,6 @@ import oracle_counting
 import peers
 import pytest
 from amount import FULL
-from reference import train_reference
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 import pipeline
@@ -60,18 +59,6 @@ def test_merges_of_every_size_are_those_of_hugging_face(path: Path, pattern: str
     for size in SIZES:
         tokenizer = pipeline.train(path, output=tmp_path / str(size), vocab_size=size, pattern=pattern)
         assert texts_of(tokenizer) == expected[: size - 257]
-
-
-@pytest.mark.slow
-@pytest.mark.one_of(2)
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_greatest_bytes_is_the_naive_reference(path: Path, tmp_path: Path) -> None:
-    (tmp_path / "part.txt").write_bytes(path.read_bytes()[: 600_000 if FULL else 200_000])
-    options = {"vocab_size": 320, "tie_break": "greatest-bytes"}
-    tokenizer = pipeline.train(tmp_path / "part.txt", output=tmp_path / "run", **options)
-    counter = oracle_counting.count((tmp_path / "part.txt").read_bytes(), [EOT])
-    expected = train_reference(counter, 320 - 257, tie_break="greatest-bytes")
-    assert tokenizer.merges == [(tokenizer.vocab[left], tokenizer.vocab[right]) for left, right, _ in expected]
 
 
 def test_smaller_vocabularies_of_hugging_face_are_prefixes() -> None:

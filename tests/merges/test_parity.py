@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -104,14 +103,6 @@ def test_long_tails_of_many_languages_are_merged_in_few_phases() -> None:
     assert merges == train_by_parity(parity, 200)
     assert training.result.phases < 10
     assert training.result.bytes == sum(len(piece) * count for one in train for piece, count in one.items())
-
-
-def test_counts_of_a_language_never_rise() -> None:
-    _, training = learn(Parity([natural_counter(seed, 300) for seed in range(3)]), 400)
-    for language in range(3):
-        chosen = zip(training.result.counts, training.chosen_by, strict=True)
-        counts = [count for count, chose in chosen if chose == language]
-        assert all(before >= after for before, after in pairwise(counts))
 
 
 @pytest.mark.parametrize(

@@ -44,11 +44,6 @@ def test_layouts(special_ids: str, bytes_at: int, specials_at: int) -> None:
     assert vocabulary.layout() == special_ids
 
 
-def test_ids_of_a_smaller_vocabulary_are_a_prefix() -> None:
-    small, large = Vocabulary.from_merges(MERGES[:2]), Vocabulary.from_merges(MERGES)
-    assert list(large.tokens.items())[:258] == list(small.tokens.items())
-
-
 def test_a_second_route_to_the_same_bytes_gets_no_id() -> None:
     merges = [(b"a", b"b"), (b"b", b"c"), (b"ab", b"c"), (b"a", b"bc"), (b"abc", b"d")]
     vocabulary = Vocabulary.from_merges(merges)

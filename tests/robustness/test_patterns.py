@@ -47,47 +47,47 @@ def test_pattern_timeout_grows_with_the_document() -> None:
     assert time.process_time() - started > 0.5
 
 
-def test_pattern_timeout_keeps_finished_chunks(tmp_path: Path) -> None:
-    """The chunk with the bad document is named; the counters of the others lie there, and more time would go on."""
+LONG, OPTIONS = "a" * 60, ["--pattern", CATASTROPHE, "--pattern-timeout", 1, "--output", "out"]
+ENCODE = ["encode", "bad.txt", "--tokenizer", "tokenizer", "--output", "out", "--pattern-timeout"]
+TRAIN = ["train", *(f"{name}.txt" for name in "abcd"), "bad.txt", "--chunk-size", 2700, "--workers", 1, *OPTIONS]
+
+
+@pytest.mark.parametrize(
+    ("words", "location", "kept"),
+    [
+        (TRAIN, "bad.txt, bytes 0 to 76", 4),  # counters of the other chunks, and more time would resume
+        ([*ENCODE, 1], "bad.txt, bytes 0 to 76", 0),
+        (["import", "counts.tsv", *OPTIONS], "counts.tsv, line 3", 0),
+        (["import", "counts.parquet", *OPTIONS], "counts.parquet, row 3", 0),
+    ],
+    ids=["train", "encode", "lines", "rows"],
+)
+def test_pattern_timeout_names_the_document(
+    words: list[object], location: str, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for name in "abcd":
-        (tmp_path / f"{name}.txt").write_text("zz aab z " * 300)
-    (tmp_path / "e.txt").write_text("zzz<|endoftext|>" + "a" * 60)
-    words = ["train", *sorted(path.name for path in tmp_path.glob("*.txt")), "--pattern", CATASTROPHE]
-    words += ["--output", "run", "--vocab-size", 260, "--chunk-size", 2700, "--workers", 1, "--pattern-timeout", 1]
-    line = refused(run(*words, cwd=tmp_path), 1)
-    assert "e.txt, bytes 0 to 76: the pattern" in line
-    assert "for the document of 60 characters that begins with 'aaaaaaaa" in line
-    assert len(list((tmp_path / "run" / "counts").glob("*.parquet"))) == 4
-    document = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert "pattern_timeout" not in document["counting"]
-
-
-def test_pattern_timeout_names_the_document(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("zz aab z<|endoftext|>" + "a" * 60)
+        Path(f"{name}.txt").write_text("zz aab z " * 300)
+    Path("bad.txt").write_text(f"zzz<|endoftext|>{LONG}")
+    Path("counts.tsv").write_text(f"zz\t1\nz\t2\n{LONG}\t3\n")
+    pq.write_table(pa.table({"piece": ["zz", "z", LONG], "count": [1, 2, 3]}), "counts.parquet")
     ours = pipeline.Tokenizer.from_merges([], pattern=CATASTROPHE, special_tokens=["<|endoftext|>"])
-    ours.save(tmp_path / "tokenizer")
-    words = ["encode", "a.txt", "--tokenizer", "tokenizer", "--output", "shards", "--pattern-timeout"]
-    for seconds in (1, 2):  # the same shards, with more time
-        line = refused(run(*words, seconds, cwd=tmp_path), 1)
-        assert re.search(rf"a\.txt, bytes 0 to 81: .* takes longer than {seconds} s .*--pattern-timeout", line)
-    with (
-        pytest.warns(UserWarning, match="runs on the regex package"),
-        pytest.raises(PatternTimeoutError, match=r"a\.txt, bytes 0 to 81: .* longer than 1 s"),
-    ):
-        pipeline.encode_files(tmp_path / "a.txt", ours, pattern_timeout=1)
-
-
-@pytest.mark.parametrize(("name", "place"), [("counts.tsv", "line 3"), ("counts.parquet", "row 3")])
-def test_pattern_timeout_names_the_imported_row(name: str, place: str, tmp_path: Path) -> None:
-    if name.endswith("tsv"):
-        (tmp_path / name).write_text(f"zz\t1\nz\t2\n{'a' * 60}\t3\n")
-    else:
-        pq.write_table(pa.table({"piece": ["zz", "z", "a" * 60], "count": [1, 2, 3]}), tmp_path / name)
-    words = ["import", name, "--output", "run", "--pattern", CATASTROPHE, "--pattern-timeout", 1]
-    line = refused(run(*words, cwd=tmp_path), 1)
-    assert f"{name}, {place}: the pattern" in line
-    assert "for the document of 60 characters" in line
-    assert not (tmp_path / "run").exists()
+    ours.save("tokenizer")
+    line = refused(run(*words), 1)
+    assert f"{location}: the pattern" in line
+    assert "longer than 1 s for the document of 60 characters that begins with 'aaaaaaaa" in line
+    assert "--pattern-timeout" in line
+    assert len(list(Path("out").glob("counts/*.parquet"))) == kept
+    assert Path("out").exists() == (words[0] != "import")
+    if kept:
+        assert "pattern_timeout" not in json.loads(Path("out/run.json").read_text())["counting"]
+    if words[0] == "encode":
+        assert "longer than 2 s" in refused(run(*ENCODE, 2), 1)  # the same shards, with more time
+        with (
+            pytest.warns(UserWarning, match="runs on the regex package"),
+            pytest.raises(PatternTimeoutError, match=r"bad\.txt, bytes 0 to 76: .* longer than 1 s"),
+        ):
+            pipeline.encode_files("bad.txt", ours, pattern_timeout=1)
 
 
 def test_pattern_timeout_ends_encoding() -> None:

@@ -126,10 +126,10 @@ def command(case: Case, inputs: list[str], output: Path, workers: int) -> list[s
 
 
 def start(words: list[str], stdin: Path | None = None, **environment: str) -> "subprocess.Popen[bytes]":
-    """Start a command as the head of a process group of its own."""
+    """Start a command as the head of a process group of its own; merging is saved after each phase."""
     with Path(stdin or os.devnull).open("rb") as source:
         return subprocess.Popen(
-            words, env=os.environ | environment, start_new_session=True,
+            words, env=os.environ | {"BPE_PIPELINE_CHECKPOINT_S": "0"} | environment, start_new_session=True,
             stdin=source, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
 
