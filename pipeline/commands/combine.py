@@ -6,7 +6,7 @@ nothing.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
@@ -97,7 +97,8 @@ def run_combine(
         for run, (_, mark), by in zip(runs, counters, fractions, strict=True)
     )
     source = Source(manifest.RUNS, digest, described, tuple(mixed))
-    return _combined(runs[0], source, Parts(counters, statistics, weighted), locations, options, executor, listener)
+    found = _Combination(runs[0], source, Parts(counters, statistics, weighted), locations)
+    return _combined(found, options, executor, listener)
 
 
 def combine_languages(
@@ -115,7 +116,7 @@ def combine_languages(
     counters = [(run.counter_path, run.manifest.counter_fingerprint()) for run in runs]
     described = " + ".join(str(run.directory) for run in runs) + ", merged by parity"
     source, parts = Source(manifest.LANGUAGES, parity.digest(), described), Parts(counters, statistics)
-    return _combined(runs[0], source, parts, locations, options, executor, listener, parity)
+    return _combined(_Combination(runs[0], source, parts, locations, parity), options, executor, listener)
 
 
 def run_part(location: Location, every: int, options: Options, executor: Executor, listener: Listener) -> Summary:
@@ -127,30 +128,36 @@ def run_part(location: Location, every: int, options: Options, executor: Executo
     described = f"{len(chosen)} of {len(run.manifest.plan.chunks)} chunks of {run.directory}"
     source = Source(manifest.RUNS, fingerprint(sorted(mark for _, mark in counters)), described)
     parts = Parts(counters, sum(found, ChunkStatistics()))
-    return _combined(run, source, parts, [location], options, executor, listener)
+    return _combined(_Combination(run, source, parts, [location]), options, executor, listener)
 
 
-def _combined(
-    like: Run,
-    source: Source,
-    parts: Parts,
-    locations: Sequence[Location],
-    options: Options,
-    executor: Executor,
-    listener: Listener,
-    parity: Parity | None = None,
-) -> Summary:
-    """Write a run of these counters, whose pieces are of the kind of another run's. locations: what was read."""
-    counting = like.manifest.counting
+@dataclass(frozen=True)
+class _Combination:
+    """Counters that become a run, with pieces of the kind that another has.
+
+    like: that other run; locations: of all runs that are read; parity: how languages choose merges.
+    """
+
+    like: Run
+    source: Source
+    parts: Parts
+    locations: Sequence[Location]
+    parity: Parity | None = None
+
+
+def _combined(found: _Combination, options: Options, executor: Executor, listener: Listener) -> Summary:
+    """Write the run of a combination."""
+    counting = found.like.manifest.counting
     unread = counting | {name: RECORDS[name].default for name in READING_OPTIONS}
     pattern = compile_pattern(counting["pattern"])
     with open_work(replace(options, pattern=counting["pattern"]), pattern, executor, listener) as work:
-        for path in locations:  # as they are named, and with links resolved
-            found = [path.absolute(), path.resolve()] if isinstance(path, Path) else [path]
-            work.directory.refuse_corpus_inside(map(str, found), "one of the runs to combine")
-        with take_counts(work, unread, like.manifest.cutting, source, lambda *_: parts) as (run, counted):
-            if run.manifest.parity != parity:
-                run = replace(run, manifest=replace(run.manifest, parity=parity))
+        for path in found.locations:  # as they are named, and with links resolved
+            names = [path.absolute(), path.resolve()] if isinstance(path, Path) else [path]
+            work.directory.refuse_corpus_inside(map(str, names), "one of the runs to combine")
+        cutting = found.like.manifest.cutting
+        with take_counts(work, unread, cutting, found.source, lambda *_: found.parts) as (run, counted):
+            if run.manifest.parity != found.parity:
+                run = replace(run, manifest=replace(run.manifest, parity=found.parity))
                 manifest.save(run)
             return write_summary(work, run, counted)
 

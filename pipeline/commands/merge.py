@@ -1,7 +1,6 @@
 """`merge`: learn a merge list from a run's counts, and write a tokenizer of every size asked for."""
 
 import functools
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from pipeline.merges.merge_list import MergeList
 from pipeline.merges.saving import size_that_repays
 from pipeline.pattern import compile_pattern
 from pipeline.reports.languages import languages_of
+from pipeline.reports.numbers_worker import Numbers
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import OtherSize, Summary
 from pipeline.run import manifest, memory
@@ -36,7 +36,7 @@ from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import executor_for
 from pipeline.storage import Location, named
-from pipeline.tokenizer.export import Ids, Trained, check_before_work, export_size, limits_of, refuse_ordinary
+from pipeline.tokenizer.export import Exported, Ids, Trained, check_before_work, export_size, limits_of, refuse_ordinary
 from pipeline.tokenizer.formats.huggingface import chat_template_of
 from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -83,15 +83,8 @@ def open_merging(
     """Open a run directory to merge in, with its own options by default; nothing is deleted before all was checked."""
     run = manifest.require(location)
     stored, asked = run.manifest, make_options(given)
-    counting = {name: value for name, value in asked.of_stage("count").items() if name in given}
-    manifest.refuse_other_options(Directory(location, RUN), "counting", stored.counting, counting)
+    _refuse_unfit_run(run, asked, given)
     own_size = None if given.get("stop_at_saving") else stored.vocab_size
-    if stored.source is not None and stored.source.kind == LANGUAGES and stored.parity is None:
-        raise RunDirectoryError(f"{location} was interrupted while it was made; run its merge --parity again")
-    if stored.parity is not None:
-        for name in ("tie_break", "superwords_from"):
-            if given.get(name) is not None:
-                raise UsageError(f"{flag_of(name)} means nothing for merges that are chosen by parity: leave it out")
     weights = _weights(run, asked)
     like = _made_like(run, asked.vocab_size if given.get("vocab_size") else (own_size,))
     before = {} if asked.overwrite else {**stored.special_of(like), **(stored.merging or {})}
@@ -102,7 +95,8 @@ def open_merging(
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     later_bytes = check_before_work(options, pattern)
     refuse_without_texts(options, stored.source)
-    with open_work(options, pattern, executor, listener, later_bytes=later_bytes) as work:
+    with open_work(options, pattern, executor, listener) as work:
+        work.later_bytes = later_bytes
         run = manifest.require(work.directory.location)
         counted = require_counted(run, executor)
         work.times[COUNTING] = None
@@ -112,16 +106,7 @@ def open_merging(
         if not options.overwrite:
             keep_ids(work, run, like=like, given=given)
         else:
-            merge.require_memory(work, run, counted)
-            made = replace(run.manifest, merging=manifest.merging_of(options), weights=weights)
-            to_be = replace(run, manifest=made)
-            if (known := merge.read(work, to_be, options)) is not None:
-                refuse_ordinary(Trained(known, pattern, options))
-            replaced = {
-                home.name: _stored_ids(work, run, home.name, run.manifest.options_of(home.name))
-                for home in run.tokenizers()
-                if (home / "tokenizer.json").exists()
-            }
+            replaced = _ids_to_replace(work, run, counted, weights)
         if weights != run.manifest.weights:
             counted = combine_again(work, replace(run, manifest=replace(run.manifest, weights=weights)))
         if options.overwrite:
@@ -132,6 +117,32 @@ def open_merging(
         run = manifest.store_merge_options(run, options, FILE_NAMES)
         with work.logged(lambda: manifest.remove_partial(run)):
             yield work, run, counted, replaced
+
+
+def _refuse_unfit_run(run: Run, asked: Options, given: Mapping[str, Any]) -> None:
+    """Refuse a run that was counted with other options, is not whole, or chooses merges in another way than asked."""
+    stored, directory = run.manifest, run.directory.location
+    counting = {name: value for name, value in asked.of_stage("count").items() if name in given}
+    manifest.refuse_other_options(Directory(directory, RUN), "counting", stored.counting, counting)
+    if stored.source is not None and stored.source.kind == LANGUAGES and stored.parity is None:
+        raise RunDirectoryError(f"{directory} was interrupted while it was made; run its merge --parity again")
+    if stored.parity is not None:
+        for name in ("tie_break", "superwords_from"):
+            if given.get(name) is not None:
+                raise UsageError(f"{flag_of(name)} means nothing for merges that are chosen by parity: leave it out")
+
+
+def _ids_to_replace(work: Work, run: Run, counted: Counted, weights: tuple[str, ...]) -> dict[str, Ids | None]:
+    """Check that the merges to come will fit; return the ids of the tokenizers that they replace, as `_stored_ids`."""
+    merge.require_memory(work, run, counted)
+    made = replace(run.manifest, merging=manifest.merging_of(work.options), weights=weights)
+    if (known := merge.read(work, replace(run, manifest=made), work.options)) is not None:
+        refuse_ordinary(Trained(known, work.pattern, work.options))
+    return {
+        home.name: _stored_ids(work, run, home.name, run.manifest.options_of(home.name))
+        for home in run.tokenizers()
+        if (home / "tokenizer.json").exists()
+    }
 
 
 def _weights(run: Run, asked: Options) -> tuple[str, ...]:
@@ -226,23 +237,7 @@ def merge_and_export(
     except ExportRefusedError:
         manifest.forget_unmade(run)
         raise
-    compute = functools.partial(report.after_training, work, run, trained)
-    work.directory.require_lock()
-    work.watch.begin("exporting")
-    started = time.monotonic()
-    for size in options.vocab_size:
-        report.remove_card(run, size)
-    with ThreadPoolExecutor(1, report.STAGE) as pool:  # a worker has nothing to do while we export
-        fits = report.fits_next_to(exporting_bytes, work, learned)
-        computing = pool.submit(compute, fits=True) if fits else None
-        exported = [export_size(run, trained, size) for size in options.vocab_size]
-        work.times["exporting"] = time.monotonic() - started
-        work.watch.begin(report.STAGE)
-        started = time.monotonic()
-        if computing is not None:
-            report.prepare_page()
-        numbers = compute(fits=False) if computing is None else computing.result()
-        work.times[report.STAGE] = time.monotonic() - started
+    exported, numbers = _export(work, run, trained, exporting_bytes)
     for size, one in zip(options.vocab_size, exported, strict=True):
         if one.facts.merges < options.special.merge_budget(size):
             work.warn(f"the vocabulary is smaller than asked for: {one.facts.stopped}")
@@ -250,12 +245,6 @@ def merge_and_export(
         for limit in limits_of(trained.model(options.vocab_size[0]), options.export):
             work.warn(limit)
     run = manifest.store_written(run, [one.directory / name for one in exported for name in one.written])
-    changed = {
-        one.directory.name: found
-        for size, one in zip(options.vocab_size, exported, strict=True)
-        if (before := replaced.get(one.directory.name)) is not None
-        and (found := before.changes(Ids.of(trained.vocabulary(size))))
-    }
     first, *others = exported
     summary = write_summary(
         work,
@@ -268,11 +257,40 @@ def merge_and_export(
         written=(*first.written, *report.card_names(numbers)),
         refused=first.refused,
         languages=languages_of(trained.merges(options.vocab_size[0]), run.manifest.parity),
-        changed_ids=changed,
+        changed_ids=_changed_ids(trained, exported, replaced),
         removed=tuple(name for name in replaced if name not in {one.directory.name for one in exported}),
         other_sizes=tuple(OtherSize(one.facts, one.directory, one.written) for one in others),
     )
     return summary, trained
+
+
+def _export(work: Work, run: Run, trained: Trained, exporting_bytes: int) -> tuple[list[Exported], Numbers | None]:
+    """Write the tokenizer of every size; a worker computes the report's numbers, meanwhile if memory has room."""
+    sizes = trained.options.vocab_size
+    compute = functools.partial(report.after_training, work, run, trained)
+    work.directory.require_lock()
+    with ThreadPoolExecutor(1, report.STAGE) as pool:  # a worker has nothing to do while we export
+        with work.timed("exporting"):
+            for size in sizes:
+                report.remove_card(run, size)
+            fits = report.fits_next_to(exporting_bytes, work, trained.learned)
+            computing = pool.submit(compute, fits=True) if fits else None
+            exported = [export_size(run, trained, size) for size in sizes]
+        with work.timed(report.STAGE):
+            if computing is None:
+                return exported, compute(fits=False)
+            report.prepare_page()
+            return exported, computing.result()
+
+
+def _changed_ids(trained: Trained, exported: Sequence[Exported], replaced: Mapping[str, Ids | None]) -> dict[str, str]:
+    """Say, by their directories, what ids of tokenizers that were there before are now."""
+    return {
+        one.directory.name: found
+        for size, one in zip(trained.options.vocab_size, exported, strict=True)
+        if (before := replaced.get(one.directory.name)) is not None
+        and (found := before.changes(Ids.of(trained.vocabulary(size))))
+    }
 
 
 def _choose_size(work: Work, run: Run, learned: MergeList, saving: float) -> tuple[Work, Run]:

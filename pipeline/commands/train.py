@@ -82,7 +82,8 @@ def run_train(options: Options, executor: Executor, listener: Listener) -> "tupl
     """Count, merge, export; each only as far as the run directory does not hold it yet."""
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     later_bytes = check_before_work(options, pattern)
-    with open_work(options, pattern, executor, listener, later_bytes=later_bytes) as work:
+    with open_work(options, pattern, executor, listener) as work:
+        work.later_bytes = later_bytes
         run = open_run(work)
         with work.logged(lambda: manifest.remove_partial(run)):
             executor.meanwhile(partial(_prepare_rest, len(run.manifest.plan.chunks)))

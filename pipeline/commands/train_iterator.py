@@ -76,8 +76,9 @@ def train_from_iterator(
     with (
         for_python(progress) as listener,
         executor_here(settled) as executor,
-        open_work(settled, pattern, executor, listener, resumable=False, later_bytes=later_bytes) as work,
+        open_work(settled, pattern, executor, listener, resumable=False) as work,
     ):
+        work.later_bytes = later_bytes
         if not settled.overwrite and manifest.load(work.directory.location) is not None:
             raise RunDirectoryError(
                 f"{work.directory} holds a run, and an iterator cannot be read again to see whether it is the same: "

@@ -3,7 +3,7 @@
 What is skipped or altered is counted, with the first locations of each kind.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -183,10 +183,7 @@ class _Feeding:
         if found == 0 and start == 0 and resumed == 0 and whole:
             self._tally.add("files_empty", 1, [file.path])
         if start == 0:  # the first span speaks for its file
-            now = counter.statistics()
-            fed, invalid, replaced = (now[key] - before[key] for key in ("bytes", "invalid_bytes", "replacements"))
-            hardly_text = replaced > max(_MOST_REPLACED * (fed - invalid + replaced), _FEW_REPLACED)
-            self._tally.add("files_hardly_text", int(hardly_text), [file.path])
+            self._tally.add("files_hardly_text", int(_hardly_text(before, counter.statistics())), [file.path])
         counter.set_budget(task.budget_bytes)  # what reading held of it is free again
 
     def _feed_text(self, number: int, block: bytes, first: int) -> None:
@@ -231,6 +228,12 @@ class _Feeding:
         statistics = self._counter.statistics()
         for key, locations in self._examples.items():
             locations += map(location, statistics[key][len(locations) :])
+
+
+def _hardly_text(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether much of what was fed between two statistics of a counter was replaced, as of a file that is not text."""
+    fed, invalid, replaced = (after[key] - before[key] for key in ("bytes", "invalid_bytes", "replacements"))
+    return bool(replaced > max(_MOST_REPLACED * (fed - invalid + replaced), _FEW_REPLACED))
 
 
 def _too_long(task: ChunkTask, location: Callable[[int], str], error: MemoryError) -> TrainingError:

@@ -94,6 +94,35 @@ class Broadcast:
         return self.data if self.reference is None else bytes(import_module("ray").get(self.reference))
 
 
+class _Attempts:
+    """The tasks of one run by their indices: those that wait for an attempt, and how far and how often each came."""
+
+    def __init__(self, tasks: Sequence[object], on_progress: Callable[[int], None]) -> None:
+        self.waiting = deque(range(len(tasks)))
+        self.failures: Counter[int] = Counter()
+        self._tasks, self._on_progress = tasks, on_progress
+        self._reported: Counter[int] = Counter()  # progress of the last attempt
+
+    def advance(self, index: int, progress: int) -> None:
+        """Report what a task has done since it last said so."""
+        if progress != self._reported[index]:
+            self._on_progress(progress - self._reported[index])
+            self._reported[index] = progress
+
+    def fail(self, index: int, reason: str) -> None:
+        """Take back the progress of a failed attempt; the task waits for the next. `WorkerError` after the last."""
+        _log.error("%s failed: %s", self._tasks[index], reason)
+        self.advance(index, 0)
+        self.failures[index] += 1
+        if self.failures[index] == MAX_ATTEMPTS:
+            raise WorkerError(
+                f"{self._tasks[index]} failed {MAX_ATTEMPTS} times, the last time because "
+                f"{reason.splitlines()[-1]}; what is finished is kept: run the same command again to resume"
+            )
+        _log.warning("trying again in a fresh process")
+        self.waiting.append(index)
+
+
 class Executor(ABC):
     """Runs tasks; a context manager, on whose end its processes end. Subclasses start tasks and receive messages."""
 
@@ -135,36 +164,29 @@ class Executor(ABC):
         or that raised an error that is not a `PipelineError`, is tried again in a fresh process, three times in all.
         Raises the `PipelineError` of a task, or `WorkerError` after the last attempt.
         """
-        waiting = deque(range(len(tasks)))
-        failures: Counter[int] = Counter()
-        reported: Counter[int] = Counter()  # by task: progress of its last attempt
+        attempts = _Attempts(tasks, on_progress)
         active: dict[Any, int] = {}  # handle -> index of task
 
         def hand_out() -> None:
             slots = self._slots(min(at_once or len(tasks), len(tasks)), need)
-            while waiting and len(active) < slots:
-                index = waiting.popleft()
+            while attempts.waiting and len(active) < slots:
+                index = attempts.waiting.popleft()
                 _log.debug("%s starts", tasks[index])
-                active[self._start(function, tasks[index], need, again=fresh or index in failures)] = index
-
-        def advance(index: int, progress: int) -> None:
-            if progress != reported[index]:
-                on_progress(progress - reported[index])
-                reported[index] = progress
+                active[self._start(function, tasks[index], need, again=fresh or attempts.failures[index] > 0)] = index
 
         try:
             hand_out()
             if active:
                 self._meanwhile, now = _do_nothing, self._meanwhile
                 now()
-            while waiting or active:
+            while attempts.waiting or active:
                 for handle, kind, value in self._messages(list(active)):
                     if kind == "log":
                         log.relay(value)
                     if kind == "log" or handle not in active:
                         continue  # a late message of an attempt that has ended
                     if kind == "progress":
-                        advance(active[handle], value)
+                        attempts.advance(active[handle], value)
                         continue
                     index = active.pop(handle)
                     if kind == "error":
@@ -173,17 +195,8 @@ class Executor(ABC):
                         hand_out()  # before the caller handles the result: no worker waits for the coordinator
                         yield index, value
                         continue
-                    _log.error("%s failed: %s", tasks[index], value)
-                    advance(index, 0)
-                    failures[index] += 1
-                    if failures[index] == MAX_ATTEMPTS:
-                        raise WorkerError(
-                            f"{tasks[index]} failed {MAX_ATTEMPTS} times, the last time because "
-                            f"{value.splitlines()[-1]}; what is finished is kept: run the same command again to resume"
-                        )
-                    _log.warning("trying again in a fresh process")
+                    attempts.fail(index, value)
                     self.retries += 1
-                    waiting.append(index)
                 hand_out()
         finally:
             for handle in active:

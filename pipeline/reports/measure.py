@@ -136,14 +136,6 @@ def measure(
         sources[source].update(found)
         scripts[script].update(found, bytes=words * size, tokens=words * overlaps)
     total, all_ids = sum(sources.values(), Counter[str]()), sum(used.values(), Counter[int]())
-    largest_bytes = total["bytes"] * _LARGEST_SHARE if len(sources) >= FEWEST_SOURCES else -1
-    single_source = (
-        (id_, source, times)
-        for source, ids_of_source in used.items()
-        if sources[source]["bytes"] <= largest_bytes
-        for id_, times in ids_of_source.items()
-        if times >= _FEWEST_TIMES and times == all_ids[id_] and len(tokens[id_]) >= _FEWEST_BYTES
-    )
     return TokenizerMeasures(
         whole=_text_measures(name, total, all_ids, tokens, mean_digit_f1(sum(numbers.values(), Counter()))),
         sources=tuple(
@@ -154,8 +146,28 @@ def measure(
             _text_measures(script, sums) for script, sums in sorted(scripts.items(), key=lambda item: -item[1]["words"])
         ),
         used=len(all_ids),
-        single_source=tuple(sorted(single_source, key=lambda one: (-one[2], one[0]))[:_MOST_TOKENS]),
+        single_source=_of_single_sources(sources, used, all_ids, tokens),
     )
+
+
+def _of_single_sources(
+    sources: Mapping[str, Counter[str]],
+    used: Mapping[str, Counter[int]],
+    all_ids: Counter[int],
+    tokens: Mapping[int, bytes],
+) -> tuple[tuple[int, str, int], ...]:
+    """Return the most frequent tokens that occur in one source alone, which is a small one of several."""
+    if len(sources) < FEWEST_SOURCES:
+        return ()
+    largest_bytes = sum(sums["bytes"] for sums in sources.values()) * _LARGEST_SHARE
+    found = (
+        (id_, source, times)
+        for source, ids in used.items()
+        if sources[source]["bytes"] <= largest_bytes
+        for id_, times in ids.items()
+        if times >= _FEWEST_TIMES and times == all_ids[id_] and len(tokens[id_]) >= _FEWEST_BYTES
+    )
+    return tuple(sorted(found, key=lambda one: (-one[2], one[0]))[:_MOST_TOKENS])
 
 
 def bytes_lost(text: str, decoded: str) -> int:

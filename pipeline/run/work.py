@@ -60,13 +60,18 @@ class Work:
     @contextlib.contextmanager
     def stage(self, name: str, total: int, unit: str, done: int = 0) -> Iterator[Advance]:
         """Report the start and end of a stage, and note its time and memory; yields what reports its progress."""
+        with self.timed(name):
+            self.listener(StageStarted(name, total, unit, done))
+            yield lambda amount: self.listener(Advanced(name, amount))
+        self.listener(StageEnded(name, self.times[name] or 0.0))
+
+    @contextlib.contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Note the time and memory of a stage."""
         self.watch.begin(name)
         started = time.monotonic()
-        self.listener(StageStarted(name, total, unit, done))
-        yield lambda amount: self.listener(Advanced(name, amount))
-        elapsed_s = time.monotonic() - started
-        self.times[name] = elapsed_s
-        self.listener(StageEnded(name, elapsed_s))
+        yield
+        self.times[name] = time.monotonic() - started
 
     def keeps(self, done: str, finished_bytes: int, total_bytes: int) -> None:
         """Note what an interruption would leave of a stage. done: a participle."""
@@ -142,16 +147,15 @@ def open_work(
     *,
     kind: Kind = RUN,
     resumable: bool = True,
-    later_bytes: int = 0,
 ) -> Iterator[Work]:
     """Work alone in the options' directory, or a new one, and watch memory; an interruption says how to resume."""
-    memory.budget(options.memory_limit).workers(1, later_bytes)  # refuses a limit that is too small for any work
+    memory.budget(options.memory_limit).workers(1)  # refuses a limit that is too small for any work
     directory = Directory(as_workers_know(options.output or new_directory(), options), kind)
     work = None
     executor.on_notice = lambda text: listener(Notice("warning", text))
     try:
         with directory.locked(), watched(options.memory_limit, listener) as watch:
-            work = Work(options, pattern, executor, listener, directory, watch, later_bytes)
+            work = Work(options, pattern, executor, listener, directory, watch)
             cuts = coarse_pattern(options) or pattern
             if kind is RUN and "hf" in (options.export or ("hf",)) and (note := not_in_tokenizers_1(cuts)):
                 work.inform(note)

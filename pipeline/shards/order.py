@@ -69,8 +69,8 @@ def put_in_order(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[
     make_directory(work.directory / "dealt")
     train: list[tuple[Source, int]] = []
     validation: list[tuple[Source, int]] = []
-    for epoch, names in enumerate(encoding.owned_dealt()):
-        tasks = list(_deal_tasks(encoding, parts, held_out, epoch, names, documents, bucket_bytes))
+    for epoch in range(len(encoding.owned_dealt())):
+        tasks = list(_deal_tasks(encoding, parts, held_out, epoch, bucket_bytes))
         buckets = tasks[0].buckets
         totals = _deal(work, tasks, workers)
         files = tuple(StoredPart(task.output, task.output_fingerprint) for task in tasks)
@@ -101,19 +101,17 @@ def _deal_tasks(
     parts: Sequence[Part],
     held_out: _HeldOut,
     epoch: int,
-    names: Sequence[str],
-    documents: int,
     bucket_bytes: int,
 ) -> Iterator[DealTask]:
     """Yield the task of each part."""
-    options, stored = encoding.options, encoding.parts()
+    options, stored, names = encoding.options, encoding.parts(), encoding.owned_dealt()[epoch]
     weights, id_bytes = _weights(encoding), ID_BYTES[options["dtype"]]
     seed = hashlib.sha256(f"{options.get('shuffle')} {epoch}".encode()).digest()
     ids = sum(part.ids * weight for part, weight in zip(parts, weights, strict=True)) * id_bytes
     share = options.get("val_fraction") or (options.get("val_tokens") or 0) * id_bytes / max(ids, 1)
     buckets = tuple(int(one // bucket_bytes) + 1 for one in (ids, float(ids) * min(share, 1)))
-    numbers = accumulate((part.documents for part in parts), initial=0)
-    for index, (number, weight) in enumerate(zip(numbers, weights, strict=False)):
+    *numbers, documents = accumulate((part.documents for part in parts), initial=0)
+    for index, (number, weight) in enumerate(zip(numbers, weights, strict=True)):
         selection = Selection(
             shuffled=options.get("shuffle") is not None,
             key=int.from_bytes(seed[:8], "little"),

@@ -66,7 +66,7 @@ def write_conversations(
     parts = tuple((*stored, first) for stored, first in zip(encoding.parts(), firsts, strict=False))
     directories = directories_of(encoding.options["shard_format"], list(splits))
     tasks = {
-        directory: _tasks(work, encoding, chat, directory, rows, lengths, parts)
+        directory: _tasks(encoding, chat, directory, rows, lengths, parts)
         for directory, rows in zip(directories, splits.values(), strict=True)
     }
     total = len(train.rows) + len(held.rows)
@@ -74,7 +74,6 @@ def write_conversations(
 
 
 def _tasks(
-    work: Work,
     encoding: Encoding,
     chat: Chat,
     directory: str,
@@ -96,7 +95,7 @@ def _tasks(
             stop = start + (ends[-1] if ends else 0)
         task = AssemblyTask(
             name=name,
-            output=work.directory / name,
+            output=encoding.directory / name,
             format=options["shard_format"],
             layout=chat.layout,
             pack=chat.pack,
