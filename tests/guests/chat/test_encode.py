@@ -11,7 +11,7 @@ from chat_cases import cases, conversation, dialog, recorded_tokenizer, small_to
 import pipeline
 from pipeline.guests.chat.templates import missing_marks, template_named
 
-DIALOG = dialog("the low", "lower")
+DIALOG, EOT = dialog("the low", "lower"), "<|endoftext|>"
 AS_THEIRS = {"special_tokens_in_messages": "tokens", "date": "22 Nov 2026"}  # the day they were recorded
 NOT_HERE = {"split_special_tokens"}  # never useful
 
@@ -103,10 +103,8 @@ def test_words_around_thoughts_are_the_templates() -> None:
 
 @pytest.mark.parametrize("told", ["tool_calls", "function_call", "tools"])
 def test_openai_calls_that_are_not_aligned_are_refused(told: str) -> None:
-    call = [{"function": {"name": "f", "arguments": "{}"}}]
-    found = dialog("the low", "lower", **({told: call} if told == "tools" else {}))
-    if told != "tools":
-        found["messages"][1][told] = call
+    found = dialog("the low", "lower")
+    (found if told == "tools" else found["messages"][1])[told] = [{"function": {"name": "f", "arguments": "{}"}}]
     with pytest.raises(pipeline.PipelineError, match=r'align_chat\(row, formatting="messages"\)'):
         next(pipeline.encode_chat([found], small_tokenizer(), template="default"))
 
@@ -129,14 +127,13 @@ def test_the_date_before_tools_is_the_one_asked_for() -> None:
         pipeline.encode_chat(dialogs, small_tokenizer(), date="2026-02-30")
 
 
-@pytest.mark.parametrize(
-    ("settings", "learned"), [({}, True), *(({"enable_thinking": no}, False) for no in (None, False))]
-)
-def test_an_empty_thought_is_learned_only_where_thinking_is_enabled(settings: dict[str, Any], learned: bool) -> None:
-    tokenizer = small_tokenizer()
-    row = next(pipeline.encode_chat([DIALOG], tokenizer, template="qwen3", **settings))
-    assert "<think>\n\n</think>\n\nlower" in tokenizer.decode(row["input_ids"])
-    assert ("<think>" in tokenizer.decode([id_ for id_ in row["labels"] if id_ >= 0])) == learned
+def test_an_empty_thought_is_learned_only_where_thinking_is_enabled() -> None:
+    tokenizer, unlearned = small_tokenizer(), ({"enable_thinking": None}, {"enable_thinking": False})
+    for settings in ({}, *unlearned):
+        row = next(pipeline.encode_chat([DIALOG], tokenizer, template="qwen3", **settings))
+        assert "<think>\n\n</think>\n\nlower" in tokenizer.decode(row["input_ids"])
+        learned = tokenizer.decode([id_ for id_ in row["labels"] if id_ >= 0])
+        assert ("<think>" in learned) == (settings not in unlearned)
 
 
 def test_what_is_no_pair_is_dropped() -> None:
@@ -187,13 +184,11 @@ def test_a_wrong_file_is_an_error_that_names_the_field_or_the_marks(tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "special_tokens", "message"),
     [
-        ("lama3", ["<|endoftext|>"], "did you mean 'llama3'"),
-        ("zzz", ["<|endoftext|>"], "llama3, chatml, qwen, qwen3"),
-        ("chatml", ["<|endoftext|>"], "<|im_start|> <|im_end|>; add"),
-        ("deepseek3", ["<|endoftext|>"], "<\uff5cUser\uff5c> <\uff5cAssistant\uff5c>; add"),
-        ("default", [], "the tokenizer has none"),
+        ("lama3", [EOT], "did you mean 'llama3'"), ("zzz", [EOT], "llama3, chatml, qwen, qwen3"),
+        ("chatml", [EOT], "<|im_start|> <|im_end|>; add"), ("default", [], "the tokenizer has none"),
+        ("deepseek3", [EOT], "<\uff5cUser\uff5c> <\uff5cAssistant\uff5c>; add"),
     ],
-)
+)  # fmt: skip
 def test_a_name_that_does_not_fit_is_refused(name: str, special_tokens: list[str], message: str) -> None:
     with pytest.raises(pipeline.PipelineError, match=re.escape(message)):
         pipeline.encode_chat([DIALOG], pipeline.Tokenizer.from_merges([], special_tokens), template=name)

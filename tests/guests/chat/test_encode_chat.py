@@ -46,11 +46,8 @@ def _write_lines(path: Path, rows: Sequence[Any]) -> Path:
 
 def read_rows(directory: Path) -> list[dict[str, list[int]]]:
     """Return the rows of all Arrow streams in a directory."""
-    found: list[dict[str, list[int]]] = []
-    for path in sorted(directory.glob("data-*.arrow")):
-        with pa.ipc.open_stream(path) as reader:
-            found += reader.read_all().to_pylist()
-    return found
+    tables = [pa.ipc.open_stream(path.read_bytes()).read_all() for path in sorted(directory.glob("data-*.arrow"))]
+    return [row for table in tables for row in table.to_pylist()]
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +63,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, opened in (("stream", pa.ipc.new_stream), ("file", pa.ipc.new_file)):
         with opened(home / f"{name}.arrow", table.schema) as writer:
             writer.write_table(table, max_chunksize=90)
-    listed = {"a": {"file_name": "rows.jsonl", "formatting": "sharegpt"}}
-    listed |= {"b": {**listed["a"], "file_name": "rows.json"}, "bad": {"file_name": "bad.jsonl"}}
+    listed = {
+        at: {"file_name": name, "formatting": "sharegpt"} for at, name in (("a", "rows.jsonl"), ("b", "rows.json"))
+    }
+    (home / "dataset_info.json").write_text(json.dumps({**listed, "bad": {"file_name": "bad.jsonl"}}))
     _write_lines(home / "other.jsonl", [{"body": "low"}])
     _write_lines(home / "bad.jsonl", [{"instruction": "a", "output": "b"}])
     (home / "bad.csv").write_text("instruction,output\na,b\na,b,c\n")
-    (home / "dataset_info.json").write_text(json.dumps(listed))
     return home
 
 
