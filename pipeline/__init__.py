@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pipeline.guests.adapt.prune import prune as prune
     from pipeline.guests.chat.align import align_chat as align_chat
     from pipeline.guests.chat.encode import encode_chat as encode_chat
+    from pipeline.guests.inspect.diff import diff as diff
+    from pipeline.guests.inspect.doctor import doctor as doctor
     from pipeline.guests.inspect.explain import explain as explain
     from pipeline.shards.decode import decode_shards as decode_shards
     from pipeline.shards.in_memory import encode_files as encode_files
@@ -53,6 +55,8 @@ _HOMES = {
     "combine_runs": "pipeline.commands.combine",
     "count": "pipeline.commands.count",
     "decode_shards": "pipeline.shards.decode",
+    "diff": "pipeline.guests.inspect.diff",
+    "doctor": "pipeline.guests.inspect.doctor",
     "encode_chat": "pipeline.guests.chat.encode",
     "encode_corpus": "pipeline.commands.encode",
     "encode_files": "pipeline.shards.in_memory",

@@ -32,10 +32,11 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("alpha", (0, -1, "x", True, float("inf"))),
     ("memory_limit", ("x", -1, [], 1.5)),
     ("dtype", ("uint8", "float32", "nonsense", 5, [], object())),
-    ("base path run", (5, None, "", b"x", ["x"], "missing", "a\0b")),
+    ("base first path run second", (5, None, "", b"x", ["x"], "missing", "a\0b")),
     ("directory", (5, None, "", b"x", ["x"], "a\0b")),
     ("output", (5, b"x", "", [], "a\0b")),
     ("inputs", (5, b"x", [5], [None], {"a": 1}, {"x"}, [], "", "missing.txt")),
+    ("exclude", (5, b"x", "", [5])),
     ("runs", (5, None, "", b"x", [5], [None], [], "missing")),
     ("files", (5, [5], [], {"a": 1})),
     ("languages", (5, None, "x", [], {}, {"one": 5}, {5: "run"}, {"one": "missing"})),
@@ -83,7 +84,7 @@ GOOD: dict[str, Any] = {  # of each argument whose default is not what is tried
     "languages": {"one": "run"}, "merges": MERGES, "message": MESSAGE, "messages": [MESSAGE], "num_threads": 1,
     "output": "new", "path": "tokenizer", "pattern": "gpt2", "pre_tokenizer": None, "row": ROW, "run": "run",
     "runs": ["run"], "sequence_length": 100, "template": "chatml", "text": "low", "texts": ["low"], "token": "low",
-    "trainer": None,
+    "trainer": None, "first": "tokenizer", "second": "tokenizer",
 }  # fmt: skip
 OF_ONE: dict[str, dict[str, Any]] = {  # where a function takes something else under the same name
     **{
@@ -93,6 +94,7 @@ OF_ONE: dict[str, dict[str, Any]] = {  # where a function takes something else u
     **{name: {"path": "shards"} for name in ("decode_shards", "open_shards")},
     "from_tiktoken_file": {"path": "ranks", "special_tokens": {}},
     "info": {"path": "run"},
+    "doctor": {"counts": None},
     "export_counts": {"path": "counts.tsv"},
     "from_vocab": {"special_tokens": CHATML},
     "Llama3Tokenizer": {"path": "ranks"},

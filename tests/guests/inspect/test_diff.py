@@ -116,6 +116,10 @@ def test_exit_codes_and_numbers(trained: Path, text: Path, tmp_path: Path) -> No
         (name, len(own.encode()), [len(one.encode(own)), len(other.encode(own))]) for name, own in contents
     ]
     assert sum(len(cut["cuts"][1]) for cut in document["other_cuts"]) > 0
+    compared = pipeline.diff(trained, fewer, text)
+    assert compared.found == pipeline.diff(one, pipeline.load(fewer), texts=[b"low"]).found
+    assert (compared.equal, str(compared) + "\n") == (False, run("diff", trained, fewer, text).stdout)
+    assert pipeline.diff(one, copy).equal
     (copy / "tokenizer.json").write_text("{")
     for named, *others in (("tokenizer.json", tmp_path), ("tokenizer.json", copy), ("absent.txt", fewer, "absent.txt")):
         assert named in refused(run("diff", trained, *others), 3)

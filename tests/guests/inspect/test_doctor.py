@@ -35,7 +35,9 @@ def test_exit_codes_and_json(trained: Path, tmp_path: Path) -> None:
     document = json.loads(succeeded(run("doctor", trained, "--json")).stdout)
     assert document["wrong"] == 0
     assert [one["what"] for one in document["findings"] if one["outcome"] == ADVICE] == ["special tokens"]  # no pad
+    assert pipeline.doctor(trained).to_json() == document
     strict = run("doctor", trained, "--strict")
+    assert str(pipeline.doctor(trained)) + "\n" == strict.stdout
     assert (strict.returncode, strict.stdout.count("remedy: ")) == (1, 1)
     (tmp_path / "a.txt").write_text("a text")
     succeeded(run("count", tmp_path / "a.txt", "--output", tmp_path / "run"))
