@@ -4,11 +4,9 @@ import json
 import os
 import pickle
 import random
-import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import killing
@@ -91,57 +89,39 @@ def test_commands_accept_uris(store: Store, corpus: str, local: Path, tmp_path: 
     assert (tmp_path / "here/tokenizer.tiktoken").read_bytes() == store.get("r/tokenizer/tokenizer.tiktoken")
 
 
-def test_killed_run_is_resumed(store: Store, local: Path) -> None:
-    text = peers.generated_text(3, 20_000) * 20
-    store.put("big.txt", text)
-    options = ["--vocab-size", "700", "--quiet", "--workers", "1", "--chunk-size", "512KiB"]
-    arguments = ["train", store.uri("big.txt"), "--output", store.uri("r"), *options]
-    process = killing.start([sys.executable, "-P", "-m", "pipeline", *arguments])
-    try:
-        while not (done := store.listing("r/counts/")):
-            assert process.poll() is None
-            time.sleep(0.02)
-    finally:
-        killing.kill(process.pid, "all")
-        process.communicate()
-    assert store.listing("r/.lock-")
-    before = {key: store.remote(key).stat() for key in done}
-    succeeded(run_process(*arguments))  # the dead process's lock does not block it
-    assert {key: store.remote(key).stat() for key in before} == before
-    assert len(store.listing("r/counts/")) > len(before)
-    (local / "big.txt").write_text(text, newline="")
-    pipeline.train(local / "big.txt", output=local / "big", vocab_size=700)
-    assert store.get("r/tokenizer/tokenizer.json") == (local / "big/tokenizer/tokenizer.json").read_bytes()
-    assert not [key for key in store.listing() if "/." in key]
-
-
-@pytest.mark.slow
-def test_run_killed_at_many_moments_is_resumed(store: Store, tmp_path: Path) -> None:
-    text = peers.generated_text(3, 20_000) * 4
+@pytest.mark.parametrize("kills", [1, pytest.param(24 if FULL else 9, marks=pytest.mark.slow)])
+def test_killed_run_is_resumed(store: Store, tmp_path: Path, kills: int) -> None:
+    """Killed first when a counter is there, then at any moment, each run up to three times."""
+    text = peers.generated_text(3, 20_000) * (20 if kills == 1 else 4)
     (tmp_path / "big.txt").write_text(text, newline="")
     pipeline.train(tmp_path / "big.txt", output=tmp_path / "run", vocab_size=700)
     store.put("big.txt", text)
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    environment = {"TMPDIR": str(scratch)}  # other runs may use this machine
-    moments, killed, shortest_s = random.Random(5), 0, 1e9
-    for number in range(8 if FULL else 4):
-        options = ["--vocab-size", "700", "--quiet", "--chunk-size", "64KiB"]
+    (scratched := tmp_path / "scratch").mkdir()
+    environment = {"TMPDIR": str(scratched)}  # other runs may use this machine
+    moments, killed, whole_s = random.Random(5), 0, 0.0
+    options = ["--vocab-size", "700", "--quiet", "--workers", "1", "--chunk-size", f"{len(text) // 9}"]
+    for number in range(-(-kills // 3)):
         arguments = ["train", store.uri("big.txt"), "--output", store.uri(f"r{number}"), *options]
-        for _ in range(3 if number else 0):  # the first one measures how long a run takes
+        for _ in range(min(kills, 3)):
             process = killing.start([sys.executable, "-P", "-m", "pipeline", *arguments], **environment)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(moments.uniform(0.1, 1.0) * shortest_s)
+            deadline = time.monotonic() + moments.uniform(0.1, 1.0) * whole_s
+            while process.poll() is None and (
+                time.monotonic() < deadline if whole_s else not store.listing("r0/counts/")
+            ):
+                time.sleep(0.02)
             killing.kill(process.pid, "all")
             killed += killing.ended(process) < 0
+        before = {key: store.remote(key).stat() for key in store.listing(f"r{number}/counts/")}
+        assert number or store.listing("r0/.lock-")
         started = time.monotonic()
-        succeeded(run_process(*arguments, env=environment))
-        shortest_s = min(shortest_s, time.monotonic() - started)
+        succeeded(run_process(*arguments, env=environment))  # a dead process's lock does not block it
+        whole_s = whole_s or time.monotonic() - started
+        assert {key: store.remote(key).stat() for key in before} == before
         trained = store.get(f"r{number}/tokenizer/tokenizer.json")
         assert trained == (tmp_path / "run/tokenizer/tokenizer.json").read_bytes()
         assert not [key for key in store.listing() if "/." in key]
-        assert not list(scratch.iterdir())
-    assert killed > number
+        assert not list(scratched.iterdir())
+    assert killed > kills / 3 - 1
 
 
 def test_second_run_in_a_directory_is_refused(store: Store, corpus: str, monkeypatch: pytest.MonkeyPatch) -> None:

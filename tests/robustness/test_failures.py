@@ -15,7 +15,7 @@ import peers
 import pytest
 from command import refused, run, succeeded
 
-from pipeline import Tokenizer, _core
+from pipeline import Tokenizer
 from pipeline.base.errors import InputError, PipelineError, RunDirectoryError, UsageError, WorkerError
 from pipeline.base.events import Advanced, Event, StageStarted
 from pipeline.base.units import parse_bytes
@@ -284,8 +284,3 @@ def test_outputs_that_are_not_directories(text: Path, tmp_path: Path, make: Call
     path = tmp_path / "run"
     make(path)
     assert str(path) in refused(run("train", text, "--output", path, "--vocab-size", 300), 1)
-
-
-def test_core_errors_do_not_end_the_process() -> None:
-    with pytest.raises((ValueError, RuntimeError)):
-        _core.ChunkCounter(lambda document: [document + "more"], []).feed(b"text", end=True)

@@ -5,6 +5,7 @@ import random
 import re
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import counter_files
@@ -38,11 +39,6 @@ def measured(home: Path, *words: object, limit: int | None = None) -> Measuremen
     assert limit is None or found.peak_memory_bytes <= limit * MIB
     assert "passed the limit" not in found.stderr
     return found
-
-
-def asked_for(line: str, words: str) -> str:
-    """The limit that a refusal asks for."""
-    return line.split(words)[1].partition(" ")[0]
 
 
 @pytest.mark.parametrize("errors", ["replace", "skip"])
@@ -119,26 +115,42 @@ def test_what_does_not_fit_is_kept_on_disk(
     assert (on_disk[0], on_disk[-1]) == (False, True)
 
 
-def test_too_small_a_limit_of_merging_loses_nothing(tmp_path: Path) -> None:
-    text = tmp_path / "a.txt"
-    text.write_bytes(random_words(2, 2_000_000))
-    succeeded(run("train", text, "--output", tmp_path / "run", "--vocab-size", 300))
+@needs_pss
+@pytest.mark.parametrize(
+    ("make", "words", "limit", "named", "code"),
+    [
+        (
+            lambda: random_words(2, 2_000_000),
+            ["merge", "run", "--vocab-size=32000", "--max-token-bytes=2", "--overwrite"],
+            *("125MiB", "merging takes at least .*; give --memory-limit ", 1),
+        ),
+        (
+            lambda: b"\n".join(b"the quick brown fox number %d jumps" % number for number in range(20_000)),
+            ["train", "a.txt", "--output", "other"],
+            *("50MiB", "--memory-limit 50.0 MiB is too small.*give at least ", 2),
+        ),
+        (
+            lambda: b"".join(b"%d\t%d\n" % (n * 7919 % 1_000_003, n % 9 + 1) for n in range(250_000)),
+            ["import", "a.txt", "--output", "other", "--pattern=none", "--quiet"],
+            *("60MiB", "give at least ", 2),
+        ),
+    ],
+    ids=["merge", "train", "import"],
+)
+def test_the_limit_that_a_refusal_names_suffices(
+    make: Callable[[], bytes], words: list[str], limit: str, named: str, code: int, tmp_path: Path
+) -> None:
+    """And the refusal loses nothing, and begins nothing."""
+    (tmp_path / "a.txt").write_bytes(make())
     model = tmp_path / "run" / "tokenizer" / "tokenizer.json"
-    kept = model.read_bytes()
-    again = ["merge", tmp_path / "run", "--vocab-size", 32_000, "--max-token-bytes", 2, "--overwrite"]
-    line = refused(run(*again, "--memory-limit", "125MiB"), 1)
-    assert "merging takes at least" in line
-    assert model.read_bytes() == kept
-    succeeded(run(*again, "--memory-limit", asked_for(line, "give --memory-limit ")))
-
-
-def test_the_limit_that_the_first_refusal_names_suffices_for_merging_and_exporting(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("\n".join(f"the quick brown fox number {number} jumps" for number in range(20_000)))
-    argv = ["train", tmp_path / "a.txt", "--output", tmp_path / "run", "--memory-limit"]
-    line = refused(run(*argv, "50MiB"), 2)
-    assert "--memory-limit 50.0 MiB is too small" in line
-    assert not (tmp_path / "run").exists()
-    succeeded(run(*argv, asked_for(line, "give at least ")))
+    if words[0] == "merge":
+        succeeded(run("train", "a.txt", "--output", "run", "--vocab-size", 300, cwd=tmp_path))
+    kept = model.exists() and model.read_bytes()
+    line = refused(run(*words, f"--memory-limit={limit}", cwd=tmp_path), code)
+    enough = re.search(f"{named}(\\d+)MiB", line)
+    assert enough, line
+    assert (model.exists() and model.read_bytes(), (tmp_path / "other").exists()) == (kept, False)
+    measured(tmp_path, *words, limit=int(enough[1]))
 
 
 def test_rare_pieces_are_left_out(tmp_path: Path) -> None:
@@ -279,15 +291,6 @@ def test_repeated_pieces_that_are_imported_are_kept_once_per_batch(tmp_path: Pat
     assert grown < 8 * MIB
 
 
-@needs_pss
-def test_many_pieces_fit_the_smallest_limit(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_bytes(b"".join(b"%d\t%d\n" % (number * 7919 % 1_000_003, number % 9 + 1) for number in range(250_000)))
-    words = ["import", path, "--output", tmp_path / "run", "--pattern=none", "--quiet"]
-    line = refused(run(*words, "--memory-limit=60MiB"), 2)
-    measured(tmp_path, *words, limit=int(asked_for(line, "give at least ").removesuffix("MiB")))
-
-
 @pytest.mark.slow
 @needs_pss
 def test_the_limit_that_parity_asks_for_suffices(tmp_path: Path) -> None:
@@ -300,7 +303,7 @@ def test_the_limit_that_parity_asks_for_suffices(tmp_path: Path) -> None:
         succeeded(run("count", tmp_path / f"{name}.txt", "--output", tmp_path / name, "--quiet"))
     argv = ["merge", *(tmp_path / name for name in ("en", "el", "hy")), "--parity", "--vocab-size=12000", "--quiet"]
     line = refused(run(*argv, "--output", tmp_path / "refused", "--memory-limit=130MiB"), 1)
-    limit = int(asked_for(line, "give --memory-limit ").partition("MiB")[0])
+    limit = int(line.split("give --memory-limit ")[1].partition("MiB")[0])
     found = measured(tmp_path, *argv, "--output", tmp_path / "run", limit=limit)
     assert found.peak_memory_bytes >= limit * MIB / 3
 

@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-MOST_S = 5.0  # of a test that runs by default; what it shares with others is listed by itself
+MOST_S = 5.0  # of a test that runs by default; what it shares with others does not count
 SLOWEST = 10
 LOOP_S = 0.04  # what `_slowness` times, on an idle machine
 
 _spent: dict[str, float] = {}  # in the controller
 _most: dict[str, float] = {}  # of them, those that must not take longer
-_shared: dict[str, float] = {}  # in a worker: fixtures made since the last phase
 _since = 0.0
 
 
@@ -35,46 +34,37 @@ def _slowness() -> float:
     return max(1.0, (time.process_time() - started) / LOOP_S)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> Iterator[None]:
-    started = cpu_s()
-    try:
-        return (yield)
-    finally:
-        if fixturedef.scope != "function":
-            name = f"{request.node.nodeid or 'session'}: fixture {fixturedef.argname}"
-            _shared[name] = _shared.get(name, 0.0) + cpu_s() - started
-
-
 def pytest_runtest_logstart() -> None:
     global _since
     _since = cpu_s()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_fixture_setup(fixturedef: Any) -> Iterator[None]:
+    """Leave out what a test shares with others."""
     global _since
+    before, started = _since, cpu_s()
+    try:
+        return (yield)
+    finally:
+        if fixturedef.scope != "function":
+            _since = before + cpu_s() - started
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report: Any = yield
-    spent = cpu_s() - _since - sum(_shared.values())
-    if report.when == "teardown":  # the last test's ends what all shared
-        _shared["session: teardown"], spent = spent, 0.0
-    report.cpu_s, report.cpu_s_shared = spent, dict(_shared)
-    report.cpu_most_s = None
+    report.cpu_s, report.cpu_most_s = cpu_s() - _since, None
     if not {"slow", "cluster", "page"} & {mark.name for mark in item.iter_markers()}:
-        # what takes too long has a phase that takes a third of it
-        report.cpu_most_s = MOST_S * (_slowness() if spent > MOST_S / 3 else 1.0)
-    _shared.clear()
-    _since = cpu_s()
+        report.cpu_most_s = MOST_S * (_slowness() if report.cpu_s > MOST_S / 2 else 1.0)
     return report
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    if not hasattr(report, "cpu_s"):  # xdist's own, of a test in which its worker crashed
-        return
-    for name, spent in {report.nodeid: report.cpu_s, **report.cpu_s_shared}.items():
-        _spent[name] = _spent.get(name, 0.0) + spent
-    if report.cpu_most_s is not None:
-        _most[report.nodeid] = max(report.cpu_most_s, _most.get(report.nodeid, 0.0))
+    if report.when == "call" and hasattr(report, "cpu_s"):  # else xdist's own, of a test in which its worker crashed
+        _spent[report.nodeid] = report.cpu_s
+        if report.cpu_most_s is not None:
+            _most[report.nodeid] = report.cpu_most_s
 
 
 def _too_slow() -> list[str]:
