@@ -52,7 +52,7 @@ MOST = {
     "modules behind commands/train": 121,
     "modules behind a counting worker": 45,
     "lines of a file": 596,
-    "lines of a file, on average": 146,
+    "lines of a file, on average": 147,
     "lines of a function": 89,
     "parameters of an internal function": 9,
     "flags of all commands": 345,
