@@ -7,8 +7,10 @@ story itself, so that the worker processes start at the same time.
 import contextlib
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -19,7 +21,7 @@ from pipeline.base.printable import printable, printable_lines
 from pipeline.cli.completion import LOCATION, PATH_TEXT, Names
 from pipeline.cli.llamafactory_names import THEIRS, of_their_file, with_our_names
 from pipeline.run.config_file import read_config
-from pipeline.run.options import RECORDS, Options, Record, check_vocabulary, flag_of, make_options, options_of
+from pipeline.run.options import GROUPS, RECORDS, Options, Record, check_vocabulary, flag_of, make_options, options_of
 from pipeline.storage import Location
 
 if TYPE_CHECKING:
@@ -30,6 +32,11 @@ if TYPE_CHECKING:
     from pipeline.reports.summary import Summary
 
 PROGRAM = "bpe-pipeline"
+SECTIONS = {  # of the list of commands: the file that defines them -> its title
+    "train": "Train", "use": "Use", "change": "Change", "inspect": "Inspect", "counts": "Counts and system"
+}  # fmt: skip
+OWN, OTHER = "Options", "Other"  # groups of flags that belong to one command, and to all
+_ALL = f"{PROGRAM}.help_all"
 
 
 @dataclass(frozen=True)
@@ -70,13 +77,35 @@ def as_utf8(word: str) -> str:
         return word  # its reader refuses it
 
 
+def _show_all(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        context.meta[_ALL] = True
+        click.echo(context.get_help())
+        context.exit()
+
+
+class Flag(click.Option):
+    """A flag with the title that it stands under in the help; an advanced one stands there with --help-all."""
+
+    def __init__(self, names: Sequence[str], *, group: str = OWN, advanced: bool = False, **settings: Any) -> None:
+        super().__init__(names, **settings)
+        self.group, self.advanced = group, advanced
+
+
 _DEBUGGING: list[click.Parameter] = [
-    click.Option(
+    Flag(
         ["--verbose", "-v"], is_flag=True, expose_value=False, callback=_be_verbose,
-        help="print the log, with debug messages",
+        help="print the log, with debug messages", group=OTHER, advanced=True,
     ),
-    click.Option(["--debug"], is_flag=True, expose_value=False, help="show the traceback of a failure"),
+    Flag(
+        ["--debug"], is_flag=True, expose_value=False, help="show the traceback of a failure", group=OTHER,
+        advanced=True,
+    ),
 ]  # fmt: skip
+_HELP_ALL = Flag(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, hidden=True, callback=_show_all,
+    help="show this message with all options, and exit", group=OTHER,
+)  # fmt: skip
 inputs = click.argument("inputs", nargs=-1, metavar="[INPUT ...]", type=PATH_TEXT)
 run_argument = click.argument("run_directory", type=LOCATION, metavar="RUN")
 base_argument = click.argument("base", type=LOCATION, metavar="BASE")
@@ -100,12 +129,54 @@ class _Once(click.Command):
         return super().parse_args(ctx, args)
 
 
+class Command(_Once):
+    """A command with its flags in titled groups; `section` is the title that it stands under itself."""
+
+    section: str
+
+    def groups(self, ctx: click.Context) -> dict[str, list[click.Option]]:
+        """Return the flags of each group."""
+        order, found = (OWN, *GROUPS), dict[str, list[click.Option]]()
+        for one in self.get_params(ctx):
+            if isinstance(one, click.Option) and not one.hidden:
+                found.setdefault(getattr(one, "group", OTHER if one.is_eager else OWN), []).append(one)
+        return dict(sorted(found.items(), key=lambda one: order.index(one[0]) if one[0] in order else len(order)))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the flags that most people need, and how many others there are."""
+        advanced = 0
+        for title, flags in self.groups(ctx).items():
+            shown = [flag for flag in flags if _ALL in ctx.meta or not getattr(flag, "advanced", False)]
+            advanced += len(flags) - len(shown)
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl([flag.get_help_record(ctx) or ("", "") for flag in shown])
+        if advanced:
+            formatter.write_paragraph()
+            formatter.write_text(f"{advanced} advanced options: --help-all")
+
+
 class _Group(_Once, click.Group):
-    pass
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order of their use."""
+        del ctx
+        order = [*SECTIONS.values()]
+        return sorted(self.commands, key=lambda name: order.index(self._section(name)))
+
+    def _section(self, name: str) -> str:
+        found = self.commands[name]
+        assert isinstance(found, Command)
+        return found.section
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each command under its title."""
+        for title, names in itertools.groupby(self.list_commands(ctx), self._section):
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].short_help or "") for name in names])
 
 
 @click.group(
-    cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}, params=_DEBUGGING
+    cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}, params=[*_DEBUGGING]
 )
 @click.version_option(__version__, prog_name=PROGRAM)
 def commands() -> None:
@@ -140,13 +211,14 @@ def command(
             return None if request is None else function(request, **own_values)
 
         help_text = inspect.cleandoc(function.__doc__ or "")
-        found = _Once(
+        found = Command(
             title,
             callback=call,
-            params=[*own, *_flags(names), *_DEBUGGING],
+            params=[*own, *_flags(names), *_DEBUGGING, _HELP_ALL],
             help=help_text,
             short_help=help_text.partition("\n")[0],  # otherwise click would cut it
         )
+        found.section = SECTIONS[function.__module__.rpartition(".")[2]]
         commands.add_command(found)
         return found
 
@@ -185,11 +257,14 @@ def _flags(names: Sequence[str]) -> list[click.Option]:
     """Make flags for these options, and for --no-special-tokens, --print-config and --config."""
     if not names:
         return []
-    flags = [
-        click.Option(["--print-config"], is_flag=True, help="print the options that would be used, and stop"),
-        click.Option(
-            ["--config"], type=LOCATION, metavar="FILE",
+    flags: list[click.Option] = [
+        Flag(
+            ["--config"], type=LOCATION, metavar="FILE", group=OTHER,
             help="YAML, JSON or TOML with the same names; flags override it",
+        ),
+        Flag(
+            ["--print-config"], is_flag=True, group=OTHER, advanced=True,
+            help="print the options that would be used, and stop",
         ),
     ]  # fmt: skip
     flags += [flag for name in names for flag in _flags_of(RECORDS[name])]
@@ -197,7 +272,8 @@ def _flags(names: Sequence[str]) -> list[click.Option]:
     return flags + [click.Option([*both, name], default=None, hidden=True) for name, both in spelt.items()]
 
 
-def _flags_of(record: Record) -> Iterator[click.Option]:
+def _flags_of(record: Record) -> Iterator[Flag]:
+    place = partial(Flag, group=record.group, advanced=record.advanced, default=None)
     default = record.default[0] if record.default and isinstance(record.default, tuple) else record.default
     help_text = record.help + ("; repeatable, adds to the default" if record.without else "")
     kind: dict[str, Any] = {"is_flag": True}
@@ -206,9 +282,9 @@ def _flags_of(record: Record) -> Iterator[click.Option]:
         kind = {"metavar": record.metavar, "multiple": record.several}
         kind["type"] = PATH_TEXT if record.name == "output" else Names(record)
     spellings = [flag_of(record.name), record.name, *([record.short] if record.short else [])]
-    yield click.Option(spellings, default=None, help=help_text, **kind)
+    yield place(spellings, help=help_text, **kind)
     if record.without:
-        yield click.Option([flag_of(f"no_{record.name}")], is_flag=True, default=None, help=record.without)
+        yield place([flag_of(f"no_{record.name}")], is_flag=True, help=record.without)
 
 
 def _settle(names: Sequence[str], values: dict[str, Any]) -> Request | None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from pipeline.base.errors import UsageError
-from pipeline.cli.command import Request, Result, Session, inputs, run_command, summary_result
+from pipeline.cli.command import Flag, Request, Result, Session, inputs, run_command, summary_result
 from pipeline.cli.completion import LOCATION, WholeNumber
 from pipeline.run.options import flag_of
 from pipeline.storage import Location
@@ -64,29 +64,32 @@ def count(session: Session) -> Result:
 
 @run_command()
 @click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
-@click.option("--parity", is_flag=True, help="let the RUNs, one a language, choose merges so that all compress alike")
 @click.option(
-    "--output", "-o", type=LOCATION, metavar="DIR",
+    "--parity", is_flag=True, cls=Flag, group="Parity",
+    help="let the RUNs, one a language, choose merges so that all compress alike",
+)  # fmt: skip
+@click.option(
+    "--output", "-o", type=LOCATION, metavar="DIR", cls=Flag, group="Parity",
     help="with --parity: the new run directory; default: a new one under runs/",
 )  # fmt: skip
 @click.option(
-    "--dev", multiple=True, type=LOCATION, metavar="RUN",
+    "--dev", multiple=True, type=LOCATION, metavar="RUN", cls=Flag, group="Parity",
     help="with --parity: what is measured in place of each RUN, such as translations of one text; repeatable",
 )  # fmt: skip
 @click.option(
-    "--ratio", multiple=True, type=float, metavar="NUMBER",
+    "--ratio", multiple=True, type=float, metavar="NUMBER", cls=Flag, group="Parity",
     help="with --parity: how much each RUN is to be compressed in relation to the others; repeatable",
 )  # fmt: skip
 @click.option(
-    "--parity-window", type=WholeNumber(1), metavar="N",
+    "--parity-window", type=WholeNumber(1), metavar="N", cls=Flag, group="Parity", advanced=True,
     help="with --parity: let no RUN have more than its share of the last N choices",
 )  # fmt: skip
 @click.option(
-    "--parity-alpha", type=float, metavar="NUMBER",
+    "--parity-alpha", type=float, metavar="NUMBER", cls=Flag, group="Parity", advanced=True,
     help="with --parity-window: a share is this, divided by the number of RUNs  [default: 2]",
 )  # fmt: skip
 @click.option(
-    "--global-merges", type=WholeNumber(0), metavar="N",
+    "--global-merges", type=WholeNumber(0), metavar="N", cls=Flag, group="Parity", advanced=True,
     help="with --parity: choose the first N merges by the counts of all RUNs together",
 )  # fmt: skip
 def merge(session: Session, runs: tuple[Location, ...], parity: bool, **chosen_by: Any) -> Result:

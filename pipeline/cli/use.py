@@ -9,6 +9,7 @@ import click
 from pipeline.base.errors import UsageError
 from pipeline.base.printable import printable
 from pipeline.cli.command import (
+    Flag,
     Request,
     Result,
     Session,
@@ -29,7 +30,9 @@ from pipeline.storage import Location
 @inputs
 @click.option("--text", "texts", multiple=True, metavar="STRING", help="encode this text instead of files; repeatable")
 @tokenizer_option
-@click.option("--ordinary", is_flag=True, help="encode special tokens in the text as plain text")
+@click.option(
+    "--ordinary", is_flag=True, cls=Flag, advanced=True, help="encode special tokens in the text as plain text"
+)
 def encode(request: Request, texts: tuple[str, ...], tokenizer: Location, ordinary: bool) -> None:
     """Print the token ids of a text, or encode a corpus into shards.
 

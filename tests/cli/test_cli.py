@@ -5,12 +5,16 @@ import re
 from functools import partial
 from pathlib import Path
 
+import click
 import peers
+import pytest
 import yaml
 from command import refused, run, run_process, succeeded
 
 import pipeline
 from pipeline import __version__
+from pipeline.cli import commands
+from pipeline.cli.command import SECTIONS
 
 EOT = "<|endoftext|>"
 
@@ -20,6 +24,38 @@ def test_version_and_env() -> None:
     facts = run("env").stdout
     assert "pyarrow" in facts
     assert "default workers" in facts
+
+
+def test_help_lists_all_commands_in_order_of_use() -> None:
+    shown = run("--help").stdout
+    listed = re.findall(r"^  ([a-z]+)  +(.*)$", shown.partition("Train:\n")[2], re.MULTILINE)
+    assert sorted(name for name, _ in listed) == sorted(commands.commands)
+    assert listed[0][0] == "train"
+    assert [line for _, line in listed if not re.fullmatch(r".*[^.]\.", line) or len(line) > 70] == []
+    assert re.findall("^([A-Z].*):$", shown, re.MULTILINE) == ["Options", *SECTIONS.values()]
+    assert "_BPE_PIPELINE_COMPLETE=bash_source" in shown
+    assert "'train'" in run("trian").stderr
+
+
+@pytest.mark.parametrize("name", commands.commands)
+def test_help_of_a_command_has_an_example_and_what_most_people_need(name: str) -> None:
+    """The rest is counted and shown by --help-all."""
+    few, every = (run(name, option).stdout for option in ("--help", "--help-all"))
+    assert f"\n  bpe-pipeline {name}" in few
+    below = (text.rpartition("\n  bpe-pipeline ")[2] for text in (few, every))
+    shown, flags = (set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", text, re.MULTILINE)) for text in below)
+    assert len(shown) <= 24
+    assert shown < flags
+    assert f"\n{len(flags - shown)} advanced options: --help-all" in few
+    options = [one for one in commands.commands[name].params if isinstance(one, click.Option) and not one.hidden]
+    assert flags == {"--help", *(next(flag for flag in one.opts if flag.startswith("--")) for one in options)}
+
+
+def test_flags_stand_in_titled_groups() -> None:
+    titles = {name: re.findall(r"^(\w.*):$", run(name, "--help").stdout, re.MULTILINE) for name in ("train", "encode")}
+    shared = ["Output", "Resources", "Other"]
+    assert titles["train"] == ["Input", "Vocabulary", "Special tokens", *shared]
+    assert titles["encode"] == ["Options", "Input", "Shards", "Order and split", "Packing", "Chat data", *shared]
 
 
 def test_run_directory_has_all_files(trained: Path) -> None:

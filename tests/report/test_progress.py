@@ -12,7 +12,6 @@ from terminal import output_on_a_terminal, screens
 
 import pipeline
 from pipeline.base.events import Advanced, Notice, StageEnded, StageStarted
-from pipeline.cli import commands
 from pipeline.reports import progress
 
 COMPLETE = "_BPE_PIPELINE_COMPLETE"
@@ -107,17 +106,6 @@ def test_json_events_have_the_documented_fields(corpus: Path, tmp_path: Path) ->
     page = (Path(__file__).parents[2] / "docs" / "pages" / "reference" / "events.md").read_text()
     for name, wanted in FIELDS.items():
         assert f"| `{name}` | {', '.join(f'`{field}`' for field in wanted)} |" in page
-
-
-def test_help_shows_one_whole_line_and_an_example_for_each_command() -> None:
-    shown = run("--help").stdout
-    listed = shown.partition("Commands:\n")[2].splitlines()
-    assert [line.split()[0] for line in listed] == sorted(commands.commands)
-    assert [line for line in listed if not re.fullmatch(r".*[^.]\.", line) or len(line) > 80] == []
-    assert "_BPE_PIPELINE_COMPLETE=bash_source" in shown
-    for name in commands.commands:
-        assert f"\n  bpe-pipeline {name}" in run(name, "--help").stdout
-    assert "'train'" in run("trian").stderr
 
 
 @pytest.mark.parametrize(
