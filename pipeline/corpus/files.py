@@ -89,7 +89,7 @@ def find_files(
     different: dict[str, tuple[int, str]] = {}
     repeated: dict[int, None] = {}
     for number, path in paths:
-        owner, first = different.setdefault(_resolved(path), (number, path))
+        owner, first = different.setdefault(resolved(path), (number, path))
         if owner != number:
             repeated[number] = None
         if getattr(first, "secret", "") != getattr(path, "secret", ""):
@@ -115,11 +115,12 @@ def files_in_both(files: Iterable[CorpusFile], others: Iterable[CorpusFile]) -> 
     """
     known: set[object] = set()
     for file in others:
-        known |= {_resolved(file.path), (file.size, file.digest)}
-    return [file for file in files if not known.isdisjoint((_resolved(file.path), (file.size, file.digest)))]
+        known |= {resolved(file.path), (file.size, file.digest)}
+    return [file for file in files if not known.isdisjoint((resolved(file.path), (file.size, file.digest)))]
 
 
-def _resolved(path: str) -> str:
+def resolved(path: str) -> str:
+    """Return the path with all links resolved, by which a file that is named twice is recognized."""
     return path if is_uri(path) else os.path.realpath(path)
 
 

@@ -151,8 +151,8 @@ class Directory:
         try:
             yield
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, UsageError) as error:
-            path = self / self.kind.manifest
-            raise RunDirectoryError(f"{path} is damaged ({error}); start again with --overwrite") from None
+            path, reason = self / self.kind.manifest, f"{error} is missing" if isinstance(error, KeyError) else error
+            raise RunDirectoryError(f"{path} is damaged ({reason}); start again with --overwrite") from None
 
     def remove(self, names: Iterable[str]) -> None:
         """Delete these files that the manifest lists, and directories then empty; what is in a linked one stays."""

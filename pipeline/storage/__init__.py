@@ -191,12 +191,8 @@ def each(function: Callable[[Item], Answer], items: Sequence[Item], *, remote: b
 
 
 def remove(where: Location) -> None:
-    """Remove a file, or a directory and everything in it, if it exists. Raises OSError."""
+    """Remove a file, if it exists. Raises OSError."""
     if isinstance(where, Remote):
         where.remove()
-    elif where.is_dir():
-        import shutil
-
-        shutil.rmtree(where)
     else:
         where.unlink(missing_ok=True)

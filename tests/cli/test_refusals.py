@@ -134,21 +134,30 @@ def test_locked_run_is_refused(text: Path, tmp_path: Path) -> None:
     succeeded(train())
 
 
+STORED = dict.fromkeys(["size", "mtime_ns", "ctime_ns"], 1) | {"digest": "", "format": "text", "compression": "none"}
+
+
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "value", "reason"),
     [
-        ("chunks", [[]]),
-        ("chunks", [[[0, 5, 1]]]),
-        ("chunks", [[[7, 0, 1]]]),
-        ("files", [{"path": 5}]),
-        ("counting", None),
-        ("format_version", 99),
+        ("chunks", [[]], "chunk 0 is empty"),
+        ("chunks", [[[0, 5, 1]]], "chunk 0 is not within its file"),
+        ("chunks", [[[7, 0, 1]]], "chunk 0 is of a file that is not listed"),
+        ("owners", [7], "a file is of an input that is not listed"),
+        ("weights", ["1", "2"], "its weights are not those of its inputs"),
+        ("source", {"mixed": [], "kind": "runs", "digest": "", "description": ""}, "it has both a source and files"),
+        ("files", [{"path": 5}], "'format' is missing"),
+        ("files", [{**STORED, "path": "a", "format": "zip"}], "a file is of the unknown kind .*zip"),
+        ("files", [{**STORED, "path": "stdin/../a"}], "is not the name of a copy of standard input"),
+        ("counting", None, "is damaged"),
+        ("format_version", 99, "99"),
     ],
 )
-def test_damaged_manifest_is_one_line(trained: Path, tmp_path: Path, name: str, value: object) -> None:
+def test_damaged_manifest_is_one_line(trained: Path, tmp_path: Path, name: str, value: object, reason: str) -> None:
     document = json.loads((trained / "run.json").read_text())
-    (tmp_path / "run.json").write_text(json.dumps(document | {name: value}))
-    assert "run.json" in refused(run("merge", tmp_path), 1)
+    del document["digest"]  # made again, of the damaged values
+    Directory(tmp_path, RUN).write_manifest(document | {name: value})
+    assert re.search(rf"run\.json.*{reason}.*--overwrite", refused(run("merge", tmp_path), 1))
 
 
 def test_control_c_during_work_is_resumable(tmp_path: Path) -> None:

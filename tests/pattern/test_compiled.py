@@ -124,7 +124,7 @@ REFUSED = [  # pattern, position, a word of the reason
     (r"b|a++a", 2, "possessive"), (r"b(?>a|ab)c", 1, "possessive"), (r"\S|\s++(?!\S)", 3, "possessive"),
     (r"b(?:a?)*", 1, "empty"), (r"a(?=b(?=cd))", 1, "look-ahead"), (r"b^a", 1, "'^'"),
     (r"(?:foo){e<=1}", 7, "brace"), (r"a[^\s\S]|b", 1, "complement"), (r"ab|[^\d\w\W]+", 3, "complement"),
-    (r"(?:ab|a)++b|.", 0, "possessive"),
+    (r"(?:ab|a)++b|.", 0, "possessive"), (r"a\pL", 1, "property"), (r"x[a-\d]", 2, "range"),
 ]  # fmt: skip
 
 
@@ -136,6 +136,17 @@ def test_refusal_names_the_position_and_the_pattern_runs_on_regex(pattern, posit
     assert f"at character {position} of the pattern: {pattern[:position]} >>> {pattern[position:]}" in compiled.refusal
     for text in texts(200):
         assert "".join(compiled.cut(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "position", "word"),
+    [("a)", 1, "closes nothing"), ("a(b", 1, "not closed"), ("a+*", 2, "on a quantifier"), ("a[b", 1, "not closed")],
+)
+def test_parse_refuses_alone_what_regex_does_not_compile_either(pattern, position, word):
+    with pytest.raises(Refusal) as caught:
+        parse(pattern)
+    assert word in caught.value.reason
+    assert caught.value.position == position
 
 
 EMPTY = ["", "a*", "a|", "(?=a)", r"(?!\S)|a", "$", r"a|(?=b)", r"\b|a", "(?:a?){2}"]
@@ -162,7 +173,12 @@ def test_possessive_quantifiers_that_equal_greedy_ones_are_accepted(pattern):
 
 @pytest.mark.parametrize(
     ("pattern", "reason"),
-    [("(?:a|b)*a(?:a|b){14}|.", "states"), (r"a(?=[ab]*a[ab]{9})", "takes more states|too many outcomes")],
+    [
+        *(("(?:a|b)*a(?:a|b){14}|.", "states"), (r"a(?=[ab]*a[ab]{9})", "takes more states")),
+        (r"a(?=[ab]{7}a)|.", "a look-ahead with too many outcomes"),
+        ("|".join(map(chr, range(0x4E00, 0x5000, 2))), "more than 255 classes of characters"),
+        ("|".join(map(chr, range(0x4E00, 0x4F20, 2))) + "|a(?=.b)", "too many classes .* what look-aheads say"),
+    ],
 )
 def test_too_many_states_are_refused(pattern, reason):
     compiled = compile_pattern(pattern)

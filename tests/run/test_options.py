@@ -81,6 +81,13 @@ def test_defaults_are_the_documented_ones() -> None:
         ({"max_piece_bytes": 3}, "at least 4"),
         ({"executor": "spark"}, "one of local, ray"),
         ({"no_special_tokens": True, "special_tokens": ["a"]}, "exclude each other"),
+        ({"vocab_size": []}, "a whole number, or several, not []"),
+        ({"text_field": "page..body"}, "the name of a field, such as text or page.body, not 'page..body'"),
+        ({"exclude": ["./"]}, "globs, such as *.log or old/**, not ['./']"),
+        ({"dataset": ","}, "names, separated by commas, not ','"),
+        ({"interleave_probs": "2"}, "shares between 0 and 1, separated by commas, not '2'"),
+        ({"val_size": "1.5"}, "a number of rows, or a share below 1, not '1.5'"),
+        ({"output": "~nobody-there/run"}, "a path below an existing home directory (write ./~name"),
     ],
 )
 def test_wrong_options_are_named(values: dict[str, object], message: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.corpus.chunks import Cutting
-from pipeline.corpus.files import CorpusFile, Listing
+from pipeline.corpus.files import CorpusFile, Listing, resolved
 from pipeline.corpus.inputs import expand
 from pipeline.guests.chat.assemble_worker import NEAT, POSITIONS
 from pipeline.guests.chat.dataset import DataSet, listed_data_sets, recognised
@@ -154,18 +154,16 @@ def open_chat(work: Work, model: Model, data_sets: list[DataSet] | None) -> tupl
 
 
 def owners_of(files: Sequence[CorpusFile], sets: Sequence[DataSet]) -> dict[str, int]:
-    """Return the data set of each file; raises `UsageError` for a file that two of them name."""
+    """Return the data set of each file; raises `UsageError` for a file that two of them name, also by a link."""
     if len(sets) == 1:
         return {file.path: 0 for file in files}
     owners: dict[str, int] = {}
     for number, one in enumerate(sets):
         for path in (path for name in one.inputs for path in expand(name)):
-            if owners.setdefault(path, number) != number:
+            owners[path] = owners.setdefault(resolved(path), number)
+            if owners[path] != number:
                 other = sets[owners[path]].name
                 raise UsageError(f"{path} is of both data sets {other} and {one.name}: give one of them a copy")
-    missing = [file.path for file in files if file.path not in owners]
-    if missing:
-        raise UsageError(f"{missing[0]} is named twice, also by a link: give each data set its own copy")
     return owners
 
 

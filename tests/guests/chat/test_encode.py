@@ -167,7 +167,7 @@ def test_a_template_of_ones_own_may_be_like_another(tmp_path: Path) -> None:
         ('prefix: ["{{content}}"]', "must not have"), ("nonsense: 1", "the field 'nonsense' is unknown"),
         ("like: none", "which is unknown"), ("kind: odd", "kind must be one of plain"),
         ("replace_eos: true", "replace_eos needs stop_words"), ("efficient_eos: 1", "efficient_eos is 1"),
-        ("[", "cannot be read"), ("- a", "must hold the fields"),
+        ("marks: x", "marks must be a list of texts"), ("[", "cannot be read"), ("- a", "must hold the fields"),
         ('user: ["<|mine|>{{content}}<|im_end|>"]', "mine: the vocabulary has no special token <|mine|>;"),
         ('like: chatml\nmarks: []\nuser: ["<\uff5cUser\uff5c>{{content}}"]', "no special token <\uff5cUser\uff5c>;"),
         ('assistant: ["{{content}}</s>"]', "no special token </s>;"),

@@ -63,13 +63,22 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, opened in (("stream", pa.ipc.new_stream), ("file", pa.ipc.new_file)):
         with opened(home / f"{name}.arrow", table.schema) as writer:
             writer.write_table(table, max_chunksize=90)
-    listed = {
-        at: {"file_name": name, "formatting": "sharegpt"} for at, name in (("a", "rows.jsonl"), ("b", "rows.json"))
-    }
-    (home / "dataset_info.json").write_text(json.dumps({**listed, "bad": {"file_name": "bad.jsonl"}}))
+    listed = {"a": {"file_name": "rows.jsonl", "formatting": "sharegpt"}}
+    listed |= {"b": {**listed["a"], "file_name": "rows.json"}, "bad": {"file_name": "bad.jsonl"}}
     _write_lines(home / "other.jsonl", [{"body": "low"}])
     _write_lines(home / "bad.jsonl", [{"instruction": "a", "output": "b"}])
-    (home / "bad.csv").write_text("instruction,output\na,b\na,b,c\n")
+    odd: dict[str, dict[str, Any]] = {"ranking": {"ranking": True}, "form": {"formatting": "odd"}, "tags": {"tags": []}}
+    odd |= {"none": {"num_samples": 0}, "link": {"file_name": "link.jsonl"}}
+    listed |= {name: {**listed["a"], **entry} for name, entry in odd.items()} | {"url": {"hf_hub_url": "a/b"}}
+    (home / "link.jsonl").symlink_to("rows.jsonl")
+    _write_lines(home / "lost.jsonl", [{"messages": 5}])
+    files = {"bad.csv": b"instruction,output\na,b\na,b,c\n", "cut.json": b'[{"instruction": "a"}', "a.txt": b"low"}
+    files |= {"names.json": b'{"cutoff_len": 5, "sequence_length": 5}', "stage.yaml": b"stage: dpo"}
+    files["cut.arrow"] = (home / "stream.arrow").read_bytes()[:3000]
+    files["bad.parquet"] = b"PAR1" + bytes([255]) * 40 + (home / "rows.parquet").read_bytes()[44:]
+    for name, content in files.items():
+        (home / name).write_bytes(content)
+    (home / "dataset_info.json").write_text(json.dumps(listed))
     return home
 
 
@@ -207,6 +216,25 @@ _LISTED = ("--dataset-info", "dataset_info.json", "--template", "chatml", "--dat
         (("rows.jsonl",), 1, "for chat data, give --chat and a --template"),
         (("other.jsonl",), 1, "; name the field with --text-field"),
         (("bad.csv", *_ROWS[1:]), 1, "bad.csv cannot be read as CSV after 1 rows (a row has more cells"),
+        (("cut.json", *_ROWS[1:]), 1, "cut.json cannot be read as JSON after 1 rows (its array does not end)"),
+        (("cut.arrow", *_ROWS[1:]), 1, "cut.arrow cannot be read as Arrow ("),
+        (("bad.parquet", *_ROWS[1:]), 1, "bad.parquet cannot be read as Parquet ("),
+        (("a.txt", *_ROWS[1:]), 1, "a.txt holds text, and chat data are rows: name .jsonl, .json, .csv"),
+        (("lost.jsonl", *_ROWS[1:]), 1, "no conversation is left to learn from: 1 conversation dropped: the messages"),
+        (("other.jsonl", *_ROWS[1:]), 1, "other.jsonl has the columns body: chat data have messages, conversations"),
+        ((*_LISTED, "url"), 2, "data set 'url' is not a local file (hf_hub_url): save it as a file"),
+        ((*_LISTED, "ranking"), 2, "data set 'ranking' is for preferences (ranking), which have two answers: name one"),
+        ((*_LISTED, "form"), 2, "data set 'form': formatting 'odd' is none of alpaca, sharegpt, openai"),
+        ((*_LISTED, "tags"), 2, "data set 'tags': tags must be names and values"),
+        ((*_LISTED, "none"), 2, "data set 'none': num_samples must be a whole number from 1"),
+        ((*_LISTED, "a,link"), 2, "link.jsonl is of both data sets a and link: give one of them a copy"),
+        (("--dataset-info", "cut.json", *_LISTED[2:], "a"), 2, "--dataset-info cut.json cannot be read: "),
+        ((*_ROWS, "--dataset", "a"), 2, "--dataset names entries of a file: give --dataset-info dataset_info.json"),
+        (("rows.jsonl", *_LISTED, "a"), 2, "--dataset-info takes --dataset NAME[,NAME...] and no INPUT"),
+        (_ROWS[1:], 2, "encoding chat data takes INPUT, or --dataset-info and --dataset, and --output"),
+        ((*_ROWS, "--pack", "neat", "--sequence-length", 1), 2, "--sequence-length of packed rows must be at least 2"),
+        ((*_ROWS, "--config", "names.json"), 2, "cutoff_len and sequence_length are one option: give one of them"),
+        ((*_ROWS, "--config", "stage.yaml"), 2, "stage dpo: only sft is done here; leave it out"),
     ],
 )
 def test_what_cannot_be_is_refused(
