@@ -16,11 +16,12 @@ from pipeline.base.errors import RunDirectoryError, UsageError, unfit
 from pipeline.base.events import Listener
 from pipeline.commands.count import write_summary
 from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.counts.combine import look_at
 from pipeline.counts.count import require_counted
-from pipeline.counts.counter_file import Parts, look_at
+from pipeline.counts.counter_file import Parts
 from pipeline.counts.elsewhere import take_counts
 from pipeline.executors import Executor
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest

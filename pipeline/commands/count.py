@@ -9,7 +9,7 @@ from pipeline.commands import report
 from pipeline.counts import count as counting
 from pipeline.counts.count import Counted
 from pipeline.executors import Executor
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.numbers_worker import Numbers
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary

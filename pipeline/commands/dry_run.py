@@ -9,15 +9,16 @@ from pipeline.base.events import Listener
 from pipeline.base.machine import MemoryWatch
 from pipeline.base.units import format_bytes, format_count
 from pipeline.commands.corpus_sample import Sample, sample
+from pipeline.counts.combine import look_at
 from pipeline.counts.combine_worker import COMBINE_BYTES
-from pipeline.counts.counter_file import look_at
 from pipeline.counts.feeding import RegexCutter
 from pipeline.merges import forecast
 from pipeline.merges.merge import merges_for, sharing
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.progress import duration
 from pipeline.run.directory import Directory
-from pipeline.run.manifest import RUN, Run
+from pipeline.run.files import RUN
+from pipeline.run.manifest import Run
 from pipeline.run.memory import Workers, counting_workers, threads
 from pipeline.run.open_run import open_run, special_bytes
 from pipeline.run.options import Options

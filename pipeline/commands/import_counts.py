@@ -28,7 +28,7 @@ from pipeline.counts.counts_file import MOST_COUNT, counts_in, readable
 from pipeline.counts.elsewhere import take_counts
 from pipeline.counts.import_worker import State, TakeTask
 from pipeline.executors import Executor
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest, memory

@@ -10,7 +10,8 @@ from pipeline.corpus.skipped_or_altered import in_words
 from pipeline.reports.summary import two_columns
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
-from pipeline.run.manifest import RUN, Run
+from pipeline.run.files import RUN
+from pipeline.run.manifest import Run
 from pipeline.run.option_types import AnyPath
 from pipeline.run.parity import Parity
 from pipeline.run.plan import corpus_bytes

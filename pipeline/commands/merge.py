@@ -21,14 +21,15 @@ from pipeline.executors import Executor
 from pipeline.merges import forecast, merge, superwords
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.saving import size_that_repays
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.languages import languages_of
 from pipeline.reports.numbers_worker import Numbers
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import OtherSize, Summary
 from pipeline.run import manifest, memory
 from pipeline.run.directory import Directory
-from pipeline.run.manifest import LANGUAGES, RUN, Run
+from pipeline.run.files import RUN
+from pipeline.run.manifest import LANGUAGES, Run
 from pipeline.run.open_run import refuse_other_weights
 from pipeline.run.option_types import AnyPath, MergeOptions
 from pipeline.run.options import Options, flag_of, lists_options, make_options, refuse_unfit

@@ -17,13 +17,14 @@ from pipeline.base import machine
 from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_bytes, format_count
-from pipeline.corpus.files import CorpusFile, files_in_both, find_files
+from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.listing import files_in_both, find_files
 from pipeline.corpus.sampling import choose
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list
 from pipeline.merges.merge_list import MergeList
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports import model_card, page
 from pipeline.reports.compared import REFERENCES, cached_or_reference
 from pipeline.reports.languages import languages_of

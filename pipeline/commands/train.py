@@ -11,7 +11,7 @@ from pipeline.base.events import Listener
 from pipeline.base.machine import usable_cores
 from pipeline.counts.count import count
 from pipeline.executors import Executor
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest
 from pipeline.run.open_run import open_run

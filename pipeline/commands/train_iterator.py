@@ -17,7 +17,7 @@ from pipeline.counts.count_documents import count_documents
 from pipeline.counts.counter_file import PartPath, Parts
 from pipeline.counts.elsewhere import take_counts
 from pipeline.merges import forecast
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest, memory
 from pipeline.run.manifest import Run, Source

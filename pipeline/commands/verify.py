@@ -22,7 +22,7 @@ from pipeline.executors import Executor
 from pipeline.merges import forecast, merge, merge_worker, replay_worker, superwords
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.replay_worker import ReplayTask, Sum, SumTask
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.model_card import NAME as CARD
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest, memory

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from pipeline.base.errors import InputError
-from pipeline.storage import named
 
 WHOLE_FORMATS = ("json", "csv", "arrow")  # of chat data alone, a file in one go; the first: one array
 FORMATS = ("text", "lines", "jsonl", "parquet", *WHOLE_FORMATS)
@@ -36,8 +35,11 @@ class FileType:
     compression: str = AUTO
 
 
-def recognise(path: str, head: bytes, tail: bytes, asked: FileType) -> FileType:
-    """Return what a file is by its name and its first and last bytes; `InputError` if they contradict each other."""
+def recognise(path: str, name: str, head: bytes, tail: bytes, asked: FileType) -> FileType:
+    """Return what a file is by its name, without a URI's query, and its first and last bytes.
+
+    Raises `InputError` if they contradict each other.
+    """
 
     def contradiction(named: str, pronoun: str, option: str) -> InputError:
         return InputError(
@@ -45,7 +47,7 @@ def recognise(path: str, head: bytes, tail: bytes, asked: FileType) -> FileType:
             f"is with {option}"
         )
 
-    suffixes = [suffix.lower() for suffix in PurePath(named(path).name).suffixes]  # not of the query of a URI
+    suffixes = [suffix.lower() for suffix in PurePath(name).suffixes]
     by_name = suffixes.pop() if suffixes and suffixes[-1] in _COMPRESSION_SUFFIXES else ""
     compression = compression_marked(head) if asked.compression == AUTO else asked.compression
     if asked.compression == AUTO and compression == "none" and by_name and head:

@@ -12,25 +12,18 @@ import re
 import stat
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
-from pipeline.base.errors import InputError, os_error_as
+from pipeline.base.errors import InputError
+from pipeline.corpus.files import reading
 from pipeline.storage import Location, Remote, is_uri, named
 
 _MANIFESTS = ("run.json", "encoding.json")  # a run directory has the first, a directory of shards the second
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _MOST_ALTERNATIVES = 1000  # that the braces of one input stand for
 _NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
-
-
-def reading(
-    name: str, remedy: str = "check the name and its permissions, or leave it out"
-) -> AbstractContextManager[None]:
-    """Raise `InputError` with the remedy where the system or a store refuses."""
-    return os_error_as(InputError, f"{name.encode(errors='backslashreplace').decode()} cannot be read", remedy)
 
 
 def sample_corpus() -> list[str]:

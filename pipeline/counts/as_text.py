@@ -14,7 +14,8 @@ from itertools import pairwise
 from pipeline.base.units import format_count
 from pipeline.counts.counter_file import as_batch, naming_damage, open_counter
 from pipeline.executors import Executor
-from pipeline.pattern import CompiledPattern, PatternSequence, compile_pattern
+from pipeline.pattern.compiled import CompiledPattern, PatternSequence
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.run.manifest import Run, run_of
 from pipeline.storage import Location
 

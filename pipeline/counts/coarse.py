@@ -16,7 +16,8 @@ from pipeline.counts.count import COMBINING, Counted, as_counted, combine_chunks
 from pipeline.counts.counter_file import Parts
 from pipeline.run import manifest
 from pipeline.run.directory import Directory, fingerprint
-from pipeline.run.manifest import RUN, RUNS, Run, Source, Weighted
+from pipeline.run.files import RUN
+from pipeline.run.manifest import RUNS, Run, Source, Weighted
 from pipeline.run.open_run import open_run, replace_run
 from pipeline.run.options import READING_OPTIONS, Options
 from pipeline.run.plan import Plan, dependencies_of, list_corpus

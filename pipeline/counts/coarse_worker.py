@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pipeline.counts.counter_file import open_counter
-from pipeline.pattern import CompiledPattern
+from pipeline.pattern.compiled import CompiledPattern
 from pipeline.storage import Location
 
 _MOST_ROWS = 20_000  # in order of a hash, so a sample; of different pieces

@@ -6,17 +6,18 @@ gibibytes are combined in shares, one after the other. The shares are files in t
 joined, so that what was combined when a run was stopped stays combined.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import COMBINE_BYTES, CombineTask, combine, join
-from pipeline.counts.counter_file import CounterFacts, Parts, look_at
-from pipeline.executors import Need
+from pipeline.counts.counter_file import CounterFacts, LookTask, Parts, look
+from pipeline.executors import Executor, Need
 from pipeline.run import memory
 from pipeline.run.manifest import Run
 from pipeline.run.work import Work
-from pipeline.storage import Location, names_in, remove
+from pipeline.storage import Location, existing, names_in, remove
 
 _MOST_SHARES = 256  # a power of two
 _SHARES_A_CORE = 2  # so that all cores finish together
@@ -74,3 +75,11 @@ def _in_shares(
     for path in (run.share_path(index, of) for of in {shares, *before} for index in range(of)):
         remove(path)
     return facts
+
+
+def look_at(parts: Sequence[tuple[Location, str]], executor: Executor) -> list[CounterFacts | None]:
+    """Read the footers of existing counters. A worker does it, so that the coordinator never loads Arrow."""
+    there = existing([path for path, _ in parts])
+    tasks = [LookTask([part for part, is_there in zip(parts, there, strict=True) if is_there])] if any(there) else []
+    found = iter([facts for _, of_task in executor.run(look, tasks) for facts in of_task])
+    return [next(found) if is_there else None for is_there in there]

@@ -10,23 +10,27 @@ from dataclasses import dataclass, replace
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.units import format_bytes, format_count
+from pipeline.corpus.fit_worker import SampleTask, misfit_of
+from pipeline.corpus.sampling import choose
 from pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words, warning_of
 from pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts
-from pipeline.counts.combine import combine_counters
+from pipeline.counts.combine import combine_counters, look_at
 from pipeline.counts.count_worker import CountTask, count_chunk
-from pipeline.counts.counter_file import CounterFacts, Parts, look_at
+from pipeline.counts.counter_file import CounterFacts, Parts
 from pipeline.executors import Executor
+from pipeline.pattern.presets import SUPERWORD_PATTERNS
 from pipeline.run import manifest
 from pipeline.run.manifest import KEPT, Run
 from pipeline.run.memory import counting_workers
 from pipeline.run.open_run import special_bytes
 from pipeline.run.options import Options
-from pipeline.run.work import Work
+from pipeline.run.work import Work, on_regex
 from pipeline.run.workers import worker_count
 from pipeline.storage import Location
 
 _log = logging.getLogger(__name__)
 STAGE, COMBINING = "counting", "combining"
+_FIT_BYTES = 32 << 10  # of the sample that shows whether the pattern fits
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ def count(work: Work, run: Run) -> tuple[Run, Counted]:
         check_facts(complete.facts, work.options)
         return run, complete
     work.warn_of_regex()
-    work.warn_of_misfit(run.manifest.plan.files, run.manifest.counting["text_field"])
+    _warn_of_misfit(work, run)
     statistics = count_chunks(work, run)
     if warning := warning_of(statistics.losses):
         work.warn(warning)
@@ -99,6 +103,19 @@ def count(work: Work, run: Run) -> tuple[Run, Counted]:
             manifest.save(without)
         run = without
     return run, combine_chunks(work, run, statistics)
+
+
+def _warn_of_misfit(work: Work, run: Run) -> None:
+    """Warn if most of a sample is in long pieces or not matched; a worker takes what may need memory."""
+    if work.pattern.name == "none" or work.pattern.expression in SUPERWORD_PATTERNS.values():
+        return  # long pieces are what they are for
+    chosen = choose(run.manifest.plan.files, _FIT_BYTES)
+    task = SampleTask(work.pattern, chosen, run.manifest.counting["text_field"])
+    plain = all(one.file.format == "text" and one.file.compression == "none" for one in task.chosen)
+    here = plain and not on_regex(work.pattern)
+    for _, found in [(0, misfit_of(task))] if here else work.executor.run(misfit_of, [task]):
+        for text in found:
+            work.warn(text)
 
 
 def combine_chunks(work: Work, run: Run, statistics: ChunkStatistics) -> Counted:

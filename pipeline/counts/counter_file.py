@@ -20,9 +20,8 @@ from typing import Any, TypeAlias
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.executors import Executor
 from pipeline.run.format_versions import COUNTER_FORMAT
-from pipeline.storage import Location, Remote, each, existing, sealed_parquet
+from pipeline.storage import Location, Remote, each, sealed_parquet
 from pipeline.storage.atomic import parts_next_to, whole_file
 from pipeline.storage.scratch import own_mark
 
@@ -212,14 +211,6 @@ def look(task: LookTask) -> list[CounterFacts | None]:
             return None
 
     return list(each(facts_of, task.parts, remote=any(isinstance(path, Remote) for path, _ in task.parts)))
-
-
-def look_at(parts: Sequence[tuple[Location, str]], executor: Executor) -> list[CounterFacts | None]:
-    """Read the footers of existing counters. A worker does it, so that the coordinator never loads Arrow."""
-    there = existing([path for path, _ in parts])
-    tasks = [LookTask([part for part, is_there in zip(parts, there, strict=True) if is_there])] if any(there) else []
-    found = iter([facts for _, of_task in executor.run(look, tasks) for facts in of_task])
-    return [next(found) if is_there else None for is_there in there]
 
 
 def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFile:

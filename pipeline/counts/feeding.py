@@ -18,7 +18,8 @@ from pipeline.corpus.readers import read_span, text_range
 from pipeline.corpus.records import Records
 from pipeline.corpus.skipped_or_altered import Tally, add_up
 from pipeline.executors.worker import report_progress
-from pipeline.pattern import CompiledPattern, cut_with_regex, differing_characters
+from pipeline.pattern.by_regex import cut_with_regex, differing_characters
+from pipeline.pattern.compiled import CompiledPattern
 
 # The locations that a counter notes, and the kinds they are of; under one errors policy only one of them occurs.
 _MOST_REPLACED, _FEW_REPLACED = 0.1, 15  # of the characters of a text; a slip in a short one

@@ -14,7 +14,7 @@ from pipeline.corpus.read_budget import ReadBudget
 from pipeline.counts import counter_file
 from pipeline.counts.counter_file import Columns, rows_of
 from pipeline.counts.counts_file import COUNT_WANTED, MOST_COUNT, Batch, read_counts, readable, shown
-from pipeline.pattern import CompiledPattern
+from pipeline.pattern.compiled import CompiledPattern
 from pipeline.storage import Location, open_file
 
 State: TypeAlias = tuple[int, int]  # of a file: its size and time of change (ns)

@@ -11,8 +11,9 @@ from pipeline.executors import ONE_CORE, Executor, Need, Node
 from pipeline.merges import merge_worker
 from pipeline.merges.forecast import Sharing
 from pipeline.merges.merge_list import MergeList
-from pipeline.run import manifest, memory
+from pipeline.run import memory
 from pipeline.run.directory import fingerprint
+from pipeline.run.files import MERGES_SO_FAR
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import cut_by
 from pipeline.run.options import Options
@@ -51,7 +52,7 @@ def task_of(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
         tie_break=options.tie_break,
         threads=memory.threads(options, nodes),
         output=run.merges_path,
-        so_far=run.directory / manifest.MERGES_SO_FAR,
+        so_far=run.directory / MERGES_SO_FAR,
         fingerprint=merges_fingerprint(run, options),
         budget_bytes=budget_bytes,
         other_bytes=other_bytes,

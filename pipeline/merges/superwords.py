@@ -13,7 +13,8 @@ from pipeline.counts.count import Counted
 from pipeline.merges import merge
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import FirstStage
-from pipeline.run.manifest import MERGES_SO_FAR, Run
+from pipeline.run.files import MERGES_SO_FAR
+from pipeline.run.manifest import Run
 from pipeline.run.work import Work
 from pipeline.storage.atomic import make_directory
 

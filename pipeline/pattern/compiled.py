@@ -1,11 +1,10 @@
-"""The whole compiler: text -> tree -> program -> automaton -> tables -> native kernel; and patterns in a row.
+"""Patterns that are compiled: tables -> native kernel; and patterns in a row. What a worker needs to cut.
 
 An automaton cuts exactly as the `regex` package does (on characters that both know), or there is none, and `regex`
 itself cuts (`by_regex`).
 """
 
 import dataclasses
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +12,9 @@ from typing import Any
 from pipeline import _core
 from pipeline.base.errors import InputError, PatternError
 from pipeline.base.system import cached_property
-from pipeline.pattern.automaton import Machine, Program
-from pipeline.pattern.by_regex import DEFAULT_TIMEOUT_S, cut_with_regex, point_at, require_valid
-from pipeline.pattern.classes import UNICODE_VERSION, Refusal
-from pipeline.pattern.fold import Folded
-from pipeline.pattern.parse import parse
-from pipeline.pattern.presets import PRESETS, SUPERWORD_PATTERNS
+from pipeline.pattern.by_regex import DEFAULT_TIMEOUT_S, cut_with_regex
+from pipeline.pattern.classes import UNICODE_VERSION
+from pipeline.pattern.presets import SUPERWORD_PATTERNS
 
 _SHOWN_CHARACTERS = 200
 
@@ -125,39 +121,3 @@ def in_sequence(steps: Sequence[CompiledPattern]) -> CompiledPattern:
     expression = "\n".join(step.expression for step in steps)
     refusal = f"its {len(steps)} steps, each of which cuts the pieces of the one before"
     return PatternSequence(None, expression, None, refusal, steps=tuple(steps))
-
-
-def compile_pattern(pattern: str, *, timeout_s: int = DEFAULT_TIMEOUT_S) -> CompiledPattern:
-    """Compile a preset's name or an expression, in some seconds; `PatternError` if it can match the empty string."""
-    name = pattern if pattern in PRESETS else None
-    expression = PRESETS.get(pattern, pattern)
-    if name is None:
-        require_valid(expression)
-    tables = refusal = None
-    try:
-        tables = _tables(expression)
-    except Refusal as reason:
-        refusal = point_at(reason.reason, expression, reason.position)
-    except RecursionError:
-        refusal = "its long chain of parts"
-    return CompiledPattern(name, expression, tables, refusal, timeout_s=timeout_s)
-
-
-def _tables(expression: str) -> AutomatonTables:
-    """Return the tables of an expression of the subset; raise `Refusal` for another, or if they grow too large."""
-    machine = Machine(Program(parse(expression)))
-    if any(matched for _, matched in machine.row(machine.start)):
-        raise PatternError(f"the pattern {expression!r} can match the empty string; a piece has at least one character")
-    plain = machine.table()
-    folded = Folded(machine)
-    return AutomatonTables(
-        class_starts=array("I", machine.partition.starts).tobytes(),
-        class_ids=machine.partition.ids,
-        classes=machine.classes,
-        plain=array("H", [entry for line in plain for entry in line]).tobytes(),
-        folded=array("I", [entry for line in folded.table for entry in line]).tobytes(),
-        tentative=bytes(state.tentative for state in folded.order),
-        provable=folded.provable_pairs(),
-        ahead=bytes(entry for line in machine.ahead.table for entry in line) if machine.ahead else b"",
-        variants=machine.ahead.variant_table() if machine.ahead else b"",
-    )

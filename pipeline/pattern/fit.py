@@ -7,7 +7,8 @@ from itertools import accumulate, pairwise
 
 from pipeline.base.errors import PipelineError
 from pipeline.pattern.by_regex import cut_with_regex
-from pipeline.pattern.compiled import CompiledPattern, PatternSequence, compile_pattern
+from pipeline.pattern.compiled import CompiledPattern, PatternSequence
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.translate import leaves_text
 
 LONG_BYTES = 100  # of a piece

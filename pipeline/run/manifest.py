@@ -16,8 +16,9 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError
 from pipeline.base.machine import versions
-from pipeline.run.directory import LOG, Directory, Kind, fingerprint
-from pipeline.run.format_versions import COUNTER_FORMAT, RUN_FORMAT
+from pipeline.run.directory import LOG, Directory, fingerprint
+from pipeline.run.files import COARSE, RESULTS, RUN
+from pipeline.run.format_versions import COUNTER_FORMAT
 from pipeline.run.options import Options, flag_of, make_options
 from pipeline.run.parity import Parity
 from pipeline.run.plan import MOST_INPUTS, Plan
@@ -27,14 +28,8 @@ from pipeline.run.values import parse_weights
 from pipeline.storage import Location, existing, open_file
 from pipeline.storage.atomic import make_directory
 
-MERGES_SO_FAR = "merges-so-far.parquet"  # of a merging that has not ended
 MERGING = "merging"  # what a run did with its counts, in words
-_COARSE = "superwords"  # the directory of the second count
-RESULTS = ("merges.parquet", MERGES_SO_FAR, "report.txt", "report.json", "report.html")
-_NAMES = (*RESULTS, "counts", "counter.parquet", _COARSE)
-_RESERVED = "|".join([*map(re.escape, _NAMES), "tokenizer(-[0-9]+)?"])
 _TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/([a-z_]+\.[a-z]+|README\.md)")
-RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), RUN_FORMAT)
 INPUT_NAME = "counts/input-{:03d}.parquet"  # what several chunks of an input with a weight add up to
 _MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
 RUNS = "runs"  # the kind of a source that is combined counts
@@ -168,7 +163,7 @@ class Run:
     @property
     def coarse_location(self) -> Location:
         """The run directory of the second count, for superwords; its merge list is that of their first stage."""
-        return self.directory / _COARSE
+        return self.directory / COARSE
 
     def share_path(self, index: int, shares: int) -> Location:
         """Return where a cluster keeps one range of the hashes until the combined counter is whole."""

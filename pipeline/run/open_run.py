@@ -9,7 +9,7 @@ from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.inputs import sample_corpus
-from pipeline.pattern import CompiledPattern
+from pipeline.pattern.compiled import CompiledPattern
 from pipeline.run import manifest
 from pipeline.run.manifest import Manifest, Run
 from pipeline.run.memory import counting_workers, default_chunk_bytes

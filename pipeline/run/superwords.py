@@ -3,7 +3,8 @@
 from functools import cache
 
 from pipeline.base.errors import UsageError
-from pipeline.pattern import CompiledPattern, compile_pattern
+from pipeline.pattern.compiled import CompiledPattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
 from pipeline.run.options import Options
 

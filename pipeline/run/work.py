@@ -11,16 +11,12 @@ from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageSt
 from pipeline.base.log import log_to
 from pipeline.base.printable import without_secrets
 from pipeline.base.units import format_apart, format_bytes
-from pipeline.corpus.files import CorpusFile
-from pipeline.corpus.fit_worker import SampleTask, misfit_of
-from pipeline.corpus.sampling import choose
 from pipeline.executors import Executor, Node
-from pipeline.pattern import CompiledPattern
-from pipeline.pattern.presets import SUPERWORD_PATTERNS
+from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.translate import not_in_tokenizers_1
 from pipeline.run import memory
 from pipeline.run.directory import LOG, Directory, Kind, new_directory
-from pipeline.run.manifest import RUN
+from pipeline.run.files import RUN
 from pipeline.run.options import Options
 from pipeline.run.standard_input import removed_if_refused
 from pipeline.run.superwords import coarse_pattern
@@ -29,7 +25,6 @@ from pipeline.storage.atomic import appendable
 
 _log = logging.getLogger(__name__)
 Advance = Callable[[int], None]
-_FIT_BYTES = 32 << 10  # of the sample that shows whether the pattern fits
 
 
 @dataclass
@@ -89,17 +84,6 @@ class Work:
         """Warn if the pattern has no automaton."""
         if on_regex(self.pattern):
             self.warn(f"the pattern runs on the regex package, slower: {self.pattern.refusal}")
-
-    def warn_of_misfit(self, files: Sequence[CorpusFile], text_field: str) -> None:
-        """Warn if most of a sample is in long pieces or not matched; a worker takes what may need memory."""
-        if self.pattern.name == "none" or self.pattern.expression in SUPERWORD_PATTERNS.values():
-            return  # long pieces are what they are for
-        task = SampleTask(self.pattern, choose(files, _FIT_BYTES), text_field)
-        plain = all(one.file.format == "text" and one.file.compression == "none" for one in task.chosen)
-        here = plain and not on_regex(self.pattern)
-        for _, found in [(0, misfit_of(task))] if here else self.executor.run(misfit_of, [task]):
-            for text in found:
-                self.warn(text)
 
     @contextlib.contextmanager
     def logged(self, remove_partial: Callable[[], None]) -> Iterator[None]:

@@ -17,7 +17,8 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from pipeline.counts.looks_special import LooksSpecial
 from pipeline.executors import Broadcast
-from pipeline.pattern import PatternSequence, compile_pattern
+from pipeline.pattern.compiled import PatternSequence
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.shards.part_file import Part, PartWriter
 from pipeline.storage import Location, named, open_file
 from pipeline.storage.atomic import whole_file

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.chunks import Cutting
-from pipeline.corpus.files import CorpusFile, Listing
+from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.listing import Listing
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Node
 from pipeline.run import manifest, memory

@@ -8,7 +8,9 @@ from typing import Any
 
 from pipeline.base.errors import unfit
 from pipeline.base.machine import default_workers
-from pipeline.pattern import CompiledPattern, compile_pattern, resolve
+from pipeline.pattern.compiled import CompiledPattern
+from pipeline.pattern.compiler import compile_pattern
+from pipeline.pattern.presets import resolve
 from pipeline.run.ids import SpecialTokens
 from pipeline.run.values import parse_texts
 from pipeline.tokenizer.encode import Text

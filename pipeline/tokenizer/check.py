@@ -17,7 +17,7 @@ from typing import Any
 
 from pipeline.base.errors import ExportRefusedError
 from pipeline.base.printable import printable
-from pipeline.corpus.files import find_files
+from pipeline.corpus.listing import find_files
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.pattern.translate import not_in_tokenizers_1
 from pipeline.run import manifest

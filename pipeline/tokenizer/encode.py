@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from pipeline import _core
 from pipeline.base.errors import InputError, UsageError
-from pipeline.pattern import PatternSequence
+from pipeline.pattern.compiled import PatternSequence
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.prepare import IncomingText, SpecialSearch
 

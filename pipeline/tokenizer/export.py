@@ -12,7 +12,7 @@ from pipeline.base.units import format_count
 from pipeline.merges import forecast
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern import CompiledPattern
+from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.translate import leaves_text
 from pipeline.run import memory
 from pipeline.run.ids import check_added, check_special_tokens, is_reserved

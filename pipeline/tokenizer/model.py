@@ -8,7 +8,7 @@ from typing import Any
 from pipeline import _core
 from pipeline.base.errors import UsageError
 from pipeline.merges.vocabulary import Vocabulary, text_to_token
-from pipeline.pattern import CompiledPattern
+from pipeline.pattern.compiled import CompiledPattern
 from pipeline.run.ids import WELL_KNOWN, Roles
 
 CACHE_BYTES = 256 << 20  # for pieces whose ids are known

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pipeline.base.errors import UsageError, unfit
 from pipeline.base.system import cached_property
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern import CompiledPattern
+from pipeline.pattern.compiled import CompiledPattern
 from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.run.option_types import AnyPath
 from pipeline.storage import Remote, named

@@ -17,7 +17,7 @@ from command import files_in, refused, run, succeeded
 
 from pipeline.base.units import format_bytes, parse_bytes
 from pipeline.run.directory import Directory
-from pipeline.run.manifest import RUN
+from pipeline.run.files import RUN
 
 EOT = "<|endoftext|>"
 

@@ -22,7 +22,7 @@ from pipeline.counts import counter_file
 from pipeline.reports.tables import report_header
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
-from pipeline.run.manifest import RUN
+from pipeline.run.files import RUN
 from pipeline.run.values import parse_weight
 
 COUNTS = st.dictionaries(st.binary(min_size=1, max_size=20), st.integers(1, 1 << 40), max_size=20)

@@ -35,7 +35,7 @@ from pipeline.counts.counts_file import escaped, read_counts
 from pipeline.counts.export_worker import WriteTask, write_tsv
 from pipeline.counts.import_worker import TakeTask, cut_otherwise, take_file
 from pipeline.merges.vocabulary import token_to_text
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 
 ONE_COUNT = st.integers(1, 3) | st.integers(1, (1 << 63) - 1)
 COUNTS = st.dictionaries(st.binary(min_size=1, max_size=12), ONE_COUNT, min_size=1, max_size=60)

@@ -30,8 +30,9 @@ from pipeline.commands.report import EXTENT
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list, merge_worker
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.run import manifest
+from pipeline.run.files import MERGES_SO_FAR
 from pipeline.run.options import make_options
 from pipeline.run.work import open_work
 from pipeline.run.workers import executor_here
@@ -234,7 +235,7 @@ def test_killed_merging_by_parity_continues(tmp_path: Path) -> None:
         homes.append(str(pipeline.import_counts(counter, output=tmp_path / f"of{seed}")))
     expected = pipeline.train_parity(dict(zip("ab", homes, strict=True)), output=tmp_path / "p", vocab_size=4000)
     words = ["merge", *homes, "--parity", "--output", str(tmp_path / "q"), "--vocab-size=4000"]
-    so_far, kept = tmp_path / "q" / manifest.MERGES_SO_FAR, 0
+    so_far, kept = tmp_path / "q" / MERGES_SO_FAR, 0
     command = [sys.executable, "-P", "-m", "pipeline", *words]
     for _ in range(3):
         before = so_far.stat().st_mtime_ns if so_far.exists() else 0

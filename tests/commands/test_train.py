@@ -11,7 +11,7 @@ import pytest
 import pipeline
 from pipeline.base.errors import UsageError
 from pipeline.merges.vocabulary import token_to_text
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 
 EOT = "<|endoftext|>"
 

@@ -22,7 +22,7 @@ from pipeline.base.errors import InputError, InvalidTextError, PatternTimeoutErr
 from pipeline.commands import train_iterator
 from pipeline.corpus import items
 from pipeline.corpus.items import blocks
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 
 EOT = "<|endoftext|>"
 DOCUMENTS = [peers.generated_text(seed, 60) for seed in range(200)]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pipeline import _core
 from pipeline.base.errors import InputError
 from pipeline.corpus.chunks import Chunk, Cutting, Span, cut_file, plan_chunks
-from pipeline.corpus.files import describe
-from pipeline.pattern import compile_pattern
+from pipeline.corpus.listing import describe
+from pipeline.pattern.compiler import compile_pattern
 
 END = b"<|end|>"
 AUTOMATON = compile_pattern("gpt2").automaton

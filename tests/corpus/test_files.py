@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import InputError
-from pipeline.corpus.files import find_files
 from pipeline.corpus.inputs import sample_corpus
+from pipeline.corpus.listing import find_files
 
 
 def make(*names):

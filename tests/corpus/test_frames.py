@@ -20,11 +20,11 @@ from pipeline.base.errors import InputError
 from pipeline.corpus import frames
 from pipeline.corpus.chunks import Cutting, plan_chunks
 from pipeline.corpus.decompress import decompress
-from pipeline.corpus.files import describe
 from pipeline.corpus.formats import FileType
+from pipeline.corpus.listing import describe
 from pipeline.corpus.read_budget import UNLIMITED
 from pipeline.corpus.readers import read_span, text_range
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.storage import location, open_file
 
 END = b"<|endoftext|>"

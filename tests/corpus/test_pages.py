@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.corpus import parquet as parquet_reader
-from pipeline.corpus.files import describe
+from pipeline.corpus.listing import describe
 from pipeline.corpus.pages import pages, sizes
 from pipeline.counts.count_worker import count_chunk
 from pipeline.storage import LocalFile

@@ -12,7 +12,7 @@ import pytest
 from pipeline.base.errors import InputError
 from pipeline.corpus import columns
 from pipeline.corpus.chunks import Cutting, Span, plan_chunks
-from pipeline.corpus.files import describe
+from pipeline.corpus.listing import describe
 from pipeline.corpus.readers import read_span
 
 TEXTS = ["one", None, "", "zwei é日本", "x" * 3000, None, *(f"text number {i % 40}" for i in range(500))]

@@ -26,7 +26,7 @@ from pipeline.corpus.lines import whole_lines
 from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBudget
 from pipeline.counts.counts_file import read_counts
 from pipeline.merges import replay_worker
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.run import manifest
 from pipeline.run.options import make_options
 from pipeline.run.workers import executor_for

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline.base.errors import InputError
-from pipeline.corpus.files import find_files
+from pipeline.corpus.listing import find_files
 
 pytest.importorskip("fsspec")
 

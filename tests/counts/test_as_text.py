@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import pipeline
 from pipeline import Tokenizer
 from pipeline.counts.as_text import certain_pieces
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 
 MARKS = ["<|im_start|>", "<|im_end|>", "[INST]", "</s>", "<start_of_turn>", "<|a b|>", "<\uff5cUser\uff5c>", "of", "<>"]
 PATTERNS = ["gpt2", "cl100k", "o200k", "llama3", "qwen2", "none"]

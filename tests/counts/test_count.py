@@ -10,7 +10,7 @@ from chunk_tasks import chunk_task
 
 from pipeline import _core
 from pipeline.base.errors import InputError, InvalidTextError
-from pipeline.corpus.files import describe
+from pipeline.corpus.listing import describe
 from pipeline.counts import feeding
 from pipeline.counts.count_worker import CountTask, count_chunk
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from oracle_counting import as_counter
 
 from pipeline import _core
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 
 END = b"<|end|>"
 AUTOMATON = compile_pattern("gpt2").automaton

@@ -19,7 +19,7 @@ from object_store import CREDENTIALS, Store
 import pipeline
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.run.directory import Directory
-from pipeline.run.manifest import RUN
+from pipeline.run.files import RUN
 from pipeline.storage import lock, scratch
 
 TEXTS = {

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 import pipeline
 from pipeline.merges.vocabulary import token_to_text
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 
 END = "<|endoftext|>"
 EOT = END.encode()

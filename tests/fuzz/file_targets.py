@@ -21,15 +21,15 @@ from merge_cases import arrays, engine_of
 
 from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, PipelineError
-from pipeline.corpus.files import describe
 from pipeline.corpus.formats import FileType
+from pipeline.corpus.listing import describe
 from pipeline.corpus.readers import read_span
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import CombineTask, combine
 from pipeline.counts.counter_file import open_counter
 from pipeline.executors.local import LocalExecutor
 from pipeline.merges import merge_list
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.run import manifest
 from pipeline.run.config_file import read_config
 from pipeline.run.open_run import open_run

@@ -16,7 +16,7 @@ from chunk_tasks import random_words
 from killing import kill, require_clean
 
 import pipeline
-from pipeline.run import manifest
+from pipeline.run.files import MERGES_SO_FAR
 
 SIZE = 3000
 LIMIT = "126MiB"  # the words are on disk
@@ -69,14 +69,14 @@ def _unmerged(counted: Path, run: Path) -> Path:
 
 def _require_merged(run: Path, counted: Path) -> None:
     assert (run / "merges.parquet").read_bytes() == (counted / "merges.parquet").read_bytes()
-    assert not (run / manifest.MERGES_SO_FAR).exists()
+    assert not (run / MERGES_SO_FAR).exists()
     require_clean(run)
 
 
 def test_killed_merging_continues_from_its_last_phase(counted: Path, tmp_path: Path) -> None:
     run = _unmerged(counted, tmp_path / "run")
     merging = Merging(run, LIMIT)
-    while not (run / manifest.MERGES_SO_FAR).exists():
+    while not (run / MERGES_SO_FAR).exists():
         assert merging.process.poll() is None
         time.sleep(0.002)
     kill(merging.process.pid, "all", random.Random(1))
@@ -89,7 +89,7 @@ def test_killed_merging_continues_from_its_last_phase(counted: Path, tmp_path: P
 
 def test_damaged_checkpoint_is_not_used(counted: Path, tmp_path: Path) -> None:
     run = _unmerged(counted, tmp_path / "run")
-    (run / manifest.MERGES_SO_FAR).write_bytes((counted / "merges.parquet").read_bytes()[:-100])
+    (run / MERGES_SO_FAR).write_bytes((counted / "merges.parquet").read_bytes()[:-100])
     merging = Merging(run, LIMIT)
     assert (merging.known, merging.finish()) == (0, 0)
     _require_merged(run, counted)

@@ -31,7 +31,7 @@ import pipeline
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.merges.vocabulary import token_to_text
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
 
 SCRATCH = f"{tempfile.gettempdir()}/bpe-pipeline-test-superwords-{os.getpid()}"

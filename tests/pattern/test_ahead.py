@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pattern_texts import assert_cut_alike, assert_proved_cuts_change_nothing
 
-from pipeline.pattern import PRESETS, cut_with_regex
-from pipeline.pattern import compile_pattern as compile_anew
 from pipeline.pattern.ahead import LookAhead
 from pipeline.pattern.automaton import Machine, Program
+from pipeline.pattern.by_regex import cut_with_regex
+from pipeline.pattern.compiler import compile_pattern as compile_anew
 from pipeline.pattern.parse import parse
-from pipeline.pattern.presets import SUPERWORD_PATTERNS
+from pipeline.pattern.presets import PRESETS, SUPERWORD_PATTERNS
 
 compile_pattern = cache(compile_anew)
 PATTERNS = [

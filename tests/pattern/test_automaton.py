@@ -9,7 +9,8 @@ import regex
 from pattern_texts import assert_cut_alike, assert_proved_cuts_change_nothing, texts
 
 from pipeline import _core
-from pipeline.pattern import PRESETS, compile_pattern
+from pipeline.pattern.compiler import compile_pattern
+from pipeline.pattern.presets import PRESETS
 
 OTHERS = [r"foo|[a-z]+[0-9]?| ?[А-я]+|\n+(?!\S)", r"(?:ab)+c|a", r"\w+?(?=\s|$)|\s", r"\s*\n|\s", "(?s:.{3})"]
 EACH = pytest.mark.parametrize("pattern", [*PRESETS, *OTHERS])

@@ -10,10 +10,11 @@ import regex
 from pattern_texts import texts
 
 from pipeline.base.errors import PatternError
-from pipeline.pattern import PRESETS, compile_pattern, cut_with_regex, differing_characters
-from pipeline.pattern.by_regex import with_document_end
+from pipeline.pattern.by_regex import cut_with_regex, differing_characters, with_document_end
 from pipeline.pattern.classes import Refusal, category_of
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.parse import parse
+from pipeline.pattern.presets import PRESETS
 
 TABLE = [  # text, then the pieces of gpt2, llama3 and qwen2 (None: as llama3)
     ("DON'T", ["DON", "'", "T"], ["DON", "'T"], None),

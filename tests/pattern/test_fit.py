@@ -6,8 +6,9 @@ import pytest
 import regex
 from command import run
 
-from pipeline.pattern import PRESETS, compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.fit import FitTask, misfit
+from pipeline.pattern.presets import PRESETS
 
 TEXT = "Most words are short, most numbers (1234, 56) too; the rest is\npunctuation and space. " * 60
 

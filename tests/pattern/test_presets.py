@@ -13,8 +13,8 @@ from tokenizers import Regex, pre_tokenizers, trainers
 
 import pipeline
 from pipeline.base.errors import PatternError
-from pipeline.pattern import PRESETS, compile_pattern, resolve
-from pipeline.pattern.presets import ALIASES
+from pipeline.pattern.compiler import compile_pattern
+from pipeline.pattern.presets import ALIASES, PRESETS, resolve
 
 
 @pytest.mark.parametrize(

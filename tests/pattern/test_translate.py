@@ -10,7 +10,8 @@ from pattern_texts import texts
 from tokenizers import Regex, pre_tokenizers
 
 from pipeline.base.errors import ExportRefusedError
-from pipeline.pattern import PRESETS, compile_pattern
+from pipeline.pattern.compiler import compile_pattern
+from pipeline.pattern.presets import PRESETS
 from pipeline.pattern.translate import for_tiktoken, for_tokenizers, leaves_text
 
 OTHERS = [

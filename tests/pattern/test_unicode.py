@@ -6,7 +6,7 @@ from make_unicode import ALL_CHARACTERS as CHARACTERS
 from make_unicode import matched_by_tiktoken as by_tiktoken
 from make_unicode import matched_by_tokenizers as by_tokenizers
 
-from pipeline.pattern import compile_pattern, differing_characters
+from pipeline.pattern.by_regex import differing_characters
 from pipeline.pattern.classes import (
     CATEGORY_NAMES,
     LONG_NAMES,
@@ -16,6 +16,7 @@ from pipeline.pattern.classes import (
     partition,
     property_set,
 )
+from pipeline.pattern.compiler import compile_pattern
 
 
 def ours(name):

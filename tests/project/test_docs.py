@@ -19,7 +19,7 @@ from reference import GPT2_BYTES, train_reference
 
 import pipeline
 from pipeline.cli import commands
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 
 ALL = sorted(path.relative_to(pages.PAGES) for path in pages.PAGES.rglob("*.md"))
 README = Path("README.md")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline import Tokenizer
-from pipeline.corpus.files import find_files
+from pipeline.corpus.listing import find_files
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.merges import merge_list
 from pipeline.merges.merge_list import MergeList

@@ -17,7 +17,7 @@ from merge_cases import arrays
 
 from pipeline import _core
 from pipeline.base import log, system
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports import page
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -117,7 +117,7 @@ def test_python_ends_with_its_own_exit_code_while_a_daemon_thread_works(work: st
 import sys, threading, time
 from array import array
 from pipeline import Tokenizer, _core
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 tokenizer, cutter = Tokenizer.from_merges([]), compile_pattern("gpt2").automaton
 text = "low " * 99
 text, columns = "low " * 99, (array("q", range(0, 1_024_001, 256)), bytes(range(256)) * 4000, array("Q", [1]) * 4000)

@@ -21,7 +21,7 @@ from pipeline.base.errors import TrainingError, UsageError
 from pipeline.counts import counter_file
 from pipeline.counts.count_worker import count_chunk
 from pipeline.merges import forecast
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.run import memory
 
 MIB = 1 << 20
@@ -271,7 +271,7 @@ from pathlib import Path
 from memory_peak import growth
 from pipeline.counts.counts_file import Batch
 from pipeline.counts.import_worker import TakeTask, take
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 
 def batches(most):
     for number in range(most):

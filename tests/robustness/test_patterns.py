@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline.base.errors import PatternError, PatternTimeoutError
-from pipeline.pattern import compile_pattern, cut_with_regex
+from pipeline.pattern.by_regex import cut_with_regex
+from pipeline.pattern.compiler import compile_pattern
 
 # Each goes back through all ways of sharing out a run of letters, were it not for the limit; none is an automaton's.
 CATASTROPHE = r"(?:a|aa)+(?<!a)b|z"

@@ -15,7 +15,7 @@ from pipeline.commands.report import EXTENT
 from pipeline.counts import elsewhere
 from pipeline.run import directory, manifest
 from pipeline.run.directory import Directory
-from pipeline.run.manifest import RUN
+from pipeline.run.files import RUN
 from pipeline.run.options import make_options
 from pipeline.shards import manifest as shards
 from pipeline.shards.manifest import SHARDS

@@ -14,7 +14,8 @@ import pattern_texts
 import tokenizers
 
 import pipeline
-from pipeline.pattern import PRESETS, compile_pattern
+from pipeline.pattern.compiler import compile_pattern
+from pipeline.pattern.presets import PRESETS
 from pipeline.pattern.translate import not_in_tokenizers_1
 
 _BATCH = 100_000

@@ -8,11 +8,12 @@ from pathlib import Path
 import counter_files
 
 from pipeline.corpus.chunks import Cutting, plan_chunks
-from pipeline.corpus.files import CorpusFile, describe, find_files
+from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.formats import FileType
+from pipeline.corpus.listing import describe, find_files
 from pipeline.corpus.skipped_or_altered import add_up
 from pipeline.counts.count_worker import CountTask, count_chunk
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 
 EOT = b"<|endoftext|>"
 PATTERN = compile_pattern("gpt2")

@@ -15,7 +15,8 @@ from oracle_counting import as_counter
 from pattern_texts import PATTERN_ALPHABET, accepted, texts
 
 from pipeline import _core
-from pipeline.pattern import PRESETS, compile_pattern
+from pipeline.pattern.compiler import compile_pattern
+from pipeline.pattern.presets import PRESETS
 
 _ALPHABETS = (
     *("a ", "ab c", "a\n ", " \n\t", "a'st", "it's I'll we're 'ReX ", "019 a", "aB'Cd/,\n", "x" * 40 + "é", "a日 ."),

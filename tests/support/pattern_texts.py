@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator
 
 from pipeline.base.errors import PatternError
-from pipeline.pattern import compile_pattern
 from pipeline.pattern.compiled import CompiledPattern
+from pipeline.pattern.compiler import compile_pattern
 
 APOSTROPHES = "''sStTrReEvVlLmMdDſK ab"
 SPACES = "  \t\n\r\u0085\u00a0\u2028\u3000\x0b\x1c\x1f\u200b\u180e\ufeffax1."

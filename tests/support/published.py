@@ -11,7 +11,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from pipeline import Tokenizer
 from pipeline.merges.vocabulary import token_to_text
-from pipeline.pattern import PRESETS
+from pipeline.pattern.presets import PRESETS
 from pipeline.run.ids import BYTE_ORDER
 
 BOS, EOT = "<|begin|>", "<|end|>"

@@ -12,7 +12,7 @@ from merge_cases import engine_of
 
 from pipeline import Tokenizer
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.run.ids import BYTE_ORDER
 
 Merges = list[tuple[bytes, bytes]]

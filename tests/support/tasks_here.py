@@ -10,13 +10,13 @@ import pytest
 
 from pipeline.base import machine
 from pipeline.executors import DEFAULT_SETUP, Executor, Need, WorkerSetup, worker
-from pipeline.pattern import compiled
+from pipeline.pattern import compiled, compiler
 
 active = False  # whether tests do in this process what can be done in it
 
 
 _native = functools.lru_cache(20)(compiled.AutomatonTables.native)  # a worker makes it once, and gets many tasks
-_tables = functools.lru_cache(20)(compiled._tables)  # each test would compile the presets again
+_tables = functools.lru_cache(20)(compiler._tables)  # each test would compile the presets again
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def activated() -> Iterator[None]:
         patch.setattr("pipeline.base.system.flush", lambda _: None)
         patch.setattr(machine, "_process_memory", lambda process: machine._unshared_memory(process.pid))
         patch.setattr(compiled.AutomatonTables, "native", _native)
-        patch.setattr(compiled, "_tables", _tables)
+        patch.setattr(compiler, "_tables", _tables)
         patch.setattr(__name__ + ".active", True)
         yield
 

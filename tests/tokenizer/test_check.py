@@ -12,7 +12,7 @@ from command import refused, run
 
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError
-from pipeline.corpus.files import find_files
+from pipeline.corpus.listing import find_files
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.tokenizer.check import check_exports
 from pipeline.tokenizer.formats.save import EXPORTS

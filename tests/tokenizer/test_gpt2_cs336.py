@@ -18,7 +18,7 @@ from transformers import GPT2TokenizerFast
 import pipeline
 from pipeline import GPT2Tokenizer, Tokenizer
 from pipeline.base.errors import InputError, UsageError
-from pipeline.pattern import PRESETS
+from pipeline.pattern.presets import PRESETS
 from pipeline.tokenizer.formats.gpt2_files import export_gpt2
 
 EOT = "<|endoftext|>"

@@ -22,7 +22,8 @@ import pipeline
 from pipeline import ChatFormat, ChatMLFormat, Llama3Tokenizer, Tokenizer
 from pipeline.base.errors import InputError, UsageError
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern import PRESETS, compile_pattern
+from pipeline.pattern.compiler import compile_pattern
+from pipeline.pattern.presets import PRESETS
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.save import EXPORTS
 from pipeline.tokenizer.llama3 import RUN_CHARACTERS, SPECIAL_TOKENS, WINDOW_CHARACTERS, stretches

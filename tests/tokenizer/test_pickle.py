@@ -12,7 +12,8 @@ import samples
 
 import pipeline
 from pipeline import ChatFormat, Tokenizer
-from pipeline.pattern import CompiledPattern, compile_pattern, in_sequence
+from pipeline.pattern.compiled import CompiledPattern, in_sequence
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 
 TEXT = "the lower\n<|endoftext|>low 123 't été नमस्ते"

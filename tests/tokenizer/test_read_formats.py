@@ -21,8 +21,9 @@ from pipeline import GPT2Tokenizer, Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError, PipelineError, UsageError
 from pipeline.guests.inspect.findings import FINE, examine
 from pipeline.merges.vocabulary import bytes_to_unicode
-from pipeline.pattern import PRESETS, compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.parse import first_difference
+from pipeline.pattern.presets import PRESETS
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.pre_tokenizer import _recovered
 from pipeline.tokenizer.formats.save import EXPORTS

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern import PRESETS
+from pipeline.pattern.presets import PRESETS
 from pipeline.tokenizer.formats.save import EXPORTS, default_formats
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"

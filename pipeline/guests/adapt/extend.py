@@ -18,7 +18,7 @@ from pipeline.guests.adapt.extend_worker import PLAN_NAME, ExtendTask, learn
 from pipeline.guests.adapt.extension import Learned, NewToken, extended, require_extendable, start_of
 from pipeline.guests.adapt.origin import DERIVED, Origin, claimed
 from pipeline.merges.merge import STAGE
-from pipeline.pattern import PatternSequence
+from pipeline.pattern.compiled import PatternSequence
 from pipeline.pattern.presets import NAME
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest, memory

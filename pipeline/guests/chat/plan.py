@@ -10,8 +10,9 @@ from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.corpus.chunks import Cutting
-from pipeline.corpus.files import CorpusFile, Listing, resolved
+from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.inputs import expand
+from pipeline.corpus.listing import Listing, resolved
 from pipeline.guests.chat.assemble_worker import NEAT, POSITIONS
 from pipeline.guests.chat.dataset import DataSet, listed_data_sets, recognised
 from pipeline.guests.chat.encoder import ChatSettings, refuse_exclusive

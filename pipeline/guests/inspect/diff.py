@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.commands.encode_text import load_tokenizer
-from pipeline.corpus.files import find_files
+from pipeline.corpus.listing import find_files
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.guests.inspect import differences
 from pipeline.guests.inspect.difference import CutTexts, Difference, OtherCut, cut_differently, difference, to_json

@@ -20,7 +20,8 @@ from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageSt
 from pipeline.commands.combine import run_combine, run_part
 from pipeline.commands.merge import open_merging
 from pipeline.commands.report import short_names
-from pipeline.corpus.files import CorpusFile, files_in_both, find_files
+from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.listing import files_in_both, find_files
 from pipeline.corpus.sampling import choose
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
@@ -31,7 +32,7 @@ from pipeline.merges import merge, replay_worker
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import MergeTask
 from pipeline.merges.replay_worker import SumTask
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.measure import source_names
 from pipeline.run import manifest, memory
 from pipeline.run.directory import Directory, Kind, fingerprint

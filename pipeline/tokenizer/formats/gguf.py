@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError
-from pipeline.pattern import CompiledPattern
+from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
 from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory, whole_file

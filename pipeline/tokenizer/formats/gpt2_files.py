@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.merges.vocabulary import text_to_token
-from pipeline.pattern import compile_pattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.translate import for_tokenizers
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet

@@ -14,7 +14,7 @@ from typing import Any
 
 from pipeline.base.errors import ExportRefusedError
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern import PatternSequence
+from pipeline.pattern.compiled import PatternSequence
 from pipeline.run.ids import Roles
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet

@@ -9,8 +9,10 @@ from functools import cache
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, PatternError
-from pipeline.pattern import PRESETS, CompiledPattern, PatternSequence, compile_pattern, in_sequence
+from pipeline.pattern.compiled import CompiledPattern, PatternSequence, in_sequence
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.parse import first_difference
+from pipeline.pattern.presets import PRESETS
 from pipeline.pattern.translate import READ_ALIKE_BY_TOKENIZERS, for_tokenizers, leaves_text
 from pipeline.tokenizer.formats.fields import Field, shortened
 from pipeline.tokenizer.model import Model

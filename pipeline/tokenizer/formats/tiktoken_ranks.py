@@ -13,8 +13,10 @@ from typing import Any
 from pipeline import _core
 from pipeline.base.errors import ExportRefusedError, InputError, UsageError, unfit
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern import PRESETS, CompiledPattern, compile_pattern, resolve
+from pipeline.pattern.compiled import CompiledPattern
+from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.parse import first_difference
+from pipeline.pattern.presets import PRESETS, resolve
 from pipeline.pattern.translate import for_tiktoken, leaves_text
 from pipeline.run.ids import MAX_IDS
 from pipeline.storage import Location
