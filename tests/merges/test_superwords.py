@@ -114,38 +114,6 @@ def test_the_first_stage_joins_what_the_encoder_joins(letters: str) -> None:
         assert found.bytes - sum(found.joined) == ids
 
 
-@settings(max_examples=200 if FULL else 60, deadline=None)
-@given(
-    documents=st.lists(texts, min_size=2, max_size=5),
-    first_merges=st.integers(0, 8),
-    damage=st.sampled_from(["none", "count", "joined", "rules"]),
-    budget=st.sampled_from([0, 1 << 20]),
-    at=st.integers(0, 30),
-)
-def test_the_streamed_replay_finds_what_is_wrong(documents, first_merges, damage, budget, at):
-    rules = {"max_words": 2, "no_colon": True}
-    first, coarse = train_reference(pieces_of(documents, FIRST), first_merges), pieces_of(documents, COARSE)
-    found = learned(coarse, first, 60, **({} if damage == "rules" else rules))
-    left, right, counts, joined = array("I", found.left), array("I", found.right), found.counts, found.joined
-    counts, joined = array("Q", counts), array("Q", joined)
-    if len(left) > len(first) and damage in ("count", "joined"):
-        at = len(first) + at % (len(left) - len(first))
-        (counts if damage == "count" else joined)[at] += 1
-    replay = _core.StreamedReplay(
-        *(bytes(GPT2_BYTES), left, right, counts, joined),
-        exhausted=found.stop == "min-frequency",
-        budget_bytes=budget,
-        first=len(first),
-        **rules,
-    )
-    more = True
-    while more:
-        replay.add(columns_of(coarse)[0])
-        more = replay.next_reading()
-    is_right = list(zip(left, right, counts, strict=True)) == train_reference(coarse, 60, known=first, **rules)
-    assert (replay.wrong() is None) == (is_right and list(joined) == list(found.joined))
-
-
 @pytest.mark.filterwarnings("ignore")  # of patterns that do not fit together
 def test_recorded_cases(tmp_path: Path) -> None:
     for path, case in recorded("vocabularies", "superwords-*.json"):
@@ -204,11 +172,6 @@ def test_results_do_not_depend_on_chunks_workers_and_memory(corpus: Path, traine
         assert pipeline.load(output).merges == expected
 
 
-def test_the_first_stage_is_the_ordinary_tokenizer_of_that_size(corpus: Path, trained: Path, tmp_path: Path) -> None:
-    ordinary = pipeline.train(corpus, output=tmp_path / "run", vocab_size=481, pattern="superbpe")
-    assert pipeline.load(trained).merges[: 480 - 256] == ordinary.merges
-
-
 def test_it_is_verified_and_damage_is_found(trained: Path) -> None:
     verified = pipeline.verify_run(trained)
     assert verified["first stage"].startswith("224, each the right one")
@@ -225,10 +188,13 @@ def test_it_is_verified_and_damage_is_found(trained: Path) -> None:
     by_hand.write_bytes(before)
 
 
-def test_another_size_counts_nothing_again(trained: Path) -> None:
+def test_another_size_counts_nothing_again(corpus: Path, trained: Path, tmp_path: Path) -> None:
+    """And the first stage is the ordinary tokenizer of that size."""
     assert not stages("merge", trained, "--vocab-size", 550)
     smaller, larger = pipeline.load(trained / "tokenizer-550").merges, pipeline.load(trained).merges
     assert smaller == larger[: len(smaller)]
+    ordinary = pipeline.train(corpus, output=tmp_path / "run", vocab_size=481, pattern="superbpe")
+    assert larger[: 480 - 256] == ordinary.merges
 
 
 def test_other_superwords_keep_the_counts_and_the_first_stage(corpus: Path, tmp_path: Path) -> None:

@@ -26,27 +26,8 @@ def write_lines(path: Path, texts: list[str]) -> Path:
     return path
 
 
-def write_corpus(home: Path) -> Path:
-    """Write text with separators in all positions, JSON Lines, Parquet, compressed files and an empty file."""
-    home.mkdir()
-    texts = [peers.generated_text(seed, 400) for seed in range(12)]
-    (home / "a.txt").write_text(EOT.join(texts[:4]), newline="")
-    (home / "b.txt").write_text(f"{EOT}{texts[4]}{EOT}{EOT}{IM}user\n{texts[5]}{EOT}", newline="")
-    (home / "c.txt").write_bytes(b"\xff\xfe" + texts[6].encode() + b"\xe2\x82")
-    (home / "d.txt.gz").write_bytes(gzip.compress(f"{texts[7]}{EOT}{texts[8]}".encode()))
-    (home / "e.txt").write_bytes(b"")
-    lines = [{"text": text} for text in (texts[9], "", f"{texts[10]}{EOT}", f"x{EOT}y", IM)]
-    (home / "f.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"other": 1}\n')
-    (home / "g.jsonl.bz2").write_bytes(bz2.compress(json.dumps({"text": texts[11]}).encode()))
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pa.table({"text": [*texts[:3], None, "", "end"]})
-    pq.write_table(table, home / "h.parquet", row_group_size=2)
-    return home
-
-
 def corpus_texts() -> list[bytes]:
+    """Return the texts of the corpus, with separators in all positions, file by file and record by record."""
     texts = [peers.generated_text(seed, 400) for seed in range(12)]
     listed = [
         *(EOT.join(texts[:4]), f"{EOT}{texts[4]}{EOT}{EOT}{IM}user\n{texts[5]}{EOT}"),
@@ -55,6 +36,25 @@ def corpus_texts() -> list[bytes]:
         *(*texts[:3], "", "end"),
     ]
     return [text if isinstance(text, bytes) else text.encode() for text in listed]
+
+
+def write_corpus(home: Path) -> Path:
+    """Write these texts as plain and compressed text, JSON Lines and Parquet, and an empty file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    home.mkdir()
+    texts = corpus_texts()
+    for name, text in zip(("a.txt", "b.txt", "c.txt", "d.txt.gz"), texts[:4], strict=True):
+        (home / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    (home / "e.txt").write_bytes(b"")
+    write_lines(home / "f.jsonl", [text.decode() for text in texts[4:9]])
+    with (home / "f.jsonl").open("a") as file:
+        file.write('{"other": 1}\n')
+    (home / "g.jsonl.bz2").write_bytes(bz2.compress(json.dumps({"text": texts[9].decode()}).encode()))
+    table = pa.table({"text": [*(text.decode() for text in texts[10:13]), None, "", "end"]})
+    pq.write_table(table, home / "h.parquet", row_group_size=2)
+    return home
 
 
 def between_skipped(text: bytes, special_tokens: Iterable[str]) -> list[bytes]:
