@@ -62,15 +62,10 @@ def prune(
     bpe-pipeline count my-texts --like base/tokenizer.json --output runs/mine
     bpe-pipeline prune base/tokenizer.json runs/mine --keep 50000 --output smaller
     """
-    from pipeline.guests.adapt.prune import read_protected, run_prune
+    from pipeline.guests.adapt.prune import Staying, read_protected, run_prune
 
-    done = run_prune(
-        *(base, run_directory, session.options, session.executor, session.listener),
-        keep=keep,
-        min_count=min_count,
-        protect=[] if protect is None else read_protected(protect),
-        keep_ids=keep_ids,
-    )
+    staying = Staying(keep, min_count, [] if protect is None else read_protected(protect), keep_ids)
+    done = run_prune(base, run_directory, staying, session.options, session.executor, session.listener)
     facts = {"removed": len(done.removed), "tokens": done.tokenizer.vocab_size}
     return _changed("pruned", session, facts, done.before, done.after)
 

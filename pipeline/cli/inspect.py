@@ -82,7 +82,7 @@ def report(
     """
     from pipeline.base.events import Notice
     from pipeline.commands.made_by import guest_of
-    from pipeline.commands.report import page_outputs, run_report
+    from pipeline.commands.report import Beside, page_outputs, run_report
 
     if (guest := guest_of(run_directory)) is not None:
         flags = {"--compare": compare or more, "--held-out": held_out, "--hidden-size": hidden_size}
@@ -99,10 +99,8 @@ def report(
     if more and not compare:
         raise UsageError(f"report takes one run: {more[0]} is another argument; to compare with it, use --compare")
     outputs = None if output is None else page_outputs(output, overwrite=overwrite)
-    reported = run_report(
-        run_directory, session.options, session.executor, compare=(*compare, *more), held_out=held_out, outputs=outputs,
-        hidden_size=hidden_size,
-    )  # fmt: skip
+    beside = Beside((*compare, *more), held_out, hidden_size)
+    reported = run_report(run_directory, beside, session.options, session.executor, outputs)
     for warning in reported.warnings:
         session.listener(Notice("warning", warning))
     if reported.hint and not session.options.log_json:
@@ -150,14 +148,12 @@ def sweep(
     """
     from pipeline.guests.sweep.page import render
     from pipeline.guests.sweep.rule import for_model
-    from pipeline.guests.sweep.sweep import run_sweep, to_json
+    from pipeline.guests.sweep.sweep import Design, run_sweep, to_json
 
     files = [one for one in runs if held_out and isinstance(one, Path) and one.is_file()]  # of --held-out *.txt
     runs, held_out = tuple(one for one in runs if one not in files), (*held_out, *files)
-    swept = run_sweep(
-        *(runs, session.given, session.options, session.executor, session.listener),
-        weights=weights, held_out=held_out, model=for_model(**model),
-    )  # fmt: skip
+    design = Design(runs, weights, held_out, for_model(**model))
+    swept = run_sweep(design, session.given, session.options, session.executor, session.listener)
     text = render(str(swept.directory), swept.points, swept.recommendation, swept.parts)
     return Result("swept", to_json(swept), text, str(swept.directory / "tokenizer"))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipeline import _core
 from pipeline.base.errors import InputError, TrainingError
-from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.files import CorpusFile, FileSpan
 from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, ReadBudget
 from pipeline.corpus.readers import read_span
 from pipeline.corpus.records import Records
@@ -126,12 +126,12 @@ def _texts(
     if file.format != "parquet" and file.compression == "none" and file.size > 2 * max(wanted, block_bytes):
         for _ in range(-(-wanted // block_bytes)):
             start = random.randrange(file.size - block_bytes)
-            texts = map(_text_of, read(file, start, start + block_bytes, budget=budget))
+            texts = map(_text_of, read(FileSpan(file, start, start + block_bytes), budget=budget))
             yield b" ".join(texts), block_bytes, True
         return
     every = _EVERY if file.size > wanted else 1
     at = taken = 0
-    for number, found in enumerate(read(file, 0, stop, budget=budget)):
+    for number, found in enumerate(read(FileSpan(file, 0, stop), budget=budget)):
         text = _text_of(found)
         size = len(text)
         if not isinstance(found, bytes) and file.format != "parquet" and found.rows:

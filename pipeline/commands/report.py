@@ -56,6 +56,16 @@ _SMALL = _RANDOM.replace("; to", "; to draw 10 MiB: bpe-pipeline report RUN; to"
 
 
 @dataclass(frozen=True)
+class Beside:
+    """What a report is asked for beside a run's own: tokenizers to compare with, text that was held out, and the hidden
+    size of a model, to say what its embedding costs."""
+
+    compare: Sequence[Location] = ()
+    held_out: Sequence[Location] = ()
+    hidden_size: int | None = None
+
+
+@dataclass(frozen=True)
 class WrittenReport:
     """Files that were written, a hint about one that was not, and what to warn of."""
 
@@ -154,19 +164,17 @@ def card_names(numbers: Numbers | None) -> tuple[str, ...]:
 
 def run_report(
     path: Location,
+    beside: Beside,
     options: Options,
     executor: Executor,
-    *,
-    compare: Sequence[Location] = (),
-    held_out: Sequence[Location] = (),
     outputs: tuple[Location, Location] | None = None,
-    hidden_size: int | None = None,
 ) -> WrittenReport:
     """Make the report of a tokenizer again. path: the tokenizer in its run, or the run, for its own. outputs: paths of
-    the page and of its numbers; None: in the run directory. hidden_size: of a model, to say what its embedding costs.
+    the page and of its numbers; None: in the run directory.
 
     Raises `UsageError` for a run without a tokenizer, `InputError` for paths that cannot be read.
     """
+    compare, held_out = beside.compare, beside.held_out
     run, home = manifest.tokenizer_named(path)
     stored = run.manifest
     if stored.merging is None or not (home / "tokenizer.json").exists():
@@ -193,21 +201,27 @@ def run_report(
         home=home,
         compare=tuple((name, path) for name, path in found.items() if not isinstance(path, str)),
         references=tuple(path for path in found.values() if isinstance(path, str)) if compare else tuple(REFERENCES),
-        hidden_size=hidden_size,
+        hidden_size=beside.hidden_size,
     )
     with contextlib.nullcontext() if outputs is not None else run.directory.locked():
         [(_, numbers)] = executor.run(compute_numbers, [task])
         document, rendered = _stored_summary(run, home, trained, executor)
         written = _write_files(run, rendered, document, numbers, home, outputs)
     warnings = [f"--held-out names text that was trained on: {trained_on}"] if trained_on else []
-    if numbers.unread:
-        lacks = "a part of its sample" if numbers.sample else "the sample"
-        lost = f"{len(numbers.unread):,} of {format_count(len(task.chosen), 'files')}"
-        warnings.append(
-            f"the report is without {lacks}: {lost} changed, cannot be read or have no text: {numbers.unread[0]}; "
-            "--held-out measures on other text"
-        )
+    warnings += _about_unread(numbers, len(task.chosen))
     return WrittenReport(written, "" if page.plotly_script() is not None else page.HINT, tuple(warnings))
+
+
+def _about_unread(numbers: Numbers, files: int) -> list[str]:
+    """Say what the sample lacks, if not all files that were chosen for it could be read."""
+    if not numbers.unread:
+        return []
+    lacks = "a part of its sample" if numbers.sample else "the sample"
+    lost = f"{len(numbers.unread):,} of {format_count(files, 'files')}"
+    return [
+        f"the report is without {lacks}: {lost} changed, cannot be read or have no text: {numbers.unread[0]}; "
+        "--held-out measures on other text"
+    ]
 
 
 def page_outputs(output: Location, *, overwrite: bool) -> tuple[Location, Location]:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pipeline.base.errors import InputError, os_error_as
 from pipeline.corpus.formats import WHOLE_FORMATS
@@ -32,6 +33,14 @@ class CorpusFile:
         if self.format in ("parquet", *WHOLE_FORMATS):
             return f"{self.path}, row {number}"
         return f"{self.path}, byte {number}" + ("" if self.compression == "none" else " of the decompressed text")
+
+
+class FileSpan(NamedTuple):
+    """What to read of a file: bytes of text or of whole lines, row groups of Parquet, frames of a compressed file."""
+
+    file: CorpusFile
+    start: int
+    stop: int
 
 
 def reading(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pipeline._core import SpecialTokens
 from pipeline.base.errors import InputError
 from pipeline.corpus.chunks import Cutting
-from pipeline.corpus.files import CorpusFile, opened
+from pipeline.corpus.files import CorpusFile, FileSpan, opened
 from pipeline.corpus.formats import compressed_parquet, starts_as_parquet
 from pipeline.corpus.frames import FROM_START, Frame, frame_before, frames_of
 from pipeline.corpus.lines import read_json_lines, read_lines
@@ -22,14 +22,13 @@ _FIRST_BYTES = 1 << 16  # of a range of decompressed text
 Progress = Callable[[int], None]
 
 
-def text_range(
-    file: CorpusFile, start: int, stop: int, cutting: Cutting, budget: ReadBudget = UNLIMITED
-) -> tuple[int, int | None]:
+def text_range(span: FileSpan, cutting: Cutting, budget: ReadBudget = UNLIMITED) -> tuple[int, int | None]:
     """Return the bytes of a compressed file's text that a span of it is: the second is None for the end.
 
     A cut between frames moves to the next safe position, wherever that is: the spans on either side find the same one.
     Raises as `read_span` does.
     """
+    file, start, stop = span
     if (start, stop) == (0, file.size):
         return 0, None
     frames = {frame.start: frame for frame in frames_of(file)}
@@ -63,28 +62,26 @@ def _safe_from(file: CorpusFile, frame: Frame, cutting: Cutting, budget: ReadBud
 
 
 def read_span(
-    file: CorpusFile,
-    start: int,
-    stop: int,
+    span: FileSpan,
     text_field: str,
     progress: Progress,
     budget: ReadBudget = UNLIMITED,
     text: tuple[int, int | None] = (0, None),
 ) -> Iterator[bytes | Records]:
-    """Read the span [start, stop) of a file: blocks of one text, or records, in order.
+    """Read a span of a file: blocks of one text, or records, in order.
 
-    start, stop: bytes of a plain file of text or of whole lines, row groups of a Parquet file; of a compressed file
-    frames, and `text` is what is read of its text. progress: is called with how many more of the span's bytes are done.
+    text: what is read of a compressed file's text. progress: is called with how many more of the span's bytes are done.
     Raises `InputError` for a file that changed, cannot be read or is damaged, with the location; `TrainingError` if
     something does not fit the budget.
     """
+    file, start, stop = span
     if file.format == "parquet":
         from pipeline.corpus.parquet import read_row_groups
 
         with unchanged(file) as stream:
             yield from read_row_groups(file, stream, range(start, stop), text_field, progress, budget)
         return
-    with blocks_of_span(file, start, stop, progress, budget, text) as (first, blocks):
+    with blocks_of_span(span, progress, budget, text) as (first, blocks):
         if file.format == "text":
             yield from blocks
         elif file.format == "lines":
@@ -95,19 +92,14 @@ def read_span(
 
 @contextmanager
 def blocks_of_span(
-    file: CorpusFile,
-    start: int,
-    stop: int,
-    progress: Progress,
-    budget: ReadBudget = UNLIMITED,
-    text: tuple[int, int | None] = (0, None),
+    span: FileSpan, progress: Progress, budget: ReadBudget = UNLIMITED, text: tuple[int, int | None] = (0, None)
 ) -> Iterator[tuple[int, Iterator[bytes]]]:
     """Open a file that is not Parquet; yield where the text of the span starts, and its blocks."""
-    with unchanged(file) as stream:
-        if file.compression == "none":
-            yield start, _read_blocks(file, stream, start, stop, progress)
+    with unchanged(span.file) as stream:
+        if span.file.compression == "none":
+            yield span.start, _read_blocks(span, stream, progress)
         else:
-            yield text[0], _decompressed(file, stream, start, stop, text, progress, budget)
+            yield text[0], _decompressed(span, stream, text, progress, budget)
 
 
 @contextmanager
@@ -128,7 +120,8 @@ def _require_unchanged(stream: OpenFile, listed: CorpusFile) -> None:
         )
 
 
-def _read_blocks(file: CorpusFile, stream: OpenFile, start: int, stop: int, progress: Progress) -> Iterator[bytes]:
+def _read_blocks(span: FileSpan, stream: OpenFile, progress: Progress) -> Iterator[bytes]:
+    file, start, stop = span
     stream.seek(start)
     at = start
     while at < stop:
@@ -143,13 +136,7 @@ def _read_blocks(file: CorpusFile, stream: OpenFile, start: int, stop: int, prog
 
 
 def _decompressed(
-    file: CorpusFile,
-    stream: OpenFile,
-    start: int,
-    stop: int,
-    text: tuple[int, int | None],
-    progress: Progress,
-    budget: ReadBudget,
+    span: FileSpan, stream: OpenFile, text: tuple[int, int | None], progress: Progress, budget: ReadBudget
 ) -> Iterator[bytes]:
     """Yield blocks of a range of what a compressed file holds; refuse a Parquet file in it.
 
@@ -157,7 +144,7 @@ def _decompressed(
     """
     from pipeline.corpus.decompress import decompress
 
-    first, last = text
+    (file, start, stop), (first, last) = span, text
     frame = frame_before(frames_of(file), first) if first else FROM_START
     at, reported, head = frame.text, 0, b""
     for block in decompress(file, stream, budget, frame):

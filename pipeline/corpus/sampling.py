@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from random import Random
 
 from pipeline.base.errors import InputError, TrainingError
-from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.files import CorpusFile, FileSpan
 from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBudget
 from pipeline.corpus.readers import read_span
 
@@ -106,7 +106,7 @@ def _read(
     file: CorpusFile, start: int, stop: int, text_field: str = "text", budget: ReadBudget = UNLIMITED
 ) -> Iterator[bytes]:
     """Read the blocks of text, or the documents, in a span of a file."""
-    for found in read_span(file, start, stop, text_field, lambda _: None, budget):
+    for found in read_span(FileSpan(file, start, stop), text_field, lambda _: None, budget):
         if isinstance(found, bytes):
             yield found
         else:

@@ -12,7 +12,7 @@ from pipeline import _core
 from pipeline.base.errors import InvalidTextError, PatternTimeoutError, TrainingError
 from pipeline.base.units import format_bytes
 from pipeline.corpus.chunks import Cutting
-from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.files import CorpusFile, FileSpan
 from pipeline.corpus.read_budget import ReadBudget
 from pipeline.corpus.readers import read_span, text_range
 from pipeline.corpus.records import Records
@@ -38,7 +38,7 @@ class ChunkTask:
     again: ClassVar[str]  # how to continue when a file was fixed
 
     name: str
-    spans: tuple[tuple[CorpusFile, int, int], ...]  # of a file as it was listed: start and stop
+    spans: tuple[FileSpan, ...]
     pattern: CompiledPattern
     special_tokens: tuple[bytes, ...]
     errors: str
@@ -153,12 +153,12 @@ class _Feeding:
         resumed = self._resumable.start[1] if number == self._resumable.start[0] else 0
         if file.compression != "none":
             progress = in_text_bytes(task.sizes[number] if task.sizes else stop - start, stop - start)
-            first, last = text_range(file, start, stop, self._cutting, budget)
+            first, last = text_range(task.spans[number], self._cutting, budget)
             text = max(first, resumed), last
         begin, before = counter.fed_bytes(), counter.statistics()
         first = text[0] - begin  # of a text, from a number of fed bytes to an offset in it
         found = 0
-        blocks = read_span(file, start, stop, task.text_field, progress, budget, text)
+        blocks = read_span(task.spans[number], task.text_field, progress, budget, text)
         for block in blocks if text[0] != text[1] else iter(()):
             fed = counter.fed_bytes()
             if isinstance(block, bytes):

@@ -14,7 +14,7 @@ from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_count
 from pipeline.corpus.chunks import Chunk, Cutting, Span, plan_chunks
-from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.files import CorpusFile, FileSpan
 from pipeline.corpus.formats import COMPRESSIONS, FORMATS, FileType
 from pipeline.corpus.listing import Listing, find_files
 from pipeline.corpus.skipped_or_altered import Tallies, Tally
@@ -47,9 +47,9 @@ class Plan:
         """Bytes of all chunks together."""
         return sum(chunk.bytes for chunk in self.chunks)
 
-    def spans(self, index: int) -> tuple[tuple[CorpusFile, int, int], ...]:
-        """Return what one chunk is made of: each span's file, start and stop."""
-        return tuple((self.files[span.file], span.start, span.stop) for span in self.chunks[index].spans)
+    def spans(self, index: int) -> tuple[FileSpan, ...]:
+        """Return what one chunk is made of."""
+        return tuple(FileSpan(self.files[span.file], span.start, span.stop) for span in self.chunks[index].spans)
 
     def sizes(self, index: int) -> tuple[int, ...]:
         """Return the bytes of text of each span of a chunk."""

@@ -8,7 +8,7 @@ import logging
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,18 @@ from pipeline.tokenizer.model import Model
 _log = logging.getLogger(__name__)
 ENCODING_STAGE, WRITING_STAGE, CHECKING_STAGE = "encoding", "writing shards", "checking shards"
 _COPIED_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Writing:
+    """Shards to write: what writes one, the tasks of each split by its directory, and how much they hold in a unit."""
+
+    write: Callable[[Any], ShardFacts]
+    by_split: Mapping[str, Sequence[Any]]
+    total: int
+    unit: str
+
+
 LastEnd = Callable[[int, int], int | None]  # of the part with this index: the last end of a document up to a position
 
 
@@ -104,19 +116,14 @@ def write_shards(
         for split, directory in zip(splits, directories, strict=True)
     }
     total = sum(task.tokens for own in tasks.values() for task in own)
-    return *write_missing(work, encoding, layout, write_shard, tasks, total, "tokens"), layout
+    return *write_missing(work, encoding, layout, Writing(write_shard, tasks, total, "tokens")), layout
 
 
 def write_missing(
-    work: Work,
-    encoding: Encoding,
-    layout: Layout,
-    write: Callable[[Any], ShardFacts],
-    by_split: Mapping[str, Sequence[Any]],
-    total: int,
-    unit: str,
+    work: Work, encoding: Encoding, layout: Layout, writing: Writing
 ) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Write the shards that are missing, each by its task, and the files of their format; returns all, in order."""
+    by_split = writing.by_split
     format_, tasks = shard_format(encoding.options["shard_format"]), [*chain(*by_split.values())]
     names = [name for task in tasks for name in task.names]
     names += format_.index(layout, dict.fromkeys(by_split, ())) if not encoding.single else {}
@@ -124,8 +131,8 @@ def write_missing(
     for directory in filter(None, by_split if not encoding.single else ()):
         make_directory(work.directory / directory)
     workers = writers(work, len(tasks), dealt=is_dealt(encoding.options))
-    with work.stage(WRITING_STAGE, total, unit) as advance:
-        written = dict(work.executor.run(write, tasks, advance, at_once=workers.at_once, need=workers.need))
+    with work.stage(WRITING_STAGE, writing.total, writing.unit) as advance:
+        written = dict(work.executor.run(writing.write, tasks, advance, at_once=workers.at_once, need=workers.need))
     facts = [written[index] for index in range(len(tasks))]
     if encoding.single:
         for name in names:

@@ -20,6 +20,7 @@ from pipeline.base.errors import InputError
 from pipeline.corpus import frames
 from pipeline.corpus.chunks import Cutting, plan_chunks
 from pipeline.corpus.decompress import decompress
+from pipeline.corpus.files import FileSpan
 from pipeline.corpus.formats import FileType
 from pipeline.corpus.listing import describe
 from pipeline.corpus.read_budget import UNLIMITED
@@ -75,10 +76,10 @@ def read_in_chunks(file, cutting, chunk_bytes):
     """The text of all chunks, the bytes reported as progress, the spans and the range of the text that each reads."""
     chunks = plan_chunks([file], cutting, chunk_bytes=chunk_bytes)
     spans = [span for chunk in chunks for span in chunk.spans]
-    ranges = [text_range(file, span.start, span.stop, cutting) for span in spans]
+    ranges = [text_range(FileSpan(file, span.start, span.stop), cutting) for span in spans]
     texts, progress = [], []
     for span, text in zip(spans, ranges, strict=True):
-        found = read_span(file, span.start, span.stop, "text", progress.append, UNLIMITED, text)
+        found = read_span(FileSpan(file, span.start, span.stop), "text", progress.append, UNLIMITED, text)
         texts += [one if isinstance(one, bytes) else bytes(one.data) for one in found]
     return b"".join(texts), sum(progress), spans, ranges
 

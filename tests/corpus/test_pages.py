@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.corpus import parquet as parquet_reader
+from pipeline.corpus.files import FileSpan
 from pipeline.corpus.listing import describe
 from pipeline.corpus.pages import pages, sizes
 from pipeline.counts.count_worker import count_chunk
@@ -67,6 +68,6 @@ def test_page_headers_are_read_only_if_they_matter(tmp_path: Path, monkeypatch: 
     rows = path.with_suffix(".counter"), path.with_suffix(".other")
     for budget, output in zip((1 << 30, 24 * MIB), rows, strict=True):
         assert not looked
-        count_chunk(replace(chunk_task(path, output, budget), spans=((describe(str(path)), 0, 1),)))
+        count_chunk(replace(chunk_task(path, output, budget), spans=(FileSpan(describe(str(path)), 0, 1),)))
     assert len(looked) == 1
     assert counter_files.read(rows[0]) == counter_files.read(rows[1])

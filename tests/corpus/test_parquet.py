@@ -12,6 +12,7 @@ import pytest
 from pipeline.base.errors import InputError
 from pipeline.corpus import columns
 from pipeline.corpus.chunks import Cutting, Span, plan_chunks
+from pipeline.corpus.files import FileSpan
 from pipeline.corpus.listing import describe
 from pipeline.corpus.readers import read_span
 
@@ -24,7 +25,7 @@ def read(path: Path, text_field: str = "text"):
     texts, nulls, reported = [], [], []
     [chunk] = plan_chunks([file], Cutting(text_field=text_field), chunk_bytes=1 << 40)
     [span] = chunk.spans
-    for part in read_span(file, span.start, span.stop, text_field, reported.append):
+    for part in read_span(FileSpan(file, span.start, span.stop), text_field, reported.append):
         offsets = part.starts.tolist()
         data = bytes(part.data)
         rows = [data[start:stop] for start, stop in pairwise(offsets)]
@@ -87,7 +88,9 @@ def test_row_groups_are_divided_among_chunks(tmp_path: Path) -> None:
     spans = [span for chunk in plan_chunks([file], Cutting(), chunk_bytes=250_000) for span in chunk.spans]
     assert [(span.start, span.stop) for span in spans] == [(0, 2), (2, 4), (4, 6), (6, 8), (8, 10)]
     assert all(200_000 < span.bytes <= 250_000 for span in spans)
-    found = [part for span in spans for part in read_span(file, span.start, span.stop, "text", lambda _: None)]
+    found = [
+        part for span in spans for part in read_span(FileSpan(file, span.start, span.stop), "text", lambda _: None)
+    ]
     assert [part.position(row) for part in found for row in range(part.rows)] == list(range(1000))
     [whole] = plan_chunks([file], Cutting(), chunk_bytes=1 << 30)
     assert whole.spans == (Span(0, 0, 10, sum(span.bytes for span in spans)),)
@@ -100,7 +103,7 @@ def test_a_dictionary_stays_small_until_it_is_counted(tmp_path: Path) -> None:
     file = describe(str(tmp_path / "a.parquet"))
     assert file.size < 200_000
     rows = 0
-    for part in read_span(file, 0, 1, "text", lambda _: None):
+    for part in read_span(FileSpan(file, 0, 1), "text", lambda _: None):
         assert len(part.data) <= columns.MOST_BYTES
         rows += part.rows
     assert rows == 6000

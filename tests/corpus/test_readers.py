@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from pipeline import _core
 from pipeline.base.errors import InputError, InvalidTextError
 from pipeline.corpus import lines, readers
+from pipeline.corpus.files import FileSpan
 from pipeline.corpus.formats import FileType
 from pipeline.corpus.lines import read_lines
 from pipeline.corpus.listing import describe
@@ -113,7 +114,7 @@ def test_every_compression_counts_the_same_alone_and_mixed(tmp_path: Path) -> No
     for name in names:
         assert count(tmp_path, name) == (expected, number, {}), name
         file, reported = describe(str(tmp_path / name)), list[int]()
-        list(read_span(file, 0, 7 if file.format == "parquet" else file.size, "text", reported.append))
+        list(read_span(FileSpan(file, 0, 7 if file.format == "parquet" else file.size), "text", reported.append))
         assert file.format == "parquet" or sum(reported) == file.size
     both = count(tmp_path, *names, chunk_bytes=30_000)
     assert both == ({piece: times * len(names) for piece, times in expected.items()}, number * len(names), {})

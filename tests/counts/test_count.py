@@ -10,6 +10,7 @@ from chunk_tasks import chunk_task
 
 from pipeline import _core
 from pipeline.base.errors import InputError, InvalidTextError
+from pipeline.corpus.files import FileSpan
 from pipeline.corpus.listing import describe
 from pipeline.counts import feeding
 from pipeline.counts.count_worker import CountTask, count_chunk
@@ -48,7 +49,7 @@ def test_a_changed_file_is_refused(
 
 def test_skipped_or_altered_input_is_located_in_its_own_file(task: CountTask, tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_bytes(b"bad \xff")
-    task = replace(task, spans=(*task.spans, (describe(str(tmp_path / "b.txt")), 0, 5)))
+    task = replace(task, spans=(*task.spans, FileSpan(describe(str(tmp_path / "b.txt")), 0, 5)))
     assert count_chunk(task).losses == {"replacements": {"count": 1, "examples": [f"{tmp_path / 'b.txt'}, byte 4"]}}
     with pytest.raises(InvalidTextError, match=r"invalid UTF-8 in .*b\.txt, byte 4"):
         count_chunk(replace(task, errors="strict"))

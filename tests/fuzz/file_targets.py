@@ -21,6 +21,7 @@ from merge_cases import arrays, engine_of
 
 from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, PipelineError
+from pipeline.corpus.files import FileSpan
 from pipeline.corpus.formats import FileType
 from pipeline.corpus.listing import describe
 from pipeline.corpus.readers import read_span
@@ -189,7 +190,7 @@ def lines(home: Path) -> Target:
             file = describe(str(path), FileType("lines", compression))
             found = [
                 bytes(part.data[start:stop])
-                for part in read_span(file, 0, file.size, "text", lambda _: None)
+                for part in read_span(FileSpan(file, 0, file.size), "text", lambda _: None)
                 for start, stop in pairwise(part.offsets)
             ]
         except PipelineError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 import counter_files
 
 from pipeline.corpus.chunks import Cutting, plan_chunks
-from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.files import FileSpan
 from pipeline.corpus.formats import FileType
 from pipeline.corpus.listing import describe, find_files
 from pipeline.corpus.skipped_or_altered import add_up
@@ -26,9 +26,7 @@ def random_words(seed: int, size: int) -> bytes:
     return bytes(text)
 
 
-def _task(
-    spans: tuple[tuple[CorpusFile, int, int], ...], output: Path, budget_bytes: int, **options: object
-) -> CountTask:
+def _task(spans: tuple[FileSpan, ...], output: Path, budget_bytes: int, **options: object) -> CountTask:
     usual = {"errors": "replace", "max_piece_bytes": None, "pattern": PATTERN} | options
     return CountTask(name="chunk 0", spans=spans, special_tokens=(EOT,), output=output, fingerprint="f",
                      budget_bytes=budget_bytes, **usual)  # fmt: skip
@@ -36,7 +34,7 @@ def _task(
 
 def chunk_task(path: Path, output: Path, budget_bytes: int, **options: object) -> CountTask:
     [file] = find_files([str(path)]).files
-    return _task(((file, 0, file.size),), output, budget_bytes, **options)
+    return _task((FileSpan(file, 0, file.size),), output, budget_bytes, **options)
 
 
 def counted_within(path: Path, budget_bytes: int) -> None:
@@ -56,7 +54,7 @@ def count(directory: Path, *names: str, chunk_bytes: int = 1 << 30, asked: FileT
     )
     total, parts = Counter(), []
     for chunk in plan_chunks(files, cutting, chunk_bytes=chunk_bytes):
-        spans = tuple((files[span.file], span.start, span.stop) for span in chunk.spans)
+        spans = tuple(FileSpan(files[span.file], span.start, span.stop) for span in chunk.spans)
         task = _task(spans, directory / ".counter.parquet", 64 << 20, **changes)
         parts.append(count_chunk(task))
         total += counter_files.read(task.output)

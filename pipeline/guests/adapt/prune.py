@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Unpack
+from typing import Any, Unpack
 
 from pipeline.base.errors import UsageError, unfit
 from pipeline.base.events import Listener
@@ -30,6 +30,25 @@ from pipeline.tokenizer.formats.fields import read_text
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Staying:
+    """Which tokens are to stay: so many, or those that are used so often, and protected ones; and whether ids do."""
+
+    keep: int | str | None
+    min_count: int | str | None
+    protect: Sequence[str | bytes]
+    keep_ids: bool
+
+    def in_origin(self, model: Model) -> dict[str, Any]:
+        """Return it checked and as an origin stores it, with the ids of protected tokens."""
+        return {
+            "keep": None if self.keep is None else whole_number("keep", self.keep, 1),
+            "min_count": None if self.min_count is None else whole_number("min_count", self.min_count, 1),
+            "protected": sorted(protected_ids(model.vocabulary, self.protect)),
+            "keep_ids": flag("keep_ids", self.keep_ids),
+        }
 
 
 @dataclass(frozen=True)
@@ -94,9 +113,7 @@ def prune(
         raise unfit("protect", "a list of tokens, or a file with one a line", protect)
     with for_python(progress) as listener, executor_here(settled) as executor:
         paths = named(base, "base"), named(run, "run")
-        return run_prune(
-            *paths, settled, executor, listener, keep=keep, min_count=min_count, protect=kept, keep_ids=keep_ids
-        )
+        return run_prune(*paths, Staying(keep, min_count, kept, keep_ids), settled, executor, listener)
 
 
 def read_protected(file: Location) -> list[str]:
@@ -105,29 +122,15 @@ def read_protected(file: Location) -> list[str]:
 
 
 def run_prune(
-    base: Location,
-    location: Location,
-    options: Options,
-    executor: Executor,
-    listener: Listener,
-    *,
-    keep: int | str | None,
-    min_count: int | str | None,
-    protect: Sequence[str | bytes],
-    keep_ids: bool,
+    base: Location, location: Location, staying: Staying, options: Options, executor: Executor, listener: Listener
 ) -> Pruned:
     """Choose, write the tokenizer's directory, and return what was removed."""
     if options.output is None:
         raise UsageError("prune needs --output, a directory for the pruned tokenizer")
-    if (keep is None) == (min_count is None):
+    if (staying.keep is None) == (staying.min_count is None):
         raise UsageError("prune needs either --keep or --min-count")
     model, run = load_model(base), manifest.require(location)
-    chosen = {
-        "keep": None if keep is None else whole_number("keep", keep, 1),
-        "min_count": None if min_count is None else whole_number("min_count", min_count, 1),
-        "protected": sorted(protected_ids(model.vocabulary, protect)),
-        "keep_ids": flag("keep_ids", keep_ids),
-    }
+    chosen = staying.in_origin(model)
     with open_work(options, model.pattern, executor, listener, kind=DERIVED) as work:
         if run.manifest.cutting != cut_by(model.pattern):
             work.warn(

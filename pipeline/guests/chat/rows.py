@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import Any, cast
 
 from pipeline.base.errors import InputError
-from pipeline.corpus.files import CorpusFile, opened
+from pipeline.corpus.files import CorpusFile, FileSpan, opened
 from pipeline.corpus.formats import damaged
 from pipeline.corpus.lines import whole_lines
 from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
@@ -48,16 +48,15 @@ def as_chat_file(file: CorpusFile) -> CorpusFile:
     return replace(file, format="json") if first == b"[" else file
 
 
-def read_rows(
-    file: CorpusFile, start: int, stop: int, progress: Callable[[int], None], budget: ReadBudget = UNLIMITED
-) -> Iterator[Found]:
+def read_rows(span: FileSpan, progress: Callable[[int], None], budget: ReadBudget = UNLIMITED) -> Iterator[Found]:
     """Read the rows of a span: bytes of whole lines, row groups of Parquet, or a whole file."""
+    file, start, stop = span
     if file.format in ("parquet", "arrow"):
         yield from (
             _parquet_rows(file, start, stop, progress) if file.format == "parquet" else _arrow_rows(file, progress)
         )
         return
-    with blocks_of_span(file, start, stop, progress, budget) as (first, blocks):
+    with blocks_of_span(span, progress, budget) as (first, blocks):
         if file.format == "json":
             yield from _array_rows(file, blocks)
         elif file.format == "csv":
@@ -69,7 +68,7 @@ def read_rows(
 def first_columns(file: CorpusFile) -> list[str]:
     """Return the columns of the first rows of a file: one of them that a later row lacks is null there."""
     stop = 1 if file.format == "parquet" else file.size
-    rows = islice(read_rows(file, 0, stop, lambda _: None), _FIRST_ROWS)
+    rows = islice(read_rows(FileSpan(file, 0, stop), lambda _: None), _FIRST_ROWS)
     return list(dict.fromkeys(name for row, _ in rows if isinstance(row, dict) for name in row))
 
 

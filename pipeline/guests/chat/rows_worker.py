@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.base.errors import InputError, SpecialTokenError
-from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.files import CorpusFile, FileSpan
 from pipeline.corpus.read_budget import ReadBudget
 from pipeline.corpus.skipped_or_altered import Tally
 from pipeline.counts.chunk_statistics import ChunkStatistics
@@ -37,7 +37,7 @@ class RowsTask:
     """One chunk of a data set. model: from `packed`; tokenizer: its fingerprint; cache_bytes: for pieces."""
 
     name: str
-    spans: tuple[tuple[CorpusFile, int, int], ...]
+    spans: tuple[FileSpan, ...]
     sizes: tuple[int, ...]  # of the spans' text, as planned
     output: Location
     fingerprint: str
@@ -81,9 +81,10 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: PartWriter) -> Chunk
         columns, ends, held = [], array("Q"), 0
 
     budget = ReadBudget(task.budget_bytes, ignore, limit_bytes=task.limit_bytes, workers=task.workers)
-    for (file, start, stop), text_bytes in zip(task.spans, task.sizes, strict=True):
+    for span, text_bytes in zip(task.spans, task.sizes, strict=True):
+        file, start, stop = span
         progress = report_progress if file.compression == "none" else in_text_bytes(text_bytes, stop - start)
-        for found, position in read_rows(file, start, stop, progress, budget):
+        for found, position in read_rows(span, progress, budget):
             if isinstance(found, str):
                 tally.add(found, 1, [file.location(position)])
                 continue

@@ -12,7 +12,7 @@ from pipeline.guests.chat.mixing import order_rows
 from pipeline.guests.chat.plan import Chat, owners_of
 from pipeline.guests.chat.rows_worker import RowsTask, encode_rows
 from pipeline.run.work import Work
-from pipeline.shards.encode import encode_missing, write_missing
+from pipeline.shards.encode import Writing, encode_missing, write_missing
 from pipeline.shards.encode_worker import packed
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import ShardFacts
@@ -70,7 +70,7 @@ def write_conversations(
         for directory, rows in zip(directories, splits.values(), strict=True)
     }
     total = len(train.rows) + len(held.rows)
-    return write_missing(work, encoding, chat.layout, write_rows, tasks, total, "conversations")
+    return write_missing(work, encoding, chat.layout, Writing(write_rows, tasks, total, "conversations"))
 
 
 def _tasks(

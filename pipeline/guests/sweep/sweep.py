@@ -99,6 +99,16 @@ def mixtures_of(weights: Sequence[str], names: Sequence[str]) -> list[Mixture]:
 
 
 @dataclass(frozen=True)
+class Design:
+    """What a sweep compares: runs in mixtures of their `weights`, measured on held-out text too, for a model."""
+
+    locations: Sequence[Location]
+    weights: Sequence[str] = ()
+    held_out: Sequence[Location] = ()
+    model: ForModel = ForModel()
+
+
+@dataclass(frozen=True)
 class Learned:
     """A mixture with its merge list. depends_on: a fingerprint."""
 
@@ -159,28 +169,21 @@ class _Sweep:
 
 
 def run_sweep(
-    locations: Sequence[Location],
-    given: Mapping[str, Any],
-    options: Options,
-    executor: Executor,
-    listener: Listener,
-    *,
-    weights: Sequence[str] = (),
-    held_out: Sequence[Location] = (),
-    model: ForModel | None = None,
+    design: Design, given: Mapping[str, Any], options: Options, executor: Executor, listener: Listener
 ) -> Swept:
     """Measure every mixture at every size. given: the options of merging that were asked for."""
     if options.output is None:
         raise UsageError("sweep needs --output DIR, where its mixtures, table and page go")
+    locations = design.locations
     if any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs; choose another")
     _refuse_unfit(locations)
     _check_options(locations, given, options)
     names = short_names(locations)
     runs = dict(zip(names, locations, strict=True))
-    mixtures = mixtures_of(weights, names)
+    mixtures = mixtures_of(design.weights, names)
     sources = _sources(runs, options, executor)
-    files = find_files(map(str, held_out)).files if held_out else []
+    files = find_files(map(str, design.held_out)).files if design.held_out else []
     if counted := _counted_files(files, locations):
         listener(Notice("warning", f"--held-out names text that was counted: {', '.join(counted[:3])}"))
     directory = Directory(options.output, SWEEP)
@@ -193,7 +196,7 @@ def run_sweep(
         directory.remove_partial([SWEEP.manifest, _TABLE, _PAGE, *(f"tokenizer/{name}" for name in written)])
         learned = _learn(sweep, mixtures)
         points = _measure(sweep, learned)
-        chosen = recommend(points, model or ForModel())
+        chosen = recommend(points, design.model)
         [best] = (one for one in learned if one.mixture.name == chosen.mixture)
         sweep.export(best, chosen.vocab_size)
         merges = {size: best.trained.options.special.merge_budget(size) for size in options.vocab_size}
