@@ -1,9 +1,11 @@
 """Insert generated content into the pages when the site is built, so that each text has one source.
 
-<!-- options of train -->       a table of a command's options, from the command line itself
 <!-- figure cuts -->            a drawing of figures.py
 <!-- chart trainers -->         a chart of benchmarks/plots
 <!-- include PATH -->           a Markdown file of the project without its title
+
+`python docs/hooks.py` writes into the reference, after each <!-- options of train -->, the table of the command's
+options, from the command line itself: it can be read as Markdown, too.
 """
 
 import html
@@ -17,7 +19,8 @@ sys.path.insert(0, str(HOME / "docs"))
 
 import figures  # noqa: E402 - is stored next to this file
 
-_MARK = re.compile(r"^<!-- (options of|figure|chart|include) ([^>]+?) -->$", re.MULTILINE)
+_MARK = re.compile(r"^<!-- (figure|chart|include) ([^>]+?) -->$", re.MULTILINE)
+_OPTIONS = re.compile(r"^(<!-- options of (\S+) -->\n).*?^(?=<!-- end of options -->$)", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r"\A# .*\n")
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
@@ -28,8 +31,6 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def _content(kind: str, name: str) -> str:
-    if kind == "options of":
-        return options_of(name)
     if kind == "figure":
         return figures.FIGURES[name]()
     if kind == "chart":
@@ -43,19 +44,32 @@ def chart(name: str) -> str:
     return f"<figure>{' '.join(_METADATA.sub('', drawn).split())}</figure>"
 
 
+def with_options(markdown: str) -> str:
+    """Return a page with the tables of options as they should be."""
+    return _OPTIONS.sub(lambda mark: f"{mark[1]}\n{options_of(mark[2])}\n\n", markdown)
+
+
 def options_of(name: str) -> str:
-    """Return a table of all options of a command."""
+    """Return a table of all options of a command by their groups."""
     import click
 
     from pipeline.cli import commands
 
-    rows = ["| option | |", "|---|---|"]
-    for parameter in commands.commands[name].params:
-        if isinstance(parameter, click.Option):
-            metavar = "" if parameter.is_flag else f" {parameter.metavar or 'VALUE'}"
-            rows.append(f"| <code>{_cell(parameter.opts[0] + metavar)}</code> | {_cell(parameter.help or '')} |")
+    rows, command = ["| option | |", "|---|---|"], commands.commands[name]
+    for title, flags in command.groups(click.Context(command)).items():
+        rows.append(f"| **{title}** | |")
+        for flag in flags:
+            if flag.is_eager:  # --help, which click spells as its first caller does
+                continue
+            metavar = "" if flag.is_flag else f" {flag.metavar or 'VALUE'}"
+            rows.append(f"| <code>{_cell(', '.join(flag.opts) + metavar)}</code> | {_cell(flag.help or '')} |")
     return "\n".join(rows)
 
 
 def _cell(text: str) -> str:
     return " ".join(html.escape(text, quote=False).split()).replace("|", "&#124;").replace("*", "&#42;")
+
+
+if __name__ == "__main__":
+    page = HOME / "docs" / "pages" / "reference" / "command.md"
+    page.write_text(with_options(page.read_text(encoding="utf-8")), encoding="utf-8")

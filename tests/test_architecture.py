@@ -20,7 +20,7 @@ SOURCE = Path(__file__).parents[1] / "pipeline"  # has the core's, too
 # A room imports only rooms below it. Its number is the most lines that its text files may have, but for generated data.
 ROOMS = {
     "__main__": 104,
-    "cli": 1381,
+    "cli": 1387,
     "guests": 5448,
     "commands": 2867,
     "reports": 2549,

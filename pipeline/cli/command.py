@@ -7,7 +7,6 @@ story itself, so that the worker processes start at the same time.
 import contextlib
 import functools
 import inspect
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +18,10 @@ from pipeline import __version__
 from pipeline.base import log
 from pipeline.base.printable import printable, printable_lines
 from pipeline.cli.completion import LOCATION, PATH_TEXT, Names
+from pipeline.cli.help import HELP_ALL, OTHER, SECTIONS, Command, Flag, Group
 from pipeline.cli.llamafactory_names import THEIRS, of_their_file, with_our_names
 from pipeline.run.config_file import read_config
-from pipeline.run.options import GROUPS, RECORDS, Options, Record, check_vocabulary, flag_of, make_options, options_of
+from pipeline.run.options import RECORDS, Options, Record, check_vocabulary, flag_of, make_options, options_of
 from pipeline.storage import Location
 
 if TYPE_CHECKING:
@@ -32,11 +32,6 @@ if TYPE_CHECKING:
     from pipeline.reports.summary import Summary
 
 PROGRAM = "bpe-pipeline"
-SECTIONS = {  # of the list of commands: the file that defines them -> its title
-    "train": "Train", "use": "Use", "change": "Change", "inspect": "Inspect", "counts": "Counts and system"
-}  # fmt: skip
-OWN, OTHER = "Options", "Other"  # groups of flags that belong to one command, and to all
-_ALL = f"{PROGRAM}.help_all"
 
 
 @dataclass(frozen=True)
@@ -77,21 +72,6 @@ def as_utf8(word: str) -> str:
         return word  # its reader refuses it
 
 
-def _show_all(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
-    if wanted:
-        context.meta[_ALL] = True
-        click.echo(context.get_help())
-        context.exit()
-
-
-class Flag(click.Option):
-    """A flag with the title that it stands under in the help; an advanced one stands there with --help-all."""
-
-    def __init__(self, names: Sequence[str], *, group: str = OWN, advanced: bool = False, **settings: Any) -> None:
-        super().__init__(names, **settings)
-        self.group, self.advanced = group, advanced
-
-
 _DEBUGGING: list[click.Parameter] = [
     Flag(
         ["--verbose", "-v"], is_flag=True, expose_value=False, callback=_be_verbose,
@@ -102,10 +82,6 @@ _DEBUGGING: list[click.Parameter] = [
         advanced=True,
     ),
 ]  # fmt: skip
-_HELP_ALL = Flag(
-    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, hidden=True, callback=_show_all,
-    help="show this message with all options, and exit", group=OTHER,
-)  # fmt: skip
 inputs = click.argument("inputs", nargs=-1, metavar="[INPUT ...]", type=PATH_TEXT)
 run_argument = click.argument("run_directory", type=LOCATION, metavar="RUN")
 base_argument = click.argument("base", type=LOCATION, metavar="BASE")
@@ -117,66 +93,8 @@ tokenizer_option = click.option(
 )  # fmt: skip
 
 
-class _Once(click.Command):
-    """Refuse to repeat an option that holds one value: the last one would win without a word."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse what is given, each option once."""
-        _, _, order = self.make_parser(ctx).parse_args(list(args))
-        once = [one for one in order if isinstance(one, click.Option) and not (one.multiple or one.is_eager)]
-        if twice := next((one for one in once if once.count(one) > 1), None):
-            raise click.UsageError(f"{twice.opts[0]} is given twice; give it once", ctx)
-        return super().parse_args(ctx, args)
-
-
-class Command(_Once):
-    """A command with its flags in titled groups; `section` is the title that it stands under itself."""
-
-    section: str
-
-    def groups(self, ctx: click.Context) -> dict[str, list[click.Option]]:
-        """Return the flags of each group."""
-        order, found = (OWN, *GROUPS), dict[str, list[click.Option]]()
-        for one in self.get_params(ctx):
-            if isinstance(one, click.Option) and not one.hidden:
-                found.setdefault(getattr(one, "group", OTHER if one.is_eager else OWN), []).append(one)
-        return dict(sorted(found.items(), key=lambda one: order.index(one[0]) if one[0] in order else len(order)))
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the flags that most people need, and how many others there are."""
-        advanced = 0
-        for title, flags in self.groups(ctx).items():
-            shown = [flag for flag in flags if _ALL in ctx.meta or not getattr(flag, "advanced", False)]
-            advanced += len(flags) - len(shown)
-            if shown:
-                with formatter.section(title):
-                    formatter.write_dl([flag.get_help_record(ctx) or ("", "") for flag in shown])
-        if advanced:
-            formatter.write_paragraph()
-            formatter.write_text(f"{advanced} advanced options: --help-all")
-
-
-class _Group(_Once, click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order of their use."""
-        del ctx
-        order = [*SECTIONS.values()]
-        return sorted(self.commands, key=lambda name: order.index(self._section(name)))
-
-    def _section(self, name: str) -> str:
-        found = self.commands[name]
-        assert isinstance(found, Command)
-        return found.section
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each command under its title."""
-        for title, names in itertools.groupby(self.list_commands(ctx), self._section):
-            with formatter.section(title):
-                formatter.write_dl([(name, self.commands[name].short_help or "") for name in names])
-
-
 @click.group(
-    cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}, params=[*_DEBUGGING]
+    cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}, params=[*_DEBUGGING]
 )
 @click.version_option(__version__, prog_name=PROGRAM)
 def commands() -> None:
@@ -214,7 +132,7 @@ def command(
         found = Command(
             title,
             callback=call,
-            params=[*own, *_flags(names), *_DEBUGGING, _HELP_ALL],
+            params=[*own, *_flags(names), *_DEBUGGING, HELP_ALL],
             help=help_text,
             short_help=help_text.partition("\n")[0],  # otherwise click would cut it
         )

@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from pipeline.base.errors import UsageError
-from pipeline.cli.command import Flag, Request, Result, Session, inputs, run_command, summary_result
+from pipeline.cli.command import Request, Result, Session, inputs, run_command, summary_result
 from pipeline.cli.completion import LOCATION, WholeNumber
+from pipeline.cli.help import Flag
 from pipeline.run.options import flag_of
 from pipeline.storage import Location
 

@@ -9,7 +9,6 @@ import click
 from pipeline.base.errors import UsageError
 from pipeline.base.printable import printable
 from pipeline.cli.command import (
-    Flag,
     Request,
     Result,
     Session,
@@ -21,6 +20,7 @@ from pipeline.cli.command import (
     tokenizer_option,
 )
 from pipeline.cli.completion import LOCATION, PATH_TEXT, Names, location_type
+from pipeline.cli.help import Flag
 from pipeline.run.options import RECORDS, flag_of, make_options, options_of
 from pipeline.run.values import EXPORT_FORMATS
 from pipeline.storage import Location
@@ -114,17 +114,11 @@ def decode(words: tuple[str, ...], tokenizer: Location) -> None:
     "--output", "-o", type=LOCATION, metavar="DIR", help="where to write; default: the tokenizer's own directory"
 )
 @click.option(
-    "--export",
-    multiple=True,
-    type=Names(RECORDS["export"]),
-    metavar="LIST",
+    "--export", multiple=True, type=Names(RECORDS["export"]), metavar="LIST",
     help=f"of {', '.join(EXPORT_FORMATS)}; default: all that fit",
-)
+)  # fmt: skip
 @click.option(
-    "--chat-template",
-    type=Names(RECORDS["chat_template"]),
-    metavar="NAME|FILE",
-    help=RECORDS["chat_template"].help,
+    "--chat-template", type=Names(RECORDS["chat_template"]), metavar="NAME|FILE", help=RECORDS["chat_template"].help
 )
 @click.option("--bos-token", metavar="TEXT", help="the special token that starts a text; added if it is none yet")
 @click.option("--eos-token", metavar="TEXT", help="the special token that ends a text; added if it is none yet")

@@ -14,7 +14,7 @@ from command import refused, run, run_process, succeeded
 import pipeline
 from pipeline import __version__
 from pipeline.cli import commands
-from pipeline.cli.command import SECTIONS
+from pipeline.cli.help import SECTIONS
 
 EOT = "<|endoftext|>"
 

@@ -132,6 +132,12 @@ def test_every_command_and_public_name_is_in_the_reference() -> None:
         assert marks - {*_content(Path(f"reference/{page}.md")).splitlines()} == set()
 
 
+def test_options_in_the_reference_are_those_of_the_commands() -> None:
+    page = _content(Path("reference/command.md"))
+    assert _module("hooks").with_options(page) == page, "python docs/hooks.py"
+    assert page.count("<!-- end of options -->") == len(commands.commands)
+
+
 def test_examples_in_docstrings_become_code() -> None:
     pytest.importorskip("griffe")
     text = "Do it.\n\n>>> one\n... two\n3\n\nMore.\n\nExamples:\n    >>> four"

@@ -1,0 +1,93 @@
+"""What the help shows: commands in the order of their use, and flags in titled groups, few of them at once."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from pipeline.run.options import GROUPS
+
+SECTIONS = {  # of the list of commands: the file that defines them -> its title
+    "train": "Train", "use": "Use", "change": "Change", "inspect": "Inspect", "counts": "Counts and system"
+}  # fmt: skip
+OWN, OTHER = "Options", "Other"  # groups of flags that belong to one command, and to all
+_ALL = "bpe-pipeline.help_all"
+
+
+class Flag(click.Option):
+    """A flag with the title that it stands under in the help; an advanced one stands there with --help-all."""
+
+    def __init__(self, names: Sequence[str], *, group: str = OWN, advanced: bool = False, **settings: Any) -> None:
+        super().__init__(names, **settings)
+        self.group, self.advanced = group, advanced
+
+
+def _show_all(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        context.meta[_ALL] = True
+        click.echo(context.get_help())
+        context.exit()
+
+
+HELP_ALL = Flag(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, hidden=True, callback=_show_all,
+    help="show this message with all options, and exit", group=OTHER,
+)  # fmt: skip
+
+
+class _Once(click.Command):
+    """Refuse to repeat an option that holds one value: the last one would win without a word."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what is given, each option once."""
+        _, _, order = self.make_parser(ctx).parse_args(list(args))
+        once = [one for one in order if isinstance(one, click.Option) and not (one.multiple or one.is_eager)]
+        if twice := next((one for one in once if once.count(one) > 1), None):
+            raise click.UsageError(f"{twice.opts[0]} is given twice; give it once", ctx)
+        return super().parse_args(ctx, args)
+
+
+class Command(_Once):
+    """A command with its flags in titled groups; `section` is the title that it stands under itself."""
+
+    section: str
+
+    def groups(self, ctx: click.Context) -> dict[str, list[click.Option]]:
+        """Return the flags of each group."""
+        order, found = (OWN, *GROUPS), dict[str, list[click.Option]]()
+        for one in self.get_params(ctx):
+            if isinstance(one, click.Option) and not one.hidden:
+                found.setdefault(getattr(one, "group", OTHER if one.is_eager else OWN), []).append(one)
+        return dict(sorted(found.items(), key=lambda one: order.index(one[0]) if one[0] in order else len(order)))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the flags that most people need, and how many others there are."""
+        advanced = 0
+        for title, flags in self.groups(ctx).items():
+            shown = [flag for flag in flags if _ALL in ctx.meta or not getattr(flag, "advanced", False)]
+            advanced += len(flags) - len(shown)
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl([flag.get_help_record(ctx) or ("", "") for flag in shown])
+        if advanced:
+            formatter.write_paragraph()
+            formatter.write_text(f"{advanced} advanced options: --help-all")
+
+
+class Group(_Once, click.Group):
+    """The commands."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order of their use."""
+        del ctx
+        return sorted(self.commands, key=lambda name: [*SECTIONS.values()].index(self._section(name)))
+
+    def _section(self, name: str) -> str:
+        return str(vars(self.commands[name])["section"])
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each command under its title."""
+        for title, names in itertools.groupby(self.list_commands(ctx), self._section):
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].short_help or "") for name in names])
