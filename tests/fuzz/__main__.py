@@ -20,11 +20,12 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-_TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(_TESTS / room) for room in ("fuzz", "support", "counts", "merges", "robustness", "tokenizer")]
+sys.path[:0] = map(str, Path(__file__).parents[1].iterdir())
 
 import file_targets
+import test_config_files
 import test_count_worker
+import test_json_lines
 import test_merge_worker
 import test_patterns
 import test_tokenizer
@@ -33,13 +34,16 @@ TARGETS: dict[str, Callable[[Path], file_targets.Target]] = {
     target.__name__: target
     for target in (
         *(file_targets.counter_files, file_targets.merge_files, file_targets.manifests),
-        *(file_targets.columns, file_targets.models, file_targets.configs, file_targets.lines),
+        *(file_targets.columns, file_targets.models),
     )
 }
-for name, test in (  # property tests of the core, to which Hypothesis gives what it makes of any bytes
+for name, test in (  # property tests, to which Hypothesis gives what it makes of any bytes
     ("pattern", test_patterns.test_generated_patterns_cut_as_regex_does),
     ("counting", test_count_worker.test_any_block_window_and_policy),
     ("merging", test_merge_worker.test_same_merges_as_the_reference),
+    ("configs", test_config_files.test_a_configuration_of_any_bytes_is_refused_or_read),
+    ("records", test_json_lines.test_damaged_lines_are_judged_as_the_standard_json_judges_them),
+    ("lines", test_json_lines.test_lines_do_not_depend_on_the_blocks),
     ("short pieces", test_tokenizer.test_short_pieces_are_merged_by_definition),
     ("long pieces", test_tokenizer.test_long_pieces_are_merged_by_definition),
 ):

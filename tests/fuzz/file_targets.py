@@ -5,13 +5,11 @@ makes an input of it, and raises for anything that should not be: an exception t
 result that another way of computing it does not give.
 """
 
-import gzip
 import json
 import random
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import pairwise
 from pathlib import Path
 
 import peers
@@ -21,10 +19,6 @@ from merge_cases import arrays, engine_of
 
 from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, PipelineError
-from pipeline.corpus.files import FileSpan
-from pipeline.corpus.formats import FileType
-from pipeline.corpus.listing import describe
-from pipeline.corpus.readers import read_span
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import CombineTask, combine
 from pipeline.counts.counter_file import open_counter
@@ -32,7 +26,6 @@ from pipeline.executors.local import LocalExecutor
 from pipeline.merges import merge_list
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.run import manifest
-from pipeline.run.config_file import read_config
 from pipeline.run.open_run import open_run
 from pipeline.run.options import make_options
 from pipeline.run.work import open_work
@@ -58,7 +51,6 @@ _LETTERS = [
     "<|ab",
     *peers.WORDS[:20],
 ]
-_BYTES = [*(letter.encode() for letter in _LETTERS), b"\xff", b"\xe3\x82", b"\xf0\x9f", b"\xed\xa0\x80", b"\x00"]
 
 
 def mutated(good: bytes, source: random.Random) -> bytes:
@@ -172,37 +164,6 @@ def manifests(home: Path) -> Target:
     return one
 
 
-def lines(home: Path) -> Target:
-    """Lines of any bytes, plain and compressed, damaged or not: refused, or each a document as it stands."""
-    path = home / "lines"
-
-    def one(source: random.Random) -> None:
-        data = b"\n".join(
-            b"".join(source.choices(_BYTES, k=source.randint(0, 40))) for _ in range(source.randint(0, 20))
-        )
-        compression = source.choice(["none", "gzip"])
-        stored = data if compression == "none" else gzip.compress(data)
-        damaged = bool(stored) and source.random() < 0.5
-        path.write_bytes(mutated(stored, source) if damaged else stored)
-        if compression == "none":
-            data = path.read_bytes()
-        try:
-            file = describe(str(path), FileType("lines", compression))
-            found = [
-                bytes(part.data[start:stop])
-                for part in read_span(FileSpan(file, 0, file.size), "text", lambda _: None)
-                for start, stop in pairwise(part.offsets)
-            ]
-        except PipelineError as error:
-            assert "\n" not in str(error)
-            assert damaged or not stored
-        else:
-            expected = data.split(b"\n")
-            assert [line.removesuffix(b"\n") for line in found] == (expected if expected[-1] else expected[:-1])
-
-    return one
-
-
 def models(home: Path) -> Target:
     """Damaged tokenizers: refused, or such as encode and decode."""
     files = []
@@ -219,23 +180,5 @@ def models(home: Path) -> Target:
         if tokenizer is not None:
             text = "".join(source.choices(_LETTERS, k=60))
             assert tokenizer.decode(tokenizer.encode_ordinary(text)) == text
-
-    return one
-
-
-def configs(home: Path) -> Target:
-    """Configurations of any bytes: read, or refused in one line."""
-    goods = {
-        ".yaml": b"vocab_size: 32000\nspecial-token: ['<s>', \"x\"]\npattern: |\n  a+\nexport: [hf]\nworkers: 0x10\n",
-        ".json": b'{"vocab_size": 32000, "special_tokens": ["<s>"], "chunk_size": "64MiB", "errors": "skip"}',
-        ".toml": b'vocab_size = 32_000\nspecial_tokens = ["<s>", \'x\']\npattern = """a+"""\nquiet = true\n',
-    }
-
-    def one(source: random.Random) -> None:
-        suffix = source.choice(list(goods))
-        path = home / f"config{suffix}"
-        path.write_bytes(mutated(goods[suffix], source))
-        with _refused_in_one_line():
-            make_options(read_config(path))
 
     return one

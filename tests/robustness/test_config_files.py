@@ -1,5 +1,7 @@
 """Configurations of any content: read, or refused in one line and in a bounded time."""
 
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -7,18 +9,27 @@ from command import one_line
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.base.errors import UsageError
+from pipeline.base.errors import PipelineError, UsageError
 from pipeline.run.config_file import read_config
 from pipeline.run.options import make_options
 
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("config")
+GOOD = [
+    b"vocab_size: 32000\nspecial-token: ['<s>', \"x\"]\npattern: |\n  a+\nexport: [hf]\nworkers: 0x10\n",
+    b'{"vocab_size": 32000, "special_tokens": ["<s>"], "chunk_size": "64MiB", "errors": "skip"}',
+    b'vocab_size = 32_000\nspecial_tokens = ["<s>", \'x\']\npattern = """a+"""\nquiet = true\n',
+]
+DAMAGED = st.builds(
+    lambda good, at, size, new: good[:at] + new + good[at + size :],
+    st.sampled_from(GOOD),
+    st.integers(0, 90),
+    st.integers(0, 9),
+    st.binary(max_size=9),
+)
+ANY = st.binary(max_size=60) | st.text(max_size=60).map(str.encode) | DAMAGED
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.sampled_from([".json", ".yaml", ".toml"]), st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
+@given(st.sampled_from([".json", ".yaml", ".toml"]), ANY)
 @example(".yaml", b"a: &a [1]\nb: *a")
 @example(".yaml", b"[" * 5000)
 @example(".yaml", b"? " * 5000)
@@ -36,13 +47,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @example(".yaml", b"x: {" + b"a: 1, " * 8_000 + b"}")
 @example(".yaml", b"a" + b".a" * 20_000 + b" = 1")
 @example(".toml", b"a" + b".a" * 20_000 + b" = 1")
-def test_a_configuration_of_any_bytes_is_refused_or_read(home: Path, suffix: str, data: bytes) -> None:
-    path = home / f"config{suffix}"
-    path.write_bytes(data)
-    try:
-        assert isinstance(read_config(path), dict)
-    except UsageError as error:
-        one_line(error, path.name)
+def test_a_configuration_of_any_bytes_is_refused_or_read(suffix: str, data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home, f"config{suffix}")
+        path.write_bytes(data)
+        try:
+            found = read_config(path)
+        except UsageError as error:
+            one_line(error, path.name)
+        else:
+            with suppress(PipelineError):
+                make_options(found)
 
 
 LAUGHS = "a0: &a0 [ha, ha]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 40))
