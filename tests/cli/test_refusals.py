@@ -15,6 +15,7 @@ import peers
 import pytest
 from command import files_in, refused, run, succeeded
 
+import pipeline
 from pipeline.base.units import format_bytes, parse_bytes
 from pipeline.run.directory import Directory
 from pipeline.run.files import RUN
@@ -44,6 +45,10 @@ EOT = "<|endoftext|>"
         ("merge empty-directory", 1, "run.json"),
         ("encode --text a --tokenizer empty-directory", 1, "tokenizer.json"),
         ("encode --tokenizer empty-directory", 2, "--text"),
+        ("encode --text a --tokenizer odd", 1, "odd/tokenizer.json cannot be read: Is a directory; give a"),
+        ("encode empty-directory --tokenizer saved", 1, "empty-directory cannot be read: Is a directory; name a"),
+        ("encode a.txt --tokenizer saved --shuffle 1", 2, "--shuffle is for a corpus: give --output, the dir"),
+        ("decode 1 x --tokenizer saved", 1, "'x' is not a token id; decode takes whole numbers"),
         ("encode --text a --tokenizer " + "x" * 300, 1, "cannot be read: File name too long"),
     ],
 )
@@ -52,7 +57,9 @@ def test_wrong_input_is_one_line(tmp_path: Path, words: str, code: int, named: s
     files |= {"bad.txt": b"x" * 1000 + b"\xff" + b"y" * 10, "deep.json": b"[" * 100_000, "none.json": b'{"inputs": []}'}
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-    (tmp_path / "empty-directory").mkdir()
+    for name in ("empty-directory", "odd/tokenizer.json"):
+        (tmp_path / name).mkdir(parents=True)
+    pipeline.Tokenizer.from_merges([], [EOT]).save(tmp_path / "saved")
     assert re.search(named, refused(run(*words.split(), cwd=tmp_path), code))
 
 

@@ -3,6 +3,7 @@
 import json
 import zlib
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +43,38 @@ def test_flipped_bit_is_detected_before_any_text(
         path.write_bytes(whole)
 
 
-@pytest.mark.parametrize("ends", [[6, 1, 10], [1, 6, 2**40]])
-def test_offsets_out_of_order_are_refused(corpus: Path, tmp_path: Path, ends: list[int]) -> None:
-    output = encoded(corpus, tmp_path / "shards", documents="offsets")
-    path = output / "shard-00000.documents.npy"
-    path.write_bytes(path.read_bytes()[:128] + array("Q", [0, *ends]).tobytes())
+def with_ends(*ends: int) -> Callable[[bytes], bytes]:
+    return lambda data: data[:128] + array("Q", ends).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("shard_format", "file", "change", "reason"),
+    [
+        *((name, "name", lambda data: data[:-2], "it holds 9 tokens, not 10") for name in ("npy", "bin", "mds")),
+        *((name, "name", lambda data: data[:-2], "") for name in ("arrow", "parquet")),
+        ("npy", "name", lambda data: data[1:], "its header is not as it was written"),
+        *(("mds", "name", lambda data, size=size: data[:size], "its samples are not") for size in (0, 20, -1)),
+        ("megatron", "offsets", lambda data: data[:20], "the header of its index is not as it was written"),
+        ("npy", "offsets", lambda data: b"x" + data[1:], "the header of its offsets is not as it was written"),
+        ("npy", "offsets", with_ends(0, 6, 1, 10), "its offsets are not in order"),
+        ("npy", "offsets", with_ends(0, 1, 6, 1 << 40), "its offsets are not in order"),
+        ("npy", "offsets", {"documents": 9}, "there are fewer offsets than documents"),
+        ("parquet", "name", {"tokens": 11}, "it holds 10 tokens, not 11"),
+    ],
+)
+def test_damage_under_a_right_checksum_is_refused(
+    corpus: Path, tmp_path: Path, shard_format: str, file: str, change: Any, reason: str
+) -> None:
+    documents = "offsets" if (shard_format, file) == ("npy", "offsets") else "separator"
+    output = encoded(corpus, tmp_path / "shards", shard_format=shard_format, documents=documents)
     described = json.loads((output / "shards.json").read_text())
-    described["shards"][0]["offsets_crc32"] = f"{zlib.crc32(path.read_bytes()):08x}"
+    facts = described["shards"][0]
+    path = output / facts[file]
+    path.write_bytes(changed := change(path.read_bytes()) if callable(change) else path.read_bytes())
+    facts |= {"crc32" if file == "name" else "offsets_crc32": f"{zlib.crc32(changed):08x}"}
+    facts |= {} if callable(change) else change
     (output / "shards.json").write_text(json.dumps(described))
-    with pytest.raises(InputError, match="its offsets are not in order"):
+    with pytest.raises(InputError, match=rf"is damaged: .*{reason}.*; restore it"):
         list(pipeline.decode_shards(output, TOKENIZER))
 
 
@@ -75,7 +99,8 @@ def test_wrong_values_in_shards_json_are_refused(corpus: Path, tmp_path: Path) -
     written = (output / "shards.json").read_text()
     wrong: dict[str, list[Any]] = {
         "format": ["zip", []], "dtype": ["int8"], "documents_by": [None], "tokens": ["5", -1], "separator": [5],
-        "tokenizer": [None], "losses": [3, {"a": 1}], "shards": [5],
+        "tokenizer": [None], "losses": [3, {"a": 1}, {"a": {"count": 1, "examples": [5]}}], "shards": [5],
+        "separator_id": [None], "columns": [{"x": "int8"}], "format_version": [99],
     }  # fmt: skip
     wrong_of_shard: dict[str, list[Any]] = {
         "name": [5, "../a", "log.txt"], "offsets": ["../a", 5], "tokens": [True], "documents": [1.0],
@@ -97,3 +122,6 @@ def test_shards_of_another_encoding_than_the_manifest_are_refused(corpus: Path, 
         list(pipeline.decode_shards(output, TOKENIZER))
     (output / "encoding.json").unlink()  # shards alone, as they are copied
     assert list(pipeline.decode_shards(output, TOKENIZER))
+    (output / "shard-00009.npy").write_bytes((output / "shard-00000.npy").read_bytes())
+    with pytest.raises(InputError, match=r"shard-00009\.npy is not among the shards of .*: name one that shards\.json"):
+        list(pipeline.decode_shards(output / "shard-00009.npy", TOKENIZER))

@@ -188,6 +188,8 @@ def test_command_refuses_unfit_options(saved: Path, tmp_path: Path) -> None:
         (["--shard-size", "0"], 2, "a whole number of at least 1"),
         (["--text", "x"], 2, "encode needs either files or --text"),
         (["--ordinary"], 2, "--output is for a corpus"),
+        (["--val-fraction", "0.1", "--val-tokens", 5], 2, "--val-fraction and --val-tokens exclude each other"),
+        (["--add-bos"], 2, "--add-bos: the tokenizer has no bos token; export it with --bos-token first"),
     ):
         assert reason in command.refused(command.run(*base, *words), code)
     assert everything(output) == before

@@ -112,6 +112,10 @@ def test_what_cannot_be_mapped_is_refused(sets: dict[str, Path], tmp_path: Path)
     with pytest.raises(InputError, match="is no local directory of shards"):
         pipeline.open_shards(tmp_path)
     pipeline.encode_corpus(text, TOKENIZER, tmp_path / "cut", workers=1)
+    many = pipeline.Tokenizer.from_merges([], [EOT, *(f"<{number}>" for number in range(1 << 16))])
+    pipeline.encode_corpus(text, many, tmp_path / "many", workers=1)
+    with pytest.raises(InputError, match="the sets have ids of different types: encode them with one tokenizer"):
+        pipeline.open_shards([tmp_path / "cut", tmp_path / "many"])
     (tmp_path / "cut" / "shard-00000.npy").write_bytes(b"x" * 300)
     with pytest.raises(InputError, match="cannot be mapped"):
         pipeline.open_shards(tmp_path / "cut")[0]

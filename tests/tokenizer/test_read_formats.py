@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -269,19 +270,26 @@ def test_vocab_json_is_read_as_its_configuration_says(name: str, tmp_path: Path)
     assert [one.outcome for one in said] == [FINE]
 
 
+OTHER = " is .*, but .* GPT2Tokenizer or Qwen2Tokenizer"
+
+
 @pytest.mark.parametrize(
-    ("name", "document", "field"),
+    ("name", "document", "reason"),
     [
-        ("tokenizer_config", {"tokenizer_class": "BartTokenizer"}, "tokenizer_class"),
-        ("tokenizer_config", {"tokenizer_class": "PreTrainedTokenizerFast"}, "tokenizer_class"),
-        ("config", {"model_type": "roberta"}, "model_type"),
-        ("tokenizer_config", GPT | {"auto_map": {"AutoTokenizer": ["a.A", None]}}, "auto_map"),
-        ("tokenizer_config", TOKENS, "added_tokens_decoder"),
+        ("tokenizer_config", {"tokenizer_class": "BartTokenizer"}, f"tokenizer_class{OTHER}"),
+        ("tokenizer_config", {"tokenizer_class": "PreTrainedTokenizerFast"}, f"tokenizer_class{OTHER}"),
+        ("config", {"model_type": "roberta"}, f"model_type{OTHER}"),
+        ("tokenizer_config", GPT | {"auto_map": {"AutoTokenizer": ["a.A", None]}}, f"auto_map{OTHER}"),
+        ("tokenizer_config", TOKENS, f"added_tokens_decoder{OTHER}"),
+        ("tokenizer_config", GPT | {"added_tokens_decoder": {"x": {}}}, "added_tokens_decoder.x is not a token id"),
+        ("special_tokens_map", MAPPED | {"pad_token": EOT}, f"pad_token names '{re.escape(EOT)}' with other rules"),
     ],
 )
-def test_vocab_json_of_another_class_is_refused(name: str, document: Any, field: str, tmp_path: Path) -> None:
+def test_files_around_vocab_json_that_do_not_fit_are_refused(
+    name: str, document: Any, reason: str, tmp_path: Path
+) -> None:
     files_of(tmp_path, {name: document})
-    with pytest.raises(InputError, match=rf"{name}\.json: {field} is .*, but .* GPT2Tokenizer or Qwen2Tokenizer"):
+    with pytest.raises(InputError, match=rf"{name}\.json: {reason}"):
         Tokenizer.load(tmp_path)
 
 
@@ -358,6 +366,7 @@ def test_any_ranks_have_the_ids_of_tiktoken(tokens: list[str], texts: list[str],
         (b"IQ== 0\nIg== 0\n", "line 2 has the rank '0'"),
         (b"IQ== 0\nIg== 5000000000\n", "line 2 has the rank 5000000000, above 268435455"),
         (b"IQ== 0\n", "no token stands for the byte"),
+        (base64.b64encode(b"a" * 20_000) + b" 0\n", "the token of rank 0 has more than"),
     ],
 )
 def test_damaged_rank_files_are_refused(content: bytes, reason: str, tmp_path: Path) -> None:

@@ -143,6 +143,15 @@ def with_tokens(tokens: list[bytes], *merges: tuple[bytes, bytes]) -> Tokenizer:
     return Tokenizer(Vocabulary.from_tokens(samples.tokens_by_id(*tokens), merges, {}))
 
 
+def with_space_in_front(ours: Tokenizer) -> Tokenizer:
+    return Tokenizer.from_model(replace(ours.model, preparation=replace(ours.model.preparation, space_in_front=True)))
+
+
+def accumulated(token: bytes) -> list[tuple[bytes, bytes]]:
+    """Merges that make the token of its bytes from left to right, and one of it with another byte."""
+    return [(token[:size], (token + b"x")[size : size + 1]) for size in range(1, len(token) + 1)]
+
+
 @pytest.mark.parametrize(
     ("name", "make", "reason"),
     [
@@ -150,6 +159,8 @@ def with_tokens(tokens: list[bytes], *merges: tuple[bytes, bytes]) -> Tokenizer:
         ("gpt2", lambda: Tokenizer(Vocabulary.from_merges([]), whole_pieces=True), "whole pieces"),
         ("gpt2", lambda: Tokenizer.from_merges([(b" ", b"a")], ["Ġa"]), "special token 'Ġa'"),
         ("hf", lambda: Tokenizer.from_merges([(b" ", b"a")], ["Ġa"]), "special token 'Ġa'"),
+        ("hf", lambda: with_space_in_front(tokenizer("llama3")), "a space is put in front of texts .* GPT-2's"),
+        ("gpt2", lambda: Tokenizer.from_merges(accumulated(b"#version"), []), "looks like the header of merges.txt"),
         ("tiktoken", lambda: tokenizer(special_ids="first"), "special_ids=first"),
         ("tiktoken", lambda: Tokenizer.from_merges([], ["<a", "<b>", "<a>"]), "'<a' begins '<a>'"),
         ("tiktoken", lambda: with_tokens([b"cd", b"ab"], (b"a", b"b"), (b"c", b"d")), "these ids"),
@@ -184,6 +195,11 @@ def test_layouts_of_other_writers_are_read(tmp_path: Path) -> None:
     assert loaded.pattern.name == "gpt2"
     theirs = HuggingFaceTokenizer.from_file(str(path))
     assert [loaded.encode(text) for text in TEXTS] == [theirs.encode(text).ids for text in TEXTS]
+
+
+ANY = {"type": "Split", "pattern": {"String": "".join(map(chr, range(0x4E00, 0x5000, 2)))}, "behavior": "Isolated"}
+LAST = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+TWO_STEPS = {"type": "Sequence", "pretokenizers": [{**ANY, "invert": False}, LAST]}
 
 
 def cut_by_split(document: Any, expression: str) -> None:
@@ -245,6 +261,9 @@ def cut_by_split(document: Any, expression: str) -> None:
         ("added_tokens.0.content", "[x\n]", "for the second time"),
         ("added_tokens.0.content", " <y>", "begins with white space, which rstrip of another token"),
         ("added_tokens.0.id", -1, "added_tokens -1|outside"),
+        ("added_tokens", lambda old: [one | {"id": 416} for one in old], "added_tokens assigns one id to two tokens"),
+        ("pre_tokenizer", {"type": "BpePipelineRegex", "pattern": "(a"}, "pre_tokenizer.pattern is not a pattern: .*2"),
+        ("pre_tokenizer", TWO_STEPS, "pre_tokenizer is not reproduced exactly: .* more than 255 classes"),
         ("added_tokens.0.id", 1.5, r"added_tokens\[0\].id must be a whole number"),
     ],
 )

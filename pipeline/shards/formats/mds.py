@@ -77,16 +77,19 @@ class StreamingShards(ShardFormat):
         assert second is None, "rows separate documents"
         names, id_bytes, first, ended = sorted(layout.columns), layout.id_bytes, 0, layout.ended(facts)
         place = names.index("input_ids")
-        with open_file(where) as file:
-            (samples,) = struct.unpack("<I", file.read_at(0, 4))
-            offsets = array("I", file.read_at(4, 4 * (samples + 1)))
-            for number in range(samples):
-                data = file.read_at(offsets[number], offsets[number + 1] - offsets[number])
-                lengths = struct.unpack_from(f"<{len(names)}I", data)
-                at = 4 * len(names) + sum(lengths[:place])
-                ids = data[at + _SHAPE.size : at + lengths[place]]
-                first += len(ids) // id_bytes
-                yield memoryview(ids).cast(ID_CODES[id_bytes]), array("Q", [first] if number < ended else [])
+        try:
+            with open_file(where) as file:
+                (samples,) = struct.unpack("<I", file.read_at(0, 4))
+                offsets = array("I", file.read_at(4, 4 * (samples + 1)))
+                for number in range(samples):
+                    data = file.read_at(offsets[number], offsets[number + 1] - offsets[number])
+                    lengths = struct.unpack_from(f"<{len(names)}I", data)
+                    at = 4 * len(names) + sum(lengths[:place])
+                    ids = data[at + _SHAPE.size : at + lengths[place]]
+                    first += len(ids) // id_bytes
+                    yield memoryview(ids).cast(ID_CODES[id_bytes]), array("Q", [first] if number < ended else [])
+        except (struct.error, IndexError, TypeError):
+            raise ValueError("its samples are not as they were written") from None
         if first != facts.tokens:
             raise ValueError(f"it holds {first:,} tokens, not {facts.tokens:,}")
 

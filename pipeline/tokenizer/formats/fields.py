@@ -70,7 +70,7 @@ def read_bytes(file: Location, kind: str = "a file of a tokenizer") -> bytes:
     except FileNotFoundError:
         raise InputError(f"{file} does not exist: give {kind}") from None
     except OSError as reason:
-        raise InputError(f"{file} cannot be read: {reason.strerror or reason}") from reason
+        raise InputError(f"{file} cannot be read: {reason.strerror or reason}; give {kind}") from reason
     except ValueError as reason:
         raise InputError(f"{file} cannot be used: {reason}") from reason
 

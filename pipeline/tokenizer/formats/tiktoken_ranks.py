@@ -96,8 +96,6 @@ def read_ranks(file: Location) -> dict[int, bytes]:
             raise InputError(f"{file}: line {number} has the rank {shown!r}, which is no new whole number")
         if rank >= MAX_IDS:
             raise InputError(f"{file}: line {number} has the rank {shown}, above {MAX_IDS - 1}")
-        if not token:
-            raise InputError(f"{file}: line {number} is an empty token")
     return dict(sorted(tokens.items()))
 
 
