@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 from pipeline.base.errors import RunDirectoryError, UsageError, unfit
 from pipeline.base.events import Listener
-from pipeline.commands.count import write_summary
+from pipeline.commands import report
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine import look_at
 from pipeline.counts.count import require_counted
@@ -160,7 +160,7 @@ def _combined(found: _Combination, options: Options, executor: Executor, listene
             if run.manifest.parity != found.parity:
                 run = replace(run, manifest=replace(run.manifest, parity=found.parity))
                 manifest.save(run)
-            return write_summary(work, run, counted)
+            return report.write_summary(work, run, counted)
 
 
 def _factors(directories: Sequence[Location], weights: Sequence[Any]) -> list[Fraction]:

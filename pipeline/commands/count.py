@@ -1,24 +1,21 @@
 """`count`: count a corpus into a run directory, which then waits for `merge`."""
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 from pipeline.base.errors import UsageError
-from pipeline.base.events import Listener, Notice
+from pipeline.base.events import Listener
 from pipeline.commands import report
 from pipeline.counts import count as counting
-from pipeline.counts.count import Counted
 from pipeline.executors import Executor
 from pipeline.pattern.compiler import compile_pattern
-from pipeline.reports.numbers_worker import Numbers
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
-from pipeline.run.manifest import Run
 from pipeline.run.open_run import open_run
 from pipeline.run.option_types import AnyPath, CountOptions
 from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
-from pipeline.run.work import Work, open_work
+from pipeline.run.work import open_work
 from pipeline.run.workers import executor_for
 
 
@@ -59,29 +56,4 @@ def run_count(options: Options, executor: Executor, listener: Listener) -> Summa
     with open_work(options, pattern, executor, listener) as work:
         run = open_run(work)
         with work.logged(lambda: manifest.remove_partial(run)):
-            return write_summary(work, *counting.count(work, run))
-
-
-def write_summary(work: Work, run: Run, counted: Counted, numbers: Numbers | None = None, **found: Any) -> Summary:
-    """Return the result of the command, after writing it into the run directory as its report."""
-    work.watch.look()
-    used = work.executor.used()
-    summary = Summary(
-        run.directory.location,
-        run.manifest.counting["pattern"],
-        counted.facts,
-        stages=work.times,
-        peak_memory_bytes=work.watch.peak_bytes,
-        retries=work.executor.retries,
-        nodes=0 if used is None else used.nodes,
-        peak_node_bytes=0 if used is None else used.peak_bytes,
-        stage_peak_bytes=dict(work.watch.stage_peaks),
-        **found,
-    )
-    if newer := counted.facts.newer_characters():
-        work.warn(f"newer characters: {newer}")
-    for name, reason in summary.refused.items():
-        work.inform(f"no {name} files: {reason}")
-    report.write(run, summary, numbers, work.listener)
-    work.listener(Notice("summary", summary.render()))
-    return summary
+            return report.write_summary(work, *counting.count(work, run))

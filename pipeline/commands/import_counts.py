@@ -17,7 +17,7 @@ from typing import Any, Unpack
 from pipeline.base.errors import InputError, TrainingError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
-from pipeline.commands.count import write_summary
+from pipeline.commands import report
 from pipeline.commands.merge import keep_ids, merge_and_export
 from pipeline.corpus.formats import compression_marked
 from pipeline.counts import import_worker
@@ -112,7 +112,7 @@ def import_counts(counts: Any, *, progress: bool = False, **options: Unpack[Trai
 def run_import(counts: Any, options: Options, executor: Executor, listener: Listener) -> Summary:
     """Import and report."""
     with _imported(counts, options, executor, listener) as (work, run, counted):
-        return write_summary(work, run, counted)
+        return report.write_summary(work, run, counted)
 
 
 @contextmanager

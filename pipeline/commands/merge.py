@@ -12,7 +12,6 @@ from pipeline.base.errors import ExportRefusedError, PipelineError, RunDirectory
 from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes, format_limit
 from pipeline.commands import report
-from pipeline.commands.count import write_summary
 from pipeline.counts.as_text import bounds
 from pipeline.counts.coarse import refuse_without_texts
 from pipeline.counts.count import STAGE as COUNTING
@@ -23,7 +22,7 @@ from pipeline.merges.merge_list import MergeList
 from pipeline.merges.saving import size_that_repays
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.languages import languages_of
-from pipeline.reports.numbers_worker import Numbers
+from pipeline.reports.numbers import Numbers
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import OtherSize, Summary
 from pipeline.run import manifest, memory
@@ -247,7 +246,7 @@ def merge_and_export(
             work.warn(limit)
     run = manifest.store_written(run, [one.directory / name for one in exported for name in one.written])
     first, *others = exported
-    summary = write_summary(
+    summary = report.write_summary(
         work,
         run,
         counted,

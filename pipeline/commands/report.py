@@ -20,7 +20,7 @@ from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import files_in_both, find_files
 from pipeline.corpus.sampling import choose
-from pipeline.counts.count import require_counted
+from pipeline.counts.count import Counted, require_counted
 from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list
 from pipeline.merges.merge_list import MergeList
@@ -28,7 +28,8 @@ from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports import model_card, page
 from pipeline.reports.compared import REFERENCES, cached_or_reference
 from pipeline.reports.languages import languages_of
-from pipeline.reports.numbers_worker import Numbers, NumbersTask, compute_numbers
+from pipeline.reports.numbers import Numbers
+from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
 from pipeline.reports.summary import Summary
 from pipeline.reports.tables import render_text, report_header
 from pipeline.run import manifest, memory
@@ -135,6 +136,31 @@ def write(run: Run, summary: Summary, numbers: Numbers | None, listener: Listene
         )
     except Exception as error:
         _warn(listener, "the report is incomplete", error)
+
+
+def write_summary(work: Work, run: Run, counted: Counted, numbers: Numbers | None = None, **found: Any) -> Summary:
+    """Return the result of the command, after writing it into the run directory as its report."""
+    work.watch.look()
+    used = work.executor.used()
+    summary = Summary(
+        run.directory.location,
+        run.manifest.counting["pattern"],
+        counted.facts,
+        stages=work.times,
+        peak_memory_bytes=work.watch.peak_bytes,
+        retries=work.executor.retries,
+        nodes=0 if used is None else used.nodes,
+        peak_node_bytes=0 if used is None else used.peak_bytes,
+        stage_peak_bytes=dict(work.watch.stage_peaks),
+        **found,
+    )
+    if newer := counted.facts.newer_characters():
+        work.warn(f"newer characters: {newer}")
+    for name, reason in summary.refused.items():
+        work.inform(f"no {name} files: {reason}")
+    write(run, summary, numbers, work.listener)
+    work.listener(Notice("summary", summary.render()))
+    return summary
 
 
 def _page_wanted() -> bool:

@@ -18,7 +18,9 @@ from typing import Any
 
 from pipeline.base.errors import InputError
 from pipeline.storage import Location
-from pipeline.tokenizer.tokenizer import Tokenizer
+from pipeline.tokenizer.encode import TextEncoder
+from pipeline.tokenizer.formats.load import load_model
+from pipeline.tokenizer.model import Model
 
 KNOWN = {
     "gpt2": "openai-community/gpt2",
@@ -36,12 +38,20 @@ REFERENCES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("ref
 
 @dataclass(frozen=True)
 class Compared:
-    """What is measured of a tokenizer. vocab_size: with special tokens, which `vocab` may lack."""
+    """What is measured of a tokenizer. vocab_size: with special tokens, which `vocab` may lack. decode: how ids become
+    text, if not by joining their bytes."""
 
     encode_ordinary: Callable[[str], list[int]]
-    decode: Callable[[Sequence[int]], str]
     vocab: dict[int, bytes]
     vocab_size: int
+    decode: Callable[[Sequence[int]], str] | None = None
+
+
+def compared_model(model: Model) -> Compared:
+    """Return what is measured of a tokenizer of ours."""
+    encoder = TextEncoder(model)
+    none = encoder.recognising(frozenset())
+    return Compared(lambda text: encoder.encode(text, none), model.vocabulary.to_dict(), model.vocabulary.size)
 
 
 def cached(name: str) -> Path:
@@ -96,13 +106,13 @@ def _tiktoken_file(encoding: str) -> Path:
     return directory / hashlib.sha1(f"{_STORE}/{encoding}.tiktoken".encode(), usedforsecurity=False).hexdigest()
 
 
-def load_compared(path: Location) -> Tokenizer | Compared:
+def load_compared(path: Location) -> Compared:
     """Load a tokenizer, a SentencePiece model by its suffix or tiktoken's by its name; InputError if it cannot."""
     for encoding in set(OF_TIKTOKEN.values()):
         if path == _tiktoken_file(encoding):
             return _load_encoding(encoding)
     if path.suffix != ".model":
-        return Tokenizer.load(path)
+        return compared_model(load_model(path))
     try:
         processor = import_module("sentencepiece").SentencePieceProcessor()
     except ImportError:
@@ -115,7 +125,7 @@ def load_compared(path: Location) -> Tokenizer | Compared:
     for id_ in range(processor.GetPieceSize()):
         piece = processor.IdToPiece(id_)
         vocab[id_] = bytes([int(piece[3:5], 16)]) if processor.IsByte(id_) else piece.replace("\u2581", " ").encode()
-    return Compared(processor.EncodeAsIds, processor.DecodeIds, vocab, len(vocab))
+    return Compared(processor.EncodeAsIds, vocab, len(vocab), processor.DecodeIds)
 
 
 def _load_encoding(name: str) -> Compared:
@@ -127,4 +137,4 @@ def _load_encoding(name: str) -> Compared:
     except (ValueError, OSError) as reason:  # a damaged file would be fetched again
         raise InputError(f"{name} cannot be read from the cache of tiktoken: {reason}") from None
     vocab = {encoding.encode_single_token(one): one for one in encoding.token_byte_values()}
-    return Compared(encoding.encode_ordinary, encoding.decode, vocab, encoding.n_vocab)
+    return Compared(encoding.encode_ordinary, vocab, encoding.n_vocab, encoding.decode)

@@ -5,7 +5,7 @@ It depends on the corpus and the options alone: times and the machine are in the
 
 from pipeline.base.printable import printable
 from pipeline.base.units import format_bytes
-from pipeline.reports.numbers_worker import Numbers
+from pipeline.reports.numbers import Numbers
 from pipeline.reports.tables import ReportHeader, Table, sentences_table, sizes, special_token_table
 from pipeline.reports.verdict import verdict
 

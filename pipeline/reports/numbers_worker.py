@@ -9,18 +9,27 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from pathlib import Path
-from typing import Any
 
 from pipeline.base import machine
 from pipeline.base.errors import RunDirectoryError
 from pipeline.corpus.sampling import Chosen, Drawn, read_chosen
-from pipeline.reports.compared import REFERENCES, Compared, load_compared
-from pipeline.reports.measure import TokenizerMeasures, gini, is_byte_alone, measure, source_names
+from pipeline.reports.compared import REFERENCES, Compared, compared_model, load_compared
+from pipeline.reports.measure import gini, is_byte_alone, measure, source_names
+from pipeline.reports.numbers import (
+    MARKED_SIZES,
+    PARALLEL,
+    SENTENCES,
+    Cut,
+    MergeNumbers,
+    Numbers,
+    Reference,
+    Sample,
+    SentenceTokens,
+    Shape,
+    SizePoint,
+)
 from pipeline.reports.tokens import (
     SpecialToken,
-    TokenGroup,
-    VocabularyNumbers,
     readable,
     shape,
     token_group,
@@ -31,104 +40,8 @@ from pipeline.storage import Location
 from pipeline.tokenizer.export import Trained
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
-from pipeline.tokenizer.tokenizer import Tokenizer
 
-MARKED_SIZES = tuple(1000 * 2**power for power in range(9))  # 1,000 to 256,000
-SENTENCES: dict[str, str] = json.loads(Path(__file__).with_name("sentences.json").read_bytes())
-PARALLEL = tuple(name for name in SENTENCES if name not in ("Python", "Emoji and numbers"))  # one text in each language
 _CURVE_STEPS = 160
-
-
-@dataclass(frozen=True)
-class SizePoint:
-    """A size on the training corpus. saved: of the tokens at half this size; None if that size is too small."""
-
-    vocab_size: int
-    tokens: int
-    bytes_per_token: float
-    saved: float | None
-
-
-@dataclass(frozen=True)
-class MergeNumbers:
-    """curve: sizes from the bytes alone to all merges, evenly on a logarithmic scale. marked: `MARKED_SIZES` up to the
-    last merge, and the size of the run. ranks: (rank from 1, count of the pair when it was merged)."""
-
-    merges: int
-    bytes: int
-    curve: tuple[SizePoint, ...]
-    marked: tuple[SizePoint, ...]
-    ranks: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A sample as each tokenizer cuts it, this one first."""
-
-    held_out: bool
-    description: str
-    bytes: int
-    texts: int
-    tokenizers: tuple[TokenizerMeasures, ...]
-    single_source: TokenGroup
-
-
-Cut = tuple[tuple[tuple[int, ...], str], ...]
-
-
-@dataclass(frozen=True)
-class SentenceTokens:
-    """A sentence. cuts: of each tokenizer ids and text; tokens that share a character are one entry. counts: of each
-    tokenizer, then of each reference. fallback: of each tokenizer, the share of tokens that are one byte of a longer
-    character."""
-
-    language: str
-    text: str
-    cuts: tuple[Cut, ...]
-    counts: tuple[int, ...]
-    fallback: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Tokens of a vocabulary by bytes and by script."""
-
-    lengths: dict[int, int]
-    scripts: dict[str, int]
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A well-known tokenizer of which only its tokens of the sentences are known. source: of its vocabulary."""
-
-    name: str
-    vocab_size: int
-    source: str
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """All numbers. tokenizers: names and vocabulary sizes, this one first, as in shapes. sample: None without text.
-    ginis: over the languages of the sentences, of each tokenizer, then of each reference. hidden_size: of the model
-    that embeddings are for. listing: see `listing`. unread: files of the sample that gave no text.
-    """
-
-    tokenizers: tuple[tuple[str, int], ...]
-    vocabulary: VocabularyNumbers
-    shapes: tuple[Shape, ...]
-    merged: MergeNumbers
-    sample: Sample | None
-    references: tuple[Reference, ...]
-    sentences: tuple[SentenceTokens, ...]
-    ginis: tuple[float | None, ...]
-    machine: dict[str, str]
-    hidden_size: int | None = None
-    listing: bytes = b""
-    unread: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what report.json has; `vars` makes the values in it plain."""
-        return {name: value for name, value in vars(self).items() if name not in ("listing", "unread")}
 
 
 @dataclass(frozen=True)
@@ -169,15 +82,12 @@ def compute_numbers(task: NumbersTask) -> Numbers:
                 "the file that differs, and merge writes it again"
             )
         model = replace(model, roles=written.roles)
-    tokenizer = Tokenizer.from_model(model)
-    named: list[tuple[str, Tokenizer | Compared]] = [
-        ("this tokenizer", tokenizer),
-        *((name, load_compared(path)) for name, path in task.compare),
-    ]
+    measured = compared_model(model)
+    named = [("this tokenizer", measured), *((name, load_compared(path)) for name, path in task.compare)]
     drawn = read_chosen(task.chosen, task.text_field, skip_changed=task.skip_changed)
-    vocabulary = tokenizer.vocabulary
+    vocabulary = model.vocabulary
     fixed = vocabulary.size - len(vocabulary.left)
-    uses = _uses(task.trained, tokenizer.model)
+    uses = _uses(task.trained, model)
     references = [REFERENCES[name] for name in task.references]
     sentences = tuple(
         _sentence(language, text, [one for _, one in named], [one["tokens"][language] for one in references])
@@ -185,12 +95,10 @@ def compute_numbers(task: NumbersTask) -> Numbers:
     )
     return Numbers(
         tokenizers=tuple((name, one.vocab_size) for name, one in named),
-        vocabulary=vocabulary_numbers(
-            vocabulary.tokens, special_tokens(tokenizer.model), tokenizer.model.unreachable_tokens(), uses
-        ),
+        vocabulary=vocabulary_numbers(vocabulary.tokens, special_tokens(model), model.unreachable_tokens(), uses),
         shapes=tuple(Shape(*shape(one.vocab)) for _, one in named),
         merged=merge_numbers(learned.counts, learned.joined, learned.bytes, fixed, vocabulary.size),
-        sample=_sample(task, drawn, named),
+        sample=_sample(task, model, drawn, named),
         references=tuple(
             Reference(name, one["vocab_size"], one["source"])
             for name, one in zip(task.references, references, strict=True)
@@ -199,7 +107,7 @@ def compute_numbers(task: NumbersTask) -> Numbers:
         ginis=tuple(map(gini, zip(*(one.counts for one in sentences if one.language in PARALLEL), strict=True))),
         machine=machine.describe(),
         hidden_size=task.hidden_size,
-        listing=listing(tokenizer.vocab, uses),
+        listing=listing(measured.vocab, uses),
         unread=tuple(sorted({one.file.path for one in task.chosen} - {one.path for one in drawn})),
     )
 
@@ -267,34 +175,27 @@ def logarithmic(first: int, last: int) -> list[int]:
 
 
 def _sample(
-    task: NumbersTask, drawn: Sequence[Drawn], named: Sequence[tuple[str, Tokenizer | Compared]]
+    task: NumbersTask, model: Model, drawn: Sequence[Drawn], named: Sequence[tuple[str, Compared]]
 ) -> Sample | None:
-    tokenizer = named[0][1]
-    assert isinstance(tokenizer, Tokenizer)
     names = source_names([one.path for one in drawn])
-    specials = sorted(tokenizer.special_tokens, key=len, reverse=True)
+    specials = sorted(model.vocabulary.special_tokens, key=len, reverse=True)
     # Special tokens are not words, and other tokenizers have other ones.
     split = re.compile("|".join(map(re.escape, specials)) or "(?!)").split
     texts = [(names[one.path], text) for one in drawn for text in split(one.text) if text]
     if not texts:
         return None
-    measured = [
-        measure(one.encode_ordinary, one.vocab, texts, name, one.decode if isinstance(one, Compared) else None)
-        for name, one in named
-    ]
+    measured = [measure(one.encode_ordinary, one.vocab, texts, name, one.decode) for name, one in named]
     return Sample(
         held_out=task.held_out,
         description=task.description,
         bytes=measured[0].whole.bytes,
         texts=len(drawn),
         tokenizers=tuple(measured),
-        single_source=token_group([id_ for id_, _, _ in measured[0].single_source], tokenizer.vocab),
+        single_source=token_group([id_ for id_, _, _ in measured[0].single_source], named[0][1].vocab),
     )
 
 
-def _sentence(
-    language: str, text: str, tokenizers: Sequence[Tokenizer | Compared], others: Sequence[int]
-) -> SentenceTokens:
+def _sentence(language: str, text: str, tokenizers: Sequence[Compared], others: Sequence[int]) -> SentenceTokens:
     encoded = [one.encode_ordinary(text) for one in tokenizers]
     cuts = tuple(_cut(ids, one.vocab) for ids, one in zip(encoded, tokenizers, strict=True))
     fallback = tuple(

@@ -20,7 +20,7 @@ from pipeline.base.printable import printable
 from pipeline.base.system import process_lock
 from pipeline.base.units import format_bytes
 from pipeline.reports import tables
-from pipeline.reports.numbers_worker import Numbers, SentenceTokens
+from pipeline.reports.numbers import Numbers, SentenceTokens
 from pipeline.reports.plots import Figure, page_plots
 from pipeline.reports.tables import ReportHeader, Table
 from pipeline.reports.verdict import verdict

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.reports.numbers_worker import MARKED_SIZES, Numbers, Shape
+from pipeline.reports.numbers import MARKED_SIZES, Numbers, Shape
 
 _MOST_BARS, _LONGEST = 16, 32
 _COLOURS = ("var(--first)", "var(--second)", "var(--third)", "var(--fourth)")

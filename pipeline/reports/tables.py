@@ -9,7 +9,7 @@ from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.skipped_or_altered import SkippedOrAltered
 from pipeline.reports.languages import Languages, LanguageTokens
 from pipeline.reports.measure import FEWEST_SOURCES, TextMeasures
-from pipeline.reports.numbers_worker import MARKED_SIZES, MergeNumbers, Numbers, Sample
+from pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, Sample
 from pipeline.reports.tokens import TokenExample, TokenGroup, readable
 from pipeline.reports.verdict import verdict
 from pipeline.run.manifest import Run

@@ -6,7 +6,7 @@ tokens of the training corpus.
 
 from pipeline.base.units import format_count
 from pipeline.merges.saving import LEAST_COUNT, LEAST_SAVING, enough_from
-from pipeline.reports.numbers_worker import MARKED_SIZES, PARALLEL, MergeNumbers, Numbers
+from pipeline.reports.numbers import MARKED_SIZES, PARALLEL, MergeNumbers, Numbers
 
 _MOST_LANGUAGES = 3
 _TIMES_ENGLISH = 1.5  # a language that takes this many tokens for the same text pays more than others

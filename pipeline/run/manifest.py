@@ -16,13 +16,13 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError
 from pipeline.base.machine import versions
+from pipeline.run.copies import DIRECTORY as STANDARD_INPUT
 from pipeline.run.directory import LOG, Directory, fingerprint
 from pipeline.run.files import COARSE, RESULTS, RUN
 from pipeline.run.format_versions import COUNTER_FORMAT
 from pipeline.run.options import Options, flag_of, make_options
 from pipeline.run.parity import Parity
 from pipeline.run.plan import MOST_INPUTS, Plan
-from pipeline.run.standard_input import DIRECTORY as STANDARD_INPUT
 from pipeline.run.standard_input import remove_copies
 from pipeline.run.values import parse_weights
 from pipeline.storage import Location, existing, open_file

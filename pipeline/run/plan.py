@@ -18,10 +18,10 @@ from pipeline.corpus.files import CorpusFile, FileSpan
 from pipeline.corpus.formats import COMPRESSIONS, FORMATS, FileType
 from pipeline.corpus.listing import Listing, find_files
 from pipeline.corpus.skipped_or_altered import Tallies, Tally
+from pipeline.run.copies import DIRECTORY as STANDARD_INPUT
+from pipeline.run.copies import copy_in, with_identities
 from pipeline.run.directory import Directory, fingerprint
 from pipeline.run.options import Options
-from pipeline.run.standard_input import DIRECTORY as STANDARD_INPUT
-from pipeline.run.standard_input import copy_in, with_identities
 from pipeline.run.values import shown_weight
 
 MOST_INPUTS = 256  # that are counted apart
@@ -224,7 +224,7 @@ def _stored_file(file: dict[str, Any], directory: Directory) -> CorpusFile:
         *(str(file["path"]), int(file["size"]), int(file["mtime_ns"]), str(file["digest"])),
         *(kind.format, kind.compression, int(file["ctime_ns"])),
     )
-    return copy_in(directory, found) if found.path.startswith(f"{STANDARD_INPUT}/") else found
+    return copy_in(directory.location, found) if found.path.startswith(f"{STANDARD_INPUT}/") else found
 
 
 def list_corpus(
@@ -244,7 +244,7 @@ def list_corpus(
     if listing.empty and options.inputs:
         named = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
         listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {named}"))
-    return listing if directory is None else replace(listing, files=with_identities(directory, listing.files))
+    return listing if directory is None else replace(listing, files=with_identities(directory.location, listing.files))
 
 
 def owners_of(options: Options, listing: Listing) -> tuple[int, ...]:

@@ -8,14 +8,13 @@ It is deleted if the command is refused, or if a worker refuses its text, since 
 import contextlib
 import hashlib
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError, os_error_as
-from pipeline.corpus.files import CorpusFile
+from pipeline.run.copies import COPY, DIRECTORY, home_in
 from pipeline.run.directory import Directory
 from pipeline.run.options import Options
 from pipeline.storage import Location, named, open_file, remove
@@ -23,8 +22,6 @@ from pipeline.storage.atomic import make_directory, parts_next_to, put
 from pipeline.storage.scratch import own_mark
 
 NAME = "-"
-DIRECTORY = "stdin"
-_COPY = re.compile("input-([0-9a-f]{32})")
 _BLOCK_BYTES = 1 << 20
 
 
@@ -54,16 +51,11 @@ def with_standard_input(directory: Directory, options: Options) -> Iterator[Opti
         raise
 
 
-def _home(directory: Directory) -> Location:
-    where = directory.location
-    return (where.absolute() if isinstance(where, Path) else where) / DIRECTORY
-
-
 def _copy(directory: Directory) -> tuple[Location, bool]:
     """Copy standard input; returns the copy and whether it is new. It is written to a partial file and then renamed."""
     if sys.stdin is None:
         raise InputError("standard input is closed: give it something to read, or name files")
-    home = _home(directory)
+    home = home_in(directory.location)
     with parts_next_to(directory / DIRECTORY) as neighbour:
         partial = neighbour.with_name(f".{DIRECTORY}.{own_mark()}.partial")
         digest = hashlib.sha256()
@@ -90,7 +82,7 @@ def _copy(directory: Directory) -> tuple[Location, bool]:
 
 def _is_copy(path: Location) -> bool:
     """Whether a file is a copy of ours: its name is the digest of its content."""
-    named_so = _COPY.fullmatch(path.name)
+    named_so = COPY.fullmatch(path.name)
     try:
         with open_file(path) as copy:
             return named_so is not None and hashlib.file_digest(copy, "sha256").hexdigest()[:32] == named_so[1]
@@ -98,31 +90,10 @@ def _is_copy(path: Location) -> bool:
         return False
 
 
-def copy_in(directory: Directory, file: CorpusFile) -> CorpusFile:
-    """Return a file, whose path is relative to its directory, with the path of its copy now, or raise `ValueError`."""
-    name = file.path.removeprefix(f"{DIRECTORY}/")
-    if not _COPY.fullmatch(name):
-        raise ValueError(f"{file.path!r} is not the name of a copy of standard input")
-    return replace(file, path=str(_home(directory) / name), identity=file.path)
-
-
-def with_identities(directory: Directory, files: Iterable[CorpusFile]) -> tuple[CorpusFile, ...]:
-    """Return the files; copies of standard input in the directory are identified by content, wherever it is moved."""
-    home = _home(directory)
-
-    def identified(file: CorpusFile) -> CorpusFile:
-        path = named(file.path)
-        if not _COPY.fullmatch(path.name) or path.parent != home:
-            return file
-        return replace(file, identity=f"{DIRECTORY}/{path.name}")
-
-    return tuple(map(identified, files))
-
-
 def remove_copies(directory: Directory, keep: Iterable[str]) -> None:
     """Delete copies of standard input in an owned directory, but those whose paths `keep` has."""
-    home = _home(directory)
-    names = [name for name in directory.names_in(home) if _COPY.fullmatch(name)]
+    home = home_in(directory.location)
+    names = [name for name in directory.names_in(home) if COPY.fullmatch(name)]
     kept = {named(path).name for path in keep} if names else set()
     directory.remove(f"{DIRECTORY}/{name}" for name in names if name not in kept and _is_copy(home / name))
 
@@ -134,7 +105,7 @@ def removed_if_refused(directory: Directory) -> Iterator[None]:
         yield
     except InvalidTextError as error:
         path = named(error.path)
-        if path.parent != _home(directory) or not _is_copy(path):
+        if path.parent != home_in(directory.location) or not _is_copy(path):
             raise
         directory.remove([f"{DIRECTORY}/{path.name}"])
         message = str(error).replace(error.path, "standard input")

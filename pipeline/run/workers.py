@@ -22,7 +22,7 @@ SETUP = WorkerSetup(
         *("pipeline.counts.count_worker", "pipeline.counts.combine_worker", "pipeline.merges.merge_worker"),
         *("datetime", "ssl", "uuid"),  # which Arrow imports; it starts a thread, so each worker imports it for itself
     ),
-    later=("pipeline.tokenizer.tokenizer", "pipeline.reports.measure", "pipeline.reports.numbers_worker"),
+    later=("pipeline.reports.measure", "pipeline.reports.numbers_worker"),
     # Arrow imports numpy where it is installed, at the price of its start; no task needs it.
     absent=("numpy",),
     # Arrow's own pools keep more of what was freed.

@@ -121,7 +121,7 @@ def test_a_tokenizer_that_loses_white_space_gets_no_credit_for_it(
     succeeded(run("train", tmp_path / "a.txt", *options))
     bytes_alone = {byte: bytes([byte]) for byte in range(256)}
     lossy = Compared(
-        lambda text: list("".join(text.split()).encode()), lambda ids: bytes(ids).decode(), bytes_alone, 256
+        lambda text: list("".join(text.split()).encode()), bytes_alone, 256, lambda ids: bytes(ids).decode()
     )
     monkeypatch.setattr("pipeline.reports.numbers_worker.load_compared", lambda _: lossy)
     succeeded(run("report", tmp_path / "run", "--compare", tmp_path / "a.txt"))

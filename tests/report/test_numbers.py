@@ -24,7 +24,8 @@ from pipeline.merges.merge_list import MergeList
 from pipeline.reports import measure, tokens
 from pipeline.reports.compared import REFERENCES
 from pipeline.reports.measure import source_names
-from pipeline.reports.numbers_worker import SENTENCES, MergeNumbers, SizePoint, logarithmic, merge_numbers
+from pipeline.reports.numbers import SENTENCES, MergeNumbers, SizePoint
+from pipeline.reports.numbers_worker import logarithmic, merge_numbers
 from pipeline.reports.tokens import Variants
 from pipeline.reports.verdict import recommended_size
 from pipeline.run import manifest

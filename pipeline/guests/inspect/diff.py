@@ -12,7 +12,7 @@ from pipeline.guests.inspect import differences
 from pipeline.guests.inspect.difference import CutTexts, Difference, OtherCut, cut_differently, difference, to_json
 from pipeline.reports import progress
 from pipeline.reports.measure import source_names
-from pipeline.reports.numbers_worker import SENTENCES
+from pipeline.reports.numbers import SENTENCES
 from pipeline.run.option_types import AnyPath
 from pipeline.run.options import make_options
 from pipeline.storage import Location, named

@@ -1,0 +1,105 @@
+"""The numbers of a report as values: what report.json stores, and what text, page and card show."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.reports.measure import TokenizerMeasures
+from pipeline.reports.tokens import TokenGroup, VocabularyNumbers
+
+MARKED_SIZES = tuple(1000 * 2**power for power in range(9))  # 1,000 to 256,000
+SENTENCES: dict[str, str] = json.loads(Path(__file__).with_name("sentences.json").read_bytes())
+PARALLEL = tuple(name for name in SENTENCES if name not in ("Python", "Emoji and numbers"))  # one text in each language
+
+
+@dataclass(frozen=True)
+class SizePoint:
+    """A size on the training corpus. saved: of the tokens at half this size; None if that size is too small."""
+
+    vocab_size: int
+    tokens: int
+    bytes_per_token: float
+    saved: float | None
+
+
+@dataclass(frozen=True)
+class MergeNumbers:
+    """curve: sizes from the bytes alone to all merges, evenly on a logarithmic scale. marked: `MARKED_SIZES` up to the
+    last merge, and the size of the run. ranks: (rank from 1, count of the pair when it was merged)."""
+
+    merges: int
+    bytes: int
+    curve: tuple[SizePoint, ...]
+    marked: tuple[SizePoint, ...]
+    ranks: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sample as each tokenizer cuts it, this one first."""
+
+    held_out: bool
+    description: str
+    bytes: int
+    texts: int
+    tokenizers: tuple[TokenizerMeasures, ...]
+    single_source: TokenGroup
+
+
+Cut = tuple[tuple[tuple[int, ...], str], ...]
+
+
+@dataclass(frozen=True)
+class SentenceTokens:
+    """A sentence. cuts: of each tokenizer ids and text; tokens that share a character are one entry. counts: of each
+    tokenizer, then of each reference. fallback: of each tokenizer, the share of tokens that are one byte of a longer
+    character."""
+
+    language: str
+    text: str
+    cuts: tuple[Cut, ...]
+    counts: tuple[int, ...]
+    fallback: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Tokens of a vocabulary by bytes and by script."""
+
+    lengths: dict[int, int]
+    scripts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A well-known tokenizer of which only its tokens of the sentences are known. source: of its vocabulary."""
+
+    name: str
+    vocab_size: int
+    source: str
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """All numbers. tokenizers: names and vocabulary sizes, this one first, as in shapes. sample: None without text.
+    ginis: over the languages of the sentences, of each tokenizer, then of each reference. hidden_size: of the model
+    that embeddings are for. listing: see `listing`. unread: files of the sample that gave no text.
+    """
+
+    tokenizers: tuple[tuple[str, int], ...]
+    vocabulary: VocabularyNumbers
+    shapes: tuple[Shape, ...]
+    merged: MergeNumbers
+    sample: Sample | None
+    references: tuple[Reference, ...]
+    sentences: tuple[SentenceTokens, ...]
+    ginis: tuple[float | None, ...]
+    machine: dict[str, str]
+    hidden_size: int | None = None
+    listing: bytes = b""
+    unread: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what report.json has; `vars` makes the values in it plain."""
+        return {name: value for name, value in vars(self).items() if name not in ("listing", "unread")}
