@@ -20,7 +20,9 @@ from pipeline.counts.counter_file import Columns, CounterFile, open_counter
 from pipeline.executors.ray import RayExecutor
 from pipeline.executors.ray_held import Held
 from pipeline.merges import shared_worker
+from pipeline.merges.rules import MergeRules
 
+_RULES = MergeRules()
 PARTS, SIZES, EMPTY = 3, (1, 2, 4, 8), 500  # sizes in eighths of the counter
 
 
@@ -51,15 +53,16 @@ def _columns(counter: CounterFile, size: int, part: int, parts: int) -> Iterator
 def _measure(counter: CounterFile, size: int, merges: int) -> tuple[float, ...]:
     """Bytes of pieces; CPU seconds of parts, coordinating, one engine; exchanges; bytes of each with a part."""
     started = time.process_time()
-    here = _PartsHere([_core.Part(lambda i=i: _columns(counter, size, i, PARTS), b"") for i in range(PARTS)])
+    parts = range(PARTS)
+    here = _PartsHere([_core.Part(_RULES, lambda i=i: _columns(counter, size, i, PARTS), b"") for i in parts])
     here.cpu_s["read"] = time.process_time() - started
-    training = _core.SharedTraining(merges)
+    training = _core.SharedTraining(merges, _RULES)
     shared_worker.merge(training, here, lambda: None)
     parts_s = sum(here.cpu_s.values())
     coordinating_s = time.process_time() - started - parts_s
     engine, started = _core.MergeEngine(), time.process_time()
     engine.stream(lambda: _columns(counter, size, 0, 1), counter.piece_bytes)
-    result = engine.run(merges)
+    result = engine.run(merges, _RULES)
     engine_s = time.process_time() - started
     if bytes(result.left) + bytes(result.right) != bytes(training.result.left) + bytes(training.result.right):
         raise AssertionError("parts and engine made different merges")

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 
 from typing_extensions import Buffer
 
+from pipeline.merges.rules import MergeRules
+
 Columns: TypeAlias = tuple[Any, Any, Any]
 
 def simd() -> list[str]:
@@ -237,15 +239,15 @@ class MergeEngine:
         Continues after these merges, in order of rank: run() makes those that come after them and returns all. They are as phase_end was given them, or come from other pieces; what they join is counted in these.
         """
 
-    def run(self, max_merges: int, *, min_frequency: int = 1, min_piece_count: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, tie_break: str = 'lowest-ids', threads: int = 1, progress: object | None = None, narrow_symbols: int = 65536, index_positions: int = 0, thread_bytes: int = 4194304, share_from: int = 1500, compact: bool = False, resident_bytes: int = 0, scratch: str = '', phase_end: object | None = None, start: tuple[Sequence[str | bytes], Sequence[int], int, Sequence[str | bytes], Sequence[int]] | None = None, max_words: int = 0, no_colon: bool = False) -> MergeResult:
+    def run(self, max_merges: int, rules: MergeRules, *, threads: int = 1, progress: object | None = None, narrow_symbols: int = 65536, index_positions: int = 0, thread_bytes: int = 4194304, share_from: int = 1500, compact: bool = False, resident_bytes: int = 0, scratch: str = '', phase_end: object | None = None, start: tuple[Sequence[str | bytes], Sequence[int], int, Sequence[str | bytes], Sequence[int]] | None = None) -> MergeResult:
         """
-        Trains once on everything added. whole_characters: tokens are characters of UTF-8 or the beginning of one. progress(merges, max_merges, best_count) is called at least every tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from (occurrences of a pair) are tuning and change no result. compact: in less memory, a fifth slower. With resident_bytes, words that a phase does not need are in files whose names begin with scratch (OSError where they cannot be written), so that any number of bytes is enough; words, lists and pairs take about that many. phase_end(result) is called after each phase with the merges so far. start: where pieces are rows of 32-bit numbers of tokens, which are all kept in memory: their bytes, their ids for the tie-break, the id of the first new token, bytes that are never made, and the numbers of tokens that may be made again and are then not new. max_words, no_colon: what merges after those of resume() may make at most: that many parts between spaces (0: any number), no colon with a space after it.
+        Trains once on everything added. progress(merges, max_merges, best_count) is called at least every tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from (occurrences of a pair) are tuning and change no result. compact: in less memory, a fifth slower. With resident_bytes, words that a phase does not need are in files whose names begin with scratch (OSError where they cannot be written), so that any number of bytes is enough; words, lists and pairs take about that many. phase_end(result) is called after each phase with the merges so far. start: where pieces are rows of 32-bit numbers of tokens, which are all kept in memory: their bytes, their ids for the tie-break, the id of the first new token, bytes that are never made, and the numbers of tokens that may be made again and are then not new.
         """
 
 class Part:
     """The words of one part of a counter, for merges that nodes share."""
 
-    def __init__(self, read: Callable[[], Iterable[Columns]], known: Buffer, *, min_piece_count: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, threads: int = 1, narrow_symbols: int = 65536) -> None:
+    def __init__(self, rules: MergeRules, read: Callable[[], Iterable[Columns]], known: Buffer, *, threads: int = 1, narrow_symbols: int = 65536) -> None:
         """
         read() returns all columns of the part; it is called three times. known: the merges made so far.
         """
@@ -272,7 +274,7 @@ class Part:
 class SharedTraining:
     """Coordinates parts; merges as MergeEngine does."""
 
-    def __init__(self, max_merges: int, *, min_frequency: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, tie_break: str = 'lowest-ids', narrow_symbols: int = 65536, index_positions: int = 0, left: Buffer = ..., right: Buffer = ..., counts: Buffer = ..., joined: Buffer = ...) -> None:
+    def __init__(self, max_merges: int, rules: MergeRules, *, narrow_symbols: int = 65536, index_positions: int = 0, left: Buffer = ..., right: Buffer = ..., counts: Buffer = ..., joined: Buffer = ...) -> None:
         """After the merges of these columns."""
 
     @property
@@ -318,9 +320,9 @@ class SharedTraining:
 class ParityTraining:
     """Merges that languages choose in turn."""
 
-    def __init__(self, max_merges: int, languages: Sequence[Callable[[], Iterable[Columns]]], dev: Sequence[Callable[[], Iterable[Columns]]] = ..., *, min_frequency: int = 1, min_piece_count: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, threads: int = 1, narrow_symbols: int = 65536, index_positions: int = 0, share_from: int = 1500, ratios: Sequence[float] = ..., window: int = 0, alpha: float = 2.0, global_merges: int = 0, left: Buffer = ..., right: Buffer = ..., counts: Buffer = ..., joined: Buffer = ..., chosen_by: Buffer = ..., spent: Sequence[int] = ..., recent: Sequence[int] = ...) -> None:
+    def __init__(self, max_merges: int, rules: MergeRules, languages: Sequence[Callable[[], Iterable[Columns]]], dev: Sequence[Callable[[], Iterable[Columns]]] = [], *, threads: int = 1, narrow_symbols: int = 65536, index_positions: int = 0, share_from: int = 1500, ratios: Sequence[float] = [], window: int = 0, alpha: float = 2.0, global_merges: int = 0, left: Buffer = ..., right: Buffer = ..., counts: Buffer = ..., joined: Buffer = ..., chosen_by: Buffer = ..., spent: Sequence[int] = [], recent: Sequence[int] = []) -> None:
         """
-        languages: each returns all columns of a language and is called three times; dev: measured in their place. ratios, window (0: none), alpha, global_merges as in Hugging Face's ParityBpeTrainer. left to recent: of the merges that are known, as the properties returned them.
+        languages: each returns all columns of a language and is called three times; dev: measured in their place. rules: their tie-break means nothing. ratios, window (0: none), alpha, global_merges as in Hugging Face's ParityBpeTrainer. left to recent: of the merges that are known, as the properties returned them.
         """
 
     def merge(self, seconds: float) -> bool:
@@ -507,11 +509,11 @@ class MergeReplay:
     Merging done the plain way, one merge at a time: the second opinion on a merge list.
     """
 
-    def __init__(self, byte_order: bytes, *, tie_break: str = 'lowest-ids', min_frequency: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, max_words: int = 0, no_colon: bool = False) -> None: ...
+    def __init__(self, rules: MergeRules, byte_order: bytes) -> None: ...
 
-    def add(self, counter: Columns, min_piece_count: int = 1) -> None:
+    def add(self, counter: Columns) -> None:
         """
-        Adds the pieces that occur at least that often, before the first merge. OverflowError where their bytes are 2^63 or more.
+        Adds pieces, before the first merge. OverflowError where their bytes are 2^63 or more.
         """
 
     def best(self) -> tuple[int, int, int] | None:
@@ -536,12 +538,10 @@ class StreamedReplay:
     The same opinion in a bounded memory, from several readings of all pieces.
     """
 
-    def __init__(self, byte_order: bytes, left: Buffer, right: Buffer, counts: Buffer, joined: Buffer, *, exhausted: bool, budget_bytes: int, tie_break: str = 'lowest-ids', min_frequency: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, max_words: int = 0, no_colon: bool = False, first: int = 0) -> None: ...
+    def __init__(self, rules: MergeRules, byte_order: bytes, left: Buffer, right: Buffer, counts: Buffer, joined: Buffer, *, exhausted: bool, budget_bytes: int, first: int = 0) -> None: ...
 
-    def add(self, counter: Columns, min_piece_count: int = 1) -> None:
-        """
-        Adds pieces that occur at least that often; all of them in each reading.
-        """
+    def add(self, counter: Columns) -> None:
+        """Adds pieces; all of them in each reading."""
 
     def next_reading(self) -> bool:
         """Ends a reading; returns whether another one is needed."""

@@ -14,6 +14,7 @@ from pipeline.counts.combine_worker import COMBINE_BYTES
 from pipeline.counts.feeding import RegexCutter
 from pipeline.merges import forecast
 from pipeline.merges.merge import merges_for, sharing
+from pipeline.merges.rules import MergeRules
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.progress import duration
 from pipeline.run.directory import Directory
@@ -175,6 +176,6 @@ def _merging_s(work: Work, found: Sample, pieces: float) -> float:
     engine, started = _core.MergeEngine(), time.monotonic()
     engine.add(*found.columns)
     options = work.options
-    engine.run(merges_for(options), threads=threads(options, work.nodes), tie_break=options.tie_break)
+    engine.run(merges_for(options), MergeRules(tie_break=options.tie_break), threads=threads(options, work.nodes))
     merged_s = time.monotonic() - started
     return merged_s * max(pieces / found.points[1][1], 1)

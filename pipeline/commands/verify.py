@@ -22,6 +22,7 @@ from pipeline.executors import Executor
 from pipeline.merges import forecast, merge, merge_worker, replay_worker, superwords
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.replay_worker import ReplayTask, Sum, SumTask
+from pipeline.merges.rules import MergeRules
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.model_card import NAME as CARD
 from pipeline.reports.progress import for_python
@@ -144,11 +145,7 @@ def _verify_merges(work: Work, run: Run, whole: Sum, verified: dict[str, str]) -
         counter_fingerprint=run.manifest.counter_fingerprint(),
         merges=run.merges_path,
         fingerprint=merge.merges_fingerprint(run, options),
-        tie_break=options.tie_break,
-        min_frequency=options.min_frequency,
-        max_token_bytes=options.max_token_bytes,
-        whole_characters=options.whole_characters,
-        min_piece_count=options.min_piece_count,
+        rules=MergeRules.of(options),
         budget_bytes=memory.budget(work.options.memory_limit).per_worker(1),
         streamed=False,
     )
@@ -164,11 +161,8 @@ def _verify_merges(work: Work, run: Run, whole: Sum, verified: dict[str, str]) -
         task,
         counter=coarse.counter_path,
         counter_fingerprint=coarse.manifest.counter_fingerprint(),
-        min_piece_count=1,
-        min_frequency=options.min_frequency * (run.manifest.source.scale if run.manifest.source else 1),
+        rules=MergeRules.of_superwords(options, run.manifest.source),
         first=replace(stage, merges=min(stage.merges, len(first))),
-        max_words=options.most_words,
-        no_colon=not options.superword_colon,
     )
     return _replay(work, task, whole, verified, "merges")
 

@@ -11,6 +11,7 @@ from pipeline.executors import ONE_CORE, Executor, Need, Node
 from pipeline.merges import merge_worker
 from pipeline.merges.forecast import Sharing
 from pipeline.merges.merge_list import MergeList
+from pipeline.merges.rules import MergeRules
 from pipeline.run import memory
 from pipeline.run.directory import fingerprint
 from pipeline.run.files import MERGES_SO_FAR
@@ -45,11 +46,7 @@ def task_of(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
         counter=counted.path,
         counter_fingerprint=counted.fingerprint,
         merges=merges_for(options),
-        min_frequency=options.min_frequency,
-        min_piece_count=options.min_piece_count,
-        max_token_bytes=options.max_token_bytes,
-        whole_characters=options.whole_characters,
-        tie_break=options.tie_break,
+        rules=MergeRules.of(options),
         threads=memory.threads(options, nodes),
         output=run.merges_path,
         so_far=run.directory / MERGES_SO_FAR,

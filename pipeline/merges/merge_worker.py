@@ -19,6 +19,7 @@ from pipeline.executors.worker import report_progress
 from pipeline.merges import merge_list, parity_worker, shared_worker
 from pipeline.merges.forecast import COMPACT_FROM, Merging, Sharing, choose, shape_of, surely_enough, too_little
 from pipeline.merges.merge_list import Chosen, MergeList
+from pipeline.merges.rules import MergeRules
 from pipeline.run.parity import Parity
 from pipeline.storage import Location
 from pipeline.storage.atomic import parts_next_to
@@ -45,11 +46,7 @@ class MergeTask:
     counter: Location
     counter_fingerprint: str
     merges: int
-    min_frequency: int
-    min_piece_count: int
-    max_token_bytes: int | None
-    whole_characters: bool
-    tie_break: str
+    rules: MergeRules
     threads: int
     output: Location
     so_far: Location  # the merges of the phases that have ended, until the output is complete
@@ -58,8 +55,6 @@ class MergeTask:
     other_bytes: int  # what everything else takes
     sharing: Sharing | None = None  # on a cluster of several nodes
     first: FirstStage | None = None
-    max_words: int = 0  # in a token that the first stage does not have; 0: any number
-    no_colon: bool = False  # in such a token, with a space after it
     parity: Parity | None = None  # languages choose the merges; their counters are added up in `counter`
 
     def __str__(self) -> str:
@@ -175,13 +170,7 @@ def _learn_here(
     engine.stream(counter.read_all, counter.piece_bytes + counter.rows)
     return engine.run(
         task.merges,
-        min_frequency=task.min_frequency,
-        min_piece_count=task.min_piece_count,
-        max_token_bytes=task.max_token_bytes,
-        whole_characters=task.whole_characters,
-        max_words=task.max_words,
-        no_colon=task.no_colon,
-        tie_break=task.tie_break,
+        task.rules,
         threads=way.threads,
         progress=progress,
         compact=way.compact,
@@ -223,15 +212,15 @@ def _as_list(result: _core.MergeResult, chosen: Chosen | None) -> MergeList:
 
 def _way(task: MergeTask, counter: CounterFile) -> Merging:
     """Choose the fastest way to merge within the budget; `TrainingError` if there is none or nothing to merge."""
-    most = 0
-    for _, _, counts in counter.read_all() if task.min_piece_count > 1 else ():
+    most, least = 0, task.rules.min_piece_count
+    for _, _, counts in counter.read_all() if least > 1 else ():
         most = max(most, max(memoryview(counts).cast("B").cast("Q"), default=0))
-        if most >= task.min_piece_count:
+        if most >= least:
             break
     else:
         if most:
             raise TrainingError(
-                f"--min-piece-count {task.min_piece_count:,} leaves out every piece: the most frequent one occurs "
+                f"--min-piece-count {least:,} leaves out every piece: the most frequent one occurs "
                 f"{most:,} times; give at most {most}"
             )
     if task.parity is not None:
@@ -240,10 +229,10 @@ def _way(task: MergeTask, counter: CounterFile) -> Merging:
     shared = task.sharing is not None and counter.piece_bytes >= task.sharing.from_bytes
     if enough <= task.budget_bytes and counter.piece_bytes < COMPACT_FROM and not shared:
         return Merging(enough, task.threads)
-    tally = _core.CountTally(task.min_piece_count)
+    tally = _core.CountTally(least)
     for columns in counter.read_all():
         tally.add(*columns)
-    shape = shape_of(tally, task.merges, task.min_piece_count)
+    shape = shape_of(tally, task.merges, least)
     limits = {"threads": task.threads, "budget_bytes": task.budget_bytes}
     way = choose(shape, task.merges, **limits, sharing=task.sharing)
     if way is None:

@@ -41,12 +41,9 @@ def learn(
         )
         training = _core.ParityTraining(
             task.merges,
+            task.rules,
             languages,
             dev,
-            min_frequency=task.min_frequency,
-            min_piece_count=task.min_piece_count,
-            max_token_bytes=task.max_token_bytes,
-            whole_characters=task.whole_characters,
             threads=threads,
             ratios=parity.ratios,
             window=parity.window,
@@ -85,7 +82,7 @@ def way_of(task: "MergeTask") -> Merging:
     merges = 5 * task.merges // (len(languages) + 1)  # measured: the pairs that are indexed for each
     needed = ENGINE_BYTES
     for index, one in enumerate(languages):
-        least = task.min_piece_count if index < len(parity.languages) else 1
+        least = task.rules.min_piece_count if index < len(parity.languages) else 1
         tally = _core.CountTally(least)
         with _counter_of(one) as counter:
             for columns in counter.read_all():

@@ -16,6 +16,7 @@ from pipeline.executors.worker import report_progress
 from pipeline.merges import merge_list
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import FirstStage, first_merges
+from pipeline.merges.rules import MergeRules
 from pipeline.run.ids import BYTE_ORDER
 from pipeline.storage import Location
 
@@ -101,16 +102,10 @@ class ReplayTask:
     counter_fingerprint: str
     merges: Location
     fingerprint: str
-    tie_break: str
-    min_frequency: int
-    max_token_bytes: int | None
-    whole_characters: bool
-    min_piece_count: int
+    rules: MergeRules
     budget_bytes: int  # for the replay, on top of the process itself
     streamed: bool  # the pieces are read several times instead of being held in memory
     first: FirstStage | None = None  # merges that other pieces decided
-    max_words: int = 0
-    no_colon: bool = False
 
     def __str__(self) -> str:
         return f"replaying {self.merges}"
@@ -178,6 +173,7 @@ def _shown(engine: _core.MergeReplay | _core.StreamedReplay, left: int, right: i
 def _replay_streamed(task: ReplayTask, merges: MergeList, reported: int) -> int:
     """Replay in the budget, in as many readings as that takes; returns their number. reported: merges until now."""
     engine = _core.StreamedReplay(
+        task.rules,
         bytes(BYTE_ORDER),
         merges.left,
         merges.right,
@@ -185,12 +181,6 @@ def _replay_streamed(task: ReplayTask, merges: MergeList, reported: int) -> int:
         merges.joined,
         exhausted=merges.exhausted,
         budget_bytes=max(task.budget_bytes - _BYTES_AT_LEAST, _BYTES_AT_LEAST),
-        tie_break=task.tie_break,
-        min_frequency=task.min_frequency,
-        max_token_bytes=task.max_token_bytes,
-        whole_characters=task.whole_characters,
-        max_words=task.max_words,
-        no_colon=task.no_colon,
         first=_decided_before(task),
     )
     readings, more = 0, True
@@ -198,7 +188,7 @@ def _replay_streamed(task: ReplayTask, merges: MergeList, reported: int) -> int:
         while more:
             readings += 1
             for partition, columns in enumerate(counter.read_all(), 1):
-                engine.add(columns, task.min_piece_count)
+                engine.add(columns)
                 done = int(len(merges) * engine.done(partition / counter.partitions))
                 report_progress(max(done - reported, 0))
                 reported = max(done, reported)
@@ -224,18 +214,10 @@ def _replay_streamed(task: ReplayTask, merges: MergeList, reported: int) -> int:
 def _replay_in_memory(task: ReplayTask, merges: MergeList) -> MergeList:
     """Replay merge after merge by the definition, with all pieces in memory."""
     before = machine.own_memory()
-    engine = _core.MergeReplay(
-        bytes(BYTE_ORDER),
-        tie_break=task.tie_break,
-        min_frequency=task.min_frequency,
-        max_token_bytes=task.max_token_bytes,
-        whole_characters=task.whole_characters,
-        max_words=task.max_words,
-        no_colon=task.no_colon,
-    )
+    engine = _core.MergeReplay(task.rules, bytes(BYTE_ORDER))
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
         for columns in counter.read_all():
-            engine.add(columns, task.min_piece_count)
+            engine.add(columns)
     _refuse_bytes(task, merges, engine.bytes)
     reported, report_at = 0, time.monotonic() + _REPORT_EVERY_S
     rows = zip(merges.left, merges.right, merges.counts, merges.joined, strict=True)

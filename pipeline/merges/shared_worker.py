@@ -76,11 +76,9 @@ def make_part(task: PartTask) -> _core.Part:
     merging = task.merging
     with open_counter(merging.counter, fingerprint=merging.counter_fingerprint) as counter:
         return _core.Part(
+            merging.rules,
             lambda: columns_of(counter, task.index, task.parts),
             task.known,
-            min_piece_count=merging.min_piece_count,
-            max_token_bytes=merging.max_token_bytes,
-            whole_characters=merging.whole_characters,
             threads=task.threads,
         )
 
@@ -110,14 +108,7 @@ def learn(
     that is lost again and again.
     """
     columns = {name: getattr(known, name) for name in ("left", "right", "counts", "joined")} if known else {}
-    training = _core.SharedTraining(
-        task.merges,
-        min_frequency=task.min_frequency,
-        max_token_bytes=task.max_token_bytes,
-        whole_characters=task.whole_characters,
-        tie_break=task.tie_break,
-        **columns,
-    )
+    training = _core.SharedTraining(task.merges, task.rules, **columns)
 
     def part(index: int) -> PartTask:
         return PartTask(task, index, way.parts, way.threads, bytes(training.merges()))

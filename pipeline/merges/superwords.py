@@ -13,6 +13,7 @@ from pipeline.counts.count import Counted
 from pipeline.merges import merge
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import FirstStage
+from pipeline.merges.rules import MergeRules
 from pipeline.run.files import MERGES_SO_FAR
 from pipeline.run.manifest import Run
 from pipeline.run.work import Work
@@ -44,18 +45,14 @@ def learn(work: Work, run: Run, counted: Counted) -> MergeList:
         )
     options, mixed = work.options, run.manifest.source
     _, coarse = count_coarse(work, run) if mixed is None else count_mixture(work, run, mixed)
-    scale = 1 if mixed is None else mixed.scale
     task = replace(
         merge.task_of(work, run, coarse),
-        min_frequency=options.min_frequency * scale,
+        rules=MergeRules.of_superwords(options, mixed),
         sharing=None,
-        min_piece_count=1,
         first=replace(stage, merges=len(first)),
-        max_words=options.most_words,
-        no_colon=not options.superword_colon,
     )
     learned = merge.learn_task(work, task, merge.STAGE + OF_SUPERWORDS)
-    if scale == 1 and learned.bytes != first.bytes + first.left_out_bytes:
+    if (mixed is None or mixed.scale == 1) and learned.bytes != first.bytes + first.left_out_bytes:
         raise RunDirectoryError(
             f"{run.coarse_location} counts {learned.bytes:,} bytes of text, {run.counter_path} "
             f"{first.bytes + first.left_out_bytes:,}: the corpus changed between them; start again with --overwrite"

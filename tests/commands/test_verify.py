@@ -22,6 +22,7 @@ from command import files_in, refused, run, script, succeeded
 from counter_files import columns_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from merge_cases import learn
 from reference import GPT2_BYTES, train_reference
 
 import pipeline
@@ -30,6 +31,7 @@ from pipeline.base import system
 from pipeline.base.errors import PipelineError, RunDirectoryError, TrainingError
 from pipeline.counts import counter_file
 from pipeline.merges import merge_list
+from pipeline.merges.rules import MergeRules
 from pipeline.merges.vocabulary import Vocabulary
 
 COUNTS = st.dictionaries(
@@ -55,7 +57,7 @@ RULES = st.fixed_dictionaries(
 
 
 def require_definition(counts, merges, **rules):
-    replay = _core.MergeReplay(bytes(GPT2_BYTES), **rules)
+    replay = _core.MergeReplay(MergeRules(**rules), bytes(GPT2_BYTES))
     replay.add(columns_of(Counter(counts))[0])
     assert replay.bytes == sum(len(piece) * count for piece, count in counts.items())
     expected = train_reference(counts, merges, **rules)
@@ -91,7 +93,7 @@ del WORDS[b""]
 
 def first_wrong(counts, listed, exhausted, rules, first=0):
     """The rank from which a list is wrong, by the replay in memory; None if it is right."""
-    replay = _core.MergeReplay(bytes(GPT2_BYTES), **rules)
+    replay = _core.MergeReplay(MergeRules(**rules), bytes(GPT2_BYTES))
     replay.add(columns_of(Counter(counts))[0])
     for rank, (left, right, count, joined) in enumerate(listed):
         if (rank >= first and replay.best() != (left, right, count)) or replay.merge(left, right) != joined:
@@ -117,7 +119,7 @@ def test_the_streamed_replay_finds_what_the_other_finds(counts, first, rules, me
         parts = (array(code, part) for code, part in zip("IIQ", zip(*known, strict=True), strict=True))
         engine.resume(*parts, array("Q", [0] * len(known)))
     first = len(known)
-    result = engine.run(first + merges, **rules)
+    result = learn(engine, first + merges, **rules)
     listed = list(zip(result.left, result.right, result.counts, result.joined, strict=True))
     exhausted = (result.stop == "min-frequency") != (damage == "end")
     if len(listed) > first and damage not in ("none", "end"):
@@ -134,7 +136,7 @@ def test_the_streamed_replay_finds_what_the_other_finds(counts, first, rules, me
     packed = [array(code, column) for code, column in zip("IIQQ", zip(*listed, strict=True) or [()] * 4, strict=False)]
     packed = packed or [array(code) for code in "IIQQ"]
     replay = _core.StreamedReplay(
-        bytes(GPT2_BYTES), *packed, exhausted=exhausted, budget_bytes=budget, first=first, **rules
+        MergeRules(**rules), bytes(GPT2_BYTES), *packed, exhausted=exhausted, budget_bytes=budget, first=first
     )
     more, readings = True, 0
     while more:
@@ -151,12 +153,12 @@ def test_the_streamed_replay_finds_what_the_other_finds(counts, first, rules, me
 def test_the_replays_join_as_the_engine_does(counts):
     engine, columns = _core.MergeEngine(), columns_of(counts)[0]
     engine.add(*columns)
-    result = engine.run(500)
+    result = learn(engine, 500)
     learned = result.left, result.right, result.counts, result.joined
     assert first_wrong(counts, zip(*learned, strict=True), False, {}) is None
     readings = []
     for budget in (1 << 24, 60_000):
-        replay = _core.StreamedReplay(bytes(GPT2_BYTES), *learned, exhausted=False, budget_bytes=budget)
+        replay = _core.StreamedReplay(MergeRules(), bytes(GPT2_BYTES), *learned, exhausted=False, budget_bytes=budget)
         replay.add(columns)
         readings.append(1)
         while replay.next_reading():
@@ -168,7 +170,7 @@ def test_the_replays_join_as_the_engine_does(counts):
 
 def test_tokens_that_do_not_exist_are_not_joined():
     with pytest.raises(IndexError):
-        _core.MergeReplay(bytes(GPT2_BYTES)).merge(0, 1 << 30)
+        _core.MergeReplay(MergeRules(), bytes(GPT2_BYTES)).merge(0, 1 << 30)
 
 
 @settings(max_examples=50, deadline=None)
@@ -184,7 +186,7 @@ def test_sums_of_counters_distinguish_counters(one, other):
 
 def test_giant_piece_is_verified_in_linear_time() -> None:
     """Were it read anew for every merge, a thousand of them would be gigabytes."""
-    replay = _core.MergeReplay(bytes(GPT2_BYTES))
+    replay = _core.MergeReplay(MergeRules(), bytes(GPT2_BYTES))
     replay.add(columns_of(Counter({random.Random(1).randbytes(2_000_000): 1}))[0])
     started = time.process_time()
     for _ in range(1000):
@@ -496,12 +498,13 @@ import re, sys
 from pathlib import Path
 import psutil
 from pipeline.merges.replay_worker import ReplayTask, SumTask, add_up, replay
+from pipeline.merges.rules import MergeRules
 from pipeline.run import manifest
 run = manifest.require(Path(sys.argv[1]))
 counter, merges = run.manifest.counter_fingerprint(), run.manifest.merge_fingerprint()
 forecast = add_up(SumTask(run.counter_path, counter, 1 << 40)).replay_bytes
 before = psutil.Process().memory_info().rss
-replay(ReplayTask(run.counter_path, counter, run.merges_path, merges, "lowest-ids", 1, None, False, 1, 1 << 40, False))
+replay(ReplayTask(run.counter_path, counter, run.merges_path, merges, MergeRules(), 1 << 40, False))
 peak = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
 print(forecast, peak - before)
 """

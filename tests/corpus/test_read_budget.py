@@ -26,6 +26,7 @@ from pipeline.corpus.lines import whole_lines
 from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBudget
 from pipeline.counts.counts_file import read_counts
 from pipeline.merges import replay_worker
+from pipeline.merges.rules import MergeRules
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.run import manifest
 from pipeline.run.options import make_options
@@ -237,7 +238,7 @@ def test_replay_over_budget_continues_streamed(imported: Path, monkeypatch: pyte
     monkeypatch.setattr(replay_worker, "_REPORT_EVERY_S", 0)
     monkeypatch.setattr(machine, "own_memory", lambda: next(used))
     here = manifest.require(imported)
-    asked = here.manifest.merge_fingerprint(), "lowest-ids", 1, None, False, 1, 1 << 30, False
+    asked = here.manifest.merge_fingerprint(), MergeRules(), 1 << 30, False
     task = replay_worker.ReplayTask(here.counter_path, here.manifest.counter_fingerprint(), here.merges_path, *asked)
     merges, readings = replay_worker.replay(task)  # not even one merge fits
     assert len(merges) == 700 - 257

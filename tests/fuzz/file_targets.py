@@ -15,7 +15,7 @@ from pathlib import Path
 import peers
 import samples
 from counter_files import read, write
-from merge_cases import arrays, engine_of
+from merge_cases import arrays, engine_of, learn
 
 from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, PipelineError
@@ -115,14 +115,14 @@ def columns(_: Path) -> Target:
         engine = _core.MergeEngine()
         with suppress(ValueError, OverflowError):
             engine.add(offsets, data, counts)
-            engine.run(20)
+            learn(engine, 20)
 
     return one
 
 
 def merge_files(home: Path) -> Target:
     """Damaged merge lists: refused, of another run, or read as they were."""
-    result = engine_of({peers.generated_text(1, 400).encode(): 3}).run(90)
+    result = learn(engine_of({peers.generated_text(1, 400).encode(): 3}), 90)
     columns = [array(kind, getattr(result, name)) for kind, name in zip("IIQQ", _LISTS, strict=True)]
     merges = merge_list.MergeList(*columns, result.bytes, exhausted=False)
     path = home / "merges.parquet"

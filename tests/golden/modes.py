@@ -14,9 +14,15 @@ from reference import GPT2_BYTES
 
 from pipeline import _core
 from pipeline.merges import shared_worker
+from pipeline.merges.rules import MergeRules
 
-RULES = {"--tie-break": "tie_break", "--min-frequency": "min_frequency", "--max-token-bytes": "max_token_bytes"}
-PIECES = {"--min-piece-count": "min_piece_count", "--workers": "threads"}
+RULES = {
+    "--tie-break": "tie_break",
+    "--min-frequency": "min_frequency",
+    "--max-token-bytes": "max_token_bytes",
+    "--min-piece-count": "min_piece_count",
+}
+THREADS = {"--workers": "threads"}
 PARITY = {"--parity-window": "window", "--parity-alpha": "alpha", "--global-merges": "global_merges"}
 MODES = ["memory", "compact", "disk-1", "disk-300", "disk-3000", "disk-30000", "parts-1", "parts-2", "parts-3"]
 
@@ -26,8 +32,8 @@ def merged(
 ) -> list[tuple[bytes, bytes, int]]:
     """Merge in a mode with a stop after that many merges. Lists and shares of threads are tiny, for many phases."""
     chance = random.Random(f"{mode} {flags}")
-    rules = _named(RULES, flags) | {"whole_characters": "--whole-characters" in flags}
-    pieces = _named(PIECES, flags)
+    rules = MergeRules(**_named(RULES, flags), whole_characters="--whole-characters" in flags)
+    threads = _named(THREADS, flags)
     tuning = {"index_positions": chance.choice((40, 400)), "narrow_symbols": chance.choice((0, 300, 65536))}
     columns = [[arrays(one) for one in several] for several in (counters, dev)]
     known: dict[str, Any] = {}
@@ -36,17 +42,16 @@ def merged(
             shares = [float(value) for flag, value in pairwise(flags) if flag == "--ratio"]
             readers = [[lambda one=one: [one] for one in several] for several in columns]
             chosen = _named(PARITY, flags) | {"ratios": shares}
-            languages: Any = _core.ParityTraining(limit, *readers, **rules, **pieces, **tuning, **chosen, **known)
+            languages: Any = _core.ParityTraining(limit, rules, *readers, **threads, **tuning, **chosen, **known)
             while languages.merge(0.01):
                 pass
             result, (spent, recent) = languages.result, languages.choice
             known = {"chosen_by": languages.chosen_by, "spent": spent, "recent": recent}
         elif mode.startswith("parts"):
-            training = _core.SharedTraining(limit, **rules, **tuning, **known)
+            training = _core.SharedTraining(limit, rules, **tuning, **known)
             rows, parts = list(counters[0].items()), int(mode[6:])
-            of_parts = {name: rules[name] for name in ("max_token_bytes", "whole_characters") if name in rules} | pieces
             split = [arrays(dict(rows[index::parts])) for index in range(parts)]
-            shared_worker.merge(training, PartsHere(split, training, lambda: (), **of_parts), lambda: None)
+            shared_worker.merge(training, PartsHere(split, training, rules, lambda: (), **threads), lambda: None)
             result, known = training.result, {}
         else:
             engine = _core.MergeEngine()
@@ -58,7 +63,7 @@ def merged(
                     {"resident_bytes": int(mode[5:]), "scratch": str(Path(scratch, "words"))} if "disk" in mode else {}
                 )
                 how: Any = {"compact": mode == "compact", "thread_bytes": 1, "share_from": 30, **disk}
-                result, known = engine.run(limit, **rules, **pieces, **tuning, **how), {}
+                result, known = engine.run(limit, rules, **threads, **tuning, **how), {}
         known = {name: getattr(result, name) for name in ("left", "right", "counts", "joined")} | known
     tokens = [bytes([byte]) for byte in GPT2_BYTES]
     for left, right in zip(result.left, result.right, strict=True):

@@ -24,6 +24,7 @@ from merge_cases import (
     columns,
     counters,
     engine_of,
+    learn,
     merge_rules,
     merge_tuning,
     merges_of,
@@ -41,7 +42,7 @@ COMPACT = {"compact": True}
 
 
 def train(counter: Counter, max_merges: int, **options: Any) -> Merges:
-    result = engine_of(counter).run(max_merges, **options)
+    result = learn(engine_of(counter), max_merges, **options)
     assert result.stop == ("limit" if len(result.counts) == max_merges else "min-frequency")
     return merges_of(result)
 
@@ -172,7 +173,7 @@ def test_hard_counters_are_merged_as_the_reference_does(
     counter: Counter, max_merges: int, rules: dict[str, Any], tunings: list[dict[str, Any]]
 ) -> None:
     expected = train_reference(counter, max_merges, **rules)
-    results = [engine_of(counter).run(max_merges, **rules, **tuning) for tuning in tunings]
+    results = [learn(engine_of(counter), max_merges, **rules, **tuning) for tuning in tunings]
     assert all(merges_of(result) == expected for result in results)
     assert len({(result.stop, bytes(result.joined)) for result in results}) == 1
 
@@ -269,7 +270,7 @@ def test_a_thread_lists_nothing_for_neighbours_that_it_never_met() -> None:
     def learned(threads: int) -> Merges:
         engine = _core.MergeEngine()
         engine.add(*columns(*zip(*counted, strict=True)))
-        return merges_of(engine.run(300, min_frequency=100, threads=threads, thread_bytes=1, index_positions=8000))
+        return merges_of(learn(engine, 300, min_frequency=100, threads=threads, thread_bytes=1, index_positions=8000))
 
     assert learned(1) == learned(2) == learned(3)
 
@@ -280,7 +281,7 @@ def raw(offsets: list[int], data: bytes, counts: list[int]) -> tuple[bytes, byte
 
 def resume(*known: list[int]) -> Callable[[Any], object]:
     packed = [struct.pack(f"={len(one)}{code}", *one) for code, one in zip("IIQQ", known, strict=True)]
-    return lambda engine: (engine.resume(*packed), engine.run(1))
+    return lambda engine: (engine.resume(*packed), learn(engine, 1))
 
 
 def failing_stream() -> Any:
@@ -291,7 +292,7 @@ def failing_stream() -> Any:
 def stream_failing(_: Any) -> None:
     engine = _core.MergeEngine()
     engine.stream(failing_stream, 10)
-    engine.run(10)
+    learn(engine, 10)
 
 
 @pytest.mark.parametrize(
@@ -303,14 +304,14 @@ def stream_failing(_: Any) -> None:
         (lambda one: one.add(*raw([-1, 2], b"ab", [1])), ValueError, "negative"),
         (lambda one: one.add(*raw([0, 2, 1], b"ab", [1, 1])), ValueError, "decrease"),
         (lambda one: one.add(struct.pack("=3i", 0, 2, 2), b"ab", struct.pack("=Q", 1)), ValueError, "8-byte"),
-        (lambda one: one.run(1, tie_break="highest"), ValueError, "tie_break"),
-        (lambda one: one.run(1, min_frequency=0), ValueError, "min_frequency"),
-        (lambda one: one.run(1, threads=0), ValueError, "threads"),
-        (lambda one: one.run(1, narrow_symbols=65537), ValueError, "narrow_symbols"),
-        (lambda one: one.run(1, thread_bytes=0), ValueError, "thread_bytes"),
-        (lambda one: one.run(1, resident_bytes=1), ValueError, "needs scratch"),
-        (lambda one: one.run(1, resident_bytes=1, scratch="/nowhere/words"), FileNotFoundError, "/nowhere/words"),
-        (lambda _: engine_of({b"ab": 2**62, b"cd": 2**62}).run(1), OverflowError, r"2\^63"),
+        (lambda one: learn(one, 1, tie_break="highest"), TypeError, "MergeRules"),
+        (lambda one: learn(one, 1, min_frequency=0), ValueError, "min_frequency"),
+        (lambda one: learn(one, 1, threads=0), ValueError, "threads"),
+        (lambda one: learn(one, 1, narrow_symbols=65537), ValueError, "narrow_symbols"),
+        (lambda one: learn(one, 1, thread_bytes=0), ValueError, "thread_bytes"),
+        (lambda one: learn(one, 1, resident_bytes=1), ValueError, "needs scratch"),
+        (lambda one: learn(one, 1, resident_bytes=1, scratch="/nowhere/words"), FileNotFoundError, "/nowhere/words"),
+        (lambda _: learn(engine_of({b"ab": 2**62, b"cd": 2**62}), 1), OverflowError, r"2\^63"),
         (resume([0], [0], [1], []), ValueError, "each"),
         (resume([256], [0], [1], [1]), ValueError, "comes after"),
         (resume([0, 1], [0, 1], [1, 1], [1, 1]), ValueError, "more merges are known"),
@@ -326,10 +327,10 @@ def test_wrong_input_is_refused(act: Callable[[Any], object], error: type[Except
 def test_an_engine_runs_once_also_after_a_refusal() -> None:
     engine = engine_of({b"ab": 1})
     with pytest.raises(ValueError, match="threads"):
-        engine.run(1, threads=0)
-    assert merges_of(engine.run(1))
+        learn(engine, 1, threads=0)
+    assert merges_of(learn(engine, 1))
     with pytest.raises(ValueError, match="once"):
-        engine.run(1)
+        learn(engine, 1)
     with pytest.raises(ValueError, match="after run"):
         engine.add(*arrays({b"ab": 1}))
 
@@ -349,7 +350,7 @@ def test_progress_rises_and_its_exception_stops_the_training(threads: int) -> No
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        long_training().run(10**6, threads=threads, thread_bytes=1, progress=progress)
+        learn(long_training(), 10**6, threads=threads, thread_bytes=1, progress=progress)
     assert seen == sorted(seen, key=lambda step: step[0])
     assert {max_merges for _, max_merges, _ in seen} == {10**6}
 
@@ -360,7 +361,7 @@ def test_control_c_stops_the_training_within_a_second() -> None:
     started = time.monotonic()
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        engine.run(10**6)
+        learn(engine, 10**6)
     assert time.monotonic() - started < 1.5
 
 
@@ -369,7 +370,7 @@ def test_other_threads_run_meanwhile() -> None:
     engine = engine_of(natural_counter(seed=5, n_pieces=60_000))
     ticks, started = 0, time.monotonic()
     with ThreadPoolExecutor(1) as pool:
-        training = pool.submit(engine.run, 2000)
+        training = pool.submit(learn, engine, 2000)
         while not training.done():
             time.sleep(0.005)
             ticks += 1
@@ -389,8 +390,8 @@ def test_rare_pieces_are_left_out_and_ranges_may_be_read_as_they_are_needed(
         engine.stream(lambda: (arrays(part) for part in parts), 100)
     else:
         engine = engine_of(*parts)
-    result = engine.run(30, min_piece_count=min_piece_count, threads=threads, thread_bytes=1)
-    expected = engine_of(kept).run(30)
+    result = learn(engine, 30, min_piece_count=min_piece_count, threads=threads, thread_bytes=1)
+    expected = learn(engine_of(kept), 30)
     assert merges_of(result) == merges_of(expected)
     assert result.bytes == expected.bytes
     rare = [(piece, count) for part in parts for piece, count in part.items() if 0 < count < min_piece_count and piece]
@@ -415,7 +416,7 @@ def test_a_merging_that_is_stopped_after_any_phase_continues_from_there(
     for one in tunings:
         phases: list[Any] = []
         engine = resumed(counter, known) if known else engine_of(counter)
-        assert merges_of(engine.run(max_merges, **rules, **one, phase_end=phases.append)) == expected
+        assert merges_of(learn(engine, max_merges, **rules, **one, phase_end=phases.append)) == expected
         for so_far in phases:
             assert merges_of(so_far) == expected[: len(so_far.counts)]
         if phases:
@@ -429,8 +430,8 @@ def test_words_on_disk_and_many_threads_on_a_long_tail() -> None:
     for resident_bytes, threads in itertools.product([1, 2_000, 20_000, 60_000, 10**7], [1, 3]):
         phases: list[Any] = []
         options = {"threads": threads, "thread_bytes": 1, "resident_bytes": resident_bytes, "scratch": SCRATCH}
-        assert merges_of(engine_of(counter).run(1500, **options, phase_end=phases.append)) == expected
-        assert merges_of(resumed(counter, phases[len(phases) // 2]).run(1500, **options)) == expected
+        assert merges_of(learn(engine_of(counter), 1500, **options, phase_end=phases.append)) == expected
+        assert merges_of(learn(resumed(counter, phases[len(phases) // 2]), 1500, **options)) == expected
     assert not list(Path(SCRATCH).parent.glob(Path(SCRATCH).name + "*"))
 
 

@@ -9,7 +9,7 @@ import pytest
 from amount import FULL
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from merge_cases import Counter, arrays, natural_counter
+from merge_cases import Counter, arrays, natural_counter, split
 from parity_rules import Parity, hugging_face_merges, letters_of, parities, train_by_parity
 from recorded import recorded
 
@@ -23,11 +23,11 @@ def learn(
     parity: Parity, max_merges: int, *, stop: int | None = None, **tuning: int
 ) -> tuple[list[tuple[int, int, int | None]], Any]:
     """The merges and the training, with a stop after that many merges, from where another training continues."""
-    rules = {name: value for name, value in asdict(parity).items() if value is not None}
-    languages, dev = ([_reader(counter) for counter in rules.pop(name, [])] for name in ("train", "dev"))
+    rules, how = split({name: value for name, value in asdict(parity).items() if value is not None})
+    languages, dev = ([_reader(counter) for counter in how.pop(name, [])] for name in ("train", "dev"))
     known: dict[str, Any] = {}
     for merges in ([stop] if stop is not None else []) + [max_merges]:
-        training = _core.ParityTraining(merges, languages, dev, **rules, **tuning, **known)
+        training = _core.ParityTraining(merges, rules, languages, dev, **how, **tuning, **known)
         while training.merge(0.001):
             pass
         known = {name: getattr(training.result, name) for name in ("left", "right", "counts", "joined")}

@@ -11,7 +11,17 @@ import pytest
 from amount import FULL
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from merge_cases import Counter, arrays, engine_of, merge_rules, merges_of, natural_counter, small_counters
+from merge_cases import (
+    Counter,
+    arrays,
+    engine_of,
+    learn,
+    merge_rules,
+    merges_of,
+    natural_counter,
+    small_counters,
+    split,
+)
 from parts_here import PartsHere
 from reference import train_reference
 
@@ -19,9 +29,7 @@ from pipeline import _core
 from pipeline.counts.counter_file import open_counter, write_counter
 from pipeline.merges import shared_worker
 from pipeline.merges.forecast import CounterShape, Sharing, choose
-
-OF_PARTS = {"threads", "min_piece_count"}
-OF_TRAININGS = {"index_positions", "tie_break", "min_frequency"}  # the rest is for both
+from pipeline.merges.rules import MergeRules
 
 
 def train_shared(
@@ -36,13 +44,14 @@ def train_shared(
     """The result of merging in parts, with a stop after that many merges, from where another training continues."""
     known: dict[str, Any] = {}
     pieces = list(counter.items())
+    rules, tuning = split(options)
     of_parts, of_trainings = (
-        {name: value for name, value in options.items() if name not in others} for others in (OF_TRAININGS, OF_PARTS)
+        {name: value for name, value in tuning.items() if name != other} for other in ("index_positions", "threads")
     )
     for merges in ([stop] if stop is not None else []) + [max_merges]:
-        training = _core.SharedTraining(merges, **of_trainings, **known)
+        training = _core.SharedTraining(merges, rules, **of_trainings, **known)
         columns = [arrays(dict(pieces[index::parts])) for index in range(parts)]
-        held = PartsHere(columns, training, lost, **of_parts)
+        held = PartsHere(columns, training, rules, lost, **of_parts)
         shared_worker.merge(training, held, lambda: None)
         known = {name: getattr(training.result, name) for name in ("left", "right", "counts", "joined")}
     return training.result, held
@@ -84,7 +93,7 @@ def test_parts_make_the_merges_of_the_reference_also_if_some_are_lost(
 @pytest.mark.parametrize(("parts", "threads"), [(1, 1), (3, 2)])
 def test_parts_make_the_merges_of_one_engine_on_a_long_tail(parts: int, threads: int) -> None:
     counter = natural_counter(seed=parts, n_pieces=20_000)
-    expected = engine_of(counter).run(3000, min_piece_count=2)
+    expected = learn(engine_of(counter), 3000, min_piece_count=2)
     result, held = train_shared(counter, 3000, parts=parts, threads=threads, min_piece_count=2)
     for name in ("left", "right", "counts", "joined"):
         assert bytes(getattr(result, name)) == bytes(getattr(expected, name))
@@ -93,7 +102,7 @@ def test_parts_make_the_merges_of_one_engine_on_a_long_tail(parts: int, threads:
 
 
 def test_part_of_another_version_is_refused() -> None:
-    part = _core.Part(lambda: [arrays({b"aaa": 1})], b"")
+    part = _core.Part(MergeRules(), lambda: [arrays({b"aaa": 1})], b"")
     with pytest.raises(ValueError, match="a part of version 0 cannot go to 1"):
         part.join(1, b"", b"")
 

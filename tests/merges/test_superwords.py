@@ -22,7 +22,7 @@ from command import refused, run, succeeded
 from counter_files import columns_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from merge_cases import merge_tuning
+from merge_cases import learn, merge_tuning
 from pyarrow import parquet
 from recorded import recorded
 from reference import GPT2_BYTES, train_reference
@@ -30,6 +30,7 @@ from reference import GPT2_BYTES, train_reference
 import pipeline
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.merges.rules import MergeRules
 from pipeline.merges.vocabulary import token_to_text
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
@@ -54,7 +55,7 @@ def learned(counter: Counter[bytes], first: list[tuple[int, int, int]], merges: 
     columns = zip(*first, strict=True) if first else [(), (), ()]
     left, right, counts = (array(code, column) for code, column in zip("IIQ", columns, strict=True))
     engine.resume(left, right, counts, array("Q", [0] * len(first)))
-    return engine.run(merges, **options)
+    return learn(engine, merges, **options)
 
 
 tuning = merge_tuning(SCRATCH, resident_bytes=st.integers(1, 20_000))  # what does not fit is on disk
@@ -87,7 +88,7 @@ def test_both_stages_are_their_definition(documents, first_merges, more, stop, r
     again = learned(coarse, interrupted, merges, **rules)
     assert list(again.joined) == list(found.joined)
     assert list(again.counts) == list(found.counts)
-    replay = _core.MergeReplay(bytes(GPT2_BYTES), **rules)
+    replay = _core.MergeReplay(MergeRules(**rules), bytes(GPT2_BYTES))
     replay.add(columns_of(coarse)[0])
     for rank, (merge, joined) in enumerate(zip(expected, found.joined, strict=True)):
         assert rank < len(first) or replay.best() == merge

@@ -17,6 +17,7 @@ from merge_cases import arrays
 
 from pipeline import _core
 from pipeline.base import log, system
+from pipeline.merges.rules import MergeRules
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports import page
 
@@ -60,9 +61,9 @@ def test_children_encode_while_a_thread_of_their_parent_does() -> None:
 @pytest.mark.parametrize(
     ("make", "use"),
     [
-        (lambda: _core.Part(lambda: [LOWER], b"", threads=2), lambda part: part.sums(1 << 10)),
+        (lambda: _core.Part(MergeRules(), lambda: [LOWER], b"", threads=2), lambda part: part.sums(1 << 10)),
         (
-            lambda: _core.ParityTraining(9, [lambda: [LOWER], lambda: [LOWER]], threads=2),
+            lambda: _core.ParityTraining(9, MergeRules(), [lambda: [LOWER], lambda: [LOWER]], threads=2),
             lambda training: training.merge(1),
         ),
     ],
@@ -117,6 +118,7 @@ def test_python_ends_with_its_own_exit_code_while_a_daemon_thread_works(work: st
 import sys, threading, time
 from array import array
 from pipeline import Tokenizer, _core
+from pipeline.merges.rules import MergeRules
 from pipeline.pattern.compiler import compile_pattern
 tokenizer, cutter = Tokenizer.from_merges([]), compile_pattern("gpt2").automaton
 text = "low " * 99
@@ -124,7 +126,7 @@ text, columns = "low " * 99, (array("q", range(0, 1_024_001, 256)), bytes(range(
 def merged():
     engine = _core.MergeEngine()
     engine.add(*columns)
-    engine.run(9999, progress=lambda *_: None)
+    engine.run(9999, MergeRules(), progress=lambda *_: None)
 def work():
     while True:
         {work}

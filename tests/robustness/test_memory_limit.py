@@ -178,6 +178,7 @@ from itertools import accumulate
 from memory_peak import growth
 from pipeline import _core
 from pipeline.merges import forecast
+from pipeline.merges.rules import MergeRules
 from reference import GPT2_BYTES
 
 source, letters = random.Random(1), bytes(97 + value % 26 for value in range(256))
@@ -204,7 +205,7 @@ _core.give_back_memory()
 grown = growth()
 engine = _core.MergeEngine()
 engine.stream(lambda: [columns], shape.bytes)
-engine.run(merges, threads=threads, compact=bool(compact))
+engine.run(merges, MergeRules(), threads=threads, compact=bool(compact))
 print(forecast.merging_bytes(shape, merges, threads=threads, compact=compact and shape.text), grown(),
       forecast.surely_enough(shape.pieces, shape.bytes, merges))
 """
@@ -214,11 +215,11 @@ _REPLAYED = f"""{_PIECES}
 columns = columns_of([source.randbytes(9).translate(letters) for _ in range(60_000)])
 engine = _core.MergeEngine()
 engine.add(*columns)
-made = engine.run(1500)
+made = engine.run(1500, MergeRules())
 _core.give_back_memory()
 grown = growth()
-replay = _core.StreamedReplay(bytes(GPT2_BYTES), made.left, made.right, made.counts, made.joined, exhausted=False,
-                              budget_bytes=int(sys.argv[1]))
+replay = _core.StreamedReplay(MergeRules(), bytes(GPT2_BYTES), made.left, made.right, made.counts, made.joined,
+                              exhausted=False, budget_bytes=int(sys.argv[1]))
 readings, more = 0, True
 while more:
     replay.add(columns)

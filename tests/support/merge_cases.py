@@ -3,12 +3,13 @@
 import itertools
 import random
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from hypothesis import strategies as st
 
 from pipeline import _core
+from pipeline.merges.rules import MergeRules
 
 Counter = dict[bytes, int]
 Merges = list[tuple[int, int, int]]
@@ -29,6 +30,17 @@ def engine_of(*counters: Counter) -> Any:
     for counter in counters:
         engine.add(*arrays(counter))
     return engine
+
+
+def split(options: Mapping[str, Any]) -> tuple[MergeRules, dict[str, Any]]:
+    """The rules among options of merging, and the others, which change none of its merges."""
+    rules = {name: value for name, value in options.items() if name in MergeRules.__dataclass_fields__}
+    return MergeRules(**rules), {name: value for name, value in options.items() if name not in rules}
+
+
+def learn(engine: Any, merges: int, **options: Any) -> Any:
+    rules, tuning = split(options)
+    return engine.run(merges, rules, **tuning)
 
 
 def merges_of(result: Any) -> Merges:

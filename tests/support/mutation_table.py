@@ -79,8 +79,8 @@ _TABLE = r"""
 - if (change.weight >= index_.threshold()) appeared.push_back(change);
 + if (change.weight > index_.threshold()) appeared.push_back(change);
 # native/merge/merge.cpp: a phase that finds nothing is the last one
-- return threshold > options_.min_frequency ? std::max(threshold / 2, options_.min_frequency) : 0;
-+ return threshold > options_.min_frequency ? 0 : 0;
+- return threshold > options_.rules.min_frequency ? std::max(threshold / 2, options_.rules.min_frequency) : 0;
++ return threshold > options_.rules.min_frequency ? 0 : 0;
 # native/merge/sketch.hpp: the bound of a count is rounded down
 - + (weight >> weight_shift_) + (weight_shift_ != 0);
 + + (weight >> weight_shift_);
@@ -135,8 +135,8 @@ _TABLE = r"""
 + if cut:
 = commands/test_verify.py::test_leaving_out_every_piece_is_refused
 # merges/merge_worker.py: a counter of pieces of just the minimum count is refused
-- if most >= task.min_piece_count:
-+ if most > task.min_piece_count:
+- if most >= least:
++ if most > least:
 = merges/test_merge_worker.py::test_hard_counters_are_merged_as_the_reference_does
 # native/merge/indexed.hpp: a pair that a batch makes and takes apart again keeps its count
 - if (pair.key == change.key) pair.weight -= change.weight;

@@ -5,20 +5,22 @@ from typing import Any
 
 from pipeline import _core
 from pipeline.executors.ray_held import Call
+from pipeline.merges.rules import MergeRules
 
 
 class PartsHere:
     """Parts with a training's merges made. lost: returns the indices of parts to lose before or while they answer."""
 
     def __init__(
-        self, columns: Sequence[Any], training: Any, lost: Callable[[], Sequence[int]], **options: Any
+        self, columns: Sequence[Any], training: Any, rules: MergeRules, lost: Callable[[], Sequence[int]], **tuning: Any
     ) -> None:
         self.exchanges = self.remade = 0
-        self._columns, self._training, self._lost, self._options = columns, training, lost, options
+        self._columns, self._training, self._rules, self._lost, self._tuning = columns, training, rules, lost, tuning
         self._parts = [self._make(index) for index in range(len(columns))]
 
     def _make(self, index: int) -> Any:
-        return _core.Part(lambda: [self._columns[index]], bytes(self._training.merges()), **self._options)
+        known = bytes(self._training.merges())
+        return _core.Part(self._rules, lambda: [self._columns[index]], known, **self._tuning)
 
     def ask(self, method: str, *arguments: object, catch_up: Callable[[], Call] | None = None) -> Iterator[Any]:
         """Ask all parts, as `Parts` does."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import peers
-from merge_cases import engine_of
+from merge_cases import engine_of, learn
 
 from pipeline import Tokenizer
 from pipeline.merges.vocabulary import Vocabulary
@@ -47,7 +47,7 @@ def trained(pattern: str, merges: int = 160) -> Merges:
     lines = peers.generated_text(7, 4000).splitlines(keepends=True)
     compiled = compile_pattern(pattern)
     counter = Counter(piece.encode() for line in lines for piece in compiled.cut(line))
-    result = engine_of(counter).run(merges)
+    result = learn(engine_of(counter), merges)
     return Vocabulary.from_id_pairs(result.left, result.right).merges()
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, PipelineError, UsageError
+from pipeline.merges.rules import MergeRules
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.run.ids import BYTE_ORDER
 
@@ -165,7 +166,7 @@ def test_no_trained_token_is_unreachable(counter: dict[bytes, int], tie_break: s
     engine = _core.MergeEngine()
     offsets = array("q", accumulate(map(len, counter), initial=0))
     engine.add(offsets, b"".join(counter), array("Q", counter.values()))
-    result = engine.run(40, tie_break=tie_break, max_token_bytes=longest)
+    result = engine.run(40, MergeRules(tie_break=tie_break, max_token_bytes=longest))
     vocabulary = Vocabulary.from_id_pairs(result.left, result.right)
     assert Tokenizer(vocabulary).model.unreachable_tokens() == []
     assert len(vocabulary.tokens) == 256 + len(result.left)

@@ -18,6 +18,7 @@ from pipeline.guests.adapt.extend_worker import PLAN_NAME, ExtendTask, learn
 from pipeline.guests.adapt.extension import Learned, NewToken, extended, require_extendable, start_of
 from pipeline.guests.adapt.origin import DERIVED, Origin, claimed
 from pipeline.merges.merge import STAGE
+from pipeline.merges.rules import MergeRules
 from pipeline.pattern.compiled import PatternSequence
 from pipeline.pattern.presets import NAME
 from pipeline.reports.progress import for_python
@@ -162,8 +163,7 @@ def make_extended(
         whole_pieces=model.whole_pieces,
         start=start_of(model, asked["add"], asked["first_id"]),
         add=asked["add"],
-        min_frequency=asked["min_frequency"],
-        whole_characters=asked.get("whole_characters", False),
+        rules=MergeRules(min_frequency=asked["min_frequency"], whole_characters=asked.get("whole_characters", False)),
         threads=memory.threads(work.options),
         budget_bytes=budget_bytes,
         output=directory / PLAN_NAME,

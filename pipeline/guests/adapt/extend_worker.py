@@ -10,6 +10,7 @@ from pipeline.counts.counter_file import Columns, CounterFile, open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.guests.adapt.extension import Learned, Start, learned_of
 from pipeline.merges.forecast import surely_enough
+from pipeline.merges.rules import MergeRules
 from pipeline.merges.vocabulary import Vocabulary, tokens_to_texts
 from pipeline.storage import Location
 from pipeline.storage.atomic import whole_file
@@ -28,8 +29,7 @@ class ExtendTask:
     whole_pieces: bool
     start: Start
     add: int
-    min_frequency: int
-    whole_characters: bool
+    rules: MergeRules
     threads: int
     budget_bytes: int
     output: Location
@@ -53,14 +53,13 @@ def learn(task: ExtendTask) -> Learned:
     start = task.start
     result = engine.run(
         task.add,
-        min_frequency=task.min_frequency,
-        whole_characters=task.whole_characters,
+        task.rules,
         threads=task.threads,
         progress=progress,
         start=(start.tokens, start.ids, start.first_new_id, start.forbidden, start.again),
     )
     if task.add and not len(result.left):
-        often = "" if task.min_frequency == 1 else f" {task.min_frequency:,} times"
+        often = "" if task.rules.min_frequency == 1 else f" {task.rules.min_frequency:,} times"
         raise TrainingError(
             f"nothing to learn: no two neighbouring tokens that may be joined occur{often} in the pieces of "
             f"{task.counter}; count another corpus, or give a smaller --min-frequency"

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "count/columns.hpp"
+#include "text/merge_rules.hpp"
 #include "text/specials.hpp"
 
 namespace bpe {
@@ -88,9 +89,12 @@ inline std::vector<std::string> strings(const std::vector<Text>& texts) {
   return result;
 }
 
-// What signatures show as `memoryview` and `Columns`.
+// What signatures show as `memoryview`, `Columns`, and what returns all columns each time it is called.
 class MemoryView : public nanobind::object {
   NB_OBJECT_DEFAULT(MemoryView, object, "memoryview", PyMemoryView_Check)
+};
+class Reader : public nanobind::object {
+  NB_OBJECT_DEFAULT(Reader, object, "Callable[[], Iterable[Columns]]", PyCallable_Check)
 };
 class ColumnsTuple : public nanobind::tuple {
   NB_OBJECT_DEFAULT(ColumnsTuple, tuple, "Columns", PyTuple_Check)
@@ -174,13 +178,6 @@ auto unlocked(const Work& work) {
   return work();
 }
 
-// Whether the tie-break of that name takes the greatest bytes.
-inline bool takes_greatest_bytes(const std::string& tie_break) {
-  if (tie_break != "lowest-ids" && tie_break != "greatest-bytes")
-    throw std::invalid_argument("tie_break must be 'lowest-ids' or 'greatest-bytes', not '" + tie_break + "'");
-  return tie_break == "greatest-bytes";
-}
-
 }  // namespace bpe
 
 namespace nanobind::detail {
@@ -208,6 +205,26 @@ struct type_caster<bpe::Text> {
   bool from_python(handle source, uint32_t, cleanup_list*) noexcept {
     value.object = borrow(source);
     return PyUnicode_Check(source.ptr()) || PyBytes_Check(source.ptr());
+  }
+};
+
+// The frozen value of pipeline/merges/rules.py, by the names of its fields.
+template <>
+struct type_caster<bpe::MergeRules> {
+  NB_TYPE_CASTER(bpe::MergeRules, const_name("MergeRules"))
+  bool from_python(handle source, uint32_t, cleanup_list*) noexcept {
+    const auto read = [&](const char* name, auto& field) {
+      return try_cast(getattr(source, name, handle()), field, false);
+    };
+    std::optional<uint64_t> longest;
+    std::string tie_break;
+    if (!read("min_frequency", value.min_frequency) || !read("min_piece_count", value.min_piece_count) ||
+        !read("max_token_bytes", longest) || !read("whole_characters", value.whole_characters) ||
+        !read("tie_break", tie_break) || !read("max_words", value.max_words) || !read("no_colon", value.no_colon))
+      return false;
+    value.max_token_bytes = longest.value_or(bpe::MergeRules::kAnyLength);
+    value.tie_break = tie_break == "lowest-ids" ? bpe::TieBreak::kLowestIds : bpe::TieBreak::kGreatestBytes;
+    return tie_break == "lowest-ids" || tie_break == "greatest-bytes";
   }
 };
 

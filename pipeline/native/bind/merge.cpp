@@ -22,7 +22,7 @@ void add(MergeEngine& engine, Buffer offsets, Buffer data, Buffer counts) {
   engine.add(columns->view(0), columns);
 }
 
-void stream(MergeEngine& engine, nb::object read, std::uint64_t piece_bytes) {
+void stream(MergeEngine& engine, bpe::Reader read, std::uint64_t piece_bytes) {
   engine.stream(bpe::source_of(std::move(read)), piece_bytes);
 }
 
@@ -32,26 +32,19 @@ std::string scratch_name(const std::system_error& error) {
   return text.substr(0, text.rfind(": "));
 }
 
-MergeResult run(MergeEngine& engine, std::uint64_t max_merges, std::uint64_t min_frequency,
-                std::uint64_t min_piece_count, std::optional<std::uint64_t> max_token_bytes, bool whole_characters,
-                const std::string& tie_break, unsigned threads, nb::object progress, std::uint32_t narrow_symbols,
-                std::uint64_t index_positions, std::uint64_t thread_bytes, std::uint64_t share_from,
-                 bool compact, std::uint64_t resident_bytes, std::string scratch, nb::object phase_end,
-                 const std::optional<StartTuple>& start, std::uint64_t max_words, bool no_colon) {
+MergeResult run(MergeEngine& engine, std::uint64_t max_merges, const bpe::MergeRules& rules, unsigned threads,
+                nb::object progress, std::uint32_t narrow_symbols, std::uint64_t index_positions,
+                std::uint64_t thread_bytes, std::uint64_t share_from, bool compact, std::uint64_t resident_bytes,
+                std::string scratch, nb::object phase_end, const std::optional<StartTuple>& start) {
   bpe::MergeOptions options{.max_merges = max_merges,
-                            .min_frequency = min_frequency,
-                            .min_piece_count = min_piece_count,
-                            .whole_characters = whole_characters,
-                            .max_words = max_words,
-                            .no_colon = no_colon,
-                            .greatest_bytes = bpe::takes_greatest_bytes(tie_break),
+                            .rules = rules,
                             .threads = threads,
                             .narrow_symbols = narrow_symbols,
                             .index_positions = index_positions,
                             .thread_bytes = thread_bytes,
                             .share_from = share_from,
                             .compact = compact,
-                           .resident_bytes = resident_bytes,
+                            .resident_bytes = resident_bytes,
                             .scratch = std::move(scratch)};
   bpe::MergeStart from;
   if (start) {
@@ -59,7 +52,6 @@ MergeResult run(MergeEngine& engine, std::uint64_t max_merges, std::uint64_t min
     from = {bpe::strings(tokens), ids, first_new_id, bpe::strings(forbidden), again};
     options.start = &from;
   }
-  if (max_token_bytes) options.max_token_bytes = *max_token_bytes;
   const auto poll = [&progress](const bpe::MergeProgress& now) {
     const bpe::Locked gil;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
@@ -111,25 +103,22 @@ void bind_merge(nb::module_& module) {
            "Adds pieces: piece i is data[offsets[i]:offsets[i + 1]] (offsets 64-bit signed, one more than counts), "
            "found counts[i] times (64-bit unsigned). The buffers are borrowed until run() has taken them in.")
       .def("stream", &stream, "read"_a, "slots"_a,
-           nb::sig("def stream(self, read: Callable[[], Iterable[Columns]], slots: int) -> None"),
            "Instead of add(): read() returns all columns, about that many bytes and pieces in all; run() calls it once "
            "or twice, so that they need not be in memory together.")
       .def("resume", &resume, "left"_a, "right"_a, "counts"_a, "joined"_a,
            "Continues after these merges, in order of rank: run() makes those that come after them and returns all. They "
            "are as phase_end was given them, or come from other pieces; what they join is counted in these.")
-      .def("run", &run, "max_merges"_a, nb::kw_only(), "min_frequency"_a = 1, "min_piece_count"_a = 1,
-           "max_token_bytes"_a = nb::none(), "whole_characters"_a = false, "tie_break"_a = "lowest-ids", "threads"_a = 1,
-           "progress"_a = nb::none(), "narrow_symbols"_a = 65536, "index_positions"_a = 0, "thread_bytes"_a = 4 << 20,
-           "share_from"_a = 1500, "compact"_a = false, "resident_bytes"_a = 0, "scratch"_a = "", "phase_end"_a = nb::none(),
-           "start"_a = nb::none(), "max_words"_a = 0, "no_colon"_a = false,
-           "Trains once on everything added. whole_characters: tokens are characters of UTF-8 or the beginning of one. progress(merges, max_merges, best_count) is called at least every "
+      .def("run", &run, "max_merges"_a, "rules"_a, nb::kw_only(), "threads"_a = 1, "progress"_a = nb::none(),
+           "narrow_symbols"_a = 65536, "index_positions"_a = 0, "thread_bytes"_a = 4 << 20, "share_from"_a = 1500,
+           "compact"_a = false, "resident_bytes"_a = 0, "scratch"_a = "", "phase_end"_a = nb::none(),
+           "start"_a = nb::none(),
+           "Trains once on everything added. progress(merges, max_merges, best_count) is called at least every "
            "tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. "
            "narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from "
-           "(occurrences of a pair) are tuning and change no result. compact: in less memory, a fifth slower. With resident_bytes, words that a phase does not need are "
-           "in files whose names begin with scratch (OSError where they cannot be written), so that any number of bytes "
-           "is enough; words, lists and pairs take about that many. phase_end(result) is called after each phase with "
-           "the merges so far. start: where pieces are rows of 32-bit numbers of tokens, which are all kept in memory: their "
-           "bytes, their ids for the tie-break, the id of the first new token, bytes that are never made, and the numbers of "
-           "tokens that may be made again and are then not new. max_words, no_colon: what merges after those of resume() may "
-           "make at most: that many parts between spaces (0: any number), no colon with a space after it.");
+           "(occurrences of a pair) are tuning and change no result. compact: in less memory, a fifth slower. With "
+           "resident_bytes, words that a phase does not need are in files whose names begin with scratch (OSError where "
+           "they cannot be written), so that any number of bytes is enough; words, lists and pairs take about that many. "
+           "phase_end(result) is called after each phase with the merges so far. start: where pieces are rows of 32-bit "
+           "numbers of tokens, which are all kept in memory: their bytes, their ids for the tie-break, the id of the first "
+           "new token, bytes that are never made, and the numbers of tokens that may be made again and are then not new.");
 }

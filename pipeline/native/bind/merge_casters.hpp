@@ -15,7 +15,7 @@ std::shared_ptr<T> held(T value) {
 }
 
 // Pieces in the columns that read() returns, which is called each time.
-inline PieceSource source_of(nanobind::object read) {
+inline PieceSource source_of(Reader read) {
   return [read = held(std::move(read))](const std::function<void(const ColumnsView&)>& take) {
     const Locked gil;
     for (nanobind::handle one : nanobind::iter((*read)())) {

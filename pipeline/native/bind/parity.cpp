@@ -9,24 +9,20 @@ using bpe::merge::ParityTraining;
 
 namespace {
 
-void make_training(ParityTraining* place, std::uint64_t max_merges, std::vector<nb::object> languages,
-                   std::vector<nb::object> dev, std::uint64_t min_frequency, std::uint64_t min_piece_count,
-                   std::optional<std::uint64_t> max_token_bytes, bool whole_characters, unsigned threads,
+void make_training(ParityTraining* place, std::uint64_t max_merges, bpe::MergeRules rules,
+                   std::vector<bpe::Reader> languages, std::vector<bpe::Reader> dev, unsigned threads,
                    std::uint32_t narrow_symbols, std::uint64_t index_positions, std::uint64_t share_from,
                    std::vector<double> ratios, std::uint64_t window, double alpha, std::uint64_t global_merges, const Buffer& left,
                    const Buffer& right, const Buffer& counts, const Buffer& joined, const Buffer& chosen_by,
                    std::vector<std::uint32_t> spent, std::vector<std::uint32_t> recent) {
   bpe::MergeOptions options;
   options.max_merges = max_merges;
-  options.min_frequency = min_frequency;
-  options.min_piece_count = min_piece_count;
-  if (max_token_bytes) options.max_token_bytes = *max_token_bytes;
-  options.whole_characters = whole_characters;
+  options.rules = rules;
+  options.rules.tie_break = bpe::TieBreak::kGreatestLetters;
   options.threads = threads;
   options.narrow_symbols = narrow_symbols;
   options.index_positions = index_positions;
   options.share_from = share_from;
-  options.by_letters = options.greatest_bytes = true;
   if (!dev.empty() && dev.size() != languages.size())
     throw std::invalid_argument("texts that are measured are needed for each language");
   const bpe::merge::ParityOptions parity{languages.size(), !dev.empty(), std::move(ratios), window,
@@ -56,23 +52,16 @@ bool merge_for(ParityTraining& training, double seconds) {
 
 void bind_parity(nb::module_& module) {
   nb::class_<ParityTraining>(module, "ParityTraining", "Merges that languages choose in turn.")
-      .def("__init__", &make_training, "max_merges"_a, "languages"_a, "dev"_a = std::vector<nb::object>(), nb::kw_only(),
-           "min_frequency"_a = 1, "min_piece_count"_a = 1, "max_token_bytes"_a = nb::none(), "whole_characters"_a = false,
-           "threads"_a = 1, "narrow_symbols"_a = 65536, "index_positions"_a = 0, "share_from"_a = bpe::MergeOptions{}.share_from,
+      .def("__init__", &make_training, "max_merges"_a, "rules"_a, "languages"_a,
+           "dev"_a = std::vector<bpe::Reader>(), nb::kw_only(), "threads"_a = 1, "narrow_symbols"_a = 65536,
+           "index_positions"_a = 0, "share_from"_a = bpe::MergeOptions{}.share_from,
            "ratios"_a = std::vector<double>(), "window"_a = 0, "alpha"_a = 2.0, "global_merges"_a = 0, "left"_a = nb::bytes("", 0),
            "right"_a = nb::bytes("", 0), "counts"_a = nb::bytes("", 0), "joined"_a = nb::bytes("", 0),
            "chosen_by"_a = nb::bytes("", 0), "spent"_a = std::vector<std::uint32_t>(),
            "recent"_a = std::vector<std::uint32_t>(),
-           nb::sig("def __init__(self, max_merges: int, languages: Sequence[Callable[[], Iterable[Columns]]], "
-                   "dev: Sequence[Callable[[], Iterable[Columns]]] = ..., *, min_frequency: int = 1, "
-                   "min_piece_count: int = 1, max_token_bytes: int | None = None, whole_characters: bool = False, "
-                   "threads: int = 1, narrow_symbols: int = 65536, index_positions: int = 0, share_from: int = 1500, "
-                   "ratios: Sequence[float] = ..., window: int = 0, alpha: float = 2.0, global_merges: int = 0, "
-                   "left: Buffer = ..., right: Buffer = ..., counts: Buffer = ..., joined: Buffer = ..., "
-                   "chosen_by: Buffer = ..., spent: Sequence[int] = ..., recent: Sequence[int] = ...) -> None"),
            "languages: each returns all columns of a language and is called three times; dev: measured in their place. "
-           "ratios, window (0: none), alpha, global_merges as in Hugging Face's ParityBpeTrainer. left to recent: of the "
-           "merges that are known, as the properties returned them.")
+           "rules: their tie-break means nothing. ratios, window (0: none), alpha, global_merges as in Hugging Face's "
+           "ParityBpeTrainer. left to recent: of the merges that are known, as the properties returned them.")
       .def("merge", &merge_for, "seconds"_a, "Makes merges for about that long; False when no merge is left.")
       .def_prop_ro("result", [](const ParityTraining& training) { return training.result(); }, "The merges so far.")
       .def_prop_ro("chosen_by", [](const ParityTraining& training) { return bpe::give_copy(training.chosen_by()); },

@@ -23,15 +23,9 @@ using AroundTuple = std::tuple<Buffer, Buffer, Buffer, bool>;
 
 std::vector<PairKey> keys_of(const Buffer& buffer) { return bpe::copy_of<PairKey>(buffer, "pairs"); }
 
-void make_part(Part* place, nb::object read, const Buffer& known, std::uint64_t min_piece_count,
-               std::optional<std::uint64_t> max_token_bytes, bool whole_characters, unsigned threads,
+void make_part(Part* place, const bpe::MergeRules& rules, bpe::Reader read, const Buffer& known, unsigned threads,
                std::uint32_t narrow_symbols) {
-  bpe::MergeOptions options;
-  options.min_piece_count = min_piece_count;
-  options.whole_characters = whole_characters;
-  options.threads = threads;
-  options.narrow_symbols = narrow_symbols;
-  if (max_token_bytes) options.max_token_bytes = *max_token_bytes;
+  const bpe::MergeOptions options{.rules = rules, .threads = threads, .narrow_symbols = narrow_symbols};
   const auto source = bpe::source_of(std::move(read));
   const auto merges = keys_of(known);
   unlocked([&] { new (place) Part(options, source, merges); });
@@ -62,18 +56,13 @@ auto join_guess(Part& part, std::uint64_t version, const Buffer& fresh, const Bu
                     bpe::give(std::move(around.weights)), around.full);
 }
 
-void make_training(SharedTraining* place, std::uint64_t max_merges, std::uint64_t min_frequency,
-                   std::optional<std::uint64_t> max_token_bytes, bool whole_characters, const std::string& tie_break,
+void make_training(SharedTraining* place, std::uint64_t max_merges, const bpe::MergeRules& rules,
                    std::uint32_t narrow_symbols, std::uint64_t index_positions, const Buffer& left,
                    const Buffer& right, const Buffer& counts, const Buffer& joined) {
-  bpe::MergeOptions options;
-  options.max_merges = max_merges;
-  options.min_frequency = min_frequency;
-  options.whole_characters = whole_characters;
-  options.greatest_bytes = bpe::takes_greatest_bytes(tie_break);
-  options.narrow_symbols = narrow_symbols;
-  options.index_positions = index_positions;
-  if (max_token_bytes) options.max_token_bytes = *max_token_bytes;
+  const bpe::MergeOptions options{.max_merges = max_merges,
+                                  .rules = rules,
+                                  .narrow_symbols = narrow_symbols,
+                                  .index_positions = index_positions};
   new (place) SharedTraining(options, bpe::known_merges(left, right, counts, joined));
 }
 
@@ -101,11 +90,8 @@ MemoryView enter(SharedTraining& training, const std::vector<AroundTuple>& answe
 
 void bind_part(nb::module_& module) {
   nb::class_<Part>(module, "Part", "The words of one part of a counter, for merges that nodes share.")
-      .def("__init__", &make_part, "read"_a, "known"_a, nb::kw_only(), "min_piece_count"_a = 1,
-           "max_token_bytes"_a = nb::none(), "whole_characters"_a = false, "threads"_a = 1, "narrow_symbols"_a = 65536,
-           nb::sig("def __init__(self, read: Callable[[], Iterable[Columns]], known: Buffer, *, min_piece_count: int = 1, "
-                   "max_token_bytes: int | None = None, whole_characters: bool = False, threads: int = 1, "
-                   "narrow_symbols: int = 65536) -> None"),
+      .def("__init__", &make_part, "rules"_a, "read"_a, "known"_a, nb::kw_only(), "threads"_a = 1,
+           "narrow_symbols"_a = 65536,
            "read() returns all columns of the part; it is called three times. known: the merges made so far.")
       .def("facts", &facts, "Slots, their mass, bytes, pieces left out, their bytes.")
       .def("sums", [](Part& part, std::size_t size) { return bpe::give(unlocked([&] { return part.sums(size); })); },
@@ -120,10 +106,9 @@ void bind_part(nb::module_& module) {
            "should end.");
 
   nb::class_<SharedTraining>(module, "SharedTraining", "Coordinates parts; merges as MergeEngine does.")
-      .def("__init__", &make_training, "max_merges"_a, nb::kw_only(), "min_frequency"_a = 1,
-           "max_token_bytes"_a = nb::none(), "whole_characters"_a = false, "tie_break"_a = "lowest-ids",
-           "narrow_symbols"_a = 65536, "index_positions"_a = 0, "left"_a = nb::bytes("", 0),
-           "right"_a = nb::bytes("", 0), "counts"_a = nb::bytes("", 0), "joined"_a = nb::bytes("", 0),
+      .def("__init__", &make_training, "max_merges"_a, "rules"_a, nb::kw_only(), "narrow_symbols"_a = 65536,
+           "index_positions"_a = 0, "left"_a = nb::bytes("", 0), "right"_a = nb::bytes("", 0),
+           "counts"_a = nb::bytes("", 0), "joined"_a = nb::bytes("", 0),
            "After the merges of these columns.")
       .def_prop_ro("result", [](const SharedTraining& training) { return training.result(); }, "The merges so far.")
       .def_prop_ro("version", [](const SharedTraining& training) { return training.result().counts.size(); })

@@ -20,22 +20,16 @@ std::array<uint8_t, 256> order_of(const nb::bytes& byte_order) {
   return order;
 }
 
-bpe::ReplayRules rules_of(const std::string& tie_break, uint64_t min_frequency,
-                          std::optional<uint64_t> max_token_bytes, bool whole_characters, uint64_t max_words,
-                          bool no_colon) {
-  bpe::ReplayRules rules{bpe::takes_greatest_bytes(tie_break), min_frequency};
-  if (max_token_bytes) rules.max_token_bytes = *max_token_bytes;
-  rules.whole_characters = whole_characters;
-  rules.max_words = max_words;
-  rules.no_colon = no_colon;
-  return rules;
+// Adds all pieces of a counter.
+template <class Replay>
+void add(Replay& replay, const BorrowedColumns& counter) {
+  const bpe::ColumnsView columns = counter.view();
+  for (size_t row = 0; row < columns.rows; ++row) replay.add(columns.text(row), columns.counts[row]);
 }
 
-void make_streamed(StreamedReplay* self, const nb::bytes& byte_order, const bpe::Buffer& left, const bpe::Buffer& right,
-                   const bpe::Buffer& counts, const bpe::Buffer& joined, bool exhausted, size_t budget_bytes,
-                   const std::string& tie_break, uint64_t min_frequency, std::optional<uint64_t> max_token_bytes,
-                   bool whole_characters, uint64_t max_words, bool no_colon, size_t first) {
-  const auto rules = rules_of(tie_break, min_frequency, max_token_bytes, whole_characters, max_words, no_colon);
+void make_streamed(StreamedReplay* self, const bpe::MergeRules& rules, const nb::bytes& byte_order,
+                   const bpe::Buffer& left, const bpe::Buffer& right, const bpe::Buffer& counts,
+                   const bpe::Buffer& joined, bool exhausted, size_t budget_bytes, size_t first) {
   if (first > left.as<uint32_t>("left").size()) throw nb::value_error("first is beyond the list");
   const auto copy = [](auto items) { return std::vector(items.begin(), items.end()); };
   StreamedReplay::Listed listed{copy(left.as<uint32_t>("left")), copy(right.as<uint32_t>("right")),
@@ -47,10 +41,8 @@ void make_streamed(StreamedReplay* self, const nb::bytes& byte_order, const bpe:
   new (self) StreamedReplay(std::move(listed), rules, order_of(byte_order), budget_bytes);
 }
 
-void make_replay(MergeReplay* self, const nb::bytes& byte_order, const std::string& tie_break, uint64_t min_frequency,
-                 std::optional<uint64_t> max_token_bytes, bool whole_characters, uint64_t max_words, bool no_colon) {
-  new (self) MergeReplay(
-      rules_of(tie_break, min_frequency, max_token_bytes, whole_characters, max_words, no_colon), order_of(byte_order));
+void make_replay(MergeReplay* self, const bpe::MergeRules& rules, const nb::bytes& byte_order) {
+  new (self) MergeReplay(rules, order_of(byte_order));
 }
 
 }  // namespace
@@ -59,20 +51,9 @@ void bind_verify(nb::module_& module) {
   const auto without_gil = nb::call_guard<bpe::Released>();
   nb::class_<MergeReplay>(module, "MergeReplay",
                           "Merging done the plain way, one merge at a time: the second opinion on a merge list.")
-      .def("__init__", &make_replay, "byte_order"_a, nb::kw_only(), "tie_break"_a = "lowest-ids",
-           "min_frequency"_a = 1, "max_token_bytes"_a = nb::none(), "whole_characters"_a = false, "max_words"_a = 0,
-           "no_colon"_a = false)
-      .def(
-          "add",
-          [](MergeReplay& self, const BorrowedColumns& counter, uint64_t min_piece_count) {
-            const bpe::ColumnsView columns = counter.view();
-            for (size_t row = 0; row < columns.rows; ++row) {
-              if (columns.counts[row] >= min_piece_count) self.add(columns.text(row), columns.counts[row]);
-            }
-          },
-          "counter"_a, "min_piece_count"_a = 1, without_gil,
-          "Adds the pieces that occur at least that often, before the first merge. OverflowError where their bytes are "
-          "2^63 or more.")
+      .def("__init__", &make_replay, "rules"_a, "byte_order"_a)
+      .def("add", &add<MergeReplay>, "counter"_a, without_gil,
+           "Adds pieces, before the first merge. OverflowError where their bytes are 2^63 or more.")
       .def(
           "best",
           [](MergeReplay& self) -> std::optional<nb::typed<nb::tuple, int, int, int>> {
@@ -93,20 +74,10 @@ void bind_verify(nb::module_& module) {
       .def_prop_ro("bytes", &MergeReplay::bytes, "Of all pieces, each as often as it was found.");
   nb::class_<StreamedReplay>(module, "StreamedReplay",
                              "The same opinion in a bounded memory, from several readings of all pieces.")
-      .def("__init__", &make_streamed, "byte_order"_a, "left"_a, "right"_a, "counts"_a, "joined"_a, nb::kw_only(),
-           "exhausted"_a, "budget_bytes"_a, "tie_break"_a = "lowest-ids", "min_frequency"_a = 1,
-           "max_token_bytes"_a = nb::none(), "whole_characters"_a = false, "max_words"_a = 0, "no_colon"_a = false,
-           "first"_a = 0)
-      .def(
-          "add",
-          [](StreamedReplay& self, const BorrowedColumns& counter, uint64_t min_piece_count) {
-            const bpe::ColumnsView columns = counter.view();
-            for (size_t row = 0; row < columns.rows; ++row)
-              if (columns.counts[row] >= min_piece_count) self.add(columns.text(row), columns.counts[row]);
-          },
-          "counter"_a, "min_piece_count"_a = 1, nb::call_guard<bpe::Released>(),
-          "Adds pieces that occur at least that often; all of them in each reading.")
-      .def("next_reading", &StreamedReplay::next_reading, nb::call_guard<bpe::Released>(),
+      .def("__init__", &make_streamed, "rules"_a, "byte_order"_a, "left"_a, "right"_a, "counts"_a, "joined"_a,
+           nb::kw_only(), "exhausted"_a, "budget_bytes"_a, "first"_a = 0)
+      .def("add", &add<StreamedReplay>, "counter"_a, without_gil, "Adds pieces; all of them in each reading.")
+      .def("next_reading", &StreamedReplay::next_reading, without_gil,
            "Ends a reading; returns whether another one is needed.")
       .def("done", &StreamedReplay::done, "of_reading"_a, "How much of all readings is done when so much of this one is.")
       .def(

@@ -29,9 +29,9 @@ struct IndexedPair {
 
 class PairQueue {
  public:
-  PairQueue(const Tokens& tokens, bool greatest_bytes, uint64_t threshold)
-      : tokens_(tokens), greatest_bytes_(greatest_bytes), floor_(threshold), threshold_(threshold),
-        open_(threshold + kLevels), levels_(kLevels, kNoPair) {}
+  PairQueue(const Tokens& tokens, uint64_t threshold)
+      : tokens_(tokens), greatest_bytes_(tokens.rules().tie_break != TieBreak::kLowestIds), floor_(threshold),
+        threshold_(threshold), open_(threshold + kLevels), levels_(kLevels, kNoPair) {}
 
   uint64_t threshold() const { return threshold_; }
   const std::vector<IndexedPair>& pairs() const { return pairs_; }
@@ -162,8 +162,8 @@ class PairQueue {
 // With the numbers of pairs, and where in each shard they are listed.
 class PairIndex : public PairQueue {
  public:
-  PairIndex(const Tokens& tokens, bool greatest_bytes, size_t n_shards, uint64_t threshold, size_t expected_pairs)
-      : PairQueue(tokens, greatest_bytes, threshold), n_shards_(n_shards), numbers_(expected_pairs) {}
+  PairIndex(const Tokens& tokens, size_t n_shards, uint64_t threshold, size_t expected_pairs)
+      : PairQueue(tokens, threshold), n_shards_(n_shards), numbers_(expected_pairs) {}
 
   ListHandle& list(PairNumber number, size_t shard) { return lists_[number * n_shards_ + shard]; }
   PairNumber add(PairKey key, uint64_t count, uint64_t positions) {

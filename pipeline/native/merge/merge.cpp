@@ -100,7 +100,7 @@ class Training {
   std::vector<Shard<S>> take_as(const PieceSource& source, Corpus& corpus) {
     if (options_.resident_bytes == 0)
       return take_words<S>(source,
-                           {.min_count = options_.min_piece_count, .slots = slots_, .shard_slots = kShardSlots,
+                           {.min_count = options_.rules.min_piece_count, .slots = slots_, .shard_slots = kShardSlots,
                             .start_tokens = start_tokens(), .known = result_.counts.empty() ? nullptr : &known_},
                            team_, pulse_, corpus, result_);
     std::vector<Shard<S>> shards;
@@ -109,7 +109,7 @@ class Training {
         stored_.emplace_back(options_.scratch + "." + std::to_string(s));
         shards.push_back(empty_shard<S>(shard_bytes()));
       }
-      store_words<S>(source, options_.min_piece_count, known_, stored_, team_, pulse_, corpus, result_);
+      store_words<S>(source, options_.rules.min_piece_count, known_, stored_, team_, pulse_, corpus, result_);
     }
     return shards;
   }
@@ -189,8 +189,8 @@ class Training {
   // With all words in memory; false when no pair is left to be merged.
   template <class S>
   bool resident_phase(std::vector<Shard<S>>& shards, Symbol end_symbol) {
-    auto threshold =
-        choose_threshold(shards, spans_, *sketch_, max_pairs(end_symbol), max_positions(shards), options_.min_frequency);
+    auto threshold = choose_threshold(shards, spans_, *sketch_, max_pairs(end_symbol), max_positions(shards),
+                                      options_.rules.min_frequency);
     while (threshold != 0) {
       gaps_ = merge_above(shards, threshold, gaps_, end_symbol);
       if (gaps_) return true;
@@ -201,14 +201,13 @@ class Training {
 
   // Counters shared by several pairs may promise a count that no pair has: the next threshold then, 0 after the last.
   uint64_t lower(uint64_t threshold) const {
-    return threshold > options_.min_frequency ? std::max(threshold / 2, options_.min_frequency) : 0;
+    return threshold > options_.rules.min_frequency ? std::max(threshold / 2, options_.rules.min_frequency) : 0;
   }
 
   // Indexes the pairs that reach the threshold and merges them; false when there are none.
   template <class S>
   bool merge_above(std::vector<Shard<S>>& shards, uint64_t threshold, bool gaps, Symbol end_symbol) {
-    auto index = compact_and_index(shards, work_.arenas, *sketch_, threshold, gaps, tokens_, options_.greatest_bytes, team_,
-                                   pulse_);
+    auto index = compact_and_index(shards, work_.arenas, *sketch_, threshold, gaps, tokens_, team_, pulse_);
     forget_spans<S>();
     ++result_.phases;
     return merge_indexed(shards, index, end_symbol);
@@ -237,7 +236,7 @@ class Training {
   template <class S>
   uint64_t affordable(std::vector<Shard<S>>& shards, Symbol end_symbol) {
     return affordable_threshold(shards, stored_, *sketch_, max_pairs(end_symbol),
-                                shard_bytes() * shards.size() / 8 * 7, options_.min_frequency);
+                                shard_bytes() * shards.size() / 8 * 7, options_.rules.min_frequency);
   }
 
   // For the words of a shard and the lists that a phase starts with; as much is left for all else.
@@ -377,7 +376,7 @@ void MergeEngine::resume(MergeResult known) {
 
 MergeResult MergeEngine::run(const MergeOptions& options, const MergePoll& poll, const PhaseEnd& phase_end) {
   if (used_) throw std::invalid_argument("run() can be called once");
-  if (options.min_frequency == 0) throw std::invalid_argument("min_frequency must be at least 1");
+  if (options.rules.min_frequency == 0) throw std::invalid_argument("min_frequency must be at least 1");
   if (options.threads == 0) throw std::invalid_argument("threads must be at least 1");
   if (options.narrow_symbols > 65536) throw std::invalid_argument("narrow_symbols must be at most 65536");
   if (options.thread_bytes == 0) throw std::invalid_argument("thread_bytes must be at least 1");

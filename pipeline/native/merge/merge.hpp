@@ -14,6 +14,7 @@
 // std::overflow_error when the corpus holds 2^63 bytes or more. Whatever `poll` throws leaves run().
 #pragma once
 #include "count/columns.hpp"
+#include "text/merge_rules.hpp"
 
 namespace bpe {
 
@@ -29,16 +30,7 @@ struct MergeStart {
 
 struct MergeOptions {
   uint64_t max_merges = 0;  // that make a new token
-  uint64_t min_frequency = 1;
-  uint64_t min_piece_count = 1;  // pieces counted less often are ignored
-  uint64_t max_token_bytes = std::numeric_limits<uint64_t>::max();  // longer pairs are never merged
-  bool whole_characters = false;  // tokens are characters of UTF-8, or the beginning of one
-  uint64_t max_words = 0;         // parts between spaces in a token, for merges after those that are known; 0: any number
-  bool no_colon = false;          // such merges make no token with a colon and a space after it
-  // Among equal counts, the greater (left bytes, right bytes), compared as a tuple: the choice of Stanford's CS336.
-  // Otherwise the smaller (left id, right id): the choice of Hugging Face's BpeTrainer.
-  bool greatest_bytes = false;
-  bool by_letters = false;  // with greatest_bytes: the greater letters of GPT-2's alphabet, as ParityBpeTrainer
+  MergeRules rules;
   unsigned threads = 1;
   const MergeStart* start = nullptr;  // null: bytes
   // Tuning; none of it changes the result.

@@ -141,7 +141,7 @@ class ParityTraining {
     for (uint32_t text = 0; text < texts.size(); ++text) {
       Corpus corpus;
       MergeResult facts;
-      const uint64_t least = text < languages_ ? options_.min_piece_count : 1;
+      const uint64_t least = text < languages_ ? options_.rules.min_piece_count : 1;
       auto shards = take_merged<S>(texts[text], least, kShardSlots, merges, alone, pulse_, corpus, facts);
       const auto tokens = std::accumulate(facts.joined.begin(), facts.joined.end(), facts.bytes, std::minus<>());
       if (text >= measured_from_) choice_.start(text - measured_from_, facts.bytes, tokens);
@@ -236,8 +236,8 @@ class ParityTraining {
     each_pair(queue, shards, 1, [&](PairKey key, uint64_t weight) { sums[queue.sketch->counter_of(key)] += weight; });
     queue.sketch->set(sums);
     if (none_found) {
-      const auto lower = std::max(queue.threshold / 2, options_.min_frequency);
-      queue.threshold = queue.threshold > options_.min_frequency ? lower : 0;
+      const auto lower = std::max(queue.threshold / 2, options_.rules.min_frequency);
+      queue.threshold = queue.threshold > options_.rules.min_frequency ? lower : 0;
     } else {
       BoundHistogram histogram(*queue.sketch);
       const auto step = static_cast<Position>(queue.slots / (kSampled / queues_.size()) + 1);
@@ -248,9 +248,9 @@ class ParityTraining {
       const auto most_pairs = std::min(enough(), kMostPairs);
       const auto most_positions =
           options_.index_positions != 0 ? options_.index_positions : std::max<uint64_t>(uint64_t{1} << 20, queue.slots / 4);
-      queue.threshold = histogram.threshold(most_pairs, most_positions, options_.min_frequency);
+      queue.threshold = histogram.threshold(most_pairs, most_positions, options_.rules.min_frequency);
     }
-    if (queue.threshold != 0) queue.pairs.emplace(tokens_, options_.greatest_bytes, queue.threshold);
+    if (queue.threshold != 0) queue.pairs.emplace(tokens_, queue.threshold);
   }
   // use(pair, weight) for one position in `step` of the queue's words, which are compact.
   template <class S, class Use>
@@ -302,7 +302,7 @@ class ParityTraining {
       if (language == LanguageChoice::kNone) return {0, kNoPair};
       if (auto& pairs = queues_[language].pairs) {
         if (const auto best = pairs->take_best(); best != kNoPair) return {language, best};
-        if (pairs->threshold() > options_.min_frequency) return {0, kNoPair};
+        if (pairs->threshold() > options_.rules.min_frequency) return {0, kNoPair};
       }
       choice_.spend(language);
     }

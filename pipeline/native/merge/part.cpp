@@ -30,7 +30,7 @@ Part::Part(const MergeOptions& options, const PieceSource& source, const std::ve
     : options_(options), team_(options_.threads, pulse_), tokens_(options_) {
   KnownMerges merges;
   for (const auto key : known) merges.add(left_of(key), right_of(key), tokens_.add(left_of(key), right_of(key)));
-  const auto least = options_.min_piece_count;
+  const auto least = options_.rules.min_piece_count;
   if (tokens_.next() < end_narrow(options_))
     words_ = take_merged<uint16_t>(source, least, kShardSlots, merges, team_, pulse_, corpus_, facts_);
   else

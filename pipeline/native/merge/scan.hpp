@@ -127,10 +127,10 @@ PairTally tally_shard(Shard<S>& shard, PositionArena& arena, const Recount* reco
 }
 
 inline PairIndex combine(const std::vector<PairTally>& tallies, std::vector<PositionArena>& arenas, uint64_t threshold,
-                  const Tokens& tokens, bool greatest_bytes) {
+                  const Tokens& tokens) {
   size_t expected = 0;
   for (const auto& tally : tallies) expected = std::max(expected, tally.used());
-  PairIndex index(tokens, greatest_bytes, tallies.size(), threshold, expected);
+  PairIndex index(tokens, tallies.size(), threshold, expected);
   std::vector<const PairTally::Slot*> found(tallies.size());
   std::vector<ListWriter::List> lists(tallies.size());
   for (size_t first = 0; first < tallies.size(); ++first)
@@ -188,7 +188,7 @@ uint64_t choose_threshold(const std::vector<Shard<S>>& shards, const std::vector
 template <class S>
 PairIndex compact_and_index(std::vector<Shard<S>>& shards, std::vector<PositionArena>& arenas,
                             const Sketch& sketch, uint64_t threshold, bool gaps, const Tokens& tokens,
-                            bool greatest_bytes, Team& team, Pulse& pulse) {
+                            Team& team, Pulse& pulse) {
   const Filter filter(sketch, threshold);
   std::vector<PairTally> tallies(shards.size());
   const auto walk = [&](const auto& passes) {
@@ -210,7 +210,7 @@ PairIndex compact_and_index(std::vector<Shard<S>>& shards, std::vector<PositionA
     walk([&filter](uint64_t product) { return filter.byte(product); });
   else
     walk([&filter](uint64_t product) { return filter.bit(product); });
-  return combine(tallies, arenas, threshold, tokens, greatest_bytes);
+  return combine(tallies, arenas, threshold, tokens);
 }
 
 }  // namespace bpe::merge

@@ -82,7 +82,7 @@ class SharedTraining {
     fresh_.clear();
     ++result_.phases;
     const auto tally = std::exchange(tally_, {});
-    index_.emplace(tokens_, options_.greatest_bytes, 0, threshold_, tally.used());
+    index_.emplace(tokens_, 0, threshold_, tally.used());
     for (const auto& slot : tally.slots())
       if (slot.key != PairTally::kFree && slot.count >= threshold_ && !tokens_.forbids(left_of(slot.key), right_of(slot.key)))
         index_->add(slot.key, slot.count, 0);
@@ -162,8 +162,8 @@ class SharedTraining {
   void choose_threshold(const std::vector<std::vector<PairKey>>& samples, double step) {
     if (threshold_ == 0) return;
     if (index_ && index_->pairs().empty()) {  // counters promised a count that no pair has
-      const auto lower = std::max(threshold_ / 2, options_.min_frequency);
-      threshold_ = threshold_ > options_.min_frequency ? lower : 0;
+      const auto lower = std::max(threshold_ / 2, options_.rules.min_frequency);
+      threshold_ = threshold_ > options_.rules.min_frequency ? lower : 0;
       return;
     }
     BoundHistogram histogram(*sketch_);
@@ -173,7 +173,7 @@ class SharedTraining {
     const auto most_pairs = std::min<uint64_t>(2 * remaining() + 256, kMostPairs);
     const auto most_positions =
         options_.index_positions != 0 ? options_.index_positions : std::max<uint64_t>(uint64_t{1} << 20, slots_ / 4);
-    threshold_ = histogram.threshold(most_pairs, most_positions, options_.min_frequency);
+    threshold_ = histogram.threshold(most_pairs, most_positions, options_.rules.min_frequency);
   }
 
   static Side next_of(const JoinedAround& part, std::pair<size_t, size_t>& next) {

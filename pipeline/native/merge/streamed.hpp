@@ -148,10 +148,10 @@ template <class S>
 PairIndex count_ledger(std::vector<StoredWords>& stored, const Learned& learned, uint64_t max_pairs,
                        const MergeOptions& options, Team& team, Pulse& pulse) {
   const auto& [tokens, spans, sketch, result] = learned;
-  auto wanted = BoundHistogram(sketch).threshold(max_pairs, kNeverReached, options.min_frequency);
+  auto wanted = BoundHistogram(sketch).threshold(max_pairs, kNeverReached, options.rules.min_frequency);
   while (true) {
     std::vector<PairTally> tallies(stored.size());
-    std::vector<uint64_t> thresholds(stored.size(), std::max(wanted, options.min_frequency));
+    std::vector<uint64_t> thresholds(stored.size(), std::max(wanted, options.rules.min_frequency));
     team.each(stored.size(), [&](size_t s, unsigned member) {
       tallies[s] = count_stored<S>(stored[s], sketch, thresholds[s], max_pairs, pulse, member);
     });
@@ -162,13 +162,13 @@ PairIndex count_ledger(std::vector<StoredWords>& stored, const Learned& learned,
         tallies[0].reserve(1);
         tallies[0].at(slot.key, tallies[0].place_of(slot.key)).count += slot.count;
       }
-    PairIndex ledger(tokens, options.greatest_bytes, 0, threshold, tallies[0].used());
+    PairIndex ledger(tokens, 0, threshold, tallies[0].used());
     for (const auto& slot : tallies[0].slots())
       if (slot.key != PairTally::kFree && slot.count >= threshold &&
           sketch.bound(sketch.counter_of(slot.key)) >= threshold &&
           !tokens.forbids(left_of(slot.key), right_of(slot.key)))
         ledger.add(slot.key, slot.count, 0);
-    if (!ledger.pairs().empty() || threshold == options.min_frequency) return ledger;
+    if (!ledger.pairs().empty() || threshold == options.rules.min_frequency) return ledger;
     wanted /= 2;  // counters promise a count that no pair has
     max_pairs = std::min(4 * max_pairs, uint64_t{1} << 40);
   }

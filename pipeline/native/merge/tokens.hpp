@@ -34,13 +34,12 @@ inline uint32_t id_of(Symbol symbol) { return symbol < kBoundary ? symbol : symb
 class Tokens {
  public:
   explicit Tokens(const MergeOptions& options)
-      : max_token_bytes_(options.max_token_bytes), max_words_(options.max_words),
-        whole_characters_(options.whole_characters), no_colon_(options.no_colon), by_letters_(options.by_letters),
-        forbids_any_(max_token_bytes_ != MergeOptions{}.max_token_bytes || whole_characters_ || has_word_rules() ||
+      : rules_(options.rules),
+        forbids_any_(rules_.max_token_bytes != MergeRules::kAnyLength || rules_.whole_characters || has_word_rules() ||
                      options.start != nullptr),
         entries_(kFirstMerge, Entry{{0, 0}, 0, 0, 0}) {
     const auto* const start = options.start;
-    if (whole_characters_) characters_.resize(start != nullptr ? start->tokens.size() + 1 : entries_.size());
+    if (rules_.whole_characters) characters_.resize(start != nullptr ? start->tokens.size() + 1 : entries_.size());
     if (has_word_rules()) words_.resize(start != nullptr ? start->tokens.size() + 1 : entries_.size());
     if (start != nullptr) {
       made_.emplace(*start);
@@ -65,23 +64,24 @@ class Tokens {
       joined.head[1] |= b.head[0] >> (8 * (a.bytes - 8));
     }
     entries_.push_back(joined);
-    if (whole_characters_) characters_.push_back(CharacterState::joined(characters_[left], characters_[right]));
+    if (rules_.whole_characters) characters_.push_back(CharacterState::joined(characters_[left], characters_[right]));
     if (has_word_rules()) words_.push_back(WordState::joined(words_[left], words_[right]));
     last_is_new_ = !made_ || made_->add(id_of(left), id_of(right));
     return next() - 1;
   }
+  const MergeRules& rules() const { return rules_; }
   bool last_is_new() const { return last_is_new_; }  // whether the last one that was added has an id of its own
   Symbol next() const { return static_cast<Symbol>(entries_.size()); }
   // Whether the two may not be merged: for max_token_bytes, whole_characters, the words, or what a stage starts from.
   bool forbids(Symbol left, Symbol right) const {
     return forbids_any_ &&
-           (entries_[left].bytes + entries_[right].bytes > max_token_bytes_ ||
-            (whole_characters_ && CharacterState::joined(characters_[left], characters_[right]).is_loose()) ||
+           (entries_[left].bytes + entries_[right].bytes > rules_.max_token_bytes ||
+            (rules_.whole_characters && CharacterState::joined(characters_[left], characters_[right]).is_loose()) ||
             (has_word_rules() && breaks_word_rules(WordState::joined(words_[left], words_[right]))) ||
             (made_ && made_->forbids(id_of(left), id_of(right))));
   }
   // Whether what a merge makes may be merged with tokens that could not be merged with its left or right token.
-  bool frees(Symbol left) const { return made_ || (whole_characters_ && !characters_[left].is_complete()); }
+  bool frees(Symbol left) const { return made_ || (rules_.whole_characters && !characters_[left].is_complete()); }
   bool have_ids() const { return made_.has_value(); }  // otherwise the order of symbols is that of ids
   // Whether a pair's ids, the left one first, are above those of another pair, where tokens have ids.
   bool above(Symbol left, Symbol right, Symbol other_left, Symbol other_right) const {
@@ -106,11 +106,13 @@ class Tokens {
   };
   void set(Symbol symbol, const std::string& bytes) {
     entries_[symbol].bytes = bytes.size();
-    if (whole_characters_) characters_[symbol] = CharacterState(bytes);
+    if (rules_.whole_characters) characters_[symbol] = CharacterState(bytes);
     if (has_word_rules()) words_[symbol] = WordState(bytes);
   }
   // What a byte is compared by: itself, or its letter; GPT-2's ids are in the order of the letters.
-  unsigned order_of(Symbol byte) const { return by_letters_ ? byte : byte_of_id(byte); }
+  unsigned order_of(Symbol byte) const {
+    return rules_.tie_break == TieBreak::kGreatestLetters ? byte : byte_of_id(byte);
+  }
   int compare_beyond_heads(Symbol one, Symbol other) const {
     // What is still to be compared, the next part last.
     std::vector<Symbol> rest_a{one}, rest_b{other};
@@ -131,13 +133,13 @@ class Tokens {
     }
     return static_cast<int>(!rest_a.empty()) - static_cast<int>(!rest_b.empty());
   }
-  bool has_word_rules() const { return max_words_ != 0 || no_colon_; }
+  bool has_word_rules() const { return rules_.max_words != 0 || rules_.no_colon; }
   bool breaks_word_rules(const WordState& made) const {
-    return (max_words_ != 0 && made.words() > max_words_) || (no_colon_ && made.has_colon());
+    return (rules_.max_words != 0 && made.words() > rules_.max_words) || (rules_.no_colon && made.has_colon());
   }
 
-  const uint64_t max_token_bytes_, max_words_;
-  const bool whole_characters_, no_colon_, by_letters_, forbids_any_;
+  const MergeRules rules_;
+  const bool forbids_any_;
   std::vector<CharacterState> characters_;  // by symbol, with whole_characters
   std::vector<WordState> words_;            // by symbol, with rules about words
   std::vector<Entry> entries_;

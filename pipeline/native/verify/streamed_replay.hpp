@@ -33,7 +33,8 @@ class StreamedReplay {
     uint64_t count, joined;                // what the listed pair has
   };
 
-  StreamedReplay(Listed listed, ReplayRules rules, const std::array<uint8_t, 256>& byte_order, size_t budget_bytes)
+  StreamedReplay(Listed listed, const MergeRules& rules, const std::array<uint8_t, 256>& byte_order,
+                 size_t budget_bytes)
       : listed_(std::move(listed)), rules_(rules), budget_bytes_(budget_bytes),
         bounds_(std::bit_floor(std::clamp<size_t>(budget_bytes / 2 / sizeof(uint32_t), 64, kMostBounds)), 0),
         ranks_(std::bit_ceil(2 * listed_.left.size() + NumberTable::kLeastSlots)) {
@@ -53,8 +54,9 @@ class StreamedReplay {
         std::is_sorted_until(decided(), listed_.counts.end(), std::greater<>()) - listed_.counts.begin());
   }
 
-  // All pieces, once in each reading.
+  // All pieces, once in each reading; those that are too rare are left out.
   void add(std::string_view piece, uint64_t count) {
+    if (count < rules_.min_piece_count) return;
     if (reading_ == 0) bytes_ += piece.size() * count;
     if (piece.size() > 1 && count != 0) replay(piece, count);
   }
@@ -98,7 +100,7 @@ class StreamedReplay {
     return (NumberTable::hash(left, right) >> 24 & ((uint64_t{1} << part_.bits) - 1)) == part_.value;
   }
   bool allowed(const Key& key) const {
-    return rules_.allow(token_bytes_[key.first], token_bytes_[key.second]);
+    return allows(rules_, token_bytes_[key.first], token_bytes_[key.second]);
   }
   // Which counters reach the lowest count that matters; then nothing else is needed of them.
   void note_reaching() {
@@ -246,7 +248,7 @@ class StreamedReplay {
   }
   bool is_before(const Key& a, uint64_t a_count, const Key& b, uint64_t b_count) const {
     if (a_count != b_count) return a_count > b_count;
-    if (!rules_.greatest_bytes) return a < b;
+    if (rules_.tie_break == TieBreak::kLowestIds) return a < b;
     const int order = token_bytes_[a.first].compare(token_bytes_[b.first]);
     return order != 0 ? order > 0 : token_bytes_[a.second].compare(token_bytes_[b.second]) > 0;
   }
@@ -298,7 +300,7 @@ class StreamedReplay {
   }
 
   const Listed listed_;
-  const ReplayRules rules_;
+  const MergeRules rules_;
   const size_t budget_bytes_;
   size_t checked_ = 0;  // merges before the first whose count is above that of its predecessor
   std::vector<uint32_t> bounds_;

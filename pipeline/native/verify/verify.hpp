@@ -13,53 +13,44 @@
 #include <set>
 
 #include "count/columns.hpp"
+#include "text/merge_rules.hpp"
 
 namespace bpe {
 
-struct ReplayRules {
-  bool greatest_bytes = false;  // the tie-break; otherwise lowest ids
-  uint64_t min_frequency = 1;
-  uint64_t max_token_bytes = std::numeric_limits<uint64_t>::max();
-  bool whole_characters = false;
-  uint64_t max_words = 0;  // separated by spaces; 0: any number
-  bool no_colon = false;   // with a space after it
-
-  // Whether two tokens may become one, whatever their count.
-  bool allow(const std::string& left, const std::string& right) const {
-    return left.size() + right.size() <= max_token_bytes && (!whole_characters || is_text(left + right)) &&
-           (max_words == 0 || words_in(left + right) <= max_words) &&
-           (!no_colon || (left + right).find(": ") == std::string::npos);
+// Parts between spaces.
+inline uint64_t words_in(const std::string& bytes) {
+  uint64_t words = 0;
+  for (size_t at = bytes.find_first_not_of(' '); at != std::string::npos; at = bytes.find_first_not_of(' ', at)) {
+    ++words;
+    at = std::min(bytes.find(' ', at), bytes.size());
   }
-
- private:
-  static uint64_t words_in(const std::string& bytes) {
-    uint64_t words = 0;
-    for (size_t at = bytes.find_first_not_of(' '); at != std::string::npos; at = bytes.find_first_not_of(' ', at)) {
-      ++words;
-      at = std::min(bytes.find(' ', at), bytes.size());
+  return words;
+}
+// Whether bytes are characters of UTF-8, or the beginning of one (the grammar of RFC 3629).
+inline bool is_text(const std::string& bytes) {
+  const auto in = [&](size_t at, unsigned low, unsigned high) {
+    return low <= static_cast<uint8_t>(bytes[at]) && static_cast<uint8_t>(bytes[at]) <= high;
+  };
+  for (size_t at = 0; at < bytes.size();) {
+    const auto first = static_cast<uint8_t>(bytes[at]);
+    const size_t size = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+    if (size == 0) return false;
+    for (size_t i = 1; i < size; ++i) {
+      if (at + i == bytes.size()) return at == 0;
+      const unsigned low = i > 1 ? 0x80 : first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+      const unsigned high = i > 1 ? 0xBF : first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+      if (!in(at + i, low, high)) return false;
     }
-    return words;
+    at += size;
   }
-  // Whether bytes are characters of UTF-8, or the beginning of one (the grammar of RFC 3629).
-  static bool is_text(const std::string& bytes) {
-    const auto in = [&](size_t at, unsigned low, unsigned high) {
-      return low <= static_cast<uint8_t>(bytes[at]) && static_cast<uint8_t>(bytes[at]) <= high;
-    };
-    for (size_t at = 0; at < bytes.size();) {
-      const auto first = static_cast<uint8_t>(bytes[at]);
-      const size_t size = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
-      if (size == 0) return false;
-      for (size_t i = 1; i < size; ++i) {
-        if (at + i == bytes.size()) return at == 0;
-        const unsigned low = i > 1 ? 0x80 : first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-        const unsigned high = i > 1 ? 0xBF : first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-        if (!in(at + i, low, high)) return false;
-      }
-      at += size;
-    }
-    return true;
-  }
-};
+  return true;
+}
+// Whether two tokens may become one, whatever their count.
+inline bool allows(const MergeRules& rules, const std::string& left, const std::string& right) {
+  return left.size() + right.size() <= rules.max_token_bytes && (!rules.whole_characters || is_text(left + right)) &&
+         (rules.max_words == 0 || words_in(left + right) <= rules.max_words) &&
+         (!rules.no_colon || (left + right).find(": ") == std::string::npos);
+}
 
 class MergeReplay {
  public:
@@ -69,7 +60,7 @@ class MergeReplay {
   };
 
   // byte_order: the byte of each of the ids 0..255.
-  MergeReplay(ReplayRules rules, const std::array<uint8_t, 256>& byte_order)
+  MergeReplay(const MergeRules& rules, const std::array<uint8_t, 256>& byte_order)
       : rules_(rules), queue_(Before{this}) {
     for (uint32_t id = 0; id < 256; ++id) {
       token_bytes_.emplace_back(1, static_cast<char>(byte_order[id]));
@@ -77,8 +68,10 @@ class MergeReplay {
     }
   }
 
-  // Before the first merge. Throws std::overflow_error where the bytes of all pieces are 2^63 or more.
+  // Before the first merge; pieces that are too rare are left out. Throws std::overflow_error where the bytes of all
+  // others are 2^63 or more.
   void add(std::string_view piece, uint64_t count) {
+    if (count < rules_.min_piece_count) return;
     if (begun_) throw std::logic_error("pieces are added before the first merge");
     constexpr uint64_t most = (uint64_t{1} << 63) - 1;
     if (!piece.empty() && count > (most - bytes_) / piece.size())
@@ -172,7 +165,7 @@ class MergeReplay {
 
   bool is_before(const Ranked& a, const Ranked& b) const {
     if (a.count != b.count) return a.count > b.count;
-    if (!rules_.greatest_bytes) return a.key < b.key;
+    if (rules_.tie_break == TieBreak::kLowestIds) return a.key < b.key;
     const std::string &a_left = token_bytes_[a.key.first], &b_left = token_bytes_[b.key.first];
     if (a_left != b_left) return a_left > b_left;
     const std::string &a_right = token_bytes_[a.key.second], &b_right = token_bytes_[b.key.second];
@@ -181,7 +174,7 @@ class MergeReplay {
   }
   bool may_be_merged(const Key& key, uint64_t count) const {
     return count >= rules_.min_frequency && count > 0 &&
-           rules_.allow(token_bytes_[key.first], token_bytes_[key.second]);
+           allows(rules_, token_bytes_[key.first], token_bytes_[key.second]);
   }
   void begin() {
     if (begun_) return;
@@ -198,7 +191,7 @@ class MergeReplay {
     }
   }
 
-  ReplayRules rules_;
+  const MergeRules rules_;
   std::vector<std::string> token_bytes_;
   std::array<uint32_t, 256> id_of_byte_{};
   std::vector<uint32_t> slots_{kNone};

@@ -14,6 +14,7 @@ import vocabulary_rules as rules
 from command import run, succeeded
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from merge_cases import split
 from vocabulary_rules import Base
 
 import pipeline
@@ -37,7 +38,8 @@ SMALL = rules.base_of_case(
 def _learn(base: Base, counter: dict[bytes, int], add: int, home: Path, **options: Any) -> Learned:
     model = base.model()
     first_id = options.pop("first_id", None)
-    settled = {"min_frequency": 1, "whole_characters": False, "threads": 1, "budget_bytes": BIG} | options
+    rules, rest = split(options)
+    settled = {"rules": rules, "threads": 1, "budget_bytes": BIG} | rest
     path = counter_files.write(home / "counter", counter, partitions=2)
     start = start_of(model, add, first_id)
     task = ExtendTask(path, "f", model.vocabulary, model.whole_pieces, start, add, **settled, output=home / "plan")

@@ -1,0 +1,27 @@
+// MergeRules: which merges are right, whatever way they are found. A plain value: the merge engine and the replay of a
+// merge list (verify/) each have code of their own for what it says.
+#pragma once
+#include "text/base.hpp"
+
+namespace bpe {
+
+enum class TieBreak : uint8_t {
+  kLowestIds,        // the smaller (left id, right id): the choice of Hugging Face's BpeTrainer
+  kGreatestBytes,    // the greater (left bytes, right bytes), compared as a tuple: the choice of Stanford's CS336
+  kGreatestLetters,  // the same, in letters of GPT-2's alphabet: the choice of ParityBpeTrainer
+};
+
+struct MergeRules {
+  static constexpr uint64_t kAnyLength = std::numeric_limits<uint64_t>::max();
+
+  uint64_t min_frequency = 1;             // pairs that occur less often are not merged
+  uint64_t min_piece_count = 1;           // pieces counted less often are ignored
+  uint64_t max_token_bytes = kAnyLength;  // longer pairs are never merged
+  bool whole_characters = false;          // tokens are characters of UTF-8, or the beginning of one
+  TieBreak tie_break = TieBreak::kLowestIds;  // among equal counts
+  // For merges after those that are known:
+  uint64_t max_words = 0;  // parts between spaces in a token; 0: any number
+  bool no_colon = false;   // no token has a colon and a space after it
+};
+
+}  // namespace bpe
