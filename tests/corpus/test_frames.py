@@ -11,9 +11,9 @@ import zlib
 from itertools import pairwise
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from amount import FULL
+from corpus_files import zstd
 from peers import generated_text
 
 from pipeline.base.errors import InputError
@@ -35,10 +35,6 @@ CUTTING = Cutting((END,), compile_pattern("gpt2").automaton, between_frames=True
 
 def split(text, size):
     return [text[at : at + size] for at in range(0, len(text), size)]
-
-
-def zstd(text, size=1 << 20):
-    return b"".join(pa.compress(part, "zstd", asbytes=True) for part in split(text, size))
 
 
 def bgzip(text, size):

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from amount import FULL
 from chunk_tasks import EOT, PATTERN, count
+from corpus_files import zstd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -26,14 +27,6 @@ from pipeline.corpus.formats import FileType
 from pipeline.corpus.lines import read_lines
 from pipeline.corpus.listing import describe
 from pipeline.corpus.readers import read_span
-
-
-def zstd(data: bytes) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(sink, "zstd") as stream:
-        stream.write(data)
-    return bytes(sink.getvalue())
-
 
 COMPRESS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstd, "": bytes}
 

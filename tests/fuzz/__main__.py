@@ -42,7 +42,7 @@ for name, test in (  # property tests, to which Hypothesis gives what it makes o
     ("counting", test_count_worker.test_any_block_window_and_policy),
     ("merging", test_merge_worker.test_same_merges_as_the_reference),
     ("configs", test_config_files.test_a_configuration_of_any_bytes_is_refused_or_read),
-    ("records", test_json_lines.test_damaged_lines_are_judged_as_the_standard_json_judges_them),
+    ("records", test_json_lines.test_records_are_those_of_the_standard_json),
     ("lines", test_json_lines.test_lines_do_not_depend_on_the_blocks),
     ("short pieces", test_tokenizer.test_short_pieces_are_merged_by_definition),
     ("long pieces", test_tokenizer.test_long_pieces_are_merged_by_definition),

@@ -40,30 +40,13 @@ def test_public_names_match_their_import_table_and_their_completion() -> None:
     assert {name: home for home, name in listed} == pipeline._HOMES
 
 
-def test_everything_that_modules_share_has_a_docstring_and_replaces_no_public_name() -> None:
-    """Also names that only the rest of the package uses; a module would take the place of a function of its name."""
+def test_no_module_replaces_a_public_name() -> None:
+    """A module would take the place of a function of its name."""
     public = {name: getattr(pipeline, name) for name in pipeline.__all__}
-    bare = []
     for found in pkgutil.walk_packages(pipeline.__path__, "pipeline."):
-        if found.name in ("pipeline.__main__", "pipeline._core"):  # starts the command; has a stub
-            continue
-        module = import_module(found.name)
-        bare += [] if module.__doc__ else [found.name]
-        for name, thing in vars(module).items():
-            if name[0] == "_" or getattr(thing, "__module__", None) != found.name:
-                continue
-            if inspect.isclass(thing) or inspect.isroutine(thing):
-                members = vars(thing).items() if inspect.isclass(thing) else ()
-                every = [(name, thing), *((f"{name}.{key}", member) for key, member in members if key[0] != "_")]
-                bare += [f"{found.name}.{place}" for place, one in every if not _described(one)]
-    assert bare == []
+        if found.name != "pipeline.__main__":  # starts the command
+            import_module(found.name)
     assert {name: getattr(pipeline, name) for name in pipeline.__all__} == public
-
-
-def _described(thing: Any) -> bool:
-    inner = getattr(thing, "func", None) or getattr(thing, "fget", None) or getattr(thing, "__func__", None) or thing
-    described = callable(inner) or (inspect.isdatadescriptor(inner) and not inspect.ismemberdescriptor(inner))
-    return bool(inspect.getdoc(inner)) or not described
 
 
 def test_every_public_attribute_is_documented_by_its_class() -> None:

@@ -17,6 +17,12 @@ def zstd_frame(window_power: int, blocks: int) -> bytes:
     return bytes(frame)
 
 
+def zstd(text: bytes, size: int = 1 << 20) -> bytes:
+    """Frames of `size` bytes of the text each."""
+    parts = [text[at : at + size] for at in range(0, max(1, len(text)), size)]
+    return b"".join(pa.compress(part, "zstd", asbytes=True) for part in parts)
+
+
 def xz_with(dictionary_bytes: int, text: bytes) -> bytes:
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": dictionary_bytes}]
     return lzma.compress(text, format=lzma.FORMAT_XZ, filters=filters)
