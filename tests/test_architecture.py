@@ -20,7 +20,7 @@ SOURCE = Path(__file__).parents[1] / "pipeline"  # has the core's, too
 # A room imports only rooms below it. Its number is the most lines that its text files may have, but for generated data.
 ROOMS = {
     "__main__": 104,
-    "cli": 1387,
+    "cli": 1375,
     "guests": 5447,
     "commands": 2862,
     "reports": 2565,
@@ -28,7 +28,7 @@ ROOMS = {
     "tokenizer": 4485,
     "merges": 1660,
     "counts": 2524,
-    "run": 2793,
+    "run": 2798,
     "corpus": 2448,
     "pattern": 1773,
     "executors": 1127,

@@ -197,7 +197,7 @@ def _flags_of(record: Record) -> Iterator[Flag]:
     kind: dict[str, Any] = {"is_flag": True}
     if record.kind is not bool:
         help_text += f"  [default: {default}]" if isinstance(default, str | int) else ""
-        kind = {"metavar": record.metavar, "multiple": record.several}
+        kind = {"metavar": record.metavar or "|".join(record.choices), "multiple": record.several}
         kind["type"] = PATH_TEXT if record.name == "output" else Names(record)
     spellings = [flag_of(record.name), record.name, *([record.short] if record.short else [])]
     yield place(spellings, help=help_text, **kind)

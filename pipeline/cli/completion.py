@@ -1,6 +1,5 @@
 """What a shell completes after an option: the names that it may have, or files."""
 
-from functools import partial
 from typing import Any
 
 import click
@@ -81,6 +80,4 @@ class Names(StringParamType):
             "ray_address": ("auto",),
             "shard_format": SHARD_FORMATS,
         }
-        parse = self._option.parse
-        names: tuple[str, ...] = parse.args[0] if isinstance(parse, partial) else ()
-        return known.get(self._option.name, names)
+        return known.get(self._option.name, self._option.choices)

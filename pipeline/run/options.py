@@ -64,10 +64,15 @@ class Record:
         """Whether it is a list, to which each repetition of its flag adds."""
         return "tuple[" in str(self.kind)
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The names of which it is one; none if it can be more than names."""
+        return self.parse.args[0] if isinstance(self.parse, partial) else ()
+
 
 def _option(
     group: str, stage: str, commands: str, default: Any, parse: Callable[[object], Any], help_text: str,
-    metavar: str = "VALUE", **rare: Any,
+    metavar: str = "", **rare: Any,
 ) -> Any:  # fmt: skip
     """Return the field of an option, with all of its record but name, kind and default."""
     said = {"group": group, "stage": stage, "commands": frozenset(commands.split()), "parse": parse, "help": help_text}

@@ -1,6 +1,5 @@
 """Make `pipeline/run/option_types.py` of the records of options: `python tests/support/keyword_types.py` writes it."""
 
-from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -43,8 +42,8 @@ def type_of(record: Record) -> str:
     if record.keyword or record.kind is bool:
         return record.keyword.replace("'", '"') or "bool"
     kinds = {record.kind, *get_args(record.kind)}
-    if isinstance(record.parse, partial):
-        text = f"Literal{[*record.parse.args[0]]}".replace("'", '"')
+    if record.choices:
+        text = f"Literal{[*record.choices]}".replace("'", '"')
     elif Path in kinds:
         text = "AnyPath"
     else:
