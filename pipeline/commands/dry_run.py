@@ -72,17 +72,17 @@ def _described(work: Work, run: Run) -> dict[str, str]:
         "workers": f"{workers.count} on {format_count(len(nodes), 'nodes')}" if nodes else f"{workers.count}",
         **(_UNKNOWN if found is None else _forecasts(work, run, workers, found)),
         "memory limit": f"{format_bytes(budget.limit_bytes)}{on_each}",
-        **_second_count(work),
+        **_second_count(work.options),
         "vocabulary": f"{' and '.join(f'{size:,}' for size in options.vocab_size)} tokens, pattern {options.pattern}",
     }
 
 
-def _second_count(work: Work) -> dict[str, str]:
+def _second_count(options: Options) -> dict[str, str]:
     """Say what superwords add, which is not in the forecasts."""
-    if work.options.first_stage is None:
+    if options.first_stage is None:
         return {}
     more = "the corpus is read again; its counters, about as large as the text, and their time are not in the forecast"
-    return {"superwords": f"from {work.options.first_stage:,} tokens on: {more}"}
+    return {"superwords": f"from {options.first_stage:,} tokens on: {more}"}
 
 
 def _forecasts(work: Work, run: Run, workers: Workers, found: Sample) -> dict[str, str]:
@@ -163,7 +163,7 @@ def _merging(work: Work, found: Sample, workers: Workers, pieces: float, piece_b
     way = forecast.choose(
         shape, merges, threads=team, budget_bytes=budget_bytes, sharing=sharing(work.options, work.nodes)
     )
-    seconds = _merging_s(work, found, pieces) * (way.times_longer if way else 1.0)
+    seconds = _merging_s(work.options, team, found, pieces) * (way.times_longer if way else 1.0)
     if way is None:
         return forecast.least(merges, shape), seconds, "at least, which is more than the limit"
     if way.parts > 1:
@@ -171,11 +171,10 @@ def _merging(work: Work, found: Sample, workers: Workers, pieces: float, piece_b
     return way.bytes, seconds, f"in about {way.passes} passes over words on disk" if way.passes else ""
 
 
-def _merging_s(work: Work, found: Sample, pieces: float) -> float:
+def _merging_s(options: Options, thread_count: int, found: Sample, pieces: float) -> float:
     """Forecast the time of merging in memory: merge the sample; it takes time for different pieces."""
     engine, started = _core.MergeEngine(), time.monotonic()
     engine.add(*found.columns)
-    options = work.options
-    engine.run(merges_for(options), MergeRules(tie_break=options.tie_break), threads=threads(options, work.nodes))
+    engine.run(merges_for(options), MergeRules(tie_break=options.tie_break), threads=thread_count)
     merged_s = time.monotonic() - started
     return merged_s * max(pieces / found.points[1][1], 1)

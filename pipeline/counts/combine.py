@@ -43,17 +43,17 @@ def combine_counters(
         workers = memory.counting_workers(work.options, _MOST_SHARES, work.nodes)
         memory_bytes = min(COMBINE_BYTES, workers.work_bytes)
         most = min(_SHARES_A_CORE * sum(node.cores for node in work.nodes), len(task.parts))
-        return _in_shares(work, run, replace(task, threads=1, memory_bytes=memory_bytes), most, workers.need)
+        return _in_shares(work.executor, run, replace(task, threads=1, memory_bytes=memory_bytes), most, workers.need)
     need = Need(task.threads, memory.CLUSTER_WORKER_BYTES + task.memory_bytes + memory.WRITE_BYTES)
     shares = sum(path.stat().st_size for path, _ in parts.counters if isinstance(path, Path)) // _SHARE_BYTES
     if shares > 1 and output is None and not parts.weights:
-        return _in_shares(work, run, task, shares, need, at_once=1)
+        return _in_shares(work.executor, run, task, shares, need, at_once=1)
     [(_, facts)] = work.executor.run(combine, [task], need=need)
     return facts
 
 
 def _in_shares(
-    work: Work, run: Run, task: CombineTask, most: int, need: Need, at_once: int | None = None
+    executor: Executor, run: Run, task: CombineTask, most: int, need: Need, at_once: int | None = None
 ) -> CounterFacts:
     """Combine shares by tasks that are otherwise like this one, and join them."""
     names = names_in(run.share_path(0, 1).parent)
@@ -66,12 +66,12 @@ def _in_shares(
     of_share = replace(task, statistics=ChunkStatistics())
     missing = [
         replace(of_share, output=path, fingerprint=fingerprint, share=(index, shares))
-        for index, ((path, fingerprint), stored) in enumerate(zip(parts, look_at(parts, work.executor), strict=True))
+        for index, ((path, fingerprint), stored) in enumerate(zip(parts, look_at(parts, executor), strict=True))
         if stored is None
     ]
-    for _ in work.executor.run(combine, missing, at_once=at_once, need=need):
+    for _ in executor.run(combine, missing, at_once=at_once, need=need):
         pass
-    [(_, facts)] = work.executor.run(join, [replace(task, parts=parts)])
+    [(_, facts)] = executor.run(join, [replace(task, parts=parts)])
     for path in (run.share_path(index, of) for of in {shares, *before} for index in range(of)):
         remove(path)
     return facts

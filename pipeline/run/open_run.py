@@ -11,6 +11,7 @@ from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.inputs import sample_corpus
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.run import manifest
+from pipeline.run.directory import Directory
 from pipeline.run.manifest import Manifest, Run
 from pipeline.run.memory import counting_workers, default_chunk_bytes
 from pipeline.run.options import Options
@@ -29,7 +30,7 @@ def open_run(work: Work) -> Run:
     """
     options, directory = work.options, work.directory
     if options.overwrite and not options.inputs:
-        _refuse_another_corpus(work)
+        _refuse_another_corpus(work.directory)
     stored = None if options.overwrite else manifest.load(directory.location)
     if stored is not None:
         refuse_source(stored)
@@ -116,10 +117,10 @@ def refuse_source(run: Run) -> None:
         )
 
 
-def _refuse_another_corpus(work: Work) -> None:
+def _refuse_another_corpus(directory: Directory) -> None:
     """Raise `UsageError` if the sample corpus would replace a corpus that was named."""
     try:
-        stored = manifest.load(work.directory.location)
+        stored = manifest.load(directory.location)
     except RunDirectoryError:
         return  # unknown
     if stored is None:
@@ -127,7 +128,7 @@ def _refuse_another_corpus(work: Work) -> None:
     files = {file.path for file in stored.manifest.plan.files}
     if stored.manifest.source is not None or not files <= set(sample_corpus()):
         raise UsageError(
-            f"--overwrite without INPUT would replace the corpus of {work.directory} by the sample corpus; name the "
+            f"--overwrite without INPUT would replace the corpus of {directory} by the sample corpus; name the "
             "corpus again"
         )
 

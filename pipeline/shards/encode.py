@@ -13,7 +13,10 @@ from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
+from pipeline.executors import Node
 from pipeline.run import memory
+from pipeline.run.directory import Directory
+from pipeline.run.options import Options
 from pipeline.run.work import Work
 from pipeline.run.workers import worker_count
 from pipeline.shards import manifest
@@ -130,7 +133,7 @@ def write_missing(
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
     for directory in filter(None, by_split if not encoding.single else ()):
         make_directory(work.directory / directory)
-    workers = writers(work, len(tasks), dealt=is_dealt(encoding.options))
+    workers = writers(work.options, work.nodes, len(tasks), dealt=is_dealt(encoding.options))
     with work.stage(WRITING_STAGE, writing.total, writing.unit) as advance:
         written = dict(work.executor.run(writing.write, tasks, advance, at_once=workers.at_once, need=workers.need))
     facts = [written[index] for index in range(len(tasks))]
@@ -140,7 +143,7 @@ def write_missing(
         return facts, []
     rest = iter(facts)
     shards = {directory: [*islice(rest, len(own))] for directory, own in by_split.items()}
-    return facts, [_index_file(work, *file) for file in format_.index(layout, shards).items()]
+    return facts, [_index_file(work.directory, *file) for file in format_.index(layout, shards).items()]
 
 
 def rows_asked(options: Mapping[str, Any], model: Model) -> tuple[Packing | None, Layout]:
@@ -201,10 +204,10 @@ def _move(path: Location, where: Location) -> None:
         shutil.copyfileobj(source, target, _COPIED_BYTES)
 
 
-def _index_file(work: Work, name: str, text: str) -> FileFacts:
+def _index_file(directory: Directory, name: str, text: str) -> FileFacts:
     """Write a file that a format adds to the directory."""
-    work.directory.require_lock()
-    write_whole(work.directory / name, text)
+    directory.require_lock()
+    write_whole(directory / name, text)
     data = text.encode()
     return FileFacts(name, len(data), f"{zlib.crc32(data):08x}")
 
@@ -217,17 +220,17 @@ def damaged_file(work: Work, encoding: Encoding, corpus: EncodedCorpus) -> str |
     for task, size in zip(tasks, sizes, strict=True):
         if size != task.bytes:
             return task.path.name
-    workers = writers(work, len(tasks))
+    workers = writers(work.options, work.nodes, len(tasks))
     with work.stage(CHECKING_STAGE, sum(task.bytes for task in tasks), "bytes") as advance:
         run = work.executor.run(is_intact, tasks, advance, at_once=workers.at_once, need=workers.need)
         damaged = [index for index, intact in run if not intact]
     return tasks[min(damaged)].path.name if damaged else None
 
 
-def writers(work: Work, tasks: int, *, dealt: bool = False) -> memory.Workers:
+def writers(options: Options, nodes: Sequence[Node], tasks: int, *, dealt: bool = False) -> memory.Workers:
     """Return the workers that write or check that many files. dealt: from buckets, which they sort."""
-    whole = memory.budget(work.options.memory_limit, work.nodes)
-    count = whole.workers(max(1, min(worker_count(work.options), tasks)))
+    whole = memory.budget(options.memory_limit, nodes)
+    count = whole.workers(max(1, min(worker_count(options), tasks)))
     return memory.Workers(
         whole, count, count, max(memory.LEAST_WORK_BYTES, bucket_memory(whole.per_worker(count)) * dealt)
     )

@@ -10,6 +10,7 @@ from os import PathLike
 from typing import Any, TypeVar
 
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
+from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.files import CorpusFile
@@ -17,6 +18,7 @@ from pipeline.corpus.listing import Listing
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Node
 from pipeline.run import manifest, memory
+from pipeline.run.directory import Directory
 from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN
 from pipeline.run.option_types import AnyPath
 from pipeline.run.options import READING_OPTIONS, RECORDS, Options
@@ -160,7 +162,7 @@ def open_encoding(
         manifest.refuse_other_options(directory, "encoding", stored.options, asked)
     asked = {name: value for name, value in asked.items() if value is not None or name not in _LATER}
     with with_standard_input(directory, options) as settled:
-        listings = list_weighted(settled, work, may_be_empty=stored is not None)
+        listings = list_weighted(settled, work.directory, work.listener, may_be_empty=stored is not None)
         listing = sum_of(listings)
         directory.refuse_corpus_inside(file.path for file in listing.files)
         if stored is not None:
@@ -202,11 +204,11 @@ def refuse_other_file(encoding: Encoding, *, overwrite: bool) -> None:
             )
 
 
-def list_weighted(options: Options, work: Work, *, may_be_empty: bool) -> list[Listing]:
+def list_weighted(options: Options, directory: Directory, listener: Listener, *, may_be_empty: bool) -> list[Listing]:
     """List the files of a corpus: in one list, or those of each input in its own if inputs have weights."""
+    whole = list_corpus(options, listener, directory, may_be_empty=may_be_empty)
     if options.weights is None:
-        return [list_corpus(options, work.listener, work.directory, may_be_empty=may_be_empty)]
-    whole = list_corpus(options, work.listener, work.directory, may_be_empty=may_be_empty)
+        return [whole]
     owned: list[list[CorpusFile]] = [[] for _ in options.inputs or ()]
     for file, number in zip(whole.files, whole.inputs, strict=True):
         owned[number].append(file)

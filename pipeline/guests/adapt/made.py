@@ -43,7 +43,7 @@ def verify(location: Location, options: Options, executor: Executor, listener: L
         else:
             pruning, written = make_pruned(work, base, model, counted, origin, right)
             done = f"{format_count(len(pruning.removed), 'tokens')} removed, each the right one"
-        same, edited = _compare(work, location, right, written)
+        same, edited = _compare(work.executor, location, right, written)
     verified = {"made from": f"{base} and {run.directory}, both as they were", origin.done: done}
     verified["files"] = f"as they were made: {', '.join(same)}"
     return verified | ({"edited": f"with tokens that exist: {', '.join(edited)}"} if edited else {})
@@ -101,13 +101,13 @@ def made_from(location: Location, origin: Origin) -> tuple[Model, Run]:
     return model, run
 
 
-def _compare(work: Work, home: Location, right: Path, model: Model) -> tuple[list[str], list[str]]:
+def _compare(executor: Executor, home: Location, right: Path, model: Model) -> tuple[list[str], list[str]]:
     """Return the names of the files in `home` that are as in `right`, and of settings that were edited."""
     same, edited = [], []
     for expected in sorted(right.iterdir()):
         found = home / expected.name
         if expected.suffix == ".parquet":
-            [(_, alike)] = work.executor.run(same_rows, [TablesTask(found, expected)])
+            [(_, alike)] = executor.run(same_rows, [TablesTask(found, expected)])
         else:
             alike = found.exists() and _content(found) == expected.read_bytes()
         if alike:
