@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes, format_count
 from pipeline.commands.made_by import guest_of
 from pipeline.corpus.skipped_or_altered import in_words
@@ -130,8 +129,7 @@ def _shards(directory: Location) -> dict[str, Any]:
     encoding = shards.load(Directory(directory, SHARDS))
     corpus = shards.load_result(directory / shards.RESULT)
     if corpus is None:
-        if encoding is None:
-            raise InputError(f"{directory} holds no shards: name a run, a tokenizer or a directory of shards")
+        assert encoding is not None, "run_info found one of the two"
         done = sum(existing([path for path, _ in encoding.parts()]))
         unfinished = f"{done} of {format_count(len(encoding.plan.chunks), 'chunks')}; the same command resumes"
         return {"shards": str(directory), "encoded": unfinished, "tokenizer": encoding.options["tokenizer"]}

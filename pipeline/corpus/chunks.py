@@ -151,8 +151,6 @@ def _compressed_spans(index: int, file: CorpusFile, cutting: Cutting, chunk_byte
 
 def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes: int, threads: int) -> list[int]:
     """Return the inner cuts of one file: ascending, different, none at its start or end."""
-    if chunk_bytes < 1:
-        raise ValueError("chunk_bytes must be at least 1")
     pieces = -(-file.size // chunk_bytes)
     if pieces <= 1:
         return []

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 
-from pipeline.base.errors import UsageError, unfit
+from pipeline.base.errors import UsageError
 
 MAX_IDS = 1 << 28  # ids stay below this
 
@@ -64,8 +64,6 @@ def check_special_tokens(special_tokens: Sequence[str]) -> None:
     """Raise `UsageError` naming the first special token that is invalid, and why."""
     seen: set[str] = set()
     for text in special_tokens:
-        if not isinstance(text, str):
-            raise unfit("a special token", "a text", text)
         if not text:
             raise UsageError("a special token is empty: give it a text such as '<|endoftext|>'")
         if len(text) == 1 and text in BYTE_CHARACTERS.values():

@@ -42,6 +42,12 @@ EOT = "<|endoftext|>"
         ("train --config none.json", 2, "expected files, directories or globs"),
         ("train a.txt --vocab-size 5 --dry-run", 2, "at least 257"),
         ("count a.txt --special-token a", 2, "single byte"),
+        ("train a.txt --superword-words 3", 2, "--superword-words means nothing without --superwords-from: give both"),
+        ("train a.txt empty.txt --weight 0 --weight 1", 2, "no input with text has a weight above 0.*; change one"),
+        ("combine a b --output x --config ray.json", 2, "on this machine alone, not on ray: leave the executor out"),
+        ("extend saved a --add 4", 2, "extend needs --output, a directory for the extended tokenizer"),
+        ("prune saved a --keep 270", 2, "prune needs --output, a directory for the pruned tokenizer"),
+        ("merge a.txt", 1, "a.txt is a file; name a directory"),
         ("merge empty-directory", 1, "run.json"),
         ("encode --text a --tokenizer empty-directory", 1, "tokenizer.json"),
         ("encode --tokenizer empty-directory", 2, "--text"),
@@ -55,6 +61,7 @@ EOT = "<|endoftext|>"
 def test_wrong_input_is_one_line(tmp_path: Path, words: str, code: int, named: str) -> None:
     files = {"a.txt": b"some text to learn from", "empty.txt": b"", "specials.txt": EOT.encode() * 3}
     files |= {"bad.txt": b"x" * 1000 + b"\xff" + b"y" * 10, "deep.json": b"[" * 100_000, "none.json": b'{"inputs": []}'}
+    files["ray.json"] = b'{"executor": "ray"}'
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     for name in ("empty-directory", "odd/tokenizer.json"):
@@ -207,6 +214,11 @@ def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         ("bpe train a.txt --vocab-size 260 --output run --quiet >/dev/full", 1, "standard output cannot be written"),
         ("bpe train a.txt --vocab-size 260 --output run --log-json >/dev/full", 1, "standard output cannot be written"),
         ("bpe train ''", 2, "INPUT"),
+        (
+            "mkdir d; cd d; rmdir ../d; bpe train a.txt --output $OLDPWD/x",
+            1,
+            "the working directory is gone (No such file or directory)",
+        ),
         (r"bpe train $'caf\xe9.txt'", 2, "rename it"),
         (r"bpe train a.txt --output $'caf\xe9'", 2, "--output"),
         (r"bpe train a.txt --pattern $'caf\xe9'", 2, "--pattern"),

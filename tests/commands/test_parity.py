@@ -265,6 +265,11 @@ def test_killed_merging_by_parity_continues(tmp_path: Path) -> None:
         ("{en} {sw} --parity --parity-window 9 --parity-alpha 0 -o {x}", "--parity-alpha: expected a number above 0"),
         ("{en} {sw} --parity --tie-break greatest-bytes -o {x}", "--tie-break means nothing"),
         ("{en} {sw} --parity --superwords-from 300 -o {x}", "--superwords-from means nothing"),
+        ("{en} {sw} --parity -o {sw}", "--output .*sw is one of the runs to merge; choose another"),
+        (
+            "{en} {sw} --parity --global-merges 9999999999 -o {x}",
+            "--global-merges: expected at most [0-9,]+, not 9,999",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(runs: dict[str, Path], tmp_path: Path, words: str, message: str) -> None:

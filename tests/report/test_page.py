@@ -232,7 +232,10 @@ def test_report_ignores_a_damaged_report_json(reported: Path, copied: Path, dama
 def test_report_refusals_are_one_line(reported: Path, small: Path, tmp_path: Path) -> None:
     counted, nothing = tmp_path / "counted", tmp_path / "nothing"
     succeeded(run("count", small, "--output", counted))
+    unmerged = shutil.copytree(reported, tmp_path / "unmerged")
+    (unmerged / "merges.parquet").unlink()
     for words, code, said in (
+        ([unmerged], 1, "unmerged/merges.parquet is missing or belongs to another run: merge first"),
         ([counted], 2, "merge"),
         ([nothing], 1, "nothing"),
         ([reported, "--compare", nothing], 1, "does not exist"),

@@ -216,6 +216,11 @@ def test_chat_templates_in_transformers_have_our_ids(
         ("{{ messages[0].content }}</s>", 2, "own.jinja needs </s>, which"),
         ("<start_of_turn>{{ m.content }}<end_of_turn>", 2, "own.jinja needs <start_of_turn>, <end_of_turn>"),
         ("<|im_start|>{% for m in messages %}", 2, "is not valid Jinja (line 1: Unexpected end of template"),
+        (
+            "<|im_start|>{{ " + "(" * 3000 + ")" * 3000 + " }}",
+            2,
+            "is not valid Jinja (RecursionError: maximum recursion",
+        ),
         (None, 1, "own.jinja does not exist"),
         ("{{ messages[0].content + '<|im_end|>' }}{{ bos_token }}", 0, ""),
     ],
