@@ -1,7 +1,6 @@
 """What reading holds counts against the worker's budget; what does not fit is a one-line error."""
 
 import re
-import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from chunk_tasks import counted_within, random_words
-from command import refused, run
+from command import measured, refused, run
 from corpus_files import pieces_file, xz_with, zstd_frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from benchmarks.process import HAS_PSS, Measurement, measure
+from benchmarks.process import HAS_PSS
 from pipeline import _core
 from pipeline.base import machine
 from pipeline.base.errors import InputError, TrainingError
@@ -167,15 +166,6 @@ COUNTS: dict[str, Callable[[Path], Path]] = {
 }  # fmt: skip
 
 
-def measured(home: Path, limit_mib: int, *words: object) -> Measurement:
-    """A command in a process of its own, which stays within the limit."""
-    argv = [sys.executable, "-P", "-m", "pipeline", *map(str, words), f"--memory-limit={limit_mib}MiB"]
-    found = measure(argv, timeout_s=300, directory=home, environment=None)
-    assert found.peak_memory_bytes <= limit_mib * MIB
-    assert (found.status, found.stderr.count("error")) in {("ok", 0), ("failed", 1)}, found.stderr
-    return found
-
-
 @pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
 @pytest.mark.parametrize(
     ("name", "command", "reason", "least_mib"),
@@ -188,7 +178,9 @@ def test_reading_stays_within_the_memory_limit(name, command, reason, least_mib,
     path = COUNTS[name](tmp_path)
     words = [*command, path, "--output", tmp_path / "run", "--overwrite", "--workers=1", "--quiet"]
     refusal = rf"error: {re.escape(str(path))}, {reason}.*; give --memory-limit (\d+)MiB\n"
-    until_enough(lambda limit_mib: measured(tmp_path, limit_mib, *words).stderr, refusal, least_mib)
+    until_enough(
+        lambda limit_mib: measured(*words, cwd=tmp_path, limit_mib=limit_mib, fails=True).stderr, refusal, least_mib
+    )
 
 
 def test_dictionary_of_pieces_is_decoded(tmp_path: Path) -> None:
@@ -226,8 +218,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
 def test_verify_stays_within_the_memory_limit(imported: Path, tmp_path: Path) -> None:
     assert "--memory-limit 50.0 MiB is too small" in refused(run("verify", imported, "--memory-limit", "50MiB"), 2)
-    found = measured(tmp_path, 160, "verify", imported)
-    assert found.status == "ok", found.stderr
+    found = measured("verify", imported, cwd=tmp_path, limit_mib=160)
     assert "each the right one" in found.stdout
     assert "different; checksums and order are right" in found.stdout
     assert re.search("reading the counter [0-9]+ times", found.stdout)

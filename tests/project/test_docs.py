@@ -9,11 +9,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pages
 import pytest
 from amount import FULL
-from browser import chromium
 from ray_cluster import cluster_of
 from reference import GPT2_BYTES, train_reference
 
@@ -223,19 +223,19 @@ def test_the_site_is_complete_and_needs_no_network(site: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "light"), (390, "dark")])
-def test_pages_fit_the_window_and_ask_no_other_host(site: Path, width: int, scheme: str) -> None:
+def test_pages_fit_the_window_and_ask_no_other_host(site: Path, browser: Any, width: int, scheme: str) -> None:
     """No page is wider than a laptop or a telephone, nor a code block than a laptop; nothing is from a network."""
     wide = "pre => pre.scrollWidth > pre.clientWidth + 1 || pre.parentElement.scrollWidth > pre.clientWidth + 1"
     code = f"[...document.querySelectorAll('pre')].filter({wide}).map(pre => pre.textContent)"
-    with chromium() as browser:
-        page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        for path in sorted(site.rglob("*.html"))[:: 1 if FULL or width == 1280 else 4]:
-            page.goto(path.as_uri())
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-            assert width < 1280 or page.evaluate(code) == [], path
-        assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
+    page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for path in sorted(site.rglob("*.html"))[:: 1 if FULL or width == 1280 else 4]:
+        page.goto(path.as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        assert width < 1280 or page.evaluate(code) == [], path
+    page.close()
+    assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
 
 
 ANSWERS = {

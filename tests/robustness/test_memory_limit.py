@@ -3,7 +3,6 @@
 import json
 import random
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +11,10 @@ import counter_files
 import peers
 import pytest
 from chunk_tasks import chunk_task, random_words
-from command import refused, run, script, succeeded
+from command import measured, refused, run, script, succeeded
 
 import pipeline
-from benchmarks.process import HAS_PSS, Measurement, measure
+from benchmarks.process import HAS_PSS
 from pipeline import _core
 from pipeline.base.errors import TrainingError, UsageError
 from pipeline.counts import counter_file
@@ -28,17 +27,6 @@ MIB = 1 << 20
 pytestmark = pytest.mark.processes  # whose memory is bounded
 needs_pss = pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
 needs_peaks = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell peaks")
-
-
-def measured(home: Path, *words: object, limit: int | None = None) -> Measurement:
-    """Run the command in its own process, with a limit in MiB that it keeps to."""
-    limited = [] if limit is None else [f"--memory-limit={limit}MiB"]
-    argv = [sys.executable, "-P", "-m", "pipeline", *map(str, words), *limited]
-    found = measure(argv, timeout_s=300, directory=home, environment=None)
-    assert found.status == "ok", found.stderr
-    assert limit is None or found.peak_memory_bytes <= limit * MIB
-    assert "passed the limit" not in found.stderr
-    return found
 
 
 @pytest.mark.parametrize("errors", ["replace", "skip"])
@@ -106,7 +94,7 @@ def test_what_does_not_fit_is_kept_on_disk(
     models, on_disk = set(), []
     for limit in (None, *limits):
         output = tmp_path / str(limit)
-        measured(tmp_path, "train", text, "--output", output, *options, limit=limit)
+        measured("train", text, "--output", output, *options, cwd=tmp_path, limit_mib=limit)
         models.add((output / "tokenizer" / "tokenizer.json").read_bytes())
         on_disk.append(re.search(sign, (output / "log.txt").read_text()) is not None)
         assert sorted(path.name for path in output.glob("*merges*")) == ["merges.parquet"]
@@ -150,7 +138,7 @@ def test_the_limit_that_a_refusal_names_suffices(
     enough = re.search(f"{named}(\\d+)MiB", line)
     assert enough, line
     assert (model.exists() and model.read_bytes(), (tmp_path / "other").exists()) == (kept, False)
-    measured(tmp_path, *words, limit=int(enough[1]))
+    measured(*words, cwd=tmp_path, limit_mib=int(enough[1]))
 
 
 def test_rare_pieces_are_left_out(tmp_path: Path) -> None:
@@ -305,7 +293,7 @@ def test_the_limit_that_parity_asks_for_suffices(tmp_path: Path) -> None:
     argv = ["merge", *(tmp_path / name for name in ("en", "el", "hy")), "--parity", "--vocab-size=12000", "--quiet"]
     line = refused(run(*argv, "--output", tmp_path / "refused", "--memory-limit=130MiB"), 1)
     limit = int(line.split("give --memory-limit ")[1].partition("MiB")[0])
-    found = measured(tmp_path, *argv, "--output", tmp_path / "run", limit=limit)
+    found = measured(*argv, "--output", tmp_path / "run", cwd=tmp_path, limit_mib=limit)
     assert found.peak_memory_bytes >= limit * MIB / 3
 
 

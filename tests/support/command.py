@@ -14,6 +14,7 @@ from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 from unittest.mock import patch
 
 import tasks_here
@@ -95,6 +96,19 @@ def as_new_process(cwd: Path | None, stdin: str | bytes, env: Mapping[str, str])
         logger.level, logger.propagate, logger.handlers[:] = logs
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def measured(*arguments: object, cwd: Path, limit_mib: int | None = None, fails: bool = False) -> Any:
+    """Measure the command in a process of its own, which keeps to its limit of memory, and may fail with one error."""
+    from benchmarks.process import measure
+
+    words = [*map(str, arguments), *([] if limit_mib is None else [f"--memory-limit={limit_mib}MiB"])]
+    command = [sys.executable, "-P", "-m", "pipeline", *words]
+    found = measure(command, timeout_s=300, directory=cwd, environment=None)
+    assert limit_mib is None or found.peak_memory_bytes <= limit_mib << 20
+    assert found.status == "ok" or (fails and found.stderr.count("error") == 1), found.stderr
+    assert "passed the limit" not in found.stderr
+    return found
 
 
 def _bytes(text: str | bytes) -> bytes:
