@@ -30,6 +30,7 @@ from pipeline.commands.report import EXTENT
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list, merge_worker
+from pipeline.merges.rules import MergeRules
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.run import manifest
 from pipeline.run.files import MERGES_SO_FAR
@@ -214,7 +215,7 @@ def test_little_memory_and_languages_of_rare_pieces_are_refused_before_merging(
     with pytest.raises(TrainingError, match=r"4 counters by parity takes .* give --memory-limit"):
         merge_worker.check(replace(task, budget_bytes=40 << 20))
     with pytest.raises(TrainingError, match=f"language sw has no pieces to merge; .* --min-piece-count {most + 1:,}"):
-        merge_worker.check(replace(task, min_piece_count=most + 1))
+        merge_worker.check(replace(task, rules=MergeRules(min_piece_count=most + 1)))
 
 
 def test_language_of_single_bytes_is_spent_when_it_chooses(executor: Executor, tmp_path: Path) -> None:
