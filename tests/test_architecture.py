@@ -22,7 +22,7 @@ ROOMS = {
     "__main__": 104,
     "cli": 1375,
     "guests": 5447,
-    "commands": 2862,
+    "commands": 2864,
     "reports": 2565,
     "shards": 3336,
     "tokenizer": 4485,

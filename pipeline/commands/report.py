@@ -67,6 +67,18 @@ class Beside:
 
 
 @dataclass(frozen=True)
+class _Told:
+    """The summary of a command as report.json has it, and as the head of report.txt."""
+
+    document: Mapping[str, Any]
+    text: str
+
+    @classmethod
+    def of(cls, summary: Summary) -> "_Told":
+        return cls(summary.to_json(), summary.details())
+
+
+@dataclass(frozen=True)
 class WrittenReport:
     """Files that were written, a hint about one that was not, and what to warn of."""
 
@@ -131,9 +143,7 @@ def _warn(listener: Listener, what: str, error: Exception) -> None:
 def write(run: Run, summary: Summary, numbers: Numbers | None, listener: Listener) -> None:
     """Write the report of a command into the run directory. A failure is a warning."""
     try:
-        _write_files(
-            run, summary.details(), summary.to_json(), numbers, summary.tokenizer_directory, with_page=_page_wanted()
-        )
+        _write_files(run, _Told.of(summary), numbers, summary.tokenizer_directory, with_page=_page_wanted())
     except Exception as error:
         _warn(listener, "the report is incomplete", error)
 
@@ -231,8 +241,7 @@ def run_report(
     )
     with contextlib.nullcontext() if outputs is not None else run.directory.locked():
         [(_, numbers)] = executor.run(compute_numbers, [task])
-        document, rendered = _stored_summary(run, home, trained, executor)
-        written = _write_files(run, rendered, document, numbers, home, outputs)
+        written = _write_files(run, _stored_summary(run, home, trained, executor), numbers, home, outputs)
     warnings = [f"--held-out names text that was trained on: {trained_on}"] if trained_on else []
     warnings += _about_unread(numbers, len(task.chosen))
     return WrittenReport(written, "" if page.plotly_script() is not None else page.HINT, tuple(warnings))
@@ -283,8 +292,7 @@ def short_names(paths: Sequence[Location]) -> list[str]:
 
 def _write_files(
     run: Run,
-    rendered: str,
-    document: Mapping[str, Any],
+    told: _Told,
     numbers: Numbers | None,
     tokenizer: Location | None,
     outputs: tuple[Location, Location] | None = None,
@@ -292,7 +300,7 @@ def _write_files(
     with_page: bool = True,
 ) -> tuple[Location, ...]:
     """Write numbers and, if they are known and plotly is installed, the page; into the run directory text, too."""
-    header = None if numbers is None or tokenizer is None else report_header(run, tokenizer, document)
+    header = None if numbers is None or tokenizer is None else report_header(run, tokenizer, told.document)
     where, as_json = run.directory / "report.html", run.directory / "report.json"
     written = []
     if outputs is not None:
@@ -300,9 +308,9 @@ def _write_files(
     else:
         written.append(run.directory / "report.txt")
         below = "" if numbers is None or header is None else f"\n{render_text(numbers, header.skipped)}\n"
-        write_whole(written[0], f"{rendered}\n{below}")
+        write_whole(written[0], f"{told.text}\n{below}")
     written.append(as_json)
-    values = {**document, "numbers": None if numbers is None else numbers.to_json()}
+    values = {**told.document, "numbers": None if numbers is None else numbers.to_json()}
     write_whole(as_json, _listed(values, 2) + "\n")
     script = page.plotly_script()
     if not with_page or numbers is None or header is None or tokenizer is None:
@@ -341,7 +349,7 @@ def remove_card(run: Run, vocab_size: int) -> None:
         run.directory.remove([f"{run.tokenizer_name(vocab_size)}/{model_card.NAME}"])
 
 
-def _stored_summary(run: Run, home: Location, trained: Trained, executor: Executor) -> tuple[dict[str, Any], str]:
+def _stored_summary(run: Run, home: Location, trained: Trained, executor: Executor) -> _Told:
     """Read the summary that a command wrote, from report.json and the head of report.txt; if it is of another
     tokenizer, missing or damaged, make one, without times."""
     [size] = trained.options.vocab_size
@@ -352,7 +360,7 @@ def _stored_summary(run: Run, home: Location, trained: Trained, executor: Execut
         of_other = Path(document["tokenizer_directory"]).name != home.name
         if not of_other and document["vocabulary"] == json.loads(json.dumps(asdict(facts))):
             head = read_bounded(run.directory / "report.txt", MANIFEST_BYTES).decode().split("\n\n")[0]
-            return document, head.rstrip("\n")
+            return _Told(document, head.rstrip("\n"))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         _log.info("the summary of %s cannot be read: %s", run.directory, error)
     written = [name.partition("/")[2] for name in run.manifest.written if name.startswith(f"{home.name}/")]
@@ -365,4 +373,4 @@ def _stored_summary(run: Run, home: Location, trained: Trained, executor: Execut
         written=tuple(written),
         languages=languages_of(trained.merges(size), run.manifest.parity),
     )
-    return summary.to_json(), summary.details()
+    return _Told.of(summary)
