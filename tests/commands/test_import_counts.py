@@ -161,6 +161,10 @@ def test_many_batches_are_many_parts(tmp_path, monkeypatch):
         (tmp_path / "c.tsv").write_text("a\t1\n" * 25 + f"a\t{wrong}\n")
         with pytest.raises(InputError, match="line 26"):
             take_file(take_task(tmp_path / "c.tsv"))
+    monkeypatch.setattr(counts_file, "_MOST_LINE_BYTES", 100)
+    (tmp_path / "c.tsv").write_text("a\t1\n" + "b" * 300 + "\t1\n")
+    with pytest.raises(InputError, match=r"c\.tsv, line 2 is longer than 1 GiB; no piece may be so long"):
+        take_file(take_task(tmp_path / "c.tsv"))
 
 
 def test_sorted_rows_take_no_longer(tmp_path):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pipeline.corpus import parquet as parquet_reader
 from pipeline.corpus.files import FileSpan
 from pipeline.corpus.listing import describe
-from pipeline.corpus.pages import pages, sizes
+from pipeline.corpus.pages import _struct, pages, sizes
 from pipeline.counts.count_worker import count_chunk
 from pipeline.storage import LocalFile
 
@@ -57,6 +57,14 @@ def test_damaged_page_headers_are_errors(data: st.DataObject, tmp_path_factory: 
             list(pages(stream, column))
         except ValueError as error:
             assert "header" in str(error)  # noqa: PT017 - or none at all
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"), [(b"\x1c" * 99, "nested too deeply"), (b"\x15" + b"\xff" * 20, "a number that is too long")]
+)
+def test_headers_without_an_end_are_errors(header: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"the header of a page .*{reason}"):
+        _struct(header, 0, 0)
 
 
 def test_page_headers_are_read_only_if_they_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,6 +91,12 @@ def test_last_line_need_not_end_and_long_lines_are_skipped(tmp_path: Path, monke
     assert lost == {"records_too_long": {"count": 1, "examples": [f"{tmp_path}/a.txt, byte 12"]}}
 
 
+def test_a_file_that_ends_while_it_is_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"x" * 100)
+    with pytest.raises(InputError, match=r"a\.txt ends at byte 100, before the planned 110: it changed while"):
+        list(read_span(FileSpan(describe(str(tmp_path / "a.txt")), 0, 110), "text", [].append))
+
+
 def test_every_compression_counts_the_same_alone_and_mixed(tmp_path: Path) -> None:
     documents = [peers.generated_text(seed, 400) + " é日本😀" for seed in range(40)]
     documents += ["", f"one{EOT.decode()}two", "two " * 270_000]
