@@ -125,21 +125,15 @@ def test_a_file_that_changed_after_its_frames_were_listed_is_an_error(file):
     with pytest.raises(InputError, match="changed since the run was planned; restore it, or start again with --overw"):
         text_range(FileSpan(file, listed[1].start + 1, file.size), CUTTING)
     Path(file.path).write_bytes(Path(file.path).read_bytes()[: listed[3].start + 20])
-    with (
-        open_file(location(file.path)) as stream,
-        pytest.raises(InputError, match=r"cut short before byte .*; restore"),
-    ):
+    with open_file(location(file.path)) as stream, pytest.raises(InputError, match="cut short before byte .*; rest"):
         list(decompress(file, stream, UNLIMITED, listed[3]))
 
 
-@pytest.mark.parametrize(
-    "damaged",
-    [lambda data: data + b"garbage!", lambda data: data[:-3], lambda data: data[:20] + data[9000:]],
-    ids=["more", "less", "a hole"],
-)
-def test_a_file_whose_frames_do_not_fit_together_has_none(file, damaged):
-    Path(file.path).write_bytes(damaged(Path(file.path).read_bytes()))
-    assert frames.frames_of(describe(file.path)) == []
+def test_a_file_whose_frames_do_not_fit_together_has_none(file):
+    whole = Path(file.path).read_bytes()
+    for damaged in (whole + b"garbage!", whole[:-3], whole[:20] + whole[9000:]):
+        Path(file.path).write_bytes(damaged)
+        assert frames.frames_of(describe(file.path)) == []
 
 
 def test_a_last_line_that_begins_before_the_last_part_is_read_once(file):

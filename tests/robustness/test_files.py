@@ -74,38 +74,33 @@ PACKED = {"piece": "DELTA_LENGTH_BYTE_ARRAY", "count": "DELTA_BINARY_PACKED"}
 
 
 PLAIN = {**sealed_parquet.WRITE_OPTIONS, "column_encoding": PACKED}
-DICTIONARY = {"compression": "none"}
-ZSTD = {"compression": "zstd", "use_dictionary": False}
-ONES = pa.array([1] * 999)
+ZSTD, ONES = {"compression": "zstd", "use_dictionary": False}, pa.array([1] * 999)
 
 
 @pytest.mark.parametrize(
-    ("pieces", "counts", "options", "group_rows", "checksums", "message"),
+    ("pieces", "counts", "options", "groups", "message"),
     [
-        (NOTHINGS, pa.array(memoryview(bytes(8 * NOTHING)).cast("Q")), PLAIN, NOTHING, 1, "claims to hold more than"),
-        *(([b"a"] * 999, ONES, options, 999, 1, "not encoded as they were written") for options in (ZSTD, DICTIONARY)),
-        ([b"a"] * 999, ONES, PLAIN, 500, 1, "its row groups are not those that were written"),
-        ([b"a"] * 999, ONES, PLAIN, 333, 3, "3 row groups are not a power of two"),
-        ([b"a"] * 999, ONES, PLAIN, 999, 1, "row group 0 is not as it was written"),
-        ([b"a", None] + [b"a"] * 997, ONES, PLAIN, 999, 1, "a row without piece or count"),
+        (NOTHINGS, pa.array(memoryview(bytes(8 * NOTHING)).cast("Q")), PLAIN, (NOTHING, 1), "claims to hold more than"),
+        *(
+            ([b"a"] * 999, ONES, options, (999, 1), "not encoded as they were written")
+            for options in (ZSTD, {"compression": "none"})
+        ),
+        ([b"a"] * 999, ONES, PLAIN, (500, 1), "its row groups are not those that were written"),
+        ([b"a"] * 999, ONES, PLAIN, (333, 3), "3 row groups are not a power of two"),
+        ([b"a"] * 999, ONES, PLAIN, (999, 1), "row group 0 is not as it was written"),
+        ([b"a", None] + [b"a"] * 997, ONES, PLAIN, (999, 1), "a row without piece or count"),
     ],
     ids=["a bomb", "compressed", "a dictionary", "more groups", "three groups", "other rows", "a row without a piece"],
 )
 def test_foreign_tables_under_a_right_seal_are_refused(
-    tmp_path: Path,
-    pieces: object,
-    counts: object,
-    options: dict[str, object],
-    group_rows: int,
-    checksums: int,
-    message: str,
+    tmp_path: Path, pieces: object, counts: object, options: dict[str, object], groups: tuple[int, int], message: str
 ) -> None:
     metadata = {b"bpe_pipeline.format": b"1", b"bpe_pipeline.fingerprint": b"f", b"bpe_pipeline.statistics": b"{}"}
     schema = pa.schema([("piece", pa.large_binary()), ("count", pa.uint64())], metadata=metadata)
     path = tmp_path / "a.parquet"
     with pq.ParquetWriter(path, schema, **options) as writer:
-        writer.write_table(pa.table({"piece": pieces, "count": counts}, schema=schema), row_group_size=group_rows)
-        writer.add_key_value_metadata(sealed_parquet.seals(["0" * 48] * checksums))
+        writer.write_table(pa.table({"piece": pieces, "count": counts}, schema=schema), row_group_size=groups[0])
+        writer.add_key_value_metadata(sealed_parquet.seals(["0" * 48] * groups[1]))
     sealed_parquet.seal(path)
     assert path.stat().st_size < NOTHING / 10
     with pytest.raises(RunDirectoryError, match=message):
