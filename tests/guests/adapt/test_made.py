@@ -66,10 +66,17 @@ def test_report_says_what_changed_and_what_is_missing(
         assert (facts["vocabulary_before"], facts["vocabulary_after"]) == (500, len(new))
         assert (facts["added"], facts["removed"]) == (max(len(new) - 500, 0), max(500 - len(new), 0))
     own = shutil.copytree(counted, tmp_path / "run")
-    pipeline.prune(base, own, keep=450, output=tmp_path / "new")
+    old = shutil.copytree(base, tmp_path / "old")
+    pipeline.prune(old, own, keep=450, output=tmp_path / "new")
     assert "is only printed: leave out --held-out" in refused(run("report", tmp_path / "new", "--held-out", base), 2)
     shutil.rmtree(own)
     assert f"{own}, which must be there as they were: " in refused(run("report", tmp_path / "new"), 1)
+    pipeline.combine_runs([counted], [2], output=own)
+    assert f"{own} has other counts than {tmp_path / 'new'} was made from" in refused(
+        run("verify", tmp_path / "new"), 1
+    )
+    shutil.copy(extended / "tokenizer.json", old)
+    assert f"{old} is not the tokenizer that {tmp_path / 'new'} was made" in refused(run("verify", tmp_path / "new"), 1)
 
 
 def test_the_same_command_is_repeated_and_one_that_fails_leaves_what_there_was(
@@ -103,6 +110,9 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
     other, new = tmp_path / "special", tmp_path / "new"
     special = ("--pattern", "llama3", "--special-token", "<|other|>")
     succeeded(run("count", counted.parent / "other.txt", "--output", other, *special))
+    cut = ("--output", tmp_path / "cut", *special, "--max-piece-bytes", 9)
+    succeeded(run("count", counted.parent / "other.txt", *cut))
+    double = pipeline.combine_runs([counted], [2], output=tmp_path / "double")
 
     def extend(tokenizer: Path, run: object, output: Path = new, **options: Any) -> None:
         pipeline.extend(tokenizer, run, add=8, output=output, **options)
@@ -119,6 +129,8 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
         (UsageError, "is the base itself", lambda: extend(base, counted, base, overwrite=True)),
         (RunDirectoryError, "is .* there and .* here; count the corpus with --like", lambda: extend(base, gpt2)),
         (RunDirectoryError, r"'<\|other\|>', which the tokenizer takes as text", lambda: extend(base, other)),
+        (RunDirectoryError, "with --max-piece-bytes, which cuts pieces", lambda: extend(base, tmp_path / "cut")),
+        (RunDirectoryError, f"from other counts, those of {counted}; cho", lambda: extend(base, double, extended)),
         (RunDirectoryError, "--add 9, not 8; choose another --output", lambda: extend(base, counted, extended)),
         (RunDirectoryError, f"another tokenizer, {base}; cho", lambda: extend(tmp_path / "other", counted, extended)),
         (RunDirectoryError, r"a run \(run.json\); choose", lambda: extend(base, counted, counted, overwrite=True)),
