@@ -200,6 +200,10 @@ def test_run_that_was_interrupted_while_it_was_made_is_not_merged_plainly(
 ) -> None:
     home = tmp_path / "p"
     shutil.copytree(merged, home)
+    with pytest.raises(
+        UsageError, match="--tie-break means nothing for merges that are chosen by parity: leave it out"
+    ):
+        run_merge(home, {"tie_break": "greatest-bytes"}, executor, lambda _: None)
     found = manifest.require(home)
     manifest.save(replace(found, manifest=replace(found.manifest, parity=None)))
     with pytest.raises(RunDirectoryError, match="was interrupted while it was made"):

@@ -139,7 +139,9 @@ def test_an_empty_thought_is_learned_only_where_thinking_is_enabled() -> None:
 def test_what_is_no_pair_is_dropped() -> None:
     dialogs = [
         *(dialog(), dialog("a"), dialog(None, "b"), {**DIALOG, "tools": "no JSON"}),
-        dialog("a", "no JSON", roles=("user", "function")),
+        *(dialog("a", said, roles=("user", "function")) for said in ("no JSON", '[{"name": "f"}]', "[5]")),
+        *({**DIALOG, "tools": tools} for tools in ("[5]", "{}x")),
+        {**DIALOG, "messages": [1, 2]},
     ]
     assert list(pipeline.encode_chat(dialogs, small_tokenizer(), template="chatml")) == []
 
