@@ -85,7 +85,7 @@ def describe() -> dict[str, str]:
 
     facts = {
         "python": f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})",
-        "installed in": str(Path(__file__).parent),
+        "installed in": str(Path(__file__).parents[1]),
         "platform": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
         "vector instructions": "{} (of {})".format((names := _core.simd())[0], ", ".join(names)),

@@ -24,6 +24,7 @@ def test_version_and_env() -> None:
     facts = run("env").stdout
     assert "pyarrow" in facts
     assert "default workers" in facts
+    assert re.search(r"^installed in: .*/pipeline$", facts, re.MULTILINE)
 
 
 def test_help_lists_all_commands_in_order_of_use() -> None:
