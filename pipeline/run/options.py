@@ -95,7 +95,7 @@ class Options:
     exclude: tuple[str, ...] | None = _input("run", READING, None, read.parse_globs,
         "leave out the files and directories of INPUT with this name or path; repeatable", "GLOB")
     output: Location | None = _output("run", MAKING, None, parse_location,
-        "the run directory, a path or a URI; default: a new one under runs/", "DIR", short="-o")
+        "the directory to write, a path or a URI; of a run, default: a new one under runs/", "DIR", short="-o")
     vocab_size: tuple[int, ...] = _vocabulary("vocabulary", LEARNING, (32_000,), read.parse_vocab_size,
         "tokens in all: 256 bytes, merges, special tokens; several sizes with commas, the first is the run's own",
         "N[,N...]", keyword="int | str | Sequence[int]")
