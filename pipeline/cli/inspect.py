@@ -82,7 +82,7 @@ def report(
     """
     from pipeline.base.events import Notice
     from pipeline.commands.made_by import guest_of
-    from pipeline.commands.report import Beside, page_outputs, run_report
+    from pipeline.commands.report import Extras, page_outputs, run_report
 
     if (guest := guest_of(run_directory)) is not None:
         flags = {"--compare": compare or more, "--held-out": held_out, "--hidden-size": hidden_size}
@@ -99,8 +99,8 @@ def report(
     if more and not compare:
         raise UsageError(f"report takes one run: {more[0]} is another argument; to compare with it, use --compare")
     outputs = None if output is None else page_outputs(output, overwrite=overwrite)
-    beside = Beside((*compare, *more), held_out, hidden_size)
-    reported = run_report(run_directory, beside, session.options, session.executor, outputs)
+    extras = Extras((*compare, *more), held_out, hidden_size)
+    reported = run_report(run_directory, extras, session.options, session.executor, outputs)
     for warning in reported.warnings:
         session.listener(Notice("warning", warning))
     if reported.hint and not session.options.log_json:

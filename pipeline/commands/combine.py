@@ -121,7 +121,7 @@ def combine_languages(
 
 
 def run_part(location: Location, every: int, options: Options, executor: Executor, listener: Listener) -> Summary:
-    """Make a run of each so many-th chunk of another one, whose counters are stored."""
+    """Make a run of every Nth chunk of another one, whose counters are stored."""
     run = manifest.require(location)
     chosen = range(0, len(run.manifest.plan.chunks), every)
     counters = [(run.chunk_path(index), run.manifest.chunk_fingerprint(index)) for index in chosen]

@@ -57,9 +57,9 @@ _SMALL = _RANDOM.replace("; to", "; to draw 10 MiB: bpe-pipeline report RUN; to"
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What a report is asked for beside a run's own: tokenizers to compare with, text that was held out, and the hidden
-    size of a model, to say what its embedding costs."""
+class Extras:
+    """What a report has only if asked for: tokenizers to compare with, text that was held out, and the hidden size of a
+    model, to say what its embedding costs."""
 
     compare: Sequence[Location] = ()
     held_out: Sequence[Location] = ()
@@ -67,14 +67,14 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Head:
     """The summary of a command as report.json has it, and as the head of report.txt."""
 
     document: Mapping[str, Any]
     text: str
 
     @classmethod
-    def of(cls, summary: Summary) -> "_Told":
+    def of(cls, summary: Summary) -> "_Head":
         return cls(summary.to_json(), summary.details())
 
 
@@ -143,7 +143,7 @@ def _warn(listener: Listener, what: str, error: Exception) -> None:
 def write(run: Run, summary: Summary, numbers: Numbers | None, listener: Listener) -> None:
     """Write the report of a command into the run directory. A failure is a warning."""
     try:
-        _write_files(run, _Told.of(summary), numbers, summary.tokenizer_directory, with_page=_page_wanted())
+        _write_files(run, _Head.of(summary), numbers, summary.tokenizer_directory, with_page=_page_wanted())
     except Exception as error:
         _warn(listener, "the report is incomplete", error)
 
@@ -200,7 +200,7 @@ def card_names(numbers: Numbers | None) -> tuple[str, ...]:
 
 def run_report(
     path: Location,
-    beside: Beside,
+    extras: Extras,
     options: Options,
     executor: Executor,
     outputs: tuple[Location, Location] | None = None,
@@ -210,7 +210,7 @@ def run_report(
 
     Raises `UsageError` for a run without a tokenizer, `InputError` for paths that cannot be read.
     """
-    compare, held_out = beside.compare, beside.held_out
+    compare, held_out = extras.compare, extras.held_out
     run, home = manifest.tokenizer_named(path)
     stored = run.manifest
     if stored.merging is None or not (home / "tokenizer.json").exists():
@@ -237,7 +237,7 @@ def run_report(
         home=home,
         compare=tuple((name, path) for name, path in found.items() if not isinstance(path, str)),
         references=tuple(path for path in found.values() if isinstance(path, str)) if compare else tuple(REFERENCES),
-        hidden_size=beside.hidden_size,
+        hidden_size=extras.hidden_size,
     )
     with contextlib.nullcontext() if outputs is not None else run.directory.locked():
         [(_, numbers)] = executor.run(compute_numbers, [task])
@@ -292,7 +292,7 @@ def short_names(paths: Sequence[Location]) -> list[str]:
 
 def _write_files(
     run: Run,
-    told: _Told,
+    head: _Head,
     numbers: Numbers | None,
     tokenizer: Location | None,
     outputs: tuple[Location, Location] | None = None,
@@ -300,7 +300,7 @@ def _write_files(
     with_page: bool = True,
 ) -> tuple[Location, ...]:
     """Write numbers and, if they are known and plotly is installed, the page; into the run directory text, too."""
-    header = None if numbers is None or tokenizer is None else report_header(run, tokenizer, told.document)
+    header = None if numbers is None or tokenizer is None else report_header(run, tokenizer, head.document)
     where, as_json = run.directory / "report.html", run.directory / "report.json"
     written = []
     if outputs is not None:
@@ -308,9 +308,9 @@ def _write_files(
     else:
         written.append(run.directory / "report.txt")
         below = "" if numbers is None or header is None else f"\n{render_text(numbers, header.skipped)}\n"
-        write_whole(written[0], f"{told.text}\n{below}")
+        write_whole(written[0], f"{head.text}\n{below}")
     written.append(as_json)
-    values = {**told.document, "numbers": None if numbers is None else numbers.to_json()}
+    values = {**head.document, "numbers": None if numbers is None else numbers.to_json()}
     write_whole(as_json, _listed(values, 2) + "\n")
     script = page.plotly_script()
     if not with_page or numbers is None or header is None or tokenizer is None:
@@ -349,7 +349,7 @@ def remove_card(run: Run, vocab_size: int) -> None:
         run.directory.remove([f"{run.tokenizer_name(vocab_size)}/{model_card.NAME}"])
 
 
-def _stored_summary(run: Run, home: Location, trained: Trained, executor: Executor) -> _Told:
+def _stored_summary(run: Run, home: Location, trained: Trained, executor: Executor) -> _Head:
     """Read the summary that a command wrote, from report.json and the head of report.txt; if it is of another
     tokenizer, missing or damaged, make one, without times."""
     [size] = trained.options.vocab_size
@@ -360,7 +360,7 @@ def _stored_summary(run: Run, home: Location, trained: Trained, executor: Execut
         of_other = Path(document["tokenizer_directory"]).name != home.name
         if not of_other and document["vocabulary"] == json.loads(json.dumps(asdict(facts))):
             head = read_bounded(run.directory / "report.txt", MANIFEST_BYTES).decode().split("\n\n")[0]
-            return _Told(document, head.rstrip("\n"))
+            return _Head(document, head.rstrip("\n"))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         _log.info("the summary of %s cannot be read: %s", run.directory, error)
     written = [name.partition("/")[2] for name in run.manifest.written if name.startswith(f"{home.name}/")]
@@ -373,4 +373,4 @@ def _stored_summary(run: Run, home: Location, trained: Trained, executor: Execut
         written=tuple(written),
         languages=languages_of(trained.merges(size), run.manifest.parity),
     )
-    return _Told.of(summary)
+    return _Head.of(summary)

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FirstStage:
-    """The merges that others continue: so many of a stored list, which was learned from other pieces."""
+    """The merges that others continue: the first ones of a stored list, which was learned from other pieces."""
 
     path: Location
     fingerprint: str

@@ -211,7 +211,7 @@ def _cut(encoded: Sequence[int], vocab: Mapping[int, bytes]) -> Cut:
     for id_ in encoded:
         ids += (id_,)
         together = b"".join(vocab[one] for one in ids)
-        if "\ufffd" not in together.decode(errors="replace"):  # no character goes on in the next token
+        if "\ufffd" not in together.decode(errors="replace"):  # no character continues in the next token
             listed.append((ids, readable(together)))
             ids = ()
     return tuple(listed)

@@ -34,7 +34,7 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Staying:
-    """Which tokens are to stay: so many, or those that are used so often, and protected ones; and whether ids do."""
+    """Which tokens stay: `keep` of them or those used `min_count` times, and protected ones; and whether ids do."""
 
     keep: int | str | None
     min_count: int | str | None

@@ -29,7 +29,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Part:
-    """The recommended vocabulary, learned from each so many-th chunk only. rate: geometric mean of bytes per token.
+    """The recommended vocabulary, learned from every Nth chunk only. rate: geometric mean of bytes per token.
 
     change: of the rate, from that of all chunks; shared: of the learned tokens, with those of all chunks.
     """

@@ -164,7 +164,7 @@ class _Sweep:
         self.store()
 
     def run_of(self, name: str, every: int) -> Location:
-        """Return the run of a name, or where the one of each so many-th of its chunks is made."""
+        """Return the run of a name, or the location of the run of every Nth of its chunks."""
         return self.runs[name] if every == 1 else self.directory / "mixtures" / f"{name}@1_{every}"
 
 
