@@ -79,10 +79,10 @@ def clone(tmp_path: Path) -> Path:
     stamp = built.with_name("_core.sha256")
     if not stamp.exists():
         pytest.skip("the core was built without the digests of its sources")
-    if not (PACKAGE / "native").exists():
+    if not (HOME / "pipeline" / "native").exists():
         pytest.skip("not a checkout")
     leave = shutil.ignore_patterns("*.so", "*.pyd", "_core.sha256", "__pycache__")
-    shutil.copytree(PACKAGE, tmp_path / "clone" / "pipeline", ignore=leave)
+    shutil.copytree(HOME / "pipeline", tmp_path / "clone" / "pipeline", ignore=leave)
     site = tmp_path / "site"
     information = site / f"bpe_pipeline-{pipeline.__version__}.dist-info"
     for directory in (site / "pipeline", information):
