@@ -21,13 +21,14 @@ import figures  # noqa: E402 - is stored next to this file
 
 _MARK = re.compile(r"^<!-- (figure|chart|include) ([^>]+?) -->$", re.MULTILINE)
 _OPTIONS = re.compile(r"^(<!-- options of (\S+) -->\n).*?^(?=<!-- end of options -->$)", re.MULTILINE | re.DOTALL)
+_OPTION_MARKS = re.compile(r"^<!-- (?:options of \S+|end of options) -->$", re.MULTILINE)
 _TITLE = re.compile(r"\A# .*\n")
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace the marks of a page by their content."""
-    return _MARK.sub(lambda mark: _content(mark[1], mark[2]), markdown)
+    """Replace the marks of a page by their content; what those of options enclose is in the page already."""
+    return _MARK.sub(lambda mark: _content(mark[1], mark[2]), _OPTION_MARKS.sub("", markdown))
 
 
 def _content(kind: str, name: str) -> str:

@@ -21,7 +21,7 @@ SOURCE = Path(__file__).parents[1] / "pipeline"  # has the core's, too
 ROOMS = {
     "__main__": 104,
     "cli": 1375,
-    "guests": 5447,
+    "guests": 5452,
     "commands": 2864,
     "reports": 2565,
     "shards": 3336,
@@ -57,7 +57,7 @@ MOST = {
     "parameters of an internal function": 7,
     "flags of all commands": 326,
     "flags in the help of a command": 24,
-    "lines of tests": 26_370,
+    "lines of tests": 26_378,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

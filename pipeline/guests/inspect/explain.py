@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 from pipeline.base.printable import printable
 from pipeline.guests.inspect import explained
@@ -16,6 +17,8 @@ from pipeline.storage.atomic import write_whole
 from pipeline.tokenizer.encode import Text
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.tokenizer import Tokenizer
+
+_explainers: WeakKeyDictionary[Tokenizer, Explainer] = WeakKeyDictionary()  # making one takes longer than most texts
 
 
 def explain(text: Text, tokenizer: Tokenizer | AnyPath) -> Explanation:
@@ -39,7 +42,9 @@ def explain(text: Text, tokenizer: Tokenizer | AnyPath) -> Explanation:
         InputError: the tokenizer at the path cannot be read.
     """
     if isinstance(tokenizer, Tokenizer):
-        return Explainer(tokenizer.model).explain(text)
+        if tokenizer not in _explainers:
+            _explainers[tokenizer] = Explainer(tokenizer.model)
+        return _explainers[tokenizer].explain(text)
     path = named(tokenizer, "tokenizer")
     model = load_model(path)
     return Explainer(model, _counts(path, model.vocabulary)).explain(text)

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 from itertools import accumulate
 from pathlib import Path
 
@@ -83,6 +84,13 @@ def test_counts_are_those_given_and_json_is_in_letters() -> None:
 def test_a_piece_of_forty_thousand_bytes_is_explained() -> None:
     tokenizer, text = Tokenizer.from_merges([(b"a", b"a"), (b"aa", b"aa")]), "a" * 40_001
     assert list(explain(text, tokenizer).ids) == tokenizer.encode(text)
+
+
+def test_a_tokenizer_is_prepared_once_for_all_its_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = Tokenizer.from_merges([(b"x", b"y"), (b"xy", b"z")])
+    assert explain("xyz", tokenizer).ids == (257,)
+    monkeypatch.delattr(sys.modules["pipeline.guests.inspect.explain"], "Explainer")
+    assert list(explain("xyx", tokenizer).ids) == tokenizer.encode("xyx")
 
 
 def test_counts_are_those_of_the_run_if_it_has_the_merges(trained: Path, tmp_path: Path) -> None:
