@@ -57,7 +57,7 @@ MOST = {
     "parameters of an internal function": 7,
     "flags of all commands": 326,
     "flags in the help of a command": 24,
-    "lines of tests": 26_378,
+    "lines of tests": 26_380,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from amount import FULL
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from merge_cases import Counter, arrays, natural_counter, split
 from parity_rules import Parity, hugging_face_merges, letters_of, parities, train_by_parity
@@ -60,6 +60,7 @@ tuning = st.fixed_dictionaries(
     stop=st.one_of(st.none(), st.integers(0, 20)),
     tuning=tuning,
 )
+@example(Parity([{b"abcd": 9, b"efgh": 5}, {b"ij": 1}], window=2, alpha=1.0), 4, None, {})  # just its share: chosen
 def test_merges_are_those_of_the_definition(
     parity: Parity, max_merges: int, stop: int | None, tuning: dict[str, int]
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import samples
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline import Tokenizer, _core
@@ -46,6 +46,7 @@ def encoder_of(merges: samples.Merges, **options: object) -> tuple[_core.Encoder
 
 @settings(max_examples=150, deadline=None)
 @given(merge_lists(), st.lists(st.text("aaabbc", min_size=1, max_size=40), min_size=1, max_size=8))
+@example([(b"b", b"c"), (b"a", b"b")], ["abc"])  # the longest token that it begins with is not its first one
 def test_short_pieces_are_merged_by_definition(merges: samples.Merges, pieces: list[str]) -> None:
     expected = [token for piece in pieces for token in samples.naive_merge(piece.encode(), merges)]
     for options in ({}, {"cache_bytes": 0}):
