@@ -79,22 +79,20 @@ def test_invalid_weights_are_refused(wrong):
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    home = tmp_path_factory.mktemp("runs")
-    for name, seed in (("a", 1), ("b", 2)):
-        (home / f"{name}.txt").write_text(peers.generated_text(seed, 3000))
-        succeeded(run("count", home / f"{name}.txt", "--output", home / name))
-    return {name: home / name for name in ("a", "b")}
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    homes = [tmp_path_factory.mktemp("runs") / name for name in "ab"]
+    for seed, home in enumerate(homes, start=1):
+        home.with_suffix(".txt").write_text(peers.generated_text(seed, 3000))
+        succeeded(run("count", f"{home}.txt", "--output", home))
+    return homes
 
 
-def test_combine_command(runs: dict[str, Path], tmp_path: Path) -> None:
-    (one, other), output = runs.values(), tmp_path / "mix"
+def test_combine_command(runs: list[Path], tmp_path: Path) -> None:
+    (one, other), output = runs, tmp_path / "mix"
     result = succeeded(run("combine", one, other, "--weight", "1", "--weight", "2.5", "--output", output))
     assert f"{one} x 1 + {other} x 2.5" in result.stdout
     expected = read(one / "counter.parquet")
-    expected.update(
-        {piece: weighted(count, Fraction(5, 2)) for piece, count in read(other / "counter.parquet").items()}
-    )
+    expected.update({piece: weighted(n, Fraction(5, 2)) for piece, n in read(other / "counter.parquet").items()})
     assert read(output / "counter.parquet") == expected
     facts = json.loads((output / "report.json").read_text())["corpus"]
     assert (facts["pieces"], facts["different_pieces"], facts["files"]) == (expected.total(), len(expected), 2)
@@ -107,41 +105,40 @@ def test_combine_command(runs: dict[str, Path], tmp_path: Path) -> None:
     assert "holds no run" in refused(run("combine", tmp_path, "--output", tmp_path / "other"), 1)
 
 
-def test_unweighted_combination_equals_counting_both(runs: dict[str, Path], tmp_path: Path) -> None:
-    mixed = pipeline.combine_runs(list(runs.values()), output=tmp_path / "mix")
+def test_unweighted_combination_equals_counting_both(runs: list[Path], tmp_path: Path) -> None:
+    mixed = pipeline.combine_runs(runs, output=tmp_path / "mix")
     [tokenizer] = pipeline.merge_run(mixed, vocab_size=500).values()
-    files = [f"{path}.txt" for path in runs.values()]
+    files = [f"{path}.txt" for path in runs]
     assert tokenizer.merges == pipeline.train(files, output=tmp_path / "both", vocab_size=500).merges
-    nested = pipeline.combine_runs([mixed, runs["a"]], [1, "3"], output=tmp_path / "nested")
-    straight = pipeline.combine_runs(list(runs.values()), [4, 1], output=tmp_path / "straight")
+    nested = pipeline.combine_runs([mixed, runs[0]], [1, "3"], output=tmp_path / "nested")
+    straight = pipeline.combine_runs(runs, [4, 1], output=tmp_path / "straight")
     assert read(nested / "counter.parquet") == read(straight / "counter.parquet")
 
 
-def test_incomparable_runs_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:
-    text = runs["a"].with_suffix(".txt")
+def test_incomparable_runs_are_refused(runs: list[Path], tmp_path: Path) -> None:
     for name, options in {
         "--pattern": {"pattern": "llama3"},
         "--special-token": {"special_tokens": ["<x>"]},
         "--errors": {"errors": "skip"},
         "--max-piece-bytes": {"max_piece_bytes": 8},
     }.items():
-        pipeline.train(text, output=tmp_path / "other", vocab_size=300, overwrite=True, **options)
+        pipeline.count(f"{runs[0]}.txt", output=tmp_path / "other", overwrite=True, **options)
         with pytest.raises(RunDirectoryError, match=f"cannot be combined: {name} is"):
-            pipeline.combine_runs([runs["a"], tmp_path / "other"], output=tmp_path / "mix")
-    other = manifest.require(runs["b"])
+            pipeline.combine_runs([runs[0], tmp_path / "other"], output=tmp_path / "mix")
+    other = manifest.require(runs[1])
     older = replace(other, directory=Directory(tmp_path / "older", RUN))
     cutting = {**other.manifest.cutting, "unicode": "Unicode 3.0"}
     manifest.save(replace(older, manifest=replace(other.manifest, cutting=cutting)))
     with pytest.raises(RunDirectoryError, match=r"the Unicode version is 'Unicode .*' in the one and 'Unicode 3.0'"):
-        pipeline.combine_runs([runs["a"], tmp_path / "older"], output=tmp_path / "mix")
+        pipeline.combine_runs([runs[0], tmp_path / "older"], output=tmp_path / "mix")
     manifest.save(older)
     with pytest.raises(RunDirectoryError, match="not completely counted"):
-        pipeline.combine_runs([runs["a"], tmp_path / "older"], output=tmp_path / "mix")
+        pipeline.combine_runs([runs[0], tmp_path / "older"], output=tmp_path / "mix")
     assert not (tmp_path / "mix").exists()
 
 
-def test_wrong_arguments_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:
-    one, other = runs.values()
+def test_wrong_arguments_are_refused(runs: list[Path], tmp_path: Path) -> None:
+    one, other = runs
     for listed, weights, output, error, message in (
         ([one, other], [1], "mix", UsageError, "2 runs; give one for each"),
         ([one, other], [1, 0], "mix", UsageError, "--weight: expected"),
@@ -238,24 +235,14 @@ def test_verify_finds_a_wrong_sum_of_an_input(inputs: list[Path], tmp_path: Path
         pipeline.verify_run(home)
 
 
-@pytest.mark.parametrize(
-    ("weights", "more", "error"),
-    [
-        (["1"], {}, "1 weight for 3 inputs: give one for each, and quote globs"),
-        (["0", "0", "0"], {}, "not all of them 0"),
-        (["1", "2", "3"], {"superwords_from": 260}, "`combine` these runs with --weight"),
-    ],
-)
-def test_weights_that_do_not_fit_are_refused_before_counting(inputs, tmp_path, weights, more, error) -> None:
-    with pytest.raises(UsageError, match=error):
-        pipeline.train(inputs, output=tmp_path / "run", weights=weights, vocab_size=265, **more)
-    assert not (tmp_path / "run").exists()
-
-
-def test_weights_are_refused_where_inputs_are_not_counted_apart(inputs: list[Path], tmp_path: Path) -> None:
+def test_weights_that_do_not_fit_are_refused_before_counting(inputs: list[Path], tmp_path: Path) -> None:
     counted = pipeline.import_counts({"low": 1}, output=tmp_path / "counts")
     twice, output = [*inputs, inputs[0] / "1.txt"], tmp_path / "run"
+    superwords = {"superwords_from": 260, "vocab_size": 265}
     for doing, error in {
+        lambda: pipeline.train(inputs, weights=["1"], output=output): "1 weight for 3 inputs: give one for each, and",
+        lambda: pipeline.train(inputs, weights=["0", "0", "0"], output=output): "not all of them 0",
+        lambda: pipeline.train(inputs, weights=WEIGHTS, output=output, **superwords): "`combine` these runs with --w",
         lambda: pipeline.train(twice, weights=[1, 1, 1, 2], output=output): "has files that an",
         lambda: pipeline.train_from_iterator(["low"], weights=[1], output=output): "mean nothing for an iterator",
         lambda: pipeline.import_counts({"low": 1}, weights=[1], output=output): "mean nothing where counts are given",
@@ -263,6 +250,11 @@ def test_weights_are_refused_where_inputs_are_not_counted_apart(inputs: list[Pat
     }.items():
         with pytest.raises(UsageError, match=error):
             doing()
+    assert not output.exists()
+    pipeline.train(inputs, output=output, weights=WEIGHTS, vocab_size=265)
+    for home in (output, pipeline.combine_runs([output], output=tmp_path / "mixed")):
+        with pytest.raises(UsageError, match="`combine` these runs with --weight"):
+            pipeline.merge_run(home, **superwords, overwrite=True)
 
 
 def test_many_inputs_are_counted_apart_only_on_request(tmp_path: Path) -> None:
@@ -275,10 +267,3 @@ def test_many_inputs_are_counted_apart_only_on_request(tmp_path: Path) -> None:
         pipeline.merge_run(tmp_path / "run", weights=weights, overwrite=True)
     pipeline.train(many, **options, weights=weights, overwrite=True)
     assert read(tmp_path / "run" / "counter.parquet")[b"low"] == 35
-
-
-def test_superwords_of_runs_with_weights_are_refused(inputs: list[Path], tmp_path: Path) -> None:
-    pipeline.train(inputs, output=tmp_path / "run", weights=WEIGHTS, vocab_size=265)
-    for home in (tmp_path / "run", pipeline.combine_runs([tmp_path / "run"], output=tmp_path / "mixed")):
-        with pytest.raises(UsageError, match="`combine` these runs with --weight"):
-            pipeline.merge_run(home, vocab_size=265, superwords_from=260, overwrite=True)

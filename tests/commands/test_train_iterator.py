@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ DOCUMENTS[7] = ""  # no document, but an item
 DOCUMENTS[11] = f"one{EOT}two {EOT}"
 
 
+def model(run: Path) -> bytes:
+    return (run / "tokenizer" / "tokenizer.json").read_bytes()
+
+
 @pytest.fixture(scope="module")
 def from_files(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     home = tmp_path_factory.mktemp("files")
@@ -38,20 +43,19 @@ def from_files(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return model(home / "run")
 
 
-def model(run: Path) -> bytes:
-    return (run / "tokenizer" / "tokenizer.json").read_bytes()
-
-
 def corpus_of(run: Path) -> dict[str, Any]:
     return dict(json.loads((run / "report.json").read_text())["corpus"])
+
+
+def losses_in(run: Path) -> list[tuple[str, int, list[str]]]:
+    return [(one["kind"], one["count"], one["examples"]) for one in corpus_of(run)["losses"]]
 
 
 class DataSet:
     """What `datasets.Dataset` offers, as far as it is used."""
 
     def __init__(self, table: pa.Table) -> None:
-        self._table = table
-        self.column_names = table.column_names
+        self._table, self.column_names = table, table.column_names
 
     def select_columns(self, names: list[str]) -> "DataSet":
         return DataSet(self._table.select(names))
@@ -90,8 +94,7 @@ def test_items_of_all_kinds_are_the_same_documents(kind: str, monkeypatch: pytes
     for block in blocks(KINDS[kind](), "text"):
         assert block.position(0) == len(got) + 1
         data = memoryview(block.data).cast("B")
-        ends = block.starts
-        got += [bytes(data[ends[row] : ends[row + 1]]) for row in range(block.rows)]
+        got += [bytes(data[start:stop]) for start, stop in pairwise(list(block.starts)[: block.rows + 1])]
     assert got == [text.encode() for text in DOCUMENTS]
 
 
@@ -142,10 +145,6 @@ def test_documents_are_counted_one_by_one(documents, errors):
     assert counter.statistics()["pieces"] == expected.total()
 
 
-def losses_in(run: Path) -> list[tuple[str, int, list[str]]]:
-    return [(one["kind"], one["count"], one["examples"]) for one in corpus_of(run)["losses"]]
-
-
 INVALID = [b"fine"] * 70 + [b"not \xff fine"]
 SURROGATES = ["ab", "a\ud800\udc00b", "c\udfff"]
 
@@ -159,8 +158,11 @@ SURROGATES = ["ab", "a\ud800\udc00b", "c\udfff"]
     ],
 )
 def test_invalid_text_follows_the_errors_policy(documents, errors, losses, tmp_path: Path) -> None:
-    pipeline.train_from_iterator(documents, output=tmp_path / "run", vocab_size=258, errors=errors)
+    options = {"output": tmp_path / "run", "vocab_size": 258, "errors": errors}
+    pipeline.train_from_iterator(documents, **options)
     assert losses_in(tmp_path / "run") == [losses]
+    with pytest.raises(InputError, match="input was skipped or altered"):
+        pipeline.train_from_iterator(documents, **options, overwrite=True, fail_on_loss=True)
 
 
 @pytest.mark.filterwarnings("ignore:1 record skipped")
@@ -194,11 +196,6 @@ def test_iterables_that_are_refused(documents, error, message, tmp_path: Path) -
         pipeline.train_from_iterator(documents, output=tmp_path / "run", vocab_size=300, errors="strict")
 
 
-def test_loss_is_an_error_on_request(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="input was skipped or altered"):
-        pipeline.train_from_iterator(INVALID, output=tmp_path / "run", fail_on_loss=True)
-
-
 def failing(error: type[BaseException]) -> Iterator[str]:
     yield "some text"
     raise error
@@ -229,17 +226,10 @@ def test_a_directory_that_is_removed_meanwhile_is_named(
     output = tmp_path / "run"
 
     def removing(own: Callable[..., Any]) -> Callable[..., Any]:
-        def then_remove(*values: Any) -> Any:
-            found = own(*values)
-            shutil.rmtree(output)
-            return found
+        return lambda *values: (own(*values), shutil.rmtree(output))[0]
 
-        return then_remove
-
-    documents: Any = ["a text"]
-    if moment == "first":
-        documents = map(removing(str), documents)
-    else:
+    documents = map(removing(str) if moment == "first" else str, ["a text"])
+    if moment != "first":
         monkeypatch.setattr(train_iterator, moment, removing(getattr(train_iterator, moment)))
     with pytest.raises(RunDirectoryError, match=rf"{output} is not complete: it was removed while .*; run the command"):
         pipeline.train_from_iterator(documents, output=output, vocab_size=258, workers=1)
@@ -266,51 +256,41 @@ def test_memory_of_the_caller_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not (tmp_path / "run" / "counter.parquet").exists()
 
 
+GOOD, WITHOUT = {"meta": {"text": "aab"}}, {"meta": None}
 NUMBERS = pa.StructArray.from_arrays([pa.array([1, None, 3])], ["text"])
-ROWS = {
-    "records": [
-        {"meta": {"text": "aab"}},
-        {"body": "no field"},
-        {"meta": {"text": None}},
-        {"meta": "no record"},
-        {"meta": {"text": 7}},
-        {"meta": {"text": "aab"}},
-        {"meta": {"text": ["aab"]}},
-        {"meta": None},
-    ],
-    "batches": [
-        pa.record_batch({"meta": pa.array([{"text": "aab"}])}),
-        pa.record_batch({"body": ["no field"]}),
-        pa.record_batch({"meta": pa.array([{"text": None}, None])}),
-        pa.table({"meta": NUMBERS}),
-        pa.record_batch({"meta": pa.array([{"text": "aab"}])}),
-    ],
-    "structs": [pa.array([{"meta": {"text": "aab"}}, {"meta": None}]), pa.array([{"meta": {"text": "aab"}}, None])],
-    "named with a dot": pa.table({"meta.text": ["aab", None, "aab"]}),
-    "texts": pa.array(["aab", None, "aab", None]),
-}
+RECORDS = [
+    *(GOOD, {"body": "no field"}, {"meta": {"text": None}}, {"meta": "no record"}, {"meta": {"text": 7}}),
+    *(GOOD, {"meta": {"text": ["aab"]}}, WITHOUT),
+]
+COLUMNS = ([GOOD["meta"]], ["no field"], [{"text": None}, None], NUMBERS, [GOOD["meta"]])
+BATCHES = [pa.record_batch({"body" if "no field" in column else "meta": column}) for column in map(pa.array, COLUMNS)]
 
 
 @pytest.mark.parametrize(
-    ("kind", "lost"),
+    ("rows", "missing", "no_text"),
     [
-        ("records", {"records_without_field": [2, 3, 4, 8], "records_not_text": [5, 7]}),
-        ("batches", {"records_without_field": [2, 3, 4, 6], "records_not_text": [5, 7]}),
-        ("structs", {"records_without_field": [2, 4]}),
-        ("named with a dot", {"records_without_field": [2]}),
-        ("texts", {"records_without_field": [2, 4]}),
+        (RECORDS, [2, 3, 4, 8], [5, 7]),
+        (BATCHES, [2, 3, 4, 6], [5, 7]),
+        ([pa.array([GOOD, WITHOUT]), pa.array([GOOD, None])], [2, 4], []),
+        (pa.table({"meta.text": ["aab", None, "aab"]}), [2], []),
+        (pa.array(["aab", None, "aab", None]), [2, 4], []),
     ],
+    ids=["records", "batches", "structs", "named with a dot", "texts"],
 )
-def test_records_without_text_are_skipped_and_counted(kind: str, lost: dict[str, list[int]], tmp_path: Path) -> None:
+def test_records_without_text_are_skipped_and_counted(rows, missing, no_text, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="records? skipped") as warned:
-        pipeline.train_from_iterator(ROWS[kind], output=tmp_path / "run", vocab_size=258, text_field="meta.text")
-    located = {name: [f"item {number}" for number in numbers] for name, numbers in lost.items()}
-    assert losses_in(tmp_path / "run") == [(name, len(places), places) for name, places in located.items()]
-    reasons = {"records_without_field": "no text field", "records_not_text": "the text field is not text"}
-    assert [str(one.message) for one in warned] == [
-        f"{len(places)} record{'s' * (len(places) > 1)} skipped: {reasons[name]} (first: {'; '.join(places[:3])})"
-        for name, places in located.items()
-    ]
+        pipeline.train_from_iterator(rows, output=tmp_path / "run", vocab_size=258, text_field="meta.text")
+    losses, messages = [], []
+    for name, reason, numbers in (
+        ("records_without_field", "no text field", missing),
+        ("records_not_text", "the text field is not text", no_text),
+    ):
+        if places := [f"item {number}" for number in numbers]:
+            losses.append((name, len(places), places))
+            many, first = f"{len(places)} record{'s' * (len(places) > 1)}", "; ".join(places[:3])
+            messages.append(f"{many} skipped: {reason} (first: {first})")
+    assert losses_in(tmp_path / "run") == losses
+    assert [str(one.message) for one in warned] == messages
     facts = corpus_of(tmp_path / "run")
     assert (facts["documents"], facts["bytes"]) == (2, 6)
 
