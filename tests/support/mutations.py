@@ -1,10 +1,10 @@
 """Break the core on purpose, rule by rule, and see that a test fails: `python tests/support/mutations.py [NAME ...]`.
 
-Each mutation of `mutation_table.py` is one edit of the source. It is made in a copy of the tree, the core is rebuilt
-there, and the tests of the rule run. A mutation is killed if one of them fails, and survives if all pass: then a test
-is missing. Without names all are tried. `--in DIRECTORY` keeps the copy and its build, so that the next run compiles
-only what changed. Needs what the tests need, a C++ compiler and CMake; `project/test_mutations.py` checks that every
-edit still matches the source.
+Each mutation of `mutations.txt` is one edit of the source. It is made in a copy of the tree, the core is rebuilt there,
+and the tests of the rule run. A mutation is killed if one of them fails, and survives if all pass: then a test is
+missing. Without names all are tried. `--in DIRECTORY` keeps the copy and its build, so that the next run compiles only
+what changed. Needs what the tests need, a C++ compiler and CMake; `project/test_tools.py` checks that every edit still
+matches the source.
 """
 
 import argparse
@@ -15,13 +15,35 @@ import sys
 import tempfile
 import time
 import venv
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mutation_table import MUTATIONS
-
 HOME = Path(__file__).parents[2]
 PATIENCE_S = 300  # a core that never returns is noticed, too
+_ENTRY = re.compile(r"((?:= .+\n)*)# (\S+): (.+)\n((?:- .+\n)+)((?:\+.*\n)+)")
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """In `file`, below `pipeline`, the text `right` becomes `wrong`; `tests` check the rule."""
+
+    name: str
+    file: str
+    right: str
+    wrong: str
+    tests: tuple[str, ...]
+
+
+def read_mutations() -> list[Mutation]:
+    table = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").partition("\n\n")[2]
+    assert not _ENTRY.sub("", table).strip(), "a line of the table cannot be read"
+    found, tests = [], ()
+    for checked, file, name, *edit in _ENTRY.findall(table):
+        tests = tuple(test[2:] for test in checked.splitlines()) or tests
+        right, wrong = ("\n".join(line[2:] for line in side.splitlines()) for side in edit)
+        found.append(Mutation(name, file, right, wrong, tests))
+    return found
 
 
 def _output_of(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -89,7 +111,7 @@ def main() -> int:
     parser.add_argument("--in", dest="directory", type=Path, metavar="DIRECTORY", help="keeps the copy and its build")
     parser.add_argument("--list", action="store_true", help="name the mutations and do nothing")
     given = parser.parse_args()
-    chosen = [one for one in MUTATIONS if not given.names or one.name.startswith(tuple(given.names))]
+    chosen = [one for one in read_mutations() if not given.names or one.name.startswith(tuple(given.names))]
     if given.list:
         sys.stdout.writelines(f"{one.name}\n" for one in chosen)
         return 0

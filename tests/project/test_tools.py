@@ -1,0 +1,65 @@
+"""The tools of tests/support: the CPU time of tests, mutations that match the source, a fuzzer whose targets run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import cpu_time
+import pytest
+from mutations import Mutation, read_mutations
+
+HOME = Path(__file__).parents[2]
+MUTATIONS = read_mutations()
+
+
+def python(*words: object, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-P", *words], capture_output=True, text=True, check=False, **options)
+
+
+_TESTS = """
+import cpu_time, pytest
+cpu_time.MOST_S = 0.1
+def test_quick(): pass
+{mark}
+def test_long():
+    for _ in range(10):  # 0.4 s on an idle machine, and as many times longer elsewhere as the limit is
+        cpu_time._slowness()
+"""
+
+
+@pytest.mark.parametrize(
+    ("ci", "mark", "failed"), [("true", "", True), ("", "", False), ("true", "@pytest.mark.slow", False)]
+)
+def test_a_default_test_that_takes_too_long_fails_in_ci(ci: str, mark: str, failed: bool, tmp_path: Path) -> None:
+    (tmp_path / "test_times.py").write_text(_TESTS.format(mark=mark))
+    environment = {**os.environ, "CI": ci, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment["PYTHONPATH"] = str(Path(cpu_time.__file__).parent)
+    done = python("-m", "pytest", "-q", "-p", "cpu_time", "-p", "no:cacheprovider", cwd=tmp_path, env=environment)
+    assert done.returncode == failed, done.stdout
+    assert "2 passed" in done.stdout
+    assert " s  test_times.py::test_long\n" in done.stdout.partition("slowest 10 of ")[2]
+    too_slow = [line.split()[0] for line in done.stdout.splitlines() if line.endswith(": mark it slow")]
+    assert too_slow == ["test_times.py::test_long"] * failed
+
+
+@pytest.mark.parametrize("one", MUTATIONS, ids=lambda one: one.name)
+def test_a_mutation_matches_one_line(one: Mutation) -> None:
+    text = (HOME / "pipeline" / one.file).read_text()
+    assert text.count(one.right) == 1
+    assert one.right != one.wrong
+    for test in one.tests:
+        file, _, function = test.partition("::")
+        assert f"def {function}" in (HOME / "tests" / file).read_text()
+
+
+def test_the_table_in_contributing_lists_all_mutations() -> None:
+    table = (HOME / "CONTRIBUTING.md").read_text().partition("## Do the tests notice?")[2].partition("\n## ")[0]
+    rows = [row.split(" | ") for row in table.splitlines() if row.startswith("| ") and not row.startswith("| broken")]
+    assert [(name[2:], file) for name, file, _ in rows] == [(one.name, f"`{Path(one.file).name}`") for one in MUTATIONS]
+
+
+def test_every_target_of_the_fuzzer_runs() -> None:
+    found = python(HOME / "tests" / "fuzz", "--inputs", "60", "--seconds", "300")
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.count(" 60 inputs") == 13
