@@ -33,24 +33,7 @@ from pipeline.tokenizer.formats.huggingface import write_model
 
 Target = Callable[[random.Random], None]
 _LISTS = ("left", "right", "counts", "joined")
-_LETTERS = [
-    "a",
-    "b",
-    "k",
-    " ",
-    "\n",
-    "\r",
-    "\t",
-    "é",
-    "1",
-    "中",
-    "\u00a0",
-    "😀",
-    "'",
-    "<|a|>",
-    "<|ab",
-    *peers.WORDS[:20],
-]
+_LETTERS = [*"abk \n\r\té1中\u00a0😀'", "<|a|>", "<|ab", *peers.WORDS[:20]]
 
 
 def mutated(good: bytes, source: random.Random) -> bytes:

@@ -14,11 +14,7 @@ from typing import Any
 
 from pipeline.storage import Remote, location
 
-CREDENTIALS = {
-    "AWS_ACCESS_KEY_ID": "test",
-    "AWS_SECRET_ACCESS_KEY": "test",
-    "AWS_EC2_METADATA_DISABLED": "true",
-}
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
 _numbers = itertools.count(1)
 
 
@@ -59,13 +55,12 @@ class Store:
 def _files(address: str) -> Any:
     from pyarrow import fs
 
-    key, secret = CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
-    return fs.S3FileSystem(
-        access_key=key, secret_key=secret, endpoint_override=address, scheme="http", allow_bucket_creation=True
-    )
+    keys = {"access_key": CREDENTIALS["AWS_ACCESS_KEY_ID"], "secret_key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"]}
+    return fs.S3FileSystem(**keys, endpoint_override=address, scheme="http", allow_bucket_creation=True)
 
 
 def new_bucket(address: str, name: str | None = None) -> Store:
+    """Make a bucket on the server."""
     store = Store(address, name or f"bucket-{next(_numbers)}")
     _files(address).create_dir(store.bucket)
     return store

@@ -17,16 +17,8 @@ MARKS = "e\u0301\u0345नमस्तेZǅʰªßẞẞ日本語。、的ﬆ"
 KANA = "カーか・゠゛\u3099\u3040\u3098語々〇龥龦㐀、 .a1\u200b!\n"
 ASTRAL = "😀𝔘\U0001e900\U00020000👩\u200d👩\U0010ffff\ue000a 1'"
 PLAIN = "abcXYZ  ..,!/-_(){}=012\n\n\t\r'"
-ALPHABETS = (
-    APOSTROPHES,
-    SPACES,
-    DIGITS,
-    MARKS,
-    KANA,
-    ASTRAL,
-    PLAIN,
-    APOSTROPHES + SPACES + DIGITS + MARKS + ASTRAL + PLAIN,
-)
+MIXED = APOSTROPHES + SPACES + DIGITS + MARKS + ASTRAL + PLAIN
+ALPHABETS = (APOSTROPHES, SPACES, DIGITS, MARKS, KANA, ASTRAL, PLAIN, MIXED)
 
 
 @functools.cache
@@ -43,12 +35,7 @@ _ATOMS = [
 ]
 _LOOKS = [r"(?!\S)", r"(?=\s)", "(?=a)", "(?![ab])", r"(?=\s|$)", "$", r"\Z", r"(?!\S|$)", "(?=.)"]
 _AHEADS = [
-    "(?=ab)",
-    "(?!a+b)",
-    r"(?=(?:[ab]{2})+(?![ab]))",
-    r"(?=a*(?:b|$))",
-    r"(?!.\s)",
-    r"(?=\w+?\W.)",
+    *("(?=ab)", "(?!a+b)", r"(?=(?:[ab]{2})+(?![ab]))", r"(?=a*(?:b|$))", r"(?!.\s)", r"(?=\w+?\W.)"),
     "(?!(?:(?>aa)+b)|A)",
 ]
 _GROUPS = ["(?:{})", "(?:{})", "({})", "(?i:{})", "(?s:{})", "(?>{})", "(?P<name>{})"]

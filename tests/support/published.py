@@ -36,31 +36,21 @@ def byte_level(**options: bool) -> Any:
 def _shapes() -> dict[str, tuple[list[Any], dict[str, Any]]]:
     """By kinds of published tokenizers: their pre-tokenizers, and what else they have."""
     bos = processors.TemplateProcessing(single=f"{BOS} $A", pair=f"{BOS} $A {BOS} $B", special_tokens=[(BOS, 416)])
-    empty = normalizers.Sequence([])
+    bert = processors.BertProcessing((EOT, 417), (BOS, 416))
+    empty, byte_and_bos = normalizers.Sequence([]), processors.Sequence([processors.ByteLevel(), bos])
+    digits = pre_tokenizers.Digits(individual_digits=True)
     return {
         "gpt2": ([byte_level(use_regex=True)], {"post": processors.ByteLevel(trim_offsets=False)}),
         "roberta": ([byte_level(use_regex=True)], {"post": processors.RobertaProcessing((EOT, 417), (BOS, 416))}),
-        "space in front": (
-            [byte_level(use_regex=True, add_prefix_space=True)],
-            {"post": processors.BertProcessing((EOT, 417), (BOS, 416))},
-        ),
+        "space in front": ([byte_level(use_regex=True, add_prefix_space=True)], {"post": bert}),
         "space in front, uncut": ([byte_level(add_prefix_space=True)], {}),
-        "llama3": (
-            [*isolated(PRESETS["llama3"]), byte_level()],
-            {"whole_pieces": True, "post": processors.Sequence([processors.ByteLevel(), bos])},
-        ),
+        "llama3": ([*isolated(PRESETS["llama3"]), byte_level()], {"whole_pieces": True, "post": byte_and_bos}),
         "qwen2": ([*isolated(PRESETS["qwen2"]), byte_level()], {"normalizer": normalizers.NFC()}),
         "deepseek": ([*isolated(*DEEPSEEK), byte_level()], {"normalizer": empty, "post": bos}),
-        "coder": (
-            [*isolated(*CODER), pre_tokenizers.Digits(individual_digits=True), byte_level()],
-            {"normalizer": normalizers.Sequence([normalizers.NFC()])},
-        ),
-        "line ends": (
-            [*isolated(*LINE_ENDS), pre_tokenizers.Digits(individual_digits=True), byte_level()],
-            {"normalizer": empty, "post": bos},
-        ),
+        "coder": ([*isolated(*CODER), digits, byte_level()], {"normalizer": normalizers.Sequence([normalizers.NFC()])}),
+        "line ends": ([*isolated(*LINE_ENDS), digits, byte_level()], {"normalizer": empty, "post": bos}),
         "digits": ([pre_tokenizers.Digits(individual_digits=False), byte_level(use_regex=True)], {}),
-        "starcoder": ([pre_tokenizers.Digits(individual_digits=True), byte_level(use_regex=True)], {}),
+        "starcoder": ([digits, byte_level(use_regex=True)], {}),
         "removed": ([pre_tokenizers.Split(Regex(PRESETS["o200k"]), "removed", invert=True), byte_level()], {}),
         "literal": ([pre_tokenizers.Split(".é", "isolated", invert=True), byte_level()], {}),
     }
@@ -76,9 +66,8 @@ def made(name: str, added: list[AddedToken]) -> HuggingFaceTokenizer:
     merges = [(token_to_text(left), token_to_text(right)) for left, right in samples.trained("none")]
     for left, right in merges:
         vocab.setdefault(left + right, len(vocab))
-    theirs = HuggingFaceTokenizer(
-        models.BPE(vocab=vocab, merges=merges, ignore_merges=parts.get("whole_pieces", False))
-    )
+    whole_pieces = parts.get("whole_pieces", False)
+    theirs = HuggingFaceTokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=whole_pieces))
     if "normalizer" in parts:
         theirs.normalizer = parts["normalizer"]
     theirs.pre_tokenizer = stages[0] if len(stages) == 1 else pre_tokenizers.Sequence(stages)
@@ -111,13 +100,8 @@ PARTS = [
 TEXTS = st.lists(
     st.one_of(st.sampled_from(PARTS), st.text(max_size=6), st.text(f"eaoA g{COMBINING} ", max_size=6)), max_size=14
 ).map("".join)
-HARD = [
-    *samples.HARD_TEXTS,
-    *samples.all_planes(3, 60),
-    *PARTS,
-    f" {BOS}  {EOT}\n\u3000{BOS}x{EOT}{EOT}",
-    "  <mask>  thx",
-]
+AROUND = [f" {BOS}  {EOT}\n\u3000{BOS}x{EOT}{EOT}", "  <mask>  thx"]
+HARD = [*samples.HARD_TEXTS, *samples.all_planes(3, 60), *PARTS, *AROUND]
 
 
 @functools.cache

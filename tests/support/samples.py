@@ -24,15 +24,7 @@ PATTERNS = ["gpt2", "cl100k", "llama3", "qwen2", "o200k", "none", CUSTOM]
 FIRST_PLANE = [*range(0xD800), *range(0xE000, 0x10000)]
 
 HARD_TEXTS = [
-    "",
-    " ",
-    "a",
-    "\n",
-    "\x00\x00\x01",
-    "x\n  ",
-    "x\n  \n y  \t z   ",
-    "a\r\n\r\nb\r\n",
-    "DON'T I'ſ 'LLama we'Re",
+    *("", " ", "a", "\n", "\x00\x00\x01", "x\n  ", "x\n  \n y  \t z   ", "a\r\n\r\nb\r\n", "DON'T I'ſ 'LLama we'Re"),
     "123４５６ 1 2 12345678",
     "a\u0085b\u200bc\ufeffd\u180ee\u00a0f",
     "नमस्ते e\u0301 👩‍👩‍👧‍👦 \U0010ffff",

@@ -21,13 +21,8 @@ def output_on_a_terminal(
     terminal, other_end = pty.openpty()
     plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
     command = [sys.executable, "-P", *program, *words]
-    with subprocess.Popen(
-        command,
-        cwd=cwd,
-        stdout=other_end,
-        stderr=other_end,
-        env=plain | {"TERM": "xterm", "COLUMNS": "120"} | environment,
-    ) as process:
+    usual = plain | {"TERM": "xterm", "COLUMNS": "120"}
+    with subprocess.Popen(command, cwd=cwd, stdout=other_end, stderr=other_end, env=usual | environment) as process:
         os.close(other_end)
         seen = b""
         with contextlib.suppress(OSError):  # the other end is closed
