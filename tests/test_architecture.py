@@ -13,6 +13,7 @@ import click
 import pytest
 
 import pipeline
+from pipeline import _core
 from pipeline.cli import commands
 
 PACKAGE = Path(pipeline.__file__).parent
@@ -249,9 +250,11 @@ for words in (
 def test_the_main_road_needs_no_guest(guest: str, tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "pipeline", ignore=shutil.ignore_patterns("native", "__pycache__"))
     shutil.rmtree(tmp_path / "pipeline" / "guests" / guest)
+    shutil.copy(str(_core.__file__), tmp_path / "pipeline")  # which an editable install has elsewhere
     (tmp_path / "corpus.txt").write_text("the theme of the thesis " * 1000)
-    command = [sys.executable, "-P", "-c", _MAIN_ROAD, tmp_path]
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-P", "-S", "-s", "-c", _MAIN_ROAD, tmp_path]  # without an editable install's hook
+    others = [path for path in sys.path if path.endswith("site-packages")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *others])}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
 
