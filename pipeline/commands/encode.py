@@ -22,9 +22,9 @@ from pipeline.shards import manifest
 from pipeline.shards import plan as planning
 from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_shards
 from pipeline.shards.formats.shard_format import Layout, ShardFacts
+from pipeline.shards.ids_file import Part
 from pipeline.shards.manifest import ORDER_OPTIONS, EncodedCorpus, Encoding, holds_out, is_dealt, kind_of
 from pipeline.shards.order import ORDERING_STAGE, put_in_order
-from pipeline.shards.part_file import Part
 from pipeline.storage import named
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer

@@ -1,19 +1,20 @@
-"""Dealing out the documents of one part to buckets, by keys: what a worker process does.
+"""Dealing out the documents that start in one part to buckets, by keys: what a worker process does.
 
 A key depends on the seed, the epoch and the number of the document in the corpus; validation is chosen by a hash of
-the document's ids. A document may start in an earlier part and end in a later one: the task says what its hash is.
+the document's ids. A document that continues in the next parts is read there.
 """
 
 import logging
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain, takewhile
 
 from pipeline import _core
+from pipeline.executors import ignore
 from pipeline.executors.worker import report_progress
-from pipeline.shards.dealt_file import DealtWriter
-from pipeline.shards.part_file import PartReader, Slice, open_part
-from pipeline.storage import Location
+from pipeline.shards.ids_file import IdsWriter, StoredIds
+from pipeline.shards.sources import Slice, documents_in, open_part
 from pipeline.storage.atomic import whole_file
 
 _log = logging.getLogger(__name__)
@@ -38,75 +39,78 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class PartTask:
-    """A part for a worker. state, tokens: hash and ids of the document that continues in it; part_ids: its size."""
+class Documents:
+    """The documents that start in the first of some parts, each with its number of ids; the last ends in the last part.
 
-    part: Location
-    fingerprint: str
-    part_ids: int
-    id_bytes: int
-    state: int = 0
-    tokens: int = 0
-
-    def __str__(self) -> str:
-        return f"part {self.part}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DealTask(PartTask):
-    """A part to deal out. number: of the first document; last_hash: of the document that continues in the next part.
-
-    buckets: of training and of validation; run_bytes: memory for a run.
+    inside: whether the first part starts inside of a document.
     """
 
-    output: Location
-    output_fingerprint: str
-    selection: Selection
-    number: int
-    last_hash: int
-    buckets: tuple[int, int]
-    run_bytes: int
+    parts: tuple[tuple[StoredIds, int], ...]
+    inside: bool
+    id_bytes: int
+
+    def __str__(self) -> str:
+        return f"part {self.parts[0][0].path}"
+
+    def slices(self) -> tuple[list[tuple[StoredIds, Slice]], int]:
+        """Return where they are, and how many documents end in the first part before them."""
+        (part, ids), *others = self.parts
+        start, before = _first_end(part, ids) if self.inside else (0, 0)
+        found = [(part, Slice(0, start, ids, with_start=not self.inside))]
+        for number, (other, size) in enumerate(others, 1):
+            stop = _first_end(other, size)[0] if number == len(others) else size
+            found.append((other, Slice(0, 0, stop, with_start=True)))
+        return found, before
 
 
-@dataclass(frozen=True, kw_only=True)
-class SurveyTask(PartTask):
-    """A part whose hashes are needed. smallest: ids of the documents with the smallest hashes that are needed."""
-
-    smallest: int = 0
+def _first_end(part: StoredIds, ids: int) -> tuple[int, int]:
+    """Return the first position where documents end, and how many do; the end of the part if none does."""
+    with open_part(part) as reader:
+        ends = chain.from_iterable(reader.ends())
+        first = next(ends, None)
+        return (ids, 0) if first is None else (first, 1 + sum(1 for _ in takewhile(first.__eq__, ends)))
 
 
 @dataclass(frozen=True)
-class Survey:
-    """Hashes and sizes of the two documents of a part that may go on elsewhere.
+class DealTask:
+    """Documents to deal out. number: of the first that ends in their part; buckets: of training and of validation.
 
-    ends: whether a document ends in the part; else `first` is all of it, and `last` too. smallest: hash and number of
-    ids of documents.
+    run_bytes: memory for a run.
     """
 
-    ends: bool
-    first: tuple[int, int]
-    last: tuple[int, int]
-    smallest: list[tuple[int, int]] = field(default_factory=list)
+    documents: Documents
+    output: StoredIds
+    selection: Selection
+    number: int
+    buckets: tuple[int, int]
+    run_bytes: int
+
+    def __str__(self) -> str:
+        return str(self.documents)
 
 
-def survey_part(task: SurveyTask) -> Survey:
-    """Hash the documents of a part. Runs in a worker process; raises `RunDirectoryError` for a damaged part."""
-    first: tuple[int, int] | None = None
-    state, at, begin = task.state, 0, -task.tokens
+@dataclass(frozen=True)
+class SurveyTask:
+    """Documents whose hashes are needed: of those with the smallest, that have this many ids together."""
+
+    documents: Documents
+    smallest: int
+
+    def __str__(self) -> str:
+        return str(self.documents)
+
+
+def survey_part(task: SurveyTask) -> list[tuple[int, int]]:
+    """Return hash and number of ids of documents. Raises `RunDirectoryError` for a damaged part."""
     smallest: list[tuple[int, int]] = []
-    with open_part(task.part, task.fingerprint) as reader:
-        for ids, ends in _blocks(reader):
-            hashes, first_state, state = _core.hash_documents(ids, ends, task.id_bytes, at, state)
-            if ends and first is None:
-                first = first_state, ends[0]
-            if task.smallest:
-                lengths = (end - start for start, end in zip([begin, *ends], ends, strict=False))
-                smallest = smallest_of([*smallest, *zip(hashes, lengths, strict=True)], task.smallest)
-            begin = ends[-1] if ends else begin
-            at += len(ids)
-            report_progress(len(ids))
-    last = state, at - (begin if first else 0)
-    return Survey(first is not None, first or last, last, smallest)
+    state = at = begin = 0
+    for ids, ends in documents_in(task.documents.slices()[0], report_progress):
+        hashes, _, state = _core.hash_documents(ids, ends, task.documents.id_bytes, at, state)
+        lengths = (end - start for start, end in zip([begin, *ends], ends, strict=False))
+        smallest = smallest_of([*smallest, *zip(hashes, lengths, strict=True)], task.smallest)
+        begin = ends[-1] if ends else begin
+        at += len(ids)
+    return smallest
 
 
 def smallest_of(found: list[tuple[int, int]], tokens: int) -> list[tuple[int, int]]:
@@ -122,17 +126,18 @@ def smallest_of(found: list[tuple[int, int]], tokens: int) -> list[tuple[int, in
 
 def deal_part(task: DealTask) -> "array[int]":
     """Write the dealt file of a part; returns the number of ids in each bucket."""
-    values = vars(task.selection)
-    expected = min(task.part_ids, task.run_bytes // task.id_bytes)
+    id_bytes, values = task.documents.id_bytes, vars(task.selection)
+    slices, before = task.documents.slices()
+    expected = min(sum(one.stop - one.start for _, one in slices), task.run_bytes // id_bytes)
     dealer = _core.Dealer(
-        task.id_bytes, buckets=task.buckets[0], validation_buckets=task.buckets[1], **values, expected=expected
+        id_bytes, buckets=task.buckets[0], validation_buckets=task.buckets[1], **values, expected=expected
     )
-    number, at = task.number, 0
-    with open_part(task.part, task.fingerprint) as reader, whole_file(task.output) as path, path.open("wb") as file:
-        writer = DealtWriter(file, task.id_bytes, sum(task.buckets))
-        hashes = _hashes(task, reader) if task.selection.held_out else None
+    number, at, dealt = task.number + before, 0, array("Q", bytes(8 * sum(task.buckets)))
+    with whole_file(task.output.path) as path, path.open("wb") as file:
+        writer = IdsWriter(file, id_bytes)
+        hashes = _hashes(slices, id_bytes) if task.selection.held_out else None
         known = array("Q")
-        for ids, ends in _blocks(reader):
+        for ids, ends in documents_in(slices, report_progress):
             documents = len(ends) + ((ends[-1] if ends else at) < at + len(ids))
             while hashes is not None and len(known) < documents:
                 known.extend(next(hashes))
@@ -141,23 +146,30 @@ def deal_part(task: DealTask) -> "array[int]":
             number += len(ends)
             at += len(ids)
             if dealer.memory() >= task.run_bytes:
-                writer.add(*dealer.take())
-            report_progress(len(ids))
-        writer.add(*dealer.take())
-        dealt = writer.finish(task.output_fingerprint)
-    _log.info("%s: dealt out %d ids, %d documents end", task, at, number - task.number)
+                _write_run(dealer, writer, id_bytes, dealt)
+        _write_run(dealer, writer, id_bytes, dealt)
+        writer.finish(task.output.fingerprint, dealt=dealt.tolist())
+    _log.info("%s: dealt out %d ids, %d documents end", task, at, number - task.number - before)
     return dealt
 
 
-def _hashes(task: DealTask, reader: PartReader) -> Iterator["array[int]"]:
-    """Yield the hashes of the part's documents in order, ahead of what is dealt out."""
-    state, at = task.state, 0
-    for ids, ends in _blocks(reader):
-        hashes, _, state = _core.hash_documents(ids, ends, task.id_bytes, at, state)
+def _write_run(dealer: _core.Dealer, writer: IdsWriter, id_bytes: int, dealt: "array[int]") -> None:
+    """Write a run, a block for each bucket, and add its ids to those that are dealt out."""
+    entries, ids, sizes = dealer.take()
+    words, data = entries.cast("B"), ids.cast("B")
+    word = id_ = 0
+    for bucket, (count, own) in enumerate(zip(sizes[::2], sizes[1::2], strict=True)):
+        next_word, next_id = word + 16 * count, id_ + id_bytes * own
+        writer.add(data[id_:next_id], words[word:next_word])
+        dealt[bucket] += own
+        word, id_ = next_word, next_id
+
+
+def _hashes(slices: list[tuple[StoredIds, Slice]], id_bytes: int) -> Iterator["array[int]"]:
+    """Yield the hashes of documents in order, ahead of what is dealt out."""
+    state = at = 0
+    for ids, ends in documents_in(slices, ignore):
+        hashes, _, state = _core.hash_documents(ids, ends, id_bytes, at, state)
         yield array("Q", hashes)
         at += len(ids)
-    yield array("Q", [task.last_hash])
-
-
-def _blocks(reader: PartReader) -> Iterator[tuple[memoryview, "array[int]"]]:
-    return reader.blocks(Slice(0, 0, reader.part.ids, with_start=True))
+    yield array("Q", _core.hash_documents(b"", array("Q", [at]), id_bytes, at, state)[0])  # of one without an end

@@ -19,7 +19,7 @@ from pipeline.counts.looks_special import LooksSpecial
 from pipeline.executors import Broadcast
 from pipeline.pattern.compiled import PatternSequence
 from pipeline.pattern.compiler import compile_pattern
-from pipeline.shards.part_file import Part, PartWriter
+from pipeline.shards.ids_file import IdsWriter, Part
 from pipeline.storage import Location, named, open_file
 from pipeline.storage.atomic import whole_file
 from pipeline.tokenizer.model import Model
@@ -88,11 +88,11 @@ def encode_chunk(task: EncodeTask) -> Part:
     started = time.monotonic()
     model, encoder = loaded(task.model, task.tokenizer, task.cache_bytes)
     with whole_file(task.output) as path, path.open("wb") as file:
-        part = PartWriter(file, task.id_bytes)
+        part = IdsWriter(file, task.id_bytes)
         half = task.budget_bytes // 2  # for `regex`, where it cuts
         if model.pattern.tables is None and not isinstance(model.pattern, PatternSequence):
             task = replace(task, budget_bytes=half, copies=2 * task.copies)
-        written = part.finish(task.fingerprint, make_ids(task, model, encoder, part.add, regex_bytes=half))
+        written = part.finish_part(task.fingerprint, make_ids(task, model, encoder, part.add, regex_bytes=half))
     elapsed_s = time.monotonic() - started
     _log.info("%s: %d bytes, %d ids in %.2f s", task, written.statistics.bytes, written.ids, elapsed_s)
     return written

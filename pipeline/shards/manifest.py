@@ -28,7 +28,7 @@ from pipeline.run.plan import Plan, dependencies_of
 from pipeline.shards.formats import FORMATS, shard_format
 from pipeline.shards.formats.arrow import STORED
 from pipeline.shards.formats.shard_format import CODES, ID_BYTES, IDS, Layout, ShardFacts
-from pipeline.shards.part_file import StoredPart
+from pipeline.shards.ids_file import StoredIds
 from pipeline.storage import Location, open_file
 from pipeline.storage.atomic import write_json
 from pipeline.storage.bounded import read_json
@@ -129,10 +129,10 @@ class Encoding:
         """Return the names of all files that are deleted when the shards are complete."""
         return [*self.owned_parts(), *itertools.chain(*self.owned_dealt())]
 
-    def parts(self) -> list[StoredPart]:
+    def parts(self) -> list[StoredIds]:
         """Return the path of each part, and the fingerprint of what it depends on."""
         return [
-            StoredPart(self.directory / name, self.plan.fingerprint(index, self.options, FORMAT_VERSION))
+            StoredIds(self.directory / name, self.plan.fingerprint(index, self.options, FORMAT_VERSION))
             for index, name in enumerate(self.owned_parts())
         ]
 

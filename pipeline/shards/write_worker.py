@@ -2,17 +2,15 @@
 
 import contextlib
 import logging
-from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.executors.worker import report_progress
-from pipeline.shards.dealt_file import Source, open_source
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import IDS, Block, Layout, Rows, ShardFacts
 from pipeline.shards.manifest import checksum
 from pipeline.shards.packing import Packed, Packing
-from pipeline.shards.part_file import Slice
+from pipeline.shards.sources import Slice, Source, documents_in
 from pipeline.storage import Location, unreadable
 from pipeline.storage.atomic import whole_file
 
@@ -68,9 +66,16 @@ def is_intact(task: CheckTask) -> bool:
 
 def write_shard(task: ShardTask) -> ShardFacts:
     """Write a shard, and its second file before it; a file that is there with the same bytes is kept."""
-    format_, documents = shard_format(task.format), _Documents(task)
+    format_, documents = shard_format(task.format), 0
+
+    def blocks() -> Iterator[Block]:
+        nonlocal documents
+        for ids, ends in documents_in(task.parts, report_progress):
+            documents += len(ends)
+            yield ids, ends
+
     packed = None if task.packing is None else Packed(task.packing, task.layout)
-    rows = (Rows({IDS: ids}, ends) for ids, ends in documents) if packed is None else packed.rows(iter(documents))
+    rows = (Rows({IDS: ids}, ends) for ids, ends in blocks()) if packed is None else packed.rows(blocks())
     with contextlib.ExitStack() as files:  # it leaves the last one first
         path = files.enter_context(whole_file(task.directory / task.name, keep_same=True))
         second = (
@@ -80,8 +85,8 @@ def write_shard(task: ShardTask) -> ShardFacts:
         tokens, (size, crc32) = packed.tokens if packed else task.tokens, checksum(path)
         second_size, second_crc32 = checksum(second) if second else (None, None)
         facts = ShardFacts(
-            *(task.name, tokens, documents.count, size, crc32, task.offsets, second_size, second_crc32),
-            rows=written if packed or (format_.rows and written != documents.count) else None,
+            *(task.name, tokens, documents, size, crc32, task.offsets, second_size, second_crc32),
+            rows=written if packed or (format_.rows and written != documents) else None,
             padded=packed.padded if packed else None,
             truncated=packed.truncated if packed else None,
             dropped=task.dropped if packed else None,
@@ -89,22 +94,3 @@ def write_shard(task: ShardTask) -> ShardFacts:
         )
     _log.info("%s: %d ids, %d documents", task, facts.tokens, facts.documents)
     return facts
-
-
-class _Documents:
-    """The blocks of documents of a shard; `count` says how many have ended so far."""
-
-    def __init__(self, task: ShardTask) -> None:
-        self._task, self.count = task, 0
-
-    def __iter__(self) -> Iterator[Block]:
-        """Yield the blocks, and report progress."""
-        before = 0
-        for source, part in self._task.parts:
-            with open_source(source) as reader:
-                shift = before - part.start
-                for ids, ends in reader.blocks(part):
-                    self.count += len(ends)
-                    yield ids, array("Q", (end + shift for end in ends)) if shift else ends
-                    report_progress(len(ids))
-            before += part.stop - part.start

@@ -19,7 +19,7 @@ import pipeline
 from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError, WorkerError
 from pipeline.run.values import SHARD_FORMATS
 from pipeline.shards.formats import FORMATS
-from pipeline.shards.part_file import PartWriter
+from pipeline.shards.ids_file import IdsWriter
 
 DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
 
@@ -44,13 +44,13 @@ def test_long_row_is_encoded_in_blocks(
     """All ids of a value of 100 MB at once took ten times its size, beyond the limit."""
     rows = ["", "é", peers.generated_text(5, 9000) * 12 + f"{EOT}語", "", f"{EOT}b{IM}"]
     pq.write_table(pa.table({"text": rows}), tmp_path / "a.parquet")
-    blocks, own = [], PartWriter.add
+    blocks, own = [], IdsWriter.add
 
-    def add(self: PartWriter, ids: memoryview, ends: memoryview) -> None:
+    def add(self: IdsWriter, ids: memoryview, ends: memoryview) -> None:
         blocks.append(len(ids))
         own(self, ids, ends)
 
-    monkeypatch.setattr(PartWriter, "add", add)
+    monkeypatch.setattr(IdsWriter, "add", add)
     monkeypatch.setattr("pipeline.shards.encode_worker._BLOCK_BYTES", 777, raising=False)
     monkeypatch.setattr("pipeline.shards.encode_worker._BLOCK_IDS", 100)
     pipeline.encode_corpus(tmp_path / "a.parquet", tokenizer, tmp_path / "shards", workers=1)

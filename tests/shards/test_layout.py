@@ -13,8 +13,9 @@ from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.shards.encode import plan_shards
 from pipeline.shards.formats.shard_format import IDS, Layout, RowGroup, Rows, row_groups
+from pipeline.shards.ids_file import IdsWriter, StoredIds, part_of
 from pipeline.shards.packing import NUMBERS, POSITIONS, Packed, Packing
-from pipeline.shards.part_file import PartWriter, Slice, open_part, part_of
+from pipeline.shards.sources import Slice, open_part
 
 # Parts: blocks, each of the lengths of its documents and of an unfinished one.
 BLOCKS = st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=4), st.integers(0, 3)), max_size=4)
@@ -25,14 +26,14 @@ def write(path: Path, blocks: list[tuple[list[int], int]], first_id: int) -> tup
     ids: list[int] = []
     ends: list[int] = []
     with path.open("wb") as file:
-        part = PartWriter(file, 2)
+        part = IdsWriter(file, 2)
         for lengths, rest in blocks:
             positions = [len(ids) + end for end in accumulate(lengths)]
             block = [(first_id + len(ids) + i) % 65536 for i in range(sum(lengths) + rest)]
             part.add(memoryview(array("H", block)), memoryview(array("Q", positions)))
             ids += block
             ends += positions
-        assert part.finish("f", ChunkStatistics()).ids == len(ids)
+        assert part.finish_part("f", ChunkStatistics()).ids == len(ids)
     return ids, ends
 
 
@@ -51,7 +52,7 @@ def test_shards_depend_on_the_ids_alone(
         sizes.append(len(own))
 
     def last_end(part: int, stop: int) -> int | None:
-        with open_part(tmp_path / str(part), "f") as reader:
+        with open_part(StoredIds(tmp_path / str(part), "f")) as reader:
             return reader.last_end(stop)
 
     planned = plan_shards(sizes, shard_tokens, last_end if whole else None)
@@ -66,7 +67,7 @@ def test_shards_depend_on_the_ids_alone(
         found: list[int] = []
         found_ends: list[int] = []
         for slice_ in shard:
-            with open_part(tmp_path / str(slice_.part), "f") as reader:
+            with open_part(StoredIds(tmp_path / str(slice_.part), "f")) as reader:
                 for block, positions in reader.blocks(slice_):
                     found += block.tolist()
                     found_ends += [sum(sizes[: slice_.part]) + place for place in positions]
@@ -107,10 +108,11 @@ def test_every_changed_bit_of_a_part_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "part"
     ids, ends = write(path, [([3, 4], 2), ([1], 0)], 7)
     whole = path.read_bytes()
-    part = part_of(path, "f")
+    stored = StoredIds(path, "f")
+    part = part_of(*stored)
     assert part is not None
     assert (part.ids, len(ends)) == (10, 3)
-    with open_part(path, "f") as reader:
+    with open_part(stored) as reader:
         blocks = list(reader.blocks(Slice(0, 0, 10, with_start=True)))
     assert [id_ for block, _ in blocks for id_ in block] == ids
     assert [end for _, block_ends in blocks for end in block_ends] == ends
@@ -121,7 +123,10 @@ def test_every_changed_bit_of_a_part_is_detected(tmp_path: Path) -> None:
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
         if part_of(path, "f") is not None:
-            with open_part(path, "f") as reader, pytest.raises(RunDirectoryError, match=r"part is damaged \(block"):
+            with (
+                open_part(stored) as reader,
+                pytest.raises(RunDirectoryError, match=r"part is damaged \(a block"),
+            ):
                 list(reader.blocks(Slice(0, 0, 10, with_start=True)))
     for size in range(len(whole)):
         path.write_bytes(whole[:size])

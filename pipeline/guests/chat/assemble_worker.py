@@ -13,8 +13,9 @@ from pipeline.executors.worker import report_progress
 from pipeline.guests.chat.encoder import ID_BYTES, IGNORED, Row
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import Block, Layout, Rows, ShardFacts
+from pipeline.shards.ids_file import StoredIds
 from pipeline.shards.manifest import checksum
-from pipeline.shards.part_file import PartReader, open_part
+from pipeline.shards.sources import PartReader, open_part
 from pipeline.storage import Location
 from pipeline.storage.atomic import whole_file
 
@@ -29,7 +30,7 @@ class AssemblyTask:
     """One shard for a worker.
 
     rows: their numbers, uint64; ends: where packed rows end among them, if they are packed; pack: how. pad: the bytes
-    of the id that fills packed rows. parts: path, fingerprint and number of the first row of each.
+    of the id that fills packed rows. parts: each with the number of its first row.
     """
 
     name: str
@@ -40,7 +41,7 @@ class AssemblyTask:
     pad: bytes
     rows: bytes
     ends: bytes | None
-    parts: tuple[tuple[Location, str, int], ...]
+    parts: tuple[tuple[StoredIds, int], ...]
 
     @property
     def names(self) -> list[str]:
@@ -78,9 +79,9 @@ def write_rows(task: AssemblyTask) -> ShardFacts:
 class StoredRows:
     """The rows in parts, by number. A few parts are open at a time, and a few blocks in memory."""
 
-    def __init__(self, parts: tuple[tuple[Location, str, int], ...], open_parts: contextlib.ExitStack) -> None:
+    def __init__(self, parts: tuple[tuple[StoredIds, int], ...], open_parts: contextlib.ExitStack) -> None:
         self._parts, self._stack = parts, open_parts
-        self._firsts = [first for _, _, first in parts]
+        self._firsts = [first for _, first in parts]
         self._open: dict[int, PartReader] = {}
         self._stored = lru_cache(_KEPT_BLOCKS)(lambda part, number: self._reader(part).block(number))
         self._first = self._after = 0  # rows of the block that was used last
@@ -107,8 +108,7 @@ class StoredRows:
             if len(self._open) == _OPEN_PARTS:
                 self._stack.close()
                 self._open.clear()
-            where, fingerprint, _ = self._parts[part]
-            self._open[part] = self._stack.enter_context(open_part(where, fingerprint))
+            self._open[part] = self._stack.enter_context(open_part(self._parts[part][0]))
         return self._open[part]
 
 

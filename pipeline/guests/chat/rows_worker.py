@@ -24,7 +24,7 @@ from pipeline.guests.chat.encoder import ID_BYTES, ChatEncoder, ChatSettings
 from pipeline.guests.chat.rows import read_rows
 from pipeline.guests.chat.templates import Template
 from pipeline.shards.encode_worker import loaded
-from pipeline.shards.part_file import Part, PartWriter
+from pipeline.shards.ids_file import IdsWriter, Part
 from pipeline.storage import Location
 from pipeline.storage.atomic import whole_file
 
@@ -62,13 +62,13 @@ def encode_rows(task: RowsTask) -> Part:
     model, native = loaded(task.model, task.tokenizer, task.cache_bytes)
     encoder = ChatEncoder(task.template, model, task.settings, native)
     with whole_file(task.output) as path, path.open("wb") as file:
-        part = PartWriter(file, ID_BYTES)
-        written = part.finish(task.fingerprint, _write_rows(task, encoder, part))
+        part = IdsWriter(file, ID_BYTES)
+        written = part.finish_part(task.fingerprint, _write_rows(task, encoder, part))
     _log.info("%s: %d rows, %d ids in %.2f s", task, written.documents, written.ids // 2, time.monotonic() - started)
     return written
 
 
-def _write_rows(task: RowsTask, encoder: ChatEncoder, part: PartWriter) -> ChunkStatistics:
+def _write_rows(task: RowsTask, encoder: ChatEncoder, part: IdsWriter) -> ChunkStatistics:
     """Write the blocks of a part; returns what was read and dropped."""
     tally, values = Tally(), 0
     columns: list[bytes] = []

@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from pipeline.guests.chat.assemble import Assembly, assemble, cut
 from pipeline.guests.chat.assemble_worker import AssemblyTask, write_rows
@@ -16,10 +16,10 @@ from pipeline.shards.encode import Writing, encode_missing, write_missing
 from pipeline.shards.encode_worker import packed
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import ShardFacts
+from pipeline.shards.ids_file import Part, StoredIds
 from pipeline.shards.manifest import Encoding, FileFacts, directories_of
-from pipeline.shards.part_file import Part, open_part
 from pipeline.shards.plan import encoding_workers
-from pipeline.storage import Location
+from pipeline.shards.sources import open_part
 from pipeline.tokenizer.model import Model
 
 
@@ -63,7 +63,7 @@ def write_conversations(
     compatible = bool(encoding.options["compatible"])
     train, held = (assemble(rows, lengths, chat.capacity, compatible=compatible) for rows in order)
     splits = {"train": train, **({"validation": held} if chat.mixing.validation else {})}
-    parts = tuple((*stored, first) for stored, first in zip(encoding.parts(), firsts, strict=False))
+    parts = tuple(zip(encoding.parts(), firsts, strict=False))
     directories = directories_of(encoding.options["shard_format"], list(splits))
     tasks = {
         directory: _tasks(encoding, chat, directory, rows, lengths, parts)
@@ -79,7 +79,7 @@ def _tasks(
     directory: str,
     assembly: Assembly,
     lengths: Sequence[int],
-    parts: tuple[tuple[Location, str, int], ...],
+    parts: tuple[tuple[StoredIds, int], ...],
 ) -> list[AssemblyTask]:
     """Return the tasks of the shards of a split."""
     options, format_ = encoding.options, shard_format(encoding.options["shard_format"])
@@ -111,13 +111,11 @@ def _tasks(
 def _lengths(encoding: Encoding) -> "tuple[array[int], list[int]]":
     """Return the ids of each row, 0 for one that was dropped, and the number of the first row of each part."""
     lengths, firsts = array("I"), []
-    for where, fingerprint in encoding.parts():
+    for stored in encoding.parts():
         firsts.append(len(lengths))
-        with open_part(where, fingerprint) as reader:
-            before = 0
-            for end in reader.all_ends():
+        with open_part(stored) as reader:
+            for before, end in pairwise(chain([0], *reader.ends())):
                 lengths.append((end - before) // 2)
-                before = end
     return lengths, [*firsts, len(lengths)]
 
 

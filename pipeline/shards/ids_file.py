@@ -1,0 +1,167 @@
+"""Files of ids that workers write for one another; they are deleted when all shards are written.
+
+A file is blocks, each of ids (2 or 4 bytes) and of numbers (8 bytes); a table with a row for each block; and a footer
+in JSON with what the file depends on. All numbers are little-endian. A file is whole or absent, and may exceed memory:
+each block is checked when it is read. A *part*, the checkpoint of encoding, has the ids of one chunk; its numbers are
+where documents end in the chunk. A *dealt* file has documents by bucket: run after run, a block for each bucket; its
+numbers are two for each document, or stretch of one: its key, and its ids, with the highest bit set where it ends.
+
+Parquet has no numbers of two bytes, so its files were twice as large and took six times as long to write.
+"""
+
+import contextlib
+import json
+import struct
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import IO, Any, NamedTuple
+
+from pipeline import _core
+from pipeline.base.errors import RunDirectoryError
+from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.storage import Location, OpenFile, open_file
+
+NUMBER_BYTES = 8
+_TAIL = struct.Struct("<QQ16s")  # of the footer: its checksum, its length in bytes, the mark
+_MARK = b"bpe-pipeline/ids"
+_ROW = 6  # columns of the table: those of `BlockRow`, and the row's own checksum
+
+
+class BlockRow(NamedTuple):
+    """Where a block is, how many ids and numbers it has, and the checksums of both."""
+
+    start: int
+    ids: int
+    numbers: int
+    ids_hash: int
+    numbers_hash: int
+
+
+class StoredIds(NamedTuple):
+    """Where a file is, and the fingerprint of what it depends on."""
+
+    path: Location
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a part holds. rest: its last ids, of a document that continues in the next part."""
+
+    ids: int
+    statistics: ChunkStatistics
+    documents: int
+    rest: int
+
+
+class IdsWriter:
+    """Writes one file of ids to an open file."""
+
+    def __init__(self, file: IO[bytes], id_bytes: int) -> None:
+        self._file, self._id_bytes, self._at = file, id_bytes, 0
+        self._table = array("Q")
+        self._last = 0  # number of the last block that has some
+
+    def add(self, ids: memoryview, numbers: memoryview) -> None:
+        """Write a block."""
+        ids, numbers = ids.cast("B"), numbers.cast("B")
+        counts = ids.nbytes // self._id_bytes, numbers.nbytes // NUMBER_BYTES
+        row = array("Q", [self._at, *counts, _core.hash64(ids), _core.hash64(numbers)])
+        self._table += row
+        self._table.append(_core.hash64(row))
+        self._file.write(ids)
+        self._file.write(numbers)
+        self._at += ids.nbytes + numbers.nbytes
+        self._last = numbers.cast("Q")[-1] if numbers else self._last
+
+    def finish(self, fingerprint: str, **more: Any) -> None:
+        """Write the table and the footer, the end of the file."""
+        own = {"fingerprint": fingerprint, "id_bytes": self._id_bytes, "blocks": len(self._table) // _ROW}
+        footer = json.dumps({**own, **more}).encode()
+        tail = _TAIL.pack(_core.hash64(footer), len(footer), _MARK)
+        self._file.write(self._table.tobytes() + footer + tail)
+
+    def finish_part(self, fingerprint: str, statistics: ChunkStatistics) -> Part:
+        """Write the end of a part."""
+        ids, documents = sum(self._table[1::_ROW]), sum(self._table[2::_ROW])
+        part = Part(ids, statistics, documents, ids - self._last)
+        self.finish(fingerprint, **asdict(part))
+        return part
+
+
+class IdsFile:
+    """An open file of ids. Whatever is read raises `RunDirectoryError` if it is damaged."""
+
+    def __init__(self, where: Location, file: OpenFile, fingerprint: str) -> None:
+        self._where, self._file = where, file
+        stop = max(file.seek(0, 2) - _TAIL.size, 0)
+        checksum, length, mark = _TAIL.unpack(file.read_at(stop, _TAIL.size).ljust(_TAIL.size))
+        if mark != _MARK or length > stop:
+            raise self._damaged("it is not whole")
+        data = file.read_at(stop - length, length)
+        if _core.hash64(data) != checksum:
+            raise self._damaged("its footer is not as it was written")
+        self.footer: Mapping[str, Any] = json.loads(data)
+        if self.footer["fingerprint"] != fingerprint:
+            raise self._damaged("it is of another chunk")
+        self.id_bytes: int = self.footer["id_bytes"]
+        self.blocks: int = self.footer["blocks"]
+        self._table_at = stop - length - 8 * _ROW * self.blocks
+
+    def rows(self, first: int = 0, count: int | None = None) -> Iterator[BlockRow]:
+        """Yield rows of the table; None: all from the first."""
+        size = 8 * _ROW * (self.blocks - first if count is None else count)
+        data = self._file.read_at(self._table_at + 8 * _ROW * first, size)
+        for at in range(0, size, 8 * _ROW):
+            row = array("Q", data[at : at + 8 * _ROW])
+            if _core.hash64(row[:-1]) != row[-1]:
+                raise self._damaged("its table is not as it was written")
+            yield BlockRow(*row[:-1])
+
+    def ids(self, row: BlockRow) -> bytes:
+        """Return the ids of a block."""
+        return self._read(row.start, row.ids * self.id_bytes, row.ids_hash)
+
+    def numbers(self, row: BlockRow) -> "array[int]":
+        """Return the numbers of a block."""
+        start = row.start + row.ids * self.id_bytes
+        return array("Q", self._read(start, row.numbers * NUMBER_BYTES, row.numbers_hash))
+
+    def _read(self, start: int, size: int, checksum: int) -> bytes:
+        data = self._file.read_at(start, size)
+        if len(data) != size or _core.hash64(data) != checksum:
+            raise self._damaged("a block of it is not as it was written")
+        return data
+
+    def _damaged(self, reason: str) -> RunDirectoryError:
+        return RunDirectoryError(
+            f"{self._where} is damaged ({reason}); remove that file and run the same command again"
+        )
+
+
+@contextlib.contextmanager
+def open_ids(where: Location, fingerprint: str) -> Iterator[IdsFile]:
+    """Open a file of ids; raises `RunDirectoryError` if it is damaged or depends on something else."""
+    with open_file(where) as file:
+        yield IdsFile(where, file, fingerprint)
+
+
+def found_ids(where: Location, fingerprint: str) -> Mapping[str, Any] | None:
+    """Return the footer of a file; None if there is no such file, or not a whole one of this fingerprint."""
+    try:
+        with open_ids(where, fingerprint) as file:
+            for _ in file.rows():
+                pass
+            return file.footer
+    except (FileNotFoundError, RunDirectoryError):
+        return None
+
+
+def part_of(where: Location, fingerprint: str) -> Part | None:
+    """Return what a part holds; None if no part is there, or not one of this fingerprint."""
+    footer = found_ids(where, fingerprint)
+    if footer is None:
+        return None
+    statistics = ChunkStatistics.from_values(footer["statistics"])
+    return Part(footer["ids"], statistics, footer["documents"], footer["rest"])
