@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 from pipeline._core import Automaton, SpecialTokens
 from pipeline.base.errors import InputError
@@ -24,8 +25,7 @@ _CHARACTER_BYTES = 4  # of the longest character: a proof looks at the two aroun
 _PROBE = b"some words, and 12 more:\n\tx = y\n"  # in which a pattern that can be cut at all is cut
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """The bytes [start, stop) of the file with this index in the listing; of a Parquet file, the row groups.
 
     A span of text inside a file that does not start with a special token continues a document of the span before. Of a

@@ -10,14 +10,15 @@ memory is allocated at once but used as the text grows, so a small file takes li
 
 import io
 import lzma
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.formats import damaged
-from pipeline.corpus.frames import FROM_START, Frame
+from pipeline.corpus.frames import FROM_START, Frame, zstd_frames
 from pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from pipeline.storage import OpenFile
 
@@ -28,9 +29,6 @@ _XZ_STREAM_HEADER_BYTES = 12
 _XZ_OTHER_BYTES = 1 << 20  # next to the dictionary
 _XZ_HEAD_BYTES = 1 << 12  # more than the headers before the first block's content
 _MOST_ZSTD_BYTES = 128 << 20  # of a window that Arrow's decompressor accepts
-_ZSTD_MAGIC, _SKIPPABLE = b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18"
-_DICTIONARY_ID_BYTES, _CONTENT_SIZE_BYTES = (0, 1, 2, 4), (0, 2, 4, 8)
-_RUN = 1  # a block that is one byte, repeated
 
 
 def decompress(file: CorpusFile, stream: OpenFile, budget: ReadBudget, frame: Frame = FROM_START) -> Iterator[bytes]:
@@ -105,48 +103,19 @@ class ZstdWindows:
     """Sees the bytes of zstd frames pass and notes the window of each."""
 
     def __init__(self, note: Callable[[int], None]) -> None:
-        self._note = note
-        self._data = memoryview(b"")  # seen, not yet parsed
-        self._parser = self._parse()
-        next(self._parser)
+        self._walk = zstd_frames(lambda frame: note(frame.window))
+        self._wanted, self._size = next(self._walk)  # the bytes to look at next
+        self._data, self._start = memoryview(b""), 0  # seen, not yet behind what is wanted
 
     def see(self, data: Any) -> None:
         """Take the next bytes of the file."""
-        self._parser.send(data)
-
-    def _next(self, size: int, skip: int = 0) -> Generator[None, Any, bytes]:
-        """Return the next `size` bytes after those to skip."""
-        while len(self._data) < skip + size:
-            skip, kept = max(skip - len(self._data), 0), self._data[skip:]
-            self._data = memoryview(bytes(kept) + (yield))
-        data, self._data = self._data[skip : skip + size], self._data[skip + size :]
-        return bytes(data)
-
-    def _parse(self) -> Generator[None, Any, None]:
-        skip = 0
-        while True:
-            magic, skip = (yield from self._next(4, skip)), 0
-            if magic[0] & 0xF0 == 0x50 and magic[1:] == _SKIPPABLE:
-                skip = int.from_bytes((yield from self._next(4)), "little")
-                continue
-            if magic != _ZSTD_MAGIC:
-                skip = 1 << 63  # decoding it fails
-                continue
-            [flags] = yield from self._next(1)
-            single = flags >> 5 & 1  # its window is its content
-            size_bytes = _CONTENT_SIZE_BYTES[flags >> 6] or single
-            header = yield from self._next(1 - single + _DICTIONARY_ID_BYTES[flags & 3] + size_bytes)
-            base = 1 << 10 + (header[0] >> 3)
-            window = base + base // 8 * (header[0] & 7)
-            if single:
-                window = int.from_bytes(header[-size_bytes:], "little") + (256 if size_bytes == 2 else 0)
-            self._note(window)
-            last = 0
-            while not last:
-                block = int.from_bytes((yield from self._next(3, skip)), "little")
-                last, kind = block & 1, block >> 1 & 3
-                skip = 1 if kind == _RUN else block >> 3
-            skip += 4 if flags & 4 else 0  # a checksum
+        kept = self._data[max(self._wanted - self._start, 0) :]
+        self._start += len(self._data) - len(kept)
+        self._data = memoryview(bytes(kept) + data)
+        with suppress(ValueError):  # no frame: decoding it fails, and what is wanted never comes
+            while (begin := self._wanted - self._start) + self._size <= len(self._data):
+                seen, self._wanted = bytes(self._data[begin : begin + self._size]), 1 << 63
+                self._wanted, self._size = self._walk.send(seen)
 
 
 def _by_bz2(stream: OpenFile) -> Iterator[bytes]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pipeline.corpus.sampling import Chosen, read_chosen
 from pipeline.pattern.compiled import CompiledPattern
-from pipeline.pattern.fit import FitTask, misfit
+from pipeline.pattern.fit import misfit
 
 _READ_BYTES = 16 << 20  # of memory, at most
 
@@ -25,4 +25,4 @@ class SampleTask:
 def misfit_of(task: SampleTask) -> list[str]:
     """Say with numbers how the pattern does not fit the sample, as `misfit` does."""
     drawn = read_chosen(task.chosen, task.text_field, most_bytes=_READ_BYTES)
-    return misfit(FitTask(task.pattern, [one.text for one in drawn]))
+    return misfit(task.pattern, [one.text for one in drawn])

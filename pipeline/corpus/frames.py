@@ -6,8 +6,9 @@ has no parts: it is read from its start, and decompressing judges it.
 
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pipeline.corpus.files import CorpusFile, opened
 from pipeline.storage import is_uri
@@ -16,6 +17,7 @@ _LEAST_TEXT_BYTES = 1 << 20  # between two parts that are listed
 _GUESSED_RATIO = 4  # of text to compressed bytes
 _MOST_RATIO = 1000  # of text that a trailer of gzip may claim
 _ZSTD_MAGIC, _SKIPPABLE, _SKIPPABLE_MASK = 0xFD2FB528, 0x184D2A50, 0xFFFFFFF0
+_DICTIONARY_ID_BYTES, _CONTENT_SIZE_BYTES = (0, 1, 2, 4), (0, 2, 4, 8)
 _RUN = 1  # a block that is one byte, repeated
 _XZ_HEADER_BYTES = 12  # of a stream; its footer has as many
 ReadAt = Callable[[int, int], bytes]
@@ -36,7 +38,13 @@ FROM_START = Frame(0, 0)
 
 
 def frames_of(file: CorpusFile) -> list[Frame]:
-    """Return parts of a local compressed file, about 1 MiB of text apart, and its end; None unless there are two."""
+    """Return parts of a local compressed file, about 1 MiB of text apart, and its end; none unless there are two."""
+    frames = _walked(file)
+    return frames if len(frames) > 2 else []
+
+
+def _walked(file: CorpusFile) -> list[Frame]:
+    """Return the parts, and the end, of a local file in which nothing is unexpected, otherwise none."""
     walk = {"zstd": _zstd, "gzip": _bgzip, "xz": _xz}.get(file.compression)
     if walk is None or is_uri(file.path):
         return []
@@ -48,7 +56,7 @@ def frames_of(file: CorpusFile) -> list[Frame]:
                     frames.append(frame)
         except (ValueError, IndexError):
             return []
-    return frames if len(frames) > 2 and frames[-1].start == file.size else []
+    return frames if frames[-1].start == file.size else []
 
 
 def frame_before(frames: list[Frame], text: int) -> Frame:
@@ -61,51 +69,70 @@ def text_bytes(file: CorpusFile) -> int:
     """Return the bytes of a file's text: as its headers say, or guessed; of an uncompressed file, its size."""
     if file.compression == "none":
         return file.size
-    guessed = _GUESSED_RATIO * file.size
-    if is_uri(file.path):
-        return guessed
-    if frames := frames_of(file):
+    if frames := _walked(file):
         return frames[-1].text
-    with opened(file.path) as stream:
-        try:
-            if file.compression == "zstd":
-                return list(_zstd(stream.read_at, file.size))[-1].text
-            if file.compression == "xz":
-                return list(_xz(stream.read_at, file.size))[-1].text
-            if file.compression == "gzip":  # of the last member, modulo 2^32
-                size = int.from_bytes(stream.read_at(file.size - 4, 4), "little")
-                while size < file.size:  # gzip makes nothing much larger
-                    size += 1 << 32
-                return size if size < min(_MOST_RATIO * file.size, 1 << 32) else guessed
-        except (ValueError, IndexError):
-            pass
-    return guessed
+    if file.compression == "gzip" and not is_uri(file.path):
+        with opened(file.path) as stream:
+            size = int.from_bytes(stream.read_at(file.size - 4, 4), "little")  # of the last member, modulo 2^32
+        while size < file.size:  # gzip makes nothing much larger
+            size += 1 << 32
+        if size < min(_MOST_RATIO * file.size, 1 << 32):
+            return size
+    return _GUESSED_RATIO * file.size
 
 
-def _zstd(read_at: ReadAt, size: int) -> Iterator[Frame]:
-    at = text = 0
-    while at < size:
-        magic = _number(read_at, at, 4)
+class ZstdFrame(NamedTuple):
+    """A frame of zstd: where it starts, its window, and the bytes of its text (None: it does not name them)."""
+
+    start: int
+    window: int
+    text: int | None
+
+
+def zstd_frames(found: Callable[[ZstdFrame], None]) -> Generator[tuple[int, int], bytes, None]:
+    """Find the frames in a file by their headers; yields the position and number of the bytes that are sent next.
+
+    Raises `ValueError` for what is no frame.
+    """
+    at = 0
+    while True:
+        magic = _number((yield at, 4), 4)
         if magic & _SKIPPABLE_MASK == _SKIPPABLE:
-            at += 8 + _number(read_at, at + 4, 4)
+            at += 8 + _number((yield at + 4, 4), 4)
             continue
         if magic != _ZSTD_MAGIC:
             raise ValueError("no frame of zstd")
-        yield Frame(at, text)
-        flags = _number(read_at, at + 4, 1)
-        single = flags >> 5 & 1
-        size_bytes = (single, 2, 4, 8)[flags >> 6]
-        if size_bytes == 0:
-            raise ValueError("a frame that does not name its size")
-        at += 5 + (1 - single) + (0, 1, 2, 4)[flags & 3]
-        text += _number(read_at, at, size_bytes) + (256 if size_bytes == 2 else 0)
-        at += size_bytes
+        flags = _number((yield at + 4, 1), 1)
+        single = flags >> 5 & 1  # its window is its content
+        size_bytes = _CONTENT_SIZE_BYTES[flags >> 6] or single
+        header_bytes = 1 - single + _DICTIONARY_ID_BYTES[flags & 3] + size_bytes
+        header = yield at + 5, header_bytes
+        base = 1 << 10 + (header[0] >> 3)
+        text = int.from_bytes(header[len(header) - size_bytes :], "little") + (256 if size_bytes == 2 else 0)
+        window = text if single else base + base // 8 * (header[0] & 7)
+        found(ZstdFrame(at, window, text if size_bytes else None))
+        at += 5 + header_bytes
         last = 0
         while not last:
-            block = _number(read_at, at, 3)
+            block = _number((yield at, 3), 3)
             last = block & 1
             at += 3 + (1 if block >> 1 & 3 == _RUN else block >> 3)
         at += 4 if flags & 4 else 0  # a checksum
+
+
+def _zstd(read_at: ReadAt, size: int) -> Iterator[Frame]:
+    frames: list[ZstdFrame] = []
+    walk = zstd_frames(frames.append)
+    at, wanted = next(walk)
+    text = 0
+    while at < size:
+        at, wanted = walk.send(read_at(at, wanted))
+        for frame in frames:
+            if frame.text is None:
+                raise ValueError("a frame that does not name its size")
+            yield Frame(frame.start, text)
+            text += frame.text
+        frames.clear()
     yield Frame(at, text)
 
 
@@ -117,7 +144,7 @@ def _bgzip(read_at: ReadAt, size: int) -> Iterator[Frame]:
             raise ValueError("no block of bgzip")
         yield Frame(at, text)
         at += int.from_bytes(head[16:18], "little") + 1
-        text += _number(read_at, at - 4, 4)
+        text += _number(read_at(at - 4, 4), 4)
     yield Frame(at, text)
 
 
@@ -167,8 +194,7 @@ def _varints(data: bytes) -> Iterator[int]:
     raise ValueError("an index of xz that ends too early")
 
 
-def _number(read_at: ReadAt, at: int, size: int) -> int:
-    data = read_at(at, size)
+def _number(data: bytes, size: int) -> int:
     if len(data) < size:
         raise ValueError("it ends too early")
     return int.from_bytes(data, "little")

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from pipeline.base.errors import PipelineError
@@ -17,26 +17,18 @@ _TIMEOUT_S = 2  # of `regex`: no more than a sample is worth
 _MEMORY_BYTES = 32 << 20  # of `regex`, likewise
 
 
-@dataclass(frozen=True)
-class FitTask:
-    """A pattern and texts for `misfit`, which a worker does where the pattern runs on `regex`."""
-
-    pattern: CompiledPattern
-    texts: Sequence[str]
-
-
-def misfit(task: FitTask) -> list[str]:
+def misfit(pattern: CompiledPattern, texts: Sequence[str]) -> list[str]:
     """Say with numbers if most of the texts is in long pieces or in stretches without a match; [] if it is not.
 
     A smaller sample than LEAST_SAMPLE_BYTES shows nothing, nor does one that `regex` cannot cut in seconds. A stretch
     is noticed if it has two characters or more.
     """
-    pattern = replace(task.pattern, timeout_s=_TIMEOUT_S)
+    pattern = replace(pattern, timeout_s=_TIMEOUT_S)
     whole = long = longest = unmatched = 0
     try:
         # It cuts an unmatched stretch into characters, and everything else as the pattern does.
         characters = compile_pattern(rf"(?:{pattern.expression})|(?s:.)") if leaves_text(pattern) else None
-        for text in task.texts:
+        for text in texts:
             ends = _ends(pattern, text)
             finer = _ends(characters, text) if characters else ends
             for start, stop in pairwise([0, *ends]):

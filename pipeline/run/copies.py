@@ -1,7 +1,6 @@
 """Copies of standard input as corpus files: they are identified by content, wherever their directory is moved."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,22 +16,18 @@ def home_in(directory: Location) -> Location:
     return (directory.absolute() if isinstance(directory, Path) else directory) / DIRECTORY
 
 
-def copy_in(directory: Location, file: CorpusFile) -> CorpusFile:
-    """Return a file, whose path is relative to its directory, with the path of its copy now, or raise `ValueError`."""
-    name = file.path.removeprefix(f"{DIRECTORY}/")
+def located(directory: Location, file: CorpusFile) -> CorpusFile:
+    """Return a file that a manifest lists: of a copy with the path that it has now. `ValueError` for no copy's name."""
+    if not file.identity:
+        return file
+    name = file.identity.removeprefix(f"{DIRECTORY}/")
     if not COPY.fullmatch(name):
-        raise ValueError(f"{file.path!r} is not the name of a copy of standard input")
-    return replace(file, path=str(home_in(directory) / name), identity=file.path)
+        raise ValueError(f"{file.identity!r} is not the name of a copy of standard input")
+    return replace(file, path=str(home_in(directory) / name))
 
 
-def with_identities(directory: Location, files: Iterable[CorpusFile]) -> tuple[CorpusFile, ...]:
-    """Return the files; copies of standard input in the directory are identified by content, wherever it is moved."""
-    home = home_in(directory)
-
-    def identified(file: CorpusFile) -> CorpusFile:
-        path = named(file.path)
-        if not COPY.fullmatch(path.name) or path.parent != home:
-            return file
-        return replace(file, identity=f"{DIRECTORY}/{path.name}")
-
-    return tuple(map(identified, files))
+def identified(directory: Location, file: CorpusFile) -> CorpusFile:
+    """Return a listed file: of a copy in the directory with what it is called wherever that is moved."""
+    path = named(file.path)
+    is_copy = COPY.fullmatch(path.name) and path.parent == home_in(directory)
+    return replace(file, identity=f"{DIRECTORY}/{path.name}") if is_copy else file

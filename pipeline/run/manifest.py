@@ -22,8 +22,9 @@ from pipeline.run.files import COARSE, RESULTS, RUN
 from pipeline.run.format_versions import COUNTER_FORMAT
 from pipeline.run.options import Options, flag_of, make_options
 from pipeline.run.parity import Parity
-from pipeline.run.plan import MOST_INPUTS, Plan
+from pipeline.run.plan import MOST_INPUTS, Plan, stored_plan
 from pipeline.run.standard_input import remove_copies
+from pipeline.run.stored import stored
 from pipeline.run.values import parse_weights
 from pipeline.storage import Location, existing, open_file
 from pipeline.storage.atomic import make_directory
@@ -60,16 +61,6 @@ class Source:
     def scale(self) -> int:
         """The number that makes all weights whole."""
         return math.lcm(*(one.weight[1] for one in self.mixed))
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> "Source":
-        """Read back what a manifest has of it; raises KeyError, TypeError or ValueError for anything else."""
-        mixed = (
-            Weighted(str(one["run"]), str(one["counts"]), (int(one["weight"][0]), int(one["weight"][1])))
-            for one in document["mixed"]
-        )
-        kind, digest, description = (str(document[name]) for name in ("kind", "digest", "description"))
-        return cls(kind, digest, description, tuple(mixed))
 
 
 @dataclass(frozen=True)
@@ -189,24 +180,10 @@ class Run:
 
 def save(run: Run) -> None:
     """Write `run.json`, whole or not at all."""
-    manifest = run.manifest
     make_directory(run.directory / "counts")
-    run.directory.write_manifest(
-        {
-            "counting": manifest.counting,
-            "merging": manifest.merging,
-            "vocab_size": manifest.vocab_size,
-            "cutting": manifest.cutting,
-            "versions": versions(),
-            "tokenizers": manifest.tokenizers,
-            "written": manifest.written,
-            "special": manifest.special,
-            **({} if manifest.source is None else {"source": asdict(manifest.source)}),
-            **({} if manifest.parity is None else {"parity": asdict(manifest.parity)}),
-            **({"weights": manifest.weights} if manifest.weights else {}),
-            **manifest.plan.to_json(),
-        }
-    )
+    document = asdict(run.manifest)
+    plan = document.pop("plan")
+    run.directory.write_manifest({**document, "versions": versions(), **plan})
 
 
 def load(location: Location) -> Run | None:
@@ -215,21 +192,10 @@ def load(location: Location) -> Run | None:
     document = directory.read_manifest()
     if document is None:
         return None
-    source = document.get("source")
     with directory.damage():
-        manifest = Manifest(
-            counting=dict(document["counting"]),
-            merging=document["merging"],
-            vocab_size=None if document["vocab_size"] is None else int(document["vocab_size"]),
-            cutting={str(name): str(value) for name, value in document["cutting"].items()},
-            plan=Plan.from_json(document, directory),
-            source=None if source is None else Source.from_json(source),
-            tokenizers=tuple(map(str, document["tokenizers"])),
-            written={str(name): str(digest) for name, digest in document["written"].items()},
-            special={str(name): dict(one) for name, one in document["special"].items()},
-            parity=Parity.from_json(document["parity"]) if "parity" in document else None,
-            weights=parse_weights(document["weights"]) if "weights" in document else (),
-        )
+        manifest = replace(stored(Manifest, document), plan=stored_plan(document, directory))
+        if manifest.weights:
+            parse_weights(manifest.weights)
         for name in (*manifest.tokenizers, *manifest.written):
             if not _TOKENIZER_FILE.fullmatch(name):
                 raise ValueError(f"{name!r} is not the name of a tokenizer's file")
@@ -237,8 +203,8 @@ def load(location: Location) -> Run | None:
             raise ValueError("it has both a source and files")
         if manifest.weights and len(manifest.weights) != len(manifest.plan.inputs):
             raise ValueError("its weights are not those of its inputs")
-        for stage, stored in (("count", manifest.counting), ("merge", manifest.merging)):
-            if stored is not None and make_options(stored).of_stage(stage) != stored:
+        for stage, made in (("count", manifest.counting), ("merge", manifest.merging)):
+            if made is not None and make_options(made).of_stage(stage) != made:
                 raise ValueError(f"its options of {stage} are not complete")
         for one in manifest.special.values():
             make_options(one)

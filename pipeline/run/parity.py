@@ -1,7 +1,6 @@
 """Parity: which languages choose a run's merges, and how; part of what its counts are."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.base.units import format_count
@@ -29,14 +28,6 @@ class Parity:
     window: int = 0  # last choices that are looked at; 0: none
     alpha: float = 2.0
     global_merges: int = 0
-
-    @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> "Parity":
-        """Read what `run.json` says; raises `TypeError`, `KeyError` or `ValueError` for anything else."""
-        languages, dev = (tuple(Language(**one) for one in stored[name]) for name in ("languages", "dev"))
-        numbers = {"window": int(stored["window"]), "global_merges": int(stored["global_merges"])}
-        ratios = tuple(map(float, stored["ratios"]))
-        return cls(languages, dev, ratios, alpha=float(stored["alpha"]), **numbers)
 
     def digest(self) -> str:
         """Return what the merges depend on besides the options of merging."""

@@ -4,24 +4,23 @@ A plan is made once and stored in the manifest of a run or of shards. A resumed 
 got new files extends it.
 """
 
-from collections.abc import Iterator, Sequence, Sized
-from dataclasses import asdict, astuple, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
-from typing import Any
 
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_count
-from pipeline.corpus.chunks import Chunk, Cutting, Span, plan_chunks
+from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
 from pipeline.corpus.files import CorpusFile, FileSpan
 from pipeline.corpus.formats import COMPRESSIONS, FORMATS, FileType
 from pipeline.corpus.listing import Listing, find_files
 from pipeline.corpus.skipped_or_altered import Tallies, Tally
-from pipeline.run.copies import DIRECTORY as STANDARD_INPUT
-from pipeline.run.copies import copy_in, with_identities
+from pipeline.run.copies import identified, located
 from pipeline.run.directory import Directory, fingerprint
 from pipeline.run.options import Options
+from pipeline.run.stored import stored
 from pipeline.run.values import shown_weight
 
 MOST_INPUTS = 256  # that are counted apart
@@ -71,7 +70,7 @@ class Plan:
         for _, numbers in groupby(range(len(files)), lambda number: owners[number] if owners else 0):
             together = [files[number] for number in numbers]
             for chunk in plan_chunks(together, cutting, chunk_bytes=chunk_bytes):
-                moved.append(Chunk(tuple(replace(span, file=span.file + shift) for span in chunk.spans)))
+                moved.append(Chunk(tuple(span._replace(file=span.file + shift) for span in chunk.spans)))
             shift += len(together)
         if not (*self.chunks, *moved):
             raise InputError(f"the corpus is empty: {files[0].path} has no rows; name a file with text in it")
@@ -166,34 +165,23 @@ class Plan:
         tally.add("files_empty", len(self.empty) + len(without_rows), [*self.empty, *without_rows])
         return tally.found
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values for a manifest."""
-        return {
-            "files": [_to_json(file) for file in self.files],
-            "empty": self.empty,
-            **({"input_names": self.inputs, "owners": self.owners} if self.inputs else {}),
-            "chunks": [
-                [[part for part in astuple(span) if part is not None] for span in chunk.spans] for chunk in self.chunks
-            ],
-        }
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any], directory: Directory) -> "Plan":
-        """Read back what `to_json` returned for a plan of this directory; KeyError, TypeError or ValueError if not."""
-        files = tuple(_stored_file(file, directory) for file in document["files"])
-        chunks = tuple(Chunk(tuple(Span(*map(int, span)) for span in spans)) for spans in document["chunks"])
-        for number, chunk in enumerate(chunks):
+    def checked(self) -> "Plan":
+        """Return the plan, which was stored; raise `ValueError` if its values do not fit together."""
+        for file in self.files:
+            if file.format not in FORMATS or file.compression not in COMPRESSIONS:
+                raise ValueError(f"{file.path} is of the unknown kind {file.format}, {file.compression}")
+        for number, chunk in enumerate(self.chunks):
             if not chunk.spans:
                 raise ValueError(f"chunk {number} is empty")
             for span in chunk.spans:
-                if not 0 <= span.file < len(files):
+                if not 0 <= span.file < len(self.files):
                     raise ValueError(f"chunk {number} is of a file that is not listed")
-                if not 0 <= span.start < span.stop <= files[span.file].size or (span.size or 0) < 0:
+                if not 0 <= span.start < span.stop <= self.files[span.file].size or (span.size or 0) < 0:
                     raise ValueError(f"chunk {number} is not within its file")
-        names, owners = tuple(map(str, document.get("input_names", ()))), tuple(map(int, document.get("owners", ())))
-        if len(owners) != (len(files) if names else 0) or not all(0 <= owner < len(names) for owner in owners):
+        owners, inputs = self.owners, range(len(self.inputs))
+        if len(owners) != (len(self.files) if inputs else 0) or not all(owner in inputs for owner in owners):
             raise ValueError("a file is of an input that is not listed")
-        return cls(files, chunks, tuple(map(str, document["empty"])), names, owners)
+        return self
 
 
 def require_weights(weights: Sized, inputs: Sized) -> None:
@@ -210,21 +198,10 @@ def dependencies_of(file: CorpusFile) -> list[str | int]:
     return [file.identity or file.path, file.size, file.digest, file.format, file.compression]
 
 
-def _to_json(file: CorpusFile) -> dict[str, Any]:
-    values = asdict(file)
-    identity = values.pop("identity")
-    return values | {"path": identity or file.path}
-
-
-def _stored_file(file: dict[str, Any], directory: Directory) -> CorpusFile:
-    kind = FileType(str(file["format"]), str(file["compression"]))
-    if kind.format not in FORMATS or kind.compression not in COMPRESSIONS:
-        raise ValueError(f"a file is of the unknown kind {kind}")
-    found = CorpusFile(
-        *(str(file["path"]), int(file["size"]), int(file["mtime_ns"]), str(file["digest"])),
-        *(kind.format, kind.compression, int(file["ctime_ns"])),
-    )
-    return copy_in(directory.location, found) if found.path.startswith(f"{STANDARD_INPUT}/") else found
+def stored_plan(document: Mapping[str, object], directory: Directory) -> Plan:
+    """Return the plan in a manifest of this directory; raises `KeyError`, `TypeError` or `ValueError` for damage."""
+    plan = stored(Plan, document)
+    return replace(plan, files=tuple(located(directory.location, file) for file in plan.files)).checked()
 
 
 def list_corpus(
@@ -244,7 +221,9 @@ def list_corpus(
     if listing.empty and options.inputs:
         named = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
         listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {named}"))
-    return listing if directory is None else replace(listing, files=with_identities(directory.location, listing.files))
+    if directory is None:
+        return listing
+    return replace(listing, files=tuple(identified(directory.location, file) for file in listing.files))
 
 
 def owners_of(options: Options, listing: Listing) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Standard input as a corpus file: `-` among the inputs is copied into the owned directory and read from there.
 
-The copy's name is the digest of its content, so the same content is the same run, also after the directory was moved;
-it appears whole or not at all.
+The copy's name is the digest of its content, by which it is identified: the same content is the same run, also after
+the directory was moved. It appears whole or not at all.
 It is deleted if the command is refused, or if a worker refuses its text, since then no run can resume from it.
 """
 

@@ -24,7 +24,8 @@ from pipeline.corpus.skipped_or_altered import Tallies
 from pipeline.executors import ignore
 from pipeline.run import copies, standard_input
 from pipeline.run.directory import LOG, Directory, Kind, fingerprint
-from pipeline.run.plan import Plan, dependencies_of
+from pipeline.run.plan import Plan, dependencies_of, stored_plan
+from pipeline.run.stored import stored
 from pipeline.shards.formats import FORMATS, shard_format
 from pipeline.shards.formats.arrow import STORED
 from pipeline.shards.formats.shard_format import CODES, ID_BYTES, IDS, Layout, ShardFacts
@@ -169,10 +170,8 @@ def tokenizer_fingerprint(model: Model) -> str:
 
 def save(encoding: Encoding) -> None:
     """Write `encoding.json`, whole or not at all."""
-    inputs = {"inputs": encoding.inputs} if encoding.inputs else {}
-    encoding.directory.write_manifest(
-        {"options": encoding.options, "shards": encoding.shards, **inputs, **encoding.plan.to_json()}
-    )
+    own = {"options": encoding.options, "shards": encoding.shards, "weighted": encoding.inputs}
+    encoding.directory.write_manifest({**own, **asdict(encoding.plan)})
 
 
 def load(directory: Directory) -> Encoding | None:
@@ -181,10 +180,10 @@ def load(directory: Directory) -> Encoding | None:
     if document is None:
         return None
     with directory.damage():
-        names = tuple(map(str, document["shards"]))
+        names = stored(tuple[str, ...], document["shards"])
         _check_names(names, _single_of(directory.location.name))
-        inputs = tuple(map(int, document.get("inputs", ())))
-        return Encoding(directory, dict(document["options"]), Plan.from_json(document, directory), names, inputs)
+        options, inputs = stored(dict[str, Any], document["options"]), stored(tuple[int, ...], document["weighted"])
+        return Encoding(directory, options, stored_plan(document, directory), names, inputs)
 
 
 def remove_all(encoding: Encoding, keep: list[str]) -> None:

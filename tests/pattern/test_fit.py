@@ -7,7 +7,7 @@ import regex
 from command import run
 
 from pipeline.pattern.compiler import compile_pattern
-from pipeline.pattern.fit import FitTask, misfit
+from pipeline.pattern.fit import misfit
 from pipeline.pattern.presets import PRESETS
 
 TEXT = "Most words are short, most numbers (1234, 56) too; the rest is\npunctuation and space. " * 60
@@ -25,7 +25,7 @@ def numbers(pattern, text):
     "pattern", ["llama-3", "deepseek", r"\p{N}+", r"[A-Z]\w*", r".+", r"(?<!x)\d+", r"(?<!x)[^q]+"]
 )
 def test_long_pieces_and_unmatched_text_are_told_with_numbers(pattern):
-    found = misfit(FitTask(compile_pattern(pattern), [TEXT]))
+    found = misfit(compile_pattern(pattern), [TEXT])
     expected = [number for number in numbers(pattern, TEXT) if 2 * number > len(TEXT)]
     for text, number in zip(found, expected, strict=True):
         assert f"of a sample of {len(TEXT):,} bytes" in text
@@ -42,7 +42,7 @@ def test_long_pieces_and_unmatched_text_are_told_with_numbers(pattern):
     ],
 )
 def test_patterns_that_fit_are_not_told(pattern, text):
-    assert misfit(FitTask(compile_pattern(pattern), [text])) == []
+    assert misfit(compile_pattern(pattern), [text]) == []
 
 
 @pytest.mark.parametrize("pattern", [r"\d+|(?i:whitespace)", r"(?<!x)\d+"])

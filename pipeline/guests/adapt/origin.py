@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
@@ -11,6 +11,7 @@ from pipeline.guests.adapt.extend_worker import PLAN_NAME
 from pipeline.guests.adapt.prune_worker import MAP_NAME, REMOVED_NAME
 from pipeline.run.directory import Directory, Kind
 from pipeline.run.manifest import refuse_other_options, run_of
+from pipeline.run.stored import stored
 from pipeline.storage import Location, same_location
 from pipeline.tokenizer.formats.changed import CHANGED_NAMES
 from pipeline.tokenizer.formats.load import tokenizer_home
@@ -74,7 +75,7 @@ def load(location: Location) -> Origin | None:
     if document is None:
         return None
     with directory.damage():
-        origin = Origin(**{one.name: document[one.name] for one in fields(Origin)})
+        origin = stored(Origin, document)
         if origin.done not in ("extend", "prune"):
             raise ValueError(f"{origin.done!r} is neither extend nor prune")
     return origin

@@ -1,0 +1,70 @@
+"""Values that JSON stored, read back by their types: frozen dataclasses as `asdict` makes them, and what is in them.
+
+Dataclasses and mappings from texts are objects, tuples and named tuples lists; `Any` is not checked.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache, partial
+from types import NoneType, UnionType
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from pipeline.base.errors import shown
+
+Value = TypeVar("Value")
+Reader = Callable[[Any], Any]
+
+
+def stored(kind: type[Value], value: object) -> Value:
+    """Return a stored value of this type; names in it that the type does not have are ignored.
+
+    Raises `KeyError` for a missing name, `TypeError` or `ValueError` for a value of another type.
+    """
+    found: Value = _reader(cast("Any", kind))(value)
+    return found
+
+
+@cache
+def _reader(kind: Any) -> Reader:
+    """Return what checks a value of this type and makes it."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return lambda value: value
+    if origin is UnionType:
+        [read] = [_reader(one) for one in inner if one is not NoneType]
+        return lambda value: None if value is None else read(value)
+    if origin is tuple and inner[-1] is ...:
+        read = _reader(inner[0])
+        return lambda value: tuple(map(read, _typed(list, value)))
+    if origin is tuple:
+        readers = list(map(_reader, inner))
+        return lambda value: tuple(read(one) for read, one in zip(readers, _typed(list, value), strict=True))
+    if origin in (dict, Mapping):
+        read = _reader(inner[1])
+        return lambda value: {name: read(one) for name, one in _typed(dict, value).items()}
+    if hasattr(kind, "_fields"):  # a named tuple
+        readers = [_reader(one) for one in get_type_hints(kind).values()]
+        return lambda value: kind(*(read(one) for read, one in zip(readers, _typed(list, value), strict=True)))
+    if is_dataclass(kind):
+        needed = {one.name for one in fields(kind) if (one.default, one.default_factory) == (MISSING, MISSING)}
+        return partial(_object, kind, {name: _reader(hint) for name, hint in get_type_hints(kind).items()}, needed)
+    return partial(_typed, kind)
+
+
+def _object(kind: Any, readers: Mapping[str, Reader], needed: set[str], value: object) -> Any:
+    named, found = _typed(dict, value), {}
+    for name, read in readers.items():
+        if name in named or name in needed:
+            try:
+                found[name] = read(named[name])
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+    return kind(**found)
+
+
+def _typed(kind: type, value: Any) -> Any:
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise ValueError(f"{shown(value)} is not of type {kind.__name__}")
+    return value
