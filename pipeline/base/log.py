@@ -21,7 +21,7 @@ from pipeline.base.system import process_lock
 ROOT = "pipeline"
 _FORMAT = "%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"
 logging.getLogger(ROOT).addHandler(logging.NullHandler())  # without a log, warnings are not printed to standard error
-_LAST = logging.makeLogRecord({})  # wakes the thread that writes
+_LAST = logging.makeLogRecord({})
 _lock = process_lock()
 _users: list[logging.Handler] = []
 _before: list[tuple[int, bool]] = []  # level and propagate as they were before the first user
@@ -43,7 +43,7 @@ def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
         file_handler = _LogFile(path, encoding="utf-8", errors="backslashreplace", delay=False)
     file_handler.setFormatter(_Lines(_FORMAT))
     records = _RecordQueue()
-    # In place before the handler's thread starts, which would wait 0.2 s for a record of its own queue.
+    # In place before the handler's thread starts, which waits for a record.
     own = {"queue": property(lambda _: records, lambda *_: None)}
     handler: logging.Handler = type("RunLog", (MultiProcessingHandler,), own)("run-log", sub_handler=file_handler)
     with _lock:
@@ -62,7 +62,7 @@ def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
             if not _users:
                 previous_level, logger.propagate = _before.pop()
                 logger.setLevel(previous_level)
-        records.end()
+        records.put(_LAST)
         handler.close()
 
 
@@ -94,22 +94,19 @@ class _LogFile(logging.FileHandler):
 class _RecordQueue(queue.Queue[logging.LogRecord]):
     """Replaces the handler's queue between processes, since all records reach the handler in the coordinator.
 
-    That queue needs a pipe, locks and a thread; on macOS it has no `qsize`, which stops the handler.
+    That queue needs a pipe, locks and a thread; on macOS it has no `qsize`, which stops the handler. And the handler
+    would notice 0.2 s late that it was closed.
     """
 
-    _wait_s = 0.02
+    _ended = False
 
     def get(self, block: bool = True, timeout: float | None = None) -> logging.LogRecord:
-        """Wait 20 ms at most, so that the handler, which asks again, ends quickly when it is closed."""
-        record = super().get(block, self._wait_s if timeout is None else min(timeout, self._wait_s))
-        if record is _LAST:
+        """Return the next record; after the last one there is none to wait for."""
+        record = super().get(block and not self._ended, timeout)
+        self._ended = record is _LAST
+        if self._ended:
             raise queue.Empty
         return record
-
-    def end(self) -> None:
-        """Let the handler, which is closed next, notice at once."""
-        self._wait_s = 0.001
-        self.put(_LAST)
 
     def close(self) -> None:
         """Do nothing: there is no pipe to close, and no thread to join."""

@@ -12,6 +12,7 @@ import io
 import lzma
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from pipeline.base.errors import InputError
@@ -121,57 +122,41 @@ class ZstdWindows:
 def _by_bz2(stream: OpenFile) -> Iterator[bytes]:
     import bz2
 
-    def following(data: bytes) -> tuple[bz2.BZ2Decompressor, bytes] | None:
-        data = data or stream.read(_BZIP2_READ_BYTES)
-        return (bz2.BZ2Decompressor(), data) if data else None
-
-    return _streams(bz2.BZ2Decompressor(), b"", following, stream, _BZIP2_READ_BYTES)
+    read = partial(stream.read, _BZIP2_READ_BYTES)
+    data = read()
+    while data:
+        decoder = bz2.BZ2Decompressor()
+        yield from _one_stream(decoder, data, read)
+        data = decoder.unused_data or read()
 
 
 def _by_lzma(frame: Frame, stream: OpenFile, note: Callable[[int], None]) -> Iterator[bytes]:
-    data = b""
     if frame.start > frame.header:
         yield from _part_of_xz(frame, stream, note)
-        data = _behind_padding(stream, data)
-        if not data:
-            return
-
-    def following(data: bytes) -> tuple[lzma.LZMADecompressor, bytes] | None:
-        data = _behind_padding(stream, data)
-        return _decoder(stream, data, note) if data else None
-
-    yield from _streams(*_decoder(stream, data, note), following, stream, _BLOCK_BYTES)
-
-
-def _streams(
-    decoder: Any,
-    data: bytes,
-    following: Callable[[bytes], tuple[Any, bytes] | None],
-    stream: OpenFile,
-    read_bytes: int,
-) -> Iterator[bytes]:
-    """Yield the text of streams that follow each other: of a decoder and its first bytes, then `following(unused)`."""
-    while True:
-        while not decoder.eof:
-            if decoder.needs_input and not data:
-                data = stream.read(read_bytes)
-                if not data:
-                    raise EOFError("the stream does not end")
-            block = decoder.decompress(data, _BLOCK_BYTES)
-            data = b""
-            if block:
-                yield block
-        opened = following(decoder.unused_data)
-        if opened is None:
-            return
-        decoder, data = opened
-        del opened  # it would keep the first bytes
+    read = partial(stream.read, _BLOCK_BYTES)
+    data = _behind_padding(read, b"")
+    while data:
+        decoder, data = _decoder(read, data, note)
+        text = _one_stream(decoder, data, read)
+        del data  # the first block is not kept while the others are read
+        yield from text
+        data = _behind_padding(read, decoder.unused_data)
 
 
-def _behind_padding(stream: OpenFile, data: bytes) -> bytes:
+def _one_stream(decoder: Any, data: bytes, read: Callable[[], bytes]) -> Iterator[bytes]:
+    """Yield the text of a stream that begins with these bytes; `EOFError` if there are no more before its end."""
+    while not decoder.eof:
+        if decoder.needs_input and not data and not (data := read()):
+            raise EOFError("the stream does not end")
+        block, data = decoder.decompress(data, _BLOCK_BYTES), b""
+        if block:
+            yield block
+
+
+def _behind_padding(read: Callable[[], bytes], data: bytes) -> bytes:
     """Return the first bytes of the next stream; none at the end."""
     data = data.lstrip(b"\0")
-    while not data and (more := stream.read(_BLOCK_BYTES)):
+    while not data and (more := read()):
         data = more.lstrip(b"\0")
     return data
 
@@ -179,30 +164,27 @@ def _behind_padding(stream: OpenFile, data: bytes) -> bytes:
 def _part_of_xz(frame: Frame, stream: OpenFile, note: Callable[[int], None]) -> Iterator[bytes]:
     """Decode the blocks of a stream from one of them on, without its index, which lists all of them."""
     left = frame.blocks_end - frame.start
-    data = stream.read(min(left, _BLOCK_BYTES))
-    left -= len(data)
-    data = stream.read_at(frame.header, _XZ_STREAM_HEADER_BYTES) + data
-    memory = xz_memory(data)
-    note(memory)
-    decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=memory)
-    while True:
-        block = decoder.decompress(data, _BLOCK_BYTES)
-        data = b""
-        if block:
-            yield block
-        elif left == 0:
-            stream.seek(frame.stream_end)
-            return
-        elif decoder.needs_input:
-            data = stream.read(min(left, _BLOCK_BYTES))
-            left -= len(data)
-            if not data:
-                raise EOFError("the blocks do not end")
+
+    def read() -> bytes:
+        nonlocal left
+        data = stream.read(min(left, _BLOCK_BYTES))
+        left -= len(data)
+        return data
+
+    decoder, data = _decoder(read, stream.read_at(frame.header, _XZ_STREAM_HEADER_BYTES), note)
+    try:
+        yield from _one_stream(decoder, data, read)
+    except EOFError:
+        if left:
+            raise
+    stream.seek(frame.stream_end)
 
 
-def _decoder(stream: OpenFile, data: bytes, note: Callable[[int], None]) -> tuple[lzma.LZMADecompressor, bytes]:
+def _decoder(
+    read: Callable[[], bytes], data: bytes, note: Callable[[int], None]
+) -> tuple[lzma.LZMADecompressor, bytes]:
     """Return a decoder for the xz stream that begins with `data`, and its first bytes: at least all headers."""
-    while len(data) < _XZ_HEAD_BYTES and (more := stream.read(_BLOCK_BYTES)):
+    while len(data) < _XZ_HEAD_BYTES and (more := read()):
         data += more
     memory = xz_memory(data)
     note(memory)

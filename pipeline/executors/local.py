@@ -27,15 +27,11 @@ from pipeline.base import system
 from pipeline.base.errors import UsageError, WorkerError, os_error_as
 from pipeline.base.system import KILL, PORTABLE
 from pipeline.executors import DEFAULT_SETUP, Executor, Need, WorkerSetup
-from pipeline.executors.worker import FORK, FORK_AND_IMPORT, NUMBER_BYTES, fork_workers
+from pipeline.executors.worker import FORK, FORK_AND_IMPORT, NUMBER_BYTES, fork_workers, serve_alone
 
-_START = (
-    "import sys, json; descriptor, sys.path[:], *names = map(json.loads, sys.argv[1:]); "
-    "from pipeline.executors.worker import fork_workers; fork_workers(descriptor, *names)"
-)
-_SPAWN = (
-    "import sys, json; handle, sys.path[:], *names = map(json.loads, sys.argv[1:]); "
-    "from pipeline.executors.worker import serve_alone; serve_alone(handle, *names)"
+_PROGRAM = (
+    "import sys, json; serve, handle, sys.path[:], *names = map(json.loads, sys.argv[1:]); "
+    "from pipeline.executors import worker; getattr(worker, serve)(handle, *names)"
 )
 _THREADS = Path("/proc/self/task")
 _REFUSED = WorkerError, "no worker process can be started", "use fewer --workers"
@@ -54,9 +50,9 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _interpreter(program: str, handle: int, setup: WorkerSetup) -> "subprocess.Popen[bytes]":
-    """Start a new Python that inherits one handle and runs a program with it."""
-    arguments = [handle, sys.path, list(setup.preload), list(setup.absent), list(setup.later)]
+def _interpreter(serve: Callable[..., None], handle: int, setup: WorkerSetup) -> "subprocess.Popen[bytes]":
+    """Start a new Python that inherits one handle and calls a function of `worker` with it."""
+    arguments = [serve.__name__, handle, sys.path, list(setup.preload), list(setup.absent), list(setup.later)]
     inherited: dict[str, Any] = {"pass_fds": [handle]}
     if sys.platform == "win32":
         os.set_handle_inheritable(handle, True)
@@ -64,7 +60,7 @@ def _interpreter(program: str, handle: int, setup: WorkerSetup) -> "subprocess.P
         inherited = {"startupinfo": information, "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     with _interrupts_blocked():
         return subprocess.Popen(
-            [sys.executable, "-P", "-c", program, *map(json.dumps, arguments)],
+            [sys.executable, "-P", "-c", _PROGRAM, *map(json.dumps, arguments)],
             stdin=subprocess.DEVNULL,
             env={**setup.environment, **os.environ},
             **inherited,
@@ -82,7 +78,7 @@ class _Spawner:
 
     def fork(self, pipe: Connection) -> int:
         """Start a worker that serves this pipe; return its process id."""
-        process = _interpreter(_SPAWN, pipe.fileno(), self._setup)
+        process = _interpreter(serve_alone, pipe.fileno(), self._setup)
         self._processes[process.pid] = process
         return process.pid
 
@@ -106,7 +102,7 @@ class _ForkServer:
                 if system.is_command and _THREADS.is_dir() and len(list(_THREADS.iterdir())) == 1:
                     self._kill, self._wait = self._fork_this_process(theirs.fileno(), setup)
                 else:
-                    process = _interpreter(_START, theirs.fileno(), setup)
+                    process = _interpreter(fork_workers, theirs.fileno(), setup)
                     self._kill, self._wait = process.kill, process.wait
         except OSError:
             self._control.close()
