@@ -33,9 +33,7 @@ class Holder:
         """Make the object; return its answer to the last of the calls."""
         from pipeline.executors.ray_task import prepare  # which no other machine needs to have
 
-        prepare((), environment)
-        if version != __version__:
-            raise WorkerError(f"a node has bpe-pipeline {__version__}, not {version}; install the same one on all")
+        prepare((), environment, version)
         self._object = function(task)
         return self.ask(calls)
 

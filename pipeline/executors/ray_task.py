@@ -81,13 +81,14 @@ def work(
     environment: Mapping[str, str],
 ) -> Message:
     """Do a task on a node."""
-    prepare((), environment)
-    if version != __version__:
-        here = f"node {platform.node()} has bpe-pipeline {__version__}, the coordinator {version}"
-        return Message("error", WorkerError(f"{here}; install the same version on all nodes"))
     post = _Post(mailbox, attempt)
     worker.post_with(post)
-    kind, value = worker.answer(function, task)
+
+    def prepared(task: object) -> object:
+        prepare((), environment, version)
+        return function(task)
+
+    kind, value = worker.answer(prepared, task)
     if isinstance(value, PipelineError):
         value.args = (f"{value} (on node {platform.node()})",)
     node = import_module("ray").get_runtime_context().get_node_id()
@@ -95,8 +96,13 @@ def work(
     return Message(kind, value, post.progress, post.records, node, os.getpid(), peak_bytes)
 
 
-def prepare(modules: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Set variables that the environment does not have, and import modules that tasks need."""
+def prepare(modules: Sequence[str], environment: Mapping[str, str], version: str = __version__) -> None:
+    """Set variables that the environment does not have, and import modules that tasks need.
+
+    Raises `WorkerError` if the coordinator has another version.
+    """
+    if version != __version__:
+        raise WorkerError(f"bpe-pipeline {__version__} is installed, not {version}: install the same on all nodes")
     for name, value in environment.items():
         os.environ.setdefault(name, value)
     arrow = sys.modules.get("pyarrow")  # Ray has imported it already: it needs a call

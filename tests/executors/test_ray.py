@@ -11,16 +11,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import worker_tasks
 from chat_cases import small_tokenizer
+from command import refused, run_process, succeeded
 from encoded import everything
-from object_store import CREDENTIALS, Store
-from ray_cluster import ADDRESS, add_node, cluster_of, kill_newest, lose, processes_of, workers_of
+from object_store import Store
+from ray_cluster import ADDRESS, NODES, add_node, cluster_of, kill_newest, lose, processes_of, workers_of
 from samples import all_planes
 
 import pipeline
@@ -32,26 +32,6 @@ from pipeline.run.workers import SETUP
 
 pytest.importorskip("ray")
 on_a_cluster = pytest.mark.cluster
-NODES = 3
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    with cluster_of(NODES, **CREDENTIALS) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def address(cluster: Any) -> Iterator[str]:
-    """The cluster's address; this process stays connected, so that workers do not start for every test."""
-    with RayExecutor(cluster.address, None):
-        yield cluster.address
-
-
-@pytest.fixture
-def executor(address: str) -> Iterator[RayExecutor]:
-    with RayExecutor(address, None) as executor:
-        yield executor
 
 
 @pytest.fixture(scope="module")
@@ -73,25 +53,8 @@ def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @on_a_cluster
-def test_every_task_returns_its_result_once_and_reports_progress(executor: RayExecutor) -> None:
-    progress: list[int] = []
-    results = dict(executor.run(worker_tasks.square, range(40), progress.append))
-    assert results == {number: number * number for number in range(40)}
-    assert sum(progress) == sum(range(40))
-    assert [(node.cores, node.memory_bytes) for node in executor.nodes()] == [(1, 4 << 30)] * NODES
-
-
-@on_a_cluster
-def test_tasks_run_on_all_nodes_in_other_processes(executor: RayExecutor) -> None:
-    processes = set(dict(executor.run(worker_tasks.process_after_a_while, range(12))).values())
-    assert len(processes) >= NODES
-    assert os.getpid() not in processes
-
-
-@on_a_cluster
-def test_pipeline_error_ends_the_run_and_names_the_node(executor: RayExecutor) -> None:
-    with pytest.raises(InputError, match=r"three\.txt cannot be read; give another \(on node .+\)$"):
-        list(executor.run(worker_tasks.refuse, range(6)))
+def test_nodes_have_what_tasks_may_use(on_ray: RayExecutor) -> None:
+    assert [(node.cores, node.memory_bytes) for node in on_ray.nodes()] == [(1, 4 << 30)] * NODES
 
 
 @on_a_cluster
@@ -102,37 +65,19 @@ def test_workers_have_the_environment_of_the_setup(address: str) -> None:
 
 
 @on_a_cluster
-def test_crashing_task_is_retried_and_then_named(executor: RayExecutor) -> None:
-    with pytest.raises(
-        WorkerError, match=rf"^7 failed {MAX_ATTEMPTS} times.*ValueError: unlucky 7.*run the same command"
-    ):
-        list(executor.run(worker_tasks.raise_value_error, [7]))
-    assert executor.retries == MAX_ATTEMPTS - 1
-
-
-@on_a_cluster
-def test_killed_worker_costs_one_attempt_and_its_progress_is_subtracted(executor: RayExecutor, tmp_path: Path) -> None:
-    progress: list[int] = []
-    results = dict(executor.run(worker_tasks.die_first_time, [tmp_path / name for name in "abc"], progress.append))
-    assert results == {0: "a", 1: "b", 2: "c"}
-    assert sum(progress) == 30
-    assert executor.retries == 3
-
-
-@on_a_cluster
-def test_log_records_of_workers_reach_the_coordinator(executor: RayExecutor, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_records_of_workers_reach_the_coordinator(on_ray: RayExecutor, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", logger="pipeline"):
-        list(executor.run(worker_tasks.log_lines, [range(3), range(3, 5)]))
+        list(on_ray.run(worker_tasks.log_lines, [range(3), range(3, 5)]))
         deadline = time.monotonic() + 10
         while len(caplog.records) < 5 and time.monotonic() < deadline:
-            list(executor.run(worker_tasks.square, [1]))  # the mailbox is read while tasks run
+            list(on_ray.run(worker_tasks.square, [1]))  # the mailbox is read while tasks run
     lines = sorted(record.getMessage().split(" of ")[0] for record in caplog.records if "line" in record.getMessage())
     assert lines == [f"line {number}" for number in range(5)]
 
 
 @on_a_cluster
 def test_task_too_large_for_every_node_waits_with_a_notice(
-    executor: RayExecutor, caplog: pytest.LogCaptureFixture
+    on_ray: RayExecutor, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notices: list[str] = []
 
@@ -140,9 +85,9 @@ def test_task_too_large_for_every_node_waits_with_a_notice(
         notices.append(notice)
         raise KeyboardInterrupt
 
-    executor.on_notice = give_up
+    monkeypatch.setattr(on_ray, "on_notice", give_up)
     with caplog.at_level("WARNING", logger="pipeline"), pytest.raises(KeyboardInterrupt):
-        list(executor.run(worker_tasks.square, [1], need=Need(memory_bytes=1 << 50)))
+        list(on_ray.run(worker_tasks.square, [1], need=Need(memory_bytes=1 << 50)))
     assert notices[0] in caplog.text
     assert "no node of the cluster has 1 core and 1,125,899,906,842,624 bytes" in caplog.text
 
@@ -157,14 +102,13 @@ def test_cluster_trains_the_same_tokenizer(
     source.write_text("raise ImportError('the source instead of the installed package')")
     monkeypatch.chdir(tmp_path)
     words = ["--executor", "ray", "--ray-address", cluster.address, "--chunk-size", "20000", "--vocab-size", "1000"]
-    result = _bpe_pipeline("train", corpus, "--output", output, *words)
-    assert result.returncode == 0, result.stderr
+    result = succeeded(run_process("train", corpus, "--output", output, *words))
     assert (output / "tokenizer" / "tokenizer.json").read_bytes() == expected
     assert len(list((output / "counts").iterdir())) > 20
     assert not list((output / "counts").glob("share-*"))
     assert f"{NODES} nodes had work" in result.stdout
     assert "(workers of a node together)" in result.stdout
-    shown = _bpe_pipeline("env", *words[:4]).stdout
+    shown = run_process("env", *words[:4]).stdout
     assert shown.count("1 core, 4,294,967,296 bytes of memory for tasks") == NODES
 
 
@@ -239,9 +183,8 @@ def test_cluster_encodes_the_same_shards(
     (tmp_path / "tokenizer.json").write_bytes(expected)
     ray = ["--executor", "ray", "--ray-address", address]
     encode = ["encode", corpus, "--tokenizer", "tokenizer.json", "--shard-size", "100000"]
-    assert _bpe_pipeline(*encode, "--output", "here").returncode == 0
-    result = _bpe_pipeline(*encode, "--output", "there", "--chunk-size", "100000", *ray)
-    assert result.returncode == 0, result.stderr
+    succeeded(run_process(*encode, "--output", "here"))
+    result = succeeded(run_process(*encode, "--output", "there", "--chunk-size", "100000", *ray))
     assert everything(tmp_path / "there") == everything(tmp_path / "here")
     assert "had work" in result.stdout
     tokenizer = pipeline.Tokenizer.load("tokenizer.json")
@@ -266,9 +209,8 @@ def test_cluster_encodes_the_same_rows_of_chat_data(
     encode = ["encode", "--dataset-info", "dataset_info.json", "--dataset", "a", "--template", "chatml"]
     encode += ["--tokenizer", "tokenizer", "--pack", "neat", "--sequence-length", "64", "--shard-size", "5000"]
     encode += ["--chunk-size", "4000"]
-    assert _bpe_pipeline(*encode, "--output", "here").returncode == 0
-    result = _bpe_pipeline(*encode, "--output", "there", "--executor", "ray", "--ray-address", address)
-    assert result.returncode == 0, result.stderr
+    succeeded(run_process(*encode, "--output", "here"))
+    result = succeeded(run_process(*encode, "--output", "there", "--executor", "ray", "--ray-address", address))
     assert everything(tmp_path / "there") == everything(tmp_path / "here")
     assert "had work" in result.stdout
 
@@ -285,23 +227,19 @@ def test_client_of_ray_trains_the_same_tokenizer(corpus: Path, expected: bytes, 
     with cluster_of(1, client_port=port, PYTHONSAFEPATH="1", GRPC_ENABLE_FORK_SUPPORT="0"):
         address = f"ray://{ADDRESS}:{port}"
         words = ["train", corpus, "--chunk-size", "100000", "--vocab-size", "1000", "--executor", "ray"]
-        result = _bpe_pipeline(*words, "--output", tmp_path / "a", "--ray-address", address)
-        assert result.returncode == 0, result.stderr
+        succeeded(run_process(*words, "--output", tmp_path / "a", "--ray-address", address))
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("RAY_ADDRESS", address)
-            result = _bpe_pipeline(*words, "--output", tmp_path / "b")
-        assert result.returncode == 0, result.stderr
+            succeeded(run_process(*words, "--output", tmp_path / "b"))
     for name in ("a", "b"):
         assert (tmp_path / name / "tokenizer" / "tokenizer.json").read_bytes() == expected
     gc.collect()
 
 
 def test_missing_cluster_is_one_line_with_the_remedy(corpus: Path) -> None:
-    result = _bpe_pipeline("train", corpus, "--executor", "ray", "--ray-address", f"{ADDRESS}:1")
-    assert result.returncode == 2
-    assert result.stderr.count("\n") == 1
-    assert f"no Ray cluster at {ADDRESS}:1" in result.stderr
-    assert "ray start --head" in result.stderr
+    error = refused(run_process("train", corpus, "--executor", "ray", "--ray-address", f"{ADDRESS}:1"), 2)
+    assert f"no Ray cluster at {ADDRESS}:1" in error
+    assert "ray start --head" in error
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
@@ -369,16 +307,13 @@ def test_object_store_replaces_a_shared_directory(
 ) -> None:
     ray = ["--executor", "ray", "--ray-address", cluster.address]
     text = store.put("corpus/text.txt", corpus.read_bytes())
-    result = _bpe_pipeline(
-        *("train", text, "--output", store.uri("run"), "--chunk-size", "20000", "--vocab-size", "1000", *ray)
-    )
-    assert result.returncode == 0, result.stderr
+    train = ["train", text, "--output", store.uri("run"), "--chunk-size", "20000", "--vocab-size", "1000", *ray]
+    succeeded(run_process(*train))
     assert store.get("run/tokenizer/tokenizer.json") == expected
     tokenizer = store.uri("run/tokenizer")
     encode = ["encode", "--tokenizer", tokenizer, "--shard-size", "100000"]
-    assert _bpe_pipeline(*encode, corpus, "--output", tmp_path / "here").returncode == 0
-    result = _bpe_pipeline(*encode, text, "--output", store.uri("shards"), "--chunk-size", "100000", *ray)
-    assert result.returncode == 0, result.stderr
+    succeeded(run_process(*encode, corpus, "--output", tmp_path / "here"))
+    succeeded(run_process(*encode, text, "--output", store.uri("shards"), "--chunk-size", "100000", *ray))
     shards = sorted(path.name for path in (tmp_path / "here").glob("shard-*"))
     assert len(shards) > 3
     assert [store.get(f"shards/{name}") for name in shards] == [
@@ -394,11 +329,8 @@ def test_real_text_in_many_small_chunks_in_a_store(cluster: Any, store: Store, t
     assert texts
     pipeline.train(texts, output=tmp_path / "run", vocab_size=8000)
     corpus = [store.put(f"corpus/{path.name}", path.read_bytes()) for path in texts]
-    result = _bpe_pipeline(
-        *("train", *corpus, "--output", store.uri("run"), "--chunk-size", "512KiB", "--vocab-size", "8000"),
-        *("--executor", "ray", "--ray-address", cluster.address),
-    )
-    assert result.returncode == 0, result.stderr
+    words = ["train", *corpus, "--output", store.uri("run"), "--chunk-size", "512KiB", "--vocab-size", "8000"]
+    succeeded(run_process(*words, "--executor", "ray", "--ray-address", cluster.address))
     assert store.get("run/tokenizer/tokenizer.json") == (tmp_path / "run/tokenizer/tokenizer.json").read_bytes()
     assert len([name for name in store.listing() if name.startswith("run/counts/")]) > 60
 
@@ -463,9 +395,3 @@ def test_run_survives_loss_of_nodes_workers_and_coordinator(
 
 def _counters(output: Path) -> int:
     return len(list((output / "counts").glob("[0-9]*.parquet")))
-
-
-def _bpe_pipeline(*words: object) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "pipeline", *map(str, words)], capture_output=True, text=True, check=False
-    )

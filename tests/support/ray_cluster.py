@@ -11,6 +11,7 @@ from unittest.mock import patch
 import psutil
 
 # Loopback; Ray replaces 127.0.0.1 by another address of this machine if it can.
+NODES = 3
 ADDRESS = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 
 
