@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command import files_in
 
 import pipeline
 from pipeline.base.errors import InputError, RunDirectoryError
@@ -40,8 +41,7 @@ def tokenizer(tmp_path: Path) -> Path:
     return tmp_path / "run" / "tokenizer"
 
 
-def _contents(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+_contents = partial(files_in, but=())
 
 
 def _put(directory: Path, *names: str) -> dict[str, bytes]:

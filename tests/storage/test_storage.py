@@ -403,20 +403,6 @@ def test_same_bytes_are_not_written_again(tmp_path: Path, place: Callable[[Path]
     assert (tmp_path / "b").read_bytes() == b""
 
 
-def test_partial_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
-    """They are named for their process, and where it runs: two nodes may have processes with the same id."""
-    mark, earlier = scratch.process_namespace(), f"{scratch.process_namespace()[:8]}12345678"
-    others = [f".x.{'0' * 16}-{2**22 + 1}", f".x.{mark}-{os.getpid()}", ".x", ".x.1", f".x.{mark}-²", f".x.{earlier}-1"]
-    ours = [f".x.json.{mark}-{2**22 + 1}", f".y.{earlier}-2"]
-    for name in (*others, *ours):
-        (tmp_path / f"{name}.partial").write_text("x")
-    os.utime(tmp_path / f"{ours[1]}.partial", (1e9, 1e9))  # before the last boot
-    with atomic.whole_file(tmp_path / "z") as partial:
-        partial.write_text("x")
-        assert partial.name == f".z.{mark}-{os.getpid()}.partial"
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["z", *(f"{name}.partial" for name in others)])
-
-
 def test_transfer_that_breaks_off_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytes(range(256)) * 4000
     refused = pytest.raises(RemoteError, match="it breaks off; run the same command again")
@@ -447,18 +433,22 @@ def test_zombie_process_is_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             scratch.sweep_scratch()
 
 
-def test_new_scratch_directory_removes_those_of_dead_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("named", [".x.{}.partial", "bpe-pipeline-{}-x"])
+def test_what_dead_processes_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+    """It is named for its process, and where that runs: two nodes may have processes with the same id."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    prefix = f"bpe-pipeline-{scratch.process_namespace()}-"
-    other_start = f"bpe-pipeline-{scratch.process_namespace()[:8]}12345678-"  # earlier boot, or other container
-    kept = [f"{prefix}{os.getpid()}-x", "bpe-pipeline-elsewhere-1-x", f"{prefix}x", f"{prefix}²-x", f"{other_start}1-x"]
-    for name in [*kept, f"{prefix}{2**22 + 1}-x", f"{other_start}2-x"]:  # beyond the largest process id
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "file").write_text("x")
-    os.utime(tmp_path / f"{other_start}2-x", (1e9, 1e9))  # before the last boot
+    mark, earlier = scratch.process_namespace(), f"{scratch.process_namespace()[:8]}12345678"  # boot, or container
+    dead = 2**22 + 1  # beyond the largest process id
+    kept = [f"{mark}-{os.getpid()}", f"{'0' * 16}-{dead}", mark, f"{mark}-²", f"{earlier}-1", "elsewhere-1"]
+    for one in map(named.format, [*kept, f"{mark}-{dead}", f"{earlier}-2"]):
+        (tmp_path / one).write_text("x") if one.endswith("partial") else (tmp_path / one / "inside").mkdir(parents=True)
+    os.utime(tmp_path / named.format(f"{earlier}-2"), (1e9, 1e9))  # before the last boot
     scratch._sweep_once.cache_clear()
-    with scratch.scratch_directory() as made:
-        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*kept, made.name])
+    with scratch.scratch_directory() as made, atomic.whole_file(tmp_path / "z") as partial_file:
+        partial_file.write_text("x")
+        assert partial_file.name == f".z.{mark}-{os.getpid()}.partial"
+        left = {path.name for path in tmp_path.iterdir()} - {made.name, partial_file.name}
+    assert left == set(map(named.format, kept))
 
 
 @pytest.mark.parametrize(
