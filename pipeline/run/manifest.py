@@ -189,8 +189,7 @@ def save(run: Run) -> None:
 def load(location: Location) -> Run | None:
     """Return the run in a directory, or None if there is none; raises as `Directory.read_manifest` does."""
     directory = Directory(location, RUN)
-    document = directory.read_manifest()
-    if document is None:
+    if (document := directory.read_manifest()) is None:
         return None
     with directory.damage():
         manifest = replace(stored(Manifest, document), plan=stored_plan(document, directory))

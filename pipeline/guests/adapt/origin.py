@@ -71,8 +71,7 @@ def _other(directory: Directory, what: str) -> RunDirectoryError:
 def load(location: Location) -> Origin | None:
     """Return what a directory was made from, or None if it does not say."""
     directory = Directory(location, DERIVED)
-    document = directory.read_manifest()
-    if document is None:
+    if (document := directory.read_manifest()) is None:
         return None
     with directory.damage():
         origin = stored(Origin, document)
