@@ -16,8 +16,7 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError
 from pipeline.base.machine import versions
-from pipeline.run.copies import DIRECTORY as STANDARD_INPUT
-from pipeline.run.directory import LOG, Directory, fingerprint
+from pipeline.run.directory import LOG, STANDARD_INPUT, Directory, fingerprint
 from pipeline.run.files import COARSE, RESULTS, RUN
 from pipeline.run.format_versions import COUNTER_FORMAT
 from pipeline.run.options import Options, flag_of, make_options

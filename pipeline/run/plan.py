@@ -17,7 +17,6 @@ from pipeline.corpus.files import CorpusFile, FileSpan
 from pipeline.corpus.formats import COMPRESSIONS, FORMATS, FileType
 from pipeline.corpus.listing import Listing, find_files
 from pipeline.corpus.skipped_or_altered import Tallies, Tally
-from pipeline.run.copies import identified, located
 from pipeline.run.directory import Directory, fingerprint
 from pipeline.run.options import Options
 from pipeline.run.stored import stored
@@ -201,7 +200,7 @@ def dependencies_of(file: CorpusFile) -> list[str | int]:
 def stored_plan(document: Mapping[str, object], directory: Directory) -> Plan:
     """Return the plan in a manifest of this directory; raises `KeyError`, `TypeError` or `ValueError` for damage."""
     plan = stored(Plan, document)
-    return replace(plan, files=tuple(located(directory.location, file) for file in plan.files)).checked()
+    return replace(plan, files=tuple(map(directory.located, plan.files))).checked()
 
 
 def list_corpus(
@@ -221,9 +220,7 @@ def list_corpus(
     if listing.empty and options.inputs:
         named = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
         listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {named}"))
-    if directory is None:
-        return listing
-    return replace(listing, files=tuple(identified(directory.location, file) for file in listing.files))
+    return listing if directory is None else replace(listing, files=tuple(map(directory.identified, listing.files)))
 
 
 def owners_of(options: Options, listing: Listing) -> tuple[int, ...]:

@@ -14,8 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError, os_error_as
-from pipeline.run.copies import COPY, DIRECTORY, home_in
-from pipeline.run.directory import Directory
+from pipeline.run.directory import COPY, STANDARD_INPUT, Directory
 from pipeline.run.options import Options
 from pipeline.storage import Location, named, open_file, remove
 from pipeline.storage.atomic import make_directory, parts_next_to, put
@@ -55,9 +54,9 @@ def _copy(directory: Directory) -> tuple[Location, bool]:
     """Copy standard input; returns the copy and whether it is new. It is written to a partial file and then renamed."""
     if sys.stdin is None:
         raise InputError("standard input is closed: give it something to read, or name files")
-    home = home_in(directory.location)
-    with parts_next_to(directory / DIRECTORY) as neighbour:
-        partial = neighbour.with_name(f".{DIRECTORY}.{own_mark()}.partial")
+    home = directory.copies
+    with parts_next_to(directory / STANDARD_INPUT) as neighbour:
+        partial = neighbour.with_name(f".{STANDARD_INPUT}.{own_mark()}.partial")
         digest = hashlib.sha256()
         refused = f"standard input cannot be kept in {home}", "free disk space or choose another --output"
         try:
@@ -92,10 +91,10 @@ def _is_copy(path: Location) -> bool:
 
 def remove_copies(directory: Directory, keep: Iterable[str]) -> None:
     """Delete copies of standard input in an owned directory, but those whose paths `keep` has."""
-    home = home_in(directory.location)
+    home = directory.copies
     names = [name for name in directory.names_in(home) if COPY.fullmatch(name)]
     kept = {named(path).name for path in keep} if names else set()
-    directory.remove(f"{DIRECTORY}/{name}" for name in names if name not in kept and _is_copy(home / name))
+    directory.remove(f"{STANDARD_INPUT}/{name}" for name in names if name not in kept and _is_copy(home / name))
 
 
 @contextlib.contextmanager
@@ -105,9 +104,9 @@ def removed_if_refused(directory: Directory) -> Iterator[None]:
         yield
     except InvalidTextError as error:
         path = named(error.path)
-        if path.parent != home_in(directory.location) or not _is_copy(path):
+        if path.parent != directory.copies or not _is_copy(path):
             raise
-        directory.remove([f"{DIRECTORY}/{path.name}"])
+        directory.remove([f"{STANDARD_INPUT}/{path.name}"])
         message = str(error).replace(error.path, "standard input")
         raise InvalidTextError(f"{message} (its copy was deleted)") from None
 

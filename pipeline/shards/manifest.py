@@ -22,8 +22,8 @@ from typing import Any, get_args
 from pipeline.base.errors import InputError
 from pipeline.corpus.skipped_or_altered import Tallies
 from pipeline.executors import ignore
-from pipeline.run import copies, standard_input
-from pipeline.run.directory import LOG, Directory, Kind, fingerprint
+from pipeline.run import standard_input
+from pipeline.run.directory import LOG, STANDARD_INPUT, Directory, Kind, fingerprint
 from pipeline.run.plan import Plan, dependencies_of, stored_plan
 from pipeline.run.stored import stored
 from pipeline.shards.formats import FORMATS, shard_format
@@ -205,7 +205,7 @@ def remove_working_directory(encoding: Encoding) -> None:
 
 def remove_partial(encoding: Encoding) -> None:
     """Delete the temporary files of killed writers."""
-    names = [RESULT, SHARDS.manifest, *encoding.owned_working(), *encoding.shards, copies.DIRECTORY]
+    names = [RESULT, SHARDS.manifest, *encoding.owned_working(), *encoding.shards, STANDARD_INPUT]
     encoding.directory.remove_partial(names)
 
 

@@ -59,7 +59,7 @@ def processes_of(function: str) -> list[psutil.Process]:
     found = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
-            if process.cmdline()[:1] and process.cmdline()[0].startswith(f"ray::{function}"):
+            if "".join(process.cmdline()[:1]).startswith(f"ray::{function}"):
                 found.append(process)
     return found
 
