@@ -36,19 +36,11 @@ if TYPE_CHECKING:
     from pipeline.shards.decode import decode_shards as decode_shards
     from pipeline.shards.in_memory import encode_files as encode_files
     from pipeline.shards.open import open_shards as open_shards
-    from pipeline.tokenizer.chat import ChatFormat as ChatFormat
-    from pipeline.tokenizer.chat import ChatMLFormat as ChatMLFormat
-    from pipeline.tokenizer.gpt2 import GPT2Tokenizer as GPT2Tokenizer
-    from pipeline.tokenizer.llama3 import Llama3Tokenizer as Llama3Tokenizer
     from pipeline.tokenizer.tokenizer import Tokenizer as Tokenizer
     from pipeline.tokenizer.tokenizer import load as load
 
 __version__ = "0.1.0"
 _HOMES = {
-    "ChatFormat": "pipeline.tokenizer.chat",
-    "ChatMLFormat": "pipeline.tokenizer.chat",
-    "GPT2Tokenizer": "pipeline.tokenizer.gpt2",
-    "Llama3Tokenizer": "pipeline.tokenizer.llama3",
     "PipelineError": "pipeline.base.errors",
     "Tokenizer": "pipeline.tokenizer.tokenizer",
     "align_chat": "pipeline.guests.chat.align",

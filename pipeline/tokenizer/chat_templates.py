@@ -1,7 +1,6 @@
 """Chat templates by name: the Jinja text that an exported Hugging Face directory carries.
 
-Each writes what `pipeline.tokenizer.chat` encodes, so that `apply_chat_template` of transformers returns the same ids.
-The
+Each writes what `pipeline.compat` encodes, so that `apply_chat_template` of transformers returns the same ids. The
 `{% generation %}` marks say what the assistant wrote, for `return_assistant_tokens_mask`.
 """
 

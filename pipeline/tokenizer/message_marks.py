@@ -12,7 +12,8 @@ from pipeline.tokenizer.encode import utf8_of
 
 _OPEN, _CLOSE = "\ud800", "\ud801"
 ROLE, CONTENT = "\ud802", "\ud803"  # stand for a role and a content, of which no text is one either
-_NO_MARKS = dict.fromkeys(map(ord, (_OPEN, _CLOSE)))
+BORDER = "\ud804"  # what is before it and what is behind it are encoded on their own
+_NO_MARKS = dict.fromkeys(map(ord, (_OPEN, _CLOSE, BORDER)))
 
 
 class MessageMarks:
@@ -21,7 +22,7 @@ class MessageMarks:
     def __init__(self, special_tokens: Mapping[str, int], typed: Collection[str]) -> None:
         self._ids, marked = special_tokens, _any_of(typed)
         self._typed = re.compile(marked)
-        self._rendered = re.compile(f"{_OPEN}(?:{marked}){_CLOSE}|({_any_of(special_tokens)})")
+        self._rendered = re.compile(f"{_OPEN}(?:{marked}){_CLOSE}|({_any_of([*special_tokens, BORDER])})")
 
     def marked(self, value: Any, kept: Collection[str] = (), found: list[str] | None = None) -> Any:
         """Return plain values with their special tokens marked, except those that are kept; `found` gets the others."""
@@ -45,15 +46,21 @@ class MessageMarks:
         done = 0
         for match in self._rendered.finditer(text):
             if match[1] is not None:
-                yield text[done : match.start()].translate(_NO_MARKS), None
-                yield match[1], self._ids[match[1]]
+                yield unmarked(text[done : match.start()]), None
+                if match[1] != BORDER:
+                    yield match[1], self._ids[match[1]]
                 done = match.end()
-        yield text[done:].translate(_NO_MARKS), None
+        yield unmarked(text[done:]), None
 
 
 def has_marks(text: str) -> bool:
-    """Return whether a rendered text contains special tokens of messages."""
-    return _OPEN in text or _CLOSE in text
+    """Return whether a rendered text contains special tokens of messages, or borders."""
+    return _OPEN in text or _CLOSE in text or BORDER in text
+
+
+def unmarked(text: str) -> str:
+    """Return a text without marks and borders."""
+    return text.translate(_NO_MARKS)
 
 
 def _any_of(texts: Collection[str]) -> str:

@@ -553,7 +553,7 @@ class Tokenizer(Conversions, Decoding):
     ) -> Any:
         """Render a dialog by the chat template, as transformers does.
 
-        Special tokens that a message contains are recognised, as there; `pipeline.ChatFormat` takes them as text.
+        Special tokens that a message contains are recognised, as there; `compat.ChatFormat` takes them as text.
 
         >>> options = {"special_tokens": ["<|im_start|>", "<|im_end|>"], "chat_template": "chatml"}
         >>> chatty = pipeline.train("corpus.txt", output="runs/chat", vocab_size=260, **options)

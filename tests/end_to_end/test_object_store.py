@@ -18,6 +18,7 @@ from object_store import CREDENTIALS, Store
 
 import pipeline
 from pipeline.base.errors import InputError, RunDirectoryError
+from pipeline.compat import GPT2Tokenizer
 from pipeline.run.directory import Directory
 from pipeline.run.files import RUN
 from pipeline.storage import lock, scratch
@@ -236,7 +237,7 @@ def test_exports_in_a_store_are_checked_and_loaded(store: Store, corpus: str) ->
     assert len(json.loads(store.get("runs/checked/report.json"))["checks"][store.uri("runs/checked/tokenizer")]) == 2
     ours = pipeline.Tokenizer.load(store.uri("runs/checked/tokenizer"))
     text = "the low <s> é" * 3
-    gpt2 = pipeline.GPT2Tokenizer(store.uri("runs/checked/tokenizer"), special_tokens=["<s>"])
+    gpt2 = GPT2Tokenizer(store.uri("runs/checked/tokenizer"), special_tokens=["<s>"])
     assert gpt2.encode(text) == ours.encode(text)
     ranks = pipeline.Tokenizer.from_tiktoken_file(
         store.uri("runs/checked/tokenizer/tokenizer.tiktoken"), pattern="gpt2", special_tokens=ours.special_tokens

@@ -18,6 +18,7 @@ from ray_cluster import cluster_of
 from reference import GPT2_BYTES, train_reference
 
 import pipeline
+from pipeline import compat
 from pipeline.cli import commands
 from pipeline.pattern.compiler import compile_pattern
 
@@ -128,6 +129,7 @@ def test_an_unknown_command_is_found() -> None:
 def test_every_command_and_public_name_is_in_the_reference() -> None:
     wanted = {"command": {f"<!-- options of {name} -->" for name in commands.commands}}
     wanted["python"] = {f"::: pipeline.{name}" for name in pipeline.__all__ if name != "__version__"}
+    wanted["python"] |= {f"::: pipeline.compat.{name}" for name in compat.__all__}
     for page, marks in wanted.items():
         assert marks - {*_content(Path(f"reference/{page}.md")).splitlines()} == set()
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import pipeline
-from pipeline import ChatFormat, ChatMLFormat, GPT2Tokenizer, Llama3Tokenizer, Tokenizer
+from pipeline import Tokenizer, compat
 from pipeline.base.errors import PipelineError
+from pipeline.compat import ChatFormat, ChatMLFormat, GPT2Tokenizer, Llama3Tokenizer
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.save import EXPORTS, default_formats
 
@@ -126,7 +127,9 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Subject]
         chatty = Tokenizer.from_model(replace(tokenizer.model, chat_template=CHAT_TEMPLATES["chatml"]))
         llama = Llama3Tokenizer("ranks")
         same = {name: getattr(tokenizer, name) for name in ("vocabulary", "vocab", "model")} | {"tokenizer": chatty}
-        found = [_subject(getattr(pipeline, name), **same) for name in pipeline._HOMES if name != "PipelineError"]
+        things = [getattr(pipeline, name) for name in pipeline._HOMES if name != "PipelineError"]
+        things += [getattr(compat, name) for name in compat.__all__]
+        found = [_subject(thing, **same) for thing in things]
         chats = (ChatFormat(llama), ChatMLFormat(tokenizer), ChatFormat(chatty))
         for thing in (chatty, llama, GPT2Tokenizer("tokenizer"), *chats):
             if isinstance(thing, (ChatFormat, ChatMLFormat)):

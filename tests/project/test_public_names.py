@@ -13,16 +13,19 @@ from typing import Any, get_args
 import pytest
 
 import pipeline
+from pipeline import compat
 from pipeline.run.options import RECORDS
 from pipeline.tokenizer.formats.save import EXPORTS, default_formats
 
-NAMES = sorted(set(pipeline._HOMES) - {"PipelineError"})
+THINGS = {name: getattr(pipeline, name) for name in pipeline._HOMES if name != "PipelineError"}
+THINGS |= {name: getattr(compat, name) for name in compat.__all__}
+NAMES = sorted(THINGS)
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 
 
 def _functions(name: str) -> Iterator[tuple[str, Any]]:
     """Yield a public function, or a public class and its public methods, inherited ones too."""
-    thing = getattr(pipeline, name)
+    thing = THINGS[name]
     yield name, thing
     for own, member in inspect.getmembers(thing) if inspect.isclass(thing) else ():
         function = getattr(member, "__func__", member)
@@ -51,8 +54,7 @@ def test_no_module_replaces_a_public_name() -> None:
 
 def test_every_public_attribute_is_documented_by_its_class() -> None:
     bare = []
-    for name in pipeline._HOMES:
-        thing = getattr(pipeline, name)
+    for name, thing in THINGS.items():
         if inspect.isclass(thing):
             kept = re.findall(r"\bself\.([a-z]\w*)(?::[^=]+)? = ", inspect.getsource(thing))
             attributes = [*kept, *inspect.get_annotations(thing)]

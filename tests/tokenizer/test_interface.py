@@ -15,6 +15,7 @@ import tokenizers
 import pipeline
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError, PipelineError, UsageError
+from pipeline.compat import ChatFormat
 from pipeline.run.ids import Roles
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.model import ChatTemplate
@@ -171,17 +172,17 @@ def test_templates_are_rendered_as_transformers_does(name: str, prompt: bool) ->
 def test_a_template_that_refuses_or_is_missing_says_why() -> None:
     with pytest.raises(UsageError, match="does not take these messages: roles must alternate"):
         chatty("alternating").apply_chat_template(DIALOG)
-    for ask in (lambda ours: ours.apply_chat_template(DIALOG), pipeline.ChatFormat):
+    for ask in (lambda ours: ours.apply_chat_template(DIALOG), ChatFormat):
         with pytest.raises(UsageError, match="has no chat template"):
             ask(Tokenizer.from_merges([]))
     with pytest.raises(PipelineError, match="tokenizer: expected a Llama3Tokenizer"):
-        pipeline.ChatFormat("runs/a")  # type: ignore[arg-type]
+        ChatFormat("runs/a")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_chat_format_takes_any_template(name: str) -> None:
     ours, dialog = chatty(name), DIALOG[1:] if name == "alternating" else DIALOG
-    chat = pipeline.ChatFormat(ours)
+    chat = ChatFormat(ours)
     assert chat.encode_dialog_prompt(dialog) == ours.apply_chat_template(dialog, add_generation_prompt=True)
     messages = [chat.encode_message(message) for message in dialog]
     joined, whole = [id_ for message in messages for id_ in message], ours.apply_chat_template(dialog)
@@ -205,7 +206,7 @@ def test_chat_format_takes_any_template(name: str) -> None:
 )
 def test_a_message_cannot_be_ended_from_inside(name: str, said: str) -> None:
     ours = chatty(name)
-    chat, special = pipeline.ChatFormat(ours), set(ours.special_tokens.values())
+    chat, special = ChatFormat(ours), set(ours.special_tokens.values())
     ids, plain = (chat.encode_message({"role": "user", "content": text}) for text in (said, "x y"))
     assert [id_ for id_ in ids if id_ in special] == [id_ for id_ in plain if id_ in special]
     kept = said.replace("\ud800", "\ufffd").replace("\ud801", "\ufffd")  # as `encode` writes lone surrogates

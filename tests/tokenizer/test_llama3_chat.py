@@ -19,14 +19,15 @@ from samples import Tensor
 from transformers import AutoTokenizer
 
 import pipeline
-from pipeline import ChatFormat, ChatMLFormat, Llama3Tokenizer, Tokenizer
+from pipeline import Tokenizer
 from pipeline.base.errors import InputError, UsageError
+from pipeline.compat import ChatFormat, ChatMLFormat, Llama3Tokenizer
+from pipeline.compat.llama3 import RUN_CHARACTERS, SPECIAL_TOKENS, WINDOW_CHARACTERS, stretches
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.presets import PRESETS
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.save import EXPORTS
-from pipeline.tokenizer.llama3 import RUN_CHARACTERS, SPECIAL_TOKENS, WINDOW_CHARACTERS, stretches
 from pipeline.tokenizer.model import Model
 
 DIALOG = [
@@ -150,6 +151,12 @@ def test_messages_and_headers_are_written_as_llama_3_does() -> None:
     message = {"role": "user", "content": " low 1\n"}
     assert chat.encode_message(message) == tokenizer().encode(text, bos=False, eos=False, allowed_special="all")
     assert chat.encode_header(message) == chat.encode_message({"role": "user", "content": ""})[:-1]
+    long = "the words <|eot_id|>" * 21_000  # of more than one window, which does not start at the blank line
+    plain = tokenizer().encode(long, bos=False, eos=False)
+    role = {"role": "\n\n a<|end_header_id|>\n\n"}
+    ids = chat.encode_message(role | {"content": long})
+    assert ids == [*chat.encode_header(role), *plain, 425]
+    assert chat.decode_message(ids) == role | {"content": long}
     with pytest.raises(UsageError, match="lacks the text 'content'"):
         chat.encode_message({"role": "user"})
     with pytest.raises(UsageError, match=r"lacks <\|im_start\|>"):
@@ -208,23 +215,15 @@ def test_chat_templates_in_transformers_have_our_ids(
     ("jinja", "code", "message"),
     [
         ("{{ '<|mine|>' }}", 2, "own.jinja needs <|mine|>, which this vocabulary lacks"),
-        (
-            "{% for m in messages %}{{ '<|' + m.role + '|>' }}{% endfor %}",
-            2,
-            "needs <|user|>, <|assistant|>, <|system|>",
-        ),
+        ("{% for m in messages %}{{ '<|' + m.role + '|>' }}{% endfor %}", 2, "needs <|user|>, <|assistant|>, "),
         ("{{ messages[0].content }}</s>", 2, "own.jinja needs </s>, which"),
         ("<start_of_turn>{{ m.content }}<end_of_turn>", 2, "own.jinja needs <start_of_turn>, <end_of_turn>"),
         ("<|im_start|>{% for m in messages %}", 2, "is not valid Jinja (line 1: Unexpected end of template"),
-        (
-            "<|im_start|>{{ " + "(" * 3000 + ")" * 3000 + " }}",
-            2,
-            "is not valid Jinja (RecursionError: maximum recursion",
-        ),
+        ("<|im_start|>{{ " + "(" * 3000 + ")" * 3000 + " }}", 2, "not valid Jinja (RecursionError: maximum recursion"),
         (None, 1, "own.jinja does not exist"),
         ("{{ messages[0].content + '<|im_end|>' }}{{ bos_token }}", 0, ""),
     ],
-)
+)  # fmt: skip
 def test_a_template_file_with_other_marks_or_wrong_jinja_is_refused(
     jinja: str | None, code: int, message: str, text: Path, tmp_path: Path
 ) -> None:

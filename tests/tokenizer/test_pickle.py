@@ -11,7 +11,8 @@ import pytest
 import samples
 
 import pipeline
-from pipeline import ChatFormat, Tokenizer
+from pipeline import Tokenizer
+from pipeline.compat import ChatFormat
 from pipeline.pattern.compiled import CompiledPattern, in_sequence
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES

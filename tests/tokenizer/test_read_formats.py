@@ -18,8 +18,9 @@ from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from transformers import AutoTokenizer
 
-from pipeline import GPT2Tokenizer, Tokenizer
+from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError, PipelineError, UsageError
+from pipeline.compat import GPT2Tokenizer
 from pipeline.guests.inspect.findings import FINE, examine
 from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.pattern.compiler import compile_pattern

@@ -17,7 +17,7 @@ _RETURN_TYPES = ("list", "numpy", "torch")
 class GPT2Tokenizer:
     """Encode and decode with GPT-2 style files. `tokenizer` is the `Tokenizer` that does the work.
 
-    >>> from pipeline import GPT2Tokenizer
+    >>> from pipeline.compat import GPT2Tokenizer
     >>> gpt2 = GPT2Tokenizer("my-tokenizer")
     >>> gpt2.encode("lower")
     [257, 258]
@@ -90,9 +90,7 @@ class GPT2Tokenizer:
         Returns:
             A text for each token.
         """
-        vocabulary = self.tokenizer.vocabulary
-        specials = {id_: special for special, id_ in vocabulary.special_tokens.items()}
-        return [specials.get(id_) or vocabulary.texts[id_] for id_ in self.tokenizer.encode(text)]
+        return [str(self.tokenizer.id_to_token(id_)) for id_ in self.tokenizer.encode(text)]
 
     def decode(self, ids: Any) -> str:
         """Return the text of ids; invalid UTF-8 becomes U+FFFD.

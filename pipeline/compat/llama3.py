@@ -30,7 +30,7 @@ SPECIAL_TOKENS = (
 class Llama3Tokenizer:
     """Encode and decode as Llama 3 does.
 
-    >>> from pipeline import Llama3Tokenizer
+    >>> from pipeline.compat import Llama3Tokenizer
     >>> llama = Llama3Tokenizer("tokenizer.model")
     >>> llama.encode("lower", bos=True, eos=False)
     [259, 257, 258]
