@@ -200,7 +200,7 @@ class Tokenizer(Conversions, Decoding):
 
         `Tokenizer(path)`, `Tokenizer.from_file`, `Tokenizer.from_pretrained` and `pipeline.load` do the same.
 
-        >>> Tokenizer.load("my-tokenizer").encode("lower")
+        >>> pipeline.load("my-tokenizer").encode("lower")
         [257, 258]
 
         Args:
@@ -577,20 +577,5 @@ class Tokenizer(Conversions, Decoding):
         return self.encode(text, add_special_tokens=False) if arguments.flag("tokenize", tokenize) else text
 
 
-def load(path: AnyPath) -> Tokenizer:
-    """Read a tokenizer: `Tokenizer.load`.
-
-    >>> pipeline.load("my-tokenizer").encode("lower")
-    [257, 258]
-
-    Args:
-        path: a run directory, a tokenizer's directory or one of its files; path or URI.
-
-    Returns:
-        The tokenizer.
-
-    Raises:
-        InputError: a file is missing, damaged, or has a setting that is not reproduced exactly.
-        StorageError: an object store cannot be read.
-    """
-    return Tokenizer.load(path)
+load = Tokenizer.load
+"""`Tokenizer.load`, as a function."""

@@ -4,6 +4,7 @@ A file is refused whose ids are not those that the tokenizers library assigns, o
 """
 
 from dataclasses import replace
+from typing import Any
 
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.model import PLAIN_RULE, SpecialRule, could_be_whole_piece
@@ -13,6 +14,12 @@ from pipeline.tokenizer.prepare import nfc
 def read_rule(entry: Field) -> SpecialRule:
     """Read how a token is recognised from an object with lstrip, rstrip, single_word and normalized."""
     return SpecialRule(*map(entry.flag, ("lstrip", "rstrip", "single_word", "normalized")))
+
+
+def entry_of(text: str, id_: int, rule: SpecialRule) -> dict[str, Any]:
+    """Return the object that says how a token is recognised."""
+    flags = {"single_word": rule.single_word, "lstrip": rule.left_space, "rstrip": rule.right_space}
+    return {"id": id_, "content": text, **flags, "normalized": rule.normalized, "special": rule.control}
 
 
 def read_added_tokens(

@@ -49,20 +49,12 @@ def _document(file: Location, vocabulary: Vocabulary, new_of: Mapping[int, int] 
     """Return tokenizer.json with this vocabulary."""
     document = read_json(file).read(dict)
     listed, merges = document["model"]["vocab"], document["model"]["merges"]
-    texts = vocabulary.texts
-    if new_of is None:
-        entries = listed | {text: id_ for id_, text in texts.items() if text not in listed}
-        rows = range(len(merges), len(vocabulary.left))
-        new = [[texts[vocabulary.left[row]], texts[vocabulary.right[row]]] for row in rows]
-        merges += [" ".join(pair) for pair in new] if merges and isinstance(merges[0], str) else new
-    else:
-        entries = {text: new_of[id_] for text, id_ in listed.items() if id_ in new_of}
-        pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in merges]
-        merges = [
-            one
-            for one, pair in zip(merges, pairs, strict=True)
-            if all(text in entries for text in (*pair, "".join(pair)))
-        ]
+    ordinary = {text: id_ for id_, text in vocabulary.texts.items()}
+    ids = vocabulary.special_tokens | ordinary
+    entries = {text: ids[text] for text in listed if text in ids} | ordinary
+    pairs = [[vocabulary.texts[id_] for id_ in pair] for pair in zip(vocabulary.left, vocabulary.right, strict=True)]
+    merges = [" ".join(pair) for pair in pairs] if merges and isinstance(merges[0], str) else pairs
+    if new_of is not None:
         for token in document.get("added_tokens") or []:
             token["id"] = new_of[token["id"]]
         _move_ids(document.get("post_processor"), new_of, file)

@@ -6,19 +6,18 @@ pattern, and special are the tokens that the caller or special_tokens_map.json n
 that no merge makes. Files are written for GPT-2's pattern alone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, InputError
-from pipeline.merges.vocabulary import text_to_token
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.translate import for_tokenizers
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet
-from pipeline.tokenizer.formats.added_tokens import read_rule
+from pipeline.tokenizer.formats.added_tokens import entry_of, read_rule
 from pipeline.tokenizer.formats.fields import Field, read_json, read_text, shortened, write_files
-from pipeline.tokenizer.formats.huggingface import model_of, processor_of
-from pipeline.tokenizer.model import PLAIN_RULE, Model, Preparation, SpecialRule
+from pipeline.tokenizer.formats.huggingface import model_of, processor_of, token_field
+from pipeline.tokenizer.model import PLAIN_RULE, Model, bytes_of_letters
 
 _HEADER = "#version"
 _END = "<|endoftext|>"
@@ -33,35 +32,35 @@ _NAMED += ["additional_special_tokens", "extra_special_tokens"]
 
 def load_gpt2(vocab_file: Location, merges_file: Location, special_tokens: Sequence[str] | None = None) -> Model:
     """Load both files; InputError for a damaged one, and for other files next to them that say more."""
-    vocab = read_json(vocab_file)
-    text = read_text(merges_file)
+    vocab, text = read_json(vocab_file), read_text(merges_file)
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
     numbers = [number for number, line in enumerate(lines) if not line.startswith(_HEADER)]
     pairs = [lines[number].split(" ") for number in numbers]
     merges = byte_alphabet.read_merges(pairs, merges_file, lambda index: f"line {numbers[index] + 1}")
-    rules: dict[str, SpecialRule] = {}
-    if special_tokens is None and (found := _class_of(vocab_file)) is not None:
-        return _as_its_class(*found, vocab, pairs)
-    if special_tokens is None:
-        _refuse_added_tokens(vocab_file.parent)
-        map_file = vocab_file.with_name("special_tokens_map.json")
-        if map_file.exists():
-            rules = _special_rules(map_file)
-            special_tokens = list(rules)
-        else:
-            special_tokens = _neither_byte_nor_merged(vocab.read(dict), merges)
-    for text in special_tokens:
-        if text not in vocab.read(dict):
-            raise InputError(f"{vocab_file} lacks the special token {text!r}: name one that it has")
-    ids = {text: vocab.member(text).read(int) for text in special_tokens}
-    specials = dict(sorted(ids.items(), key=lambda item: item[1]))
-    vocabulary = byte_alphabet.vocabulary_of(vocab_file, byte_alphabet.read_tokens(vocab, specials), merges, specials)
-    unlike = {text: rule for text, rule in rules.items() if rule != PLAIN_RULE}
-    return Model(vocabulary, compile_pattern("gpt2"), preparation=Preparation(rules=unlike))
+    name, config = (None if special_tokens is not None else _class_of(vocab_file)) or ("", Field({}, vocab_file))
+    entries = _tokens_of_class(config, vocab) if name else _tokens_in_vocabulary(vocab, merges, special_tokens)
+    special = {text: entry["id"] for text, entry in entries.items()}
+    ends = ((role, token_field(config, role).value) for role in ("bos_token", "eos_token"))
+    front, behind = ((text,) if config.flag(f"add_{role}") and text in special else () for role, text in ends)
+    byte_level = {"type": "ByteLevel", "add_prefix_space": config.flag("add_prefix_space")}
+    is_qwen = name == "Qwen2Tokenizer"
+    expression = {"Regex": for_tokenizers(compile_pattern("qwen2"))} if is_qwen else None
+    split = {"type": "Split", "pattern": expression, "behavior": "Isolated", "invert": False}
+    cut = {"type": "Sequence", "pretokenizers": [split, byte_level | {"use_regex": False}]}
+    document = {
+        "version": "1.0",
+        "added_tokens": list(entries.values()),
+        "normalizer": {"type": "NFC"} if is_qwen else None,
+        "pre_tokenizer": cut if is_qwen else byte_level,
+        "post_processor": processor_of((front, behind), special),
+        "decoder": {"type": "ByteLevel"},
+        "model": {"type": "BPE", "vocab": vocab.value, "merges": pairs},
+    }
+    return model_of(Field(document, vocab_file), config)
 
 
 def _class_of(vocab_file: Location) -> tuple[str, Field] | None:
-    """Return the class of transformers that reads the files, if a configuration says it, and tokenizer_config.json."""
+    """Return the class of transformers that reads the files, if a configuration says it, and all settings."""
     files = [vocab_file.with_name(name) for name in ("tokenizer_config.json", "config.json")]
     config, of_model = (read_json(file) if file.exists() else Field({}, file) for file in files)
     named = (config.member("tokenizer_class"), of_model.member("tokenizer_class"), of_model.member("model_type"))
@@ -76,90 +75,64 @@ def _class_of(vocab_file: Location) -> tuple[str, Field] | None:
             f"is {shortened(reason.value)}, but vocab.json and merges.txt alone are read only of the tokenizer_class "
             f"{' or '.join(_CLASSES)}: save the tokenizer with tokenizer.json (transformers does) and load that"
         )
-    return None if name is None or reason is not None else (name, config)
-
-
-def _as_its_class(name: str, config: Field, vocab: Field, pairs: list[list[str]]) -> Model:
-    """Return what a class of transformers makes of the files."""
+    if name is None or reason is not None:
+        return None
     settings = _CLASSES[name] | config.read(dict)
-    config = Field(settings, config.file)
-    directory, decoder = vocab.file.parent, config.member("added_tokens_decoder")
+    if settings.get("added_tokens_decoder") is None and (said := _special_tokens_map(vocab_file)).value is not None:
+        settings |= said.read(dict)
+    return name, Field(settings, config.file)
+
+
+def _tokens_of_class(config: Field, vocab: Field) -> dict[str, dict[str, Any]]:
+    """Return the added tokens that a class of transformers has by its settings, as tokenizer.json lists them."""
+    decoder, listed = config.member("added_tokens_decoder"), vocab.read(dict)
     entries: dict[str, dict[str, Any]] = {}
-    if decoder.value is not None:
-        for id_ in sorted(decoder.read(dict), key=lambda text: (len(text), text)):
-            entry = decoder.member(id_).read(dict)
-            if not id_.isdecimal():
-                decoder.member(id_).refuse("is not a token id")
-            entries[decoder.member(id_).member("content").read(str)] = {"special": False} | entry | {"id": int(id_)}
-    else:
-        _refuse_added_tokens(directory)
-        map_file = directory / "special_tokens_map.json"
-        settings |= read_json(map_file).read(dict) if map_file.exists() else {}
-    listed = vocab.read(dict)
-    for role in _NAMED:
-        value = settings.get(role)
+    for id_ in sorted({} if decoder.value is None else decoder.read(dict), key=lambda text: (len(text), text)):
+        entry = decoder.member(id_)
+        if not id_.isdecimal():
+            entry.refuse("is not a token id")
+        entries[entry.member("content").read(str)] = {"special": False} | entry.read(dict) | {"id": int(id_)}
+    for value in map(config.read(dict).get, _NAMED):
         for one in value if isinstance(value, list) else [value]:
             token = one if isinstance(one, dict) else {"content": one}
             text = token.get("content")
             if isinstance(text, str) and text not in entries:
                 following = len(listed) + sum(other not in listed for other in entries)
                 entries[text] = token | {"special": True, "id": listed.get(text, following)}
-    special_tokens = {text: entry["id"] for text, entry in entries.items()}
-    around = [
-        (settings[role],) if config.flag(f"add_{role}") and settings.get(role) in special_tokens else ()
-        for role in ("bos_token", "eos_token")
-    ]
-    byte_level = {"type": "ByteLevel", "add_prefix_space": config.flag("add_prefix_space")}
-    pattern = {"Regex": for_tokenizers(compile_pattern("qwen2"))}
-    split = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
-    cut = {"type": "Sequence", "pretokenizers": [split, byte_level | {"use_regex": False}]}
-    document = {
-        "version": "1.0",
-        "added_tokens": list(entries.values()),
-        "normalizer": {"type": "NFC"} if name == "Qwen2Tokenizer" else None,
-        "pre_tokenizer": cut if name == "Qwen2Tokenizer" else byte_level,
-        "post_processor": processor_of((around[0], around[1]), special_tokens),
-        "decoder": {"type": "ByteLevel"},
-        "model": {"type": "BPE", "vocab": listed, "merges": pairs},
-    }
-    return model_of(Field(document, vocab.file), config)
+    return entries
 
 
-def _refuse_added_tokens(directory: Location) -> None:
-    added = directory / "added_tokens.json"
+def _tokens_in_vocabulary(
+    vocab: Field, merges: byte_alphabet.Merges, named: Sequence[str] | None
+) -> dict[str, dict[str, Any]]:
+    """Return the special tokens that are named, those of special_tokens_map.json, or what is no byte and not merged."""
+    rules = dict.fromkeys(named or (), PLAIN_RULE)
+    said, listed = _special_tokens_map(vocab.file) if named is None else Field(None, vocab.file), vocab.read(dict)
+    if named is None and said.value is None:
+        made = {left + right for left, right in merges}
+        unmade = ((text, b"".join(bytes_of_letters(text))) for text in listed)
+        rules = {text: PLAIN_RULE for text, token in unmade if len(token) != 1 and token not in made}
+    for entry in map(said.member, said.read(dict) if said.value is not None else ()):
+        for one in entry.elements() if isinstance(entry.value, list) else [entry]:
+            plain = isinstance(one.value, str)
+            text, rule = (one.read(str), PLAIN_RULE) if plain else (one.member("content").read(str), read_rule(one))
+            if rules.setdefault(text, rule) != rule:
+                one.refuse(f"names {text!r} with other rules than before")
+    for text in rules:
+        if text not in listed:
+            raise InputError(f"{vocab.file} lacks the special token {text!r}: name one that it has")
+    return {text: entry_of(text, vocab.member(text).read(int), rule) for text, rule in rules.items()}
+
+
+def _special_tokens_map(vocab_file: Location) -> Field:
+    """Read special_tokens_map.json, or null; refuse added_tokens.json, whose tokens nothing says how to recognise."""
+    added, file = (vocab_file.with_name(name) for name in ("added_tokens.json", "special_tokens_map.json"))
     if added.exists() and read_json(added).read(dict):
         raise InputError(
             f"{added} adds tokens, and does not say how they are recognised: save the tokenizer with "
             "tokenizer.json (transformers does) and load that"
         )
-
-
-def _neither_byte_nor_merged(texts: Iterable[str], merges: byte_alphabet.Merges) -> list[str]:
-    made = {left + right for left, right in merges}
-    found = []
-    for text in texts:
-        try:
-            token = text_to_token(text)
-        except UnicodeEncodeError:
-            token = b""
-        if len(token) != 1 and token not in made:
-            found.append(text)
-    return found
-
-
-def _special_rules(file: Location) -> dict[str, SpecialRule]:
-    """Return the special tokens that special_tokens_map.json names, with their rules."""
-    document = read_json(file)
-    rules: dict[str, SpecialRule] = {}
-    for name in document.read(dict):
-        entry = document.member(name)
-        for one in entry.elements() if isinstance(entry.value, list) else [entry]:
-            plain = isinstance(one.value, str)
-            text = one.read(str) if plain else one.member("content").read(str)
-            rule = PLAIN_RULE if plain else read_rule(one)
-            if rules.setdefault(text, rule) != rule:
-                one.refuse(f"names {text!r} with other rules than before")
-    return rules
+    return read_json(file) if file.exists() else Field(None, file)
 
 
 def export_gpt2(model: Model, directory: Location) -> list[Location]:

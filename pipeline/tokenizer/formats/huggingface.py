@@ -18,7 +18,7 @@ from pipeline.pattern.compiled import PatternSequence
 from pipeline.run.ids import Roles
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet
-from pipeline.tokenizer.formats.added_tokens import check_numbering, read_added_tokens
+from pipeline.tokenizer.formats.added_tokens import check_numbering, entry_of, read_added_tokens
 from pipeline.tokenizer.formats.fields import Field, read_json, read_text, shortened, write_files
 from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, public_pre_tokenizer, read_pre_tokenizer
 from pipeline.tokenizer.model import PLAIN_RULE, ChatTemplate, Model, Preparation, could_be_whole_piece
@@ -77,7 +77,7 @@ def model_of(document: Field, config: Field) -> Model:
     vocabulary = byte_alphabet.vocabulary_of(file, tokens, merges, special_tokens)
     check_numbering(added, vocab)
     for name in ("pad_token", _SEPARATOR_KEY):
-        named = _token_field(config, name)
+        named = token_field(config, name)
         if named.value is not None and named.read(str) not in special_tokens:
             named.refuse(f"names {named.value!r}, which is not one of the special tokens")
     post_processor = document.member("post_processor")
@@ -107,7 +107,7 @@ def check_edited(file: Location, vocabulary: Vocabulary) -> None:
     """Raise InputError if a file of `EDITABLE` names a special token, or an id, that the vocabulary does not have."""
     document = read_json(file)
     for name in document.read(dict):
-        field = _token_field(document, name)
+        field = token_field(document, name)
         named = field.value if isinstance(field.value, list) else [field.value]
         if name.endswith("_token_id"):
             wrong: list[int | str] = [
@@ -196,7 +196,7 @@ def _post_processor(model: Model) -> dict[str, Any] | None:
 
 def _roles(config: Field, special_tokens: dict[str, int]) -> Roles:
     """Read the roles of special tokens; those of ordinary tokens, which other trainers' files may name, are none."""
-    texts = [_token_field(config, name).value for name in ("bos_token", "eos_token", "pad_token", _SEPARATOR_KEY)]
+    texts = [token_field(config, name).value for name in ("bos_token", "eos_token", "pad_token", _SEPARATOR_KEY)]
     return Roles(*(text if isinstance(text, str) and text in special_tokens else None for text in texts))
 
 
@@ -214,7 +214,7 @@ def _chat_template(config: Field) -> ChatTemplate | None:
     return ChatTemplate(jinja) if isinstance(jinja, str) else None
 
 
-def _token_field(config: Field, name: str) -> Field:
+def token_field(config: Field, name: str) -> Field:
     """Step into the text of a token, which is named by its text or by an object that holds it."""
     field = config.member(name)
     return field.member("content") if isinstance(field.value, dict) else field
@@ -278,9 +278,7 @@ def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
                 f"tokenizer.json cannot hold the special token {text!r} where whole pieces are looked up before "
                 "merging: a piece may have the same name there. Choose a special token such as '<|endoftext|>'"
             )
-        flags = {"single_word": rule.single_word, "lstrip": rule.left_space, "rstrip": rule.right_space}
-        flags |= {"normalized": rule.normalized, "special": rule.control}
-        added_tokens.append({"id": id_, "content": text, **flags})
+        added_tokens.append(entry_of(text, id_, rule))
     document: dict[str, Any] = {
         "version": "1.0",
         "truncation": None,
