@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -84,3 +84,24 @@ def most_open_files() -> int | None:
 
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if allowed == resource.RLIM_INFINITY else int(allowed)
+
+
+@contextlib.contextmanager
+def limited_growth(more_bytes: int | None) -> Iterator[None]:
+    """Let this process map at most that many bytes more during the block, on Linux; otherwise it gets a MemoryError.
+
+    The limit holds for every thread, so it is for workers. None: no limit. It takes 10 microseconds.
+    """
+    if more_bytes is None or not sys.platform.startswith("linux"):
+        yield
+        return
+    from resource import RLIM_INFINITY, RLIMIT_AS, getpagesize, getrlimit, setrlimit
+
+    soft, hard = getrlimit(RLIMIT_AS)
+    with open("/proc/self/statm", "rb", buffering=0) as pages:  # noqa: PTH123 - quicker
+        wanted = int(pages.read().split(None, 1)[0]) * getpagesize() + more_bytes
+    setrlimit(RLIMIT_AS, (wanted if soft == RLIM_INFINITY else min(soft, wanted), hard))
+    try:
+        yield
+    finally:
+        setrlimit(RLIMIT_AS, (soft, hard))

@@ -7,6 +7,7 @@ from pipeline import _core
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener
 from pipeline.base.machine import MemoryWatch
+from pipeline.base.memory import Grant
 from pipeline.base.units import format_bytes, format_count
 from pipeline.commands.corpus_sample import Sample, sample
 from pipeline.counts.combine import look_at
@@ -20,12 +21,12 @@ from pipeline.reports.progress import duration
 from pipeline.run.directory import Directory
 from pipeline.run.files import RUN
 from pipeline.run.manifest import Run
-from pipeline.run.memory import Workers, counting_workers, threads
+from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.open_run import open_run, special_bytes
 from pipeline.run.options import Options
 from pipeline.run.plan import corpus_bytes
 from pipeline.run.work import Work, on_regex
-from pipeline.run.workers import executor_for, nodes
+from pipeline.run.workers import executor_for, nodes, thread_count, worker_count
 from pipeline.storage import Location, location
 from pipeline.tokenizer.export import check_before_work
 
@@ -42,19 +43,18 @@ _WRITING_BYTES, _PARTITION_BYTES = 8 << 20, 3 << 20  # Arrow's, and of a partiti
 def run_dry(options: Options, listener: Listener) -> dict[str, str]:
     """Plan a run, write nothing, and return the plan by name."""
     pattern = compile_pattern(options.pattern)
-    check_before_work(options, pattern)
+    broker = check_before_work(options, pattern)
     if options.executor != "local" and not nodes(options):
         raise UsageError("no node of the cluster has cores, so there is nothing to plan for; add one to it")
     directory = Directory(options.output or location("runs/NEW"), RUN)
     with executor_for(options) as executor:
-        work = Work(options, pattern, executor, listener, directory, MemoryWatch())
+        work = Work(options, pattern, executor, listener, directory, MemoryWatch(), broker)
         return _described(work, open_run(work))
 
 
 def _described(work: Work, run: Run) -> dict[str, str]:
     options, nodes, plan = work.options, work.nodes, run.manifest.plan
-    workers = counting_workers(options, len(plan.chunks), nodes)
-    budget = workers.budget
+    workers = work.broker.reserve(asked=worker_count(options, len(plan.chunks), nodes), nodes=nodes)
     cutter = work.pattern.automaton or RegexCutter(work.pattern)
     counter = _core.ChunkCounter(cutter, list(special_bytes(run.manifest.counting)))
     sample_bytes = _SLOW_SAMPLE_BYTES if on_regex(work.pattern) else _SAMPLE_BYTES
@@ -71,7 +71,7 @@ def _described(work: Work, run: Run) -> dict[str, str]:
         "chunks": f"{len(plan.chunks):,}, the largest {format_bytes(largest)}",
         "workers": f"{workers.count} on {format_count(len(nodes), 'nodes')}" if nodes else f"{workers.count}",
         **(_UNKNOWN if found is None else _forecasts(work, run, workers, found)),
-        "memory limit": f"{format_bytes(budget.limit_bytes)}{on_each}",
+        "memory limit": f"{format_bytes(workers.limit_bytes)}{on_each}",
         **_second_count(work.options),
         "vocabulary": f"{' and '.join(f'{size:,}' for size in options.vocab_size)} tokens, pattern {options.pattern}",
     }
@@ -85,9 +85,9 @@ def _second_count(options: Options) -> dict[str, str]:
     return {"superwords": f"from {options.first_stage:,} tokens on: {more}"}
 
 
-def _forecasts(work: Work, run: Run, workers: Workers, found: Sample) -> dict[str, str]:
+def _forecasts(work: Work, run: Run, workers: Grant, found: Sample) -> dict[str, str]:
     """Forecast time, disk and memory from a sample that was counted here and now, and from counters that exist."""
-    options, plan, budget = work.options, run.manifest.plan, workers.budget
+    options, plan = work.options, run.manifest.plan
     whole, *parts = look_at(_counters_of(run), work.executor)
     text_share = found.text_bytes / max(plan.bytes, 1)  # of what is read
     counters = [
@@ -98,17 +98,17 @@ def _forecasts(work: Work, run: Run, workers: Workers, found: Sample) -> dict[st
     missing = [chunk.bytes for chunk, part in zip(plan.chunks, parts, strict=True) if not (whole or part)]
     counting_s = found.counting_s * max(sum(missing) / workers.count, *missing, 0) / max(plan.bytes, 1)
     rows = sum(one for one, _ in counters)
-    team = threads(options, work.nodes)
+    team = thread_count(options, work.nodes)
     combining_s = _ROW_S * (rows + pieces) / team if len(counters) > 1 and not whole else 0.0
     disk = sum(_counter_bytes(*one) for one in counters) + _counter_bytes(pieces, piece_bytes)
     in_table = max(_TABLE_BYTES + _SLOT_BYTES * one + size for one, size in counters)
-    each = budget.worker_bytes + min(workers.work_bytes, int(in_table)) + _WRITING_BYTES
+    each = workers.worker_bytes + min(workers.bytes - WRITE_BYTES, int(in_table)) + _WRITING_BYTES
     combining = len(counters) * min(_PARTITION_BYTES, max(_counter_bytes(*one) for one in counters)) * (team + 1)
-    counting = budget.taken_bytes + max(
-        workers.on_one * each, budget.worker_bytes + min(COMBINE_BYTES, int(combining)) + _WRITING_BYTES
+    counting = workers.taken_bytes + max(
+        workers.on_one * each, workers.worker_bytes + min(COMBINE_BYTES, int(combining)) + _WRITING_BYTES
     )
     merging, merging_s, of_merging = _merging(work, found, workers, pieces, piece_bytes)
-    merging += budget.taken_bytes + budget.worker_bytes
+    merging += workers.other_bytes
     of_stages = f"counting {duration(counting_s + combining_s)}, merging {duration(merging_s)}"
     time_s = _START_S + counting_s + combining_s + merging_s
     exist = (
@@ -140,7 +140,7 @@ def _counter_bytes(pieces: float, piece_bytes: float) -> float:
     return piece_bytes + _PACKED_BYTES * pieces + _FILE_BYTES
 
 
-def _merging(work: Work, found: Sample, workers: Workers, pieces: float, piece_bytes: float) -> tuple[int, float, str]:
+def _merging(work: Work, found: Sample, workers: Grant, pieces: float, piece_bytes: float) -> tuple[int, float, str]:
     """Forecast memory and time of merging a counter of this size that is like the sample's, and say how it merges."""
     merges = merges_for(work.options)
     tally = _core.CountTally(work.options.min_piece_count)
@@ -158,10 +158,10 @@ def _merging(work: Work, found: Sample, workers: Workers, pieces: float, piece_b
         compact_positions=int(of_sample.compact_positions * grown),
         longest_list=int(of_sample.longest_list * grown),
     )
-    budget_bytes = workers.budget.per_worker(1)
-    team = threads(work.options, work.nodes)
+    budget_bytes = workers.limit_bytes - workers.other_bytes
+    team = thread_count(work.options, work.nodes)
     way = forecast.choose(
-        shape, merges, threads=team, budget_bytes=budget_bytes, sharing=sharing(work.options, work.nodes)
+        shape, merges, threads=team, budget_bytes=budget_bytes, sharing=sharing(work.broker, work.options, work.nodes)
     )
     seconds = _merging_s(work.options, team, found, pieces) * (way.times_longer if way else 1.0)
     if way is None:

@@ -5,7 +5,8 @@ import shutil
 from pipeline.counts import export_worker
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
-from pipeline.run import manifest, memory
+from pipeline.run import manifest
+from pipeline.run.memory import WRITE_BYTES, Broker
 from pipeline.run.option_types import AnyPath
 from pipeline.run.options import Options, make_options
 from pipeline.run.workers import executor_here
@@ -48,9 +49,8 @@ def run_export_counts(directory: Location, path: Location, executor: Executor, o
     """Write the counts of a run, in a worker."""
     to_parquet = path.suffix == ".parquet"
     path = single_output(path, overwrite=options.overwrite)
-    whole = memory.budget(options.memory_limit)
-    work_bytes = whole.per_worker(whole.workers(1)) - memory.WRITE_BYTES
-    band_bytes = min(_MOST_BAND_BYTES, work_bytes // _BAND_SHARE)
+    grant = Broker.of(options.memory_limit).reserve(wanted=_BAND_SHARE * _MOST_BAND_BYTES + WRITE_BYTES)
+    band_bytes = (grant.bytes - WRITE_BYTES) // _BAND_SHARE
     counted = require_counted(manifest.require(directory), executor)
     task = export_worker.WriteTask(counted.path, counted.fingerprint, path, band_bytes)
     # a damaged counter is not passed on

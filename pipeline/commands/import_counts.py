@@ -31,9 +31,10 @@ from pipeline.executors import Executor
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
-from pipeline.run import manifest, memory
+from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
 from pipeline.run.manifest import Run, Source
+from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.open_run import cut_by, special_bytes
 from pipeline.run.option_types import TrainOptions
 from pipeline.run.options import Options, lists_options, make_options
@@ -190,9 +191,8 @@ def _source_of_objects(counts: Any) -> Source:
 
 def _read(work: Work, run: Run, part_path: PartPath, counts: Any, files: Sequence[tuple[Location, State]]) -> Parts:
     """Read the counts into counters of a bounded size."""
-    whole = memory.budget(work.options.memory_limit)
-    workers = whole.workers(max(1, min(worker_count(work.options), len(files))))
-    work_bytes = whole.per_worker(workers) - memory.WRITE_BYTES
+    workers = work.broker.reserve(asked=worker_count(work.options, len(files)))
+    work_bytes = workers.bytes - WRITE_BYTES
     task = TakeTask(
         path=Path(),
         special_tokens=special_bytes(run.manifest.counting),
@@ -201,13 +201,13 @@ def _read(work: Work, run: Run, part_path: PartPath, counts: Any, files: Sequenc
         fingerprint=run.manifest.counter_fingerprint(),
         part_bytes=work_bytes // _PART_SHARE,
         budget_bytes=work_bytes - work_bytes // _PART_SHARE,
-        limit_bytes=whole.limit_bytes,
-        shares=workers * _PART_SHARE / (_PART_SHARE - 1),
+        grant=workers,
+        copies=_PART_SHARE / (_PART_SHARE - 1),
     )
     if files:
         tasks = [replace(task, path=path, state=state, part=part_path(i)) for i, (path, state) in enumerate(files)]
         with work.stage(STAGE, sum(size for _, (size, _) in files), "bytes") as advance:
-            taken = dict(work.executor.run(import_worker.take_file, tasks, advance, at_once=workers))
+            taken = dict(work.executor.run(import_worker.take_file, tasks, advance, at_once=workers.at_once))
             found = [taken[index] for index in range(len(tasks))]
     else:
         with work.stage(STAGE, 1, "sources"):

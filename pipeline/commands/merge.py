@@ -8,9 +8,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Unpack
 
-from pipeline.base.errors import ExportRefusedError, PipelineError, RunDirectoryError, TrainingError, UsageError
+from pipeline.base.errors import ExportRefusedError, PipelineError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener
-from pipeline.base.units import format_bytes, format_limit
+from pipeline.base.units import format_bytes
 from pipeline.commands import report
 from pipeline.counts.as_text import bounds
 from pipeline.counts.coarse import refuse_without_texts
@@ -25,7 +25,7 @@ from pipeline.reports.languages import languages_of
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import OtherSize, Summary
-from pipeline.run import manifest, memory
+from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.files import RUN
 from pipeline.run.manifest import LANGUAGES, Run
@@ -93,10 +93,9 @@ def open_merging(
     settled = {**given, "weights": weights or None, "output": location}
     options = make_options({"vocab_size": own_size, **stored.counting, **before, **settled})
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
-    later_bytes = check_before_work(options, pattern)
+    broker = check_before_work(options, pattern)
     refuse_without_texts(options, stored.source)
-    with open_work(options, pattern, executor, listener) as work:
-        work.later_bytes = later_bytes
+    with open_work(options, pattern, executor, listener, broker=broker) as work:
         run = manifest.require(work.directory.location)
         counted = require_counted(run, executor)
         work.times[COUNTING] = None
@@ -231,7 +230,7 @@ def merge_and_export(
         work, run = _choose_size(work, run, learned, work.options.stop_at_saving)
     options = work.options
     trained = Trained(learned, coarse or work.pattern, options)
-    exporting_bytes = _check_memory(learned.first(merge.merges_for(options)), options)
+    exporting_bytes = _check_memory(work, learned.first(merge.merges_for(options)))
     try:
         refuse_ordinary(trained)
     except ExportRefusedError:
@@ -302,16 +301,13 @@ def _choose_size(work: Work, run: Run, learned: MergeList, saving: float) -> tup
     return replace(work, options=options), manifest.store_merge_options(run, options, FILE_NAMES)
 
 
-def _check_memory(learned: MergeList, options: Options) -> int:
-    """Return the bytes that exporting takes at most; `TrainingError` if too much: tokens may be as long as pieces."""
-    whole = memory.budget(options.memory_limit)
-    needed = forecast.exporting_bytes(max(options.vocab_size), learned.token_bytes())
-    left = whole.limit_bytes - whole.taken_bytes - memory.WORKER_BYTES
-    if needed > left:
-        raise TrainingError(
-            f"exporting would take {format_bytes(needed)} and there are {format_bytes(max(left, 0))}: the "
-            f"{max(options.vocab_size):,} tokens hold {format_bytes(learned.token_bytes())}; the merges are kept: give "
-            f"--memory-limit {format_limit(whole.limit_bytes - left + needed + memory.SLACK_BYTES)}, a smaller "
-            "--vocab-size, or merge again with --max-token-bytes and --overwrite"
-        )
+def _check_memory(work: Work, learned: MergeList) -> int:
+    """Return the bytes that exporting takes at most; `UsageError` if too much: tokens may be as long as pieces."""
+    tokens, token_bytes = max(work.options.vocab_size), learned.token_bytes()
+    needed = forecast.exporting_bytes(tokens, token_bytes)
+    work.broker.reserve(
+        needed,
+        what=f"exporting {tokens:,} tokens that hold {format_bytes(token_bytes)}, with the merges kept,",
+        remedy=", a smaller --vocab-size, or merge again with --max-token-bytes and --overwrite",
+    )
     return needed

@@ -54,9 +54,8 @@ def train_parity(
         The tokenizer; of several sizes, the first.
 
     Raises:
-        UsageError: for settings that do not fit the languages.
+        UsageError: for settings that do not fit the languages, or a memory limit that is too small.
         RunDirectoryError: for runs that are not completely counted or cannot be compared.
-        TrainingError: if there is too little memory.
 
     >>> one = pipeline.import_counts({"aabb": 10}, output="runs/one")
     >>> two = pipeline.import_counts({"ccdd": 10}, output="runs/two")

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.base import machine
 from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_bytes, format_count
@@ -32,8 +31,9 @@ from pipeline.reports.numbers import Numbers
 from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
 from pipeline.reports.summary import Summary
 from pipeline.reports.tables import render_text, report_header
-from pipeline.run import manifest, memory
+from pipeline.run import manifest
 from pipeline.run.manifest import Run
+from pipeline.run.memory import Broker
 from pipeline.run.options import Options
 from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work
@@ -102,16 +102,16 @@ def _least_bytes(learned: MergeList) -> int:
     return _needed_bytes(len(learned), learned.token_bytes(), _sample_bytes(learned))
 
 
-def _shortage(needed_bytes: int, options: Options) -> str:
+def _shortage(needed_bytes: int, broker: Broker) -> str:
     """Say what is needed and what of the memory limit nothing uses now; empty if it is enough."""
-    free_bytes = memory.budget(options.memory_limit).limit_bytes - machine.process_tree_memory()
+    free_bytes = broker.unused_bytes()
     there = f"{format_bytes(needed_bytes)} and there are {format_bytes(max(free_bytes, 0))}"
     return "" if needed_bytes <= free_bytes else there
 
 
 def fits_next_to(other_bytes: int, work: Work, learned: MergeList) -> bool:
     """Whether numbers can be computed here while other work takes `other_bytes`."""
-    return not work.nodes and not _shortage(_least_bytes(learned) + other_bytes, work.options)
+    return not work.nodes and not _shortage(_least_bytes(learned) + other_bytes, work.broker)
 
 
 def after_training(work: Work, run: Run, trained: Trained, *, fits: bool) -> Numbers | None:
@@ -120,7 +120,7 @@ def after_training(work: Work, run: Run, trained: Trained, *, fits: bool) -> Num
         return None
     learned = trained.learned
     try:
-        if not fits and not work.nodes and (shortage := _shortage(_least_bytes(learned), work.options)):
+        if not fits and not work.nodes and (shortage := _shortage(_least_bytes(learned), work.broker)):
             remedy = f"bpe-pipeline report {run.directory} makes them where there is more"
             work.inform(f"no numbers in the report: they take {shortage}; {remedy}")
             return None
@@ -218,7 +218,7 @@ def run_report(
     of_run = stored.options_of(home.name)
     [size] = of_run.vocab_size
     loading = size * 1000 * (1 + len(compare))  # a token takes that much while a tokenizer is read from its file
-    if shortage := _shortage(_needed_bytes(size, size * 8, _SAMPLE_BYTES) + loading, options):
+    if shortage := _shortage(_needed_bytes(size, size * 8, _SAMPLE_BYTES) + loading, Broker.of(options.memory_limit)):
         raise UsageError(f"the report takes {shortage}: give a larger --memory-limit, or compare with fewer tokenizers")
     learned = merge_list.load(run.merges_path, merge.merges_fingerprint(run, of_run))
     if learned is None:

@@ -81,9 +81,8 @@ def _prepare_rest(chunks: int) -> None:
 def run_train(options: Options, executor: Executor, listener: Listener) -> "tuple[Summary, Trained]":
     """Count, merge, export; each only as far as the run directory does not hold it yet."""
     pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
-    later_bytes = check_before_work(options, pattern)
-    with open_work(options, pattern, executor, listener) as work:
-        work.later_bytes = later_bytes
+    broker = check_before_work(options, pattern)
+    with open_work(options, pattern, executor, listener, broker=broker) as work:
         run = open_run(work)
         with work.logged(lambda: manifest.remove_partial(run)):
             executor.meanwhile(partial(_prepare_rest, len(run.manifest.plan.chunks)))

@@ -6,7 +6,6 @@ cannot be read again: counting is not resumed after a stop, but what follows it 
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Unpack
 
 from pipeline.base.errors import RunDirectoryError, UsageError
@@ -16,16 +15,15 @@ from pipeline.counts.coarse import refuse_without_texts
 from pipeline.counts.count_documents import count_documents
 from pipeline.counts.counter_file import PartPath, Parts
 from pipeline.counts.elsewhere import take_counts
-from pipeline.merges import forecast
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.progress import for_python
-from pipeline.run import manifest, memory
+from pipeline.run import manifest
 from pipeline.run.manifest import Run, Source
 from pipeline.run.open_run import cut_by
 from pipeline.run.option_types import TrainOptions
 from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
 from pipeline.run.work import open_work
-from pipeline.run.workers import executor_here
+from pipeline.run.workers import executor_here, thread_count
 from pipeline.tokenizer.export import check_before_work
 from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -69,16 +67,14 @@ def train_from_iterator(
     if settled.inputs is not None or settled.exclude or settled.weights or settled.dry_run:
         raise UsageError("inputs, exclude, weights and dry_run mean nothing for an iterator; leave them out")
     pattern = compile_pattern(settled.pattern, timeout_s=settled.pattern_timeout)
-    _refuse_small_limit(settled)
-    later_bytes = check_before_work(settled, pattern)
+    broker = check_before_work(settled, pattern, _kept_bytes(settled))  # before anything is read
     source = Source("iterator", os.urandom(16).hex(), "an iterator")
     refuse_without_texts(settled, source)
     with (
         for_python(progress) as listener,
         executor_here(settled) as executor,
-        open_work(settled, pattern, executor, listener, resumable=False) as work,
+        open_work(settled, pattern, executor, listener, broker=broker, resumable=False) as work,
     ):
-        work.later_bytes = later_bytes
         if not settled.overwrite and manifest.load(work.directory.location) is not None:
             raise RunDirectoryError(
                 f"{work.directory} holds a run, and an iterator cannot be read again to see whether it is the same: "
@@ -93,10 +89,8 @@ def train_from_iterator(
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 
-def _refuse_small_limit(options: Options) -> None:
-    """Refuse, before anything is read, a limit that is too small for this process when all is counted."""
+def _kept_bytes(options: Options) -> int:
+    """Return what this process will hold, besides what it holds now, when all is counted."""
     import pyarrow.parquet  # noqa: F401  # which writes the counters: with it this process is as large as it will be
 
-    whole = memory.budget(options.memory_limit)
-    kept = _KEPT_BYTES + memory.threads(options) * _KEPT_THREAD_BYTES
-    replace(whole, taken_bytes=whole.taken_bytes + kept).workers(1, forecast.later_bytes(max(options.vocab_size)))
+    return _KEPT_BYTES + thread_count(options) * _KEPT_THREAD_BYTES

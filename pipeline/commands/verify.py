@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Unpack
 
-from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
+from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes, format_count
 from pipeline.commands.made_by import guest_of
@@ -26,8 +26,9 @@ from pipeline.merges.rules import MergeRules
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.model_card import NAME as CARD
 from pipeline.reports.progress import for_python
-from pipeline.run import manifest, memory
+from pipeline.run import manifest
 from pipeline.run.manifest import Run
+from pipeline.run.memory import Broker
 from pipeline.run.option_types import AnyPath, WorkingOptions
 from pipeline.run.options import Options, lists_options, make_options
 from pipeline.run.superwords import coarse_pattern
@@ -62,7 +63,7 @@ def verify_run(run: AnyPath, *, progress: bool = False, **options: Unpack[Workin
 
     Raises:
         RunDirectoryError: naming the first thing that is wrong.
-        TrainingError: if there is too little memory.
+        UsageError: if the memory limit is too small.
 
     >>> tokenizer = pipeline.train("corpus.txt", output="runs/a", vocab_size=260)
     >>> pipeline.verify_run("runs/a")["merges"]
@@ -81,7 +82,7 @@ def run_verify(location: Location, options: Options, executor: Executor, listene
     run = manifest.require(location)
     pattern = coarse_pattern(run.manifest.options_of()) or compile_pattern(run.manifest.counting["pattern"])
     with watched(options.memory_limit, listener) as watch:
-        work = Work(options, pattern, executor, listener, run.directory, watch)
+        work = Work(options, pattern, executor, listener, run.directory, watch, Broker.of(options.memory_limit))
         source, plan = run.manifest.source, run.manifest.plan
         files = f"{format_count(len(plan.files), 'files')}, {format_count(len(plan.chunks), 'chunks')}"
         origin = files if source is None else f"counts from {source.description}"
@@ -102,9 +103,8 @@ def _verify_counters(work: Work, run: Run, verified: dict[str, str]) -> Sum:
     """Read every counter and compare the combined one with the sum of the others; returns what it holds."""
     found, chunks = run.manifest, range(len(run.manifest.plan.chunks))
     counters = [(run.chunk_path(index), found.chunk_fingerprint(index)) for index in chunks]
-    budget = memory.budget(work.options.memory_limit)
-    workers = budget.workers(min(worker_count(work.options), len(counters) + 1))
-    task_of = partial(SumTask, budget_bytes=budget.per_worker(workers))
+    workers = work.broker.reserve(asked=worker_count(work.options, len(counters) + 1))
+    task_of = partial(SumTask, budget_bytes=workers.bytes)
     whole, parts = task_of(run.counter_path, found.counter_fingerprint()), [task_of(*one) for one in counters]
     made_of = {whole: parts}
     if found.weights:
@@ -116,7 +116,7 @@ def _verify_counters(work: Work, run: Run, verified: dict[str, str]) -> Sum:
     tasks = list(dict.fromkeys((*made_of, *parts, *made_of[whole])))
     sums: dict[SumTask, Sum] = {}
     with work.stage("reading", len(tasks), "counters") as advance:
-        for index, one in work.executor.run(replay_worker.add_up, tasks, at_once=workers):
+        for index, one in work.executor.run(replay_worker.add_up, tasks, at_once=workers.count):
             sums[tasks[index]] = one
             advance(1)
     total = sums[whole]
@@ -146,7 +146,7 @@ def _verify_merges(work: Work, run: Run, whole: Sum, verified: dict[str, str]) -
         merges=run.merges_path,
         fingerprint=merge.merges_fingerprint(run, options),
         rules=MergeRules.of(options),
-        budget_bytes=memory.budget(work.options.memory_limit).per_worker(1),
+        budget_bytes=work.broker.reserve().bytes,
         streamed=False,
     )
     if options.first_stage is None:
@@ -192,9 +192,8 @@ def _verify_parity(work: Work, run: Run, options: Options, verified: dict[str, s
 
 def _replay(work: Work, task: ReplayTask, whole: Sum, verified: dict[str, str], name: str) -> MergeList:
     """Replay one list; returns it."""
-    budget = memory.budget(work.options.memory_limit)
     task = replace(task, streamed=whole.replay_bytes > task.budget_bytes)
-    together = budget.taken_bytes + memory.WORKER_BYTES + min(whole.replay_bytes, task.budget_bytes)
+    together = work.broker.everything().other_bytes + min(whole.replay_bytes, task.budget_bytes)
     [(_, stored)] = work.executor.run(replay_worker.load, [task])
     often = ", in which the pieces do not fit: they are read several times" if task.streamed else ""
     work.inform(f"replaying {len(stored):,} merges; it takes about {format_bytes(together)} of memory{often}")
@@ -244,14 +243,7 @@ def _verify_tokenizer(work: Work, run: Run, merges: MergeList, home: Location) -
             f"merge --vocab-size {tokens} again"
         )
     needed = forecast.exporting_bytes(tokens, merges.token_bytes())
-    budget = memory.budget(work.options.memory_limit)
-    together = budget.taken_bytes + memory.WORKER_BYTES + needed
-    if needed > budget.per_worker(1):
-        raise TrainingError(
-            f"reading {home} would take about {format_bytes(together)} for all processes together, and there are "
-            f"{format_bytes(budget.limit_bytes)}: it is of {format_count(tokens, 'tokens')}; give --memory-limit "
-            f"{-(-together >> 20)}MiB"
-        )
+    work.broker.reserve(needed, what=f"reading {home}, of {format_count(tokens, 'tokens')},")
     try:
         model = replace(Trained(merges, work.pattern, options).model(tokens), chat_template=chat_template_of(home))
     except OSError as error:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pipeline.base.errors import TrainingError
+from pipeline.base.memory import Grant
 from pipeline.base.units import format_bytes, format_limit
 
 LEAST_COUNTING_BYTES = 3 << 20  # what counting needs next to reading
-_SLACK_BYTES = 8 << 20  # by which the coordinator may differ from one run to the next
 SMALL_BYTES = 1 << 20  # up to this size nothing need be announced
 
 
@@ -20,18 +20,14 @@ class ReadBudget:
     """What reading holds of a worker's memory, by name ("window", "line", ...).
 
     budget_bytes: for reading and counting together; None: no limit. on_change: is called with what is left for
-    counting. limit_bytes, workers: the memory limit that workers share equally; most_workers: how many would share a
-    larger one; beside_bytes: what each takes besides its budget; copies: how many budgets it has. They only serve error
+    counting. grant: of the worker, for its work; copies: of how many such budgets that is. They only serve error
     messages.
     """
 
     budget_bytes: int | None
     on_change: Callable[[int], None]
-    limit_bytes: int | None = None
-    workers: float = 1
-    most_workers: float | None = None
-    beside_bytes: int = 0
-    copies: int = 1
+    grant: Grant | None = None
+    copies: float = 1
     _held: dict[str, int] = field(default_factory=dict, init=False)
 
     @property
@@ -59,13 +55,11 @@ class ReadBudget:
         """Return the error for something of this size that does not fit; what: its name, with file and position."""
         needed = sum((self._held | {name: size}).values()) + LEAST_COUNTING_BYTES
         budget = self.budget_bytes or 0
-        limit = "a larger --memory-limit"
-        if self.limit_bytes is not None:
-            each = self.copies * needed + self.beside_bytes
-            others = self.limit_bytes - self.workers * (self.copies * budget + self.beside_bytes)
-            enough = others + (self.most_workers or self.workers) * each + _SLACK_BYTES
+        limit, fewer = "a larger --memory-limit", ""
+        if (grant := self.grant) is not None:
+            enough = grant.enough(grant.bytes + self.copies * (needed - budget), grant.most)
             limit = f"--memory-limit {format_limit(enough)}"
-        fewer = ", or fewer --workers" if self.workers >= 2 else ""
+            fewer = ", or fewer --workers" if grant.on_one >= 2 else ""
         return TrainingError(
             f"{what} would take {format_bytes(needed)} to read, and a worker has {format_bytes(budget)}; "
             f"give {limit}{fewer}"

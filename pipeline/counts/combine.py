@@ -14,9 +14,10 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import COMBINE_BYTES, CombineTask, combine, join
 from pipeline.counts.counter_file import CounterFacts, LookTask, Parts, look
 from pipeline.executors import Executor, Need
-from pipeline.run import memory
 from pipeline.run.manifest import Run
+from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.work import Work
+from pipeline.run.workers import thread_count, worker_count
 from pipeline.storage import Location, existing, names_in, remove
 
 _MOST_SHARES = 256  # a power of two
@@ -28,23 +29,23 @@ def combine_counters(
     work: Work, run: Run, parts: Parts, output: Location | None = None, fingerprint: str | None = None
 ) -> CounterFacts:
     """Write the combined counter of a run, to `output` if that is given, or another one with its fingerprint."""
-    whole = memory.budget(work.options.memory_limit, work.nodes)
-    whole.workers(1, work.later_bytes)  # the coordinator may have taken too much since the start
+    grant = work.broker.reserve(wanted=2 * COMBINE_BYTES + WRITE_BYTES, nodes=work.nodes)
     task = CombineTask(
         parts=parts.counters,
         output=output or run.counter_path,
         fingerprint=fingerprint or run.manifest.counter_fingerprint(),
         statistics=parts.statistics,
-        threads=memory.threads(work.options, work.nodes),
-        memory_bytes=min(COMBINE_BYTES, (whole.per_worker(1) - memory.WRITE_BYTES) // 2),
+        threads=thread_count(work.options, work.nodes),
+        memory_bytes=(grant.bytes - WRITE_BYTES) // 2,
         weights=parts.weights,
     )
     if len(work.nodes) > 1:
-        workers = memory.counting_workers(work.options, _MOST_SHARES, work.nodes)
-        memory_bytes = min(COMBINE_BYTES, workers.work_bytes)
+        asked = worker_count(work.options, _MOST_SHARES, work.nodes)
+        workers = work.broker.reserve(wanted=COMBINE_BYTES + WRITE_BYTES, asked=asked, nodes=work.nodes)
+        shared = replace(task, threads=1, memory_bytes=workers.bytes - WRITE_BYTES)
         most = min(_SHARES_A_CORE * sum(node.cores for node in work.nodes), len(task.parts))
-        return _in_shares(work.executor, run, replace(task, threads=1, memory_bytes=memory_bytes), most, workers.need)
-    need = Need(task.threads, memory.CLUSTER_WORKER_BYTES + task.memory_bytes + memory.WRITE_BYTES)
+        return _in_shares(work.executor, run, shared, most, Need(memory_bytes=workers.need_bytes))
+    need = Need(task.threads, grant.worker_bytes + task.memory_bytes + WRITE_BYTES)
     shares = sum(path.stat().st_size for path, _ in parts.counters if isinstance(path, Path)) // _SHARE_BYTES
     if shares > 1 and output is None and not parts.weights:
         return _in_shares(work.executor, run, task, shares, need, at_once=1)

@@ -17,11 +17,11 @@ from pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts
 from pipeline.counts.combine import combine_counters, look_at
 from pipeline.counts.count_worker import CountTask, count_chunk
 from pipeline.counts.counter_file import CounterFacts, Parts
-from pipeline.executors import Executor
+from pipeline.executors import Executor, Need
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
 from pipeline.run import manifest
 from pipeline.run.manifest import KEPT, Run
-from pipeline.run.memory import counting_workers
+from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.open_run import special_bytes
 from pipeline.run.options import Options
 from pipeline.run.work import Work, on_regex
@@ -185,13 +185,11 @@ def warn_of_special_text(work: Work, statistics: ChunkStatistics) -> None:
 def count_chunks(work: Work, run: Run) -> ChunkStatistics:
     """Count the chunks without counters; returns the statistics of all chunks together."""
     stored, plan, options = run.manifest.counting, run.manifest.plan, work.options
-    workers = counting_workers(options, len(plan.chunks), work.nodes, work.later_bytes)
-    asked = worker_count(options)
-    if workers.at_once is not None and workers.count < min(asked, len(plan.chunks)):
-        limit = format_bytes(workers.budget.limit_bytes)
+    workers = work.broker.reserve(asked=worker_count(options, len(plan.chunks), work.nodes), nodes=work.nodes)
+    if workers.count < workers.most and not work.nodes:
         work.inform(
-            f"{format_count(workers.count, 'workers')} instead of {asked}: the memory limit of {limit} is too small "
-            "for more"
+            f"{format_count(workers.count, 'workers')} instead of {workers.most}: the memory limit of "
+            f"{format_bytes(workers.limit_bytes)} is too small for more"
         )
     planned = [
         CountTask(
@@ -205,11 +203,8 @@ def count_chunks(work: Work, run: Run) -> ChunkStatistics:
             max_piece_bytes=stored["max_piece_bytes"],
             output=run.chunk_path(index),
             fingerprint=run.manifest.chunk_fingerprint(index),
-            budget_bytes=workers.work_bytes,
-            limit_bytes=workers.budget.limit_bytes,
-            workers=workers.on_one,
-            most_workers=None if work.nodes else min(asked, len(plan.chunks)),
-            beside_bytes=workers.beside_bytes,
+            budget_bytes=workers.bytes - WRITE_BYTES,
+            grant=workers,
         )
         for index in range(len(plan.chunks))
     ]
@@ -221,7 +216,8 @@ def count_chunks(work: Work, run: Run) -> ChunkStatistics:
     with work.stage(STAGE, plan.bytes, "bytes", done) as advance:
         tasks = [planned[index] for index in missing]
         work.keeps("counted", done, plan.bytes)
-        counting = work.executor.run(count_chunk, tasks, advance, at_once=workers.at_once, need=workers.need)
+        need = Need(memory_bytes=workers.need_bytes)
+        counting = work.executor.run(count_chunk, tasks, advance, at_once=workers.at_once, need=need)
         for position, statistics in counting:
             found[missing[position]] = statistics
             done += plan.chunks[missing[position]].bytes

@@ -18,10 +18,10 @@ from pipeline.counts.count import STAGE, warn_of_special_text
 from pipeline.counts.counter_file import PartPath, Parts, counter_partitions, write_counter
 from pipeline.counts.feeding import LOCATED, RegexCutter
 from pipeline.counts.looks_special import LooksSpecial
-from pipeline.run import memory
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import special_bytes
 from pipeline.run.work import Advance, Work
+from pipeline.run.workers import thread_count
 from pipeline.storage import Location
 
 _LEAST_COUNTER_BYTES = 1 << 20
@@ -49,8 +49,8 @@ class _Counting:
 
     def __init__(self, work: Work, run: Run, part_path: PartPath) -> None:
         self._work, self._part_path, self._counting = work, part_path, run.manifest.counting
-        self._threads = memory.threads(work.options)
-        work_bytes = memory.budget(work.options.memory_limit).per_worker(1)
+        self._threads = thread_count(work.options)
+        work_bytes = work.broker.reserve().bytes
         self._counter_bytes = max(_LEAST_COUNTER_BYTES, work_bytes // (_MEMORY_SHARE * self._threads))
         self._idle: queue.SimpleQueue[Counter] = queue.SimpleQueue()
         for _ in range(self._threads):

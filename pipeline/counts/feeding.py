@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from pipeline import _core
 from pipeline.base.errors import InvalidTextError, PatternTimeoutError, TrainingError
+from pipeline.base.memory import Grant
 from pipeline.base.units import format_bytes
 from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.files import CorpusFile, FileSpan
@@ -31,7 +32,7 @@ class ChunkTask:
     """One chunk to read: spans of files, and how to read their text.
 
     sizes: the spans' bytes of text, as planned. budget_bytes: for the text being read and what is made of it.
-    limit_bytes, workers, most_workers, beside_bytes, copies: of the memory limit, as for `ReadBudget`.
+    grant, copies: of the memory limit, as for `ReadBudget`.
     """
 
     work: ClassVar[str]
@@ -45,11 +46,8 @@ class ChunkTask:
     max_piece_bytes: int | None = None
     budget_bytes: int
     text_field: str = "text"
-    limit_bytes: int | None = None
-    workers: int = 1
-    most_workers: int | None = None
-    beside_bytes: int = 0
-    copies: int = 1
+    grant: Grant | None = None
+    copies: float = 1
     sizes: tuple[int, ...] = ()
 
     def __str__(self) -> str:
@@ -139,15 +137,7 @@ class _Feeding:
         """Feed a span. Its end is the end of a document or, proven by the pattern, of a piece."""
         task, counter = self._task, self._counter
         file, start, stop = task.spans[number]
-        budget = ReadBudget(
-            task.budget_bytes,
-            self._shrink,
-            task.limit_bytes,
-            task.workers,
-            task.most_workers,
-            task.beside_bytes,
-            task.copies,
-        )
+        budget = ReadBudget(task.budget_bytes, self._shrink, task.grant, task.copies)
         progress: Callable[[int], None] = report_progress
         text: tuple[int, int | None] = (start, None)
         resumed = self._resumable.start[1] if number == self._resumable.start[0] else 0

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from pipeline import _core
 from pipeline.base.errors import InputError, PatternTimeoutError, TrainingError
+from pipeline.base.memory import Grant
 from pipeline.corpus.read_budget import ReadBudget
 from pipeline.counts import counter_file
 from pipeline.counts.counter_file import Columns, rows_of
@@ -47,8 +48,8 @@ class TakeTask:
     fingerprint: str
     part_bytes: int
     budget_bytes: int | None = None
-    limit_bytes: int | None = None
-    shares: float = 1
+    grant: Grant | None = None
+    copies: float = 1
     state: State | None = None
 
     def __str__(self) -> str:
@@ -57,7 +58,7 @@ class TakeTask:
 
 def take_file(task: TakeTask) -> Taken:
     """Import the counts of a file; `InputError` if it changed since it was digested."""
-    budget = ReadBudget(task.budget_bytes, lambda _: None, limit_bytes=task.limit_bytes, workers=task.shares)
+    budget = ReadBudget(task.budget_bytes, lambda _: None, task.grant, task.copies)
     taken = take(read_counts(task.path, budget), task)
     with readable(task.path), open_file(task.path) as stream:
         state = stream.state()

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipeline import _core
-from pipeline.base.units import format_bytes
 
 _ROW_BYTES = 16  # an offset and a count
 _WORDS_BYTES, _COMPACT_BYTES, _COMPACT_LATER_BYTES = (
@@ -45,7 +44,6 @@ _PHASES, _STREAMED_PASSES = 18, 12
 _STORING_TIME, _PHASE_TIME, _STREAMED_TIME = 0.4, 0.15, 0.08
 _EXCHANGE_S, _MERGING_S = 0.16e-3, 45e-9  # of a merge that parts share, waiting for each other; of a slot, without
 _LEAST_RESIDENT_BYTES, _SHARED_RESIDENT_BYTES = 8 << 20, 12 << 20  # of the only thread, of each of several
-_SPARE_MIB = 3  # in what is advised: processes do not take the same in each run
 _RESIDENT_PER_PAIR = 1000  # bytes: with less, pairs of equal counts do not fit, and are merged one a pass
 _SUM_BYTES = 16  # of a counter of all parts' sketch, where its sum is made and sent
 _TOKEN_BYTES, _TOKEN_COPIES = 900, 12.5  # exporting: for each token, and of its bytes
@@ -237,16 +235,6 @@ def later_bytes(merges: int) -> int:
 def whole(shape: CounterShape, merges: int) -> int:
     """Return what merging takes with all words in memory and everything else as small as it can be."""
     return merging_bytes(shape, merges, threads=1, compact=shape.text)
-
-
-def too_little(shape: CounterShape, merges: int, *, budget_bytes: int, other_bytes: int) -> str:
-    """Return the message for a budget in which nothing can be merged."""
-    needed = least(merges, shape) + other_bytes
-    enough = max(needed, later_bytes(merges) + other_bytes)
-    return (
-        f"merging takes at least {format_bytes(needed)} for all processes together, and there are "
-        f"{format_bytes(budget_bytes + other_bytes)}; give --memory-limit {(enough >> 20) + _SPARE_MIB}MiB"
-    )
 
 
 def exporting_bytes(tokens: int, token_bytes: int) -> int:

@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipeline.base import machine
 from pipeline.base.events import Advanced, Listener, StageEnded, StageStarted
 from pipeline.counts.count import Counted
 from pipeline.executors import ONE_CORE, Executor, Need, Node
@@ -12,14 +11,15 @@ from pipeline.merges import merge_worker
 from pipeline.merges.forecast import Sharing
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.rules import MergeRules
-from pipeline.run import memory
 from pipeline.run.directory import fingerprint
 from pipeline.run.files import MERGES_SO_FAR
 from pipeline.run.manifest import Run
+from pipeline.run.memory import Broker
 from pipeline.run.open_run import cut_by
 from pipeline.run.options import Options
 from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work
+from pipeline.run.workers import thread_count
 from pipeline.storage import existing, remove
 
 STAGE = "merging"
@@ -37,35 +37,29 @@ def task_of(work: Work, run: Run, counted: Counted) -> merge_worker.MergeTask:
     """Return the task of merging a counter as the options say."""
     options, nodes = work.options, work.nodes
     largest = [max(nodes, key=lambda node: node.memory_bytes)] if nodes else []
-    whole = memory.budget(options.memory_limit, largest)  # memory may be shorter now than it was
-    other_bytes = whole.taken_bytes + whole.worker_bytes
-    budget_bytes = whole.limit_bytes - other_bytes  # below 0 if even that is too much
-    if not nodes:
-        budget_bytes = min(budget_bytes, machine.available_memory())
     return merge_worker.MergeTask(
         counter=counted.path,
         counter_fingerprint=counted.fingerprint,
         merges=merges_for(options),
         rules=MergeRules.of(options),
-        threads=memory.threads(options, nodes),
+        threads=thread_count(options, nodes),
         output=run.merges_path,
         so_far=run.directory / MERGES_SO_FAR,
         fingerprint=merges_fingerprint(run, options),
-        budget_bytes=budget_bytes,
-        other_bytes=other_bytes,
-        sharing=sharing(options, nodes) if run.manifest.parity is None else None,
+        grant=work.broker.everything_free(largest),
+        sharing=sharing(work.broker, options, nodes) if run.manifest.parity is None else None,
         parity=run.manifest.parity,
     )
 
 
-def sharing(options: Options, nodes: Sequence[Node]) -> Sharing | None:
+def sharing(broker: Broker, options: Options, nodes: Sequence[Node]) -> Sharing | None:
     """Return how the nodes of a cluster may share the words; None if there are not several."""
     parts = min(len(nodes), options.workers or len(nodes))
     if parts < 2:
         return None
     of_part = replace(options, workers=options.workers and -(-options.workers // parts))
-    budget_bytes = memory.budget(options.memory_limit, nodes).per_worker(1) - _COORDINATING_BYTES
-    return Sharing(parts, memory.threads(of_part, nodes), budget_bytes, _SHARE_FROM_BYTES)
+    budget_bytes = broker.everything(nodes).bytes - _COORDINATING_BYTES
+    return Sharing(parts, thread_count(of_part, nodes), budget_bytes, _SHARE_FROM_BYTES)
 
 
 def require_memory(work: Work, run: Run, counted: Counted) -> None:
@@ -95,7 +89,7 @@ def learn_task(work: Work, task: merge_worker.MergeTask, stage: str = STAGE) -> 
         need = ONE_CORE
         if work.nodes:  # the memory it needs chooses the node
             [(_, way)] = work.executor.run(merge_worker.check, [task])
-            need = Need(task.threads, way.bytes + task.other_bytes)
+            need = Need(task.threads, way.bytes + task.grant.other_bytes)
             if way.passes and task.sharing:
                 work.inform(
                     f"the memory of {task.sharing.parts} nodes is too small for all pieces: one of them merges with "
@@ -133,7 +127,7 @@ def _known(task: merge_worker.MergeTask, executor: Executor) -> int:
 
 
 def learn_together(
-    tasks: Sequence[merge_worker.MergeTask], options: Options, executor: Executor, listener: Listener
+    tasks: Sequence[merge_worker.MergeTask], broker: Broker, options: Options, executor: Executor, listener: Listener
 ) -> list[MergeList]:
     """Learn and store several lists on this machine, as many at the same time as there are workers and fit in memory.
 
@@ -141,17 +135,17 @@ def learn_together(
     """
     if not tasks:
         return []
-    budget, workers = memory.budget(options.memory_limit), memory.threads(options)
-    single = [replace(task, threads=1) for task in tasks]
-    ways = executor.run(merge_worker.check, single, at_once=budget.workers(min(workers, len(tasks))))
-    each = budget.worker_bytes + max(way.bytes for _, way in ways)
-    at_once = max(1, min(workers, len(tasks), (budget.limit_bytes - budget.taken_bytes) // each))
+    threads, single = thread_count(options), [replace(task, threads=1) for task in tasks]
+    asked = min(threads, len(tasks))
+    ways = executor.run(merge_worker.check, single, at_once=broker.reserve(asked=asked).count)
+    at_once = min(asked, broker.everything().fitting(max(way.bytes for _, way in ways)))
     rest = len(tasks) % at_once
     found: dict[int, MergeList] = {}
     started, known = time.monotonic(), sum(_known(task, executor) for task in tasks)
     listener(StageStarted(STAGE, sum(task.merges for task in tasks), "merges", known))
     for first, last, count in ((0, len(tasks) - rest, at_once), (len(tasks) - rest, len(tasks), rest)):
-        limited = [_share(task, workers // count, budget.per_worker(count)) for task in tasks[first:last]]
+        each = broker.reserve(0, asked=count).bytes if count else 0
+        limited = [_share(task, threads // count, each) for task in tasks[first:last]]
         for index, learned in executor.run(
             merge_worker.learn, limited, lambda amount: listener(Advanced(STAGE, amount)), at_once=max(count, 1)
         ):
@@ -162,4 +156,4 @@ def learn_together(
 
 
 def _share(task: merge_worker.MergeTask, threads: int, budget_bytes: int) -> merge_worker.MergeTask:
-    return replace(task, threads=threads, budget_bytes=min(task.budget_bytes, budget_bytes))
+    return replace(task, threads=threads, grant=replace(task.grant, bytes=min(task.grant.bytes, budget_bytes)))

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError, os_error_as
+from pipeline.base.memory import Grant
 from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.merges import merge_list, parity_worker, shared_worker
-from pipeline.merges.forecast import COMPACT_FROM, Merging, Sharing, choose, shape_of, surely_enough, too_little
+from pipeline.merges.forecast import COMPACT_FROM, Merging, Sharing, choose, least, shape_of, surely_enough
 from pipeline.merges.merge_list import Chosen, MergeList
 from pipeline.merges.rules import MergeRules
 from pipeline.run.parity import Parity
@@ -51,8 +52,7 @@ class MergeTask:
     output: Location
     so_far: Location  # the merges of the phases that have ended, until the output is complete
     fingerprint: str  # of both
-    budget_bytes: int  # for merging, on top of the process itself; below 0 if that is too much already
-    other_bytes: int  # what everything else takes
+    grant: Grant  # for merging, on top of the process itself; below 0 if that is too much already
     sharing: Sharing | None = None  # on a cluster of several nodes
     first: FirstStage | None = None
     parity: Parity | None = None  # languages choose the merges; their counters are added up in `counter`
@@ -98,7 +98,7 @@ def first_merges(stage: FirstStage) -> MergeList:
 def learn(task: MergeTask) -> MergeList:
     """Learn the asked number of merges, or all that are frequent enough, and write `merges.parquet`.
 
-    Raises `TrainingError` if counts exceed 64 bits, memory is below the least, or every piece is too rare, and
+    Raises `UsageError` if memory is too small, `TrainingError` if counts exceed 64 bits or all pieces are rare, and
     `RunDirectoryError` if words cannot be written to disk.
     """
     started, before = time.monotonic(), known(task) or (first_merges(task.first) if task.first else None)
@@ -128,7 +128,7 @@ def learn(task: MergeTask) -> MergeList:
             if task.parity is not None:
                 result, chosen = parity_worker.learn(task, way.threads, before, on_merged)
             elif way.parts > 1:
-                part_bytes = way.bytes + task.other_bytes
+                part_bytes = way.bytes + task.grant.other_bytes
                 result = shared_worker.learn(task, way, before, on_merged, part_bytes)
             else:
                 scratch = str(neighbour.with_name(f".{neighbour.name}.{own_mark()}.words"))
@@ -211,35 +211,36 @@ def _as_list(result: _core.MergeResult, chosen: Chosen | None) -> MergeList:
 
 
 def _way(task: MergeTask, counter: CounterFile) -> Merging:
-    """Choose the fastest way to merge within the budget; `TrainingError` if there is none or nothing to merge."""
-    most, least = 0, task.rules.min_piece_count
-    for _, _, counts in counter.read_all() if least > 1 else ():
+    """Choose the fastest way to merge within the grant; `UsageError` if there is none.
+
+    `TrainingError` if every piece is too rare.
+    """
+    most, rarest = 0, task.rules.min_piece_count
+    for _, _, counts in counter.read_all() if rarest > 1 else ():
         most = max(most, max(memoryview(counts).cast("B").cast("Q"), default=0))
-        if most >= least:
+        if most >= rarest:
             break
     else:
         if most:
             raise TrainingError(
-                f"--min-piece-count {least:,} leaves out every piece: the most frequent one occurs "
+                f"--min-piece-count {rarest:,} leaves out every piece: the most frequent one occurs "
                 f"{most:,} times; give at most {most}"
             )
     if task.parity is not None:
         return parity_worker.way_of(task)
     enough = surely_enough(counter.rows, counter.piece_bytes, task.merges)
     shared = task.sharing is not None and counter.piece_bytes >= task.sharing.from_bytes
-    if enough <= task.budget_bytes and counter.piece_bytes < COMPACT_FROM and not shared:
+    if enough <= task.grant.bytes and counter.piece_bytes < COMPACT_FROM and not shared:
         return Merging(enough, task.threads)
-    tally = _core.CountTally(least)
+    tally = _core.CountTally(rarest)
     for columns in counter.read_all():
         tally.add(*columns)
-    shape = shape_of(tally, task.merges, least)
-    limits = {"threads": task.threads, "budget_bytes": task.budget_bytes}
+    shape = shape_of(tally, task.merges, rarest)
+    limits = {"threads": task.threads, "budget_bytes": task.grant.bytes}
     way = choose(shape, task.merges, **limits, sharing=task.sharing)
     if way is None:
-        raise TrainingError(
-            too_little(shape, task.merges, budget_bytes=task.budget_bytes, other_bytes=task.other_bytes)
-        )
-    _log.info("merging: %s, within %d bytes; %s", way, task.budget_bytes, shape)
+        raise task.grant.refusal(least(task.merges, shape), "merging")
+    _log.info("merging: %s, within %d bytes; %s", way, task.grant.bytes, shape)
     if way.resident_bytes:
         text = "merging: words that do not fit in memory are on disk; about %d passes over them, %.1f times as long"
         _log.info(text, way.passes, way.times_longer)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
-from pipeline.base.units import format_bytes
 from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.merges.forecast import ENGINE_BYTES, Merging, merging_bytes, shape_of
 from pipeline.merges.merge_list import Chosen, MergeList
@@ -72,7 +71,7 @@ def _chosen(training: _core.ParityTraining) -> Chosen:
 
 
 def way_of(task: "MergeTask") -> Merging:
-    """Return how the languages are merged; `TrainingError` if their words do not fit in memory, or there are none.
+    """Return how the languages are merged; `UsageError` if their words do not fit in memory.
 
     All words are kept in memory: merging by parity writes none to disk.
     """
@@ -92,11 +91,6 @@ def way_of(task: "MergeTask") -> Merging:
             remedy = "leave it out" if least == 1 else f"leave it out, or give less than --min-piece-count {least:,}"
             raise TrainingError(f"{one.counter}: the language {one.name} has no pieces to merge; {remedy}")
         needed += merging_bytes(shape, merges, threads=1) - ENGINE_BYTES + int(_LISTED_BYTES * shape.slots)
-    if needed > task.budget_bytes:
-        together, there = needed + task.other_bytes, max(task.budget_bytes + task.other_bytes, 0)
-        raise TrainingError(
-            f"merging {len(languages)} counters by parity takes {format_bytes(together)} for all processes together, "
-            f"and there are {format_bytes(there)}; give --memory-limit {-(-together >> 20)}MiB, or leave rare pieces "
-            "out with --min-piece-count"
-        )
+    rare = ", or leave rare pieces out with --min-piece-count"
+    task.grant.require(needed, f"merging {len(languages)} counters by parity", rare)
     return Merging(needed, min(task.threads, len(languages)))

@@ -5,8 +5,8 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from pipeline.base.address_space import limited_growth
 from pipeline.base.errors import PatternError, PatternTimeoutError
+from pipeline.base.system import limited_growth
 from pipeline.base.units import format_bytes
 from pipeline.pattern.classes import CATEGORY_NAMES, CATEGORY_STARTS, CODE_POINTS
 

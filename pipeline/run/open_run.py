@@ -13,9 +13,9 @@ from pipeline.pattern.compiled import CompiledPattern
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import Manifest, Run
-from pipeline.run.memory import counting_workers, default_chunk_bytes
+from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.options import Options
-from pipeline.run.plan import Plan, corpus_bytes, list_corpus, owners_of
+from pipeline.run.plan import Plan, corpus_bytes, default_chunk_bytes, list_corpus, owners_of
 from pipeline.run.standard_input import with_standard_input
 from pipeline.run.work import Work, on_regex
 from pipeline.run.workers import worker_count
@@ -151,10 +151,10 @@ def _extended(
     cutting = Cutting(
         special_bytes(counting), work.pattern.automaton, whole_documents, options.text_field, between_frames=True
     )
-    asked = sum(node.cores for node in nodes) or worker_count(options)
-    workers = counting_workers(options, asked, nodes, work.later_bytes)
-    memory_bytes = workers.count * workers.work_bytes
-    default = default_chunk_bytes(corpus_bytes(files), workers.count, memory_bytes, slow=on_regex(work.pattern))
+    workers = work.broker.reserve(asked=worker_count(options, nodes=nodes), nodes=nodes)
+    default = default_chunk_bytes(
+        corpus_bytes(files), workers.count, workers.bytes - WRITE_BYTES, slow=on_regex(work.pattern)
+    )
     apart = tuple(owners[file] for file in files) if owners else ()
     return plan.extended(files, cutting, options.chunk_size or default, apart)
 

@@ -25,6 +25,9 @@ from pipeline.run.values import shown_weight
 MOST_INPUTS = 256  # that are counted apart
 _MOST_UNWEIGHTED = 32  # as long as none has a weight: a chunk takes some time, however small it is
 _MOST_SHOWN = 8
+_MIN_CHUNK_BYTES, _MAX_CHUNK_BYTES = 1 << 20, 128 << 20
+SLOW_CHUNK_BYTES = 8 << 20  # at most, where `regex` cuts: 1 MB/s, a hundredth of what the automaton does
+_WORKER_BYTES_PER_CHUNK_BYTE = 2.5
 
 
 @dataclass(frozen=True)
@@ -232,3 +235,15 @@ def owners_of(options: Options, listing: Listing) -> tuple[int, ...]:
 def corpus_bytes(files: Sequence[CorpusFile]) -> int:
     """Return the bytes of all files together."""
     return sum(file.size for file in files)
+
+
+def default_chunk_bytes(corpus_bytes: int, workers: int, worker_bytes: int, *, slow: bool = False) -> int:
+    """Return the bytes of a chunk: the fewest chunks that a worker's memory allows, the same number for each worker.
+
+    Fewer chunks mean fewer counters to sort, write and read; equal numbers mean that all workers end together. slow:
+    the pattern runs on `regex`; a chunk takes seconds in either case, and no more is lost by a kill.
+    """
+    by_memory = int(worker_bytes / _WORKER_BYTES_PER_CHUNK_BYTE)
+    most = max(_MIN_CHUNK_BYTES, min(by_memory, SLOW_CHUNK_BYTES if slow else _MAX_CHUNK_BYTES))
+    rounds = -(-corpus_bytes // (workers * most))
+    return max(_MIN_CHUNK_BYTES, -(-corpus_bytes // (workers * max(1, rounds))))

@@ -14,9 +14,9 @@ from pipeline.base.units import format_apart, format_bytes
 from pipeline.executors import Executor, Node
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.translate import not_in_tokenizers_1
-from pipeline.run import memory
 from pipeline.run.directory import LOG, Directory, Kind, new_directory
 from pipeline.run.files import RUN
+from pipeline.run.memory import Broker
 from pipeline.run.options import Options
 from pipeline.run.standard_input import removed_if_refused
 from pipeline.run.superwords import coarse_pattern
@@ -31,7 +31,6 @@ Advance = Callable[[int], None]
 class Work:
     """A command at work.
 
-    later_bytes: what later stages take of the memory limit, for a refusal by an earlier one.
     untouched: whether nothing in the directory has changed yet. kept: what an interruption would leave, in words.
     times: seconds of each stage so far, None if its output was there already.
     """
@@ -42,7 +41,7 @@ class Work:
     listener: Listener
     directory: Directory
     watch: machine.MemoryWatch
-    later_bytes: int = 0
+    broker: Broker
     untouched: bool = False
     kept: str = ""
     times: dict[str, float | None] = field(default_factory=dict)
@@ -129,17 +128,19 @@ def open_work(
     executor: Executor,
     listener: Listener,
     *,
+    broker: Broker | None = None,
     kind: Kind = RUN,
     resumable: bool = True,
 ) -> Iterator[Work]:
     """Work alone in the options' directory, or a new one, and watch memory; an interruption says how to resume."""
-    memory.budget(options.memory_limit).workers(1)  # refuses a limit that is too small for any work
+    broker = broker or Broker.of(options.memory_limit)
+    broker.reserve()  # refuses a limit that is too small for any work
     directory = Directory(as_workers_know(options.output or new_directory(), options), kind)
     work = None
     executor.on_notice = lambda text: listener(Notice("warning", text))
     try:
         with directory.locked(), watched(options.memory_limit, listener) as watch:
-            work = Work(options, pattern, executor, listener, directory, watch)
+            work = Work(options, pattern, executor, listener, directory, watch, broker)
             cuts = coarse_pattern(options) or pattern
             if kind is RUN and "hf" in (options.export or ("hf",)) and (note := not_in_tokenizers_1(cuts)):
                 work.inform(note)

@@ -29,6 +29,7 @@ SETUP = WorkerSetup(
     environment={"ARROW_DEFAULT_MEMORY_POOL": "system"},
 )
 ENCODING = replace(SETUP, later=(), preload=("pipeline.shards.encode_worker", "pipeline.shards.write_worker"))
+_MOST_THREADS = 16  # of a stage on a node: more gain little and take cores from others
 CHAT = replace(SETUP, later=(), preload=("pipeline.guests.chat.rows_worker", "pipeline.guests.chat.assemble_worker"))
 
 
@@ -63,8 +64,19 @@ def nodes(options: Options) -> Sequence[Node]:
         return executor.living()
 
 
-def worker_count(options: Options) -> int:
-    """Return how many processes count at the same time."""
+def worker_count(options: Options, tasks: int | None = None, nodes: Sequence[Node] = ()) -> int:
+    """Return how many processes may work at the same time, on that many tasks; nodes: of the cluster they run on."""
     from pipeline.base.machine import default_workers
 
-    return options.workers or default_workers()
+    cores = sum(node.cores for node in nodes)
+    count = min(options.workers or cores, cores) if nodes else options.workers or default_workers()
+    return count if tasks is None else max(1, min(count, tasks))
+
+
+def thread_count(options: Options, nodes: Sequence[Node] = ()) -> int:
+    """Return the threads of a stage that runs in one process: more than there are cores would wait for each other."""
+    from pipeline.base.machine import usable_cores
+
+    if nodes:
+        return min(options.workers or _MOST_THREADS, _MOST_THREADS, max(node.cores for node in nodes))
+    return min(worker_count(options), usable_cores())

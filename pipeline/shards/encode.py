@@ -13,19 +13,17 @@ from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from pipeline.executors import Node
-from pipeline.run import memory
+from pipeline.base.memory import Grant
+from pipeline.executors import Need
 from pipeline.run.directory import Directory
-from pipeline.run.options import Options
 from pipeline.run.work import Work
-from pipeline.run.workers import worker_count
 from pipeline.shards import manifest
 from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import IDS, Layout, ShardFacts
 from pipeline.shards.ids_file import Part, part_of
 from pipeline.shards.manifest import EncodedCorpus, Encoding, FileFacts, directories_of, is_dealt
-from pipeline.shards.order import Split, bucket_memory
+from pipeline.shards.order import Split, writers
 from pipeline.shards.packing import Packing
 from pipeline.shards.plan import encoding_workers, task_of
 from pipeline.shards.sources import Slice, open_source
@@ -56,7 +54,7 @@ def encode_chunks(work: Work, encoding: Encoding, model: Model) -> list[Part]:
     """Encode the chunks without parts; returns all parts, in the order of the corpus."""
     work.warn_of_regex()
     plan, stored = encoding.plan, encoding.parts()
-    workers = encoding_workers(work.options, model, len(stored), work.nodes)
+    workers = encoding_workers(work.broker, work.options, model, len(stored), work.nodes)
     task = task_of(
         EncodeTask,
         model,
@@ -77,7 +75,7 @@ def encode_chunks(work: Work, encoding: Encoding, model: Model) -> list[Part]:
             fingerprint=fingerprint,
         )
 
-    return encode_missing(work, encoding, encode_chunk, of_chunk, workers)
+    return encode_missing(work, encoding, encode_chunk, of_chunk, workers.grant)
 
 
 def encode_missing(
@@ -85,7 +83,7 @@ def encode_missing(
     encoding: Encoding,
     encode: Callable[[Any], Part],
     task_of_chunk: Callable[[int], Any],
-    workers: memory.Workers,
+    workers: Grant,
 ) -> list[Part]:
     """Encode the chunks without parts, each by its task; returns all parts, in the order of the corpus."""
     plan, stored = encoding.plan, encoding.parts()
@@ -99,7 +97,9 @@ def encode_missing(
     make_directory(work.directory / "parts")
     with work.stage(ENCODING_STAGE, plan.bytes, "bytes", done) as advance:
         work.keeps("encoded", done, plan.bytes)
-        run = work.executor.run(encode, tasks, advance, at_once=workers.at_once, need=workers.need)
+        run = work.executor.run(
+            encode, tasks, advance, at_once=workers.at_once, need=Need(memory_bytes=workers.need_bytes)
+        )
         for position, part in run:
             found[missing[position]] = part
             done += plan.chunks[missing[position]].bytes
@@ -133,9 +133,13 @@ def write_missing(
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
     for directory in filter(None, by_split if not encoding.single else ()):
         make_directory(work.directory / directory)
-    workers = writers(work.options, work.nodes, len(tasks), dealt=is_dealt(encoding.options))
+    workers = writers(work, len(tasks), dealt=is_dealt(encoding.options))
     with work.stage(WRITING_STAGE, writing.total, writing.unit) as advance:
-        written = dict(work.executor.run(writing.write, tasks, advance, at_once=workers.at_once, need=workers.need))
+        written = dict(
+            work.executor.run(
+                writing.write, tasks, advance, at_once=workers.at_once, need=Need(memory_bytes=workers.need_bytes)
+            )
+        )
     facts = [written[index] for index in range(len(tasks))]
     if encoding.single:
         for name in names:
@@ -220,20 +224,13 @@ def damaged_file(work: Work, encoding: Encoding, corpus: EncodedCorpus) -> str |
     for task, size in zip(tasks, sizes, strict=True):
         if size != task.bytes:
             return task.path.name
-    workers = writers(work.options, work.nodes, len(tasks))
+    workers = writers(work, len(tasks), dealt=False)
     with work.stage(CHECKING_STAGE, sum(task.bytes for task in tasks), "bytes") as advance:
-        run = work.executor.run(is_intact, tasks, advance, at_once=workers.at_once, need=workers.need)
+        run = work.executor.run(
+            is_intact, tasks, advance, at_once=workers.at_once, need=Need(memory_bytes=workers.need_bytes)
+        )
         damaged = [index for index, intact in run if not intact]
     return tasks[min(damaged)].path.name if damaged else None
-
-
-def writers(options: Options, nodes: Sequence[Node], tasks: int, *, dealt: bool = False) -> memory.Workers:
-    """Return the workers that write or check that many files. dealt: from buckets, which they sort."""
-    whole = memory.budget(options.memory_limit, nodes)
-    count = whole.workers(max(1, min(worker_count(options), tasks)))
-    return memory.Workers(
-        whole, count, count, max(memory.LEAST_WORK_BYTES, bucket_memory(whole.per_worker(count)) * dealt)
-    )
 
 
 def _size(where: Location) -> int | None:

@@ -12,6 +12,7 @@ from pipeline.base.errors import UsageError
 from pipeline.base.events import Notice, warn_of
 from pipeline.corpus.skipped_or_altered import Tallies, fail_on_loss_error, in_words
 from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.run.memory import Broker
 from pipeline.run.option_types import AnyPath, EncodeFilesOptions
 from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
 from pipeline.run.plan import Plan, list_corpus
@@ -137,8 +138,8 @@ def _encode_chunks(model: Model, options: Options, plan: Plan) -> Generator[tupl
     """Encode all chunks by threads; yields the blocks of each in the order of the corpus, as soon as possible."""
     if on_regex(model.pattern):
         options = replace(options, workers=1)
-    workers = planning.encoding_workers(options, model, len(plan.chunks))
-    encoder = model.encoder(cache_bytes=workers.count * workers.cache_bytes, threads=workers.count)
+    workers = planning.encoding_workers(Broker.of(options.memory_limit), options, model, len(plan.chunks))
+    encoder = model.encoder(cache_bytes=workers.grant.count * workers.cache_bytes, threads=workers.grant.count)
     task = planning.task_of(IdsTask, model, options, workers)
     given_up = Event()
 
@@ -152,7 +153,7 @@ def _encode_chunks(model: Model, options: Options, plan: Plan) -> Generator[tupl
 
         return make_ids(task(name=f"chunk {index}", spans=plan.spans(index)), model, encoder, add), blocks
 
-    pool = ThreadPoolExecutor(workers.count, thread_name_prefix="encode_files")
+    pool = ThreadPoolExecutor(workers.grant.count, thread_name_prefix="encode_files")
     try:
         yield from pool.map(encode, range(len(plan.chunks)))
     finally:

@@ -9,12 +9,13 @@ and stay there when the corpus grows.
 import hashlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
 
-from pipeline.run import memory
+from pipeline.base.memory import Grant
+from pipeline.executors import Need
 from pipeline.run.directory import fingerprint
 from pipeline.run.work import Work
 from pipeline.run.workers import worker_count
@@ -40,9 +41,12 @@ class Split:
     ids: tuple[int, ...]
 
 
-def bucket_memory(work_bytes: int) -> int:
-    """Return what a worker takes for dealing out, and for reading a bucket."""
-    return _BUCKETS_IN_MEMORY * (_LARGE if work_bytes >= _BUCKETS_IN_MEMORY * _LARGE else _SMALL)
+def writers(work: Work, tasks: int, *, dealt: bool = True) -> Grant:
+    """Return the workers for that many files. dealt: they deal out or sort buckets, large ones if memory allows it."""
+    small, large = _BUCKETS_IN_MEMORY * _SMALL, _BUCKETS_IN_MEMORY * _LARGE
+    asked, wanted = worker_count(work.options, tasks, work.nodes), large if dealt else small
+    grant = work.broker.reserve(small, wanted, asked=asked, nodes=work.nodes)
+    return grant if grant.bytes == wanted else replace(grant, bytes=small)
 
 
 def put_in_order(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[Split]:
@@ -52,10 +56,8 @@ def put_in_order(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[
     if not is_dealt(options) or not documents:
         repeat = options.get("repeat") or 1
         return [Split("train", tuple(stored) * repeat, tuple(part.ids for part in parts) * repeat)]
-    whole = memory.budget(work.options.memory_limit, work.nodes)
-    count = whole.workers(max(1, min(worker_count(work.options), len(parts))))
-    work_bytes = bucket_memory(whole.per_worker(count))
-    bucket_bytes, workers = work_bytes // _BUCKETS_IN_MEMORY, memory.Workers(whole, count, count, work_bytes)
+    workers = writers(work, len(parts))
+    bucket_bytes = workers.bytes // _BUCKETS_IN_MEMORY
     owned = list(_documents(encoding, parts))
     held_out = _held_out(work, options, owned, workers)
     make_directory(work.directory / "dealt")
@@ -64,7 +66,7 @@ def put_in_order(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[
     for epoch in range(len(encoding.owned_dealt())):
         tasks = list(_deal_tasks(encoding, parts, owned, held_out, epoch, bucket_bytes))
         totals, files = _deal(work, tasks, workers), tuple(task.output for task in tasks)
-        found = [(Bucket(files, index, len(totals), workers.work_bytes), ids) for index, ids in enumerate(totals)]
+        found = [(Bucket(files, index, len(totals), workers.bytes), ids) for index, ids in enumerate(totals)]
         buckets = tasks[0].buckets[0]
         train += found[:buckets]
         validation += found[buckets:] if epoch == 0 else []
@@ -135,14 +137,16 @@ def _deal_tasks(
         yield DealTask(own, output, selection, number, buckets, run_bytes=2 * bucket_bytes)
 
 
-def _deal(work: Work, tasks: Sequence[DealTask], workers: memory.Workers) -> "array[int]":
+def _deal(work: Work, tasks: Sequence[DealTask], workers: Grant) -> "array[int]":
     """Write the dealt files that are missing; returns the number of ids in each bucket."""
     totals = array("Q", bytes(8 * sum(tasks[0].buckets)))
     found = [found_ids(*task.output) for task in tasks]
     missing = [task for task, one in zip(tasks, found, strict=True) if one is None]
     ids, left = (sum(task.documents.parts[0][1] for task in some) for some in (tasks, missing))
     with work.stage(ORDERING_STAGE, ids, "tokens", ids - left) as advance:
-        run = work.executor.run(deal_part, missing, advance, at_once=workers.at_once, need=workers.need)
+        run = work.executor.run(
+            deal_part, missing, advance, at_once=workers.at_once, need=Need(memory_bytes=workers.need_bytes)
+        )
         for dealt in [*(one["dealt"] for one in found if one is not None), *(one for _, one in run)]:
             for bucket, count in enumerate(dealt):
                 totals[bucket] += count
@@ -157,7 +161,7 @@ def _weights(encoding: Encoding) -> list[Fraction]:
     return [weight for weight, chunks in zip(weights, encoding.inputs, strict=True) for _ in range(chunks)]
 
 
-def _held_out(work: Work, options: Mapping[str, Any], owned: Sequence[Documents], workers: memory.Workers) -> int:
+def _held_out(work: Work, options: Mapping[str, Any], owned: Sequence[Documents], workers: Grant) -> int:
     """Return the hash below which documents are validation's: those of a share, or as many as have that many tokens."""
     tokens = options.get("val_tokens")
     if tokens is None:
@@ -165,7 +169,9 @@ def _held_out(work: Work, options: Mapping[str, Any], owned: Sequence[Documents]
     tasks = [SurveyTask(one, tokens) for one in owned]
     smallest: list[tuple[int, int]] = []
     with work.stage(SURVEY_STAGE, sum(one.parts[0][1] for one in owned), "tokens") as advance:
-        run = work.executor.run(survey_part, tasks, advance, at_once=workers.at_once, need=workers.need)
+        run = work.executor.run(
+            survey_part, tasks, advance, at_once=workers.at_once, need=Need(memory_bytes=workers.need_bytes)
+        )
         for _, found in run:
             smallest = smallest_of([*smallest, *found], tokens)
     return smallest[-1][0] + 1

@@ -11,18 +11,20 @@ from typing import Any, TypeVar
 
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener
-from pipeline.base.units import format_bytes, format_count
+from pipeline.base.memory import Grant
+from pipeline.base.units import format_count
 from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import Listing
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Node
-from pipeline.run import manifest, memory
+from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN
+from pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from pipeline.run.option_types import AnyPath
 from pipeline.run.options import READING_OPTIONS, RECORDS, Options
-from pipeline.run.plan import Plan, corpus_bytes, list_corpus, require_weights
+from pipeline.run.plan import SLOW_CHUNK_BYTES, Plan, corpus_bytes, list_corpus, require_weights
 from pipeline.run.standard_input import with_standard_input
 from pipeline.run.work import Work, on_regex
 from pipeline.run.workers import worker_count
@@ -238,10 +240,9 @@ def cut_corpus(
     listing: Listing, model: Model, options: Options, nodes: Sequence[Node] = (), before: Plan | None = None
 ) -> Plan:
     """Return the plan with the chunks of these files added; raises `InputError` if there is nothing to read at all."""
-    cores = sum(node.cores for node in nodes)
-    workers = min(options.workers or cores, cores) if nodes else worker_count(options)
+    workers = worker_count(options, nodes=nodes)
     size = -(-corpus_bytes(listing.files) // (workers * _CHUNKS_PER_WORKER))  # so that all workers end together
-    most = memory.SLOW_CHUNK_BYTES if on_regex(model.pattern) else _MOST_CHUNK_BYTES
+    most = SLOW_CHUNK_BYTES if on_regex(model.pattern) else _MOST_CHUNK_BYTES
     chunk_bytes = options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), most)
     special_tokens = _special_bytes(model)
     if not model.preparation.changes_ids:
@@ -264,33 +265,28 @@ def _special_bytes(model: Model) -> tuple[bytes, ...]:
 
 
 @dataclass(frozen=True)
-class EncodingWorkers(memory.Workers):
-    """The workers that encode, two parts of what each has for its work, for known pieces and for text, and how many
-    there would be with more memory; None: as many."""
+class EncodingWorkers:
+    """The workers that encode, and two parts of what each has for its work: for known pieces, and for text."""
 
+    grant: Grant
     cache_bytes: int
     text_bytes: int
-    most: int | None
 
 
-def encoding_workers(options: Options, model: Model, chunks: int, nodes: Sequence[Node] = ()) -> EncodingWorkers:
+def encoding_workers(
+    broker: Broker, options: Options, model: Model, chunks: int, nodes: Sequence[Node] = ()
+) -> EncodingWorkers:
     """Return the workers that encode that many chunks; `UsageError` if not even one has memory for the tokenizer."""
-    whole = memory.budget(options.memory_limit, nodes)
     model_bytes = _MODEL_BYTES_PER_TOKEN * model.vocabulary.size
     least = model_bytes + _LEAST_CACHE_BYTES + _BUFFER_BYTES + _LEAST_TEXT_BYTES
-    asked = max(node.cores for node in nodes) if nodes else worker_count(options)
-    most = max(1, min(asked, chunks))
-    for count in range(whole.workers(most), 0, -1):
-        work_bytes = whole.per_worker(count)
-        if work_bytes >= least:
-            cache = max(_LEAST_CACHE_BYTES, min(CACHE_BYTES // count, (work_bytes - least) // 2))
-            text = work_bytes - model_bytes - _BUFFER_BYTES - cache
-            return EncodingWorkers(whole, count, count, work_bytes, cache, text, None if nodes else most)
-    needed = format_bytes(whole.taken_bytes + whole.worker_bytes + least)
-    raise UsageError(
-        f"{format_bytes(whole.limit_bytes)} of memory is too little for a tokenizer of {model.vocabulary.size:,} "
-        f"tokens: give a --memory-limit of at least {needed}"
+    grant = broker.reserve(
+        max(least, LEAST_WORK_BYTES),
+        what=f"encoding with a tokenizer of {model.vocabulary.size:,} tokens",
+        asked=worker_count(options, chunks, nodes),
+        nodes=nodes,
     )
+    cache = max(_LEAST_CACHE_BYTES, min(CACHE_BYTES // grant.on_one, (grant.bytes - least) // 2))
+    return EncodingWorkers(grant, cache, grant.bytes - model_bytes - _BUFFER_BYTES - cache)
 
 
 def task_of(
@@ -308,10 +304,7 @@ def task_of(
         special_tokens=_special_bytes(model),
         errors=options.errors,
         budget_bytes=workers.text_bytes,
-        limit_bytes=workers.budget.limit_bytes,
-        workers=workers.count,
-        most_workers=workers.most,
-        beside_bytes=workers.budget.worker_bytes + workers.work_bytes - workers.text_bytes,
+        grant=workers.grant,
         copies=2,  # of more memory, half may go to the cache
         separator=model.id_of(separator),
         separators=separators,

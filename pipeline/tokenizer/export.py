@@ -14,9 +14,9 @@ from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.translate import leaves_text
-from pipeline.run import memory
 from pipeline.run.ids import check_added, check_special_tokens, is_reserved
 from pipeline.run.manifest import Run, digest_of, require, run_of, store_written
+from pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from pipeline.run.options import Options, check_vocabulary
 from pipeline.run.superwords import coarse_pattern
 from pipeline.storage import Location, parse_location
@@ -72,14 +72,14 @@ class Exported:
     refused: dict[str, str]  # formats that could not be written, each with the reason
 
 
-def check_before_work(options: Options, pattern: CompiledPattern) -> int:
+def check_before_work(options: Options, pattern: CompiledPattern, kept_bytes: int = 0) -> Broker:
     """Raise now what would be raised at the end of the work: memory, vocabulary, special tokens, formats.
 
-    Returns what merging and exporting take, which the refusal of a memory limit by an earlier stage counts in.
+    Returns the broker of a command that merges and exports a large counter. kept_bytes: of this process meanwhile.
     """
     check_vocabulary(options)
-    later_bytes = forecast.later_bytes(max(options.vocab_size))
-    memory.budget(options.memory_limit).workers(1, later_bytes)
+    broker = Broker.of(options.memory_limit, forecast.later_bytes(max(options.vocab_size)) + kept_bytes)
+    broker.reserve(LEAST_WORK_BYTES + kept_bytes)
     # Refused for the same reasons as the one that will be trained; it has a merge, since a GGUF file needs one.
     vocabulary = Vocabulary.from_merges(
         [(b"\xff", b"\xff")], options.special.texts(257), special_ids=options.special_ids
@@ -89,7 +89,7 @@ def check_before_work(options: Options, pattern: CompiledPattern) -> int:
     if options.export is not None:
         with tempfile.TemporaryDirectory() as nowhere:
             export_model(model, Path(nowhere), options.export)
-    return later_bytes
+    return broker
 
 
 def with_chat_template(model: Model, options: Options) -> Model:

@@ -216,8 +216,8 @@ def test_little_memory_and_languages_of_rare_pieces_are_refused_before_merging(
 ) -> None:
     task, most = task_of(merged, executor, 400), max(TRAIN["sw"].values())
     assert most < max(TRAIN["en"].values())
-    with pytest.raises(TrainingError, match=r"4 counters by parity takes .* give --memory-limit"):
-        merge_worker.check(replace(task, budget_bytes=40 << 20))
+    with pytest.raises(UsageError, match=r"4 counters by parity takes .* give --memory-limit"):
+        merge_worker.check(replace(task, grant=replace(task.grant, bytes=40 << 20)))
     with pytest.raises(TrainingError, match=f"language sw has no pieces to merge; .* --min-piece-count {most + 1:,}"):
         merge_worker.check(replace(task, rules=MergeRules(min_piece_count=most + 1)))
 

@@ -250,7 +250,7 @@ def test_memory_of_the_caller_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
         yield "some words"
         monkeypatch.setattr(machine, "own_memory", lambda: 3 << 30)
 
-    message = r"--memory-limit 2\.0 GiB is too small: .* take 3\.1 GiB; give at least 31\d\dMiB"
+    message = r"--memory-limit 2\.0 GiB is too small: .* takes at least 3\.1 GiB .*; give --memory-limit 32\d\dMiB"
     with pytest.raises(UsageError, match=message):
         pipeline.train_from_iterator(documents(), output=tmp_path / "run", vocab_size=300, memory_limit="2GiB")
     assert not (tmp_path / "run" / "counter.parquet").exists()

@@ -20,6 +20,7 @@ from benchmarks.process import HAS_PSS
 from pipeline import _core
 from pipeline.base import machine
 from pipeline.base.errors import InputError, TrainingError
+from pipeline.base.memory import Grant
 from pipeline.commands import merge
 from pipeline.corpus.lines import whole_lines
 from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBudget
@@ -42,7 +43,7 @@ def line(size: int) -> bytes:
 
 def test_held_bytes_add_up() -> None:
     left: list[int] = []
-    budget = ReadBudget(40 * MIB, left.append, limit_bytes=80 * MIB, workers=2)
+    budget = ReadBudget(40 * MIB, left.append)
     assert budget.hold("window", 20 * MIB)
     assert not budget.hold("line", 20 * MIB)
     assert budget.left_bytes == min(left) == 20 * MIB
@@ -130,13 +131,13 @@ def test_counter_is_written_in_parts_while_reading_needs_memory(tmp_path: Path) 
 @pytest.mark.parametrize(("workers", "most"), [(1, 1), (1, 4), (2, 3), (4, 4)])
 @pytest.mark.parametrize("copies", [1, 2])
 def test_named_limit_is_enough_also_if_more_workers_share_it(workers: int, most: int, copies: int) -> None:
-    """A limit that is shared as `run.memory` shares it: the budgets, what is besides each, and what all have."""
-    taken, beside, each = 90 * MIB, 30 * MIB, 40 * MIB
-    limit = taken + workers * (copies * each + beside)
-    budget = ReadBudget(each, lambda _: None, limit, workers, most, beside, copies)
+    taken, worker, writing, each = 90 * MIB, 18 * MIB, 12 * MIB, 40 * MIB
+    work = copies * each + writing
+    grant = Grant(work, taken + workers * (worker + work), taken, worker, on_one=workers, most=most)
+    budget = ReadBudget(each, lambda _: None, grant, copies)
     named = re.search(r"--memory-limit (\d+)MiB", str(budget.too_large("line", 70 * MIB, "it")))
     assert named
-    then = ((int(named[1]) * MIB - taken) // most - beside) // copies
+    then = ((int(named[1]) * MIB - taken) // most - worker - writing) // copies
     assert 0 <= then - 70 * MIB - LEAST_COUNTING_BYTES <= 10 * MIB
 
 

@@ -123,6 +123,7 @@ def test_offsets_are_counted_from_the_first_byte_fed():
 def test_documents_end_at_special_tokens_and_texts():
     # White space before a special token is at the end of its document, so it is one piece.
     assert pieces(b"a  " + END + b"  b") == {b"a": 1, b"  ": 1, b" ": 1, b" b": 1}
+    assert pieces(b"abcabc", cutter=lambda _: ["", "abc", "", "abc", ""]) == {b"abc": 2}  # an empty piece is none
     counter = _core.ChunkCounter(AUTOMATON, [END])
     counter.feed(b"a  ", end=True)
     counter.start_inside_document()
@@ -223,10 +224,6 @@ def test_stretches_without_hot_pieces_between_others(seed):
         counter.feed(b"".join(some), end=True)
         expected.update(some)
     assert as_counter(counter.columns()) == expected
-
-
-def test_an_empty_piece_is_not_counted():
-    assert pieces(b"abcabc", cutter=lambda _: ["", "abc", "", "abc", ""]) == {b"abc": 2}
 
 
 @pytest.mark.parametrize(("byte", "piece"), [(b"a", b"a"), (b"\xff", "\ufffd".encode())])

@@ -23,7 +23,8 @@ from pipeline.commands.train import run_train
 from pipeline.executors import MAX_ATTEMPTS
 from pipeline.executors.local import LocalExecutor
 from pipeline.merges import forecast
-from pipeline.run import memory, workers
+from pipeline.run import workers
+from pipeline.run.memory import Broker
 from pipeline.run.options import Options, make_options
 
 CHUNKS = "12KiB"
@@ -197,8 +198,8 @@ def test_a_stage_that_refuses_the_limit_names_one_for_all_that_follow(
     grow = Interfere(Advanced, lambda: own.insert(0, 70 << 20))
     with pytest.raises(UsageError, match="is too small") as refused:
         train(options_of(corpus, tmp_path / "run", vocab_size=120_000, memory_limit="150MiB", workers=1), grow)
-    least = memory.budget(1).taken_bytes + memory.WORKER_BYTES + forecast.later_bytes(120_000)
-    assert parse_bytes(str(refused.value).split("give at least ")[1]) >= least
+    least = Broker(1).everything().other_bytes + forecast.later_bytes(120_000)
+    assert parse_bytes(str(refused.value).split("give --memory-limit ")[1]) >= least
 
 
 CHANGES = {

@@ -19,9 +19,10 @@ from pipeline import _core
 from pipeline.base.errors import TrainingError, UsageError
 from pipeline.counts import counter_file
 from pipeline.counts.count_worker import count_chunk
+from pipeline.executors import Node
 from pipeline.merges import forecast
 from pipeline.pattern.compiler import compile_pattern
-from pipeline.run import memory
+from pipeline.run.memory import LEAST_WORK_BYTES, Broker
 
 MIB = 1 << 20
 pytestmark = pytest.mark.processes  # whose memory is bounded
@@ -55,14 +56,31 @@ def test_piece_beyond_the_budget_is_named(tmp_path: Path) -> None:
 
 
 def test_shares_of_the_limit() -> None:
-    whole = memory.Budget(400 * MIB, 50 * MIB, given=True)
-    assert whole.workers(2) == 2
-    assert whole.workers(100) == 350 * MIB // (memory.WORKER_BYTES + memory.LEAST_WORK_BYTES)
-    assert whole.per_worker(2) == 175 * MIB - memory.WORKER_BYTES
-    with pytest.raises(UsageError, match=r"--memory-limit 60\.0 MiB is too small.*give at least"):
-        memory.Budget(60 * MIB, 50 * MIB, given=True).workers(1)
-    assert memory.budget(123).limit_bytes == 123
-    assert memory.budget(None).limit_bytes > 0
+    """Each has memory between the two numbers, for as many workers as fit; a refusal names a limit that suffices."""
+    broker = Broker(800 * MIB, later_bytes=90 * MIB)
+    assert Broker.of(None).reserve().count == 1 < broker.reserve(asked=2).count
+    many = broker.reserve(asked=100)
+    assert many.count == many.on_one == (800 * MIB - many.taken_bytes) // (many.worker_bytes + LEAST_WORK_BYTES)
+    assert LEAST_WORK_BYTES <= many.bytes < 2 * LEAST_WORK_BYTES
+    assert broker.reserve(20 * MIB, 60 * MIB).bytes == 60 * MIB
+    assert 400 * MIB < broker.reserve(400 * MIB, 1 << 40).bytes < 800 * MIB
+    with pytest.raises(
+        UsageError, match=r"-limit 800\.0 MiB is too small: it all takes at .* \d+MiB, or less$"
+    ) as refused:
+        broker.reserve(750 * MIB, what="it all", remedy=", or less")
+    enough = int(str(refused.value).rpartition("MiB")[0].rpartition(" ")[2])
+    assert Broker(enough * MIB).reserve(750 * MIB).count == 1
+    with pytest.raises(UsageError, match=r"the memory that is free, .* free some, or give --memory-limit"):
+        Broker(60 * MIB, given=False).reserve()
+
+
+def test_nodes_share_the_limit_of_the_smallest() -> None:
+    nodes = [Node("a", 2, 2048 * MIB), Node("b", 8, 1024 * MIB)]
+    grant = Broker(4096 * MIB).reserve(asked=100, nodes=nodes)
+    assert (grant.count, grant.on_one, grant.at_once) == (2 + grant.on_one, min(8, grant.on_one), None)
+    assert all(node.memory_bytes // grant.need_bytes >= min(node.cores, grant.on_one) for node in nodes)
+    with pytest.raises(UsageError, match="too small"):
+        Broker(100 * MIB).reserve(nodes=nodes)
 
 
 @pytest.fixture(scope="module")
@@ -110,17 +128,17 @@ def test_what_does_not_fit_is_kept_on_disk(
         (
             lambda: random_words(2, 2_000_000),
             ["merge", "run", "--vocab-size=32000", "--max-token-bytes=2", "--overwrite"],
-            *("125MiB", "merging takes at least .*; give --memory-limit ", 1),
+            *("125MiB", "merging takes at least .*; give --memory-limit ", 2),
         ),
         (
             lambda: b"\n".join(b"the quick brown fox number %d jumps" % number for number in range(20_000)),
             ["train", "a.txt", "--output", "other"],
-            *("50MiB", "--memory-limit 50.0 MiB is too small.*give at least ", 2),
+            *("50MiB", "--memory-limit 50.0 MiB is too small.*give --memory-limit ", 2),
         ),
         (
             lambda: b"".join(b"%d\t%d\n" % (n * 7919 % 1_000_003, n % 9 + 1) for n in range(250_000)),
             ["import", "a.txt", "--output", "other", "--pattern=none", "--quiet"],
-            *("60MiB", "give at least ", 2),
+            *("60MiB", "give --memory-limit ", 2),
         ),
     ],
     ids=["merge", "train", "import"],
@@ -165,6 +183,7 @@ from array import array
 from itertools import accumulate
 from memory_peak import growth
 from pipeline import _core
+from pipeline.executors import Node
 from pipeline.merges import forecast
 from pipeline.merges.rules import MergeRules
 from reference import GPT2_BYTES
@@ -291,7 +310,7 @@ def test_the_limit_that_parity_asks_for_suffices(tmp_path: Path) -> None:
         (tmp_path / f"{name}.txt").write_text(text)
         succeeded(run("count", tmp_path / f"{name}.txt", "--output", tmp_path / name, "--quiet"))
     argv = ["merge", *(tmp_path / name for name in ("en", "el", "hy")), "--parity", "--vocab-size=12000", "--quiet"]
-    line = refused(run(*argv, "--output", tmp_path / "refused", "--memory-limit=130MiB"), 1)
+    line = refused(run(*argv, "--output", tmp_path / "refused", "--memory-limit=130MiB"), 2)
     limit = int(line.split("give --memory-limit ")[1].partition("MiB")[0])
     found = measured(*argv, "--output", tmp_path / "run", cwd=tmp_path, limit_mib=limit)
     assert found.peak_memory_bytes >= limit * MIB / 3
@@ -348,9 +367,6 @@ def test_fitting_way_is_found() -> None:
         assert forecast.choose(TEN_MILLION, 1000, threads=threads, budget_bytes=least - 1) is None
     assert passes[:5] == sorted(passes[:5])
     assert passes[0] == 0
-    text = forecast.too_little(TEN_MILLION, 1000, budget_bytes=-10 * MIB, other_bytes=50 * MIB)
-    assert f"--memory-limit {(least + 50 * MIB) // MIB + 3}MiB" in text
-    assert "for all processes together, and there are 40.0 MiB;" in text  # the limit that was given
 
 
 def test_a_small_counter_is_not_merged_from_disk_where_its_pairs_do_not_fit() -> None:

@@ -151,7 +151,7 @@ def test_errors_name_the_cause(tokenizer: pipeline.Tokenizer, tmp_path: Path) ->
         *((UsageError, unknown, path, {key: 300}) for key in ("output", "shard_size", "vocab_size", "executor")),
         (InputError, r"none\.txt does not exist", tmp_path / "none.txt", {}),
         (InputError, r"the corpus is empty: .*rowless\.parquet has no rows", rowless, {}),
-        (UsageError, "too small: the processes and the least work", path, {"memory_limit": "80MiB"}),
+        (UsageError, "too small: encoding with a tokenizer of", path, {"memory_limit": "80MiB"}),
     ):
         with pytest.raises(error, match=reason):
             pipeline.encode_files(inputs, tokenizer, workers=2, **options)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import counter_files
 
+from pipeline.base.memory import Grant
 from pipeline.corpus.chunks import Cutting, plan_chunks
 from pipeline.corpus.files import FileSpan
 from pipeline.corpus.formats import FileType
@@ -40,7 +41,8 @@ def chunk_task(path: Path, output: Path, budget_bytes: int, **options: object) -
 def counted_within(path: Path, budget_bytes: int) -> None:
     """Count a file within a budget; the result is that of any other budget."""
     output = path.with_name(f"{path.name}.{budget_bytes}.parquet")
-    count_chunk(replace(chunk_task(path, output, budget_bytes), limit_bytes=(100 << 20) + budget_bytes))
+    grant = Grant(budget_bytes, (100 << 20) + budget_bytes, 100 << 20, 0)
+    count_chunk(replace(chunk_task(path, output, budget_bytes), grant=grant))
     whole = path.with_name(f"{path.name}.parquet")
     count_chunk(chunk_task(path, whole, 1 << 31))
     assert counter_files.read(output) == counter_files.read(whole)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Unpack
 
-from pipeline.base import machine
 from pipeline.base.errors import RunDirectoryError, UsageError, unfit
 from pipeline.base.events import Listener
 from pipeline.base.units import parse_whole_number
@@ -22,14 +21,14 @@ from pipeline.merges.rules import MergeRules
 from pipeline.pattern.compiled import PatternSequence
 from pipeline.pattern.presets import NAME
 from pipeline.reports.progress import for_python
-from pipeline.run import manifest, memory
+from pipeline.run import manifest
 from pipeline.run.ids import MAX_IDS
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import cut_by
 from pipeline.run.option_types import AnyPath, OutputOptions
 from pipeline.run.options import Options, flag_of, lists_options, make_options
 from pipeline.run.work import Advance, Work, open_work
-from pipeline.run.workers import executor_here
+from pipeline.run.workers import executor_here, thread_count
 from pipeline.shards.manifest import tokenizer_fingerprint
 from pipeline.storage import Location, absolute, named
 from pipeline.tokenizer.formats.changed import write_changed
@@ -90,9 +89,9 @@ def extend(
         The tokenizer and its new tokens.
 
     Raises:
-        UsageError: a new id is taken, or the tokenizer prepares text in a way that counts do not show.
+        UsageError: a new id is taken, memory is too small, or counts do not show how the tokenizer prepares text.
         RunDirectoryError: the run is not completely counted, or was cut differently.
-        TrainingError: there is nothing to learn, or too little memory.
+        TrainingError: there is nothing to learn.
         ExportRefusedError: tokenizer.json cannot hold the result.
     """
     settled = make_options({**options, "min_frequency": min_frequency, "whole_characters": whole_characters})
@@ -154,8 +153,7 @@ def make_extended(
     work: Work, base: Location, model: Model, counted: Counted, origin: Origin, directory: Location
 ) -> tuple[Learned, Model]:
     """Learn as the origin says and write all files into a directory."""
-    whole, asked = memory.budget(work.options.memory_limit), origin.options
-    budget_bytes = min(whole.limit_bytes - whole.taken_bytes - whole.worker_bytes, machine.available_memory())
+    asked = origin.options
     task = ExtendTask(
         counter=counted.path,
         counter_fingerprint=counted.fingerprint,
@@ -164,8 +162,8 @@ def make_extended(
         start=start_of(model, asked["add"], asked["first_id"]),
         add=asked["add"],
         rules=MergeRules(min_frequency=asked["min_frequency"], whole_characters=asked.get("whole_characters", False)),
-        threads=memory.threads(work.options),
-        budget_bytes=budget_bytes,
+        threads=thread_count(work.options),
+        grant=work.broker.everything_free(),
         output=directory / PLAN_NAME,
     )
     with _encoding_then_merging(work, counted.facts.different_pieces, task.add) as advance:

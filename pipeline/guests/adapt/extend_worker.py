@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from pipeline import _core
 from pipeline.base.errors import TrainingError
-from pipeline.base.units import format_bytes
-from pipeline.counts.counter_file import Columns, CounterFile, open_counter
+from pipeline.base.memory import Grant
+from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.guests.adapt.extension import Learned, Start, learned_of
 from pipeline.merges.forecast import surely_enough
@@ -31,7 +31,7 @@ class ExtendTask:
     add: int
     rules: MergeRules
     threads: int
-    budget_bytes: int
+    grant: Grant
     output: Location
 
     def __str__(self) -> str:
@@ -79,24 +79,24 @@ def learn(task: ExtendTask) -> Learned:
 
 def _take(task: ExtendTask, counter: CounterFile, engine: _core.MergeEngine) -> None:
     """Give the engine all pieces as the base encodes them."""
-    old = task.base
-    numbers = {id_: number for number, id_ in enumerate(old.tokens)}
-    left, right, result = (array("I", map(numbers.__getitem__, ids)) for ids in (old.left, old.right, old.result))
-    tokens = dict(enumerate(task.start.tokens))
-    encoder = _core.Encoder(None, tokens, left, right, result, task.whole_pieces, 0, 1)
+    numbers = {id_: number for number, id_ in enumerate(task.base.tokens)}
+    merges = task.base.left, task.base.right, task.base.result
+    left, right, result = (array("I", map(numbers.__getitem__, ids)) for ids in merges)
+    encoder = _core.Encoder(None, dict(enumerate(task.start.tokens)), left, right, result, task.whole_pieces, 0, 1)
     words = slots = 0
     for columns in counter.read_all():
         ends, ids = encoder.encode_rows(columns)
         words, slots = words + len(ends), slots + len(ids) + len(ends)
-        needed = surely_enough(words, slots, task.add) + _BYTES_PER_WORD * words + 4 * slots
-        if needed > task.budget_bytes:
-            raise TrainingError(
-                f"extending takes more than the {format_bytes(max(task.budget_bytes, 0))} that there are: the counter "
-                f"has {counter.rows:,} different pieces; give a larger --memory-limit, or count less text"
-            )
-        encoded: Columns = ends, ids, columns[2]
-        engine.add(*encoded)
+        if _needed(words, slots, task.add) > task.grant.bytes:
+            needed = _needed(counter.rows, counter.rows + counter.piece_bytes, task.add)
+            raise task.grant.refusal(needed, f"extending with {counter.rows:,} pieces", ", or count less text")
+        engine.add(ends, ids, columns[2])
         report_progress(memoryview(columns[2]).nbytes // 8)
+
+
+def _needed(words: int, slots: int, merges: int) -> int:
+    """Return the most bytes that words take, while they are encoded and merged."""
+    return surely_enough(words, slots, merges) + _BYTES_PER_WORD * words + 4 * slots
 
 
 def _write(task: ExtendTask, learned: Learned) -> None:

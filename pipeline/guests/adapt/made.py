@@ -18,6 +18,7 @@ from pipeline.reports.summary import two_columns
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import Run
+from pipeline.run.memory import Broker
 from pipeline.run.options import Options
 from pipeline.run.work import Work, watched
 from pipeline.shards.manifest import tokenizer_fingerprint
@@ -34,7 +35,8 @@ def verify(location: Location, options: Options, executor: Executor, listener: L
     base = named(origin.base)
     model, run = made_from(location, origin)
     with watched(options.memory_limit, listener) as watch, tempfile.TemporaryDirectory() as scratch:
-        work = Work(options, model.pattern, executor, listener, Directory(location, DERIVED), watch)
+        broker = Broker.of(options.memory_limit)
+        work = Work(options, model.pattern, executor, listener, Directory(location, DERIVED), watch, broker)
         right = Path(scratch)
         counted = require_counted(run, executor)
         if origin.done == "extend":

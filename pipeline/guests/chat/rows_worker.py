@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.base.errors import InputError, SpecialTokenError
+from pipeline.base.memory import Grant
 from pipeline.corpus.files import CorpusFile, FileSpan
 from pipeline.corpus.read_budget import ReadBudget
 from pipeline.corpus.skipped_or_altered import Tally
@@ -48,8 +49,7 @@ class RowsTask:
     tokenizer: str
     cache_bytes: int
     budget_bytes: int
-    limit_bytes: int
-    workers: int
+    grant: Grant
 
     def __repr__(self) -> str:
         file, start, stop = self.spans[0]
@@ -80,7 +80,7 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: IdsWriter) -> ChunkS
         part.add(memoryview(b"".join(columns)).cast("I"), memoryview(ends))
         columns, ends, held = [], array("Q"), 0
 
-    budget = ReadBudget(task.budget_bytes, ignore, limit_bytes=task.limit_bytes, workers=task.workers)
+    budget = ReadBudget(task.budget_bytes, ignore, task.grant)
     for span, text_bytes in zip(task.spans, task.sizes, strict=True):
         file, start, stop = span
         progress = report_progress if file.compression == "none" else in_text_bytes(text_bytes, stop - start)

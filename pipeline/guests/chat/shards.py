@@ -28,7 +28,7 @@ def encode_conversations(
 ) -> list[Part]:
     """Encode the chunks without parts; returns all parts, in order."""
     plan, stored = encoding.plan, encoding.parts()
-    workers = encoding_workers(work.options, model, len(stored), work.nodes)
+    workers = encoding_workers(work.broker, work.options, model, len(stored), work.nodes)
     owners = owners_of(plan.files, sets)
     sent = work.executor.broadcast(packed(model))
 
@@ -47,11 +47,10 @@ def encode_conversations(
             tokenizer=encoding.options["tokenizer"],
             cache_bytes=workers.cache_bytes,
             budget_bytes=workers.text_bytes,
-            limit_bytes=workers.budget.limit_bytes,
-            workers=workers.count,
+            grant=workers.grant,
         )
 
-    return encode_missing(work, encoding, encode_rows, task, workers)
+    return encode_missing(work, encoding, encode_rows, task, workers.grant)
 
 
 def write_conversations(

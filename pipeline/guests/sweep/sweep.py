@@ -34,9 +34,10 @@ from pipeline.merges.merge_worker import MergeTask
 from pipeline.merges.replay_worker import SumTask
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.measure import source_names
-from pipeline.run import manifest, memory
+from pipeline.run import manifest
 from pipeline.run.directory import Directory, Kind, fingerprint
 from pipeline.run.manifest import Run
+from pipeline.run.memory import Broker
 from pipeline.run.options import Options, make_options
 from pipeline.run.plan import dependencies_of
 from pipeline.run.values import parse_weight, shown_weight
@@ -144,6 +145,7 @@ class _Sweep:
     sources: Sequence[SourceCounter]
     files: Sequence[CorpusFile]
     known: dict[str, Any]
+    broker: Broker
     written: set[str]  # names of the files in `tokenizer/` that are ours
 
     def store(self) -> None:
@@ -178,11 +180,11 @@ def run_sweep(
     if any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs; choose another")
     _refuse_unfit(locations)
-    _check_options(locations, given, options)
+    broker = _check_options(locations, given, options)
     names = short_names(locations)
     runs = dict(zip(names, locations, strict=True))
     mixtures = mixtures_of(design.weights, names)
-    sources = _sources(runs, options, executor)
+    sources = _sources(runs, options, broker, executor)
     files = find_files(map(str, design.held_out)).files if design.held_out else []
     if counted := _counted_files(files, locations):
         listener(Notice("warning", f"--held-out names text that was counted: {', '.join(counted[:3])}"))
@@ -191,7 +193,7 @@ def run_sweep(
         stored = _stored(directory, overwrite=options.overwrite)
         known = {} if options.overwrite else dict(stored.get("points", {}))
         written = set(stored.get("tokenizer", ()))
-        sweep = _Sweep(directory, runs, given, options, executor, listener, sources, files, known, written)
+        sweep = _Sweep(directory, runs, given, options, executor, listener, sources, files, known, broker, written)
         sweep.store()
         directory.remove_partial([SWEEP.manifest, _TABLE, _PAGE, *(f"tokenizer/{name}" for name in written)])
         learned = _learn(sweep, mixtures)
@@ -238,11 +240,11 @@ def _refuse_unfit(locations: Sequence[Location]) -> None:
             raise UsageError(f"the run {location} is named twice; name it once, with several --weights")
 
 
-def _check_options(locations: Sequence[Location], given: Mapping[str, Any], options: Options) -> None:
-    """Raise before anything is computed what the first export would raise: sizes, special tokens, formats."""
+def _check_options(locations: Sequence[Location], given: Mapping[str, Any], options: Options) -> Broker:
+    """Raise before anything is computed what the first export would raise; returns the broker of memory."""
     counting = manifest.require(locations[0]).manifest.counting
     asked = make_options({**counting, **given, "vocab_size": options.vocab_size})
-    check_before_work(asked, compile_pattern(asked.pattern, timeout_s=asked.pattern_timeout))
+    return check_before_work(asked, compile_pattern(asked.pattern, timeout_s=asked.pattern_timeout))
 
 
 def _counted_files(files: Sequence[CorpusFile], locations: Sequence[Location]) -> list[str]:
@@ -270,17 +272,16 @@ def _parts(sweep: _Sweep, best: Learned, chosen: Recommendation) -> Iterator[swe
         yield sweep_page.Part(one.mixture.every, rate(point), rate(point) / chosen.rate - 1, overlap.shared, overlap.of)
 
 
-def _sources(runs: Mapping[str, Location], options: Options, executor: Executor) -> list[SourceCounter]:
+def _sources(runs: Mapping[str, Location], options: Options, broker: Broker, executor: Executor) -> list[SourceCounter]:
     """Find each run's counter, and add up its bytes."""
     found = []
     for name, location in runs.items():
         run = manifest.require(location)
         require_counted(run, executor)
         found.append((name, run.counter_path, run.manifest.counter_fingerprint()))
-    budget = memory.budget(options.memory_limit)
-    workers = budget.workers(min(worker_count(options), len(found)))
-    tasks = [SumTask(path, mark, budget.per_worker(workers)) for _, path, mark in found]
-    sums = dict(executor.run(replay_worker.add_up, tasks, at_once=workers))
+    workers = broker.reserve(asked=worker_count(options, len(found)))
+    tasks = [SumTask(path, mark, workers.bytes) for _, path, mark in found]
+    sums = dict(executor.run(replay_worker.add_up, tasks, at_once=workers.count))
     return [SourceCounter(*one, sums[index].bytes) for index, one in enumerate(found)]
 
 
@@ -309,7 +310,7 @@ def _learn(sweep: _Sweep, mixtures: Sequence[Mixture]) -> list[Learned]:
         for one in missing:
             locks.enter_context(one.run.directory.locked())
         tasks = [one.task for one in missing]
-        found = iter(merge.learn_together(tasks, sweep.options, sweep.executor, sweep.listener))
+        found = iter(merge.learn_together(tasks, sweep.broker, sweep.options, sweep.executor, sweep.listener))
     return [one.learned(one.stored or next(found)) for one in opened]
 
 
@@ -340,7 +341,7 @@ def _measure(sweep: _Sweep, learned: Sequence[Learned]) -> tuple[Point, ...]:
         task = SweepTask(one.trained, sizes, one.mixture.name, weights, sweep.sources, held_out)
         tasks += [(missing, task)] if missing else []
         marks += of
-    workers = memory.budget(sweep.options.memory_limit).workers(max(1, min(worker_count(sweep.options), len(tasks))))
+    workers = sweep.broker.reserve(asked=worker_count(sweep.options, len(tasks))).count
     started, kept = time.monotonic(), sum(mark in sweep.known for mark in marks)
     sweep.listener(StageStarted(STAGE, len(marks), "tokenizers", kept))
     for index, points in sweep.executor.run(measure, [task for _, task in tasks], at_once=workers):

@@ -19,6 +19,7 @@ from vocabulary_rules import Base
 
 import pipeline
 from pipeline.base.errors import TrainingError, UsageError
+from pipeline.base.memory import Grant
 from pipeline.guests.adapt.extend_worker import ExtendTask, learn
 from pipeline.guests.adapt.extension import Learned, extended, start_of
 from pipeline.merges.vocabulary import text_to_token
@@ -39,7 +40,7 @@ def _learn(base: Base, counter: dict[bytes, int], add: int, home: Path, **option
     model = base.model()
     first_id = options.pop("first_id", None)
     rules, rest = split(options)
-    settled = {"rules": rules, "threads": 1, "budget_bytes": BIG} | rest
+    settled = {"rules": rules, "threads": 1, "grant": Grant(BIG, BIG, 0, 0)} | rest
     path = counter_files.write(home / "counter", counter, partitions=2)
     start = start_of(model, add, first_id)
     task = ExtendTask(path, "f", model.vocabulary, model.whole_pieces, start, add, **settled, output=home / "plan")
@@ -108,8 +109,8 @@ def test_an_id_that_is_taken_is_refused(first_id: int, add: int, taken: int) -> 
 
 
 def test_too_little_memory_is_refused_with_numbers(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"--memory-limit"):
-        _learn(SMALL, {b"lowlow": 3}, 1, tmp_path, budget_bytes=1000)
+    with pytest.raises(UsageError, match=r"extending with 1 pieces takes .*give --memory-limit \d+MiB"):
+        _learn(SMALL, {b"lowlow": 3}, 1, tmp_path, grant=Grant(1000, 1000, 0, 0))
 
 
 @pytest.mark.filterwarnings("ignore")  # of pieces that the pattern would cut, of ids that move
