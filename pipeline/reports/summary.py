@@ -109,7 +109,6 @@ class Summary:
         if vocabulary is not None:
             rows += [("vocabulary", _kinds(vocabulary)), ("stopped", vocabulary.stopped)]
             rows += _rate_rows(vocabulary, corpus).items()
-            rows += _joined("longest tokens", vocabulary.longest, " ")
         if self.languages is not None:
             rows.append(("languages", str(self.languages)))
             rows += [(one.name, str(one)) for one in self.languages.measured]

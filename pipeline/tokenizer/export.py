@@ -27,17 +27,11 @@ from pipeline.tokenizer.formats.fields import read_text
 from pipeline.tokenizer.formats.gguf import pre_type
 from pipeline.tokenizer.formats.huggingface import GENERATION_NAME, write_model
 from pipeline.tokenizer.formats.load import load_model
-from pipeline.tokenizer.formats.save import EXPORTS, default_formats
+from pipeline.tokenizer.formats.save import FORMATS, default_formats
 from pipeline.tokenizer.hub import CARD
 from pipeline.tokenizer.model import ChatTemplate, Model
 
-_LONGEST_SHOWN, _WIDTH, _MOST_MOVED = 5, 24, 5
-_LIMITS_OF_SUPERWORDS = {
-    "tiktoken": "tiktoken's engine raises on long stretches of text (some 100,000 characters) that the pattern of "
-    "superwords leaves",
-    "gguf": "llama.cpp cuts numbers with digits other than 0-9 at other positions, and a number of 30,000 digits "
-    "crashes it",
-}
+_MOST_MOVED = 5
 AT_SIZE = "at the vocabulary size asked for"
 
 
@@ -51,7 +45,6 @@ class VocabularyFacts:
     stopped: str
     tokens: int
     bytes: int
-    longest: tuple[str, ...]
     left_out_pieces: int = 0  # different ones, rarer than min_piece_count; not among `bytes`
     left_out_bytes: int = 0
     superwords: int = 0  # tokens that hold several words
@@ -168,7 +161,7 @@ def export_model(
             refused[name] = f"{limits[0]}; --export {name} writes them all the same"
             continue
         try:
-            written += EXPORTS[name](model, directory)
+            written += FORMATS[name].write(model, directory)
         except ExportRefusedError as error:
             if formats is not None:
                 raise
@@ -215,7 +208,7 @@ def limits_of(model: Model, formats: Sequence[str]) -> list[str]:
     """Return on which texts the runtimes of these formats fail or differ, although they read the files."""
     if "gguf" in formats and pre_type(model.pattern) != "superbpe":  # it is refused, or exact
         formats = [name for name in formats if name != "gguf"]
-    known = [limit for name, limit in _LIMITS_OF_SUPERWORDS.items() if name in formats]
+    known = [one.limit for name, one in FORMATS.items() if name in formats and one.limit]
     superwords = known and leaves_text(model.pattern) and any(map(holds_words, model.vocabulary.tokens.values()))
     return known if superwords else []
 
@@ -300,8 +293,6 @@ def facts_of(trained: Trained, vocab_size: int, vocabulary: Vocabulary) -> Vocab
     """Describe the vocabulary that was made for a size."""
     merges = trained.options.special.merge_budget(vocab_size)
     cut = trained.merges(vocab_size)
-    longest = sorted(vocabulary.tokens.values(), key=len, reverse=True)[:_LONGEST_SHOWN]
-    texts = [token.decode(errors="replace") for token in longest]
     return VocabularyFacts(
         vocab_size=vocabulary.size,
         merges=len(cut),
@@ -309,7 +300,6 @@ def facts_of(trained: Trained, vocab_size: int, vocabulary: Vocabulary) -> Vocab
         stopped=_why_it_stopped(cut, merges, trained.options),
         tokens=cut.tokens,
         bytes=cut.bytes,
-        longest=tuple(repr(text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…") for text in texts),
         left_out_pieces=cut.left_out_pieces,
         left_out_bytes=cut.left_out_bytes,
         superwords=sum(map(holds_words, vocabulary.tokens.values())) if trained.options.first_stage else 0,

@@ -13,7 +13,7 @@ from pipeline import Tokenizer, compat
 from pipeline.base.errors import PipelineError
 from pipeline.compat import ChatFormat, ChatMLFormat, GPT2Tokenizer, Llama3Tokenizer
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
-from pipeline.tokenizer.formats.save import EXPORTS, default_formats
+from pipeline.tokenizer.formats.save import FORMATS, default_formats
 
 MERGES = [(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")]
 CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -118,7 +118,7 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Subject]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("misuse"))
         tokenizer = Tokenizer.from_merges(MERGES, CHATML)
-        for write in [EXPORTS[name] for name in default_formats()]:
+        for write in [FORMATS[name].write for name in default_formats()]:
             write(tokenizer.model, Path("tokenizer"))
         Path("corpus.txt").write_text("low lower<|endoftext|>low")
         pipeline.import_counts({"low": 5, "lower": 2}, output="run")

@@ -15,7 +15,7 @@ import pytest
 import pipeline
 from pipeline import compat
 from pipeline.run.options import RECORDS
-from pipeline.tokenizer.formats.save import EXPORTS, default_formats
+from pipeline.tokenizer.formats.save import FORMATS, default_formats
 
 THINGS = {name: getattr(pipeline, name) for name in pipeline._HOMES if name != "PipelineError"}
 THINGS |= {name: getattr(compat, name) for name in compat.__all__}
@@ -90,7 +90,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     tokenizer = pipeline.Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")], ["<|endoftext|>"])
     for name in default_formats():
-        EXPORTS[name](tokenizer.model, Path("my-tokenizer"))
+        FORMATS[name].write(tokenizer.model, Path("my-tokenizer"))
     lines = [b"%b %d\n" % (base64.b64encode(token), rank) for rank, token in tokenizer.vocab.items()][:-1]
     Path("tokenizer.model").write_bytes(b"".join(lines))
     Path("corpus.txt").write_text("low lower lowest newest widest\n" * 10)

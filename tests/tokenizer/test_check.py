@@ -15,7 +15,7 @@ from pipeline.base.errors import InputError
 from pipeline.corpus.listing import find_files
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.tokenizer.check import check_exports
-from pipeline.tokenizer.formats.save import EXPORTS
+from pipeline.tokenizer.formats.save import FORMATS
 
 EOT = "<|endoftext|>"
 
@@ -23,7 +23,7 @@ EOT = "<|endoftext|>"
 def made(directory: Path) -> tuple[Tokenizer, list[str]]:
     ours, formats = samples.tokenizer("gpt2", (EOT, "<|pad|>")), ["hf", "gpt2", "tiktoken"]
     for name in formats:
-        EXPORTS[name](ours.model, directory)
+        FORMATS[name].write(ours.model, directory)
     return ours, formats
 
 

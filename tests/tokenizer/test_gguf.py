@@ -25,7 +25,7 @@ from pipeline.run.ids import Roles
 from pipeline.tokenizer.check import check_exports
 from pipeline.tokenizer.export import export_model, limits_of
 from pipeline.tokenizer.formats import gguf as ours
-from pipeline.tokenizer.formats.save import EXPORTS, default_formats
+from pipeline.tokenizer.formats.save import FORMATS, default_formats
 from pipeline.tokenizer.model import ChatTemplate, Model
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
@@ -52,7 +52,7 @@ def fields(directory: Path) -> dict[str, Any]:
 
 def exported(model: Model, directory: Path) -> dict[str, Any]:
     pytest.importorskip("gguf", reason="the gguf package is not installed")
-    assert EXPORTS["gguf"](model, directory) == [directory / "tokenizer.gguf"]
+    assert FORMATS["gguf"].write(model, directory) == [directory / "tokenizer.gguf"]
     return fields(directory)
 
 
@@ -214,7 +214,7 @@ def test_what_llama_cpp_would_misread_is_refused(
 ) -> None:
     monkeypatch.setattr(ours, "find_spec", lambda _: "it is installed")
     with pytest.raises(ExportRefusedError, match=reason):
-        EXPORTS["gguf"](make().model, tmp_path / "out")
+        FORMATS["gguf"].write(make().model, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -27,7 +27,7 @@ from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.presets import PRESETS
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
-from pipeline.tokenizer.formats.save import EXPORTS
+from pipeline.tokenizer.formats.save import FORMATS
 from pipeline.tokenizer.model import Model
 
 DIALOG = [
@@ -48,7 +48,7 @@ def model(template: str) -> Model:
 @functools.cache
 def tokenizer() -> Llama3Tokenizer:
     with tempfile.TemporaryDirectory() as directory:
-        EXPORTS["tiktoken"](model("llama3"), Path(directory))
+        FORMATS["tiktoken"].write(model("llama3"), Path(directory))
         return Llama3Tokenizer(f"{directory}/tokenizer.tiktoken")
 
 
@@ -184,7 +184,7 @@ def test_messages_are_decoded_as_they_were_encoded(template: str) -> None:
 def test_chat_templates_in_transformers_have_our_ids(
     template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    EXPORTS["hf"](model(template), tmp_path)
+    FORMATS["hf"].write(model(template), tmp_path)
     ours, chat = Tokenizer.load(tmp_path), chat_format(template)
     assert ours.model.chat_template == CHAT_TEMPLATES[template]
     ours.save(tmp_path / "again")

@@ -28,7 +28,7 @@ from pipeline.pattern.parse import first_difference
 from pipeline.pattern.presets import PRESETS
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.pre_tokenizer import _recovered
-from pipeline.tokenizer.formats.save import EXPORTS
+from pipeline.tokenizer.formats.save import FORMATS
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks
 from pipeline.tokenizer.prepare import nfc
 
@@ -422,6 +422,6 @@ def test_added_tokens_that_are_ordinary_ones_too(tmp_path: Path) -> None:
         assert list(ours.encode_iterable([text[:3], text[3:]])) == expected
         assert ours.decode(expected, skip_special_tokens=True) == theirs.decode(expected)
     with pytest.raises(ExportRefusedError, match=r"both ordinary and special|rules"):
-        EXPORTS["gpt2"](ours.model, tmp_path)
+        FORMATS["gpt2"].write(ours.model, tmp_path)
     with pytest.raises(ExportRefusedError):
         ours.to_tiktoken()

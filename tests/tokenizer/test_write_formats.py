@@ -17,7 +17,7 @@ from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.presets import PRESETS
-from pipeline.tokenizer.formats.save import EXPORTS
+from pipeline.tokenizer.formats.save import FORMATS
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
 SPECIALS = (EOT, "<|a b|>", "[x\n]")
@@ -32,7 +32,7 @@ def tokenizer(pattern: str = "gpt2", **options: Any) -> Tokenizer:
 
 
 def exported(name: str, ours: Tokenizer, directory: Path) -> Path:
-    paths = EXPORTS[name](ours.model, directory)
+    paths = FORMATS[name].write(ours.model, directory)
     assert sorted(paths) == sorted(directory.iterdir())
     return directory
 
@@ -73,7 +73,7 @@ def test_tokenizers_has_our_ids_and_we_read_what_we_save(pattern: str, options: 
 def test_vocabulary_without_merges_or_special_tokens(tmp_path: Path) -> None:
     ours = Tokenizer.from_merges([], pattern="gpt2")
     for name in ("hf", "gpt2", "tiktoken"):
-        EXPORTS[name](ours.model, tmp_path)
+        FORMATS[name].write(ours.model, tmp_path)
     path = tmp_path / "tokenizer.json"
     assert HuggingFaceTokenizer.from_file(str(path)).to_str(pretty=True) == path.read_text(encoding="utf-8")
     assert tiktoken_encoding(tmp_path).encode("añb") == ours.encode("añb") == Tokenizer.load(path).encode("añb")
@@ -161,7 +161,7 @@ VERSION = [(b"#version"[:size], b"#versionx"[size : size + 1]) for size in range
 )
 def test_exports_that_runtimes_misread_are_refused(name: str, make: Any, reason: str, tmp_path: Path) -> None:
     with pytest.raises(ExportRefusedError, match=reason):
-        EXPORTS[name](make().model, tmp_path / "out")
+        FORMATS[name].write(make().model, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -256,7 +256,7 @@ def cut_by_split(document: Any, expression: str) -> None:
     ],
 )
 def test_damaged_or_unknown_settings_are_refused(path: str, value: Any, message: str, tmp_path: Path) -> None:
-    EXPORTS["hf"](replace(tokenizer().model, front=(EOT,)), tmp_path)
+    FORMATS["hf"].write(replace(tokenizer().model, front=(EOT,)), tmp_path)
     file = tmp_path / "tokenizer.json"
     changed = document = json.loads(file.read_text(encoding="utf-8"))
     cut_by_split(document, PRESETS["gpt2"])

@@ -28,7 +28,7 @@ from pipeline.tokenizer.formats.gguf import GGUF_NAME
 from pipeline.tokenizer.formats.gpt2_files import load_gpt2
 from pipeline.tokenizer.formats.huggingface import EDITABLE, check_edited
 from pipeline.tokenizer.formats.load import load_model, tokenizer_home
-from pipeline.tokenizer.formats.save import EXPORTS
+from pipeline.tokenizer.formats.save import FORMATS
 from pipeline.tokenizer.formats.tiktoken_ranks import RANKS_NAME, SNIPPET_NAME, read_ranks
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.prepare import nfc
@@ -300,7 +300,7 @@ def _not_to_be_checked(model: Model, home: Location, name: str) -> str:
         return ""
     with tempfile.TemporaryDirectory() as written:
         try:
-            EXPORTS[name](model, Path(written))
+            FORMATS[name].write(model, Path(written))
         except ExportRefusedError as reason:
             return f"its readers may have other ids: {reason}"
         if name == "tiktoken" and (home / SNIPPET_NAME).read_bytes() != (Path(written) / SNIPPET_NAME).read_bytes():

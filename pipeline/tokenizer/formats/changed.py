@@ -13,24 +13,23 @@ from pipeline.merges.vocabulary import Vocabulary
 from pipeline.storage import Location
 from pipeline.tokenizer.formats.added_tokens import check_numbering
 from pipeline.tokenizer.formats.fields import Field, read_bytes, read_json, write_files
-from pipeline.tokenizer.formats.huggingface import EDITABLE, load_huggingface, write_model
+from pipeline.tokenizer.formats.huggingface import EDITABLE, MODEL_NAME, TEMPLATE_NAME, load_huggingface, write_model
 from pipeline.tokenizer.formats.load import tokenizer_home
 from pipeline.tokenizer.model import Model
 
-_MODEL_NAME, _CONFIG_NAME, _TEMPLATE_NAME = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"
-CHANGED_NAMES = (*EDITABLE, _TEMPLATE_NAME, _MODEL_NAME)
+CHANGED_NAMES = (*EDITABLE, TEMPLATE_NAME, MODEL_NAME)
 
 
 def write_changed(base: Location, model: Model, new_of: Mapping[int, int] | None, directory: Location) -> Model:
     """Write the files at `base` with the vocabulary of `model`, ids moved by `new_of`; returns the model as read."""
     home = tokenizer_home(base)
-    file = base if base.is_file() and base.suffix == ".json" and base.name != "vocab.json" else home / _MODEL_NAME
+    file = base if base.is_file() and base.suffix == ".json" and base.name != "vocab.json" else home / MODEL_NAME
     if file.exists():
         contents = {name: _settings(home / name, new_of) for name in CHANGED_NAMES[:-1] if (home / name).exists()}
-        write_files(directory, contents | {_MODEL_NAME: _document(file, model.vocabulary, new_of)})
+        write_files(directory, contents | {MODEL_NAME: _document(file, model.vocabulary, new_of)})
     else:
         write_model(model, directory)
-    written = load_huggingface(directory / _MODEL_NAME)
+    written = load_huggingface(directory / MODEL_NAME)
     if written.vocabulary.tokens != model.vocabulary.tokens or written.vocabulary != _in_order(model, written):
         raise ExportRefusedError(f"{file} cannot hold this vocabulary: another one is read from what was written")
     return written

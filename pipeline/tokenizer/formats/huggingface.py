@@ -26,12 +26,12 @@ from pipeline.tokenizer.model import PLAIN_RULE, ChatTemplate, Model, Preparatio
 _PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it
 _SEPARATOR_KEY = "bpe_pipeline_separator"  # what separated the training corpus, whatever ends a text or a turn
 
-_MODEL_NAME, _CONFIG_NAME, _MAP_NAME = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
+MODEL_NAME, _CONFIG_NAME, _MAP_NAME = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 GENERATION_NAME = "generation_config.json"
 EDITABLE = (_CONFIG_NAME, _MAP_NAME, GENERATION_NAME)
 """Files of settings, which people change by hand: they say what tokens are for, not what ids a text has."""
 
-_TEMPLATE_NAME = "chat_template.jinja"
+TEMPLATE_NAME = "chat_template.jinja"
 _UNLIMITED_LENGTH = int(1e30)  # what transformers writes for a model without a maximum length
 _EMPTY_TAIL = '"vocab": {},\n    "merges": []\n  }\n}'
 _BPE_SETTINGS: dict[str, tuple[object, ...]] = {  # what is written, and what else means the same
@@ -209,7 +209,7 @@ def _unless_implied(roles: Roles, template: ChatTemplate | None, special_tokens:
 
 def _chat_template(config: Field) -> ChatTemplate | None:
     """Read the chat template, from the file of its own that transformers writes or from the configuration."""
-    file = config.file.with_name(_TEMPLATE_NAME)
+    file = config.file.with_name(TEMPLATE_NAME)
     jinja = read_text(file) if file.exists() else config.member("chat_template").value
     return ChatTemplate(jinja) if isinstance(jinja, str) else None
 
@@ -256,7 +256,7 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
     contents = {
         name: json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n" for name, value in settings.items()
     }
-    return write_files(directory, contents | {_MODEL_NAME: _tokenizer_json(model, pre_tokenizer)})
+    return write_files(directory, contents | {MODEL_NAME: _tokenizer_json(model, pre_tokenizer)})
 
 
 def _generation_config(model: Model, named: Mapping[str, str]) -> dict[str, Any] | None:
@@ -299,7 +299,7 @@ def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
     # The two long members are written by hand: json with indentation takes a second for them.
     head = json.dumps(document, ensure_ascii=False, indent=2).removesuffix(_EMPTY_TAIL)
     vocabulary = model.vocabulary
-    names = byte_alphabet.quoted(byte_alphabet.vocabulary_texts(vocabulary, _MODEL_NAME))
+    names = byte_alphabet.quoted(byte_alphabet.vocabulary_texts(vocabulary, MODEL_NAME))
     vocab = byte_alphabet.joined(names.values(), map(str, names), between=": ", after=",\n      ")
     pairs = byte_alphabet.joined(
         map(names.__getitem__, vocabulary.left),

@@ -3,10 +3,9 @@
 from pipeline.base.errors import InputError
 from pipeline.storage import Location, RemoteError, names_in
 from pipeline.tokenizer.formats.gpt2_files import load_gpt2
-from pipeline.tokenizer.formats.huggingface import load_huggingface
+from pipeline.tokenizer.formats.huggingface import MODEL_NAME, load_huggingface
 from pipeline.tokenizer.model import Model
 
-_NAME = "tokenizer.json"
 _UNREAD = {
     ".tiktoken": "a tiktoken rank file, which does not say its pattern and special tokens: load it with "
     "Tokenizer.from_tiktoken_file(path, pattern=..., special_tokens={...})",
@@ -20,7 +19,7 @@ _UNREAD = {
 def tokenizer_home(path: Location) -> Location:
     """Return the tokenizer directory that a path names: itself, that of a run, or that of a file in it."""
     nested = path / "tokenizer"
-    if not (path / _NAME).exists() and (nested / _NAME).exists():
+    if not (path / MODEL_NAME).exists() and (nested / MODEL_NAME).exists():
         return nested
     return path.parent if path.is_file() else path
 
@@ -45,7 +44,7 @@ def load_model(path: Location) -> Model:
 
 
 def _load(path: Location) -> Model:
-    file = path / _NAME if path.is_dir() else path
+    file = path / MODEL_NAME if path.is_dir() else path
     if path.is_file() and (unread := _unread(path.name)):
         raise InputError(f"{path} is {unread}")
     if not file.exists() and (path / "vocab.json").exists() and (path / "merges.txt").exists():
@@ -55,7 +54,7 @@ def _load(path: Location) -> Model:
     if not file.exists():
         others = [name for name in sorted(names_in(path)) if _unread(name)] if path.is_dir() else []
         if others:
-            raise InputError(f"{path} has no {_NAME}, but {others[0]}: {_unread(others[0])}")
+            raise InputError(f"{path} has no {MODEL_NAME}, but {others[0]}: {_unread(others[0])}")
         raise InputError(
             f"{file} does not exist: give a run directory, a tokenizer's directory (tokenizer.json, or vocab.json and "
             "merges.txt), or its tokenizer.json; names of models elsewhere are not looked up"

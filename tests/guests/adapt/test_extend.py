@@ -23,7 +23,7 @@ from pipeline.base.memory import Grant
 from pipeline.guests.adapt.extend_worker import ExtendTask, learn
 from pipeline.guests.adapt.extension import Learned, extended, start_of
 from pipeline.merges.vocabulary import text_to_token
-from pipeline.tokenizer.formats.save import EXPORTS
+from pipeline.tokenizer.formats.save import FORMATS
 
 BIG = 1 << 40
 SMALL = rules.base_of_case(
@@ -151,7 +151,7 @@ def test_all_else_in_the_files_stays(base: Path, counted: Path, tmp_path: Path) 
 
 
 def test_gpt2_files_are_extended_too(tmp_path: Path) -> None:
-    EXPORTS["gpt2"]((old := samples.tokenizer("gpt2", ("<|endoftext|>",))).model, tmp_path / "base")
+    FORMATS["gpt2"].write((old := samples.tokenizer("gpt2", ("<|endoftext|>",))).model, tmp_path / "base")
     counts = pipeline.import_counts({" uus": 5, "uusim": 3}, output=tmp_path / "run")
     done = pipeline.extend(tmp_path / "base", counts, add=4, output=tmp_path / "new")
     assert pipeline.load(tmp_path / "new").merges == done.tokenizer.merges

@@ -15,14 +15,14 @@ from pipeline import Tokenizer
 from pipeline.guests.inspect import findings as doctor
 from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, examine
 from pipeline.run import manifest
-from pipeline.tokenizer.formats.save import EXPORTS
+from pipeline.tokenizer.formats.save import FORMATS
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
 
 
 def made(home: Path, **options: Any) -> Path:
     for name in ("hf", "gpt2", "tiktoken"):
-        EXPORTS[name](samples.tokenizer("gpt2", (EOT, PAD), **options).model, home)
+        FORMATS[name].write(samples.tokenizer("gpt2", (EOT, PAD), **options).model, home)
     return home
 
 
@@ -106,10 +106,10 @@ def test_a_defect_is_found_with_a_remedy(name: str, tmp_path: Path) -> None:
 
 def test_a_gguf_file_of_another_tokenizer_is_found(tmp_path: Path) -> None:
     pytest.importorskip("gguf", reason="the gguf package is not installed")
-    EXPORTS["gguf"](Tokenizer.load(made(tmp_path)).model, tmp_path)
+    FORMATS["gguf"].write(Tokenizer.load(made(tmp_path)).model, tmp_path)
     assert "tokenizer.gguf say the same" in texts_of(tmp_path, FINE)
     for other in (samples.trained("gpt2")[:-1], samples.trained("llama3")):
-        EXPORTS["gguf"](Tokenizer.from_merges(other, [EOT, PAD]).model, tmp_path)
+        FORMATS["gguf"].write(Tokenizer.from_merges(other, [EOT, PAD]).model, tmp_path)
         assert "tokenizer.gguf and tokenizer.json disagree" in texts_of(tmp_path, WRONG)
     (tmp_path / "tokenizer.gguf").write_bytes(b"no")
     assert "holds no byte-level BPE" in texts_of(tmp_path, WRONG)
