@@ -18,13 +18,8 @@ GOOD = [
     b'{"vocab_size": 32000, "special_tokens": ["<s>"], "chunk_size": "64MiB", "errors": "skip"}',
     b'vocab_size = 32_000\nspecial_tokens = ["<s>", \'x\']\npattern = """a+"""\nquiet = true\n',
 ]
-DAMAGED = st.builds(
-    lambda good, at, size, new: good[:at] + new + good[at + size :],
-    st.sampled_from(GOOD),
-    st.integers(0, 90),
-    st.integers(0, 9),
-    st.binary(max_size=9),
-)
+WHAT = st.sampled_from(GOOD), st.integers(0, 90), st.integers(0, 9), st.binary(max_size=9)
+DAMAGED = st.builds(lambda good, at, size, new: good[:at] + new + good[at + size :], *WHAT)
 ANY = st.binary(max_size=60) | st.text(max_size=60).map(str.encode) | DAMAGED
 
 
