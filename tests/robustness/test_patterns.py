@@ -157,29 +157,6 @@ def test_compiling_ends(pattern: str) -> None:
     assert time.process_time() - started < 15
 
 
-PIECES = ["a", "b", ".", r"\s", r"\p{L}", "[^a]", "[ab]", "(?:ab|c)", r"(?!\S)", "$", "(?i:k)", " ?", "é", r"\d"]
-QUANTIFIED = st.tuples(st.sampled_from(PIECES), st.sampled_from(["", "", "+", "*", "?", "{1,3}", "++", "+?"])).map(
-    "".join
-)
-PATTERNS = st.lists(st.lists(QUANTIFIED, min_size=1, max_size=4).map("".join), min_size=1, max_size=4).map("|".join)
-
-
-@settings(max_examples=250, deadline=None)
-@given(PATTERNS, st.text("abckK é1\n\u212a.", max_size=24))
-def test_generated_patterns_cut_as_regex_does(pattern: str, text: str) -> None:
-    try:
-        compiled = compile_pattern(pattern, timeout_s=5)
-    except PatternError:
-        return
-    expression = pattern.replace("$", r"\Z")
-    try:
-        pieces = compiled.cut(text)
-    except PatternError as error:  # it can match nothing, which only shows on some texts
-        assert "empty string" in str(error)  # noqa: PT017
-    else:
-        assert pieces == oracle_counting.cut(text, expression)
-
-
 @settings(max_examples=200, deadline=None)
 @given(st.text(r"ab()[]{}|*+?\.^$-:=!<>ispPLN0123,#&~", max_size=24))
 def test_any_text_as_a_pattern_is_compiled_or_refused(pattern: str) -> None:
