@@ -37,9 +37,8 @@ from pipeline.run.memory import Broker
 from pipeline.run.options import Options
 from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work
-from pipeline.storage import Location
+from pipeline.storage import MANIFEST_BYTES, Location, read_bounded
 from pipeline.storage.atomic import single_output, whole_file, write_whole
-from pipeline.storage.bounded import MANIFEST_BYTES, read_bounded
 from pipeline.tokenizer.export import Trained, facts_of
 from pipeline.tokenizer.formats.load import tokenizer_path
 

@@ -1,13 +1,25 @@
-"""Whether a pattern fits a corpus, by a small sample of it. Runs in a worker where reading or cutting takes memory."""
+"""Whether a pattern fits a corpus: how much of a sample is in long pieces, or in stretches that it does not match.
 
+Runs in a worker where reading or cutting takes memory.
+"""
+
+from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
+from pipeline.base.errors import PipelineError
 from pipeline.corpus.sampling import Chosen, read_chosen
-from pipeline.pattern.compiled import CompiledPattern
-from pipeline.pattern.fit import misfit
+from pipeline.pattern.by_regex import cut_with_regex
+from pipeline.pattern.compiled import CompiledPattern, PatternSequence
+from pipeline.pattern.compiler import compile_pattern
+from pipeline.pattern.translate import leaves_text
 
 _READ_BYTES = 16 << 20  # of memory, at most
+LONG_BYTES = 100  # of a piece
+LEAST_SAMPLE_BYTES = 4096
+_TIMEOUT_S = 2  # of `regex`: no more than a sample is worth
+_MEMORY_BYTES = 32 << 20  # of `regex`, likewise
 
 
 @dataclass(frozen=True)
@@ -26,3 +38,43 @@ def misfit_of(task: SampleTask) -> list[str]:
     """Say with numbers how the pattern does not fit the sample, as `misfit` does."""
     drawn = read_chosen(task.chosen, task.text_field, most_bytes=_READ_BYTES)
     return misfit(task.pattern, [one.text for one in drawn])
+
+
+def misfit(pattern: CompiledPattern, texts: Sequence[str]) -> list[str]:
+    """Say with numbers if most of the texts is in long pieces or in stretches without a match; [] if it is not.
+
+    A smaller sample than LEAST_SAMPLE_BYTES shows nothing, nor does one that `regex` cannot cut in seconds. A stretch
+    is noticed if it has two characters or more.
+    """
+    pattern = replace(pattern, timeout_s=_TIMEOUT_S)
+    whole = long = longest = unmatched = 0
+    try:
+        # It cuts an unmatched stretch into characters, and everything else as the pattern does.
+        characters = compile_pattern(rf"(?:{pattern.expression})|(?s:.)") if leaves_text(pattern) else None
+        for text in texts:
+            ends = _ends(pattern, text)
+            finer = _ends(characters, text) if characters else ends
+            for start, stop in pairwise([0, *ends]):
+                whole += stop - start
+                longest = max(longest, stop - start)
+                long += (stop - start) * (stop - start > LONG_BYTES)
+                unmatched += (stop - start) * (finer[bisect_right(finer, start)] < stop)
+    except PipelineError:
+        return []
+    found = []
+    if whole < LEAST_SAMPLE_BYTES:
+        return []
+    if long * 2 > whole:
+        found.append(f"in pieces longer than {LONG_BYTES} bytes, the longest of {longest:,}: {long:,} bytes")
+    if unmatched * 2 > whole:
+        found.append(f"in stretches that the pattern does not match, each of which is a piece: {unmatched:,} bytes")
+    return [f"of a sample of {whole:,} bytes of the corpus most is {one}; is --pattern right?" for one in found]
+
+
+def _ends(pattern: CompiledPattern, text: str) -> list[int]:
+    if pattern.automaton is not None:
+        return pattern.automaton.cut(text.encode())
+    if isinstance(pattern, PatternSequence):
+        return pattern.ends(text.encode())
+    pieces = cut_with_regex(pattern.expression, text, pattern.timeout_s, _MEMORY_BYTES)
+    return list(accumulate(len(piece.encode()) for piece in pieces))

@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass
 
 from pipeline.base.errors import PipelineError
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.storage import Location, existing, remove
+from pipeline.storage import Location, existing, read_json, remove
 from pipeline.storage.atomic import write_json
-from pipeline.storage.bounded import read_json
 from pipeline.storage.scratch import own_mark
 
 _INTERVAL_S = 60.0

@@ -9,8 +9,7 @@ from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.run.options import FLAGS
-from pipeline.storage import Location
-from pipeline.storage.bounded import CONFIG_BYTES, read_bounded
+from pipeline.storage import CONFIG_BYTES, Location, read_bounded
 
 # A dotted name in TOML; tomllib takes time that grows with the square of its parts.
 _LONG_NAME = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){64}""")

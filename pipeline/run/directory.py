@@ -21,10 +21,9 @@ from pipeline import __version__
 from pipeline.base import system
 from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError, os_error_as
 from pipeline.corpus.files import CorpusFile
-from pipeline.storage import Location, Remote, existing, is_uri, lock, named, remove
+from pipeline.storage import Location, Remote, existing, is_uri, lock, named, read_json, remove
 from pipeline.storage import names_in as stored_names
 from pipeline.storage.atomic import make_directory, write_json, write_whole
-from pipeline.storage.bounded import read_json
 from pipeline.storage.scratch import sweep_scratch
 
 _LOCK = ".lock"

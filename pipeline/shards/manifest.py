@@ -30,9 +30,8 @@ from pipeline.shards.formats import FORMATS, shard_format
 from pipeline.shards.formats.arrow import STORED
 from pipeline.shards.formats.shard_format import CODES, ID_BYTES, IDS, Layout, ShardFacts
 from pipeline.shards.ids_file import StoredIds
-from pipeline.storage import Location, open_file
+from pipeline.storage import Location, open_file, read_json
 from pipeline.storage.atomic import write_json
-from pipeline.storage.bounded import read_json
 from pipeline.tokenizer.model import Model
 
 RESULT = "shards.json"

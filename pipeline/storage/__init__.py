@@ -2,10 +2,13 @@
 
 A `Location` is a `pathlib.Path` or a `Remote`, which has the operations of a path that this project uses; the few that
 differ are functions here. pyarrow is imported when the first `Remote` is used.
+
+Files of limited size are read bounded: no file can use more memory than its kind needs, be it a pipe or a device.
 """
 
 import errno
 import io
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +27,9 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 SCHEMES = ("abfs", "abfss", "file", "gcs", "gs", "hdfs", "hf", "s3", "viewfs")
+CONFIG_BYTES = 1 << 18  # YAML needs up to five seconds for this size
+MODEL_BYTES = 1 << 28  # a vocabulary of a million tokens takes about 80 MB
+MANIFEST_BYTES = 1 << 28  # the listing of a million files takes about 200 MB
 _MAX_REQUESTS = 16  # at the same time
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _FLATTENED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/[^/]")  # what pathlib makes of a URI
@@ -170,6 +176,27 @@ def unreadable(where: object, error: OSError) -> StorageError:
     """Return the error for a file that the system or a store does not let us read; its content may be intact."""
     remedy = "" if isinstance(error, RemoteError) else "; make it readable"  # a store's reason has its own remedy
     return StorageError(f"{where} cannot be read: {error.strerror or error}{remedy}")
+
+
+def read_bounded(where: Location, most_bytes: int) -> bytes:
+    """Return the bytes of a file. Raises OSError, and `ValueError` if there are more than `most_bytes`."""
+    with io.BufferedReader(open_file(where)) as file:
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise ValueError(f"it is larger than {most_bytes >> 10:,} KiB, the most that such a file may be")
+    return data
+
+
+def read_json(where: Location, most_bytes: int | None = None) -> Any:
+    """Return the value in a JSON file; `ValueError` with the reason if it is larger than `most_bytes`, or not JSON."""
+    try:
+        return json.loads(read_bounded(where, most_bytes or MANIFEST_BYTES))
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise unreadable(where, error) from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def existing(files: Sequence[Location]) -> list[bool]:

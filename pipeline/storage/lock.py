@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterator
 
 from pipeline.base.errors import RunDirectoryError, os_error_as
-from pipeline.storage.bounded import CONFIG_BYTES, read_json
+from pipeline.storage import CONFIG_BYTES, read_json
 from pipeline.storage.remote import Remote
 from pipeline.storage.scratch import is_alive, process_namespace, scratch_directory
 

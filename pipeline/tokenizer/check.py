@@ -21,9 +21,8 @@ from pipeline.corpus.listing import find_files
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.pattern.translate import not_in_tokenizers_1
 from pipeline.run import manifest
-from pipeline.storage import Location, names_in
+from pipeline.storage import MANIFEST_BYTES, MODEL_BYTES, Location, names_in, read_bounded
 from pipeline.storage.atomic import write_whole
-from pipeline.storage.bounded import MANIFEST_BYTES, MODEL_BYTES, read_bounded
 from pipeline.tokenizer.formats.gguf import GGUF_NAME
 from pipeline.tokenizer.formats.tiktoken_ranks import SNIPPET_NAME
 from pipeline.tokenizer.tokenizer import Tokenizer

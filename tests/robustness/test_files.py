@@ -191,7 +191,7 @@ def test_a_forged_file_is_refused_or_intact(made: Path, name: str, read, data: s
     ("name", "read"), [("config.yaml", read_config), ("tokenizer.json", Tokenizer.load), ("run.json", _read_manifest)]
 )
 def test_endless_files_are_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, read) -> None:
-    limits = ("run.config_file.CONFIG_BYTES", "tokenizer.formats.fields.MODEL_BYTES", "storage.bounded.MANIFEST_BYTES")
+    limits = ("run.config_file.CONFIG_BYTES", "tokenizer.formats.fields.MODEL_BYTES", "storage.MANIFEST_BYTES")
     for limit in limits:
         monkeypatch.setattr(f"pipeline.{limit}", 1 << 20)
     (tmp_path / name).symlink_to("/dev/zero")

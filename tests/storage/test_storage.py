@@ -30,7 +30,7 @@ from pipeline.counts import counter_file
 from pipeline.merges import merge_list
 from pipeline.run import manifest
 from pipeline.run.options import make_options
-from pipeline.storage import Location, Remote, RemoteError, atomic, bounded, location, scratch
+from pipeline.storage import Location, Remote, RemoteError, atomic, location, scratch
 from pipeline.storage import remote as stores
 from pipeline.storage.remote import reason_of
 from pipeline.tokenizer.formats.load import tokenizer_home
@@ -270,19 +270,19 @@ def test_appended_text_is_uploaded_also_after_an_error(tmp_path: Path) -> None:
 def test_json_round_trip_and_its_errors(tmp_path: Path) -> None:
     for file in (tmp_path / "a.json", remote(tmp_path) / "a.json"):
         atomic.write_json(file, {"é": [1]})
-        assert bounded.read_json(file) == {"é": [1]}
+        assert storage.read_json(file) == {"é": [1]}
         with pytest.raises(ValueError, match="larger than 0 KiB"):
-            bounded.read_json(file, 5)
+            storage.read_json(file, 5)
         for content, reason in (("[" * 100_000, "nested too deeply"), ("{", "Expecting property name")):
             atomic.write_whole(file, content)
             with pytest.raises(ValueError, match=reason):
-                bounded.read_json(file)
+                storage.read_json(file)
     with pytest.raises(FileNotFoundError):
-        bounded.read_json(tmp_path / "no.json")
+        storage.read_json(tmp_path / "no.json")
     with pytest.raises(NotADirectoryError):
-        bounded.read_json(tmp_path / "a.json" / "no.json")
+        storage.read_json(tmp_path / "a.json" / "no.json")
     with pytest.raises(StorageError, match=rf"{tmp_path} cannot be read: Is a directory; make it readable"):
-        bounded.read_json(tmp_path)
+        storage.read_json(tmp_path)
 
 
 def test_coordinator_of_a_local_run_does_not_import_arrow(tmp_path: Path) -> None:

@@ -22,8 +22,7 @@ from pipeline.run.memory import Broker
 from pipeline.run.options import Options
 from pipeline.run.work import Work, watched
 from pipeline.shards.manifest import tokenizer_fingerprint
-from pipeline.storage import Location, named
-from pipeline.storage.bounded import MODEL_BYTES, read_bounded
+from pipeline.storage import MODEL_BYTES, Location, named, read_bounded
 from pipeline.tokenizer.formats.huggingface import EDITABLE, check_edited
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model

@@ -8,8 +8,7 @@ from pipeline.base.errors import InputError, UsageError
 from pipeline.corpus.files import CorpusFile
 from pipeline.guests.chat.align import FORMATTINGS, MESSAGES
 from pipeline.guests.chat.rows import first_columns
-from pipeline.storage import Location, is_uri
-from pipeline.storage.bounded import read_json
+from pipeline.storage import Location, is_uri, read_json
 
 _ELSEWHERE = ("hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name")
 

@@ -10,8 +10,7 @@ from typing import Any
 from pipeline.base.errors import UsageError, unfit
 from pipeline.run.ids import marks_in
 from pipeline.run.values import TOOL_FORMATS
-from pipeline.storage import Location, named
-from pipeline.storage.bounded import CONFIG_BYTES, read_bounded
+from pipeline.storage import CONFIG_BYTES, Location, named, read_bounded
 from pipeline.tokenizer.model import Model
 
 CONTENT, TURN = "{{content}}", "{{idx}}"

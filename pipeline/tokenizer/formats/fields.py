@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
 from pipeline.base.errors import InputError
-from pipeline.storage import Location
+from pipeline.storage import MODEL_BYTES, Location, read_bounded
 from pipeline.storage.atomic import make_directory, write_whole
-from pipeline.storage.bounded import MODEL_BYTES, read_bounded
 
 T = TypeVar("T")
 

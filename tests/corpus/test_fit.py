@@ -6,8 +6,8 @@ import pytest
 import regex
 from command import run
 
+from pipeline.corpus.fit_worker import misfit
 from pipeline.pattern.compiler import compile_pattern
-from pipeline.pattern.fit import misfit
 from pipeline.pattern.presets import PRESETS
 
 TEXT = "Most words are short, most numbers (1234, 56) too; the rest is\npunctuation and space. " * 60
