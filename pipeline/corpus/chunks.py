@@ -78,24 +78,16 @@ class Cutting:
             return False
         return self.automaton.find_provable_cut(_PROBE, 4, len(_PROBE) - 4) is not None
 
-    def context_bytes(self, specials: SpecialTokens) -> int:
-        """Return how far around a position must be looked to know whether it is safe."""
-        return max(specials.longest, _CHARACTER_BYTES)
-
     def first_in(self, data: bytes, specials: SpecialTokens) -> int | None:
-        """Return the first safe position in a part of a text, 2 * `context_bytes` or more from its ends, or None."""
-        if self.nowhere:
-            return None
-        around = self.context_bytes(specials)
-        low, high = 2 * around, len(data) - 2 * around
+        """Return a safe position in a part of a text, 2 * `context_bytes` or more from its ends, or None."""
+        around = context_bytes(specials)
         text = _Text(lambda at, size: data[at : at + size], len(data), max(len(data), 1), specials)
-        cut = None
-        if self.automaton is not None and not self.whole_documents:
-            cut = text.first(low, high, self.automaton.find_provable_cut)
-        if specials.longest:
-            token = text.first(low, high if cut is None else cut, partial(_find_token, specials), 1)
-            cut = cut if token is None else token
-        return cut
+        return _text_cut(self, text, len(data) - 4 * around, 2 * around)
+
+
+def context_bytes(specials: SpecialTokens) -> int:
+    """Return how far around a position must be looked to know whether it is safe."""
+    return max(specials.longest, _CHARACTER_BYTES)
 
 
 def plan_chunks(
@@ -122,9 +114,8 @@ def plan_chunks(
             if spans and filled + span.bytes > chunk_bytes:
                 chunks.append(Chunk(tuple(spans)))
                 spans, filled = [], 0
-            before = spans[-1] if spans else None
-            if span.size is not None and before is not None and before.size is not None and before.file == index:
-                spans[-1] = Span(index, before.start, span.stop, before.size + span.size)
+            if span.size is not None and spans and spans[-1].file == index:
+                spans[-1] = Span(index, spans[-1].start, span.stop, spans[-1].bytes + span.size)
             else:
                 spans.append(span)
             filled += span.bytes
@@ -135,9 +126,8 @@ def plan_chunks(
 
 def _compressed_spans(index: int, file: CorpusFile, cutting: Cutting, chunk_bytes: int) -> list[Span]:
     """Cut a compressed file evenly between frames."""
-    frames: list[Frame] = []
-    if cutting.between_frames and (cutting.cuts_anywhere or file.format != "text"):
-        frames = frames_of(file)
+    can_be_cut = cutting.between_frames and (cutting.cuts_anywhere or file.format != "text")
+    frames = frames_of(file) if can_be_cut else []
     size = frames[-1].text if frames else text_bytes(file)
     wanted = -(-size // chunk_bytes) if frames else 1
     cuts, last = [Frame(0, 0)], len(frames) - 1
@@ -181,7 +171,7 @@ class _Text:
 
         find: returns the next position in a range of a block. width: bytes after the position that may not be in one.
         """
-        around = max(self.specials.longest, _CHARACTER_BYTES)
+        around = context_bytes(self.specials)
         for block in range(start, stop, self.read_bytes):
             begin, end = max(block - around, 0), min(block + self.read_bytes, stop)
             data = self.read_at(begin, min(end + around, self.size) - begin)

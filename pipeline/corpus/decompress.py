@@ -19,14 +19,13 @@ from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.formats import damaged
-from pipeline.corpus.frames import FROM_START, Frame, zstd_frames
+from pipeline.corpus.frames import FROM_START, XZ_HEADER_BYTES, Frame, zstd_frames
 from pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from pipeline.storage import OpenFile
 
 _BLOCK_BYTES = 1 << 20
 _USED_AT_ONCE = 16  # of a window, one byte in that many is used before there is any text
 _BZIP2_READ_BYTES = 1 << 16  # what follows a stream in them is copied
-_XZ_STREAM_HEADER_BYTES = 12
 _XZ_OTHER_BYTES = 1 << 20  # next to the dictionary
 _XZ_HEAD_BYTES = 1 << 12  # more than the headers before the first block's content
 _MOST_ZSTD_BYTES = 128 << 20  # of a window that Arrow's decompressor accepts
@@ -171,7 +170,7 @@ def _part_of_xz(frame: Frame, stream: OpenFile, note: Callable[[int], None]) -> 
         left -= len(data)
         return data
 
-    decoder, data = _decoder(read, stream.read_at(frame.header, _XZ_STREAM_HEADER_BYTES), note)
+    decoder, data = _decoder(read, stream.read_at(frame.header, XZ_HEADER_BYTES), note)
     try:
         yield from _one_stream(decoder, data, read)
     except EOFError:

@@ -19,7 +19,7 @@ _MOST_RATIO = 1000  # of text that a trailer of gzip may claim
 _ZSTD_MAGIC, _SKIPPABLE, _SKIPPABLE_MASK = 0xFD2FB528, 0x184D2A50, 0xFFFFFFF0
 _DICTIONARY_ID_BYTES, _CONTENT_SIZE_BYTES = (0, 1, 2, 4), (0, 2, 4, 8)
 _RUN = 1  # a block that is one byte, repeated
-_XZ_HEADER_BYTES = 12  # of a stream; its footer has as many
+XZ_HEADER_BYTES = 12  # of a stream; its footer has as many
 ReadAt = Callable[[int, int], bytes]
 
 
@@ -155,12 +155,12 @@ def _xz(read_at: ReadAt, size: int) -> Iterator[Frame]:
     while end:
         while end >= 4 and read_at(end - 4, 4) == bytes(4):  # padding
             end -= 4
-        if end < 2 * _XZ_HEADER_BYTES:
+        if end < 2 * XZ_HEADER_BYTES:
             raise ValueError("no stream of xz")
-        footer = read_at(end - _XZ_HEADER_BYTES, _XZ_HEADER_BYTES)
+        footer = read_at(end - XZ_HEADER_BYTES, XZ_HEADER_BYTES)
         index_bytes = 4 * (int.from_bytes(footer[4:8], "little") + 1)
-        blocks_end = end - _XZ_HEADER_BYTES - index_bytes
-        if blocks_end < _XZ_HEADER_BYTES:
+        blocks_end = end - XZ_HEADER_BYTES - index_bytes
+        if blocks_end < XZ_HEADER_BYTES:
             raise ValueError("no index of xz")
         index = read_at(blocks_end, index_bytes)
         sound = zlib.crc32(index[:-4]) == int.from_bytes(index[-4:], "little")
@@ -168,14 +168,14 @@ def _xz(read_at: ReadAt, size: int) -> Iterator[Frame]:
             raise ValueError("no index of xz")
         numbers = _varints(index[1:-4])
         blocks = [(next(numbers), next(numbers)) for _ in range(next(numbers))]
-        header = blocks_end - sum(-(-packed // 4) * 4 for packed, _ in blocks) - _XZ_HEADER_BYTES
+        header = blocks_end - sum(-(-packed // 4) * 4 for packed, _ in blocks) - XZ_HEADER_BYTES
         if header < 0:
             raise ValueError("no header of xz")
         streams.append((header, blocks_end, end, blocks))
         end = header
     text = 0
     for header, blocks_end, stream_end, blocks in reversed(streams):
-        at = header + _XZ_HEADER_BYTES
+        at = header + XZ_HEADER_BYTES
         for packed, unpacked in blocks:
             yield Frame(at, text, header, blocks_end, stream_end)
             at += -(-packed // 4) * 4

@@ -37,19 +37,11 @@ def sample_corpus() -> list[str]:
 
 def expand(name: str) -> list[str]:
     """Return the files that one input names, as absolute paths or URIs; raise `InputError` if there are none."""
-    if not name:
-        raise InputError("an input is empty (''): name a file, a directory or a glob")
-    if "\0" in name:
-        raise InputError(f"the input {name!r} holds a NUL character, as no path does: name a file, directory or glob")
-    _refuse_undecodable(name)
     where = named(name, "inputs")
     shown = str(where) if isinstance(where, Remote) else name
-    if _BRACES.search(name):
-        with reading(shown):
-            is_named = where.exists()
-        if not is_named:
-            return [path for one in alternatives(name) for path in expand(one)]
     with reading(shown):
+        if _BRACES.search(name) and not where.exists():
+            return [path for one in alternatives(name) for path in expand(one)]
         if isinstance(where, Remote):
             return list(map(str, _in_store(where)))
         found = _on_disk(str(where) if is_uri(name) else name)
@@ -180,10 +172,7 @@ def _refuse_undecodable(path: str) -> None:
     try:
         path.encode()
     except UnicodeEncodeError:
-        try:
-            shown = os.fsencode(path).decode(errors="backslashreplace")
-        except UnicodeEncodeError:
-            shown = ascii(path)
+        shown = os.fsencode(path).decode(errors="backslashreplace")
         raise InputError(f"the name of {shown} is not valid UTF-8: rename it") from None
 
 

@@ -81,10 +81,7 @@ def _documents(items: Any, text_field: str) -> Iterable[Any]:
 def _unbatched(items: Iterable[Any]) -> Iterator[Any]:
     """Yield the members of lists in their place, and every other item."""
     for item in items:
-        if isinstance(item, list | tuple):
-            yield from item
-        else:
-            yield item
+        yield from item if isinstance(item, list | tuple) else (item,)
 
 
 def _of_arrow(item: object) -> bool:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from pipeline._core import SpecialTokens
 from pipeline.base.errors import InputError
-from pipeline.corpus.chunks import Cutting
+from pipeline.corpus.chunks import Cutting, context_bytes
 from pipeline.corpus.files import CorpusFile, FileSpan, opened
 from pipeline.corpus.formats import compressed_parquet, starts_as_parquet
 from pipeline.corpus.frames import FROM_START, Frame, frame_before, frames_of
@@ -44,7 +44,7 @@ def _safe_from(file: CorpusFile, frame: Frame, cutting: Cutting, budget: ReadBud
     from pipeline.corpus.decompress import decompress
 
     specials = SpecialTokens(list(cutting.special_tokens))
-    kept = 4 * cutting.context_bytes(specials)
+    kept = 4 * context_bytes(specials)
     data, at = b"", frame.text
     with opened(file.path) as stream:
         for block in decompress(file, stream, budget, frame):
