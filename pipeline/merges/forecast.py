@@ -12,39 +12,29 @@ from dataclasses import dataclass, replace
 
 from pipeline import _core
 
-_ROW_BYTES = 16  # an offset and a count
-_WORDS_BYTES, _COMPACT_BYTES, _COMPACT_LATER_BYTES = (
-    2.02,
-    1.01,
-    1.56,
-)  # of a slot: compact, then after a thousand merges
+_WORDS_BYTES, _COMPACT_LATER_BYTES = 2.02, 1.56  # of a slot; compact ones take half, and more after a thousand merges
 COMPACT_FROM = 1 << 28  # slots: memory is dearer than time
 _COMPACT_TIME = 0.2
 _FEW_SLOTS = 1 << 22  # that words on disk would save little of
 _LANES, _LANE_SLOTS, _SMALL_LANE_SLOTS = 12_000, 128, 16  # of a thread, whose words end amid a block
-_READ_BYTES = 16 << 20  # for the partition of the counter that is being read; half of it stays
-_FIXED_BYTES, _THREAD_BYTES = 6 << 20, 3 << 20
-ENGINE_BYTES = _FIXED_BYTES + _THREAD_BYTES + _READ_BYTES // 2  # with one thread, before words and pairs
+_FIXED_BYTES, _THREAD_BYTES = 14 << 20, 4 << 20  # with half of the partition of the counter that was read
+ENGINE_BYTES = _FIXED_BYTES + _THREAD_BYTES  # with one thread, before words and pairs
 _FIRST_BYTES, _SHORT_LIST_BYTES, _LATER_BYTES = 2.6, 6, 3.6  # of a position: in a first index of long lists, of short
 _LONG_LIST = 4096
-_LISTED_BYTES = 2.5  # of a position of the longest list, which is followed by others half as long
 _PAIR_BYTES, _PAIR_THREAD_BYTES = 80, 165  # of a pair that may still be merged
 _RARE_PAIR_BYTES, _RARE_BYTES = 1300, 8 << 20  # if pieces hardly ever repeat: most pairs occur only once
 _ANY_PAIR_BYTES = 2400  # if there are only a few pieces: they may be of any kind
 _FEW_PIECES = 1000
-_MOST_PAIRS, _SOME_PAIRS = 1 << 19, 1 << 16  # in an index: at most, and of the first ones
+_MOST_PAIRS, _SOME_PAIRS = 1 << 19, 1 << 16  # in an index: at most, and of the first ones, as many as pairs of bytes
 _LEAST_POSITIONS = 1 << 20  # that an index holds, if there are that many
-_SURELY_PER_SLOT, _SURELY_PER_PAIR = 24, 2500  # more than the engine ever takes
-_STORING_BYTES = 4 << 20  # of a thread that keeps words on disk: what it is writing, and counts of pairs
 _TOKEN_TABLE_BYTES, _TOKEN_THREAD_BYTES = 120, 80  # of each token, in the engine's tables
 # Passes over words on disk. A phase that takes its words to memory covers counts by how much of all words fits; a pass
 # that merges on the way makes the merges of pairs whose words do not fit, the fewer the less memory its counts have.
-# Times are of merging in memory: of writing all words at first, and of a pass of either kind.
+# Times are of merging in memory: of writing all words at first, and of a pass.
 _PHASES, _STREAMED_PASSES = 18, 12
-_STORING_TIME, _PHASE_TIME, _STREAMED_TIME = 0.4, 0.15, 0.08
+_STORING_TIME, _PASS_TIME = 0.4, 0.12
 _EXCHANGE_S, _MERGING_S = 0.16e-3, 45e-9  # of a merge that parts share, waiting for each other; of a slot, without
 _LEAST_RESIDENT_BYTES, _SHARED_RESIDENT_BYTES = 8 << 20, 12 << 20  # of the only thread, of each of several
-_RESIDENT_PER_PAIR = 1000  # bytes: with less, pairs of equal counts do not fit, and are merged one a pass
 _SUM_BYTES = 16  # of a counter of all parts' sketch, where its sum is made and sent
 _TOKEN_BYTES, _TOKEN_COPIES = 900, 12.5  # exporting: for each token, and of its bytes
 _USUAL_TOKEN_BYTES = 12
@@ -96,10 +86,11 @@ class Sharing:
     from_bytes: int
 
 
-def surely_enough(pieces: int, piece_bytes: int, merges: int) -> int:
-    """Return an upper bound for any input; if it fits, skip the exact forecast."""
+def surely_enough(pieces: int, piece_bytes: int, merges: int, *, threads: int) -> int:
+    """Return the forecast for the worst pieces of this number and size; if it fits, their shape need not be known."""
     slots = pieces + piece_bytes
-    return 2 * _FIXED_BYTES + _ROW_BYTES * pieces + _SURELY_PER_SLOT * slots + _SURELY_PER_PAIR * _pairs(merges, slots)
+    worst = CounterShape(pieces, piece_bytes, slots, 1.0, max(_pairs(merges, slots), _SOME_PAIRS), slots, slots)
+    return merging_bytes(worst, merges, threads=threads)
 
 
 def shape_of(tally: _core.CountTally, merges: int, min_piece_count: int) -> CounterShape:
@@ -133,7 +124,7 @@ def merging_bytes(shape: CounterShape, merges: int, *, threads: int, compact: bo
     first_positions = shape.compact_positions if compact else shape.first_positions
     first = (
         first_positions * (_FIRST_BYTES if first_positions > _LONG_LIST * first_pairs else _SHORT_LIST_BYTES)
-        + shape.longest_list * _LISTED_BYTES
+        + shape.longest_list * _FIRST_BYTES  # which is followed by others half as long
         + first_pairs * each
     )
     later_slots = _COMPACT_LATER_BYTES / 2 * shape.slots if compact else shape.slots
@@ -143,12 +134,18 @@ def merging_bytes(shape: CounterShape, merges: int, *, threads: int, compact: bo
         positions * _LATER_BYTES + min(pairs, _SOME_PAIRS) * each,
         positions / 4 * _LATER_BYTES + pairs * each,
     )
-    words, later_words = (_COMPACT_BYTES, _COMPACT_LATER_BYTES) if compact else (_WORDS_BYTES, _WORDS_BYTES)
+    words, later_words = (_WORDS_BYTES / 2, _COMPACT_LATER_BYTES) if compact else (_WORDS_BYTES, _WORDS_BYTES)
     most_words = shape.slots * words + max(first, shape.slots * (later_words - words) + later)
     lane_slots = _SMALL_LANE_SLOTS if shape.slots // threads < _FEW_SLOTS else _LANE_SLOTS
     lanes = threads * min(shape.pieces, _LANES) * lane_slots * words
-    fixed = _FIXED_BYTES + threads * _THREAD_BYTES + rare * _RARE_BYTES + _READ_BYTES // 2
-    return int(fixed + lanes + 4 * _sketch_counters(shape.slots) + most_words)
+    return int(
+        _FIXED_BYTES
+        + rare * _RARE_BYTES
+        + threads * _THREAD_BYTES
+        + lanes
+        + 4 * _sketch_counters(shape.slots)
+        + most_words
+    )
 
 
 def _pairs(merges: int, slots: int) -> int:
@@ -181,9 +178,9 @@ def choose(
 def from_disk(shape: CounterShape, budget_bytes: int, threads: int, resident_bytes: int) -> Merging:
     """Return how to merge with words on disk: the fewer of them fit in memory, the more often these are read."""
     fitting = resident_bytes / max(2 * shape.slots, 1)
-    phases, streamed = _PHASES / fitting, _STREAMED_PASSES / fitting**2
-    times = 1 + _STORING_TIME + _PHASE_TIME * phases + _STREAMED_TIME * streamed
-    return Merging(budget_bytes, threads, False, resident_bytes, passes=round(phases + streamed), times_longer=times)
+    passes = _PHASES / fitting + _STREAMED_PASSES / fitting**2
+    times = 1 + _STORING_TIME + _PASS_TIME * passes
+    return Merging(budget_bytes, threads, False, resident_bytes, passes=round(passes), times_longer=times)
 
 
 def _share(shape: CounterShape, merges: int, sharing: Sharing) -> Merging | None:
@@ -211,12 +208,12 @@ def _sketch_counters(slots: int) -> int:
 def _beside_words(merges: int, threads: int) -> int:
     """Bytes that merging from disk takes besides words, their lists and pairs."""
     of_tokens = (merges + 256) * (_TOKEN_TABLE_BYTES + threads * _TOKEN_THREAD_BYTES)
-    return _FIXED_BYTES + _READ_BYTES // 2 + threads * _STORING_BYTES + of_tokens
+    return _FIXED_BYTES + threads * _THREAD_BYTES + of_tokens  # a thread writes words, and counts pairs
 
 
 def _hopeless(shape: CounterShape, merges: int, resident_bytes: int) -> bool:
     """Whether pairs are what does not fit: words on disk make no room for them, and few merges are made a pass."""
-    return shape.slots < _FEW_SLOTS and _pairs(merges, shape.slots) > resident_bytes // _RESIDENT_PER_PAIR
+    return shape.slots < _FEW_SLOTS and _pairs(merges, shape.slots) > resident_bytes // _RARE_PAIR_BYTES
 
 
 def least(merges: int, shape: CounterShape | None = None) -> int:

@@ -228,7 +228,7 @@ def _way(task: MergeTask, counter: CounterFile) -> Merging:
             )
     if task.parity is not None:
         return parity_worker.way_of(task)
-    enough = surely_enough(counter.rows, counter.piece_bytes, task.merges)
+    enough = surely_enough(counter.rows, counter.piece_bytes, task.merges, threads=task.threads)
     shared = task.sharing is not None and counter.piece_bytes >= task.sharing.from_bytes
     if enough <= task.grant.bytes and counter.piece_bytes < COMPACT_FROM and not shared:
         return Merging(enough, task.threads)

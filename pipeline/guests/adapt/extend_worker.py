@@ -87,16 +87,16 @@ def _take(task: ExtendTask, counter: CounterFile, engine: _core.MergeEngine) -> 
     for columns in counter.read_all():
         ends, ids = encoder.encode_rows(columns)
         words, slots = words + len(ends), slots + len(ids) + len(ends)
-        if _needed(words, slots, task.add) > task.grant.bytes:
-            needed = _needed(counter.rows, counter.rows + counter.piece_bytes, task.add)
+        if _needed(task, words, slots) > task.grant.bytes:
+            needed = _needed(task, counter.rows, counter.rows + counter.piece_bytes)
             raise task.grant.refusal(needed, f"extending with {counter.rows:,} pieces", ", or count less text")
         engine.add(ends, ids, columns[2])
         report_progress(memoryview(columns[2]).nbytes // 8)
 
 
-def _needed(words: int, slots: int, merges: int) -> int:
+def _needed(task: ExtendTask, words: int, slots: int) -> int:
     """Return the most bytes that words take, while they are encoded and merged."""
-    return surely_enough(words, slots, merges) + _BYTES_PER_WORD * words + 4 * slots
+    return surely_enough(words, slots, task.add, threads=task.threads) + _BYTES_PER_WORD * words + 4 * slots
 
 
 def _write(task: ExtendTask, learned: Learned) -> None:
