@@ -1,12 +1,15 @@
 """Commands that change a tokenizer: extend, prune."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.cli.command import Result, Session, base_argument, run_argument, run_command
+from pipeline.cli.command import Session, base_argument, run_argument, run_command
 from pipeline.cli.completion import LOCATION
 from pipeline.storage import Location
+
+if TYPE_CHECKING:
+    from pipeline.reports.result import Result
 
 
 @run_command(only_here=True)
@@ -14,7 +17,7 @@ from pipeline.storage import Location
 @run_argument
 @click.option("--add", required=True, metavar="N", help="how many new tokens")
 @click.option("--first-id", metavar="N", help="the first new id; default: one more than the largest of BASE")
-def extend(session: Session, base: Location, run_directory: Location, add: str, first_id: str | None) -> Result:
+def extend(session: Session, base: Location, run_directory: Location, add: str, first_id: str | None) -> "Result":
     """Add tokens learned from the counts in RUN to the tokenizer BASE.
 
     All ids and merges of BASE stay. new-tokens.parquet next to the new tokenizer says how to start their embeddings.
@@ -52,7 +55,7 @@ def prune(
     min_count: str | None,
     protect: Location | None,
     keep_ids: bool,
-) -> Result:
+) -> "Result":
     """Remove the tokens of BASE that the counts in RUN use least.
 
     A text whose encoding holds no removed token keeps its tokens. id-map.parquet and removed.parquet next to the new
@@ -70,12 +73,9 @@ def prune(
     return _changed("pruned", session, facts, done.before, done.after)
 
 
-def _changed(event: str, session: Session, facts: dict[str, Any], before: int, after: int) -> Result:
-    """Print the result of a changed tokenizer."""
-    from pipeline.reports.summary import two_columns
+def _changed(event: str, session: Session, facts: dict[str, Any], before: int, after: int) -> "Result":
+    """Return the result of a changed tokenizer."""
+    from pipeline.reports.result import Facts
 
-    values = {"tokenizer": str(session.options.output), **facts, "tokens_before": before, "tokens_after": after}
-    shown = (
-        (name.replace("_", " "), f"{value:,}" if isinstance(value, int) else value) for name, value in values.items()
-    )
-    return Result(event, values, two_columns(shown), str(session.options.output))
+    output = str(session.options.output)
+    return Facts({"tokenizer": output, **facts, "tokens_before": before, "tokens_after": after}, event, short=output)

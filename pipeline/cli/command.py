@@ -7,16 +7,17 @@ story itself, so that the worker processes start at the same time.
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline import __version__
 from pipeline.base import log
-from pipeline.base.printable import printable, printable_lines
+from pipeline.base.printable import printable
 from pipeline.cli.completion import LOCATION, PATH_TEXT, Names
 from pipeline.cli.help import HELP_ALL, OTHER, SECTIONS, Command, Flag, Group
 from pipeline.cli.llamafactory_names import THEIRS, of_their_file, with_our_names
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from pipeline.base.events import Listener
     from pipeline.executors import Executor
-    from pipeline.reports.summary import Summary
+    from pipeline.reports.result import Result
 
 PROGRAM = "bpe-pipeline"
 
@@ -48,15 +49,6 @@ class Session(Request):
 
     executor: "Executor"
     listener: "Listener"
-
-
-class Result(NamedTuple):
-    """What a command prints: with `--log-json` values as this event, with `--quiet` the brief text."""
-
-    event: str
-    values: Mapping[str, Any]
-    text: str
-    brief: str = ""
 
 
 def _be_verbose(_context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -108,14 +100,14 @@ def commands() -> None:
 
 def command(
     *, name: str | None = None, takes: Sequence[str] = ()
-) -> Callable[[Callable[..., int | None]], click.Command]:
+) -> "Callable[[Callable[..., Result | None]], click.Command]":
     """Add a function to the group as a command, with the options whose records name it, or those that it `takes`.
 
-    It is called with a `Request`, unless it has no options, and the values of its own click arguments but `inputs`. It
-    may return an exit code.
+    It is called with a `Request`, unless it has no options, and the values of its own click arguments but `inputs`. The
+    result that it may return is printed.
     """
 
-    def decorate(function: Callable[..., int | None]) -> click.Command:
+    def decorate(function: "Callable[..., Result | None]") -> click.Command:
         title = name or function.__name__
         names = tuple(one for one in options_of(*(takes or (title,))) if one != "inputs")
         own: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
@@ -123,10 +115,11 @@ def command(
 
         def call(**values: Any) -> int | None:
             own_values = {own_name: values.pop(own_name) for own_name in own_names}
+            how = {shown: own_values.pop(shown, False) for shown in ("as_json", "log_json")}
             if not names:
-                return function(**own_values)
+                return show(function(**own_values), **how)
             request = _settle(names, values)
-            return None if request is None else function(request, **own_values)
+            return None if request is None else show(function(request, **own_values), **how)
 
         help_text = inspect.cleandoc(function.__doc__ or "")
         found = Command(
@@ -148,13 +141,13 @@ def run_command(
     name: str | None = None,
     only_here: bool = False,
     settle: "Callable[[Request, dict[str, Any]], Request]" = lambda request, _: request,
-) -> Callable[[Callable[..., Result]], click.Command]:
+) -> "Callable[[Callable[..., Result]], click.Command]":
     """Make a function of a `Session` a command, and print its result. only_here: refuse a cluster.
 
     settle: takes options from the values of the command's own arguments, and these from the values.
     """
 
-    def decorate(function: Callable[..., Result]) -> click.Command:
+    def decorate(function: "Callable[..., Result]") -> click.Command:
         @functools.wraps(function)
         def call(request: Request, **values: Any) -> None:
             request = settle(request, values)
@@ -248,8 +241,23 @@ def _plain(name: str, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Location) else value
 
 
+def show(result: "Result | None", *, as_json: bool = False, log_json: bool = False, quiet: bool = False) -> int | None:
+    """Print a result and return its exit code."""
+    if result is None:
+        return None
+    from pipeline.reports import progress
+
+    if log_json:
+        progress.write_json(result.event, result.to_json())
+    elif as_json:
+        progress.write(json.dumps(result.to_json(), ensure_ascii=False))
+    elif text := result.brief if quiet else str(result):
+        progress.write(text)
+    return result.exit_code
+
+
 def carry_out(
-    request: Request, story: Callable[[Session], Result], start: "Callable[[Options], AbstractContextManager[Any]]"
+    request: Request, story: "Callable[[Session], Result]", start: "Callable[[Options], AbstractContextManager[Any]]"
 ) -> None:
     """Start workers, run a story with progress, and print its result."""
     options = request.options
@@ -258,22 +266,13 @@ def carry_out(
 
         with progress.listener(quiet=options.quiet, log_json=options.log_json) as listener:
             result = story(Session(options, request.given, executor, listener))
-        if options.log_json:
-            progress.write_json(result.event, result.values)
-        elif text := result.brief if options.quiet else result.text:
-            progress.write(text)
+        show(result, quiet=options.quiet, log_json=options.log_json)
 
 
-def summary_result(summary: "Summary") -> Result:
-    """Print a summary; with `--quiet` the tokenizer directories, or the run directory if there are none."""
-    directories = summary.tokenizer_directories or [summary.directory]
-    return Result("summary", summary.to_json(), summary.render(), printable_lines(directories))
-
-
-def _plan(session: Session) -> Result:
+def _plan(session: Session) -> "Result":
     """Return what `--dry-run` prints: the run as it would be carried out."""
     from pipeline.commands.dry_run import run_dry
+    from pipeline.reports.result import Facts
 
-    plan = run_dry(session.options, session.listener)
-    text = printable_lines(f"{name + ':':24}{value}" for name, value in plan.items())
-    return Result("plan", plan, text, text)
+    plan = Facts(run_dry(session.options, session.listener), "plan")
+    return replace(plan, short=str(plan))

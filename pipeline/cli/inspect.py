@@ -1,13 +1,14 @@
 """Commands that inspect: info, report, sweep, explain, diff, doctor, verify."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pipeline.base.errors import UsageError
-from pipeline.base.printable import printable_lines
+from pipeline.base.printable import printable
 from pipeline.cli.command import (
-    Result,
     Session,
     as_utf8,
     command,
@@ -20,13 +21,16 @@ from pipeline.cli.command import (
 from pipeline.cli.completion import LOCATION, WholeNumber
 from pipeline.run.options import RECORDS, flag_of, make_options
 from pipeline.storage import Location
-from pipeline.storage.atomic import single_output
+from pipeline.storage.atomic import single_output, write_whole
+
+if TYPE_CHECKING:
+    from pipeline.reports.result import Result
 
 
 @command()
 @click.argument("path", type=LOCATION, metavar="RUN|TOKENIZER|SHARDS")
 @click.option("--log-json", is_flag=True, help=RECORDS["log_json"].help)
-def info(path: Location, log_json: bool) -> None:
+def info(path: Location) -> "Result":
     """Print what a run, a tokenizer or a directory of shards is.
 
     That is: sizes, special tokens with their ids, pattern, chat template, files, fingerprint.
@@ -35,11 +39,9 @@ def info(path: Location, log_json: bool) -> None:
     bpe-pipeline info runs/a
     bpe-pipeline info runs/a/tokenizer --log-json
     """
-    from pipeline.commands.info import render, run_info
-    from pipeline.reports import progress
+    from pipeline.commands.info import info as info_of
 
-    facts = run_info(path)
-    progress.write(render(facts)) if not log_json else progress.write_json("info", facts)
+    return info_of(path)
 
 
 @run_command(only_here=True)
@@ -70,7 +72,7 @@ def report(
     held_out: tuple[Location, ...],
     output: Location | None,
     overwrite: bool,
-) -> Result:
+) -> "Result":
     """Make the report of RUN, or of one of its tokenizers, again.
 
     It is a page, a text and JSON; a tokenizer is named by its directory, such as RUN/tokenizer-8000. Of a directory
@@ -80,7 +82,6 @@ def report(
     bpe-pipeline report runs/a
     bpe-pipeline report runs/a --held-out unseen.txt --compare runs/b gpt2 llama3
     """
-    from pipeline.base.events import Notice
     from pipeline.commands.made_by import guest_of
     from pipeline.commands.report import Extras, page_outputs, run_report
 
@@ -91,7 +92,8 @@ def report(
                 f"{run_directory} was made by extend or prune, and its report is only printed: leave out "
                 + ", ".join(unfit_flags)
             )
-        return Result("reported", *guest.report(run_directory, session.executor))
+        made: Result = guest.report(run_directory, session.executor)
+        return made
     if overwrite and output is None:
         raise UsageError(
             "--overwrite is for --output: give both; the report in the run directory is replaced without it"
@@ -100,13 +102,7 @@ def report(
         raise UsageError(f"report takes one run: {more[0]} is another argument; to compare with it, use --compare")
     outputs = None if output is None else page_outputs(output, overwrite=overwrite)
     extras = Extras((*compare, *more), held_out, hidden_size)
-    reported = run_report(run_directory, extras, session.options, session.executor, outputs)
-    for warning in reported.warnings:
-        session.listener(Notice("warning", warning))
-    if reported.hint and not session.options.log_json:
-        session.listener(Notice("info", reported.hint))
-    written = list(map(str, reported.written))
-    return Result("reported", {"written": written, "hint": reported.hint}, *[printable_lines(written)] * 2)
+    return run_report(run_directory, extras, session.options, session.executor, session.listener, outputs)
 
 
 @run_command(only_here=True)
@@ -135,7 +131,7 @@ def sweep(
     weights: tuple[str, ...],
     held_out: tuple[Location, ...],
     **model: str | None,
-) -> Result:
+) -> "Result":
     """Measure mixtures of RUNs at several sizes, and recommend one.
 
     Nothing is counted again. Each mixture is a run of its own in --output, with one merge list for all sizes; a table,
@@ -146,16 +142,13 @@ def sweep(
     bpe-pipeline sweep runs/english runs/code --weights 'code=1,2,4' --vocab-size 8k,32k,128k --output sweep
     bpe-pipeline sweep runs/* --vocab-size 32k,64k --held-out unseen/*.txt --parameters 7B --tokens 2T --output sweep
     """
-    from pipeline.guests.sweep.page import render
     from pipeline.guests.sweep.rule import for_model
-    from pipeline.guests.sweep.sweep import Design, run_sweep, to_json
+    from pipeline.guests.sweep.sweep import Design, run_sweep
 
     files = [one for one in runs if held_out and isinstance(one, Path) and one.is_file()]  # of --held-out *.txt
     runs, held_out = tuple(one for one in runs if one not in files), (*held_out, *files)
     design = Design(runs, weights, held_out, for_model(**model))
-    swept = run_sweep(design, session.given, session.options, session.executor, session.listener)
-    text = render(str(swept.directory), swept.points, swept.recommendation, swept.parts)
-    return Result("swept", to_json(swept), text, str(swept.directory / "tokenizer"))
+    return run_sweep(design, session.given, session.options, session.executor, session.listener)
 
 
 @command()
@@ -164,7 +157,7 @@ def sweep(
 @json_option
 @click.option("--html", "page", type=LOCATION, metavar="FILE", help="write a page instead of printing")
 @overwrite_option
-def explain(text: str, tokenizer: Location, as_json: bool, page: Location | None, overwrite: bool) -> None:
+def explain(text: str, tokenizer: Location, page: Location | None, overwrite: bool) -> "Result | None":
     """Print why TEXT has its ids.
 
     That is: its pieces, the merges of each in order, and why two neighbours did not merge. The counts of the merges are
@@ -174,14 +167,18 @@ def explain(text: str, tokenizer: Location, as_json: bool, page: Location | None
     bpe-pipeline explain --tokenizer runs/a 'Hello world'
     bpe-pipeline explain --tokenizer gpt2/tokenizer.json 'Hello world' --html hello.html
     """
-    from pipeline.guests.inspect.explain import explain_command
+    from pipeline.guests.inspect import explain as story
 
-    if as_json and page is not None:
+    if page is None:
+        if overwrite:
+            raise UsageError("--overwrite is for --html FILE: give both, or leave it out")
+        return story.explain(as_utf8(text), tokenizer)
+    if click.get_current_context().params["as_json"]:
         raise UsageError("--json prints, and --html writes a page: give one of them")
-    if overwrite and page is None:
-        raise UsageError("--overwrite is for --html FILE: give both, or leave it out")
-    page = None if page is None else single_output(page, overwrite=overwrite)
-    explain_command(tokenizer, as_utf8(text), as_json=as_json, page=page)
+    page = single_output(page, overwrite=overwrite)
+    write_whole(page, story.page(story.explain(as_utf8(text), tokenizer), str(tokenizer)))
+    click.echo(printable(page))
+    return None
 
 
 @command()
@@ -197,8 +194,7 @@ def diff(
     paths: tuple[Location, ...],
     exclude: tuple[str, ...],
     texts: tuple[str, ...],
-    as_json: bool,
-) -> int:
+) -> "Result":
     """Print how the tokenizers A and B differ.
 
     The exit code is 0 if they are equal, 1 if not, 3 if the comparison failed. Printed are tokens that only one has,
@@ -209,10 +205,14 @@ def diff(
     bpe-pipeline diff runs/a runs/b
     bpe-pipeline diff runs/a gpt2/tokenizer.json unseen/*.txt --json
     """
-    from pipeline.guests.inspect.diff import diff_command
+    from pipeline.guests.inspect.diff import diff as compare
 
     exclude = make_options({"exclude": exclude or None}, flag_of).exclude or ()
-    return diff_command(first, second, paths, [as_utf8(text) for text in texts], exclude=exclude, as_json=as_json)
+    try:
+        return compare(first, second, list(paths) or None, texts=list(map(as_utf8, texts)), exclude=exclude or None)
+    except Exception as error:
+        error.exit_code = 3  # type: ignore[attr-defined]
+        raise
 
 
 @command()
@@ -224,9 +224,7 @@ def diff(
 @click.option("--counts", type=LOCATION, metavar="RUN", help="whose counts say which tokens are used; default: its run")
 @click.option("--strict", is_flag=True, help="advice makes the exit code 1, too")
 @json_option
-def doctor(
-    tokenizer: Location, samples: tuple[Location, ...], counts: Location | None, strict: bool, as_json: bool
-) -> int:
+def doctor(tokenizer: Location, samples: tuple[Location, ...], counts: Location | None, strict: bool) -> "Result":
     """Print what is wrong with a tokenizer, each with a remedy.
 
     The exit code is 1 if anything is. TOKENIZER is a directory or file, of this package or another's. Its files are
@@ -237,14 +235,14 @@ def doctor(
     bpe-pipeline doctor runs/a/tokenizer
     bpe-pipeline doctor downloaded/model --sample unseen.txt --json
     """
-    from pipeline.guests.inspect.doctor import doctor_command
+    from pipeline.guests.inspect.doctor import doctor as examine
 
-    return doctor_command(tokenizer, samples, counts, strict=strict, as_json=as_json)
+    return replace(examine(tokenizer, list(samples) or None, counts=counts), strict=strict)
 
 
 @run_command(only_here=True)
 @run_argument
-def verify(session: Session, run_directory: Location) -> Result:
+def verify(session: Session, run_directory: Location) -> "Result":
     """Check everything in RUN.
 
     That is: checksums, sums of counts, each merge by a second method, the tokenizers' files.
@@ -253,7 +251,5 @@ def verify(session: Session, run_directory: Location) -> Result:
     bpe-pipeline verify runs/a
     """
     from pipeline.commands.verify import run_verify
-    from pipeline.reports.summary import two_columns
 
-    verified = run_verify(run_directory, session.options, session.executor, session.listener)
-    return Result("verified", verified, two_columns(verified.items()))
+    return run_verify(run_directory, session.options, session.executor, session.listener)

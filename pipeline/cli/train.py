@@ -2,21 +2,24 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline.base.errors import UsageError
-from pipeline.cli.command import Request, Result, Session, inputs, run_command, summary_result
+from pipeline.cli.command import Request, Session, inputs, run_command
 from pipeline.cli.completion import LOCATION, WholeNumber
 from pipeline.cli.help import Flag
 from pipeline.run.options import flag_of
 from pipeline.storage import Location
 
+if TYPE_CHECKING:
+    from pipeline.reports.result import Result
+
 
 @run_command()
 @inputs
-def train(session: Session) -> Result:
+def train(session: Session) -> "Result":
     """Train a tokenizer on INPUT: count, merge, export and report.
 
     INPUT is files, directories, globs and URIs; - is standard input. Without INPUT, train on the sample corpus: the
@@ -29,7 +32,7 @@ def train(session: Session) -> Result:
     """
     from pipeline.commands.train import run_train
 
-    return summary_result(run_train(session.options, session.executor, session.listener)[0])
+    return run_train(session.options, session.executor, session.listener)[0]
 
 
 def _like(request: Request, values: dict[str, Any]) -> Request:
@@ -50,7 +53,7 @@ def _like(request: Request, values: dict[str, Any]) -> Request:
     "--like", type=LOCATION, metavar="BASE",
     help="cut as this tokenizer does, for `extend` and `prune`: its pattern, and its special tokens",
 )  # fmt: skip
-def count(session: Session) -> Result:
+def count(session: Session) -> "Result":
     """Count the pieces of INPUT into a run directory, for `merge`.
 
     \b
@@ -60,7 +63,7 @@ def count(session: Session) -> Result:
     """
     from pipeline.commands.count import run_count
 
-    return summary_result(run_count(session.options, session.executor, session.listener))
+    return run_count(session.options, session.executor, session.listener)
 
 
 @run_command()
@@ -93,7 +96,7 @@ def count(session: Session) -> Result:
     "--global-merges", type=WholeNumber(0), metavar="N", cls=Flag, group="Parity", advanced=True,
     help="with --parity: choose the first N merges by the counts of all RUNs together",
 )  # fmt: skip
-def merge(session: Session, runs: tuple[Location, ...], parity: bool, **chosen_by: Any) -> Result:
+def merge(session: Session, runs: tuple[Location, ...], parity: bool, **chosen_by: Any) -> "Result":
     """Learn a vocabulary from the counts in RUN and export it.
 
     Nothing is counted again, with other --weight of the inputs that were counted neither; --superwords-from reads the
@@ -114,7 +117,7 @@ def merge(session: Session, runs: tuple[Location, ...], parity: bool, **chosen_b
         raise UsageError("merge takes one RUN: give --parity, or add the counts of several with `combine`")
     from pipeline.commands.merge import run_merge
 
-    return summary_result(run_merge(runs[0], session.given, session.executor, session.listener)[0])
+    return run_merge(runs[0], session.given, session.executor, session.listener)[0]
 
 
 def _by_name(runs: tuple[Location, ...]) -> list[tuple[str, Location]]:
@@ -134,7 +137,7 @@ def _merge_by_parity(
     parity_alpha: float | None,
     global_merges: int | None,
     output: Location | None,
-) -> Result:
+) -> "Result":
     from pipeline.commands.parity import run_parity
 
     if parity_alpha is not None and parity_window is None:
@@ -147,7 +150,7 @@ def _merge_by_parity(
     }
     languages, measured = _by_name(runs), _by_name(dev)
     given = session.given if output is None else {**session.given, "output": output}
-    return summary_result(run_parity(languages, measured, settings, given, session.executor, session.listener)[0])
+    return run_parity(languages, measured, settings, given, session.executor, session.listener)[0]
 
 
 @run_command(only_here=True)
@@ -155,7 +158,7 @@ def _merge_by_parity(
 @click.option(
     "--weight", "weights", multiple=True, metavar="NUMBER", help="of each run, in their order: 2.5, 1/3  [default: 1]"
 )
-def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ...]) -> Result:
+def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ...]) -> "Result":
     """Add the counts of RUNs, with weights, into a new run.
 
     Nothing is counted again. Each count is multiplied by its run's weight, rounded half up and never below 1.
@@ -166,4 +169,4 @@ def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ..
     """
     from pipeline.commands.combine import run_combine
 
-    return summary_result(run_combine(runs, weights, session.options, session.executor, session.listener))
+    return run_combine(runs, weights, session.options, session.executor, session.listener)

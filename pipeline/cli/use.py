@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,7 +10,6 @@ from pipeline.base.errors import UsageError
 from pipeline.base.printable import printable
 from pipeline.cli.command import (
     Request,
-    Result,
     Session,
     as_utf8,
     carry_out,
@@ -24,6 +23,9 @@ from pipeline.cli.help import Flag
 from pipeline.run.options import RECORDS, flag_of, make_options, options_of
 from pipeline.run.values import EXPORT_FORMATS
 from pipeline.storage import Location
+
+if TYPE_CHECKING:
+    from pipeline.reports.result import Result
 
 
 @command(takes=("encode", "encode-chat"))
@@ -69,7 +71,7 @@ def encode(request: Request, texts: tuple[str, ...], tokenizer: Location, ordina
     else:
         from pipeline.run.workers import CHAT, ENCODING, executor_for
 
-        def encode_corpus(session: Session) -> Result:
+        def encode_corpus(session: Session) -> "Result":
             from pipeline.tokenizer.formats.load import load_model
 
             options = session.options
@@ -81,7 +83,7 @@ def encode(request: Request, texts: tuple[str, ...], tokenizer: Location, ordina
             else:
                 from pipeline.commands.encode import run_encode as run
             summary = run(options, load_model(tokenizer), session.executor, session.listener)
-            return Result("summary", summary.to_json(), summary.render(tokenizer), str(summary.directory))
+            return replace(summary, tokenizer=tokenizer)
 
         carry_out(request, encode_corpus, lambda options: executor_for(options, CHAT if is_chat else ENCODING))
 

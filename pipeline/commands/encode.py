@@ -5,6 +5,7 @@ depends on corpus, tokenizer and options alone: not on workers, chunk size, memo
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 from pipeline.base.errors import InputError, UsageError
@@ -72,7 +73,7 @@ def encode_corpus(
     with for_python(progress) as listener, executor_for(settled, ENCODING) as executor:
         summary = run_encode(settled, planning.model_of(tokenizer, inputs), executor, listener)
         where = None if isinstance(tokenizer, Tokenizer) else named(tokenizer)
-        listener(Notice("summary", summary.render(where)))
+        listener(Notice("summary", str(replace(summary, tokenizer=where))))
         return summary.corpus
 
 

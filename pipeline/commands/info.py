@@ -1,12 +1,13 @@
 """`info`: what a run, a tokenizer or a directory of shards is, from its own files; nothing is computed or changed."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pipeline.base.units import format_bytes, format_count
 from pipeline.commands.made_by import guest_of
 from pipeline.corpus.skipped_or_altered import in_words
-from pipeline.reports.summary import two_columns
+from pipeline.reports.result import Facts
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.files import RUN
@@ -22,17 +23,8 @@ from pipeline.tokenizer.formats.load import load_model, tokenizer_home
 from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.model import ChatTemplate
 
-_MOST_SHOWN = 20  # of special tokens or files, in text
 
-
-class Facts(dict[str, Any]):
-    """Facts by name, which are shown as `bpe-pipeline info` prints them."""
-
-    def __repr__(self) -> str:
-        return render(self)
-
-
-def info(path: AnyPath) -> dict[str, Any]:
+def info(path: AnyPath) -> Facts:
     """Return what a run, a tokenizer or a directory of shards is, as `bpe-pipeline info` does.
 
     >>> pipeline.train("corpus.txt", output="runs/a", vocab_size=260).vocab_size
@@ -44,28 +36,37 @@ def info(path: AnyPath) -> dict[str, Any]:
         path: the directory or the file, a path or a URI.
 
     Returns:
-        The facts by name, those of a run with `tokenizers`, a list of the same. Shown in a notebook, they are a table.
+        The facts by name, those of a run with `tokenizers`, a list of the same; printed, they are what the command
+        prints.
 
     Raises:
         InputError: there is no tokenizer, run or directory of shards.
         RunDirectoryError: the directory is damaged.
     """
-    return Facts(run_info(named(path, "path")))
+    where = named(path, "path")
+    if (where / RUN.manifest).exists():
+        return _run(manifest.require(where))
+    if (where / RESULT).exists() or (where / SHARDS.manifest).exists():
+        return _shards(where)
+    if where.is_file() and (found := find_result(where)) is not None:
+        return _encoded(where, found[1])
+    guest = guest_of(tokenizer_home(where))
+    return _tokenizer(where, {} if guest is None else guest.info(tokenizer_home(where)))
 
 
-def run_info(path: Location) -> dict[str, Any]:
-    """Return the facts about a directory by name, `tokenizers` as a list of the same; raises as loading it does."""
-    if (path / RUN.manifest).exists():
-        return _run(manifest.require(path))
-    if (path / RESULT).exists() or (path / SHARDS.manifest).exists():
-        return _shards(path)
-    if path.is_file() and (found := find_result(path)) is not None:
-        return _encoded(path, found[1])
-    guest = guest_of(tokenizer_home(path))
-    return _tokenizer(path) | (guest.info(tokenizer_home(path)) if guest is not None else {})
+def _facts(facts: Mapping[str, Any], parts: str = "") -> Facts:
+    """Make a result of facts: texts of tokens and names of files are shown with their ids and sizes."""
+    shown: dict[str, object] = {
+        name: [f"{text} ({unit(number)})" for text, number in facts[name].items()]
+        for name, unit in (("special_tokens", "id {}".format), ("files", format_bytes))
+        if name in facts
+    }
+    if options := facts.get("options"):
+        shown["options"] = ", ".join(f"{option} {_plain(one)}" for option, one in options.items())
+    return Facts(facts, "info", shown_as=shown, parts=parts)
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run(run: Run) -> Facts:
     stored, plan = run.manifest, run.manifest.plan
     *chunks, whole = existing([*(run.chunk_path(index) for index in range(len(plan.chunks))), run.counter_path])
     corpus = {"counts_from": stored.source.description} if stored.source else {}
@@ -73,7 +74,7 @@ def _run(run: Run) -> dict[str, Any]:
         corpus = {"corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(corpus_bytes(plan.files))}"}
     found = [where for where in run.tokenizers() if (where / "tokenizer.json").exists()]
     by_letters = {"tie_break": "greatest-letters"} if stored.parity is not None and stored.merging else {}
-    return {
+    facts = {
         "run": str(run.directory),
         **corpus,
         **({"weights": plan.described(stored.weights)} if stored.weights else {}),
@@ -83,6 +84,7 @@ def _run(run: Run) -> dict[str, Any]:
         "fingerprint": stored.counter_fingerprint(),
         "tokenizers": [_tokenizer(where) for where in found],
     }
+    return _facts(facts, "tokenizers")
 
 
 def _parity(parity: Parity | None) -> dict[str, Any]:
@@ -99,11 +101,11 @@ def _parity(parity: Parity | None) -> dict[str, Any]:
     }
 
 
-def _tokenizer(path: Location) -> dict[str, Any]:
+def _tokenizer(path: Location, more: Mapping[str, Any] = MappingProxyType({})) -> Facts:
     model, home = load_model(path), tokenizer_home(path)
     vocabulary = model.vocabulary
     names = [name for name in names_in(home) if name in {*FILE_NAMES, path.name}]
-    return {
+    facts = {
         "tokenizer": str(path if path.is_file() else home),
         "size": vocabulary.size,
         "merges": len(vocabulary.left),
@@ -116,6 +118,7 @@ def _tokenizer(path: Location) -> dict[str, Any]:
         "files": {name: (home / name).stat().st_size for name in names},
         "fingerprint": tokenizer_fingerprint(model),
     }
+    return _facts({**facts, **more})
 
 
 def _template(template: ChatTemplate | None) -> str | None:
@@ -125,19 +128,19 @@ def _template(template: ChatTemplate | None) -> str | None:
     return next(known, f"its own, {len(template.jinja):,} characters")
 
 
-def _shards(directory: Location) -> dict[str, Any]:
+def _shards(directory: Location) -> Facts:
     encoding = shards.load(Directory(directory, SHARDS))
     corpus = shards.load_result(directory / shards.RESULT)
     if corpus is None:
-        assert encoding is not None, "run_info found one of the two"
+        assert encoding is not None, "info found one of the two"
         done = sum(existing([path for path, _ in encoding.parts()]))
         unfinished = f"{done} of {format_count(len(encoding.plan.chunks), 'chunks')}; the same command resumes"
-        return {"shards": str(directory), "encoded": unfinished, "tokenizer": encoding.options["tokenizer"]}
+        return _facts({"shards": str(directory), "encoded": unfinished, "tokenizer": encoding.options["tokenizer"]})
     return _encoded(directory, corpus)
 
 
-def _encoded(where: Location, corpus: EncodedCorpus) -> dict[str, Any]:
-    return {
+def _encoded(where: Location, corpus: EncodedCorpus) -> Facts:
+    facts = {
         "shards": str(where),
         "encoded": "completely",
         "format": corpus.kind,
@@ -152,34 +155,10 @@ def _encoded(where: Location, corpus: EncodedCorpus) -> dict[str, Any]:
         "tokenizer": corpus.tokenizer,
         "fingerprint": corpus.encoding,
     }
-
-
-def render(facts: Mapping[str, Any]) -> str:
-    """Return the facts as text: one a line, and a block for each tokenizer of a run."""
-    rows = [
-        (name.replace("_", " "), text)
-        for name, value in facts.items()
-        if name != "tokenizers"
-        for text in _lines(name, value)
-    ]
-    return "\n\n".join([two_columns(rows), *map(render, facts.get("tokenizers", ()))])
-
-
-def _lines(name: str, value: object) -> list[str]:
-    if isinstance(value, dict):
-        if name == "options":
-            return [", ".join(f"{option} {_plain(one)}" for option, one in value.items())]
-        unit = format_bytes if name == "files" else "id {}".format
-        value = [f"{text} ({unit(number)})" for text, number in value.items()]
-    if isinstance(value, list):
-        more = [f"... and {len(value) - _MOST_SHOWN:,} more: --log-json has all"] if len(value) > _MOST_SHOWN else []
-        return [*value[:_MOST_SHOWN], *more] or ["none"]
-    return [_plain(value)]
+    return _facts(facts)
 
 
 def _plain(value: object) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value)) or "none"
-    if value is None:
-        return "none"
-    return f"{value:,}" if type(value) is int else str(value)
+    return "none" if value is None else f"{value:,}" if type(value) is int else str(value)

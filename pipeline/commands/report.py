@@ -8,13 +8,14 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
+from pipeline.base.printable import printable_lines
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import files_in_both, find_files
@@ -29,8 +30,9 @@ from pipeline.reports.compared import REFERENCES, cached_or_reference
 from pipeline.reports.languages import languages_of
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
-from pipeline.reports.summary import Summary
-from pipeline.reports.tables import render_text, report_header
+from pipeline.reports.result import Result
+from pipeline.reports.summary import Check, Report, Summary
+from pipeline.reports.tables import how_made
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
@@ -66,24 +68,21 @@ class Extras:
 
 
 @dataclass(frozen=True)
-class _Head:
-    """The summary of a command as report.json has it, and as the head of report.txt."""
-
-    document: Mapping[str, Any]
-    text: str
-
-    @classmethod
-    def of(cls, summary: Summary) -> "_Head":
-        return cls(summary.to_json(), summary.details())
-
-
-@dataclass(frozen=True)
-class WrittenReport:
-    """Files that were written, a hint about one that was not, and what to warn of."""
+class WrittenReport(Result):
+    """The files of a report that was made again, and a hint about one that was not."""
 
     written: tuple[Location, ...]
     hint: str = ""
-    warnings: tuple[str, ...] = ()
+
+    event = "reported"
+
+    @property
+    def brief(self) -> str:
+        """The paths, a line each."""
+        return printable_lines(self.written)
+
+    def __str__(self) -> str:
+        return self.brief
 
 
 def _sample_bytes(learned: MergeList) -> int:
@@ -142,7 +141,7 @@ def _warn(listener: Listener, what: str, error: Exception) -> None:
 def write(run: Run, summary: Summary, numbers: Numbers | None, listener: Listener) -> None:
     """Write the report of a command into the run directory. A failure is a warning."""
     try:
-        _write_files(run, _Head.of(summary), numbers, summary.tokenizer_directory, with_page=_page_wanted())
+        _write_files(run, Report(summary, numbers), summary.tokenizer_directory, with_page=_page_wanted())
     except Exception as error:
         _warn(listener, "the report is incomplete", error)
 
@@ -168,7 +167,7 @@ def write_summary(work: Work, run: Run, counted: Counted, numbers: Numbers | Non
     for name, reason in summary.refused.items():
         work.inform(f"no {name} files: {reason}")
     write(run, summary, numbers, work.listener)
-    work.listener(Notice("summary", summary.render()))
+    work.listener(Notice("summary", str(summary)))
     return summary
 
 
@@ -202,6 +201,7 @@ def run_report(
     extras: Extras,
     options: Options,
     executor: Executor,
+    listener: Listener,
     outputs: tuple[Location, Location] | None = None,
 ) -> WrittenReport:
     """Make the report of a tokenizer again. path: the tokenizer in its run, or the run, for its own. outputs: paths of
@@ -238,24 +238,21 @@ def run_report(
         references=tuple(path for path in found.values() if isinstance(path, str)) if compare else tuple(REFERENCES),
         hidden_size=extras.hidden_size,
     )
+    if trained_on:
+        listener(Notice("warning", f"--held-out names text that was trained on: {trained_on}"))
     with contextlib.nullcontext() if outputs is not None else run.directory.locked():
         [(_, numbers)] = executor.run(compute_numbers, [task])
-        written = _write_files(run, _stored_summary(run, home, trained, executor), numbers, home, outputs)
-    warnings = [f"--held-out names text that was trained on: {trained_on}"] if trained_on else []
-    warnings += _about_unread(numbers, len(task.chosen))
-    return WrittenReport(written, "" if page.plotly_script() is not None else page.HINT, tuple(warnings))
-
-
-def _about_unread(numbers: Numbers, files: int) -> list[str]:
-    """Say what the sample lacks, if not all files that were chosen for it could be read."""
-    if not numbers.unread:
-        return []
-    lacks = "a part of its sample" if numbers.sample else "the sample"
-    lost = f"{len(numbers.unread):,} of {format_count(files, 'files')}"
-    return [
-        f"the report is without {lacks}: {lost} changed, cannot be read or have no text: {numbers.unread[0]}; "
-        "--held-out measures on other text"
-    ]
+        report = replace(_stored_report(run, home, trained, executor), numbers=numbers)
+        written = _write_files(run, report, home, outputs)
+    if numbers.unread:
+        lacks = "a part of its sample" if numbers.sample else "the sample"
+        lost = f"{len(numbers.unread):,} of {format_count(len(task.chosen), 'files')}"
+        changed = f"{lost} changed, cannot be read or have no text: {numbers.unread[0]}"
+        listener(Notice("warning", f"the report is without {lacks}: {changed}; --held-out measures on other text"))
+    hint = "" if page.plotly_script() is not None else page.HINT
+    if hint:
+        listener(Notice("info", hint))
+    return WrittenReport(written, hint)
 
 
 def page_outputs(output: Location, *, overwrite: bool) -> tuple[Location, Location]:
@@ -291,50 +288,59 @@ def short_names(paths: Sequence[Location]) -> list[str]:
 
 def _write_files(
     run: Run,
-    head: _Head,
-    numbers: Numbers | None,
+    report: Report,
     tokenizer: Location | None,
     outputs: tuple[Location, Location] | None = None,
     *,
     with_page: bool = True,
 ) -> tuple[Location, ...]:
     """Write numbers and, if they are known and plotly is installed, the page; into the run directory text, too."""
-    header = None if numbers is None or tokenizer is None else report_header(run, tokenizer, head.document)
-    where, as_json = run.directory / "report.html", run.directory / "report.json"
-    written = []
-    if outputs is not None:
-        where, as_json = outputs
-    else:
-        written.append(run.directory / "report.txt")
-        below = "" if numbers is None or header is None else f"\n{render_text(numbers, header.skipped)}\n"
-        write_whole(written[0], f"{head.text}\n{below}")
-    written.append(as_json)
-    values = {**head.document, "numbers": None if numbers is None else numbers.to_json()}
-    write_whole(as_json, _listed(values, 2) + "\n")
-    script = page.plotly_script()
-    if not with_page or numbers is None or header is None or tokenizer is None:
+    where, as_json = outputs or (run.directory / "report.html", run.directory / "report.json")
+    written = [as_json] if outputs is not None else [run.directory / "report.txt", as_json]
+    _store(report, *written)
+    script, numbers = page.plotly_script(), report.numbers
+    if not with_page or numbers is None or tokenizer is None:
         return tuple(written)
+    made = how_made(run, tokenizer, report.summary, numbers)
     if script is not None:
         with whole_file(where) as path, path.open("wb") as file:
-            page.write_page(file, script, header, numbers)
+            page.write_page(file, script, made, numbers, report.skipped)
         written.insert(0, where)
     if outputs is None and not _is_edited(tokenizer / model_card.NAME):
         written.append(tokenizer / model_card.NAME)
-        write_whole(written[-1], model_card.model_card(header, numbers))
+        write_whole(written[-1], model_card.model_card(made, numbers))
         manifest.store_written(manifest.require(run.directory.location), written[-1:])
     return tuple(written)
+
+
+def _store(report: Report, *files: Location) -> None:
+    """Write a report as text and as JSON."""
+    for file in files:
+        write_whole(file, _listed(report.to_json(), 2) + "\n" if file.suffix == ".json" else f"{report}\n")
 
 
 def _listed(value: object, levels: int) -> str:
     """Return JSON with a line for each member of the first levels: with indentation everywhere it takes much longer."""
     if not levels or not isinstance(value, dict) or not value:
-        return json.dumps(value, default=_plain)
+        return json.dumps(value)
     members = (f"{json.dumps(str(name))}: {_listed(one, levels - 1)}" for name, one in value.items())
     return "{\n" + ",\n".join(members) + "\n}"
 
 
-def _plain(value: object) -> object:
-    return vars(value) if is_dataclass(value) else str(value)
+def add_checks(run: Run, directory: Location, checks: Sequence[Check]) -> None:
+    """Add checks of the files in a directory to the run's report, in place of earlier ones, if there is a report."""
+    if (report := _load(run)) is not None:
+        checked = replace(report, checks={**report.checks, str(directory): tuple(checks)})
+        _store(checked, run.directory / "report.txt", run.directory / "report.json")
+
+
+def _load(run: Run) -> Report | None:
+    """Return the report of a run; None if it has none, or a damaged one."""
+    try:
+        return Report.from_json(json.loads(read_bounded(run.directory / "report.json", MANIFEST_BYTES)))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        _log.info("the report of %s cannot be read: %s", run.directory, error)
+        return None
 
 
 def _is_edited(card: Location) -> bool:
@@ -348,20 +354,12 @@ def remove_card(run: Run, vocab_size: int) -> None:
         run.directory.remove([f"{run.tokenizer_name(vocab_size)}/{model_card.NAME}"])
 
 
-def _stored_summary(run: Run, home: Location, trained: Trained, executor: Executor) -> _Head:
-    """Read the summary that a command wrote, from report.json and the head of report.txt; if it is of another
-    tokenizer, missing or damaged, make one, without times."""
+def _stored_report(run: Run, home: Location, trained: Trained, executor: Executor) -> Report:
+    """Return the stored report, or one without times if that is of another tokenizer, missing or damaged."""
     [size] = trained.options.vocab_size
     facts = facts_of(trained, size, trained.model(size).vocabulary)
-    try:
-        document = {**json.loads(read_bounded(run.directory / "report.json", MANIFEST_BYTES))}
-        report_header(run, home, document)
-        of_other = Path(document["tokenizer_directory"]).name != home.name
-        if not of_other and document["vocabulary"] == json.loads(json.dumps(asdict(facts))):
-            head = read_bounded(run.directory / "report.txt", MANIFEST_BYTES).decode().split("\n\n")[0]
-            return _Head(document, head.rstrip("\n"))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        _log.info("the summary of %s cannot be read: %s", run.directory, error)
+    if (stored := _load(run)) is not None and stored.is_of(home.name, facts):
+        return stored
     written = [name.partition("/")[2] for name in run.manifest.written if name.startswith(f"{home.name}/")]
     summary = Summary(
         run.directory.location,
@@ -372,4 +370,4 @@ def _stored_summary(run: Run, home: Location, trained: Trained, executor: Execut
         written=tuple(written),
         languages=languages_of(trained.merges(size), run.manifest.parity),
     )
-    return _Head.of(summary)
+    return Report(summary)

@@ -26,6 +26,7 @@ from pipeline.merges.rules import MergeRules
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.model_card import NAME as CARD
 from pipeline.reports.progress import for_python
+from pipeline.reports.result import Facts
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
@@ -50,7 +51,7 @@ _MODULUS = 1 << 64
 
 
 @lists_options
-def verify_run(run: AnyPath, *, progress: bool = False, **options: Unpack[WorkingOptions]) -> dict[str, str]:
+def verify_run(run: AnyPath, *, progress: bool = False, **options: Unpack[WorkingOptions]) -> Facts:
     """Verify a run directory as `bpe-pipeline verify` does.
 
     Args:
@@ -59,7 +60,7 @@ def verify_run(run: AnyPath, *, progress: bool = False, **options: Unpack[Workin
         **options: `workers`, `memory_limit`.
 
     Returns:
-        What was verified, by name.
+        What was verified, by name; printed, it is what the command prints.
 
     Raises:
         RunDirectoryError: naming the first thing that is wrong.
@@ -74,11 +75,10 @@ def verify_run(run: AnyPath, *, progress: bool = False, **options: Unpack[Workin
         return run_verify(named(run, "run"), settled, executor, listener)
 
 
-def run_verify(location: Location, options: Options, executor: Executor, listener: Listener) -> dict[str, str]:
+def run_verify(location: Location, options: Options, executor: Executor, listener: Listener) -> Facts:
     """Verify counters, merge list and tokenizers. No other process should work on the run meanwhile."""
     if (guest := guest_of(location)) is not None:
-        verified: dict[str, str] = guest.verify(location, options, executor, listener)
-        return verified
+        return Facts(guest.verify(location, options, executor, listener), "verified")
     run = manifest.require(location)
     pattern = coarse_pattern(run.manifest.options_of()) or compile_pattern(run.manifest.counting["pattern"])
     with watched(options.memory_limit, listener) as watch:
@@ -93,10 +93,10 @@ def run_verify(location: Location, options: Options, executor: Executor, listene
             if homes or run.manifest.written:
                 but = f"{homes[0]} exists" if homes else "run.json lists tokenizers that were made from it"
                 raise RunDirectoryError(f"{run.merges_path} is missing, but {but}; run merge again")
-            return verified | {"merges": "none were learned yet"}
+            return Facts(verified | {"merges": "none were learned yet"}, "verified")
         merges = _verify_merges(work, run, whole, verified)
         _verify_tokenizers(work, run, merges, homes, verified)
-        return verified
+        return Facts(verified, "verified")
 
 
 def _verify_counters(work: Work, run: Run, verified: dict[str, str]) -> Sum:

@@ -3,10 +3,13 @@
 It depends on the corpus and the options alone: times and the machine are in the report.
 """
 
+from collections.abc import Iterable, Sequence
+
 from pipeline.base.printable import printable
 from pipeline.base.units import format_bytes
 from pipeline.reports.numbers import Numbers
-from pipeline.reports.tables import ReportHeader, Table, sentences_table, sizes, special_token_table
+from pipeline.reports.result import Rows, Table
+from pipeline.reports.tables import HowMade, sentences_table, sizes, special_token_table
 from pipeline.reports.verdict import verdict
 
 NAME = "README.md"
@@ -14,16 +17,16 @@ MARK = "<!-- Made by bpe-pipeline from the report; without this line it is kept 
 _OPTIONS = ("pattern", "tie break", "min frequency", "superwords from", "add bos")
 
 
-def model_card(header: ReportHeader, numbers: Numbers) -> str:
+def model_card(made: HowMade, numbers: Numbers) -> str:
     """Return the card: what the tokenizer is, how to load it, and how it cuts text."""
     size = numbers.tokenizers[0][1]
-    options = {row[0]: row[1] for row in header.options}
-    facts = [
+    options = dict(made.options.rows)
+    facts = Rows((
         ("vocabulary", f"{size:,} tokens, byte-level BPE"),
         *((name, options[name]) for name in _OPTIONS if options.get(name, "none") not in ("none", "False")),
         ("trained on", f"{format_bytes(numbers.merged.bytes)} of text"),
-        *((name, text) for name, text in verdict(numbers, header.skipped) if name != "Skipped input"),
-    ]
+        *verdict(numbers, ())[:-1],
+    ))  # fmt: skip
     listed = [sentences_table(numbers), sizes(numbers.merged)]
     if numbers.vocabulary.special_tokens:
         listed.insert(0, special_token_table(numbers))
@@ -33,20 +36,22 @@ def model_card(header: ReportHeader, numbers: Numbers) -> str:
         'tokenizer = AutoTokenizer.from_pretrained("PATH or OWNER/NAME")\n```'
     )
     title = f"# Byte-level BPE tokenizer, {size:,} tokens"
-    blocks = [head, MARK, title, _markdown(Table("", ("", ""), tuple(facts))), usage, *map(_section, listed)]
+    blocks = [head, MARK, title, _markdown(("", ""), facts.rows), usage, *map(_section, listed)]
     return "\n\n".join(blocks) + "\n"
 
 
 def _section(table: Table) -> str:
-    return "\n\n".join(part for part in (f"## {table.title}", table.note, _markdown(table)) if part)
+    return "\n\n".join(
+        part for part in (f"## {table.title}", table.note, _markdown(table.headers, table.texts())) if part
+    )
 
 
-def _markdown(table: Table) -> str:
+def _markdown(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Write a table in Markdown."""
-    lines = [table.headers, tuple("---" for _ in table.headers), *table.rows]
+    lines = (headers, ["---"] * len(headers), *rows)
     return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
 
 
-def _cell(text: str) -> str:
+def _cell(text: object) -> str:
     """Write a text so that it is neither a column, a line nor HTML."""
     return printable(text).replace("|", "\\|").replace("<", "&lt;")

@@ -1,11 +1,11 @@
 """The numbers of a report as values: what report.json stores, and what text, page and card show."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pipeline.reports.measure import TokenizerMeasures
+from pipeline.reports.result import NOT_STORED
 from pipeline.reports.tokens import TokenGroup, VocabularyNumbers
 
 MARKED_SIZES = tuple(1000 * 2**power for power in range(9))  # 1,000 to 256,000
@@ -97,9 +97,5 @@ class Numbers:
     ginis: tuple[float | None, ...]
     machine: dict[str, str]
     hidden_size: int | None = None
-    listing: bytes = b""
-    unread: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what report.json has; `vars` makes the values in it plain."""
-        return {name: value for name, value in vars(self).items() if name not in ("listing", "unread")}
+    listing: bytes = field(default=b"", metadata=NOT_STORED)
+    unread: tuple[str, ...] = field(default=(), metadata=NOT_STORED)

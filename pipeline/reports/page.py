@@ -9,20 +9,21 @@ import base64
 import html
 import json
 import zlib
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from pipeline import __version__
 from pipeline.base.printable import printable
 from pipeline.base.system import process_lock
-from pipeline.base.units import format_bytes
 from pipeline.reports import tables
 from pipeline.reports.numbers import Numbers, SentenceTokens
 from pipeline.reports.plots import Figure, page_plots
-from pipeline.reports.tables import ReportHeader, Table
+from pipeline.reports.result import Items, Note, Part, Rows, Table
+from pipeline.reports.tables import HowMade
 from pipeline.reports.verdict import verdict
 
 HINT = "report.html is drawn with plotly, which is not installed: pip install 'bpe-pipeline[report]'"
@@ -76,20 +77,51 @@ def _packed(script: Path) -> bytes:
     return base64.b64encode(zlib.compress(script.read_bytes(), 4))
 
 
-def table(shown: Table, class_: str = "facts") -> Html:
-    """Make a table that scrolls if it is wider than the page; without headers only screen readers read its title."""
-    if not shown.rows:
-        return escaped()
+def html_of(*parts: Part, class_: str = "facts") -> Html:
+    """Return what a result shows; a table scrolls if it is wider than the page, and one without rows is left out."""
+    return escaped(*(_HTML[type(part)](part, class_) for part in parts))
+
+
+def _rows(part: Rows, class_: str) -> Html:
+    """Make a table without headers, whose title only screen readers read."""
+    rows = (element("tr", element("th", name, scope="row"), element("td", value)) for name, value in part.rows)
+    return _framed(element("table", *rows, class_=class_), part.title) if part.rows else escaped()
+
+
+def _table(part: Table, _: str) -> Html:
+    """Make a table; a mark is a colour, and a word for who cannot see it."""
+    marks = part.marks()
     rows = [
         element("tr", element("th", first, scope="row"), *(
-            _cell(cell, shown.marks.get((row, column))) for column, cell in enumerate(cells, 1)
+            element("td", text, *(element("span", f" {mark}") for mark in [marks[at]]), class_=marks[at])
+            if (at := (row, column)) in marks else element("td", text)
+            for column, text in enumerate(cells, 1)
         ))
-        for row, (first, *cells) in enumerate(shown.rows)
+        for row, (first, *cells) in enumerate(part.texts())
     ]  # fmt: skip
-    head = element("thead", element("tr", *(element("th", header, scope="col") for header in shown.headers)))
-    content = element("table", head, *rows) if shown.headers else element("table", *rows, class_=class_)
-    framed = element("div", content, class_="wide", tabindex=0, role="region", aria_label=shown.title)
-    return escaped(element("h3", shown.title), _note(shown.note), framed) if shown.headers else framed
+    head = element("thead", element("tr", *(element("th", header, scope="col") for header in part.headers)))
+    framed = _framed(element("table", head, *rows), part.title)
+    return escaped(element("h3", part.title), _quiet(part.note), framed) if rows else escaped()
+
+
+def _framed(content: Html, title: str) -> Html:
+    return element("div", content, class_="wide", tabindex=0, role="region", aria_label=title)
+
+
+def _items(part: Items, _: str) -> Html:
+    items = (
+        element("li", element("code", text), *((element("span", more, class_="quiet"),) if more else ()))
+        for text, more in part.items
+    )
+    tokens = element("ul", *items, class_="tokens") if part.items else ""
+    return escaped(element("h3", part.title), _quiet(part.note), tokens)
+
+
+def _note(part: Note, _: str) -> Html:
+    return element("p", part.text, class_="warn" if part.warning else "quiet")
+
+
+_HTML: dict[type, Any] = {Rows: _rows, Note: _note, Table: _table, Items: _items}
 
 
 def plain_page(title: str, *sections: Html) -> str:
@@ -99,40 +131,35 @@ def plain_page(title: str, *sections: Html) -> str:
     return template.substitute(title=escaped(title), style=style, content=escaped(*sections), version=__version__)
 
 
-def _cell(text: str, mark: str | None) -> Html:
-    """Make a cell; a mark is a colour, and a word for who cannot see it."""
-    return element("td", text) if mark is None else element("td", text, element("span", f" {mark}"), class_=mark)
-
-
-def write_page(file: BinaryIO, script: Path, header: ReportHeader, numbers: Numbers) -> None:
-    """Write the page. script: plotly's."""
+def write_page(file: BinaryIO, script: Path, made: HowMade, numbers: Numbers, skipped: Sequence[str]) -> None:
+    """Write the page. script: plotly's; skipped: input that was skipped or altered."""
     drawn = page_plots(numbers)
     figures = {name: {"data": plot["data"], "layout": plot["layout"]} for name, plot in drawn.items()}
-    listed = tables.vocabulary_lists(numbers)
+    answers = (element("div", element("dt", name), element("dd", text)) for name, text in verdict(numbers, skipped))
+    listed = (element("li", loss) for loss in skipped)
     content: dict[str, str] = {"gain": "", "ranks": ""}  # none without doublings, or merges
-    content |= {name.replace("-", "_"): _figure(name, drawn[name]) for name in drawn}
+    content |= {name.replace("-", "_"): _figure(name, plot) for name, plot in drawn.items()}
     content |= {
-        "directory": escaped(header.directory),
+        "directory": escaped(made.directory),
         "style": (_HERE / "page.css").read_text("utf-8"),
-        "verdict": escaped(
-            *(
-                element("div", element("dt", name), element("dd", text))
-                for name, text in verdict(numbers, header.skipped)
-            )
-        ),
+        "verdict": escaped(*answers),
         "compared": _compared(numbers),
-        "parts": _parts(numbers),
+        "parts": html_of(
+            tables.sentences_table(numbers),
+            tables.fallback_table(numbers),
+            *(tables.sample_tables(numbers, numbers.sample) if numbers.sample is not None else ()),
+        ),
         "cuts": escaped(*(_sentence(numbers, one) for one in numbers.sentences)),
-        "special": table(tables.special_token_table(numbers)),
-        "listed": escaped(*map(_token_list, listed)),
+        "special": html_of(tables.special_token_table(numbers)),
+        "listed": html_of(*tables.vocabulary_lists(numbers)),
         "count": f"{numbers.tokenizers[0][1]:,}",
-        "problems": escaped(*map(_token_list, tables.token_lists(numbers))),
-        "skipped": _skipped(header),
-        "options": table(Table("Options", (), header.options)),
-        "corpus": table(Table("Corpus", (), _facts(header, numbers) + header.corpus), "files"),
-        "stages": table(tables.stages(header)),
-        "versions": table(Table("Versions and machine", (), tuple((header.versions | numbers.machine).items()))),
-        "sizes": table(tables.sizes(numbers.merged)),
+        "problems": html_of(*tables.token_lists(numbers)),
+        "skipped": element("ul", *listed, class_="warn") if skipped else _quiet("Nothing was skipped."),
+        "options": html_of(made.options),
+        "corpus": html_of(made.corpus, class_="files"),
+        "stages": html_of(made.stages),
+        "versions": html_of(made.versions),
+        "sizes": html_of(tables.sizes(numbers.merged)),
         "version": __version__,
         "figures": json.dumps(figures).replace("<", "\\u003c"),  # only "<" can end a script
         "listing": base64.b64encode(numbers.listing).decode(),
@@ -145,37 +172,14 @@ def write_page(file: BinaryIO, script: Path, header: ReportHeader, numbers: Numb
     file.write(after)
 
 
-def _facts(header: ReportHeader, numbers: Numbers) -> tuple[tuple[str, ...], ...]:
-    facts = {
-        "text of pieces": format_bytes(numbers.merged.bytes),
-        "documents": f"{header.documents:,}" if header.documents else "",
-        "peak memory, all processes": format_bytes(header.peak_memory_bytes) if header.peak_memory_bytes else "",
-    }
-    return tuple((name, value) for name, value in facts.items() if value)
-
-
 def _compared(numbers: Numbers) -> Html:
     """Make the section of all tokenizers on the same text."""
-    sample = numbers.sample
-    embedding = escaped(*map(table, tables.embedding_tables(numbers)))
-    if sample is None:
-        return escaped(
-            _note("There was no text to sample: name some with bpe-pipeline report RUN --held-out PATH."), embedding
-        )
-    about = element("p", tables.about_sample(sample), class_="quiet" if sample.held_out else "warn")
-    return escaped(about, table(tables.compared_table(numbers, sample)), _note(_MEASURES), embedding)
-
-
-def _parts(numbers: Numbers) -> Html:
-    """Make the tables by language, source and script."""
-    listed = tables.sample_tables(numbers, numbers.sample) if numbers.sample is not None else ()
-    return escaped(*map(table, (tables.sentences_table(numbers), tables.fallback_table(numbers), *listed)))
-
-
-def _skipped(header: ReportHeader) -> Html:
-    if header.skipped:
-        return element("ul", *(element("li", loss) for loss in header.skipped), class_="warn")
-    return _note("Nothing was skipped.")
+    embedding = tables.embedding_tables(numbers)
+    if (sample := numbers.sample) is None:
+        without = "There was no text to sample: name some with bpe-pipeline report RUN --held-out PATH."
+        return html_of(Note("", without), *embedding)
+    compared = tables.compared_table(numbers, sample)
+    return html_of(tables.about_sample(sample), compared, Note("", _MEASURES), *embedding)
 
 
 def _sentence(numbers: Numbers, one: SentenceTokens) -> Html:
@@ -193,19 +197,10 @@ def _sentence(numbers: Numbers, one: SentenceTokens) -> Html:
     return escaped(element("h4", one.language), *shown)
 
 
-def _token_list(one: Table) -> Html:
-    items = (
-        element("li", element("code", text), *((element("span", more, class_="quiet"),) if more else ()))
-        for text, more in one.rows
-    )
-    tokens = element("ul", *items, class_="tokens") if one.rows else ""
-    return escaped(element("h3", one.title), _note(one.note), tokens)
-
-
 def _figure(name: str, plot: Figure) -> Html:
     drawing = element("div", id=name, role="img", aria_label=f"{plot['title']}. {plot['caption']}")
     return element("figure", element("h3", plot["title"]), drawing, element("figcaption", plot["caption"]))
 
 
-def _note(text: str) -> Html:
+def _quiet(text: str) -> Html:
     return element("p", text, class_="quiet") if text else escaped()

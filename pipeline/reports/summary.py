@@ -1,9 +1,11 @@
-"""The summary at the end of a command: plain numbers in, text or JSON out."""
+"""The results of commands that train or encode: what was read, learned and written, and how long it took.
+
+A report is a summary with the numbers of the tokenizer: report.json stores it; text, page and model card show it.
+"""
 
 import shlex
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipeline.base.printable import printable_lines
@@ -11,14 +13,17 @@ from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.skipped_or_altered import in_one_line, in_words
 from pipeline.counts.chunk_statistics import CorpusFacts
 from pipeline.executors import ClusterUse
+from pipeline.reports import tables
 from pipeline.reports.languages import Languages
+from pipeline.reports.numbers import Numbers
+from pipeline.reports.result import Part, Result, Rows, from_plain, plain
 from pipeline.storage import Location
 from pipeline.tokenizer.export import AT_SIZE, VocabularyFacts
 
 if TYPE_CHECKING:
     from pipeline.shards.manifest import EncodedCorpus
 
-Rows = list[tuple[str, str]]
+Row = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class OtherSize:
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(Result):
     """One run of a command. Of several vocabulary sizes, `vocabulary` is the first that was asked for."""
 
     directory: Location
@@ -59,69 +64,62 @@ class Summary:
         first = () if self.tokenizer_directory is None else (self.tokenizer_directory,)
         return first + tuple(other.tokenizer_directory for other in self.other_sizes)
 
+    event = "summary"
+
+    @property
+    def brief(self) -> str:
+        """The tokenizer directories, or the run directory if there are none."""
+        return printable_lines(self.tokenizer_directories or [self.directory])
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values for `--log-json` and report.json."""
-        tokenizer = None if self.tokenizer_directory is None else str(self.tokenizer_directory)
-        paths = {"directory": str(self.directory), "tokenizer_directory": tokenizer}
         rate = None if self.vocabulary is None else self.vocabulary.bytes_per_token
-        return {**asdict(self), **paths, "bytes_per_token": rate}
+        return {**super().to_json(), "bytes_per_token": rate}
 
-    def render(self) -> str:
-        """Return the summary as at most eight lines of text; `details` has more."""
-        corpus, vocabulary = self.corpus, self.vocabulary
+    def shown(self) -> Iterable[Part]:
+        """Return at most eight rows; `rows(whole=True)` has more."""
+        yield Rows(tuple(self.rows()))
+
+    def rows(self, *, whole: bool = False) -> list[Row]:
+        """Return what was done and the next command; whole: all that the report says, a fact a row."""
+        corpus, directory = self.corpus, str(self.directory)
         different = f"{corpus.pieces:,} pieces, of which {corpus.different_pieces:,} are different"
-        read = [text if name == "corpus" else f"{name} {text}" for name, text in _read_rows(corpus).items()]
-        read.append(f"{different} (pattern {self.pattern})")
-        rows = [*_joined("corpus", read), *_joined("skipped/altered", in_one_line(corpus.losses, "report.txt"))]
-        if vocabulary is not None:
-            stopped = vocabulary.stopped.removeprefix(f"{AT_SIZE}; ")
-            rows.append(("vocabulary", f"{_kinds(vocabulary)}; {stopped}"))
-            rows.append(("bytes per token", "; ".join(_rate_rows(vocabulary, corpus).values())))
+        losses = map(str, corpus.losses) if whole else in_one_line(corpus.losses, "report.txt")
+        rows = [("run", directory)] if whole else []
+        rows += _row("corpus", [*_read(corpus), f"{different} (pattern {self.pattern})"])
+        rows += [("skipped/altered", loss) for loss in losses]
+        if whole:
+            rows += _row("newer characters", filter(None, [corpus.newer_characters()]))
+        if self.vocabulary is not None:
+            stopped = self.vocabulary.stopped.removeprefix(f"{AT_SIZE}; ")
+            rows.append(("vocabulary", f"{_kinds(self.vocabulary)}; {stopped}"))
+            rows += _row("bytes per token", _rates(self.vocabulary, corpus))
         if self.languages is not None:
             rows.append(("languages", str(self.languages)))
-        cluster = ClusterUse(self.nodes, self.peak_node_bytes)
-        rows.append(_used(self.stages, self.retries, self.peak_memory_bytes, cluster))
-        if vocabulary is None:
-            rows.append(("run", str(self.directory)))
-        else:
-            written = [f"{self.tokenizer_directory} ({format_count(len(self.written), 'files')})"]
-            for other in self.other_sizes:
-                rate = other.vocabulary.bytes_per_token
-                known = "" if rate is None else f" ({rate:.3f} bytes per token)"
-                written.append(f"{other.tokenizer_directory}{known}")
-            rows.append(("tokenizer", ", ".join(written)))
-            rows += [("ids changed", f"{name}: {text}") for name, text in self.changed_ids.items()]
-            rows += _joined("removed", self.removed, ", ")
-        rows += [("report", self.report)] if self.report else []
-        return two_columns([*rows, ("next", self._next_commands()[0])])
-
-    __str__ = render
-
-    def details(self) -> str:
-        """Return all of it as text for the report: one fact a line, the next commands at the end."""
-        corpus, vocabulary = self.corpus, self.vocabulary
-        rows = [("run", str(self.directory)), *_read_rows(corpus).items()]
-        different = f"of which {corpus.different_pieces:,} are different (pattern {self.pattern})"
-        rows.append(("pieces", f"{corpus.pieces:,}, {different}"))
-        rows += [("skipped/altered", str(loss)) for loss in corpus.losses]
-        if newer := corpus.newer_characters():
-            rows.append(("newer characters", newer))
-        if vocabulary is not None:
-            rows += [("vocabulary", _kinds(vocabulary)), ("stopped", vocabulary.stopped)]
-            rows += _rate_rows(vocabulary, corpus).items()
-        if self.languages is not None:
-            rows.append(("languages", str(self.languages)))
-            rows += [(one.name, str(one)) for one in self.languages.measured]
+            rows += [(one.name, str(one)) for one in self.languages.measured if whole]
         cluster = ClusterUse(self.nodes, self.peak_node_bytes)
         rows += [_used(self.stages, self.retries, self.peak_memory_bytes, cluster)] if self.stages else []
-        if vocabulary is not None:
-            rows.append(("tokenizer", f"{self.tokenizer_directory} ({', '.join(self.written)})"))
+        rows += self._written(whole=whole) if self.vocabulary is not None else [] if whole else [("run", directory)]
+        rows += [("ids changed", f"{name}: {text}") for name, text in self.changed_ids.items()]
+        rows += _row("removed", self.removed, ", ")
+        if whole:
+            rows += [(f"no {name} files", reason) for name, reason in self.refused.items()]
+        elif self.report:
+            rows.append(("report", self.report))
+        return rows + [("next", command) for command in self._next_commands()[: None if whole else 1]]
+
+    def _written(self, *, whole: bool) -> list[Row]:
+        """Return where the tokenizers are: in one row, or with the files of the first and a row for each other size."""
+        files = ", ".join(self.written) if whole else format_count(len(self.written), "files")
+        first, others = f"{self.tokenizer_directory} ({files})", list[str]()
         for other in self.other_sizes:
             rate = other.vocabulary.bytes_per_token
-            known = "" if rate is None else f", {rate:.3f} bytes per token"
-            rows.append(("other sizes", f"{other.tokenizer_directory} ({other.vocabulary.vocab_size:,} tokens{known})"))
-        rows += [(f"no {name} files", reason) for name, reason in self.refused.items()]
-        return two_columns([*rows, *(("next", command) for command in self._next_commands())])
+            facts = [f"{other.vocabulary.vocab_size:,} tokens"] if whole else []
+            facts += [] if rate is None else [f"{rate:.3f} bytes per token"]
+            others.append(f"{other.tokenizer_directory}" + (f" ({', '.join(facts)})" if facts else ""))
+        if whole:
+            return [("tokenizer", first), *(("other sizes", text) for text in others)]
+        return [("tokenizer", ", ".join([first, *others]))]
 
     def _next_commands(self) -> list[str]:
         """Return the commands that make sense next, the first one first."""
@@ -138,8 +136,11 @@ _AMOUNTS = ("padded", "truncated", "dropped")
 
 
 @dataclass(frozen=True)
-class EncodingSummary:
-    """One run of `encode --output`. times: seconds of each stage, None: kept; cluster: None: this machine alone."""
+class EncodingSummary(Result):
+    """One run of `encode --output`. times: seconds of each stage, None: kept; cluster: None: this machine alone.
+
+    tokenizer: its location, if it has one: then the next command is shown.
+    """
 
     directory: Location
     corpus: "EncodedCorpus"
@@ -147,14 +148,20 @@ class EncodingSummary:
     peak_memory_bytes: int
     retries: int
     cluster: ClusterUse | None = None
+    tokenizer: Location | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values for `--log-json`."""
-        return {**asdict(self), "directory": str(self.directory)}
+    event = "summary"
 
-    def render(self, tokenizer: Location | None) -> str:
-        """Return the summary as at most eight lines of text: one fact a line, at the end the next command, for a
-        tokenizer that has a location."""
+    @property
+    def brief(self) -> str:
+        """The directory of the shards."""
+        return str(self.directory)
+
+    def shown(self) -> Iterable[Part]:
+        """Return at most eight rows."""
+        yield Rows(tuple(self._rows()))
+
+    def _rows(self) -> Iterator[Row]:
         corpus = self.corpus
         documents = format_count(corpus.documents, "documents")
         once = corpus.pack is None and {"repeat", "weights"}.isdisjoint(corpus.order or ())
@@ -162,24 +169,21 @@ class EncodingSummary:
         shard_bytes = format_bytes(sum(shard.bytes for shard in corpus.shards))
         if corpus.kind == "bin of uint32":
             shard_bytes += "; nanoGPT's loader reads uint16: change its dtype"
-        rows = [
-            ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.kind}, {shard_bytes})"),
-            ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}, {documents}"),
-            *_joined("skipped/altered", in_one_line(in_words(corpus.losses), "bpe-pipeline info")),
-            ("tokens", f"{corpus.tokens:,}{rate}"),
-        ]
-        validation = sum(shard.tokens for shard in corpus.shards if shard.split is not None)
-        rows += [("validation", f"{validation:,} of these tokens")] if validation else []
+        yield "shards", f"{self.directory} ({len(corpus.shards):,} {corpus.kind}, {shard_bytes})"
+        yield "corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}, {documents}"
+        yield from _row("skipped/altered", in_one_line(in_words(corpus.losses), "bpe-pipeline info"))
+        yield "tokens", f"{corpus.tokens:,}{rate}"
+        if validation := sum(shard.tokens for shard in corpus.shards if shard.split is not None):
+            yield "validation", f"{validation:,} of these tokens"
         if corpus.pack is not None:
-            rows.append(("rows", _packed(corpus)))
+            yield "rows", _packed(corpus)
         if corpus.documents_by == "separator" or corpus.separator is not None:
             how = "follows each" if corpus.documents_by == "separator" else "ends each; offsets or rows mark the limits"
-            rows.append(("documents", f"{corpus.separator} (id {corpus.separator_id}) {how}"))
-        rows.append(_used(self.times, self.retries, self.peak_memory_bytes, self.cluster))
-        if tokenizer is not None:
-            words = ["bpe-pipeline", "decode", str(self.directory), "--tokenizer", str(tokenizer)]
-            rows.append(("next", f"{shlex.join(words)} | head"))
-        return two_columns(rows)
+            yield "documents", f"{corpus.separator} (id {corpus.separator_id}) {how}"
+        yield _used(self.times, self.retries, self.peak_memory_bytes, self.cluster)
+        if self.tokenizer is not None:
+            words = ["bpe-pipeline", "decode", str(self.directory), "--tokenizer", str(self.tokenizer)]
+            yield "next", f"{shlex.join(words)} | head"
 
 
 def _packed(corpus: "EncodedCorpus") -> str:
@@ -190,13 +194,15 @@ def _packed(corpus: "EncodedCorpus") -> str:
     return ", ".join([f"{rows:,} by {corpus.pack}", *(f"{count:,} tokens {name}" for name, count in amounts)])
 
 
-def _read_rows(corpus: CorpusFacts) -> dict[str, str]:
+def _read(corpus: CorpusFacts) -> Iterator[str]:
     """Say what was read."""
-    rows = {"counts from": corpus.source} if corpus.source else {}
+    if corpus.source:
+        yield f"counts from {corpus.source}"
     if corpus.bytes or not corpus.source:  # the corpus of imported counts is unknown
         files = [format_count(corpus.files, "files")] if corpus.files else []
-        rows["corpus"] = ", ".join([*files, format_bytes(corpus.bytes), format_count(corpus.documents, "documents")])
-    return rows | ({"weights": corpus.weights} if corpus.weights else {})
+        yield ", ".join([*files, format_bytes(corpus.bytes), format_count(corpus.documents, "documents")])
+    if corpus.weights:
+        yield f"weights {corpus.weights}"
 
 
 def _kinds(vocabulary: VocabularyFacts) -> str:
@@ -206,20 +212,17 @@ def _kinds(vocabulary: VocabularyFacts) -> str:
     return f"{vocabulary.vocab_size:,} tokens (256 bytes, {merges}{words}, {special})"
 
 
-def _rate_rows(vocabulary: VocabularyFacts, corpus: CorpusFacts) -> dict[str, str]:
-    """Return the bytes per token, and what was left out of them."""
+def _rates(vocabulary: VocabularyFacts, corpus: CorpusFacts) -> Iterator[str]:
+    """Yield the bytes per token, and what was left out of them."""
     rate, text = vocabulary.bytes_per_token, "the text that was kept" if vocabulary.left_out_pieces else "this corpus"
-    rows = {"bytes per token": f"nothing of {text} was left" if rate is None else f"{rate:.3f} on {text}"}
+    yield f"nothing of {text} was left" if rate is None else f"{rate:.3f} on {text}"
     if vocabulary.left_out_pieces:
         share = vocabulary.left_out_bytes / (vocabulary.left_out_bytes + vocabulary.bytes)
         of_all = f"{vocabulary.left_out_pieces:,} of {corpus.different_pieces:,} different pieces"
-        rows["left out"] = f"{of_all}, too rare for --min-piece-count: {share:.2%} of the text"
-    return rows
+        yield f"{of_all}, too rare for --min-piece-count: {share:.2%} of the text"
 
 
-def _used(
-    times: Mapping[str, float | None], retries: int, peak_memory_bytes: int, cluster: ClusterUse | None
-) -> tuple[str, str]:
+def _used(times: Mapping[str, float | None], retries: int, peak_memory_bytes: int, cluster: ClusterUse | None) -> Row:
     """Say how long each stage took, what had to be repeated, and the most memory, in one row."""
     words = [", ".join(f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in times.items())]
     if retries:
@@ -232,15 +235,62 @@ def _used(
     return "time", "; ".join([*words, f"peak memory {peak}"])
 
 
-def _joined(name: str, values: Iterable[str], between: str = "; ") -> Rows:
+def _row(name: str, values: Iterable[str], between: str = "; ") -> list[Row]:
     """Return one row of all values, or none without values."""
     text = between.join(values)
     return [(name, text)] if text else []
 
 
-def two_columns(rows: Iterable[tuple[str, object]]) -> str:
-    """Align names and values; a repeated name is written once."""
-    listed = list(rows)
-    width = max(len(name) for name, _ in listed)
-    shown = [name if before != name else "" for (before, _), (name, _) in pairwise([("", ""), *listed])]
-    return printable_lines(f"{name:<{width}}  {value}" for name, (_, value) in zip(shown, listed, strict=True))
+@dataclass(frozen=True)
+class Check:
+    """One format in one library. `outcome`: "same", "different", or "not checked"; `detail` says where, or why."""
+
+    format: str
+    library: str
+    outcome: str
+    detail: str
+
+    def __str__(self) -> str:
+        verb = "not checked" if self.outcome == "not checked" else "checked"
+        return f"{verb} {self.format} with {self.library}: {self.detail}"
+
+
+@dataclass(frozen=True)
+class Report(Result):
+    """The summary of a command, the numbers of its tokenizer, and the checks of exported files by their directory."""
+
+    summary: Summary
+    numbers: Numbers | None = None
+    checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, document: Any) -> "Report":
+        """Read what `to_json` returned; TypeError, ValueError, KeyError or AttributeError for anything else."""
+        numbers, checks = document.get("numbers"), document.get("checks", {})
+        return cls(
+            from_plain(Summary, document),
+            from_plain(Numbers | None, numbers),
+            from_plain(dict[str, tuple[Check, ...]], checks),
+        )
+
+    def is_of(self, tokenizer: str, facts: VocabularyFacts) -> bool:
+        """Whether it describes the tokenizer of a directory with this name, as it is now."""
+        home = self.summary.tokenizer_directory
+        return home is not None and home.name == tokenizer and self.summary.vocabulary == facts
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """Input that was skipped or altered, in words."""
+        return tuple(map(str, self.summary.corpus.losses))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields of the summary, with `numbers`, and with `checks` if there are any."""
+        checks = {"checks": plain(self.checks)} if self.checks else {}
+        return {**self.summary.to_json(), **checks, "numbers": plain(self.numbers)}
+
+    def shown(self) -> Iterable[Part]:
+        """Return the facts of the summary, and the numbers."""
+        checks = (("checks", f"{one} ({home})") for home, checked in self.checks.items() for one in checked)
+        yield Rows((*self.summary.rows(whole=True), *checks))
+        if self.numbers is not None:
+            yield from tables.shown(self.numbers, self.skipped)

@@ -1,64 +1,38 @@
-"""What the report shows, as plain values for all of its forms; report.txt is these tables as text."""
+"""What the report shows of its numbers: rows, tables and lists, for the text, the page and the model card."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from pipeline.base.printable import printable, printable_lines
 from pipeline.base.units import format_bytes, format_count
-from pipeline.corpus.skipped_or_altered import SkippedOrAltered
-from pipeline.reports.languages import Languages, LanguageTokens
 from pipeline.reports.measure import FEWEST_SOURCES, TextMeasures
 from pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, Sample
+from pipeline.reports.result import Items, Note, Part, Rows, Table
 from pipeline.reports.tokens import TokenExample, TokenGroup, readable
 from pipeline.reports.verdict import verdict
 from pipeline.run.manifest import Run
 from pipeline.storage import Location
 
-_MOST_FILES = 8
-_MOST_TEXT_ROWS, _MOST_TEXT_TOKENS = 16, 6
+if TYPE_CHECKING:
+    from pipeline.reports.summary import Summary
 
-Rows = tuple[tuple[str, ...], ...]
+_MOST_FILES = 8
+WORTH_A_LOOK = "Tokens that deserve a look"
 
 
 @dataclass(frozen=True)
-class ReportHeader:
-    """The tokenizer that a report describes. options, corpus: rows of a name and a value.
+class HowMade:
+    """How a tokenizer was made: what its run's manifest has beside the report."""
 
-    stages: seconds, None: kept from an earlier run; empty, as memory is 0, if report.json has those of another
-    tokenizer. skipped: skipped or altered input.
-    """
-
-    directory: str
+    directory: Location
     options: Rows
     corpus: Rows
-    versions: dict[str, str]
-    stages: dict[str, float | None]
-    stage_peak_bytes: dict[str, int]
-    peak_memory_bytes: int
-    documents: int
-    skipped: tuple[str, ...]
+    versions: Rows
+    stages: Table
 
 
-@dataclass(frozen=True)
-class Table:
-    """Rows under headers; a list of tokens has none, and rows of readable texts with ids and lengths.
-
-    marks: best and worst cells by row and column.
-    """
-
-    title: str
-    headers: tuple[str, ...]
-    rows: Rows
-    note: str = ""
-    marks: Mapping[tuple[int, int], str] = field(default_factory=dict)
-
-
-def report_header(run: Run, tokenizer: Location, summary: Mapping[str, Any]) -> ReportHeader:
-    """Describe one of a run's tokenizers. summary: as `Summary.to_json` returned it.
-
-    Raises TypeError, ValueError, KeyError or AttributeError for any other summary.
-    """
+def how_made(run: Run, tokenizer: Location, summary: "Summary", numbers: Numbers) -> HowMade:
+    """Describe one of a run's tokenizers."""
     plan = run.manifest
     made = plan.options_of(tokenizer.name)
     options = made.of_stage("count", "merge", "special") | {"vocab_size": made.vocab_size[0]}
@@ -67,35 +41,25 @@ def report_header(run: Run, tokenizer: Location, summary: Mapping[str, Any]) -> 
     files = [(file.path, file.size) for file in sorted(plan.plan.files, key=lambda file: -file.size)]
     if rest := files[_MOST_FILES:]:
         files[_MOST_FILES:] = [(f"{len(rest):,} more files", sum(size for _, size in rest))]
-    losses = (
-        SkippedOrAltered(loss["kind"], loss["what"], loss["count"], tuple(map(str, loss["examples"])))
-        for loss in summary["corpus"]["losses"]
+    languages = summary.languages
+    corpus = [
+        ("text of pieces", format_bytes(numbers.merged.bytes)),
+        ("documents", f"{summary.corpus.documents:,}" if summary.corpus.documents else ""),
+        ("peak memory, all processes", format_bytes(summary.peak_memory_bytes) if summary.peak_memory_bytes else ""),
+        ("counts from", "" if plan.source is None else plan.source.description),
+        ("weights", plan.plan.described(plan.weights) if plan.weights else ""),
+        *((path, format_bytes(size)) for path, size in files),
+        *([] if languages is None else [("languages", languages), *((one.name, one) for one in languages.measured)]),
+    ]
+    peaks = {name: format_bytes(peak) for name, peak in summary.stage_peak_bytes.items()}
+    stages = ((name, "kept" if s is None else f"{s:.2f} s", peaks.get(name)) for name, s in summary.stages.items())
+    return HowMade(
+        tokenizer,
+        Rows(tuple((name.replace("_", " "), _plain(value)) for name, value in options.items()), "Options"),
+        Rows(tuple((name, value) for name, value in corpus if value != ""), "Corpus"),
+        Rows(tuple((plan.cutting | numbers.machine).items()), "Versions and machine"),
+        Table("Time and memory by stage", ("stage", "time", "peak memory"), tuple(stages)),
     )
-    return ReportHeader(
-        directory=str(tokenizer),
-        options=tuple((name.replace("_", " "), _plain(value)) for name, value in options.items()),
-        corpus=(
-            *(() if plan.source is None else [("counts from", plan.source.description)]),
-            *([("weights", plan.plan.described(plan.weights))] if plan.weights else []),
-            *((path, format_bytes(size)) for path, size in files),
-            *_language_rows(summary.get("languages")),
-        ),
-        versions=plan.cutting,
-        stages={name: None if s is None else float(s) for name, s in summary["stages"].items()},
-        stage_peak_bytes={name: int(peak) for name, peak in summary.get("stage_peak_bytes", {}).items()},
-        peak_memory_bytes=int(summary["peak_memory_bytes"]),
-        documents=int(summary["corpus"]["documents"]),
-        skipped=tuple(map(str, losses)),
-    )
-
-
-def _language_rows(known: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Say how the languages that chose the merges are compressed."""
-    if known is None:
-        return []
-    measured = tuple(LanguageTokens(**one) for one in known["measured"])
-    both = Languages(measured, int(known["merges"]), float(known["gini_before"]), float(known["gini_after"]))
-    return [("languages", str(both)), *((one.name, str(one)) for one in measured)]
 
 
 def _plain(value: object) -> str:
@@ -104,37 +68,33 @@ def _plain(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def shown(value: float | None, form: str = ",.3f") -> str:
-    """Format a number; a dash if there is none."""
-    return "–" if value is None else format(value, form)
-
-
-def stages(header: ReportHeader) -> Table:
-    """Time and memory by stage."""
-    peaks = {name: format_bytes(peak) for name, peak in header.stage_peak_bytes.items()}
-    rows = tuple(
-        (name, "kept" if s is None else f"{s:.2f} s", peaks.get(name, "–")) for name, s in header.stages.items()
-    )
-    return Table("Time and memory by stage", ("stage", "time", "peak memory"), rows)
+def shown(numbers: Numbers, skipped: Sequence[str]) -> list[Part]:
+    """Return all that the text shows. skipped: input that was skipped or altered."""
+    sample, scripts = numbers.sample, tuple(numbers.vocabulary.scripts.items())
+    parts: list[Part] = [Rows(verdict(numbers, skipped), "Verdict")]
+    if sample is not None:
+        parts += [about_sample(sample), compared_table(numbers, sample), *sample_tables(numbers, sample)]
+    parts += [sentences_table(numbers), fallback_table(numbers), *embedding_tables(numbers), sizes(numbers.merged)]
+    parts.append(Table("Tokens by script", ("script", "tokens"), scripts))
+    parts += [special_token_table(numbers)] if numbers.vocabulary.special_tokens else []
+    return [*parts, *token_lists(numbers), *vocabulary_lists(numbers)]
 
 
 def sizes(merged: MergeNumbers) -> Table:
     """The marked vocabulary sizes."""
     rows = tuple(
-        (f"{size.vocab_size:,}", shown(size.bytes_per_token), f"{size.tokens:,}",
-         shown(size.saved if size.vocab_size in MARKED_SIZES else None, ".1%"))
-        for size in merged.marked
-    )  # fmt: skip
+        (one.vocab_size, one.bytes_per_token, one.tokens, one.saved if one.vocab_size in MARKED_SIZES else None)
+        for one in merged.marked
+    )
     headers = ("vocabulary size", "bytes per token", "tokens of the corpus", "saved by doubling")
     note = "Exact, on the whole training corpus. Saved: the share of tokens fewer than with half the size."
-    return Table("Bytes per token by size", headers, rows, note)
+    return Table("Bytes per token by size", headers, rows, note, forms={3: ".1%"})
 
 
-Column = tuple[str, Callable[[TextMeasures], float | None], str, int]  # header, value, form, better: 1 more, -1 less
-_MEASURES: tuple[Column, ...] = (
-    ("bytes", lambda one: one.bytes, ",", 0),
-    ("bytes lost", lambda one: one.lost, ",", -1),
-    ("tokens", lambda one: one.tokens, ",", -1),
+_MEASURES: tuple[tuple[str, Callable[[TextMeasures], Any], str, int], ...] = (  # header, value, form, better
+    ("bytes", lambda one: one.bytes, "", 0),
+    ("bytes lost", lambda one: one.lost, "", -1),
+    ("tokens", lambda one: one.tokens, "", -1),
     ("bytes per token", lambda one: one.bytes_per_token, ".3f", 1),
     ("characters per token", lambda one: one.characters_per_token, ".3f", 1),
     ("tokens per word", lambda one: one.fertility, ".3f", -1),
@@ -146,134 +106,98 @@ _MEASURES: tuple[Column, ...] = (
 )
 
 
-def best_and_worst(values: Sequence[float | None], better: int, form: str = ",.3f") -> dict[int, str]:
-    """Mark the best and the worst of several numbers by their positions, also several that look alike in this form;
-    nothing if all do.
-
-    >>> best_and_worst([1.5, 3.0, None, 2.0, 3.0001], 1)
-    {0: 'worst', 1: 'best', 4: 'best'}
-    """
-    known = {index: value * better for index, value in enumerate(values) if value is not None}
-    alike = {index: format(abs(value), form) for index, value in known.items()}
-    if len(set(alike.values())) < 2:
-        return {}
-    marks = {alike[min(known, key=known.__getitem__)]: "worst", alike[max(known, key=known.__getitem__)]: "best"}
-    return {index: marks[text] for index, text in alike.items() if text in marks}
-
-
 def _measures(
-    title: str, headers: tuple[str, ...], listed: Sequence[tuple[tuple[str, ...], TextMeasures]], note: str = ""
+    title: str, headers: tuple[str, ...], listed: Sequence[tuple[tuple[str | int, ...], TextMeasures]], note: str = ""
 ) -> Table:
     """A row of leading cells and measures for each tokenizer, source or script."""
     columns = [column for column in _MEASURES if any(column[1](one) is not None for _, one in listed)]
     if not any(one.lost for _, one in listed):
         columns = [column for column in columns if column[0] != "bytes lost"]
-    rows = tuple((*cells, *(shown(value(one), form) for _, value, form, _ in columns)) for cells, one in listed)
-    marks = {
-        (row, len(headers) + index): mark
-        for index, (_, value, form, better) in enumerate(columns)
-        for row, mark in best_and_worst([value(one) for _, one in listed], better, form).items()
-    }
-    return Table(title, (*headers, *(name for name, _, _, _ in columns)), rows, note, marks)
-
-
-def _side_by_side(
-    title: str, first: str, names: Sequence[str], rows: Sequence[tuple[str, int, Sequence[float | None]]], note: str
-) -> Table:
-    """Bytes per token of every tokenizer, a row for each source or script."""
-    marks = {
-        (row, 2 + index): mark
-        for row, (_, _, values) in enumerate(rows)
-        for index, mark in best_and_worst(values, 1).items()
-    }
-    cells = tuple((name, f"{size:,}", *map(shown, values)) for name, size, values in rows)
-    return Table(title, (first, "bytes", *names), cells, note, marks)
+    numbered = list(enumerate(columns, len(headers)))
+    return Table(
+        title,
+        (*headers, *(name for name, *_ in columns)),
+        tuple((*cells, *(value(one) for _, value, *_ in columns)) for cells, one in listed),
+        note,
+        forms={at: form for at, (_, _, form, _) in numbered},
+        better={at: better for at, (*_, better) in numbered if better},
+    )
 
 
 def compared_table(numbers: Numbers, sample: Sample) -> Table:
     """The sample as each tokenizer cuts it."""
     title = "On the sample" if len(sample.tokenizers) > 1 else "All of the sample"
-    whole = [
-        ((name, f"{size:,}"), measures.whole)
-        for (name, size), measures in zip(numbers.tokenizers, sample.tokenizers, strict=True)
-    ]
+    whole = [(named, one.whole) for named, one in zip(numbers.tokenizers, sample.tokenizers, strict=True)]
     return _measures(title, ("tokenizer", "vocabulary"), whole)
 
 
-def sample_tables(numbers: Numbers, sample: Sample) -> tuple[Table, ...]:
+def sample_tables(numbers: Numbers, sample: Sample) -> list[Table]:
     """The sample by source and by script: all measures of one tokenizer, or bytes per token of several."""
     this, *others = sample.tokenizers
     names = [name for name, _ in numbers.tokenizers]
-    note = "Only the words of each script. In text without spaces a run of letters counts as one word."
-    tables = []
-    for title, kind, note_ in (("By source", "sources", ""), ("By script", "scripts", note)):
-        listed: tuple[TextMeasures, ...] = getattr(this, kind)
-        if kind == "sources" and len(listed) < 2:
+    of_scripts = "Only the words of each script. In text without spaces a run of letters counts as one word."
+    found = []
+    for kind, note in (("source", ""), ("script", of_scripts)):
+        listed: tuple[TextMeasures, ...] = getattr(this, f"{kind}s")
+        if kind == "source" and len(listed) < 2:
             continue
-        if not others:
-            tables.append(_measures(title, (title[3:],), [((one.name,), one) for one in listed], note_))
-            tables[-1] = replace(tables[-1], marks={})  # they are different texts
-            continue
-        known = [{one.name: one.bytes_per_token for one in getattr(each, kind)} for each in sample.tokenizers]
-        rows = [(one.name, one.bytes, [each.get(one.name) for each in known]) for one in listed]
-        tables.append(_side_by_side(f"{title}: bytes per token", title[3:], names, rows, note_))
-    return tuple(tables)
+        if others:
+            known = [{one.name: one.bytes_per_token for one in getattr(each, f"{kind}s")} for each in sample.tokenizers]
+            rows = tuple((one.name, one.bytes, *(each.get(one.name) for each in known)) for one in listed)
+            found.append(_across(f"By {kind}: bytes per token", (kind, "bytes", *names), rows, note, 2, 1))
+        else:
+            table = _measures(f"By {kind}", (kind,), [((one.name,), one) for one in listed], note)
+            found.append(replace(table, better={}))  # they are different texts
+    return found
+
+
+def _across(
+    title: str, headers: Sequence[str], rows: tuple[tuple[object, ...], ...], note: str, first: int, better: int
+) -> Table:
+    """A row for each text: the tokenizers' columns, from the `first` one on, are compared."""
+    columns = dict.fromkeys(range(first, len(headers)), better)
+    return Table(title, tuple(headers), rows, note, better=columns, across=True)
 
 
 def sentences_table(numbers: Numbers) -> Table:
     """Tokens of the same text in several languages, and how unequal they are."""
     names = [name for name, _ in numbers.tokenizers] + [f"{one.name} (reference)" for one in numbers.references]
     english = next(one.counts[0] for one in numbers.sentences if one.language == "English")
-    rows = [(one.language, f"{one.counts[0] / english:.2f}", *map(str, one.counts)) for one in numbers.sentences]
-    marks = {
-        (row, 2 + index): mark
-        for row, one in enumerate(numbers.sentences)
-        for index, mark in best_and_worst(one.counts, -1).items()
-    }
-    marks |= {(len(rows), 2 + index): mark for index, mark in best_and_worst(numbers.ginis, -1).items()}
-    rows.append(("Gini over the languages", "", *(shown(one) for one in numbers.ginis)))
+    rows = tuple((one.language, f"{one.counts[0] / english:.2f}", *one.counts) for one in numbers.sentences)
     note = "Times English: tokens of this tokenizer for one of English. Gini: 0 if all languages cost the same."
     if numbers.references:
         note += " A reference stands in for a tokenizer that is in no cache here: its tokens were counted beforehand."
-    headers = ("language", "times English", *names)
-    return Table("Tokens of the same text in several languages", headers, tuple(rows), note, marks)
+    title, last = "Tokens of the same text in several languages", ("Gini over the languages", "", *numbers.ginis)
+    return _across(title, ("language", "times English", *names), (*rows, last), note, 2, -1)
 
 
 def fallback_table(numbers: Numbers) -> Table:
     """The share of single bytes of characters in the same text in several languages."""
-    rows = [(one.language, *(f"{share:.1%}" for share in one.fallback)) for one in numbers.sentences]
-    marks = {
-        (row, 1 + index): mark
-        for row, one in enumerate(numbers.sentences)
-        for index, mark in best_and_worst(one.fallback, -1, ".1%").items()
-    }
+    rows = tuple((one.language, *one.fallback) for one in numbers.sentences)
     note = "The share of tokens that are one byte of a longer character, in the same sentences."
     headers = ("language", *(name for name, _ in numbers.tokenizers))
-    return Table("Single bytes by language", headers, tuple(rows), note, marks)
+    table = _across("Single bytes by language", headers, rows, note, 1, -1)
+    return replace(table, forms=dict.fromkeys(table.better, ".1%"))
 
 
 def embedding_tables(numbers: Numbers) -> list[Table]:
     """Parameters of the embedding, and of one with an output layer of its own, if a hidden size is named."""
-    if numbers.hidden_size is None:
+    if (hidden := numbers.hidden_size) is None:
         return []
     names = [*numbers.tokenizers, *((one.name, one.vocab_size) for one in numbers.references)]
-    rows = tuple(
-        (name, f"{size:,}", f"{size * numbers.hidden_size:,}", f"{2 * size * numbers.hidden_size:,}")
-        for name, size in names
-    )
+    rows = tuple((name, size, size * hidden, 2 * size * hidden) for name, size in names)
     headers = ("tokenizer", "vocabulary", "parameters, tied", "parameters, untied")
-    return [Table(f"Embedding for a hidden size of {numbers.hidden_size:,}", headers, rows)]
+    return [Table(f"Embedding for a hidden size of {hidden:,}", headers, rows)]
 
 
 def special_token_table(numbers: Numbers) -> Table:
     """Special tokens with their ids and roles."""
-    rows = tuple(
-        (readable(one.text.encode()), f"{one.id:,}", one.roles or "–") for one in numbers.vocabulary.special_tokens
-    )
+    listed = numbers.vocabulary.special_tokens
+    rows = tuple((readable(one.text.encode()), one.id, one.roles or None) for one in listed)
     return Table("Special tokens", ("token", "id", "role"), rows)
 
 
-def token_lists(numbers: Numbers) -> list[Table]:
+def token_lists(numbers: Numbers) -> list[Items]:
     """The kinds of tokens that deserve a look, with the number of each in its title."""
     vocabulary, sample, variants = numbers.vocabulary, numbers.sample, numbers.vocabulary.variants
     groups = [
@@ -289,66 +213,34 @@ def token_lists(numbers: Numbers) -> list[Table]:
     if sample is not None and len(sample.tokenizers[0].sources) >= FEWEST_SOURCES:
         explanation = "In the sample four times or more, all in one source, which is at most a tenth of it."
         groups.append(("From one rare source", explanation, sample.single_source))
-    lists = [_token_list(title, explanation, group) for title, explanation, group in groups if group is not None]
-    share = variants.beyond_one / max(vocabulary.tokens, 1)
-    explanation = (
-        f"With one token for each of {format_count(variants.groups, 'groups')}, {variants.beyond_one:,} fewer."
-    )
-    rows = tuple((" ".join(group), "") for group in variants.largest)
-    lists.append(Table(f"The same but for case or a space in front ({share:.1%} of the tokens)", (), rows, explanation))
-    return lists
+    lists = [_items(title, group, explanation) for title, explanation, group in groups if group is not None]
+    share = f"{variants.beyond_one / max(vocabulary.tokens, 1):.1%} of the tokens"
+    same = tuple((" ".join(group), "") for group in variants.largest)
+    note = f"With one token for each of {format_count(variants.groups, 'groups')}, {variants.beyond_one:,} fewer."
+    return [*lists, Items(f"The same but for case or a space in front ({share})", same, note, WORTH_A_LOOK)]
 
 
-def vocabulary_lists(numbers: Numbers) -> list[Table]:
+def vocabulary_lists(numbers: Numbers) -> list[Items]:
     """What the vocabulary has of some kinds of text."""
     vocabulary = numbers.vocabulary
     return [
-        _token_list("Longest tokens", "", TokenGroup(len(vocabulary.longest), vocabulary.longest)),
-        _token_list("Numbers", "Digits alone, with or without a space in front.", vocabulary.numbers),
-        _token_list("Indentation", "White space alone, the longest first.", vocabulary.indentation),
+        _items("Longest tokens", TokenGroup(len(vocabulary.longest), vocabulary.longest)),
+        _items("Numbers", vocabulary.numbers, "Digits alone, with or without a space in front."),
+        _items("Indentation", vocabulary.indentation, "White space alone, the longest first."),
     ]
 
 
-def _token_list(title: str, explanation: str, group: TokenGroup) -> Table:
-    rows = tuple((token.text, _about(token)) for token in group.examples)
-    return Table(f"{title} ({group.count:,})", (), rows, explanation)
+def _items(title: str, group: TokenGroup, note: str = "") -> Items:
+    examples = tuple((one.text, f"(id {one.id}{_times(one)})") for one in group.examples)
+    return Items(f"{title} ({group.count:,})", examples, note, WORTH_A_LOOK)
 
 
-def _about(token: TokenExample) -> str:
-    times = "" if token.times is None else f", {token.times:,} times"
-    return f"(id {token.id}{times})"
+def _times(token: TokenExample) -> str:
+    return "" if token.times is None else f", {token.times:,} times"
 
 
-def about_sample(sample: Sample) -> str:
+def about_sample(sample: Sample) -> Note:
     """Describe the sample in a sentence."""
     what = "held out: not trained on" if sample.held_out else "NOT held out: text of the training corpus itself"
     size = f"{format_bytes(sample.bytes)} in {format_count(sample.texts, 'texts')}"
-    return f"{size}, {what}. {sample.description}".strip()
-
-
-def render_text(numbers: Numbers, skipped: tuple[str, ...] = ()) -> str:
-    """Return the numbers as text: the verdict, tables, and one line for each kind of token that deserves a look."""
-    scripts = tuple((name, f"{count:,}") for name, count in numbers.vocabulary.scripts.items())
-    tokens = ["Tokens that deserve a look"]
-    for one in [*token_lists(numbers), *vocabulary_lists(numbers)]:
-        examples = ", ".join(f"{text} {more}".rstrip() for text, more in one.rows[:_MOST_TEXT_TOKENS])
-        tokens.append(f"  {one.title}" + (f": {examples}" if examples else ""))
-    blocks = ["Verdict\n" + printable_lines(f"  {name}: {text}" for name, text in verdict(numbers, skipped))]
-    if (sample := numbers.sample) is not None:
-        blocks += ["The sample\n  " + printable(about_sample(sample)), table_text(compared_table(numbers, sample))]
-        blocks += map(table_text, sample_tables(numbers, sample))
-    blocks += map(table_text, [sentences_table(numbers), fallback_table(numbers), *embedding_tables(numbers)])
-    blocks += [table_text(sizes(numbers.merged)), table_text(Table("Tokens by script", ("script", "tokens"), scripts))]
-    if numbers.vocabulary.special_tokens:
-        blocks.append(table_text(special_token_table(numbers)))
-    return "\n\n".join([*blocks, printable_lines(tokens)])
-
-
-def table_text(table: Table, whole: str = "report.json") -> str:
-    """Align the first column left and the others right. whole: where rows beyond the first ones are."""
-    rows = [tuple(map(printable, row)) for row in (table.headers, *table.rows[:_MOST_TEXT_ROWS])]
-    first, *others = ([*map(len, column)] for column in zip(*rows, strict=True))
-    widths = [max(column) for column in others]
-    lines = ["  ".join(("", row[0].ljust(max(first)), *map(str.rjust, row[1:], widths))).rstrip() for row in rows]
-    more = len(table.rows) - _MOST_TEXT_ROWS
-    return printable_lines([table.title, *lines, *([f"  ... {more} more in {whole}"] if more > 0 else [])])
+    return Note("The sample", f"{size}, {what}. {sample.description}".strip(), warning=not sample.held_out)

@@ -4,6 +4,8 @@ The size is recommended as `sweep` does without a model: the smallest one from w
 tokens of the training corpus.
 """
 
+from collections.abc import Sequence
+
 from pipeline.base.units import format_count
 from pipeline.merges.saving import LEAST_COUNT, LEAST_SAVING, enough_from
 from pipeline.reports.numbers import MARKED_SIZES, PARALLEL, MergeNumbers, Numbers
@@ -12,7 +14,7 @@ _MOST_LANGUAGES = 3
 _TIMES_ENGLISH = 1.5  # a language that takes this many tokens for the same text pays more than others
 
 
-def verdict(numbers: Numbers, skipped: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def verdict(numbers: Numbers, skipped: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return five rows of a question and its answer. skipped: input that was skipped or altered."""
     return (
         ("How short", _rate(numbers)),

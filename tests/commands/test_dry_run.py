@@ -40,7 +40,7 @@ def between(size, said):
 
 
 def planned(words):
-    return dict(line.split(":", 1) for line in succeeded(run(*words, "--dry-run")).stdout.splitlines())
+    return dict(re.split("  +", line, maxsplit=1) for line in succeeded(run(*words, "--dry-run")).stdout.splitlines())
 
 
 def in_processes(name):

@@ -86,4 +86,4 @@ def test_info_in_python_is_the_facts_and_shows_what_the_command_prints(trained: 
     for path in (trained, trained / "tokenizer", shards):
         facts = pipeline.info(path)
         assert repr(facts) == run_here("info", path).stdout.rstrip("\n")
-        assert json.loads(json.dumps(facts)) == _facts(path)
+        assert json.loads(json.dumps(facts.to_json())) == _facts(path)

@@ -23,7 +23,6 @@ import pipeline
 import pipeline.cli
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.cli.command import commands
-from pipeline.commands.info import run_info
 from pipeline.commands.merge import run_merge
 from pipeline.commands.parity import run_parity
 from pipeline.commands.report import EXTENT
@@ -139,7 +138,7 @@ def test_report_and_verify_know_the_languages(merged: Path, tmp_path: Path) -> N
         one, other = (sum(length(piece) * n for piece, n in counter.items()) for counter in DEV.values())
         assert [each[what] for each in found["measured"]] == [one, other]
         assert gini == pytest.approx(abs(one - other) / (2 * (one + other)))
-    shown = run_info(merged)
+    shown = pipeline.info(merged)
     assert [one.split()[0] for one in shown["languages"]] == list(TRAIN)
     assert shown["options"]["tie_break"] == "greatest-letters"
     assert "Gini coefficient" in (merged / "report.txt").read_text()

@@ -10,7 +10,7 @@ from browser import COLLISIONS, too_low_contrasts, wait_for
 from peers import generated_text
 
 import pipeline
-from pipeline.guests.inspect import explained
+from pipeline.guests.inspect.explain import page
 from pipeline.guests.sweep import page as sweep_page
 from pipeline.guests.sweep.rule import ForModel, recommend
 from pipeline.guests.sweep.sweep_worker import Measured, Point
@@ -40,7 +40,7 @@ def _of_a_sweep(_: Path) -> str:
 def _of_a_text(_: Path) -> str:
     tokenizer = pipeline.train_from_iterator([generated_text(1, 300)], vocab_size=400)
     text = f"the low <|endoftext|> {HOSTILE} {'long' * 60} привет 東京 \x00\t\n {generated_text(2, 20)}"
-    return explained.page(pipeline.explain(text, tokenizer), "runs/a")
+    return page(pipeline.explain(text, tokenizer), "runs/a")
 
 
 @contextmanager

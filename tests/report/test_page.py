@@ -14,8 +14,8 @@ from command import refused, run, succeeded
 
 import pipeline
 from pipeline.reports import page
-from pipeline.reports.page import element, escaped, table
-from pipeline.reports.tables import Table
+from pipeline.reports.page import element, escaped, html_of
+from pipeline.reports.result import Items, Rows, Table
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -109,7 +109,7 @@ def test_report_txt_has_tables_below_the_summary(reported: Path) -> None:
     head, _, below = (reported / "report.txt").read_text().partition("\n\n")
     assert head.startswith("run ")
     assert "\nnext " in head
-    assert below.startswith("Verdict\n  How short: ")
+    assert below.startswith("Verdict\n  How short  ")
     for title in ("Bytes per token by size", "Tokens by script", "Tokens that deserve a look", "NOT held out"):
         assert title in below
     assert all(line.isprintable() for line in below.splitlines())
@@ -300,8 +300,9 @@ def test_environment_limits_the_report(
 def test_markup_escapes_texts() -> None:
     assert element("b", "<i>", class_='"x') == '<b class="&quot;x">&lt;i&gt;</b>'
     assert escaped(element("b", 1)) == "<b>1</b>"
-    for headers in ((), ("<script>", "<script>")):
-        assert "<script>" not in table(Table("<script>", headers, (("<script>", "<script>"),), "<script>"), "<script>")
+    twice = (("<script>", "<script>"),)
+    for part in (Rows(twice, "<script>"), Table("<script>", *twice, twice, "<script>"), Items("<script>", twice)):
+        assert "<script>" not in html_of(part)
 
 
 def test_text_that_is_missing_in_the_sample_is_a_warning(

@@ -25,7 +25,7 @@ def test_summary_has_at_most_eight_lines_and_the_report_the_rest(tmp_path: Path)
     for fact in ("invalid", "tokenizer-350", "run/report.txt", "too rare", "peak memory", "encode --tokenizer"):
         assert fact in result.stdout
     report = (tmp_path / "run" / "report.txt").read_text()
-    for fact in ("stopped ", "merge run --vocab-size", "other sizes "):
+    for fact in ("first: ", "merge run --vocab-size", "other sizes "):
         assert fact in report
         assert fact not in result.stdout
 
@@ -51,7 +51,7 @@ def test_the_summary_names_the_dtype_that_a_reader_finds(
     changes: dict[str, Any], words: str, text: Path, trained: Path, tmp_path: Path
 ) -> None:
     corpus = pipeline.encode_corpus(text, tokenizer=trained, output=tmp_path / "shards")
-    shown = EncodingSummary(tmp_path, replace(corpus, **changes), {}, 0, 0).render(trained)
+    shown = str(EncodingSummary(tmp_path, replace(corpus, **changes), {}, 0, 0, tokenizer=trained))
     assert words in shown
     assert ("nanoGPT" in shown) == ("nanoGPT" in words)
     assert shown.endswith(" | head")

@@ -14,7 +14,7 @@ from pipeline.guests.adapt.extend import make_extended
 from pipeline.guests.adapt.origin import DERIVED, Origin, require
 from pipeline.guests.adapt.prune import make_pruned
 from pipeline.guests.adapt.prune_worker import TotalTask, total
-from pipeline.reports.summary import two_columns
+from pipeline.reports.result import Facts
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import Run
@@ -50,8 +50,8 @@ def verify(location: Location, options: Options, executor: Executor, listener: L
     return verified | ({"edited": f"with tokens that exist: {', '.join(edited)}"} if edited else {})
 
 
-def report(location: Location, executor: Executor) -> tuple[dict[str, object], str]:
-    """Return the facts, by name and as text; `RunDirectoryError` if the base or the counts changed or are gone."""
+def report(location: Location, executor: Executor) -> Facts:
+    """Return the facts; `RunDirectoryError` if the base or the counts changed or are gone."""
     origin = require(location)
     base, run = made_from(location, origin)
     model, counted = load_model(location), require_counted(run, executor)
@@ -70,13 +70,11 @@ def report(location: Location, executor: Executor) -> tuple[dict[str, object], s
         "tokens_before": before,
         "tokens_after": after,
     }
-    shown = {name.replace("_", " "): f"{one:,}" if isinstance(one, int) else one for name, one in facts.items()}
-    shown["tokens after"] = f"{after:,} ({after / max(before, 1) - 1:+.1%})"
+    shown = {"tokens_after": f"{after:,} ({after / max(before, 1) - 1:+.1%})"}
     if documents := counted.facts.documents:
-        facts |= {"documents": documents}
-        each = f"{before / documents:,.2f} before, {after / documents:,.2f} after"
-        shown["tokens per document"] = f"{each} ({format_count(documents, 'documents')})"
-    return facts, two_columns(shown.items())
+        facts["documents"] = documents
+        shown["tokens_per_document"] = f"{before / documents:,.2f} before, {after / documents:,.2f} after"
+    return Facts(facts, "reported", shown_as=shown)
 
 
 def info(home: Location) -> dict[str, Any]:

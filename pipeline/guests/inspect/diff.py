@@ -1,6 +1,5 @@
-"""The story of `diff`: load two tokenizers, compare what their files say and how they cut texts, and print it."""
+"""The story of `diff`: load two tokenizers, and compare what their files say and how they cut texts."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,22 +9,21 @@ from pipeline.corpus.listing import find_files
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.guests.inspect import differences
 from pipeline.guests.inspect.difference import CutTexts, Difference, OtherCut, cut_differently, difference, to_json
-from pipeline.reports import progress
 from pipeline.reports.measure import source_names
 from pipeline.reports.numbers import SENTENCES
+from pipeline.reports.result import Part, Result
 from pipeline.run.option_types import AnyPath
 from pipeline.run.options import make_options
-from pipeline.storage import Location, named
+from pipeline.storage import named
 from pipeline.tokenizer.arguments import texts_of
 from pipeline.tokenizer.encode import Text, utf8_of
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _SAMPLE_BYTES = 1 << 22
-SAME, OTHER, FAILED = 0, 1, 3  # exit codes, for CI
 
 
 @dataclass(frozen=True)
-class Compared:
+class Compared(Result):
     """How two tokenizers differ. found: what their files say; sources, cuts: how texts are cut."""
 
     names: tuple[str, str]
@@ -39,12 +37,18 @@ class Compared:
         """Whether every text has the same ids, and the files say the same."""
         return not self.found.anything
 
+    @property
+    def exit_code(self) -> int:
+        """0 if they are equal, 1 if not."""
+        return int(not self.equal)
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return to_json(self.found, self.sources, self.cuts)
 
-    def __str__(self) -> str:
-        return differences.render(self.names, self.tokenizers, self.found, self.sources, self.cuts)
+    def shown(self) -> Iterable[Part]:
+        """Return what is different, and the texts of each source."""
+        return differences.shown(self.names, self.tokenizers, self.found, self.sources, self.cuts)
 
 
 def diff(
@@ -81,39 +85,9 @@ def diff(
     pairs = (("first", first), ("second", second))
     one, other = (each if isinstance(each, Tokenizer) else load_tokenizer(named(each, name)) for name, each in pairs)
     names = str(first), str(second)
-    return _compared(names, (one, other), _texts(options.inputs or (), strings, options.exclude or ()))
-
-
-def _compared(
-    names: tuple[str, str], tokenizers: tuple[Tokenizer, Tokenizer], texts: Iterable[tuple[str, str]]
-) -> Compared:
-    one, other = tokenizers
     found = difference(one.model, other.model)
-    sources, cuts = cut_differently(one, other, texts)
-    return Compared(names, tokenizers, found, tuple(sources), tuple(cuts))
-
-
-def diff_command(
-    first: Location,
-    second: Location,
-    paths: Sequence[Location],
-    texts: Sequence[str],
-    *,
-    exclude: Sequence[str] = (),
-    as_json: bool,
-) -> int:
-    """Print how two tokenizers differ; returns the exit code: 0 equal, 1 different.
-
-    An exception that leaves it has the exit code 3, whatever it is.
-    """
-    try:
-        tokenizers = load_tokenizer(first), load_tokenizer(second)
-        compared = _compared((str(first), str(second)), tokenizers, _texts(list(map(str, paths)), texts, exclude))
-        progress.write(json.dumps(compared.to_json(), ensure_ascii=False) if as_json else str(compared))
-        return SAME if compared.equal else OTHER
-    except Exception as error:
-        error.exit_code = FAILED  # type: ignore[attr-defined]
-        raise
+    sources, cuts = cut_differently(one, other, _texts(options.inputs or (), strings, options.exclude or ()))
+    return Compared(names, (one, other), found, tuple(sources), tuple(cuts))
 
 
 def _texts(paths: Sequence[str], texts: Sequence[str], exclude: Sequence[str]) -> Iterable[tuple[str, str]]:

@@ -4,21 +4,20 @@ from collections.abc import Callable, Sequence
 
 from pipeline.base.units import format_count
 from pipeline.guests.inspect.difference import CutTexts, Difference, Listed, OtherCut, Tokens
-from pipeline.reports.summary import two_columns
-from pipeline.reports.tables import Table, shown, table_text
+from pipeline.reports.result import Part, Rows, Table
 from pipeline.reports.tokens import readable
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _EXAMPLES, _LONGEST = 5, 100
 
 
-def render(
+def shown(
     names: tuple[str, str],
     tokenizers: tuple[Tokenizer, Tokenizer],
     found: Difference,
     sources: Sequence[CutTexts],
     cuts: Sequence[OtherCut],
-) -> str:
+) -> list[Part]:
     """Return what is different, the texts of each source, and the most frequent stretches that are cut differently."""
     rows = [
         (name, f"{where}: {one.vocab_size:,} tokens, {format_count(len(one.merges), 'merges')}")
@@ -39,7 +38,7 @@ def render(
     ]
     if len(cuts) > _EXAMPLES:
         rows.append(("other cuts", f"... and {len(cuts) - _EXAMPLES:,} more: --json has all"))
-    return f"{two_columns(rows)}\n\n{table_text(_table(sources))}"
+    return [Rows(tuple(rows)), _table(sources)]
 
 
 def _settings(found: Difference) -> Sequence[tuple[str, tuple[str, str]]]:
@@ -78,10 +77,9 @@ def _some(examples: Sequence[str], count: int) -> str:
 
 def _table(sources: Sequence[CutTexts]) -> Table:
     rows = []
-    for source in sources:
-        rates = [source.bytes / tokens if tokens else None for tokens in source.tokens]
-        more = source.tokens[1] / source.tokens[0] - 1 if source.tokens[0] else None
-        texts = f"{source.different:,} of {source.texts:,}"
-        rows.append((source.name, f"{source.bytes:,}", *map(shown, rates), shown(more, "+.2%"), texts))
+    for one in sources:
+        rates = [one.bytes / tokens if tokens else None for tokens in one.tokens]
+        more = one.tokens[1] / one.tokens[0] - 1 if one.tokens[0] else None
+        rows.append((one.name, one.bytes, *rates, more, f"{one.different:,} of {one.texts:,}"))
     headers = ("text", "bytes", "bytes per token in A", "in B", "tokens in B", "cut differently")
-    return Table("Texts", headers, tuple(rows))
+    return Table("Texts", headers, tuple(rows), forms={4: "+.2%"}, whole="--json")

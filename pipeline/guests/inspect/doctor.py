@@ -1,15 +1,13 @@
-"""The story of `doctor`: examine a tokenizer, and print the findings."""
+"""The story of `doctor`: examine a tokenizer; its findings."""
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import InputError, RunDirectoryError
-from pipeline.base.printable import printable_lines
 from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Finding, examine
-from pipeline.reports import progress
+from pipeline.reports.result import NOT_STORED, Part, Result, Rows
 from pipeline.run import manifest
 from pipeline.run.option_types import AnyPath
 from pipeline.run.options import make_options
@@ -20,23 +18,38 @@ _ORDER = (FINE, NOT_CHECKED, ADVICE, WRONG)  # what matters is last, where a ter
 
 
 @dataclass(frozen=True)
-class Examined:
+class Examined(Result):
     """What was found out about a tokenizer; as text, what matters is last."""
 
     tokenizer: Location
     findings: tuple[Finding, ...]
+    strict: bool = field(default=False, metadata=NOT_STORED)  # advice counts as wrong
 
     def of(self, *outcomes: str) -> tuple[Finding, ...]:
         """Return the findings with one of these outcomes: "fine", "not checked", "advice", "wrong"."""
         return tuple(one for one in self.findings if one.outcome in outcomes)
 
+    @property
+    def _bad(self) -> int:
+        return len(self.of(WRONG, *([ADVICE] if self.strict else [])))
+
+    @property
+    def exit_code(self) -> int:
+        """1 if something is wrong."""
+        return 1 if self._bad else 0
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values; wrong: the number of findings that are."""
-        found = list(map(asdict, self.findings))
-        return {"tokenizer": str(self.tokenizer), "wrong": len(self.of(WRONG)), "findings": found}
+        return super().to_json() | {"wrong": self._bad}
 
-    def __str__(self) -> str:
-        return "\n".join(_line(one) for one in sorted(self.findings, key=lambda one: _ORDER.index(one.outcome)))
+    def shown(self) -> Iterable[Part]:
+        """Return a row for each finding, and one for its remedy."""
+        listed = sorted(self.findings, key=lambda one: _ORDER.index(one.outcome))
+        rows: list[tuple[str, str]] = []
+        for one in listed:
+            rows.append((f"{one.outcome}:", f"{one.what}: {one.message}"))
+            rows += [("", f"remedy: {one.remedy}")] if one.remedy else []
+        yield Rows(tuple(rows))
 
 
 def doctor(
@@ -63,31 +76,13 @@ def doctor(
         RunDirectoryError: a run has no tokenizer yet, or is damaged.
     """
     samples = make_options({"inputs": inputs}).inputs or ()
-    run = None if counts is None else named(counts, "counts")
-    return _examined(named(path), [parse_location(one) for one in samples], run)
-
-
-def doctor_command(
-    path: Location, samples: Sequence[Location], counts: Location | None, *, strict: bool, as_json: bool
-) -> int:
-    """Print the findings; returns the exit code: 1 if something is wrong, or with `strict` if there is advice."""
-    found = _examined(path, samples, counts)
-    bad = len(found.of(WRONG, *([ADVICE] if strict else [])))
-    progress.write(json.dumps(found.to_json() | {"wrong": bad}) if as_json else str(found))
-    return 1 if bad else 0
-
-
-def _examined(path: Location, samples: Sequence[Location], counts: Location | None) -> Examined:
-    if isinstance(path, Path) and not path.exists():
+    where = named(path)
+    if isinstance(where, Path) and not where.exists():
         raise InputError(f"{path} does not exist: give a run directory, a tokenizer's directory, or its tokenizer.json")
-    own = manifest.run_of(path)
-    if own is not None and same_location(path, own.directory.location) and not own.manifest.tokenizers:
+    own = manifest.run_of(where)
+    if own is not None and same_location(where, own.directory.location) and not own.manifest.tokenizers:
         raise RunDirectoryError(f"{path} has no tokenizer yet: bpe-pipeline merge {path}")
-    run = own if counts is None else manifest.require(counts)
+    run = own if counts is None else manifest.require(named(counts, "counts"))
     counted = run is not None and run.counter_path.exists()
-    return Examined(path, tuple(examine(path, texts_to_check(own, samples), run if counted else None)))
-
-
-def _line(one: Finding) -> str:
-    remedy = [f"{'':13}remedy: {one.remedy}"] if one.remedy else []
-    return printable_lines([f"{one.outcome + ':':13}{one.what}: {one.message}", *remedy])
+    texts = texts_to_check(own, list(map(parse_location, samples)))
+    return Examined(where, tuple(examine(where, texts, run if counted else None)))

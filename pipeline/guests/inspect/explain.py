@@ -1,23 +1,21 @@
 """Why a text has its ids: load a tokenizer, and the counts of its merges if it is a run's, and explain the text."""
 
-import json
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
-from pipeline.base.printable import printable
-from pipeline.guests.inspect import explained
-from pipeline.guests.inspect.explanation import Explainer, Explanation
+from pipeline.guests.inspect.explanation import Explainer, Explanation, rows_of
 from pipeline.merges import merge, merge_list
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.reports import progress
+from pipeline.reports.page import element, html_of, plain_page
+from pipeline.reports.tokens import readable
 from pipeline.run import manifest
 from pipeline.run.option_types import AnyPath
 from pipeline.storage import Location, named
-from pipeline.storage.atomic import write_whole
 from pipeline.tokenizer.encode import Text
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
+_SECTIONS = 500  # of different pieces, on a page
 _explainers: WeakKeyDictionary[Tokenizer, Explainer] = WeakKeyDictionary()  # making one takes longer than most texts
 
 
@@ -50,16 +48,25 @@ def explain(text: Text, tokenizer: Tokenizer | AnyPath) -> Explanation:
     return Explainer(model, _counts(path, model.vocabulary)).explain(text)
 
 
-def explain_command(path: Location, text: str, *, as_json: bool, page: Location | None) -> None:
-    """Print why a text has its ids; page: where to write that as a page instead."""
-    explanation = explain(text, path)
-    if page is not None:
-        write_whole(page, explained.page(explanation, str(path)))
-        progress.write(printable(page))
-    elif as_json:
-        progress.write(json.dumps(explanation.to_json(), ensure_ascii=False))
-    else:
-        progress.write(explained.render(explanation))
+def page(explanation: Explanation, tokenizer: str) -> str:
+    """Return a page: the tokens in colours, and a section for each different piece, up to a number."""
+    tokens = [token for piece in explanation.pieces for token in piece.tokens]
+    spans = (
+        element("span", readable(token), class_=f"t{number % 4}", title=f"id {id_}")
+        for number, (token, id_) in enumerate(zip(tokens, explanation.ids, strict=True))
+    )
+    whole = element(
+        "section",
+        element("h2", f"{len(explanation.ids):,} tokens in {len(explanation.pieces):,} pieces"),
+        element("p", *spans, class_="cut", dir="auto"),
+        element("p", "Each colour is a token, ␣ a space. Tokens of different pieces never merge.", class_="quiet"),
+    )
+    different = list({piece.piece: rows_of(piece) for piece in explanation.pieces}.values())
+    sections = [element("section", element("h2", one.title), html_of(one)) for one in different[:_SECTIONS]]
+    if len(different) > _SECTIONS:
+        rest = f"The first {_SECTIONS:,} of {len(different):,} different pieces are explained here; --json has all."
+        sections.append(element("p", rest, class_="quiet"))
+    return plain_page(f"Why these tokens: {tokenizer}", whole, *sections)
 
 
 def _counts(path: Location, vocabulary: Vocabulary) -> Sequence[int]:

@@ -4,11 +4,12 @@ Plain Python, for texts that people read; the ids are those of `Tokenizer.encode
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import Any
 
-from pipeline.merges.vocabulary import Vocabulary, token_to_text
+from pipeline.merges.vocabulary import Vocabulary
+from pipeline.reports.result import Note, Part, Result, Rows
+from pipeline.reports.tokens import readable
 from pipeline.tokenizer.encode import Text, utf8_of
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.prepare import SpecialSearch
@@ -66,35 +67,50 @@ class ExplainedPiece:
     apart: tuple[Apart, ...] = ()
 
 
+_KINDS = {"special": "special token", "whole": "a token as a whole: looked up before any merge"}
+
+
+def rows_of(piece: ExplainedPiece) -> Rows:
+    """Show a piece: its tokens, its merges in order, and what stayed apart."""
+    if piece.kind in _KINDS:
+        became = f"id {piece.ids[0]}, {_KINDS[piece.kind]}"
+    else:
+        tokens = ", ".join(f"{readable(token)} {id_}" for token, id_ in zip(piece.tokens, piece.ids, strict=True))
+        became = f"{'ids' if len(piece.ids) > 1 else 'id'} {tokens}"
+    merges = (
+        (
+            f"{readable(one.left)} + {readable(one.right)}",
+            f"rank {one.rank:,}" + ("" if one.count is None else f", {one.count:,} times in training"),
+        )
+        for one in piece.merges
+    )
+    apart = ((f"{readable(one.left)} | {readable(one.right)}", _why(one)) for one in piece.apart)
+    return Rows((*merges, *apart), f"{readable(piece.piece)}: {became}")
+
+
+def _why(apart: Apart) -> str:
+    """Say why two neighbours did not merge."""
+    made = "" if apart.token is None else f"; token {apart.token} has their bytes, but is made of other parts"
+    lost = "".join(
+        f"; {readable(one.left)} + {readable(one.right)} (rank {one.rank:,}) was possible until rank {one.taken_by:,} "
+        "took a part of it"
+        for one in apart.lost
+    )
+    return f"no merge joins them{made}{lost}"
+
+
 @dataclass(frozen=True, repr=False)
-class Explanation:
+class Explanation(Result):
     """The pieces of a text in order, and all of its ids. Neighbours in different pieces never merge."""
 
     ids: tuple[int, ...]
     pieces: tuple[ExplainedPiece, ...]
 
-    def __repr__(self) -> str:
-        """Return a line for each piece, the tokens that it became, and below it its merges in order."""
-        lines = []
-        for piece in self.pieces:
-            tokens = (f"{id_} {token!r}" for id_, token in zip(piece.ids, piece.tokens, strict=True))
-            lines.append(f"{piece.piece!r}: {', '.join(tokens)}")
-            lines += [f"    {one.left!r} + {one.right!r}, rank {one.rank:,}" for one in piece.merges]
-        return "\n".join(lines) or "no ids"
+    def shown(self) -> Iterable[Part]:
+        """Return rows for each piece."""
+        return list(map(rows_of, self.pieces)) or [Note("no ids", "the text is empty")]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values; bytes are in the letters of Hugging Face's files, as in vocab.json."""
-        plain = asdict(self)
-        converted: dict[str, Any] = _with_letters(plain)
-        return converted
-
-
-def _with_letters(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return token_to_text(value)
-    if isinstance(value, dict):
-        return {name: _with_letters(one) for name, one in value.items()}
-    return [_with_letters(one) for one in value] if isinstance(value, list | tuple) else value
+    __repr__ = Result.__str__
 
 
 @dataclass

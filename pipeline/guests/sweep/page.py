@@ -9,9 +9,9 @@ from pipeline.guests.sweep.rule import Recommendation, rate
 from pipeline.guests.sweep.sweep_worker import Point
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.reports.page import Html, element, escaped, plain_page, table
-from pipeline.reports.summary import two_columns
-from pipeline.reports.tables import Table, shown, table_text
+from pipeline.reports.page import Html, element, escaped, html_of, plain_page
+from pipeline.reports.result import Part as Shown
+from pipeline.reports.result import Rows, Table
 
 _WIDTH, _HEIGHT, _EDGE = 420, 240, 40  # of the drawing
 _COLOURS, _DASHES = ("var(--first)", "var(--second)"), ("none", "6 3", "2 3", "9 3 2 3")
@@ -86,42 +86,38 @@ def tables(points: Sequence[Point], overlapping: Sequence[Overlap]) -> list[Tabl
         rows = []
         for point in points:
             rates = {one.name: one.bytes / one.tokens for one in point.measured if one.kind == kind and one.tokens}
-            rows.append((point.mixture, f"{point.vocab_size:,}", *(shown(rates.get(name)) for name in names)))
+            rows.append((point.mixture, point.vocab_size, *map(rates.get, names)))
         found.append(Table(title, ("mixture", "vocabulary size", *names), tuple(rows)))
     merged = tuple(
-        (point.mixture, f"{point.vocab_size:,}", shown(one.bytes / one.tokens if one.tokens else None),
-         shown(rate(point)), f"{point.last_count:,}")
+        (point.mixture, point.vocab_size, one.bytes / one.tokens if one.tokens else None, rate(point), point.last_count)
         for point in points for one in point.measured if one.kind == "mixture"
     )  # fmt: skip
     headers = ("mixture", "vocabulary size", "bytes per token of the mixture", "geometric mean", "last pair occurred")
     found.append(Table("What was learned from", headers, merged))
     if overlapping:
         shared = tuple(
-            (" and ".join(one.mixtures), f"{one.vocab_size:,}", f"{one.shared:,}", f"{one.shared / max(one.of, 1):.1%}")
-            for one in overlapping
+            (" and ".join(one.mixtures), one.vocab_size, one.shared, one.shared / max(one.of, 1)) for one in overlapping
         )
-        found.append(
-            Table("Tokens that two mixtures share", ("mixtures", "vocabulary size", "shared", "share"), shared)
-        )
+        of_shared = ("mixtures", "vocabulary size", "shared", "share")
+        found.append(Table("Tokens that two mixtures share", of_shared, shared, forms={3: ".1%"}))
     return found
 
 
-def render(directory: str, points: Sequence[Point], chosen: Recommendation, parts: Sequence[Part]) -> str:
-    """Return a table of mixtures and sizes as text, and the recommendation."""
+def shown(directory: str, points: Sequence[Point], chosen: Recommendation, parts: Sequence[Part]) -> list[Shown]:
+    """Return a table of mixtures and sizes, and the recommendation."""
     sizes = sorted({point.vocab_size for point in points})
-    rates = {(point.mixture, point.vocab_size): shown(rate(point)) for point in points}
+    rates = {(point.mixture, point.vocab_size): rate(point) for point in points}
     mixtures = dict.fromkeys(point.mixture for point in points)
     grid = tuple((name, *(rates[name, size] for size in sizes)) for name in mixtures)
-    title = "Bytes per token, the geometric mean of the texts"
-    rows = [
+    title, headers = "Bytes per token, the geometric mean of the texts", ("mixture", *(f"{size:,}" for size in sizes))
+    rows = (
         ("recommended", f"{chosen.mixture}, {chosen.vocab_size:,} tokens"),
         *(("because", reason) for reason in chosen.reasons),
         *(("less text", _in_words(part)) for part in parts),
         ("tokenizer", f"{directory}/tokenizer"),
         ("all numbers", f"{directory}/sweep.html, {directory}/sweep.parquet"),
-    ]
-    listed = table_text(Table(title, ("mixture", *(f"{size:,}" for size in sizes)), grid), f"{directory}/sweep.html")
-    return f"{listed}\n\n{two_columns(rows)}"
+    )
+    return [Table(title, headers, grid, whole=f"{directory}/sweep.html"), Rows(rows)]
 
 
 def _in_words(part: Part) -> str:
@@ -141,7 +137,7 @@ def page(
     reasons = element("ul", *(element("li", reason) for reason in listed))
     first = element("section", element("h2", f"Recommended: {chosen.mixture}, {chosen.vocab_size:,} tokens"), reasons)
     drawn = element("section", element("h2", "Bytes per token by size"), _drawing(points))
-    below = (element("section", table(one)) for one in tables(points, overlapping))
+    below = (element("section", html_of(one)) for one in tables(points, overlapping))
     return plain_page(f"Sweep: {directory}", first, drawn, *below)
 
 

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -34,6 +34,7 @@ from pipeline.merges.merge_worker import MergeTask
 from pipeline.merges.replay_worker import SumTask
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.measure import source_names
+from pipeline.reports.result import Part, Result
 from pipeline.run import manifest
 from pipeline.run.directory import Directory, Kind, fingerprint
 from pipeline.run.manifest import Run
@@ -119,7 +120,7 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Swept:
+class Swept(Result):
     """All points, in order of mixtures and sizes, how alike the vocabularies are, and which one to take.
 
     parts: what the one to take would be if it were learned from a part of the chunks.
@@ -130,6 +131,17 @@ class Swept:
     overlaps: tuple[sweep_page.Overlap, ...]
     recommendation: Recommendation
     parts: tuple[sweep_page.Part, ...]
+
+    event = "swept"
+
+    @property
+    def brief(self) -> str:
+        """The directory of the tokenizer that is recommended."""
+        return str(self.directory / "tokenizer")
+
+    def shown(self) -> Iterable[Part]:
+        """Return a table of mixtures and sizes, and the recommendation."""
+        return sweep_page.shown(str(self.directory), self.points, self.recommendation, self.parts)
 
 
 @dataclass(frozen=True)
@@ -362,8 +374,3 @@ def _write(swept: Swept, directory: Directory) -> None:
         sweep_page.write_table(partial, swept.points)
     page = sweep_page.page(str(swept.directory), swept.points, swept.overlaps, swept.recommendation, swept.parts)
     write_whole(directory / _PAGE, page)
-
-
-def to_json(swept: Swept) -> Mapping[str, Any]:
-    """Return plain values, for `--log-json`."""
-    return {**asdict(swept), "directory": str(swept.directory)}

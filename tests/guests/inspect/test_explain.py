@@ -107,7 +107,7 @@ def test_counts_are_those_of_the_run_if_it_has_the_merges(trained: Path, tmp_pat
     pipeline.load(trained).save(tmp_path / "saved")
     for home, merge in ((tmp_path / "saved", "h + e"), (other, "x + y")):
         shown = succeeded(run("explain", "--tokenizer", home, text)).stdout
-        assert f"    {merge}" in shown
+        assert f"\n  {merge}" in shown
         assert "in training" not in shown
 
 
@@ -122,7 +122,7 @@ def test_the_page_has_some_pieces_and_nothing_that_runs(
     assert "␣&lt;" in html
     assert html.count("<section") == 1 + different
     assert "exists" in refused(run(*words), 1)
-    monkeypatch.setattr("pipeline.guests.inspect.explained._SECTIONS", 5)
+    monkeypatch.setattr("pipeline.guests.inspect.explain._SECTIONS", 5)
     succeeded(run(*words, "--overwrite"))
     assert page.read_text().count("<section") == 1 + 5
     assert f"The first 5 of {different} different pieces" in page.read_text()

@@ -1,0 +1,263 @@
+"""What a command returns: a frozen value that says once what it shows, and the renderers to text and to plain values.
+
+The fields of a result are its JSON. What it shows is a list of parts: rows of a name and a value, notes, tables and
+lists. Text is made of them here, HTML by `page.py`, Markdown by `model_card.py`.
+"""
+
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from pipeline.base.printable import printable_lines
+from pipeline.merges.vocabulary import token_to_text
+from pipeline.storage import parse_location
+
+NOT_STORED = {"stored": False}  # metadata of a field that is no part of the JSON
+_MOST_ROWS, _MOST_ITEMS, _MOST_LINES = 16, 6, 20  # in text; JSON and pages have all
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Names and values; a name that follows itself is written once."""
+
+    rows: tuple[tuple[str, object], ...]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A paragraph. warning: it is to be seen."""
+
+    title: str
+    text: str
+    warning: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under headers; a dash stands for None.
+
+    forms: of the fractions of a column; others have three digits. better: the columns of which the best and the worst
+    cell are marked, 1 if more is better, -1 if less is. across: compare the cells of a row, not of a column.
+    whole: what has the rows that the text leaves out.
+    """
+
+    title: str
+    headers: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+    note: str = ""
+    forms: Mapping[int, str] = field(default_factory=dict)
+    better: Mapping[int, int] = field(default_factory=dict)
+    across: bool = False
+    whole: str = "report.json"
+
+    def texts(self) -> list[list[str]]:
+        """Return the cells as they are shown."""
+        return [[_cell(cell, self.forms.get(at, ",.3f")) for at, cell in enumerate(row)] for row in self.rows]
+
+    def marks(self) -> dict[tuple[int, int], str]:
+        """Return marks by row and column, also of several cells that look alike; none if all compared cells do.
+
+        >>> Table("", ("x",), ((1.5,), (3.0,), (None,), (2.0,), (3.0001,)), better={0: 1}).marks()
+        {(0, 0): 'worst', (1, 0): 'best', (4, 0): 'best'}
+        """
+        places = [[(row, column) for column in self.better] for row in range(len(self.rows))]
+        texts, found = self.texts(), dict[tuple[int, int], str]()
+        for group in places if self.across else zip(*places, strict=True):
+            values = {(row, column): self.rows[row][column] for row, column in group}
+            known = {at: value * self.better[at[1]] for at, value in values.items() if isinstance(value, int | float)}
+            alike = {(row, column): texts[row][column] for row, column in known}
+            if len(set(alike.values())) > 1:
+                least, most = (alike[choose(known, key=known.__getitem__)] for choose in (min, max))
+                marks = {least: "worst", most: "best"}
+                found |= {at: marks[text] for at, text in alike.items() if text in marks}
+        return found
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list of texts, each with what is said of it, under a title of their group."""
+
+    title: str
+    items: tuple[tuple[str, str], ...]
+    note: str = ""
+    group: str = ""
+
+
+Part = Rows | Note | Table | Items
+
+
+class Result:
+    """What a command returns. A subclass is a frozen dataclass."""
+
+    event: str = ""  # its name in `--log-json`
+
+    def shown(self) -> Iterable[Part]:
+        """Return what is shown of it."""
+        raise NotImplementedError
+
+    @property
+    def brief(self) -> str:
+        """What `--quiet` prints."""
+        return ""
+
+    @property
+    def exit_code(self) -> int:
+        """What the command returns."""
+        return 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its fields as plain values."""
+        return {name: plain(value) for name, value in _stored(self)}
+
+    def __str__(self) -> str:
+        return as_text(self.shown())
+
+
+@dataclass(frozen=True, repr=False)
+class Facts(Result, Mapping[str, Any]):
+    """Facts by name, shown as rows; those of other things that belong to it, under `parts`, as blocks below."""
+
+    facts: Mapping[str, Any]
+    event: str = ""
+    short: str = ""  # with `--quiet`
+    shown_as: Mapping[str, object] = field(default_factory=dict)  # a text or lines in place of the value
+    parts: str = ""
+
+    @property
+    def brief(self) -> str:
+        """What `--quiet` prints."""
+        return self.short
+
+    def __getitem__(self, name: str) -> Any:
+        return self.facts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.facts)
+
+    def __len__(self) -> int:
+        return len(self.facts)
+
+    def shown(self) -> Iterable[Part]:
+        """Return rows, and a block for each part."""
+        values = {**self.facts, **self.shown_as}
+        yield Rows(
+            tuple(
+                (name.replace("_", " "), line)
+                for name, value in values.items()
+                if name != self.parts
+                for line in _lines(value)
+            )
+        )
+        for part in self.facts.get(self.parts, ()):
+            yield from part.shown()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts as plain values."""
+        return {name: plain(value) for name, value in self.facts.items()}
+
+    __repr__ = Result.__str__
+
+
+def _lines(value: object) -> list[str]:
+    if isinstance(value, list | tuple):
+        more = [f"... and {len(value) - _MOST_LINES:,} more: --log-json has all"] if len(value) > _MOST_LINES else []
+        return [*map(str, value[:_MOST_LINES]), *more] or ["none"]
+    return [f"{value:,}" if type(value) is int else "none" if value is None else str(value)]
+
+
+def _stored(value: Any) -> Iterator[tuple[str, Any]]:
+    yield from ((one.name, getattr(value, one.name)) for one in fields(value) if one.metadata.get("stored", True))
+
+
+def plain(value: Any) -> Any:
+    """Return plain values, which JSON has, of a result: bytes in the letters of vocab.json, other things as text."""
+    if isinstance(value, Result):
+        return value.to_json()
+    if isinstance(value, bytes):
+        return token_to_text(value)
+    if is_dataclass(value):
+        return {name: plain(one) for name, one in _stored(value)}
+    if isinstance(value, Mapping):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def from_plain(kind: Any, value: Any) -> Any:
+    """Return a value of this type from plain ones; TypeError, ValueError, KeyError or AttributeError if it is none.
+
+    >>> from_plain(dict[int, tuple[str, ...]], {"1": ["a", "b"]})
+    {1: ('a', 'b')}
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (types.UnionType, Union):
+        return None if value is None else from_plain(next(one for one in inner if one is not types.NoneType), value)
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        stored = [one.name for one in fields(kind) if one.name in value]
+        return kind(**{name: from_plain(hints[name], value[name]) for name in stored})  # type: ignore[operator]
+    if kind is Path:  # the first of what a Location may be
+        return parse_location(value)
+    if origin is tuple:
+        kinds = [inner[0]] * len(value) if inner[1:] == (...,) else inner
+        return tuple(from_plain(one, found) for one, found in zip(kinds, value, strict=True))
+    if origin is not None and issubclass(origin, Mapping):
+        return {inner[0](name): from_plain(inner[1], one) for name, one in value.items()}
+    if kind is float and type(value) is int:
+        return float(value)
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r} is no {kind}")
+    return value
+
+
+def as_text(parts: Iterable[Part]) -> str:
+    """Return parts as text, with a blank line between them."""
+    blocks = []
+    for group, listed in groupby(parts, key=lambda part: part.group if isinstance(part, Items) else part):
+        if isinstance(group, str):
+            items = (one for one in listed if isinstance(one, Items))
+            blocks.append(printable_lines([group, *map(_item_line, items)]))
+        else:
+            blocks += [_TEXT[type(part)](part) for part in listed]
+    return "\n\n".join(blocks)
+
+
+def _rows_text(part: Rows) -> str:
+    """Align names and values."""
+    width = max((len(name) for name, _ in part.rows), default=0)
+    names = [name if before != name else "" for (before, _), (name, _) in pairwise([("", ""), *part.rows])]
+    indent = "  " if part.title else ""
+    lines = (f"{indent}{name:<{width}}  {value}" for name, (_, value) in zip(names, part.rows, strict=True))
+    return printable_lines([*([part.title] if part.title else []), *lines])
+
+
+def _note_text(part: Note) -> str:
+    return printable_lines([part.title, f"  {part.text}"])
+
+
+def _table_text(part: Table) -> str:
+    """Align the first column left and the others right."""
+    rows = [[printable_lines([cell]) for cell in row] for row in (part.headers, *part.texts()[:_MOST_ROWS])]
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    lines = ["  ".join(("", row[0].ljust(first), *map(str.rjust, row[1:], others))).rstrip() for row in rows]
+    more = len(part.rows) - _MOST_ROWS
+    return printable_lines([part.title, *lines, *([f"  ... {more} more in {part.whole}"] if more > 0 else [])])
+
+
+def _item_line(one: Items) -> str:
+    examples = ", ".join(f"{text} {more}".rstrip() for text, more in one.items[:_MOST_ITEMS])
+    return f"  {one.title}" + (f": {examples}" if examples else "")
+
+
+def _cell(cell: object, form: str) -> str:
+    if isinstance(cell, int | float):
+        return format(cell, "," if isinstance(cell, int) else form)
+    return "–" if cell is None else str(cell)
+
+
+_TEXT: Mapping[type, Any] = {Rows: _rows_text, Note: _note_text, Table: _table_text}
