@@ -25,7 +25,7 @@ ROOMS = {
     "cli": 1375,
     "guests": 5452,
     "commands": 2864,
-    "reports": 2565,
+    "reports": 2691,
     "shards": 3336,
     "tokenizer": 4483,
     "merges": 1660,

@@ -54,7 +54,7 @@ def info(path: AnyPath) -> Facts:
     return _tokenizer(where, {} if guest is None else guest.info(tokenizer_home(where)))
 
 
-def _facts(facts: Mapping[str, Any], parts: str = "") -> Facts:
+def _facts(facts: Mapping[str, Any]) -> Facts:
     """Make a result of facts: texts of tokens and names of files are shown with their ids and sizes."""
     shown: dict[str, object] = {
         name: [f"{text} ({unit(number)})" for text, number in facts[name].items()]
@@ -63,7 +63,7 @@ def _facts(facts: Mapping[str, Any], parts: str = "") -> Facts:
     }
     if options := facts.get("options"):
         shown["options"] = ", ".join(f"{option} {_plain(one)}" for option, one in options.items())
-    return Facts(facts, "info", shown_as=shown, parts=parts)
+    return Facts(facts, "info", shown_as=shown)
 
 
 def _run(run: Run) -> Facts:
@@ -84,7 +84,7 @@ def _run(run: Run) -> Facts:
         "fingerprint": stored.counter_fingerprint(),
         "tokenizers": [_tokenizer(where) for where in found],
     }
-    return _facts(facts, "tokenizers")
+    return _facts(facts)
 
 
 def _parity(parity: Parity | None) -> dict[str, Any]:

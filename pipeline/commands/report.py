@@ -32,7 +32,7 @@ from pipeline.reports.numbers import Numbers
 from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
 from pipeline.reports.result import Result
 from pipeline.reports.summary import Check, Report, Summary
-from pipeline.reports.tables import how_made
+from pipeline.reports.tables import how_made, options_of
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
@@ -301,14 +301,13 @@ def _write_files(
     script, numbers = page.plotly_script(), report.numbers
     if not with_page or numbers is None or tokenizer is None:
         return tuple(written)
-    made = how_made(run, tokenizer, report.summary, numbers)
     if script is not None:
         with whole_file(where) as path, path.open("wb") as file:
-            page.write_page(file, script, made, numbers, report.skipped)
+            page.write_page(file, script, report, how_made(run, tokenizer, report.summary, numbers))
         written.insert(0, where)
     if outputs is None and not _is_edited(tokenizer / model_card.NAME):
         written.append(tokenizer / model_card.NAME)
-        write_whole(written[-1], model_card.model_card(made, numbers))
+        write_whole(written[-1], model_card.model_card(options_of(run, tokenizer), numbers))
         manifest.store_written(manifest.require(run.directory.location), written[-1:])
     return tuple(written)
 

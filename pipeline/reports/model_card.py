@@ -3,13 +3,13 @@
 It depends on the corpus and the options alone: times and the machine are in the report.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pipeline.base.printable import printable
 from pipeline.base.units import format_bytes
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.result import Rows, Table
-from pipeline.reports.tables import HowMade, sentences_table, sizes, special_token_table
+from pipeline.reports.tables import sentences_table, sizes, special_token_table
 from pipeline.reports.verdict import verdict
 
 NAME = "README.md"
@@ -17,10 +17,9 @@ MARK = "<!-- Made by bpe-pipeline from the report; without this line it is kept 
 _OPTIONS = ("pattern", "tie break", "min frequency", "superwords from", "add bos")
 
 
-def model_card(made: HowMade, numbers: Numbers) -> str:
-    """Return the card: what the tokenizer is, how to load it, and how it cuts text."""
+def model_card(options: Mapping[str, str], numbers: Numbers) -> str:
+    """Return the card: what the tokenizer is, how to load it, and how it cuts text. options: as it was made with."""
     size = numbers.tokenizers[0][1]
-    options = dict(made.options.rows)
     facts = Rows((
         ("vocabulary", f"{size:,} tokens, byte-level BPE"),
         *((name, options[name]) for name in _OPTIONS if options.get(name, "none") not in ("none", "False")),

@@ -14,7 +14,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pipeline import __version__
 from pipeline.base.printable import printable
@@ -23,8 +23,10 @@ from pipeline.reports import tables
 from pipeline.reports.numbers import Numbers, SentenceTokens
 from pipeline.reports.plots import Figure, page_plots
 from pipeline.reports.result import Items, Note, Part, Rows, Table
-from pipeline.reports.tables import HowMade
 from pipeline.reports.verdict import verdict
+
+if TYPE_CHECKING:
+    from pipeline.reports.summary import Report
 
 HINT = "report.html is drawn with plotly, which is not installed: pip install 'bpe-pipeline[report]'"
 _MEASURES = (
@@ -77,18 +79,17 @@ def _packed(script: Path) -> bytes:
     return base64.b64encode(zlib.compress(script.read_bytes(), 4))
 
 
-def html_of(*parts: Part, class_: str = "facts") -> Html:
+def html_of(*parts: Part) -> Html:
     """Return what a result shows; a table scrolls if it is wider than the page, and one without rows is left out."""
-    return escaped(*(_HTML[type(part)](part, class_) for part in parts))
+    return escaped(*(_HTML[type(part)](part) for part in parts))
 
 
-def _rows(part: Rows, class_: str) -> Html:
-    """Make a table without headers, whose title only screen readers read."""
-    rows = (element("tr", element("th", name, scope="row"), element("td", value)) for name, value in part.rows)
-    return _framed(element("table", *rows, class_=class_), part.title) if part.rows else escaped()
+def _rows(part: Rows) -> Html:
+    rows = (element("tr", element("th", name, scope="row"), element("td", text)) for name, text in part.texts())
+    return _framed(part.title, element("table", *rows, class_="facts")) if part.rows else escaped()
 
 
-def _table(part: Table, _: str) -> Html:
+def _table(part: Table) -> Html:
     """Make a table; a mark is a colour, and a word for who cannot see it."""
     marks = part.marks()
     rows = [
@@ -100,15 +101,16 @@ def _table(part: Table, _: str) -> Html:
         for row, (first, *cells) in enumerate(part.texts())
     ]  # fmt: skip
     head = element("thead", element("tr", *(element("th", header, scope="col") for header in part.headers)))
-    framed = _framed(element("table", head, *rows), part.title)
-    return escaped(element("h3", part.title), _quiet(part.note), framed) if rows else escaped()
+    return _framed(part.title, element("table", head, *rows), part.note) if rows else escaped()
 
 
-def _framed(content: Html, title: str) -> Html:
-    return element("div", content, class_="wide", tabindex=0, role="region", aria_label=title)
+def _framed(title: str, content: Html, note: str = "") -> Html:
+    """Let a table scroll if it is wider than the page."""
+    framed = element("div", content, class_="wide", tabindex=0, role="region", aria_label=title)
+    return escaped(element("h3", title), _quiet(note), framed)
 
 
-def _items(part: Items, _: str) -> Html:
+def _items(part: Items) -> Html:
     items = (
         element("li", element("code", text), *((element("span", more, class_="quiet"),) if more else ()))
         for text, more in part.items
@@ -117,7 +119,7 @@ def _items(part: Items, _: str) -> Html:
     return escaped(element("h3", part.title), _quiet(part.note), tokens)
 
 
-def _note(part: Note, _: str) -> Html:
+def _note(part: Note) -> Html:
     return element("p", part.text, class_="warn" if part.warning else "quiet")
 
 
@@ -131,16 +133,19 @@ def plain_page(title: str, *sections: Html) -> str:
     return template.substitute(title=escaped(title), style=style, content=escaped(*sections), version=__version__)
 
 
-def write_page(file: BinaryIO, script: Path, made: HowMade, numbers: Numbers, skipped: Sequence[str]) -> None:
-    """Write the page. script: plotly's; skipped: input that was skipped or altered."""
+def write_page(file: BinaryIO, script: Path, report: "Report", made: Sequence[Part]) -> None:
+    """Write the page of a report with numbers. script: plotly's; made: how the tokenizer was made."""
+    numbers, skipped, tokenizer = report.numbers, report.skipped, report.summary.tokenizer_directory
+    assert numbers is not None
     drawn = page_plots(numbers)
     figures = {name: {"data": plot["data"], "layout": plot["layout"]} for name, plot in drawn.items()}
     answers = (element("div", element("dt", name), element("dd", text)) for name, text in verdict(numbers, skipped))
     listed = (element("li", loss) for loss in skipped)
+    problems, kinds = tables.token_lists(numbers)
     content: dict[str, str] = {"gain": "", "ranks": ""}  # none without doublings, or merges
     content |= {name.replace("-", "_"): _figure(name, plot) for name, plot in drawn.items()}
     content |= {
-        "directory": escaped(made.directory),
+        "directory": escaped(tokenizer),
         "style": (_HERE / "page.css").read_text("utf-8"),
         "verdict": escaped(*answers),
         "compared": _compared(numbers),
@@ -151,14 +156,11 @@ def write_page(file: BinaryIO, script: Path, made: HowMade, numbers: Numbers, sk
         ),
         "cuts": escaped(*(_sentence(numbers, one) for one in numbers.sentences)),
         "special": html_of(tables.special_token_table(numbers)),
-        "listed": html_of(*tables.vocabulary_lists(numbers)),
+        "listed": html_of(*kinds),
         "count": f"{numbers.tokenizers[0][1]:,}",
-        "problems": html_of(*tables.token_lists(numbers)),
+        "problems": html_of(*problems),
         "skipped": element("ul", *listed, class_="warn") if skipped else _quiet("Nothing was skipped."),
-        "options": html_of(made.options),
-        "corpus": html_of(made.corpus, class_="files"),
-        "stages": html_of(made.stages),
-        "versions": html_of(made.versions),
+        "made": html_of(*made),
         "sizes": html_of(tables.sizes(numbers.merged)),
         "version": __version__,
         "figures": json.dumps(figures).replace("<", "\\u003c"),  # only "<" can end a script

@@ -7,7 +7,7 @@ lists. Text is made of them here, HTML by `page.py`, Markdown by `model_card.py`
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -21,10 +21,14 @@ _MOST_ROWS, _MOST_ITEMS, _MOST_LINES = 16, 6, 20  # in text; JSON and pages have
 
 @dataclass(frozen=True)
 class Rows:
-    """Names and values; a name that follows itself is written once."""
+    """Names and values. An empty value is left out; a list has a row for each member, with the name at the first."""
 
     rows: tuple[tuple[str, object], ...]
     title: str = ""
+
+    def texts(self) -> list[tuple[str, str]]:
+        """Return the rows as they are shown."""
+        return [(name, text) for name, value in self.rows for text in _lines(value) if text]
 
 
 @dataclass(frozen=True)
@@ -79,12 +83,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Items:
-    """A list of texts, each with what is said of it, under a title of their group."""
+    """A list of texts, each with what is said of it."""
 
     title: str
     items: tuple[tuple[str, str], ...]
     note: str = ""
-    group: str = ""
+
+    def first(self) -> str:
+        """Return the first ones as text."""
+        return ", ".join(f"{text} {more}".rstrip() for text, more in self.items[:_MOST_ITEMS])
 
 
 Part = Rows | Note | Table | Items
@@ -119,13 +126,12 @@ class Result:
 
 @dataclass(frozen=True, repr=False)
 class Facts(Result, Mapping[str, Any]):
-    """Facts by name, shown as rows; those of other things that belong to it, under `parts`, as blocks below."""
+    """Facts by name, shown as rows; a list of other facts as blocks below."""
 
     facts: Mapping[str, Any]
     event: str = ""
     short: str = ""  # with `--quiet`
     shown_as: Mapping[str, object] = field(default_factory=dict)  # a text or lines in place of the value
-    parts: str = ""
 
     @property
     def brief(self) -> str:
@@ -143,17 +149,13 @@ class Facts(Result, Mapping[str, Any]):
 
     def shown(self) -> Iterable[Part]:
         """Return rows, and a block for each part."""
-        values = {**self.facts, **self.shown_as}
-        yield Rows(
-            tuple(
-                (name.replace("_", " "), line)
-                for name, value in values.items()
-                if name != self.parts
-                for line in _lines(value)
-            )
-        )
-        for part in self.facts.get(self.parts, ()):
-            yield from part.shown()
+        rows, blocks = [], list[Facts]()
+        for name, value in {**self.facts, **self.shown_as}.items():
+            if isinstance(value, list) and value and isinstance(value[0], Facts):
+                blocks += value
+            else:
+                rows.append((name.replace("_", " "), "none" if value in ([], None) else value))
+        return [Rows(tuple(rows)), *(part for block in blocks for part in block.shown())]
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as plain values."""
@@ -165,8 +167,8 @@ class Facts(Result, Mapping[str, Any]):
 def _lines(value: object) -> list[str]:
     if isinstance(value, list | tuple):
         more = [f"... and {len(value) - _MOST_LINES:,} more: --log-json has all"] if len(value) > _MOST_LINES else []
-        return [*map(str, value[:_MOST_LINES]), *more] or ["none"]
-    return [f"{value:,}" if type(value) is int else "none" if value is None else str(value)]
+        return [*map(str, value[:_MOST_LINES]), *more]
+    return [f"{value:,}" if type(value) is int else str(value)]
 
 
 def _stored(value: Any) -> Iterator[tuple[str, Any]]:
@@ -217,23 +219,16 @@ def from_plain(kind: Any, value: Any) -> Any:
 
 def as_text(parts: Iterable[Part]) -> str:
     """Return parts as text, with a blank line between them."""
-    blocks = []
-    for group, listed in groupby(parts, key=lambda part: part.group if isinstance(part, Items) else part):
-        if isinstance(group, str):
-            items = (one for one in listed if isinstance(one, Items))
-            blocks.append(printable_lines([group, *map(_item_line, items)]))
-        else:
-            blocks += [_TEXT[type(part)](part) for part in listed]
-    return "\n\n".join(blocks)
+    return "\n\n".join(_TEXT[type(part)](part) for part in parts)
 
 
 def _rows_text(part: Rows) -> str:
     """Align names and values."""
-    width = max((len(name) for name, _ in part.rows), default=0)
-    names = [name if before != name else "" for (before, _), (name, _) in pairwise([("", ""), *part.rows])]
-    indent = "  " if part.title else ""
-    lines = (f"{indent}{name:<{width}}  {value}" for name, (_, value) in zip(names, part.rows, strict=True))
-    return printable_lines([*([part.title] if part.title else []), *lines])
+    rows, indent = part.texts(), "  " if part.title else ""
+    width = max((len(name) for name, _ in rows), default=0)
+    names = [name if before != name else "" for (before, _), (name, _) in pairwise([("", ""), *rows])]
+    lines = (f"{indent}{name:<{width}}  {text}" for name, (_, text) in zip(names, rows, strict=True))
+    return printable_lines([part.title, *lines] if part.title else lines)
 
 
 def _note_text(part: Note) -> str:
@@ -249,15 +244,10 @@ def _table_text(part: Table) -> str:
     return printable_lines([part.title, *lines, *([f"  ... {more} more in {part.whole}"] if more > 0 else [])])
 
 
-def _item_line(one: Items) -> str:
-    examples = ", ".join(f"{text} {more}".rstrip() for text, more in one.items[:_MOST_ITEMS])
-    return f"  {one.title}" + (f": {examples}" if examples else "")
-
-
 def _cell(cell: object, form: str) -> str:
     if isinstance(cell, int | float):
         return format(cell, "," if isinstance(cell, int) else form)
     return "–" if cell is None else str(cell)
 
 
-_TEXT: Mapping[type, Any] = {Rows: _rows_text, Note: _note_text, Table: _table_text}
+_TEXT: Mapping[type, Any] = {Rows: _rows_text, Note: _note_text, Table: _table_text, Items: Items.first}

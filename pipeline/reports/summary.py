@@ -23,8 +23,6 @@ from pipeline.tokenizer.export import AT_SIZE, VocabularyFacts
 if TYPE_CHECKING:
     from pipeline.shards.manifest import EncodedCorpus
 
-Row = tuple[str, str]
-
 
 @dataclass(frozen=True)
 class OtherSize:
@@ -78,47 +76,44 @@ class Summary(Result):
 
     def shown(self) -> Iterable[Part]:
         """Return at most eight rows; `rows(whole=True)` has more."""
-        yield Rows(tuple(self.rows()))
+        yield Rows(self.rows())
 
-    def rows(self, *, whole: bool = False) -> list[Row]:
+    def rows(self, *, whole: bool = False) -> tuple[tuple[str, object], ...]:
         """Return what was done and the next command; whole: all that the report says, a fact a row."""
-        corpus, directory = self.corpus, str(self.directory)
+        corpus, vocabulary, languages = self.corpus, self.vocabulary, self.languages
         different = f"{corpus.pieces:,} pieces, of which {corpus.different_pieces:,} are different"
-        losses = map(str, corpus.losses) if whole else in_one_line(corpus.losses, "report.txt")
-        rows = [("run", directory)] if whole else []
-        rows += _row("corpus", [*_read(corpus), f"{different} (pattern {self.pattern})"])
-        rows += [("skipped/altered", loss) for loss in losses]
-        if whole:
-            rows += _row("newer characters", filter(None, [corpus.newer_characters()]))
-        if self.vocabulary is not None:
-            stopped = self.vocabulary.stopped.removeprefix(f"{AT_SIZE}; ")
-            rows.append(("vocabulary", f"{_kinds(self.vocabulary)}; {stopped}"))
-            rows += _row("bytes per token", _rates(self.vocabulary, corpus))
-        if self.languages is not None:
-            rows.append(("languages", str(self.languages)))
-            rows += [(one.name, str(one)) for one in self.languages.measured if whole]
         cluster = ClusterUse(self.nodes, self.peak_node_bytes)
-        rows += [_used(self.stages, self.retries, self.peak_memory_bytes, cluster)] if self.stages else []
-        rows += self._written(whole=whole) if self.vocabulary is not None else [] if whole else [("run", directory)]
-        rows += [("ids changed", f"{name}: {text}") for name, text in self.changed_ids.items()]
-        rows += _row("removed", self.removed, ", ")
-        if whole:
-            rows += [(f"no {name} files", reason) for name, reason in self.refused.items()]
-        elif self.report:
-            rows.append(("report", self.report))
-        return rows + [("next", command) for command in self._next_commands()[: None if whole else 1]]
+        return (
+            ("run", self.directory if whole else ""),
+            ("corpus", "; ".join([*_read(corpus), f"{different} (pattern {self.pattern})"])),
+            ("skipped/altered", corpus.losses if whole else in_one_line(corpus.losses, "report.txt")),
+            ("newer characters", corpus.newer_characters() if whole else ""),
+            ("vocabulary", "" if vocabulary is None else _kinds(vocabulary)),
+            ("bytes per token", "" if vocabulary is None else "; ".join(_rates(vocabulary, corpus))),
+            ("languages", languages or ""),
+            *((one.name, one) for one in (languages.measured if languages is not None and whole else ())),
+            ("time", _used(self.stages, self.retries, self.peak_memory_bytes, cluster) if self.stages else ""),
+            ("run", self.directory if vocabulary is None and not whole else ""),
+            *self._written(whole=whole),
+            ("ids changed", [f"{name}: {text}" for name, text in self.changed_ids.items()]),
+            ("removed", ", ".join(self.removed)),
+            *((f"no {name} files", reason) for name, reason in self.refused.items() if whole),
+            ("report", "" if whole else self.report),
+            ("next", self._next_commands()[: None if whole else 1]),
+        )
 
-    def _written(self, *, whole: bool) -> list[Row]:
+    def _written(self, *, whole: bool) -> Iterable[tuple[str, object]]:
         """Return where the tokenizers are: in one row, or with the files of the first and a row for each other size."""
+        if self.tokenizer_directory is None:
+            return []
         files = ", ".join(self.written) if whole else format_count(len(self.written), "files")
         first, others = f"{self.tokenizer_directory} ({files})", list[str]()
         for other in self.other_sizes:
             rate = other.vocabulary.bytes_per_token
-            facts = [f"{other.vocabulary.vocab_size:,} tokens"] if whole else []
-            facts += [] if rate is None else [f"{rate:.3f} bytes per token"]
-            others.append(f"{other.tokenizer_directory}" + (f" ({', '.join(facts)})" if facts else ""))
+            known = [f"{other.vocabulary.vocab_size:,} tokens"] * whole + [f"{rate:.3f} bytes per token"] * bool(rate)
+            others.append(f"{other.tokenizer_directory}" + (f" ({', '.join(known)})" if known else ""))
         if whole:
-            return [("tokenizer", first), *(("other sizes", text) for text in others)]
+            return [("tokenizer", first), ("other sizes", others)]
         return [("tokenizer", ", ".join([first, *others]))]
 
     def _next_commands(self) -> list[str]:
@@ -159,31 +154,26 @@ class EncodingSummary(Result):
 
     def shown(self) -> Iterable[Part]:
         """Return at most eight rows."""
-        yield Rows(tuple(self._rows()))
-
-    def _rows(self) -> Iterator[Row]:
-        corpus = self.corpus
-        documents = format_count(corpus.documents, "documents")
+        corpus, documents = self.corpus, format_count(self.corpus.documents, "documents")
         once = corpus.pack is None and {"repeat", "weights"}.isdisjoint(corpus.order or ())
         rate = f" ({corpus.text_bytes / max(corpus.tokens, 1):.3f} bytes of text each)" if once else ""
         shard_bytes = format_bytes(sum(shard.bytes for shard in corpus.shards))
         if corpus.kind == "bin of uint32":
             shard_bytes += "; nanoGPT's loader reads uint16: change its dtype"
-        yield "shards", f"{self.directory} ({len(corpus.shards):,} {corpus.kind}, {shard_bytes})"
-        yield "corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}, {documents}"
-        yield from _row("skipped/altered", in_one_line(in_words(corpus.losses), "bpe-pipeline info"))
-        yield "tokens", f"{corpus.tokens:,}{rate}"
-        if validation := sum(shard.tokens for shard in corpus.shards if shard.split is not None):
-            yield "validation", f"{validation:,} of these tokens"
-        if corpus.pack is not None:
-            yield "rows", _packed(corpus)
-        if corpus.documents_by == "separator" or corpus.separator is not None:
-            how = "follows each" if corpus.documents_by == "separator" else "ends each; offsets or rows mark the limits"
-            yield "documents", f"{corpus.separator} (id {corpus.separator_id}) {how}"
-        yield _used(self.times, self.retries, self.peak_memory_bytes, self.cluster)
-        if self.tokenizer is not None:
-            words = ["bpe-pipeline", "decode", str(self.directory), "--tokenizer", str(self.tokenizer)]
-            yield "next", f"{shlex.join(words)} | head"
+        validation = sum(shard.tokens for shard in corpus.shards if shard.split is not None)
+        how = "follows each" if corpus.documents_by == "separator" else "ends each; offsets or rows mark the limits"
+        decode = ["bpe-pipeline", "decode", str(self.directory), "--tokenizer", str(self.tokenizer)]
+        yield Rows((
+            ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.kind}, {shard_bytes})"),
+            ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}, {documents}"),
+            ("skipped/altered", in_one_line(in_words(corpus.losses), "bpe-pipeline info")),
+            ("tokens", f"{corpus.tokens:,}{rate}"),
+            ("validation", f"{validation:,} of these tokens" if validation else ""),
+            ("rows", "" if corpus.pack is None else _packed(corpus)),
+            ("documents", (corpus.separator and f"{corpus.separator} (id {corpus.separator_id}) {how}") or ""),
+            ("time", _used(self.times, self.retries, self.peak_memory_bytes, self.cluster)),
+            ("next", "" if self.tokenizer is None else f"{shlex.join(decode)} | head"),
+        ))  # fmt: skip
 
 
 def _packed(corpus: "EncodedCorpus") -> str:
@@ -209,7 +199,8 @@ def _kinds(vocabulary: VocabularyFacts) -> str:
     special = f"{len(vocabulary.special_tokens)} special" if vocabulary.special_tokens else "no special tokens"
     words = f", {vocabulary.superwords:,} of several words" if vocabulary.superwords else ""
     merges = format_count(vocabulary.merges, "merges")
-    return f"{vocabulary.vocab_size:,} tokens (256 bytes, {merges}{words}, {special})"
+    stopped = vocabulary.stopped.removeprefix(f"{AT_SIZE}; ")
+    return f"{vocabulary.vocab_size:,} tokens (256 bytes, {merges}{words}, {special}); {stopped}"
 
 
 def _rates(vocabulary: VocabularyFacts, corpus: CorpusFacts) -> Iterator[str]:
@@ -222,7 +213,7 @@ def _rates(vocabulary: VocabularyFacts, corpus: CorpusFacts) -> Iterator[str]:
         yield f"{of_all}, too rare for --min-piece-count: {share:.2%} of the text"
 
 
-def _used(times: Mapping[str, float | None], retries: int, peak_memory_bytes: int, cluster: ClusterUse | None) -> Row:
+def _used(times: Mapping[str, float | None], retries: int, peak_memory_bytes: int, cluster: ClusterUse | None) -> str:
     """Say how long each stage took, what had to be repeated, and the most memory, in one row."""
     words = [", ".join(f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in times.items())]
     if retries:
@@ -232,13 +223,7 @@ def _used(times: Mapping[str, float | None], retries: int, peak_memory_bytes: in
         words.append(f"{format_count(cluster.nodes, 'nodes')} had work")
         peak = f"{format_bytes(cluster.peak_bytes)} (workers of a node together), {format_bytes(peak_memory_bytes)}"
         peak += " (coordinator)"
-    return "time", "; ".join([*words, f"peak memory {peak}"])
-
-
-def _row(name: str, values: Iterable[str], between: str = "; ") -> list[Row]:
-    """Return one row of all values, or none without values."""
-    text = between.join(values)
-    return [(name, text)] if text else []
+    return "; ".join([*words, f"peak memory {peak}"])
 
 
 @dataclass(frozen=True)
@@ -290,7 +275,7 @@ class Report(Result):
 
     def shown(self) -> Iterable[Part]:
         """Return the facts of the summary, and the numbers."""
-        checks = (("checks", f"{one} ({home})") for home, checked in self.checks.items() for one in checked)
-        yield Rows((*self.summary.rows(whole=True), *checks))
+        checks = [f"{one} ({home})" for home, checked in self.checks.items() for one in checked]
+        yield Rows((*self.summary.rows(whole=True), ("checks", checks)))
         if self.numbers is not None:
             yield from tables.shown(self.numbers, self.skipped)

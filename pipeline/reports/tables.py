@@ -1,14 +1,14 @@
 """What the report shows of its numbers: rows, tables and lists, for the text, the page and the model card."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pipeline.base.units import format_bytes, format_count
 from pipeline.reports.measure import FEWEST_SOURCES, TextMeasures
 from pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, Sample
 from pipeline.reports.result import Items, Note, Part, Rows, Table
-from pipeline.reports.tokens import TokenExample, TokenGroup, readable
+from pipeline.reports.tokens import TokenGroup, readable
 from pipeline.reports.verdict import verdict
 from pipeline.run.manifest import Run
 from pipeline.storage import Location
@@ -17,67 +17,44 @@ if TYPE_CHECKING:
     from pipeline.reports.summary import Summary
 
 _MOST_FILES = 8
-WORTH_A_LOOK = "Tokens that deserve a look"
 
 
-@dataclass(frozen=True)
-class HowMade:
-    """How a tokenizer was made: what its run's manifest has beside the report."""
-
-    directory: Location
-    options: Rows
-    corpus: Rows
-    versions: Rows
-    stages: Table
-
-
-def how_made(run: Run, tokenizer: Location, summary: "Summary", numbers: Numbers) -> HowMade:
-    """Describe one of a run's tokenizers."""
-    plan = run.manifest
-    made = plan.options_of(tokenizer.name)
-    options = made.of_stage("count", "merge", "special") | {"vocab_size": made.vocab_size[0]}
-    if plan.parity is not None:
-        options["tie_break"] = "greatest-letters"
-    files = [(file.path, file.size) for file in sorted(plan.plan.files, key=lambda file: -file.size)]
-    if rest := files[_MOST_FILES:]:
-        files[_MOST_FILES:] = [(f"{len(rest):,} more files", sum(size for _, size in rest))]
-    languages = summary.languages
-    corpus = [
-        ("text of pieces", format_bytes(numbers.merged.bytes)),
-        ("documents", f"{summary.corpus.documents:,}" if summary.corpus.documents else ""),
-        ("peak memory, all processes", format_bytes(summary.peak_memory_bytes) if summary.peak_memory_bytes else ""),
-        ("counts from", "" if plan.source is None else plan.source.description),
-        ("weights", plan.plan.described(plan.weights) if plan.weights else ""),
-        *((path, format_bytes(size)) for path, size in files),
-        *([] if languages is None else [("languages", languages), *((one.name, one) for one in languages.measured)]),
-    ]
+def how_made(run: Run, tokenizer: Location, summary: "Summary", numbers: Numbers) -> list[Part]:
+    """Describe how one of a run's tokenizers was made: the result of the command, options, files, versions, stages."""
+    files = sorted(run.manifest.plan.files, key=lambda file: -file.size)[:_MOST_FILES]
     peaks = {name: format_bytes(peak) for name, peak in summary.stage_peak_bytes.items()}
-    stages = ((name, "kept" if s is None else f"{s:.2f} s", peaks.get(name)) for name, s in summary.stages.items())
-    return HowMade(
-        tokenizer,
-        Rows(tuple((name.replace("_", " "), _plain(value)) for name, value in options.items()), "Options"),
-        Rows(tuple((name, value) for name, value in corpus if value != ""), "Corpus"),
-        Rows(tuple((plan.cutting | numbers.machine).items()), "Versions and machine"),
-        Table("Time and memory by stage", ("stage", "time", "peak memory"), tuple(stages)),
+    stages = tuple((name, "kept" if s is None else f"{s:.2f} s", peaks.get(name)) for name, s in summary.stages.items())
+    return [
+        Rows(summary.rows(whole=True), "Result"),
+        Rows(tuple(options_of(run, tokenizer).items()), "Options"),
+        Rows(tuple((file.path, format_bytes(file.size)) for file in files), "Largest files of the corpus"),
+        Rows(tuple((run.manifest.cutting | numbers.machine).items()), "Versions and machine"),
+        Table("Time and memory by stage", ("stage", "time", "peak memory"), stages),
+    ]
+
+
+def options_of(run: Run, tokenizer: Location) -> dict[str, str]:
+    """Return the options of counting and merging that a tokenizer of a run was made with, as text."""
+    made = run.manifest.options_of(tokenizer.name)
+    options = made.of_stage("count", "merge", "special") | {"vocab_size": made.vocab_size[0]}
+    if run.manifest.parity is not None:
+        options["tie_break"] = "greatest-letters"
+    listed = (
+        (name, ", ".join(map(str, one)) if isinstance(one, list | tuple) else one) for name, one in options.items()
     )
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value)) or "none"
-    return "none" if value is None else str(value)
+    return {name.replace("_", " "): "none" if value in (None, "") else str(value) for name, value in listed}
 
 
 def shown(numbers: Numbers, skipped: Sequence[str]) -> list[Part]:
     """Return all that the text shows. skipped: input that was skipped or altered."""
-    sample, scripts = numbers.sample, tuple(numbers.vocabulary.scripts.items())
+    sample, lists = numbers.sample, [one for listed in token_lists(numbers) for one in listed]
     parts: list[Part] = [Rows(verdict(numbers, skipped), "Verdict")]
     if sample is not None:
         parts += [about_sample(sample), compared_table(numbers, sample), *sample_tables(numbers, sample)]
     parts += [sentences_table(numbers), fallback_table(numbers), *embedding_tables(numbers), sizes(numbers.merged)]
-    parts.append(Table("Tokens by script", ("script", "tokens"), scripts))
+    parts.append(Table("Tokens by script", ("script", "tokens"), tuple(numbers.shapes[0].scripts.items())))
     parts += [special_token_table(numbers)] if numbers.vocabulary.special_tokens else []
-    return [*parts, *token_lists(numbers), *vocabulary_lists(numbers)]
+    return [*parts, Rows(tuple((one.title, one.first()) for one in lists), "Tokens that deserve a look")]
 
 
 def sizes(merged: MergeNumbers) -> Table:
@@ -197,46 +174,40 @@ def special_token_table(numbers: Numbers) -> Table:
     return Table("Special tokens", ("token", "id", "role"), rows)
 
 
-def token_lists(numbers: Numbers) -> list[Items]:
-    """The kinds of tokens that deserve a look, with the number of each in its title."""
-    vocabulary, sample, variants = numbers.vocabulary, numbers.sample, numbers.vocabulary.variants
-    groups = [
-        ("Never produced", "The merges, applied to the token's own bytes, do not produce the token: no text is encoded "
-         "with it.", vocabulary.unreachable),
-        ("Never used in the training corpus", "Exact: each merge made tokens, and later merges took all of them. They "
-         "are parts of longer ones.", vocabulary.never_used),
-        ("Part of a character", "Not valid UTF-8 alone: the single bytes above 127, and merged bytes of characters "
-         "that are rare here.", vocabulary.partial),
-        ("Parts of addresses", "URLs and web file names: often a sign of boilerplate.", vocabulary.urls),
-        ("Long repeats", "A unit of up to four characters, repeated eight times or more.", vocabulary.repeats),
-    ]  # fmt: skip
+_GROUPS = {
+    "unreachable": ("Never produced",
+        "The merges, applied to the token's own bytes, do not produce the token: no text is encoded with it."),
+    "never_used": ("Never used in the training corpus",
+        "Exact: each merge made tokens, and later merges took all of them. They are parts of longer ones."),
+    "partial": ("Part of a character", "Merged bytes that are not valid UTF-8 alone: characters that are rare."),
+    "urls": ("Parts of addresses", "URLs and web file names: often a sign of boilerplate."),
+    "repeats": ("Long repeats", "A unit of up to four characters, repeated eight times or more."),
+    "single_source": ("From one rare source",
+        "In the sample four times or more, all in one source, which is at most a tenth of it."),
+    "longest": ("Longest tokens", ""),
+    "numbers": ("Numbers", "Digits alone, with or without a space in front."),
+    "indentation": ("Indentation", "White space alone, the longest first."),
+}  # fmt: skip
+
+
+def token_lists(numbers: Numbers) -> tuple[list[Items], list[Items]]:
+    """The tokens that deserve a look, with the number of each kind in its title: problems, and what else there is."""
+    groups, sample, variants = dict(numbers.vocabulary.groups), numbers.sample, numbers.vocabulary.variants
     if sample is not None and len(sample.tokenizers[0].sources) >= FEWEST_SOURCES:
-        explanation = "In the sample four times or more, all in one source, which is at most a tenth of it."
-        groups.append(("From one rare source", explanation, sample.single_source))
-    lists = [_items(title, group, explanation) for title, explanation, group in groups if group is not None]
-    share = f"{variants.beyond_one / max(vocabulary.tokens, 1):.1%} of the tokens"
-    same = tuple((" ".join(group), "") for group in variants.largest)
+        groups["single_source"] = sample.single_source
+    problems, kinds = (
+        [_items(*_GROUPS[name], groups[name]) for name in names if name in groups]
+        for names in (list(_GROUPS)[:6], list(_GROUPS)[6:])
+    )
+    share = f"{variants.beyond_one / max(numbers.vocabulary.tokens, 1):.1%} of the tokens"
     note = f"With one token for each of {format_count(variants.groups, 'groups')}, {variants.beyond_one:,} fewer."
-    return [*lists, Items(f"The same but for case or a space in front ({share})", same, note, WORTH_A_LOOK)]
+    same = tuple((" ".join(group), "") for group in variants.largest)
+    return [*problems, Items(f"The same but for case or a space in front ({share})", same, note)], kinds
 
 
-def vocabulary_lists(numbers: Numbers) -> list[Items]:
-    """What the vocabulary has of some kinds of text."""
-    vocabulary = numbers.vocabulary
-    return [
-        _items("Longest tokens", TokenGroup(len(vocabulary.longest), vocabulary.longest)),
-        _items("Numbers", vocabulary.numbers, "Digits alone, with or without a space in front."),
-        _items("Indentation", vocabulary.indentation, "White space alone, the longest first."),
-    ]
-
-
-def _items(title: str, group: TokenGroup, note: str = "") -> Items:
-    examples = tuple((one.text, f"(id {one.id}{_times(one)})") for one in group.examples)
-    return Items(f"{title} ({group.count:,})", examples, note, WORTH_A_LOOK)
-
-
-def _times(token: TokenExample) -> str:
-    return "" if token.times is None else f", {token.times:,} times"
+def _items(title: str, note: str, group: TokenGroup) -> Items:
+    known = ((one, "" if one.times is None else f", {one.times:,} times") for one in group.examples)
+    return Items(f"{title} ({group.count:,})", tuple((one.text, f"(id {one.id}{times})") for one, times in known), note)
 
 
 def about_sample(sample: Sample) -> Note:

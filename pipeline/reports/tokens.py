@@ -41,7 +41,7 @@ class TokenExample:
 
 @dataclass(frozen=True)
 class TokenGroup:
-    """Tokens of one kind: their number, and the first or longest of them."""
+    """Tokens of one kind: their number, and the first of them."""
 
     count: int
     examples: tuple[TokenExample, ...]
@@ -68,26 +68,13 @@ class SpecialToken:
 
 @dataclass(frozen=True)
 class VocabularyNumbers:
-    """The tokens except special ones. lengths: bytes -> tokens; scripts: most frequent first.
-
-    never_used: tokens that no piece of the training corpus has in the end; None: unknown. numbers: digits alone.
-    indentation: white space alone.
-    """
+    """The tokens except special ones. groups: of tokens that deserve a look, by name."""
 
     tokens: int
     bytes: int
     special_tokens: tuple[SpecialToken, ...]
-    lengths: dict[int, int]
-    scripts: dict[str, int]
-    never_used: TokenGroup | None
-    numbers: TokenGroup
-    indentation: TokenGroup
-    longest: tuple[TokenExample, ...]
     variants: Variants
-    partial: TokenGroup
-    unreachable: TokenGroup
-    urls: TokenGroup
-    repeats: TokenGroup
+    groups: dict[str, TokenGroup]
 
 
 def vocabulary_numbers(
@@ -104,29 +91,23 @@ def vocabulary_numbers(
             texts[id_] = token.decode()
         except UnicodeDecodeError:
             partial.append(id_)
-    lengths, scripts = shape(tokens)
-    longest = nsmallest(_LONGEST, tokens, key=lambda id_: (-len(tokens[id_]), id_))
-
-    def group(ids: Sequence[int], count: int | None = None) -> TokenGroup:
-        return token_group(ids, tokens, count, uses or {})
-
+    spaces = [id_ for id_, text in texts.items() if text.isspace()]
+    groups = {
+        "longest": nsmallest(_LONGEST, tokens, key=lambda id_: (-len(tokens[id_]), id_)),
+        "numbers": [id_ for id_, text in texts.items() if text.removeprefix(" ").isdecimal()],
+        "indentation": sorted(spaces, key=lambda id_: -len(texts[id_])),
+        "partial": [id_ for id_ in partial if len(tokens[id_]) > 1],
+        "unreachable": unreachable,
+        "urls": with_address(texts),
+        "repeats": with_repeat(texts),
+        **({} if uses is None else {"never_used": [id_ for id_, times in uses.items() if not times]}),
+    }
     return VocabularyNumbers(
         tokens=len(tokens),
         bytes=sum(map(len, tokens.values())),
         special_tokens=tuple(special_tokens),
-        lengths=lengths,
-        scripts=scripts,
-        never_used=None if uses is None else group([id_ for id_, times in uses.items() if not times]),
-        numbers=group([id_ for id_, text in texts.items() if text.removeprefix(" ").isdecimal()]),
-        indentation=group(
-            sorted((id_ for id_, text in texts.items() if text.isspace()), key=lambda id_: -len(texts[id_]))
-        ),
-        longest=group(longest).examples,
         variants=variants(texts.values()),
-        partial=group([id_ for id_ in partial if len(tokens[id_]) > 1], len(partial)),
-        unreachable=group(unreachable),
-        urls=group(with_address(texts)),
-        repeats=group(with_repeat(texts)),
+        groups={name: token_group(ids, tokens, uses) for name, ids in groups.items()},
     )
 
 
@@ -166,14 +147,12 @@ def token_uses(
     return by_id
 
 
-def token_group(
-    ids: Sequence[int], tokens: Mapping[int, bytes], count: int | None = None, uses: Mapping[int, int] | None = None
-) -> TokenGroup:
-    """Make a group of `count` tokens (default: all ids) with the first ids as examples."""
-    examples = tuple(
+def token_group(ids: Sequence[int], tokens: Mapping[int, bytes], uses: Mapping[int, int] | None = None) -> TokenGroup:
+    """Make a group of tokens with the first ones as examples."""
+    examples = (
         TokenExample(id_, readable(tokens[id_]), len(tokens[id_]), (uses or {}).get(id_)) for id_ in ids[:_EXAMPLES]
     )
-    return TokenGroup(len(ids) if count is None else count, examples)
+    return TokenGroup(len(ids), tuple(examples))
 
 
 def with_address(texts: Mapping[int, str]) -> list[int]:

@@ -86,15 +86,17 @@ def _languages(numbers: Numbers) -> str:
     return f"{', '.join(listed)} times the tokens of English for the same sentence; Gini {numbers.ginis[0] or 0:.2f}"
 
 
+_BROKEN = {
+    "unreachable": "never produced",
+    "never_used": "never used in the corpus",
+    "partial": "with a part of a character",
+    "repeats": "with long repeats",
+    "urls": "with web addresses",
+}
+
+
 def _broken(numbers: Numbers) -> str:
-    vocabulary = numbers.vocabulary
-    never = vocabulary.never_used
-    counted = {
-        "never produced": vocabulary.unreachable.count,
-        "never used in the corpus": 0 if never is None else never.count,
-        "with a part of a character": vocabulary.partial.count - 128,  # the single bytes
-        "with long repeats": vocabulary.repeats.count,
-        "with web addresses": vocabulary.urls.count,
-    }
-    listed = [f"{count:,} {what}" for what, count in counted.items() if count]
-    return f"{', '.join(listed)}, of {format_count(vocabulary.tokens, 'tokens')}" if listed else "none"
+    groups = numbers.vocabulary.groups
+    counted = [(groups[name].count, what) for name, what in _BROKEN.items() if name in groups]
+    listed = [f"{count:,} {what}" for count, what in counted if count]
+    return f"{', '.join(listed)}, of {format_count(numbers.vocabulary.tokens, 'tokens')}" if listed else "none"

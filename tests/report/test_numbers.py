@@ -125,15 +125,17 @@ def test_vocabulary_numbers_by_hand() -> None:
     special = tokens.SpecialToken("<|x|>", 312, "eos")
     found = tokens.vocabulary_numbers({id_: text for text, id_ in texts.items()}, [special], [309])
     assert (found.tokens, found.special_tokens) == (12, (special,))
-    assert found.lengths == dict(sorted(Counter(map(len, texts)).items()))
-    assert sum(found.scripts.values()) == 12
-    assert found.scripts[tokens.PARTIAL] == 2
+    lengths, scripts = tokens.shape({id_: text for text, id_ in texts.items()})
+    assert lengths == dict(sorted(Counter(map(len, texts)).items()))
+    assert (sum(scripts.values()), scripts[tokens.PARTIAL]) == (12, 2)
     assert found.variants == Variants(1, 3, 2, (("the", "␣the", "The"),))
-    assert (found.partial.count, [one.text for one in found.partial.examples]) == (2, ["\\xe6\\x97"])
-    assert [one.id for one in found.urls.examples] == [305]
-    assert [one.id for one in found.repeats.examples] == [306, 307]
-    assert [one.text for one in found.unreachable.examples] == ["x<script>"]
-    assert [one.id for one in found.longest[:2]] == [307, 306]
+    ids = {name: [one.id for one in group.examples] for name, group in found.groups.items()}
+    assert {name: ids[name] for name in ("partial", "urls", "repeats", "unreachable", "numbers", "indentation")} == {
+        "partial": [304], "urls": [305], "repeats": [306, 307], "unreachable": [309], "numbers": [],
+        "indentation": [310],
+    }  # fmt: skip
+    assert ids["longest"][:2] == [307, 306]
+    assert found.groups["partial"].examples[0].text == "\\xe6\\x97"
 
 
 @given(st.lists(st.text("aAW/:.wcom\n", max_size=24), max_size=30))
