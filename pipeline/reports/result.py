@@ -4,16 +4,13 @@ The fields of a result are its JSON. What it shows is a list of parts: rows of a
 lists. Text is made of them here, HTML by `page.py`, Markdown by `model_card.py`.
 """
 
-import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from pipeline.base.printable import printable_lines
 from pipeline.merges.vocabulary import token_to_text
-from pipeline.storage import parse_location
 
 NOT_STORED = {"stored": False}  # metadata of a field that is no part of the JSON
 _MOST_ROWS, _MOST_ITEMS, _MOST_LINES = 16, 6, 20  # in text; JSON and pages have all
@@ -118,7 +115,8 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Return its fields as plain values."""
-        return {name: plain(value) for name, value in _stored(self)}
+        found: dict[str, Any] = plain(self)
+        return found
 
     def __str__(self) -> str:
         return as_text(self.shown())
@@ -157,10 +155,6 @@ class Facts(Result, Mapping[str, Any]):
                 rows.append((name.replace("_", " "), "none" if value in ([], None) else value))
         return [Rows(tuple(rows)), *(part for block in blocks for part in block.shown())]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the facts as plain values."""
-        return {name: plain(value) for name, value in self.facts.items()}
-
     __repr__ = Result.__str__
 
 
@@ -171,50 +165,18 @@ def _lines(value: object) -> list[str]:
     return [f"{value:,}" if type(value) is int else str(value)]
 
 
-def _stored(value: Any) -> Iterator[tuple[str, Any]]:
-    yield from ((one.name, getattr(value, one.name)) for one in fields(value) if one.metadata.get("stored", True))
-
-
 def plain(value: Any) -> Any:
     """Return plain values, which JSON has, of a result: bytes in the letters of vocab.json, other things as text."""
-    if isinstance(value, Result):
-        return value.to_json()
     if isinstance(value, bytes):
         return token_to_text(value)
-    if is_dataclass(value):
-        return {name: plain(one) for name, one in _stored(value)}
     if isinstance(value, Mapping):
         return {name: plain(one) for name, one in value.items()}
+    if is_dataclass(value):
+        names = (one.name for one in fields(value) if one.metadata.get("stored", True))
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
     return value if value is None or isinstance(value, str | int | float) else str(value)
-
-
-def from_plain(kind: Any, value: Any) -> Any:
-    """Return a value of this type from plain ones; TypeError, ValueError, KeyError or AttributeError if it is none.
-
-    >>> from_plain(dict[int, tuple[str, ...]], {"1": ["a", "b"]})
-    {1: ('a', 'b')}
-    """
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (types.UnionType, Union):
-        return None if value is None else from_plain(next(one for one in inner if one is not types.NoneType), value)
-    if is_dataclass(kind):
-        hints = get_type_hints(kind)
-        stored = [one.name for one in fields(kind) if one.name in value]
-        return kind(**{name: from_plain(hints[name], value[name]) for name in stored})  # type: ignore[operator]
-    if kind is Path:  # the first of what a Location may be
-        return parse_location(value)
-    if origin is tuple:
-        kinds = [inner[0]] * len(value) if inner[1:] == (...,) else inner
-        return tuple(from_plain(one, found) for one, found in zip(kinds, value, strict=True))
-    if origin is not None and issubclass(origin, Mapping):
-        return {inner[0](name): from_plain(inner[1], one) for name, one in value.items()}
-    if kind is float and type(value) is int:
-        return float(value)
-    if not isinstance(value, kind):
-        raise TypeError(f"{value!r} is no {kind}")
-    return value
 
 
 def as_text(parts: Iterable[Part]) -> str:

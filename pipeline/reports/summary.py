@@ -16,7 +16,8 @@ from pipeline.executors import ClusterUse
 from pipeline.reports import tables
 from pipeline.reports.languages import Languages
 from pipeline.reports.numbers import Numbers
-from pipeline.reports.result import Part, Result, Rows, from_plain, plain
+from pipeline.reports.result import Part, Result, Rows, plain
+from pipeline.run.stored import stored
 from pipeline.storage import Location
 from pipeline.tokenizer.export import AT_SIZE, VocabularyFacts
 
@@ -251,11 +252,11 @@ class Report(Result):
     @classmethod
     def from_json(cls, document: Any) -> "Report":
         """Read what `to_json` returned; TypeError, ValueError, KeyError or AttributeError for anything else."""
-        numbers, checks = document.get("numbers"), document.get("checks", {})
+        numbers, checks = document["numbers"], document.get("checks", {})
         return cls(
-            from_plain(Summary, document),
-            from_plain(Numbers | None, numbers),
-            from_plain(dict[str, tuple[Check, ...]], checks),
+            stored(Summary, document),
+            None if numbers is None else stored(Numbers, numbers),
+            stored(dict[str, tuple[Check, ...]], checks),
         )
 
     def is_of(self, tokenizer: str, facts: VocabularyFacts) -> bool:

@@ -1,15 +1,17 @@
 """Values that JSON stored, read back by their types: frozen dataclasses as `asdict` makes them, and what is in them.
 
-Dataclasses and mappings from texts are objects, tuples and named tuples lists; `Any` is not checked.
+Dataclasses and mappings are objects, tuples and named tuples lists, locations texts; `Any` is not checked.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from pipeline.base.errors import shown
+from pipeline.storage import parse_location
 
 Value = TypeVar("Value")
 Reader = Callable[[Any], Any]
@@ -31,7 +33,8 @@ def _reader(kind: Any) -> Reader:
     if kind is Any:
         return lambda value: value
     if origin is UnionType:
-        [read] = [_reader(one) for one in inner if one is not NoneType]
+        kinds = [one for one in inner if one is not NoneType]
+        [read] = [parse_location] if Path in kinds else map(_reader, kinds)
         return lambda value: None if value is None else read(value)
     if origin is tuple and inner[-1] is ...:
         read = _reader(inner[0])
@@ -40,8 +43,8 @@ def _reader(kind: Any) -> Reader:
         readers = list(map(_reader, inner))
         return lambda value: tuple(read(one) for read, one in zip(readers, _typed(list, value), strict=True))
     if origin in (dict, Mapping):
-        read = _reader(inner[1])
-        return lambda value: {name: read(one) for name, one in _typed(dict, value).items()}
+        of_value = _reader(inner[1])
+        return lambda value: {inner[0](name): of_value(one) for name, one in _typed(dict, value).items()}
     if hasattr(kind, "_fields"):  # a named tuple
         readers = [_reader(one) for one in get_type_hints(kind).values()]
         return lambda value: kind(*(read(one) for read, one in zip(readers, _typed(list, value), strict=True)))
