@@ -22,9 +22,7 @@ from pipeline.base import machine
         ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3.0),  # control groups, version 1
     ],
 )
-def test_default_workers_respect_the_cpu_quota(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], quota: float | None
-) -> None:
+def test_default_workers_respect_the_cpu_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files, quota) -> None:
     assert 1 <= machine.default_workers() <= (os.cpu_count() or 1)
     (tmp_path / "cpu").mkdir()
     for name, text in files.items():
@@ -106,9 +104,7 @@ def test_watch_sees_a_short_peak_of_another_process_between_two_measurements() -
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_the_tree_has_processes_that_threads_and_children_started(
-    monkeypatch: pytest.MonkeyPatch, *, listed: bool
-) -> None:
+def test_the_tree_has_processes_that_threads_and_children_started(monkeypatch: pytest.MonkeyPatch, *, listed) -> None:
     monkeypatch.setattr(machine, "_CHILDREN_LISTED", listed and machine._CHILDREN_LISTED)
     grandchild = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
     with ThreadPoolExecutor(1) as pool:

@@ -74,9 +74,7 @@ PAGE = pa.array([{"body": {"text": "one", "x": 1}}, None, {"body": None}, {"body
         ({"page": NESTED}, "page.body", [b"three"], []),
     ],
 )
-def test_fixed_size_bytes_and_nested_fields(
-    tmp_path: Path, columns_of: dict, text_field: str, texts: list, nulls: list
-) -> None:
+def test_fixed_size_bytes_and_nested_fields(tmp_path: Path, columns_of, text_field, texts, nulls) -> None:
     pq.write_table(pa.table(columns_of), tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet", text_field) == (texts, nulls)
 

@@ -159,9 +159,7 @@ def test_content_decides_before_the_name(tmp_path, name, content, asked, kind) -
         ("a.json.gz", gzip.compress(b'{\n "text": "a"}', mtime=0), FileType(), "is JSON but not JSON Lines"),
     ],
 )  # fmt: skip
-def test_contradictory_files_are_errors(
-    tmp_path: Path, name: str, content: bytes, asked: FileType, reason: str
-) -> None:
+def test_contradictory_files_are_errors(tmp_path: Path, name, content, asked, reason) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=rf"{name}.*{reason}"):
         count(tmp_path, name, asked=asked)

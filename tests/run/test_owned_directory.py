@@ -141,9 +141,7 @@ def test_overwrite_keeps_files_that_no_manifest_lists(tmp_path: Path, command: C
     ],
 )
 @pytest.mark.parametrize("inside", [True, False])
-def test_links_in_the_output_lead_to_nothing_that_is_removed(
-    tmp_path: Path, command: Command, name: str, inside: bool
-) -> None:
+def test_links_in_the_output_lead_to_nothing_that_is_removed(tmp_path: Path, command, name, inside) -> None:
     """Whether such a command is refused or works elsewhere, everything behind the link stays as it was."""
     output = tmp_path / "out"
     command(tmp_path, output)
@@ -162,9 +160,7 @@ def test_links_in_the_output_lead_to_nothing_that_is_removed(
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(("make", "name"), [(os.symlink, "texts/0.txt"), (os.link, "texts/0.txt"), (os.symlink, "new")])
-def test_links_to_single_files_are_removed_not_followed(
-    tmp_path: Path, command: Command, make: Callable[..., None], name: str
-) -> None:
+def test_links_to_single_files_are_removed_not_followed(tmp_path: Path, command, make, name) -> None:
     """Of the log in a new directory, and of every file of a finished one."""
     output, file = tmp_path / "out", tmp_path / name
     before = _contents(_texts(tmp_path / "texts"))
@@ -261,9 +257,7 @@ def test_overwrite_keeps_a_run_inside_the_run(tmp_path: Path, name: str) -> None
     ("command", "damage"),
     [*((command, "{") for command in COMMANDS), (_count, '{"format_version": 0}'), (_count, "[]"), (_encode, "")],
 )
-def test_overwrite_of_a_damaged_manifest_keeps_what_it_does_not_replace(
-    tmp_path: Path, command: Command, damage: str
-) -> None:
+def test_overwrite_of_a_damaged_manifest_keeps_what_it_does_not_replace(tmp_path: Path, command, damage) -> None:
     output = tmp_path / "out"
     command(tmp_path, output)
     whole = set(_contents(output))
@@ -310,9 +304,7 @@ def test_refused_text_is_deleted_only_if_it_is_our_copy(tmp_path: Path, tokenize
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("name", ["log.txt", "tokenizer-7/a.txt", "counts/a.txt", "report.html/a"])
-def test_foreign_files_with_reserved_names_are_refused_without_overwrite(
-    tmp_path: Path, command: Command, name: str
-) -> None:
+def test_foreign_files_with_reserved_names_are_refused_without_overwrite(tmp_path: Path, command, name) -> None:
     if command is _encode:
         name = {"log.txt": name, "tokenizer-7/a.txt": "parts/a.txt"}.get(name, "shard-00000.bin")
     theirs = _put(tmp_path / "out", name)
