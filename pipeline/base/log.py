@@ -28,7 +28,7 @@ _before: list[tuple[int, bool]] = []  # level and propagate as they were before 
 
 
 @contextlib.contextmanager
-def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
+def log_to(path: Path) -> Iterator[logging.Logger]:
     """Append every record of the package's loggers, of this process and all workers, to a local file.
 
     Several runs may log at the same time from threads of one process: each file then holds the records of all of them.
@@ -50,7 +50,9 @@ def log_to(path: Path, level: int = logging.INFO) -> Iterator[logging.Logger]:
         if not _users:
             _before.append((logger.level, logger.propagate))
         _users.append(handler)
-        logger.setLevel(min(level, logger.level or level))  # a lower one was asked for, or is another run's
+        logger.setLevel(
+            min(logging.INFO, logger.level or logging.INFO)
+        )  # a lower one was asked for, or is another run's
         logger.propagate = False
         logger.addHandler(handler)
     try:

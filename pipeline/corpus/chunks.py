@@ -90,9 +90,7 @@ def context_bytes(specials: SpecialTokens) -> int:
     return max(specials.longest, _CHARACTER_BYTES)
 
 
-def plan_chunks(
-    files: Sequence[CorpusFile], cutting: Cutting, *, chunk_bytes: int, read_bytes: int = 1 << 20, threads: int = 2
-) -> list[Chunk]:
+def plan_chunks(files: Sequence[CorpusFile], cutting: Cutting, *, chunk_bytes: int) -> list[Chunk]:
     """Plan the chunks of a corpus, in its order: each of about `chunk_bytes`, longer only where no cut is safe."""
     chunks: list[Chunk] = []
     spans: list[Span] = []
@@ -108,7 +106,7 @@ def plan_chunks(
         elif file.compression != "none":
             found = _compressed_spans(index, file, cutting, chunk_bytes)
         else:
-            cuts = cut_file(file, cutting, chunk_bytes=chunk_bytes, read_bytes=read_bytes, threads=threads)
+            cuts = cut_file(file, cutting, chunk_bytes=chunk_bytes)
             found = [Span(index, start, stop) for start, stop in pairwise([0, *cuts, file.size])]
         for span in found:
             if spans and filled + span.bytes > chunk_bytes:
@@ -139,7 +137,9 @@ def _compressed_spans(index: int, file: CorpusFile, cutting: Cutting, chunk_byte
     return [Span(index, one.start, next_.start, next_.text - one.text) for one, next_ in pairwise(cuts)]
 
 
-def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes: int, threads: int) -> list[int]:
+def cut_file(
+    file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes: int = 1 << 20, threads: int = 2
+) -> list[int]:
     """Return the inner cuts of one file: ascending, different, none at its start or end."""
     pieces = -(-file.size // chunk_bytes)
     if pieces <= 1:
@@ -152,7 +152,7 @@ def cut_file(file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes
         specials = SpecialTokens([] if is_lines else list(cutting.special_tokens))
         text = _Text(stream.read_at, size, read_bytes, specials)
         find = partial(_line_cut if is_lines else partial(_text_cut, cutting), text, -(-size // pieces))
-        with ThreadPoolExecutor(max(1, threads)) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             found = set(pool.map(find, [size * i // pieces for i in range(1, pieces)]))
     return sorted(cut for cut in found if cut is not None and 0 < cut < size)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from pipeline.base import system
 from pipeline.base.errors import RunDirectoryError, os_error_as
 from pipeline.storage import Location, Remote, open_file
-from pipeline.storage.scratch import PARTIAL, own_mark, scratch_directory, sweep_partials
+from pipeline.storage.scratch import PARTIAL, own_mark, scratch_directory, sweep_once
 
 _COMPARED_BYTES = 4 << 20  # at once
 
@@ -29,7 +29,7 @@ def whole_file(
     these bytes already is not replaced. Raises `RunDirectoryError`, with this remedy.
     """
     with os_error_as(RunDirectoryError, f"{where} cannot be written", remedy), parts_next_to(where) as neighbour:
-        sweep_partials(neighbour.parent)
+        sweep_once(neighbour.parent)
         partial = neighbour.with_name(f".{where.name}.{own_mark()}{PARTIAL}")
         try:
             yield partial

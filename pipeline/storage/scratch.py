@@ -1,4 +1,4 @@
-"""Temporary local files, named for their process: `bpe-pipeline-NAMESPACE-PID-...`, `.NAME.NAMESPACE-PID.partial`.
+"""Temporary local files and directories, named for their process: `ANYTHING.NAMESPACE-PID.partial`.
 
 A later run removes those of dead processes, and so does the next process of the same machine that makes one: nothing
 else cleans the nodes of a cluster, or directories without a manifest. The namespace is a digest of this machine's host
@@ -14,8 +14,7 @@ from pathlib import Path
 
 from pipeline import _core
 
-_PREFIX = "bpe-pipeline-"
-PARTIAL = ".partial"  # ends the name of a file that is being written
+PARTIAL = ".partial"  # ends the name of what is being written
 _CLOCK_S = 5.0  # by which a host's clock may be corrected while a process runs
 
 
@@ -60,40 +59,37 @@ def scratch_directory() -> Iterator[Path]:
     """Make a directory for temporary files (under TMPDIR) that is removed when the block ends."""
     import tempfile
 
-    _sweep_once()
-    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{own_mark()}-", ignore_cleanup_errors=True) as directory:
+    sweep_once(Path(tempfile.gettempdir()))
+    ending = f".{own_mark()}{PARTIAL}"
+    with tempfile.TemporaryDirectory(ending, "bpe-pipeline-", ignore_cleanup_errors=True) as directory:
         yield Path(directory)
 
 
 def sweep_scratch() -> None:
-    """Remove scratch directories of dead processes of this namespace, and those of this host from before its boot."""
-    import shutil
+    """Remove scratch directories as `sweep` does."""
     import tempfile
 
+    sweep(Path(tempfile.gettempdir()))
+
+
+def sweep(directory: Path) -> None:
+    """Remove what dead processes of this namespace left in a directory, and those of this host from before its boot."""
+    import shutil
+
     with contextlib.suppress(OSError):
-        for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{_host()}*-*"):
-            if _is_left("-".join(directory.name.removeprefix(_PREFIX).split("-")[:2]), directory):
-                shutil.rmtree(directory, ignore_errors=True)
+        for left in directory.glob(f"*.{_host()}*-*{PARTIAL}"):
+            if not left.is_symlink() and _is_left(left):
+                shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
 
 
-@functools.cache
-def sweep_partials(directory: Path) -> None:
-    """Remove what dead processes left of whole files in a directory, as `sweep_scratch` does; once a process."""
-    with contextlib.suppress(OSError):
-        for partial in directory.glob(f".*.{_host()}*-*{PARTIAL}"):
-            mark = partial.name.removesuffix(PARTIAL).rpartition(".")[2]
-            if partial.is_file() and not partial.is_symlink() and _is_left(mark, partial):
-                partial.unlink()
+sweep_once = functools.cache(sweep)
 
 
-def _is_left(mark: str, path: Path) -> bool:
-    """Whether the process with this mark is dead: of this namespace, or of this host and from before its boot."""
+def _is_left(path: Path) -> bool:
+    """Whether the process that names a path is dead: of this namespace, or of this host and from before its boot."""
     import psutil
 
-    namespace, _, process = mark.rpartition("-")
+    namespace, _, process = path.name.removesuffix(PARTIAL).rpartition(".")[2].rpartition("-")
     if namespace == process_namespace():
         return process.isdecimal() and process.isascii() and not is_alive(int(process))
     return path.stat().st_mtime < psutil.boot_time()
-
-
-_sweep_once = functools.cache(sweep_scratch)

@@ -48,7 +48,7 @@ def corpus(store: Store) -> str:
 
 
 def _scratch_left(process: int) -> list[Path]:
-    return [*Path(tempfile.gettempdir()).glob(f"bpe-pipeline-{scratch.process_namespace()}-{process}-*")]
+    return [*Path(tempfile.gettempdir()).glob(f"bpe-pipeline-*.{scratch.process_namespace()}-{process}.partial")]
 
 
 def test_store_and_disk_have_the_same_files(store: Store, corpus: str, local: Path) -> None:

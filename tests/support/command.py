@@ -25,8 +25,7 @@ from pipeline.base.errors import PipelineError
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 _REMEMBERED = {  # what a process learns once of its environment, and of files that a test may replace
-    "pipeline.storage.scratch": "_sweep_once.cache_clear",
-    "pipeline.storage.atomic": "sweep_partials.cache_clear",
+    "pipeline.storage.scratch": "sweep_once.cache_clear",
     "pipeline.storage.remote": "_filesystem.cache_clear",
     "pipeline.shards.encode_worker": "_loaded.clear",
 }
