@@ -122,8 +122,9 @@ def test_every_method_refuses_disallowed_special_tokens(shape: str) -> None:
     for way in methods(ours):
         with pytest.raises(SpecialTokenError, match="disallowed special token"):
             way(f"a {EOT} b", allowed_special={BOS})
-        with pytest.raises(UsageError, match="give a set of texts"):
-            way("a", allowed_special=EOT)
+        for name in ("allowed_special", "disallowed_special"):
+            with pytest.raises(UsageError, match=f"{name} is the text .*: give a set of texts"):
+                way("a", **{name: EOT})
     assert ours.encode_to_numpy("12 é low", dtype="uint16").dtype == np.uint16
 
 

@@ -17,6 +17,7 @@ from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.presets import PRESETS
+from pipeline.tokenizer.formats import gguf
 from pipeline.tokenizer.formats.save import FORMATS
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
@@ -122,21 +123,16 @@ def test_regex_patterns_are_saved_for_this_project_only(tmp_path: Path) -> None:
             convert()
 
 
-def test_wrong_pattern_in_the_configuration_is_refused(tmp_path: Path) -> None:
-    ours = Tokenizer.from_merges([], pattern=r"[a-z]+|[^a-z]")
-    path = exported("hf", ours, tmp_path) / "tokenizer_config.json"
-    path.write_text(path.read_text().replace("[^a-z]", "[^a-z]+"))
-    with pytest.raises(InputError, match="Regex is not reproduced exactly"):
-        Tokenizer.load(tmp_path)
-
-
-def with_tokens(tokens: list[bytes], *merges: tuple[bytes, bytes]) -> Tokenizer:
+def with_tokens(tokens: list[bytes], *merges: tuple[bytes, bytes], pattern: str = "gpt2", **options: Any) -> Tokenizer:
     """Tokens after those of the bytes, in an order that the merges do not have."""
-    return Tokenizer(Vocabulary.from_tokens(samples.tokens_by_id(*tokens), merges, {}))
+    vocabulary = Vocabulary.from_tokens(samples.tokens_by_id(*tokens), merges, {EOT: 256 + len(tokens)})
+    return Tokenizer(vocabulary, pattern, **options)
 
 
+LOST: Any = ([b"ab", b"bc", b"abc"], (b"a", b"b"), (b"b", b"c"), (b"a", b"bc"))  # the merges never make "abc"
 SPACED = tokenizer("llama3").model
 SPACED = replace(SPACED, preparation=replace(SPACED.preparation, space_in_front=True))
+END = [(b"<", b"/"), (b"</", b"s"), (b"</s", b">")]
 VERSION = [(b"#version"[:size], b"#versionx"[size : size + 1]) for size in range(1, 9)]
 
 
@@ -152,14 +148,25 @@ VERSION = [(b"#version"[:size], b"#versionx"[size : size + 1]) for size in range
         ("tiktoken", lambda: tokenizer(special_ids="first"), "special_ids=first"),
         ("tiktoken", lambda: Tokenizer.from_merges([], ["<a", "<b>", "<a>"]), "'<a' begins '<a>'"),
         ("tiktoken", lambda: with_tokens([b"cd", b"ab"], (b"a", b"b"), (b"c", b"d")), "these ids"),
-        (
-            "tiktoken",
-            lambda: with_tokens([b"ab", b"bc", b"abc"], (b"a", b"b"), (b"b", b"c"), (b"a", b"bc")),
-            r"never make 1 of the tokens .*b'abc', id 258",
-        ),
+        ("tiktoken", lambda: with_tokens(*LOST), r"never make 1 of the tokens .*b'abc', id 258"),
+        ("gguf", lambda: tokenizer("cl100k"), "pattern 'cl100k' does: it has the patterns gpt2, llama3, qwen2"),
+        ("gguf", lambda: tokenizer("kimi-k2"), r"ranges of its own, without such as U\+3005"),
+        ("gguf", lambda: tokenizer("o200k"), "716 of 2,000 texts .* convert_hf_to_gguf.py"),
+        ("gguf", lambda: tokenizer(samples.CUSTOM), "does not cut as the pattern 'foo"),
+        ("gguf", lambda: samples.tokenizer(specials=()), "without special tokens: llama.cpp would take token 11"),
+        ("gguf", lambda: Tokenizer.from_merges([], [EOT]), "without merges"),
+        ("gguf", lambda: samples.tokenizer(specials=("<a>b", "b<c>d")), "'<a>b' and 'b<c>d': where they overlap"),
+        ("gguf", lambda: samples.tokenizer("llama3", ("eot",)), "'eot': llama.cpp would take ordinary text"),
+        ("gguf", lambda: samples.tokenizer(specials=("<|\0|>",)), "cuts it at NUL"),
+        ("gguf", lambda: with_tokens(*LOST, whole_pieces=True), "b'abc', id 258.*does not look up"),
+        ("gguf", lambda: with_tokens(*LOST, pattern="llama3"), r"b'abc', id 258.*llama.cpp looks up"),
+        ("gguf", lambda: Tokenizer.from_merges(END, [EOT]), "may take the token '</s>'"),
     ],
 )
-def test_exports_that_runtimes_misread_are_refused(name: str, make: Any, reason: str, tmp_path: Path) -> None:
+def test_exports_that_runtimes_misread_are_refused(
+    name: str, make: Any, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gguf, "find_spec", lambda _: "it is installed")
     with pytest.raises(ExportRefusedError, match=reason):
         FORMATS[name].write(make().model, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -281,11 +288,12 @@ def test_damaged_or_unknown_settings_are_refused(path: str, value: Any, message:
         ("tokenizer.json", b"\xff", "not UTF-8"),
         ("tokenizer.json", b"[" * 100_000, "not valid JSON"),
         ("tokenizer_config.json", b'{"pad_token": "<none>"}', r"tokenizer_config\.json: pad_token names '<none>'"),
+        ("tokenizer_config.json", b'{"bpe_pipeline_pattern": "[a-z]+|[^a-z]+"}', "Regex is not reproduced exactly"),
     ],
-    ids=["missing", "empty", "a list", "not UTF-8", "deep", "wrong pad token"],
+    ids=["missing", "empty", "a list", "not UTF-8", "deep", "wrong pad token", "wrong pattern"],
 )
 def test_files_of_other_kinds_are_refused(name: str, content: bytes | None, message: str, tmp_path: Path) -> None:
-    tokenizer().save(tmp_path)
+    Tokenizer.from_merges([], SPECIALS, pattern=r"[a-z]+|[^a-z]").save(tmp_path)
     (tmp_path / name).unlink() if content is None else (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message):
         Tokenizer.load(tmp_path)
