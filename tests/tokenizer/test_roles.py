@@ -13,6 +13,7 @@ from transformers import AutoTokenizer, GenerationConfig
 import pipeline
 from pipeline import Tokenizer
 from pipeline.base.errors import UsageError
+from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 
 EOT = "<|endoftext|>"
 Train = Callable[..., CompletedProcess[str]]
@@ -129,6 +130,36 @@ def test_chat_template_of_a_file(train: Train, tmp_path: Path) -> None:
     assert theirs.decode(ids) == "<start_of_turn>low?<end_of_turn>"
     generation = json.loads((tmp_path / "run/tokenizer/generation_config.json").read_text())
     assert generation["eos_token_id"] == theirs.convert_tokens_to_ids([EOT, "<end_of_turn>"])
+
+
+@pytest.mark.parametrize(
+    ("jinja", "message"),
+    [
+        ("{{ '<|mine|>' }}", "own.jinja needs <|mine|>, which this vocabulary lacks"),
+        ("{{ messages[0].content }}</s>", "own.jinja needs </s>, which"),
+        ("<start_of_turn>{{ m.content }}<end_of_turn>", "own.jinja needs <start_of_turn>, <end_of_turn>"),
+        ("<|im_start|>{% for m in messages %}", "is not valid Jinja (line 1: Unexpected end of template"),
+        ("<|im_start|>{{ " + "(" * 3000 + ")" * 3000 + " }}", "is not valid Jinja (RecursionError: maximum recursion"),
+        (None, "own.jinja does not exist"),
+    ],
+)
+def test_a_template_file_with_other_marks_or_wrong_jinja_is_refused(
+    jinja: str | None, message: str, train: Train, tmp_path: Path
+) -> None:
+    if jinja is not None:
+        (tmp_path / "own.jinja").write_text(jinja)
+    assert message in refused(train(*CHATML, "--chat-template", "own.jinja"), 1 if jinja is None else 2)
+
+
+def test_chat_template_option(train: Train, tmp_path: Path) -> None:
+    options = ["--vocab-size", 262, "--workers", 1, "--chat-template"]
+    assert "did you mean chatml" in refused(train(*options, "chatlm"), 2)
+    assert "the chat template needs <|im_start|>, <|im_end|>" in refused(train(*options, "chatml"), 2)
+    assert not (tmp_path / "run").exists()
+    assert train(*options, "chatml", *CHATML).returncode == 0
+    assert run("export", tmp_path / "run", "--output", tmp_path / "e", "--export", "hf").returncode == 0
+    for saved in (tmp_path / "run/tokenizer", tmp_path / "e"):
+        assert Tokenizer.load(saved).model.chat_template == CHAT_TEMPLATES["chatml"]
 
 
 def test_another_separator_than_the_corpus_has_is_warned_of(tmp_path: Path) -> None:

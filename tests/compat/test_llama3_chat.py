@@ -6,19 +6,16 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 import samples
 import tiktoken
-from command import refused, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import Tensor
 from transformers import AutoTokenizer
 
-import pipeline
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError, UsageError
 from pipeline.compat import ChatFormat, ChatMLFormat, Llama3Tokenizer
@@ -70,13 +67,6 @@ def test_special_tokens_and_their_ids() -> None:
     ]  # fmt: skip
     assert (ours.bos_id, ours.eos_id, ours.pad_id, ours.stop_tokens) == (416, 417, -1, {417, 425})
     assert (WINDOW_CHARACTERS, RUN_CHARACTERS) == (400_000, 25_000)
-
-
-MARKS = ("--special-token", "<|im_start|>", "--special-token", "<|im_end|>")
-
-
-def train(text: Path, home: Path, *options: object) -> CompletedProcess[str]:
-    return run("train", text, "--output", home / "r", "--vocab-size", 262, "--quiet", "--workers", 1, *options)
 
 
 def naive_stretches(text: str, limit: int) -> Iterator[str]:
@@ -209,42 +199,3 @@ def test_chat_templates_in_transformers_have_our_ids(
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(UsageError, match="pip install transformers"):
         ours.to_transformers()
-
-
-@pytest.mark.parametrize(
-    ("jinja", "code", "message"),
-    [
-        ("{{ '<|mine|>' }}", 2, "own.jinja needs <|mine|>, which this vocabulary lacks"),
-        ("{% for m in messages %}{{ '<|' + m.role + '|>' }}{% endfor %}", 2, "needs <|user|>, <|assistant|>, "),
-        ("{{ messages[0].content }}</s>", 2, "own.jinja needs </s>, which"),
-        ("<start_of_turn>{{ m.content }}<end_of_turn>", 2, "own.jinja needs <start_of_turn>, <end_of_turn>"),
-        ("<|im_start|>{% for m in messages %}", 2, "is not valid Jinja (line 1: Unexpected end of template"),
-        ("<|im_start|>{{ " + "(" * 3000 + ")" * 3000 + " }}", 2, "not valid Jinja (RecursionError: maximum recursion"),
-        (None, 1, "own.jinja does not exist"),
-        ("{{ messages[0].content + '<|im_end|>' }}{{ bos_token }}", 0, ""),
-    ],
-)  # fmt: skip
-def test_a_template_file_with_other_marks_or_wrong_jinja_is_refused(
-    jinja: str | None, code: int, message: str, text: Path, tmp_path: Path
-) -> None:
-    if jinja is not None:
-        (tmp_path / "own.jinja").write_text(jinja)
-    found = train(text, tmp_path, *MARKS, "--chat-template", tmp_path / "own.jinja")
-    assert found.returncode == code, found.stderr
-    assert not code or message in refused(found, code)
-
-
-def test_chat_template_option(text: Path, tmp_path: Path) -> None:
-    home = tmp_path / "r"
-    assert "did you mean chatml" in refused(train(text, tmp_path, "--chat-template", "chatlm"), 2)
-    lacking = refused(train(text, tmp_path, "--chat-template", "chatml"), 2)
-    assert "the chat template needs <|im_start|>, <|im_end|>" in lacking
-    assert not home.exists()
-    assert train(text, tmp_path, *MARKS, "--chat-template", "chatml").returncode == 0
-    assert run("export", home, "--output", tmp_path / "e", "--export", "hf").returncode == 0
-    for saved in (home / "tokenizer", tmp_path / "e"):
-        assert Tokenizer.load(saved).model.chat_template == CHAT_TEMPLATES["chatml"]
-    assert "needs <|begin_of_text|>" in refused(run("export", home, "--chat-template", "llama3"), 2)
-    plain = pipeline.train(str(text), output=tmp_path / "p", vocab_size=262)
-    assert plain.model.chat_template is None
-    assert "the chat template needs" in refused(run("export", tmp_path / "p", "--chat-template", "chatml"), 2)
