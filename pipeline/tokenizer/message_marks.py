@@ -22,7 +22,7 @@ class MessageMarks:
     def __init__(self, special_tokens: Mapping[str, int], typed: Collection[str]) -> None:
         self._ids, marked = special_tokens, _any_of(typed)
         self._typed = re.compile(marked)
-        self._rendered = re.compile(f"{_OPEN}(?:{marked}){_CLOSE}|({_any_of([*special_tokens, BORDER])})")
+        self._rendered = re.compile(f"{_OPEN}(?:{marked}){_CLOSE}|{_any_of([*special_tokens, BORDER])}")
 
     def marked(self, value: Any, kept: Collection[str] = (), found: list[str] | None = None) -> Any:
         """Return plain values with their special tokens marked, except those that are kept; `found` gets the others."""
@@ -45,10 +45,10 @@ class MessageMarks:
         """Yield the stretches of a rendered text without marks, and the ids of the special tokens between them."""
         done = 0
         for match in self._rendered.finditer(text):
-            if match[1] is not None:
+            if match[0][0] != _OPEN:
                 yield unmarked(text[done : match.start()]), None
-                if match[1] != BORDER:
-                    yield match[1], self._ids[match[1]]
+                if match[0] != BORDER:
+                    yield match[0], self._ids[match[0]]
                 done = match.end()
         yield unmarked(text[done:]), None
 
@@ -64,4 +64,8 @@ def unmarked(text: str) -> str:
 
 
 def _any_of(texts: Collection[str]) -> str:
-    return "|".join(map(re.escape, sorted(texts, key=len, reverse=True))) or "(?!)"
+    """Return the expression of the longest of these texts, by their first characters: `re` looks for these first."""
+    rests: dict[str, list[str]] = {}
+    for text in sorted(texts, key=len, reverse=True):
+        rests.setdefault(text[0], []).append(re.escape(text[1:]))
+    return "|".join(f"{re.escape(first)}(?:{'|'.join(rest)})" for first, rest in rests.items()) or "(?!)"

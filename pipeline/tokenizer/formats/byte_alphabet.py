@@ -12,7 +12,7 @@ from pipeline.base.errors import ExportRefusedError, InputError, UsageError
 from pipeline.merges.vocabulary import Vocabulary, text_to_token, texts_to_tokens, token_to_text
 from pipeline.storage import Location
 from pipeline.tokenizer.formats.fields import Field, shortened
-from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.model import Model, bytes_of_letters
 
 Merges = list[tuple[bytes, bytes]]
 
@@ -28,17 +28,14 @@ def read_tokens(vocab: Field, special_tokens: Mapping[str, int]) -> dict[int, by
                 return tokens
     texts: dict[int, str] = {}
     for text, id_ in listed.items():
-        if type(id_) is not int:
-            vocab.member(text).read(int)
         if text not in ordinary:
             continue
+        vocab.member(text).read(int)
         if text in special_tokens:
             vocab.refuse(f"assigns {text!r} the id {id_}, but added_tokens {special_tokens[text]}")
         if texts.setdefault(id_, text) != text:
             vocab.refuse(f"assigns the id {id_} to {text!r} and to another token")
-        try:
-            text_to_token(text)
-        except UnicodeEncodeError:
+        if not bytes_of_letters(text):
             vocab.refuse(
                 f"has the token {text!r}, which is not written in the byte alphabet: if it is special, name it so; "
                 "if not, this is not a byte-level vocabulary"
