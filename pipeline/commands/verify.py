@@ -15,7 +15,7 @@ from typing import Unpack
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener
-from pipeline.base.units import format_bytes, format_count
+from pipeline.base.units import format_count
 from pipeline.commands.made_by import guest_of
 from pipeline.counts.count import counter_of, require_counted
 from pipeline.executors import Executor
@@ -87,20 +87,20 @@ def run_verify(location: Location, options: Options, executor: Executor, listene
         files = f"{format_count(len(plan.files), 'files')}, {format_count(len(plan.chunks), 'chunks')}"
         origin = files if source is None else f"counts from {source.description}"
         verified = {"run": f"{run.directory}, {origin}"}
-        whole = _verify_counters(work, run, verified)
+        _verify_counters(work, run, verified)
         homes = [home for home in run.tokenizers() if home.exists()]
         if run.manifest.merging is None or not run.merges_path.exists():
             if homes or run.manifest.written:
                 but = f"{homes[0]} exists" if homes else "run.json lists tokenizers that were made from it"
                 raise RunDirectoryError(f"{run.merges_path} is missing, but {but}; run merge again")
             return Facts(verified | {"merges": "none were learned yet"}, "verified")
-        merges = _verify_merges(work, run, whole, verified)
+        merges = _verify_merges(work, run, verified)
         _verify_tokenizers(work, run, merges, homes, verified)
         return Facts(verified, "verified")
 
 
-def _verify_counters(work: Work, run: Run, verified: dict[str, str]) -> Sum:
-    """Read every counter and compare the combined one with the sum of the others; returns what it holds."""
+def _verify_counters(work: Work, run: Run, verified: dict[str, str]) -> None:
+    """Read every counter and compare the combined one with the sum of the others."""
     found, chunks = run.manifest, range(len(run.manifest.plan.chunks))
     counters = [(run.chunk_path(index), found.chunk_fingerprint(index)) for index in chunks]
     workers = work.broker.reserve(asked=worker_count(work.options, len(counters) + 1))
@@ -132,10 +132,9 @@ def _verify_counters(work: Work, run: Run, verified: dict[str, str]) -> Sum:
     if parts:
         how = f"their sum, {found.plan.described(found.weights)}," if found.weights else "their sum"
         verified["chunks' counters"] = f"{len(parts):,}; checksums are right, and {how} is the counter"
-    return total
 
 
-def _verify_merges(work: Work, run: Run, whole: Sum, verified: dict[str, str]) -> MergeList:
+def _verify_merges(work: Work, run: Run, verified: dict[str, str]) -> MergeList:
     """Replay every merge by a plain implementation; returns the merge list."""
     options = run.manifest.options_of()
     if run.manifest.parity is not None:
@@ -147,15 +146,14 @@ def _verify_merges(work: Work, run: Run, whole: Sum, verified: dict[str, str]) -
         fingerprint=merge.merges_fingerprint(run, options),
         rules=MergeRules.of(options),
         budget_bytes=work.broker.reserve().bytes,
-        streamed=False,
     )
     if options.first_stage is None:
-        return _replay(work, task, whole, verified, "merges")
+        return _replay(work, task, verified, "merges")
     stage, coarse = superwords.first_stage_of(run, options.first_stage), manifest.require(run.coarse_location)
     of_first = replace(task, merges=stage.path, fingerprint=stage.fingerprint)
-    first = _replay(work, of_first, whole, verified, "first stage")
+    first = _replay(work, of_first, verified, "first stage")
     of_coarse: dict[str, str] = {}
-    whole = _verify_counters(work, coarse, of_coarse)
+    _verify_counters(work, coarse, of_coarse)
     verified |= {f"superwords' {name}": text for name, text in of_coarse.items()}
     task = replace(
         task,
@@ -164,7 +162,7 @@ def _verify_merges(work: Work, run: Run, whole: Sum, verified: dict[str, str]) -
         rules=MergeRules.of_superwords(options, run.manifest.source),
         first=replace(stage, merges=min(stage.merges, len(first))),
     )
-    return _replay(work, task, whole, verified, "merges")
+    return _replay(work, task, verified, "merges")
 
 
 def _verify_parity(work: Work, run: Run, options: Options, verified: dict[str, str]) -> MergeList:
@@ -190,19 +188,15 @@ def _verify_parity(work: Work, run: Run, options: Options, verified: dict[str, s
     return stored
 
 
-def _replay(work: Work, task: ReplayTask, whole: Sum, verified: dict[str, str], name: str) -> MergeList:
+def _replay(work: Work, task: ReplayTask, verified: dict[str, str], name: str) -> MergeList:
     """Replay one list; returns it."""
-    task = replace(task, streamed=whole.replay_bytes > task.budget_bytes)
-    together = work.broker.everything().other_bytes + min(whole.replay_bytes, task.budget_bytes)
     [(_, stored)] = work.executor.run(replay_worker.load, [task])
-    often = ", in which the pieces do not fit: they are read several times" if task.streamed else ""
-    work.inform(f"replaying {len(stored):,} merges; it takes about {format_bytes(together)} of memory{often}")
     with work.stage("replaying", len(stored), "merges") as advance:
         [(_, (merges, readings))] = work.executor.run(replay_worker.replay, [task], advance)
     end = "and then no pair is left" if merges.exhausted else "as many as were asked for"
     verified[name] = (
         f"{len(merges):,}, each the right one with the right count, {end} (replayed in {work.times['replaying']:.1f} s"
-        f"{f', reading the counter {readings} times' if readings > 1 else ''})"
+        f", reading the counter {readings} times)"
     )
     return merges
 

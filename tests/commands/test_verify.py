@@ -18,7 +18,7 @@ from typing import Any
 import peers
 import pyarrow.parquet as pq
 import pytest
-from command import files_in, refused, run, script, succeeded
+from command import files_in, refused, run, succeeded
 from counter_files import columns_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -214,7 +214,6 @@ def test_intact_run_passes(good: Path) -> None:
     assert "163, each the right one with the right count" in result.stdout
     assert "their sum is the counter" in result.stdout
     assert "tokenizer-360" in result.stdout
-    assert "of memory" in result.stderr
     assert {path: path.stat().st_mtime_ns for path in good.rglob("*")} == before
 
 
@@ -491,33 +490,3 @@ def test_unwritable_temporary_files_are_named(
     told = "No space left on device; free disk space, or name another directory with TMPDIR"
     with pytest.raises(RunDirectoryError, match=told):
         pipeline.verify_run(tmp_path / "run")
-
-
-_REPLAYED = r"""
-import re, sys
-from pathlib import Path
-import psutil
-from pipeline.merges.replay_worker import ReplayTask, SumTask, add_up, replay
-from pipeline.merges.rules import MergeRules
-from pipeline.run import manifest
-run = manifest.require(Path(sys.argv[1]))
-counter, merges = run.manifest.counter_fingerprint(), run.manifest.merge_fingerprint()
-forecast = add_up(SumTask(run.counter_path, counter, 1 << 40)).replay_bytes
-before = psutil.Process().memory_info().rss
-replay(ReplayTask(run.counter_path, counter, run.merges_path, merges, MergeRules(), 1 << 40, False))
-peak = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
-print(forecast, peak - before)
-"""
-
-
-@pytest.mark.skipif("BPE_PIPELINE_TEST_DATA" not in os.environ, reason="BPE_PIPELINE_TEST_DATA is not set")
-@pytest.mark.parametrize(
-    ("size", "vocab_size"), [(1 << 19, 4000), pytest.param(3 << 20, 16_000, marks=pytest.mark.slow)]
-)
-def test_forecast_of_the_replay_is_above_what_long_pieces_take(tmp_path: Path, size: int, vocab_size: int) -> None:
-    """Chinese split at white space: long pieces, and many different pairs."""
-    text = (Path(os.environ["BPE_PIPELINE_TEST_DATA"]) / "chinese.txt").read_bytes()[:size]
-    (tmp_path / "a.txt").write_bytes(text)
-    pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=vocab_size, pattern=r"\S+|\s+", workers=1)
-    forecasted, taken = map(int, script(_REPLAYED, tmp_path / "run").split())
-    assert taken <= forecasted

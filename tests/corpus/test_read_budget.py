@@ -25,10 +25,7 @@ from pipeline.commands import merge
 from pipeline.corpus.lines import whole_lines
 from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBudget
 from pipeline.counts.counts_file import read_counts
-from pipeline.merges import replay_worker
-from pipeline.merges.rules import MergeRules
 from pipeline.pattern.compiler import compile_pattern
-from pipeline.run import manifest
 from pipeline.run.options import make_options
 from pipeline.run.workers import executor_for
 from pipeline.tokenizer import export
@@ -223,18 +220,6 @@ def test_verify_stays_within_the_memory_limit(imported: Path, tmp_path: Path) ->
     assert "each the right one" in found.stdout
     assert "different; checksums and order are right" in found.stdout
     assert re.search("reading the counter [0-9]+ times", found.stdout)
-
-
-def test_replay_over_budget_continues_streamed(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    used = iter(range(0, 1 << 40, 1 << 36))
-    monkeypatch.setattr(replay_worker, "_REPORT_EVERY_S", 0)
-    monkeypatch.setattr(machine, "own_memory", lambda: next(used))
-    here = manifest.require(imported)
-    asked = here.manifest.merge_fingerprint(), MergeRules(), 1 << 30, False
-    task = replay_worker.ReplayTask(here.counter_path, here.manifest.counter_fingerprint(), here.merges_path, *asked)
-    merges, readings = replay_worker.replay(task)  # not even one merge fits
-    assert len(merges) == 700 - 257
-    assert readings >= 2
 
 
 def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
