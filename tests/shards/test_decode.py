@@ -87,7 +87,7 @@ def test_parquet_shard_is_decoded_in_blocks(tmp_path: Path, monkeypatch: pytest.
         tokenizer = pipeline.Tokenizer.from_merges([], special_tokens=[f"<{n}>" for n in range(66_000)] + [EOT])
     pipeline.encode_corpus(text, tokenizer, output, workers=1, shard_format="parquet", separator=EOT)
     whole = list(pipeline.decode_shards(output, tokenizer))
-    monkeypatch.setattr("pipeline.shards.formats.parquet.BLOCK_IDS", 10)
+    monkeypatch.setattr("pipeline.shards.formats.arrow.BLOCK_IDS", 10)
     blocks = list(pipeline.decode_shards(output, tokenizer))
     assert b"".join(blocks) == b"".join(whole) == text.read_bytes() + EOT.encode()
     assert max(len(block.replace(EOT.encode(), b"")) for block in blocks) <= 10 * 3

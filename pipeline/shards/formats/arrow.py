@@ -1,57 +1,114 @@
-"""What `datasets.save_to_disk` writes: Arrow IPC streams of list columns, and the JSON files that describe them.
+"""Formats that Arrow writes, a column of lists each for `input_ids` and what else the rows have: Parquet, and what
+`datasets.save_to_disk` writes: Arrow IPC streams, and the JSON files that describe them.
 
-The features are of type "Sequence", which datasets 3 to 5 read. Arrow is imported for it alone.
+The features of the latter are of type "Sequence", which datasets 3 to 5 read. Arrow is imported for these alone.
 """
 
+import contextlib
 import hashlib
 import json
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pipeline.shards.formats.parquet import blocks_of, list_array
-from pipeline.shards.formats.shard_format import Block, Layout, Rows, ShardFacts, ShardFormat, row_groups
+from pipeline.shards.formats.shard_format import (
+    BLOCK_IDS,
+    ID_CODES,
+    Block,
+    Layout,
+    Rows,
+    ShardFacts,
+    ShardFormat,
+    row_groups,
+    value_bytes,
+)
 from pipeline.storage import Location, arrow_source
 
 STORED = {"uint16": "int32", "uint32": "int32"}  # as trainers have them; all others stay
+_ROWS_AT_ONCE = 1024
 
 
-class SavedDataset(ShardFormat):
-    """The format arrow."""
+class ParquetRows(ShardFormat):
+    """The format parquet. The last row may be a document that continues in the next shard."""
 
-    split_directories: ClassVar[bool] = True
-
-    def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:  # noqa: ARG002
-        """Return the name of a shard."""
-        return f"data-{index:05d}-of-{shards:05d}.arrow", None
+    alone: ClassVar[bool] = True
+    name: ClassVar[str] = "shard-{index:05d}.parquet"
 
     def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
-        """Write the stream, a batch per row group."""
-        assert second is None, "rows separate documents"
+        """Write the file, a row group or a batch for each group of rows."""
         import pyarrow as pa
 
-        kinds = {name: getattr(pa, dtype)() for name, dtype in _stored(layout).items()}
-        schema = pa.schema([(name, pa.list_(kind)) for name, kind in kinds.items()])
-        written = 0
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+        schema, written = self._schema(layout), 0
+        with self._writer(path, schema) as writer:
             for group in row_groups(layout, rows):
-                ends = pa.py_buffer(array("i", [0, *group.ends]))
-                columns = [list_array(group.columns[name], layout.columns[name], kinds[name], ends) for name in kinds]
+                buffers, columns = [None, pa.py_buffer(array("i", [0, *group.ends]))], []
+                for field in schema:
+                    stored, values = layout.columns[field.name], group.columns[field.name]
+                    kind, count = getattr(pa, stored)(), len(values) // value_bytes(stored)
+                    flat = pa.Array.from_buffers(kind, count, [None, pa.py_buffer(values)]).cast(field.type.value_type)
+                    columns.append(pa.ListArray.from_buffers(field.type, len(group.ends), buffers, children=[flat]))
                 writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
                 written += len(group.ends)
         return written
 
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
         """Yield the blocks of a shard."""
-        assert second is None, "rows separate documents"
         import pyarrow as pa
 
         try:
-            with pa.ipc.open_stream(arrow_source(where)) as reader:
-                yield from blocks_of((batch.column(0) for batch in reader), layout, facts)
+            with self._batches(where) as batches:
+                yield from _blocks((batch.column(0) for batch in batches), layout, facts)
         except pa.ArrowException as error:
             raise ValueError(str(error).splitlines()[0]) from None
+
+    def _schema(self, layout: Layout) -> Any:
+        import pyarrow as pa
+
+        kinds = ((name, getattr(pa, dtype)()) for name, dtype in layout.columns.items())
+        lists = ((name, pa.list_(pa.field("element", kind, nullable=False))) for name, kind in kinds)
+        return pa.schema([pa.field(name, kind, nullable=False) for name, kind in lists])
+
+    def _writer(self, path: Path, schema: Any) -> Any:
+        import pyarrow.parquet as pq
+
+        options: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
+        return pq.ParquetWriter(path, schema, use_dictionary=False, write_statistics=False, **options)
+
+    @contextlib.contextmanager
+    def _batches(self, where: Location) -> Iterator[Iterator[Any]]:
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(arrow_source(where)) as file:
+            yield file.iter_batches(_ROWS_AT_ONCE, columns=["input_ids"], use_threads=False)
+
+
+class SavedDataset(ParquetRows):
+    """The format arrow."""
+
+    alone: ClassVar[bool] = False
+    split_directories: ClassVar[bool] = True
+    name: ClassVar[str] = "data-{index:05d}-of-{shards:05d}.arrow"
+
+    def _schema(self, layout: Layout) -> Any:
+        import pyarrow as pa
+
+        return pa.schema([(name, pa.list_(getattr(pa, dtype)())) for name, dtype in _stored(layout).items()])
+
+    @contextlib.contextmanager
+    def _writer(self, path: Path, schema: Any) -> Iterator[Any]:
+        import pyarrow as pa
+
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+            yield writer
+
+    @contextlib.contextmanager
+    def _batches(self, where: Location) -> Iterator[Iterator[Any]]:
+        import pyarrow as pa
+
+        with pa.ipc.open_stream(arrow_source(where)) as reader:
+            yield iter(reader)
 
     def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:
         """Return `state.json` and `dataset_info.json` of each split, and `dataset_dict.json` if there are two."""
@@ -81,5 +138,29 @@ class SavedDataset(ShardFormat):
 
 
 def _stored(layout: Layout) -> dict[str, str]:
-    """Return the dtypes in the file."""
+    """Return the dtypes in an Arrow stream."""
     return {name: STORED.get(dtype, dtype) for name, dtype in layout.columns.items()}
+
+
+def _blocks(columns: Iterable[Any], layout: Layout, facts: ShardFacts) -> Iterator[Block]:
+    """Yield blocks of Arrow's arrays of lists; raises `ValueError` if they hold another number of tokens."""
+    import pyarrow as pa
+
+    first = ended = 0
+    rows, id_bytes = layout.ended(facts), layout.id_bytes
+    for column in columns:
+        start, *stops = column.offsets.to_pylist()
+        ends = array("Q", (first + stop - start for stop in stops[: max(rows - ended, 0)]))
+        ended += len(stops)
+        values = column.flatten().cast(pa.uint16() if id_bytes == 2 else pa.uint32())
+        done = 0
+        for at in range(0, max(len(values), 1), BLOCK_IDS):
+            block = values.slice(at, BLOCK_IDS)
+            data = memoryview(block.buffers()[1] or b"")
+            ids = data[block.offset * id_bytes : (block.offset + len(block)) * id_bytes]
+            upto = bisect_right(ends, first + at + len(block), done)
+            yield ids.cast(ID_CODES[id_bytes]), ends[done:upto]
+            done = upto
+        first += len(values)
+    if first != facts.tokens:
+        raise ValueError(f"it holds {first:,} tokens, not {facts.tokens:,}")

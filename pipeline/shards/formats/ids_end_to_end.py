@@ -9,7 +9,6 @@ import os
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
@@ -20,55 +19,44 @@ from pipeline.storage import Location, open_file
 _HEADER_BYTES = 128
 
 
-@dataclass(frozen=True)
-class IdsEndToEnd(ShardFormat):
-    """The formats npy and bin."""
+class Bin(ShardFormat):
+    """The format bin."""
 
     rows: ClassVar[bool] = False
     columns: ClassVar[bool] = False
     alone: ClassVar[bool] = True
-    extension: str
+    name: ClassVar[str] = "shard-{index:05d}.bin"
+    second: ClassVar[str | None] = "shard-{index:05d}.documents.npy"
 
-    def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:  # noqa: ARG002
-        """Return the names of a shard and of its offsets."""
-        name = f"shard-{index:05d}"
-        return f"{name}.{self.extension}", f"{name}.documents.npy" if offsets else None
+    def header(self, layout: Layout, tokens: int) -> bytes:
+        """Return what is before the ids."""
+        return b""
 
     def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
         """Write the files; ids are never Python numbers here."""
-        npy, row_tokens = self.extension == "npy", layout.row_tokens
-        ended = last = values = 0
+        row_tokens = layout.row_tokens
+        ended = last = 0
         with path.open("wb") as file, (second or Path(os.devnull)).open("wb") as positions:
-            file.write(bytes(_HEADER_BYTES if npy else 0))
+            file.write(self.header(layout, 0))
             positions.write(bytes(_HEADER_BYTES) + array("Q", [0]).tobytes())
             for more in rows:
-                ids = memoryview(more.columns[IDS])
-                file.write(ids)
+                file.write(more.columns[IDS])
                 positions.write(more.ends)
-                values += ids.nbytes // layout.id_bytes
                 ended += len(more.ends)
                 last = more.ends[-1] if more.ends else last
+            values = (file.tell() - len(self.header(layout, 0))) // layout.id_bytes
             unfinished = last < values  # a document that continues in the next shard
             positions.write(array("Q", [values] * unfinished))
             positions.seek(0)
             positions.write(_npy_header(8, ended + 1 + unfinished))
-            if npy:
-                file.seek(0)
-                file.write(_npy_header(layout.id_bytes, values, row_tokens))
+            file.seek(0)
+            file.write(self.header(layout, values))
         return values // row_tokens if row_tokens else ended + unfinished
 
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
         """Yield the blocks of a shard."""
-        ends, done = array("Q") if second is None else _read_ends(second, facts.tokens, facts.documents), 0
-        for ids, first in self.values(where, layout, facts):
-            stop = bisect_right(ends, first + len(ids), done)
-            yield ids, ends[done:stop]
-            done = stop
-
-    def values(self, where: Location, layout: Layout, facts: ShardFacts) -> Iterator[tuple[memoryview, int]]:
-        """Yield the ids of a file, and how many came before. Raises `ValueError` for damage."""
-        tokens, id_bytes = facts.tokens, layout.id_bytes
-        header = _npy_header(id_bytes, tokens, layout.row_tokens) if self.extension == "npy" else b""
+        ends, done = array("Q") if second is None else self.ends(second, layout, facts), 0
+        tokens, id_bytes, header = facts.tokens, layout.id_bytes, self.header(layout, facts.tokens)
         with open_file(where) as file:
             if file.read_at(0, len(header)) != header:
                 raise ValueError("its header is not as it was written")
@@ -77,21 +65,32 @@ class IdsEndToEnd(ShardFormat):
                 raise ValueError(f"it holds {size // id_bytes:,} tokens, not {tokens:,}")
             for first in range(0, max(tokens, 1), BLOCK_IDS):
                 data = file.read_at(len(header) + first * id_bytes, BLOCK_IDS * id_bytes)
-                yield memoryview(array(ID_CODES[id_bytes], data)), first
+                stop = bisect_right(ends, first + len(data) // id_bytes, done)
+                yield memoryview(array(ID_CODES[id_bytes], data)), ends[done:stop]
+                done = stop
+
+    def ends(self, where: Location, layout: Layout, facts: ShardFacts) -> "array[int]":
+        """Read where the documents of a shard end, without one that continues in the next shard."""
+        with open_file(where) as file:
+            positions = array("Q", file.read_at(_HEADER_BYTES, file.seek(0, 2)))
+            if file.read_at(0, _HEADER_BYTES) != _npy_header(8, len(positions)):
+                raise ValueError("the header of its offsets is not as it was written")
+        if len(positions) < facts.documents + 1:
+            raise ValueError("there are fewer offsets than documents")
+        ends = positions[1 : facts.documents + 1]
+        if any(end < before for before, end in pairwise([0, *ends, facts.tokens])):
+            raise ValueError("its offsets are not in order, or exceed its tokens")
+        return ends
 
 
-def _read_ends(where: Location, tokens: int, documents: int) -> "array[int]":
-    """Read where the documents of a shard end, without one that continues in the next shard."""
-    with open_file(where) as file:
-        positions = array("Q", file.read_at(_HEADER_BYTES, file.seek(0, 2)))
-        if file.read_at(0, _HEADER_BYTES) != _npy_header(8, len(positions)):
-            raise ValueError("the header of its offsets is not as it was written")
-    if len(positions) < documents + 1:
-        raise ValueError("there are fewer offsets than documents")
-    ends = positions[1 : documents + 1]
-    if any(end < before for before, end in pairwise([0, *ends, tokens])):
-        raise ValueError("its offsets are not in order, or exceed its tokens")
-    return ends
+class Npy(Bin):
+    """The format npy."""
+
+    name: ClassVar[str] = "shard-{index:05d}.npy"
+
+    def header(self, layout: Layout, tokens: int) -> bytes:
+        """Return NumPy's header."""
+        return _npy_header(layout.id_bytes, tokens, layout.row_tokens)
 
 
 def _npy_header(item_bytes: int, count: int, row_values: int | None = None) -> bytes:

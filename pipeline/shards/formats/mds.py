@@ -32,14 +32,10 @@ class StreamingShards(ShardFormat):
     """The format mds."""
 
     split_directories: ClassVar[bool] = True
-
-    def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:  # noqa: ARG002
-        """Return the name of a shard."""
-        return f"shard-{index:05d}.mds", None
+    name: ClassVar[str] = "shard-{index:05d}.mds"
 
     def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
         """Write the samples, and then the shard, whose beginning says where they are."""
-        assert second is None, "rows separate documents"
         written, sizes = 0, array("I")
         names = sorted(layout.columns)
         widths = {name: value_bytes(layout.columns[name]) for name in names}
@@ -74,7 +70,6 @@ class StreamingShards(ShardFormat):
 
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
         """Yield the blocks of a shard, a row each."""
-        assert second is None, "rows separate documents"
         names, id_bytes, first, ended = sorted(layout.columns), layout.id_bytes, 0, layout.ended(facts)
         place = names.index("input_ids")
         try:

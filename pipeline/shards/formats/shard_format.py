@@ -93,17 +93,20 @@ class ShardFormat(Protocol):
     rows: whether it keeps rows apart by itself, so that a shard ends with a row and needs no file of offsets.
     columns: whether it has a place for more columns than `input_ids`. alone: whether a shard is complete without
     further files, so that `--output NAME.EXTENSION` can be a single one. split_directories: whether training rows are
-    in `train/` if there is `validation/`.
+    in `train/` if there is `validation/`. name, second: of a shard and of its second file, if any.
     """
 
     rows: ClassVar[bool] = True
     columns: ClassVar[bool] = True
     alone: ClassVar[bool] = False
     split_directories: ClassVar[bool] = False
+    name: ClassVar[str]
+    second: ClassVar[str | None] = None
 
     def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:
         """Return the names of a shard and of its second file, if any; `offsets`: positions of documents are wanted."""
-        ...
+        second = self.second if offsets or self.rows else None
+        return self.name.format(index=index, shards=shards), second and second.format(index=index)
 
     def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
         """Write a shard and its second file; returns how many rows it has."""
@@ -113,7 +116,7 @@ class ShardFormat(Protocol):
         """Yield the ids of a shard and, with `second` or `rows`, where rows end. `ValueError` for damage."""
         ...
 
-    def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:  # noqa: ARG002
+    def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:
         """Return the files that the format adds to a directory, path -> text; splits: directory or "" -> its shards."""
         return {}
 
@@ -122,50 +125,39 @@ class ShardFormat(Protocol):
 class RowGroup:
     """Whole rows: values of each column as bytes, and where each row ends among them."""
 
-    columns: dict[str, bytes]
+    columns: dict[str, bytearray]
     ends: list[int]
 
 
 def row_groups(layout: Layout, rows: Iterable[Rows]) -> Iterator[RowGroup]:
     """Yield groups of whole rows, of about a million values; the last row may continue in the next shard."""
     sizes = {name: value_bytes(dtype) for name, dtype in layout.columns.items()}
-    waiting: dict[str, list[memoryview]] = {name: [] for name in sizes}  # values that belong to no group yet
-    first = after = 0  # where they start and end in the shard
+    waiting = {name: bytearray() for name in sizes}  # values that belong to no group yet
+    first = 0  # where they start in the shard
     ends: list[int] = []
 
-    def group(stop: int, rows: list[int]) -> RowGroup:
-        columns = {name: _taken(waiting[name], (stop - first) * size) for name, size in sizes.items()}
-        return RowGroup(columns, [end - first for end in rows])
+    def group(count: int) -> RowGroup:
+        nonlocal first
+        own, start = ends[:count], first
+        first, taken = own[-1], {}
+        for name, size in sizes.items():
+            taken[name] = waiting[name][: (first - start) * size]
+            del waiting[name][: (first - start) * size]
+        del ends[:count]
+        return RowGroup(taken, [end - start for end in own])
 
     for more in rows:
         for name, values in waiting.items():
-            values.append(memoryview(more.columns[name]).cast("B"))
-        after += len(waiting[IDS][-1]) // sizes[IDS]
+            values += memoryview(more.columns[name]).cast("B")
         ends += more.ends
         # Where a group ends must not depend on the blocks.
         while (count := min(bisect_left(ends, first + _GROUP_VALUES) + 1, _GROUP_ROWS)) <= len(ends):
-            stop = ends[count - 1]
-            yield group(stop, ends[:count])
-            first = stop
-            del ends[:count]
+            yield group(count)
+    after = first + len(waiting[IDS]) // sizes[IDS]
     if (ends[-1] if ends else first) < after:
         ends.append(after)  # a row that is not finished
     if ends:
-        yield group(after, ends)
-
-
-def _taken(pieces: list[memoryview], size: int) -> bytes:
-    """Remove the first `size` bytes from a list of them, and return them."""
-    taken = []
-    while size > 0:
-        piece = pieces[0]
-        taken.append(piece[:size])
-        size -= len(piece)
-        if size < 0:
-            pieces[0] = piece[size:]
-        else:
-            del pieces[0]
-    return b"".join(taken)
+        yield group(len(ends))
 
 
 def value_bytes(dtype: str) -> int:
