@@ -1,13 +1,14 @@
 """Which rows each shard has: their order, what is packed together, and where shards are cut.
 
-Only the lengths of rows are known here. `--compatible` packs batches of 1,000 rows, as LLaMA-Factory does.
+Only the lengths of rows are known here, so a set is packed as one batch before any of its rows is written; with
+`--compatible` as batches of 1,000 rows, as LLaMA-Factory does.
 """
 
 from array import array
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-from pipeline.guests.chat.pack import pack_rows
 
 _BATCH_ROWS = 1000
 
@@ -35,6 +36,33 @@ def assemble(order: "array[int]", lengths: Sequence[int], capacity: int | None, 
         ends.extend(len(rows) + stop for stop in stops)
         rows.extend(batch[place] for place in packed)
     return Assembly(rows, ends)
+
+
+def pack_rows(lengths: Sequence[int], capacity: int) -> "tuple[array[int], array[int]]":
+    """Return the rows of all bags, and where each bag ends among them: LLaMA-Factory's greedy knapsack.
+
+    A bag takes the longest row that fits again and again, of equally long ones the last, until none fits. Rows that
+    are longer than a bag are left out.
+
+    >>> rows, ends = pack_rows([7, 3, 4, 2, 5], 9)
+    >>> list(rows), list(ends)
+    ([0, 3, 4, 2, 1], [2, 4, 5])
+    """
+    waiting: dict[int, array[int]] = defaultdict(lambda: array("Q"))  # the rows of each length
+    for row, length in enumerate(lengths):
+        if 0 < length <= capacity:
+            waiting[length].append(row)
+    left, rows, ends = sorted(waiting), array("Q"), array("Q")
+    while left:
+        fits = capacity
+        while at := bisect_right(left, fits):
+            length = left[at - 1]
+            rows.append(waiting[length].pop())
+            fits -= length
+            if not waiting[length]:
+                del left[at - 1]
+        ends.append(len(rows))
+    return rows, ends
 
 
 def cut(assembly: Assembly, lengths: Sequence[int], row_tokens: int | None, shard_tokens: int) -> Iterator[range]:
