@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from pipeline.base.errors import unfit
 from pipeline.corpus.skipped_or_altered import Tally, in_words
-from pipeline.guests.chat.align import DroppedError
 from pipeline.guests.chat.encoder import ChatEncoder, ChatSettings
 from pipeline.guests.chat.templates import require_marks, template_named
 from pipeline.run.option_types import AnyPath
@@ -94,15 +93,12 @@ def _rows(encoder: "ChatEncoder", conversations: Iterable[Mapping[str, Any]]) ->
             raise unfit("conversations", _CONVERSATIONS, conversation)
         if _calls_unread(conversation):
             raise unfit("conversations", _ALIGNED, conversation)
-        try:
+        row = None
+        with encoder.noting(tally, f"conversation {number}"):
             row = encoder.encode(conversation)
-            for kind, count in encoder.altered.items():
-                tally.add(kind, count, [f"conversation {number}"])
+        if row is not None:
             ids, labels = (array("i", column).tolist() for column in row)
             yield {"input_ids": ids, "labels": labels}
-        except DroppedError as error:
-            tally.add(error.kind, 1, [", ".join(filter(None, (f"conversation {number}", error.detail)))])
-        encoder.altered.clear()
     for one in in_words(tally.found):
         _log.warning("encode_chat: %s", one)
 

@@ -4,9 +4,10 @@ Rows are bytes of int32: ids, and labels with -100 where nothing is learned. Eac
 so ends of messages are borders of pieces. What messages say stays text, unless special tokens in them are asked for.
 """
 
+import contextlib
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -14,6 +15,7 @@ from typing import Any
 
 from pipeline import _core
 from pipeline.base.errors import SpecialTokenError, UsageError
+from pipeline.corpus.skipped_or_altered import Tally
 from pipeline.guests.chat.align import JOINT, MALFORMED_TOOLS, NO_TEXT, TEXTS_LEFT_OUT, DroppedError, check_messages
 from pipeline.guests.chat.templates import BOS, CONTENT, NO_TOOLS, TURN, Slots, Template, eos_of
 from pipeline.guests.chat.tools import called, described
@@ -67,14 +69,14 @@ def refuse_exclusive(template: Template, settings: ChatSettings) -> None:
 
 
 class ChatEncoder:
-    """Encodes conversations by one template. altered: what happened so far, by kind of skipped or altered input."""
+    """Encodes conversations by one template."""
 
     def __init__(
         self, template: Template, model: Model, settings: ChatSettings, native: _core.Encoder | None = None
     ) -> None:
         refuse_exclusive(template, settings)
         self._template, self._settings = template, settings
-        self.altered: Counter[str] = Counter()
+        self._altered: Counter[str] = Counter()  # kinds of altered input since `noting`
         self._encoder = TextEncoder(model, native)
         special = model.vocabulary.special_tokens
         self._special, self._plain = map(self._encoder.recognising, (frozenset(special), frozenset[str]()))
@@ -104,9 +106,20 @@ class ChatEncoder:
         row = self._labelled(pairs)
         if not row[0]:
             raise DroppedError(NO_TEXT)
-        self.altered[TEXTS_LEFT_OUT] += conversation.get(TEXTS_LEFT_OUT, 0)
-        self.altered[NO_ANSWER] += sum(not message["content"].strip() for message in messages[1::2])
+        self._altered[TEXTS_LEFT_OUT] += conversation.get(TEXTS_LEFT_OUT, 0)
+        self._altered[NO_ANSWER] += sum(not message["content"].strip() for message in messages[1::2])
         return row
+
+    @contextlib.contextmanager
+    def noting(self, tally: Tally, where: str) -> Iterator[None]:
+        """Note in the tally what is dropped or altered during the block, with its location."""
+        self._altered.clear()
+        try:
+            yield
+            for kind, count in self._altered.items():
+                tally.add(kind, count, [where])
+        except DroppedError as error:
+            tally.add(error.kind, 1, [f"{where}, {error.detail}" if error.detail else where])
 
     def _said(self, value: Any, kept: Collection[str] = ()) -> Any:
         """Return what the data say as the setting has it, with the special tokens in it counted."""
@@ -119,7 +132,7 @@ class ChatEncoder:
                 "--special-tokens-in-messages text, or as a special token with tokens"
             )
         if found:
-            self.altered[SPECIAL_TOKENS[how]] += len(found)
+            self._altered[SPECIAL_TOKENS[how]] += len(found)
         return value if how == "tokens" else marked
 
     def _content_of(self, message: Mapping[str, str]) -> str:
@@ -225,7 +238,7 @@ class ChatEncoder:
         if settings.mask_history:
             taken.reverse()
         ids, labels = (b"".join(column) for column in zip(*taken, strict=True)) if taken else (b"", b"")
-        self.altered[CUT] += len(ids) < size
+        self._altered[CUT] += len(ids) < size
         return ids + eos, labels + eos
 
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from pipeline.base.errors import InputError, SpecialTokenError
 from pipeline.base.memory import Grant
-from pipeline.corpus.files import CorpusFile, FileSpan
+from pipeline.corpus.files import FileSpan
 from pipeline.corpus.read_budget import ReadBudget
 from pipeline.corpus.skipped_or_altered import Tally
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.feeding import in_text_bytes
 from pipeline.executors import Broadcast, ignore
 from pipeline.executors.worker import report_progress
-from pipeline.guests.chat.align import Conversation, DroppedError, MissingColumnError, aligned
+from pipeline.guests.chat.align import Conversation, MissingColumnError, aligned
 from pipeline.guests.chat.dataset import DataSet
 from pipeline.guests.chat.encoder import ID_BYTES, ChatEncoder, ChatSettings
 from pipeline.guests.chat.rows import read_rows
@@ -76,9 +76,9 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: IdsWriter) -> ChunkS
     held = 0
 
     def write() -> None:
-        nonlocal columns, ends, held
-        part.add(memoryview(b"".join(columns)).cast("I"), memoryview(ends))
-        columns, ends, held = [], array("Q"), 0
+        nonlocal columns, ends, values, held
+        part.add(memoryview(b"".join(columns)), memoryview(ends))
+        columns, ends, values, held = [], array("Q"), values + held // ID_BYTES, 0
 
     budget = ReadBudget(task.budget_bytes, ignore, task.grant)
     for span, text_bytes in zip(task.spans, task.sizes, strict=True):
@@ -88,32 +88,25 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: IdsWriter) -> ChunkS
             if isinstance(found, str):
                 tally.add(found, 1, [file.location(position)])
                 continue
-            try:
-                row = encoder.encode(_aligned(found, task.data_set, file, position))
+            with encoder.noting(tally, where := file.location(position)):
+                try:
+                    row = encoder.encode(_aligned(found, task.data_set))
+                except MissingColumnError as error:
+                    raise InputError(f"{where}: {error} (data set {task.data_set.name})") from None
+                except SpecialTokenError as error:
+                    raise InputError(f"{where}: {error}") from None
                 columns += row
                 held += 2 * len(row[0])
-                values += 2 * len(row[0]) // ID_BYTES
-                for kind, count in encoder.altered.items():
-                    tally.add(kind, count, [file.location(position)])
-            except DroppedError as error:
-                where = file.location(position)
-                tally.add(error.kind, 1, [f"{where}, {error.detail}" if error.detail else where])
-            except SpecialTokenError as error:
-                raise InputError(f"{file.location(position)}: {error}") from None
-            encoder.altered.clear()
-            ends.append(values)
+            ends.append(values + held // ID_BYTES)
             if held >= _BLOCK_BYTES or len(ends) >= _BLOCK_BYTES:
                 write()
     write()
     return ChunkStatistics(losses=tally.found)
 
 
-def _aligned(row: Mapping[str, Any], of: DataSet, file: CorpusFile, position: int) -> Conversation:
-    """Return the conversation of a row; raises `DroppedError`, and `InputError` for a missing column."""
+def _aligned(row: Mapping[str, Any], of: DataSet) -> Conversation:
+    """Return the conversation of a row, with null in the columns that it may lack."""
     try:
-        try:
-            return aligned(row, of.formatting, of.columns, of.tags)
-        except MissingColumnError:
-            return aligned({**dict.fromkeys(of.nullable), **row}, of.formatting, of.columns, of.tags)
-    except MissingColumnError as error:
-        raise InputError(f"{file.location(position)}: {error} (data set {of.name})") from None
+        return aligned(row, of.formatting, of.columns, of.tags)
+    except MissingColumnError:
+        return aligned({**dict.fromkeys(of.nullable), **row}, of.formatting, of.columns, of.tags)
