@@ -16,7 +16,7 @@ from pipeline.executors import Executor
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import EncodingSummary
 from pipeline.run.option_types import AnyPath, EncodeOptions
-from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
+from pipeline.run.options import RECORDS, Options, lists_options, make_options, refuse_unfit
 from pipeline.run.work import Work, open_work
 from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
@@ -140,8 +140,8 @@ def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
         documents_by=options["documents"],
         separator=separator,
         separator_id=model.id_of(separator),
-        pack=None if layout.documents else options.get("pack", "concat"),
-        order={name: options[name] for name in ORDER_OPTIONS if name in options} or None,
+        pack=None if layout.documents else options["pack"],
+        order={name: options[name] for name in ORDER_OPTIONS if options[name] != RECORDS[name].default} or None,
         index=tuple(index),
     )
 

@@ -1,6 +1,6 @@
 """Values that JSON stored, read back by their types: frozen dataclasses as `asdict` makes them, and what is in them.
 
-Dataclasses and mappings are objects, tuples and named tuples lists, locations texts; `Any` is not checked.
+Dataclasses, typed dictionaries and mappings are objects, tuples lists, locations texts; `Any` is not checked.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from pipeline.base.errors import shown
 from pipeline.storage import parse_location
@@ -36,15 +36,18 @@ def _reader(kind: Any) -> Reader:
         kinds = [one for one in inner if one is not NoneType]
         [read] = [parse_location] if Path in kinds else map(_reader, kinds)
         return lambda value: None if value is None else read(value)
-    if origin is tuple and inner[-1] is ...:
+    if origin is list or (origin is tuple and inner[-1] is ...):
         read = _reader(inner[0])
-        return lambda value: tuple(map(read, _typed(list, value)))
+        return lambda value: origin(map(read, _typed(list, value)))
     if origin is tuple:
         readers = list(map(_reader, inner))
         return lambda value: tuple(read(one) for read, one in zip(readers, _typed(list, value), strict=True))
     if origin in (dict, Mapping):
         of_value = _reader(inner[1])
         return lambda value: {inner[0](name): of_value(one) for name, one in _typed(dict, value).items()}
+    if is_typeddict(kind):
+        members = {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
+        return lambda value: {name: read(_typed(dict, value)[name]) for name, read in members.items()}
     if hasattr(kind, "_fields"):  # a named tuple
         readers = [_reader(one) for one in get_type_hints(kind).values()]
         return lambda value: kind(*(read(one) for read, one in zip(readers, _typed(list, value), strict=True)))

@@ -20,6 +20,7 @@ from typing import IO, Any, NamedTuple
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.run.stored import stored
 from pipeline.storage import Location, OpenFile, open_file
 
 NUMBER_BYTES = 8
@@ -161,7 +162,4 @@ def found_ids(where: Location, fingerprint: str) -> Mapping[str, Any] | None:
 def part_of(where: Location, fingerprint: str) -> Part | None:
     """Return what a part holds; None if no part is there, or not one of this fingerprint."""
     footer = found_ids(where, fingerprint)
-    if footer is None:
-        return None
-    statistics = ChunkStatistics.from_values(footer["statistics"])
-    return Part(footer["ids"], statistics, footer["documents"], footer["rest"])
+    return None if footer is None else stored(Part, footer)

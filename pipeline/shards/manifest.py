@@ -15,9 +15,8 @@ import re
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from types import NoneType
-from typing import Any, get_args
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from pipeline.base.errors import InputError
 from pipeline.corpus.skipped_or_altered import Tallies
@@ -293,7 +292,7 @@ def save_result(corpus: EncodedCorpus, encoding: Encoding) -> None:
     """Write `shards.json`, or the manifest of a single file, whole or not at all."""
     encoding.directory.require_lock()
     document = {"format_version": FORMAT_VERSION, **asdict(corpus)}
-    for part in (document, *document["shards"]):  # as in releases without them
+    for part in (document, *document["shards"]):  # what few shards have is left out of the others
         for name in _NOT_ALWAYS:
             if part.get(name) in (None, ()):
                 part.pop(name, None)
@@ -334,40 +333,30 @@ def load_result(path: Location) -> EncodedCorpus | None:
         version = document.pop("format_version")
         if version != FORMAT_VERSION:
             raise ValueError(f"it is of format {version!r}, this release reads {FORMAT_VERSION}")
-        shards = tuple(ShardFacts(**shard) for shard in document.pop("shards"))
-        index = tuple(FileFacts(**one) for one in document.pop("index", ()))
-        single = path.name.removesuffix(".json") if path.name != RESULT else None
-        return _checked(EncodedCorpus(**document, shards=shards, index=index), single)
+        found = stored(EncodedCorpus, document)
+        _check(found, path.name.removesuffix(".json") if path.name != RESULT else None)
+        return found
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (InputError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path} cannot be read ({error}); encode the corpus again") from None
 
 
-def _checked(found: EncodedCorpus, single: str | None = None) -> EncodedCorpus:
-    """Return the same; raises `ValueError` for a value of another type or range, or a name that is not a shard's."""
+def _check(found: EncodedCorpus, single: str | None) -> None:
+    """Raise `ValueError` for a value out of its range, or a name that is not a shard's."""
     shard_format(found.format)
-    one_of = {"dtype": [*ID_BYTES], "documents_by": ["separator", "offsets"]}
-    for name, values in one_of.items():
-        if getattr(found, name) not in values:
-            raise ValueError(f"{name} is {getattr(found, name)!r}, not one of {', '.join(values)}")
+    for value, values in ((found.dtype, ID_BYTES), (found.documents_by, ("separator", "offsets"))):
+        if value not in values:
+            raise ValueError(f"{value!r} is not one of {', '.join(values)}")
     if not {*(found.columns or {}).values()} <= {*CODES} or IDS not in (found.columns or {IDS}):
         raise ValueError(f"columns are {found.columns!r}")
-    for kind, tallied in found.losses.items():
-        if type(tallied["count"]) is not int or not all(type(text) is str for text in tallied["examples"]):
-            raise ValueError(f"losses of {kind} are not a count and examples")
-    holders: list[EncodedCorpus | ShardFacts | FileFacts] = [found, *found.shards, *found.index]
-    together = [("separator", "separator_id"), ("offsets", "offsets_bytes", "offsets_crc32")]
-    for holder in holders:
-        for field in fields(holder):
-            value, kinds = getattr(holder, field.name), {*(get_args(field.type) or [field.type])}
-            if kinds <= {int, str, NoneType} and (type(value) not in kinds or (type(value) is int and value < 0)):
-                raise ValueError(f"{field.name} is {value!r}")
-        for names in together:
+    for holder in (found, *found.shards, *found.index):
+        if any(type(value) is int and value < 0 for value in vars(holder).values()):
+            raise ValueError("a number is negative")
+        for names in (("separator", "separator_id"), ("offsets", "offsets_bytes", "offsets_crc32")):
             if len({getattr(holder, name, None) is None for name in names}) > 1:
                 raise ValueError(f"only some of {', '.join(names)} are known")
     _check_names(found.file_names(), single)
-    return found
 
 
 def _check_names(names: Iterable[str], single: str | None) -> None:

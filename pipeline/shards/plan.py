@@ -39,7 +39,6 @@ from pipeline.tokenizer.model import CACHE_BYTES, Model
 from pipeline.tokenizer.prepare import SpecialSearch
 from pipeline.tokenizer.tokenizer import Tokenizer
 
-_LATER = ("shuffle", "repeat", "weights", "val_fraction", "val_tokens", "sequence_length", "pack", "position_ids")
 _LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 64 << 20
 _CHUNKS_PER_WORKER = 8
 _MODEL_BYTES_PER_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
@@ -157,12 +156,8 @@ def open_encoding(
     }
     if options.weights is not None:
         asked["weighted"] = list(options.inputs or ())
-    for name in _LATER:  # a default is as in releases without the option
-        if asked.get(name) == RECORDS[name].default:
-            asked[name] = None
     if stored is not None:
         manifest.refuse_other_options(directory, "encoding", stored.options, asked)
-    asked = {name: value for name, value in asked.items() if value is not None or name not in _LATER}
     with with_standard_input(directory, options) as settled:
         listings = list_weighted(settled, work.directory, work.listener, may_be_empty=stored is not None)
         listing = sum_of(listings)
