@@ -288,9 +288,10 @@ def without_rest(planned: Sequence[tuple[Slice, ...]], rest: int) -> list[tuple[
     while rest and shards:
         kept = []
         for one in reversed(shards.pop()):
-            stop = max(one.start, one.stop - rest)
-            rest -= one.stop - stop
-            kept.append(replace(one, stop=stop))
+            size = one.stop - one.start
+            if rest <= size:  # after the cut there are no ends of documents either
+                kept.append(replace(one, stop=one.stop - rest))
+            rest = max(rest - size, 0)
         if any(one.stop > one.start for one in kept) or not shards:
             shards.append(tuple(reversed(kept)))
             break

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from amount import FULL
 from encoded import EOT, everything, read_shards, write_lines
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from peers import generated_text
 
@@ -172,6 +172,7 @@ TEXT = st.lists(st.sampled_from(PIECES), min_size=1, max_size=60 if FULL else 30
 
 @settings(max_examples=80 if FULL else 15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TEXT, st.tuples(st.integers(1, 80), st.integers(1, 2000)), OPTIONS, st.booleans())
+@example(f"a{EOT}", (1, 2), {"sequence_length": 7, "shard_format": "bin", "documents": "offsets"}, False)
 @pytest.mark.filterwarnings("ignore:--val-:UserWarning")
 def test_one_answer_for_any_chunks_and_memory(
     tmp_path_factory, monkeypatch, text: str, chunks: tuple[int, int], options: dict[str, Any], small: bool
