@@ -9,6 +9,7 @@ import struct
 import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -36,26 +37,24 @@ class StreamingShards(ShardFormat):
 
     def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
         """Write the samples, and then the shard, whose beginning says where they are."""
-        written, sizes = 0, array("I")
+        sizes = array("I")
         names = sorted(layout.columns)
         widths = {name: value_bytes(layout.columns[name]) for name in names}
         with tempfile.TemporaryFile(dir=path.parent) as samples:  # without a name, so that no killed run leaves it
             for group in row_groups(layout, rows):
                 start = 0
                 for end in group.ends:
-                    data = [group.columns[name][start * widths[name] : end * widths[name]] for name in names]
                     shape = _SHAPE.pack(1 << 2 | 2, end - start)
-                    lengths = struct.pack(f"<{len(names)}I", *(len(one) + len(shape) for one in data))
-                    sample = lengths + b"".join(shape + one for one in data)
+                    data = [shape + group.columns[name][start * widths[name] : end * widths[name]] for name in names]
+                    sample = struct.pack(f"<{len(names)}I", *map(len, data)) + b"".join(data)
                     samples.write(sample)
                     sizes.append(len(sample))
                     start = end
-                written += len(group.ends)
             samples.seek(0)
             with path.open("wb") as file:
                 file.write(self._head(layout, sizes))
                 shutil.copyfileobj(samples, file)
-        return written
+        return len(sizes)
 
     def _head(self, layout: Layout, sizes: "array[int]") -> bytes:
         """Return what comes before the samples."""
@@ -63,10 +62,7 @@ class StreamingShards(ShardFormat):
         at = 4 + 4 * (len(sizes) + 1) + len(described)
         if at + sum(sizes) >= 1 << 32:
             raise UsageError("a shard of mds has less than 4 GiB: give a smaller --shard-size")
-        offsets = array("I", [at])
-        for size in sizes:
-            offsets.append(at := at + size)
-        return struct.pack("<I", len(sizes)) + offsets.tobytes() + described
+        return struct.pack("<I", len(sizes)) + array("I", accumulate(sizes, initial=at)).tobytes() + described
 
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
         """Yield the blocks of a shard, a row each."""
@@ -92,12 +88,11 @@ class StreamingShards(ShardFormat):
         """Return `index.json` of each split."""
         files = {}
         for directory, shards in splits.items():
-            listed = [
-                _description(layout)
-                | {"raw_data": {"basename": shard.name.rpartition("/")[2], "bytes": shard.bytes, "hashes": {}}}
-                | {"samples": shard.samples, "version": 2, "zip_data": None}
-                for shard in shards
-            ]
+            listed = []
+            for shard in shards:
+                raw = {"basename": shard.name.rpartition("/")[2], "bytes": shard.bytes, "hashes": {}}
+                own = {"raw_data": raw, "samples": shard.samples, "version": 2, "zip_data": None}
+                listed.append(_description(layout) | own)
             name = f"{directory}/index.json" if directory else "index.json"
             files[name] = json.dumps({"shards": listed, "version": 2}, sort_keys=True)
         return files
@@ -105,13 +100,6 @@ class StreamingShards(ShardFormat):
 
 def _description(layout: Layout) -> dict[str, Any]:
     names = sorted(layout.columns)
-    return {
-        "column_encodings": [f"ndarray:{layout.columns[name]}" for name in names],
-        "column_names": names,
-        "column_sizes": [None] * len(names),
-        "compression": None,
-        "format": "mds",
-        "hashes": [],
-        "size_limit": None,
-        "version": 2,
-    }
+    dtypes = [f"ndarray:{layout.columns[name]}" for name in names]
+    columns = {"column_encodings": dtypes, "column_names": names, "column_sizes": [None] * len(names)}
+    return {**columns, "compression": None, "format": "mds", "hashes": [], "size_limit": None, "version": 2}
