@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.base.errors import UsageError
+from pipeline.base.errors import ExportRefusedError, UsageError
 from pipeline.base.printable import printable
 from pipeline.cli.command import (
     Request,
@@ -16,6 +16,7 @@ from pipeline.cli.command import (
     command,
     inputs,
     overwrite_option,
+    show,
     tokenizer_option,
 )
 from pipeline.cli.completion import LOCATION, PATH_TEXT, Names, location_type
@@ -153,7 +154,7 @@ def export(
     memory_limit: str | None,
     overwrite: bool,
     **values: Any,
-) -> None:
+) -> "Result | None":
     """Write a tokenizer's files for other runtimes, or a run's counts.
 
     The formats are those of Hugging Face, GPT-2 tools and tiktoken; --check loads them there. Each count is a line
@@ -177,68 +178,19 @@ def export(
 
         export_counts(tokenizer, counts, memory_limit=memory_limit, overwrite=overwrite)
         progress.write(printable(counts))
-        return
+        return None
     if memory_limit is not None or overwrite:
         only = "--overwrite" if memory_limit is None else "--memory-limit"
         raise UsageError(f"{only} is for piece counts: give --counts FILE too, or leave it out")
     if samples and not check:
         raise UsageError("--sample is for --check: give both")
-    from pipeline.commands.encode_text import load_tokenizer
-    from pipeline.counts.as_text import bounds_at
-    from pipeline.pattern.translate import not_in_tokenizers_1
-    from pipeline.tokenizer.export import (
-        export_in_place,
-        limits_of,
-        news_of,
-        with_chat_template,
-        with_roles,
-    )
-    from pipeline.tokenizer.formats.load import tokenizer_home
-    from pipeline.tokenizer.formats.save import default_formats
-    from pipeline.tokenizer.hub import card_in, push, require_login
-    from pipeline.tokenizer.tokenizer import Tokenizer
+    from pipeline.commands.export import run_export
 
     options = make_options({**values, "export": values["export"] or None}, flag_of)
-    if push_to_hub is not None:
-        require_login("--push-to-hub", push_to_hub)
-    loaded = load_tokenizer(tokenizer)
-    before, home = loaded.model, tokenizer_home(tokenizer)
-    directory = options.output or home
-    model = with_chat_template(with_roles(loaded.model, options), options)
-    if options.output is None and model.vocabulary != loaded.vocabulary:
-        lacking = [text for text in model.vocabulary.special_tokens if text not in loaded.special_tokens]
-        raise UsageError(
-            f"{directory} lacks {', '.join(lacking)}; give --output for a tokenizer that has more, or "
-            "name them when you merge"
-        )
-    for line in (*news_of(loaded.model, model), *bounds_at(tokenizer, options.added_special_tokens)):
-        progress.write_error(f"note: {line}")
-    loaded = Tokenizer.from_model(model)
-    same = all(
-        getattr(model, name) == getattr(before, name)
-        for name in ("vocabulary", "bos_token", "eos_token", "pad_token", "front")
-    )
-    cards = card_in(home)
-    written, refused = export_in_place(model, directory, options, changed=not same)
-    for path in written:
-        progress.write(printable(path))
-    if cards and not card_in(home):
-        again = f"bpe-pipeline report {printable(home)}"
-        progress.write_error(f"note: the model card was of other special tokens and is removed; {again} makes it again")
-    for name, reason in refused.items():
-        progress.write_error(f"no {name} files: {reason}")
-    if any(path.name == "tokenizer.json" for path in written) and (note := not_in_tokenizers_1(loaded.pattern)):
-        progress.write_error(f"note: {note}")
-    for limit in limits_of(model, options.export or ()):
-        progress.write_error(f"note: {limit}")
-    if check:
-        from pipeline.tokenizer.check import check_command
-
-        formats_written = [name for name in options.export or default_formats() if name not in refused]
-        for line in check_command(loaded, tokenizer, directory, formats_written, samples):
-            progress.write(printable(line))
-    if push_to_hub is not None:
-        from pipeline.reports.model_card import MARK
-
-        more = {name: card for name, card in cards.items() if same or MARK.encode() not in card}
-        progress.write(push(model, push_to_hub, more=more))
+    exported = run_export(tokenizer, options, samples if check else None, push_to_hub)
+    for note in exported.notes:
+        progress.write_error(note)
+    if exported.failure:
+        show(exported)
+        raise ExportRefusedError(exported.failure)
+    return exported

@@ -245,15 +245,16 @@ def merge_and_export(
             work.warn(limit)
     run = manifest.store_written(run, [one.directory / name for one in exported for name in one.written])
     first, *others = exported
+    shown, added = report.names_of(run, numbers)
     summary = report.write_summary(
         work,
         run,
         counted,
         numbers,
-        report=report.page_name(run, numbers),
+        report=shown,
         vocabulary=first.facts,
         tokenizer_directory=first.directory,
-        written=(*first.written, *report.card_names(numbers)),
+        written=(*first.written, *added),
         refused=first.refused,
         languages=languages_of(trained.merges(options.vocab_size[0]), run.manifest.parity),
         changed_ids=_changed_ids(trained, exported, replaced),

@@ -31,7 +31,7 @@ from pipeline.reports.languages import languages_of
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
 from pipeline.reports.result import Result
-from pipeline.reports.summary import Check, Report, Summary
+from pipeline.reports.summary import Report, Summary
 from pipeline.reports.tables import how_made, options_of
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
@@ -41,7 +41,7 @@ from pipeline.run.superwords import coarse_pattern
 from pipeline.run.work import Work
 from pipeline.storage import MANIFEST_BYTES, Location, read_bounded
 from pipeline.storage.atomic import single_output, whole_file, write_whole
-from pipeline.tokenizer.export import Trained, facts_of
+from pipeline.tokenizer.export import Check, Trained, facts_of
 from pipeline.tokenizer.formats.load import tokenizer_path
 
 STAGE = "reporting"
@@ -138,16 +138,8 @@ def _warn(listener: Listener, what: str, error: Exception) -> None:
     listener(Notice("warning", f"{what}: {reason}"))
 
 
-def write(run: Run, summary: Summary, numbers: Numbers | None, listener: Listener) -> None:
-    """Write the report of a command into the run directory. A failure is a warning."""
-    try:
-        _write_files(run, Report(summary, numbers), summary.tokenizer_directory, with_page=_page_wanted())
-    except Exception as error:
-        _warn(listener, "the report is incomplete", error)
-
-
 def write_summary(work: Work, run: Run, counted: Counted, numbers: Numbers | None = None, **found: Any) -> Summary:
-    """Return the result of the command, after writing it into the run directory as its report."""
+    """Return the result of the command, after writing it into the run directory as its report; a failure warns."""
     work.watch.look()
     used = work.executor.used()
     summary = Summary(
@@ -166,7 +158,10 @@ def write_summary(work: Work, run: Run, counted: Counted, numbers: Numbers | Non
         work.warn(f"newer characters: {newer}")
     for name, reason in summary.refused.items():
         work.inform(f"no {name} files: {reason}")
-    write(run, summary, numbers, work.listener)
+    try:
+        _write_files(run, Report(summary, numbers), summary.tokenizer_directory, with_page=_page_wanted())
+    except Exception as error:
+        _warn(work.listener, "the report is incomplete", error)
     work.listener(Notice("summary", str(summary)))
     return summary
 
@@ -182,18 +177,14 @@ def prepare_page() -> None:
             page.packed_script(script)
 
 
-def page_name(run: Run, numbers: Numbers | None) -> str:
-    """Return the path of the report for the summary, with a hint if plotly is missing."""
+def names_of(run: Run, numbers: Numbers | None) -> tuple[str, tuple[str, ...]]:
+    """Return the path of the report, with a hint if plotly is missing, and what it adds to the tokenizer directory."""
     if numbers is None or not _page_wanted():
-        return str(run.directory / "report.txt")
-    if page.plotly_script() is None:
-        return f"{run.directory / 'report.txt'} (as a page with plots: pip install 'bpe-pipeline[report]')"
-    return str(run.directory / "report.html")
-
-
-def card_names(numbers: Numbers | None) -> tuple[str, ...]:
-    """Return the file that the report adds to the tokenizer directory, if it does."""
-    return () if numbers is None or not _page_wanted() else (model_card.NAME,)
+        return str(run.directory / "report.txt"), ()
+    if page.plotly_script() is not None:
+        return str(run.directory / "report.html"), (model_card.NAME,)
+    hint = f"{run.directory / 'report.txt'} (as a page with plots: pip install 'bpe-pipeline[report]')"
+    return hint, (model_card.NAME,)
 
 
 def run_report(
@@ -224,7 +215,10 @@ def run_report(
         raise RunDirectoryError(f"{run.merges_path} is missing or belongs to another run: merge first")
     files = find_files(map(str, held_out)).files if held_out else stored.plan.files
     trained_on, description = _about_held_out(held_out, files, run) if held_out else ("", _RANDOM)
-    found = dict(zip(short_names(compare), map(_compared_path, compare), strict=True))
+    found = {
+        name: tokenizer_path(one) if not isinstance(one, Path) or one.exists() else cached_or_reference(str(one))
+        for name, one in zip(short_names(compare), compare, strict=True)
+    }
     trained = Trained(learned, coarse_pattern(of_run) or compile_pattern(of_run.pattern), of_run)
     task = NumbersTask(
         trained,
@@ -275,11 +269,6 @@ def _about_held_out(named: Sequence[Location], files: Sequence[CorpusFile], run:
     return trained_on, f"{origin} In the training corpus, itself or as a copy: {trained_on}."
 
 
-def _compared_path(path: Location) -> Location | str:
-    """Return what to load for a path or for a name that no local path has, or the name of a reference."""
-    return tokenizer_path(path) if not isinstance(path, Path) or path.exists() else cached_or_reference(str(path))
-
-
 def short_names(paths: Sequence[Location]) -> list[str]:
     """Name tokenizers by the last component of their paths if these differ, else by the whole paths."""
     short = [path.parent.name if path.name in ("tokenizer", "tokenizer.json") else path.name for path in paths]
@@ -313,17 +302,10 @@ def _write_files(
 
 
 def _store(report: Report, *files: Location) -> None:
-    """Write a report as text and as JSON."""
+    """Write a report as text and as JSON: with indentation everywhere, that takes much longer."""
     for file in files:
-        write_whole(file, _listed(report.to_json(), 2) + "\n" if file.suffix == ".json" else f"{report}\n")
-
-
-def _listed(value: object, levels: int) -> str:
-    """Return JSON with a line for each member of the first levels: with indentation everywhere it takes much longer."""
-    if not levels or not isinstance(value, dict) or not value:
-        return json.dumps(value)
-    members = (f"{json.dumps(str(name))}: {_listed(one, levels - 1)}" for name, one in value.items())
-    return "{\n" + ",\n".join(members) + "\n}"
+        members = (f"{json.dumps(name)}: {json.dumps(one)}" for name, one in report.to_json().items())
+        write_whole(file, "{\n" + ",\n".join(members) + "\n}\n" if file.suffix == ".json" else f"{report}\n")
 
 
 def add_checks(run: Run, directory: Location, checks: Sequence[Check]) -> None:

@@ -38,16 +38,13 @@ from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, existing, named, names_in
 from pipeline.tokenizer.export import Trained, export_model
 from pipeline.tokenizer.formats.gguf import GGUF_NAME
-from pipeline.tokenizer.formats.huggingface import (
-    EDITABLE,
-    chat_template_of,
-    check_edited,
-    write_model,
-)
+from pipeline.tokenizer.formats.huggingface import EDITABLE, chat_template_of, check_edited, write_model
 from pipeline.tokenizer.formats.tiktoken_ranks import RANKS_NAME
 from pipeline.tokenizer.model import Model
 
 _MODULUS = 1 << 64
+_MADE, _AS_WRITTEN, _MISSING = "as the merge list gives them", "as they were written", "missing"
+_EDITED, _NOT_OURS = "edited, with tokens that exist", "not of this run"
 
 
 @lists_options
@@ -274,11 +271,11 @@ def _written(model: Model, *, with_limits: Sequence[str]) -> Iterator[Path]:
 
 def _compare(home: Location, right: Path, model: Model, written: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the names of the files in `home` by what they are, compared with `right` and with what was `written`."""
-    made, as_written, edited, missing = (list[str]() for _ in range(4))
     expected = {path.name: manifest.digest_of(path) for path in right.iterdir()}
     stored = {name.rpartition("/")[2]: digest for name, digest in written.items() if name.startswith(f"{home.name}/")}
+    states: dict[str, list[str]] = {state: [] for state in (_MADE, _AS_WRITTEN, _EDITED, _MISSING, _NOT_OURS)}
     in_home = (name for name in names_in(home) if not name.startswith("."))
-    others = sorted(name for name in in_home if name not in expected and name not in stored)
+    states[_NOT_OURS] = sorted(name for name in in_home if name not in expected and name not in stored)
     for name in sorted({*expected, *stored}):
         found = home / name
         try:
@@ -287,21 +284,16 @@ def _compare(home: Location, right: Path, model: Model, written: Mapping[str, st
             raise _unreadable(found, error) from None
         same, unchanged = digest == expected.get(name), digest == stored.get(name)
         if digest is None and name != "tokenizer.json":
-            missing.append(name)
+            state = _MISSING
         elif same and (unchanged or name not in stored or name not in EDITABLE):
-            made.append(name)
+            state = _MADE
         elif unchanged and (name not in expected or name in (*EDITABLE, GGUF_NAME)):
-            as_written.append(name)  # with a chat template that is edited or gone now
+            state = _AS_WRITTEN  # with a chat template that is edited or gone now
         elif name in (*EDITABLE, CARD):
             if name in EDITABLE:
                 check_edited(found, model.vocabulary)
-            edited.append(name)
+            state = _EDITED
         else:
             raise RunDirectoryError(f"{found} is not what the merge list gives; remove {home} and run merge again")
-    return {
-        "as the merge list gives them": made,
-        "as they were written": as_written,
-        "edited, with tokens that exist": edited,
-        "missing": missing,
-        "not of this run": others,
-    }
+        states[state].append(name)
+    return states

@@ -19,7 +19,7 @@ from pipeline.reports.numbers import Numbers
 from pipeline.reports.result import Part, Result, Rows, plain
 from pipeline.run.stored import stored
 from pipeline.storage import Location
-from pipeline.tokenizer.export import AT_SIZE, VocabularyFacts
+from pipeline.tokenizer.export import AT_SIZE, Check, VocabularyFacts
 
 if TYPE_CHECKING:
     from pipeline.shards.manifest import EncodedCorpus
@@ -225,20 +225,6 @@ def _used(times: Mapping[str, float | None], retries: int, peak_memory_bytes: in
         peak = f"{format_bytes(cluster.peak_bytes)} (workers of a node together), {format_bytes(peak_memory_bytes)}"
         peak += " (coordinator)"
     return "; ".join([*words, f"peak memory {peak}"])
-
-
-@dataclass(frozen=True)
-class Check:
-    """One format in one library. `outcome`: "same", "different", or "not checked"; `detail` says where, or why."""
-
-    format: str
-    library: str
-    outcome: str
-    detail: str
-
-    def __str__(self) -> str:
-        verb = "not checked" if self.outcome == "not checked" else "checked"
-        return f"{verb} {self.format} with {self.library}: {self.detail}"
 
 
 @dataclass(frozen=True)

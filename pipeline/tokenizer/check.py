@@ -1,33 +1,30 @@
-"""The story of `export --check`: compare each exported file, id by id, in the library that it is for.
+"""Compare exported files, id by id, in the libraries that they are for.
 
 The texts are hard strings and a sample of the corpus, or of files that the caller names.
 """
 
-import json
 import runpy
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from pipeline.base.errors import ExportRefusedError
-from pipeline.base.printable import printable
 from pipeline.corpus.listing import find_files
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.pattern.translate import not_in_tokenizers_1
 from pipeline.run import manifest
-from pipeline.storage import MANIFEST_BYTES, MODEL_BYTES, Location, names_in, read_bounded
-from pipeline.storage.atomic import write_whole
+from pipeline.storage import MODEL_BYTES, Location, names_in, read_bounded
+from pipeline.tokenizer.export import Check
 from pipeline.tokenizer.formats.gguf import GGUF_NAME
 from pipeline.tokenizer.formats.tiktoken_ranks import SNIPPET_NAME
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 Encode = Callable[[str], list[int]]
+Load = Callable[[Path, Tokenizer], Encode]
 CONFIGURED = "vocab.json, merges.txt"  # as transformers reads them by the configuration next to them
 
 _SAMPLE_BYTES = 1 << 20
@@ -38,38 +35,6 @@ HARD_TEXTS = (
     "привет, мир! Ελλάδα שלום مرحبا 你好，世界 こんにちは", "the" * 300 + " " * 300 + "a" * 300,
     "def f(x):\n\treturn {x: [1, 2.5e-3]} # ok\n", "<|not special|> <|", "\\x41 \"quoted\" 'single' `code`",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Check:
-    """One format in one library. `outcome`: "same", "different", or "not checked"; `detail` says where, or why."""
-
-    format: str
-    library: str
-    outcome: str
-    detail: str
-
-    def __str__(self) -> str:
-        verb = "not checked" if self.outcome == "not checked" else "checked"
-        return f"{verb} {self.format} with {self.library}: {self.detail}"
-
-
-def check_command(
-    tokenizer: Tokenizer, source: Location, directory: Location, formats: Sequence[str], samples: Sequence[Location]
-) -> Iterator[str]:
-    """Check the files of a directory, with a line for each check; `ExportRefusedError` at the end where ids differ."""
-    run = manifest.run_of(source)
-    with local_files(directory) as local:
-        checks = check_exports(tokenizer, local, formats, texts_to_check(run, samples))
-    yield from map(str, checks)
-    if run is not None:
-        _write_into_report(run, directory, checks)
-    failed = [check for check in checks if check.outcome == "different"]
-    if failed:
-        raise ExportRefusedError(
-            f"{directory} is not to be used: {len(failed)} of {len(checks)} checks found a difference, the first: "
-            f"{failed[0]}; please report it"
-        )
 
 
 def texts_to_check(run: manifest.Run | None, samples: Sequence[Location]) -> list[str]:
@@ -100,34 +65,31 @@ def check_exports(tokenizer: Tokenizer, directory: Path, formats: Sequence[str],
     specials = list(tokenizer.special_tokens)
     around = [f"a {text} b{text}{text}\n\n{text[:-1]} {text}" for text in specials[:8]] + ["".join(specials[:64])]
     listed = [*HARD_TEXTS, *around, *texts]
-    ours = [tokenizer.encode(text) for text in listed]
-    without = [tokenizer.encode(text, add_special_tokens=False) for text in listed]
-    checks = []
-    for name in formats:
-        for library, load in _LOADERS[name].items():
-            try:
-                version = metadata.version(library)
-            except metadata.PackageNotFoundError:
-                checks.append(Check(name, library, "not checked", f"{library} is not installed"))
-                continue
-            if library == "tokenizers" and version.startswith("1.") and (why := _not_in_version_1(name, tokenizer)):
-                checks.append(Check(name, f"{library} {version}", "not checked", why))
-                continue
-            try:
-                expected = (
-                    ours if name in ("hf", CONFIGURED) else without
-                )  # elsewhere the caller adds what starts a text
-                difference = _first_difference(load(directory, tokenizer), listed, expected)
-            except Exception as error:  # whatever the library raises is what its users would meet
-                if "trust_remote_code" in str(error):
-                    why = "it would run code that comes with the tokenizer (auto_map), which is not run here"
-                    checks.append(Check(name, f"{library} {version}", "not checked", why))
-                    continue
-                difference = f"it failed with {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-            same = f"the same ids on {len(listed):,} texts of {sum(map(len, listed)):,} characters"
-            outcome = "different" if difference else "same"
-            checks.append(Check(name, f"{library} {version}", outcome, difference or same))
-    return checks
+    ids = {started: [tokenizer.encode(one, add_special_tokens=started) for one in listed] for started in (True, False)}
+
+    def check(name: str, library: str, load: Load) -> Check:
+        try:
+            version = metadata.version(library)
+        except metadata.PackageNotFoundError:
+            return Check(name, library, "not checked", f"{library} is not installed")
+        library = f"{library} {version}"
+        if library.startswith("tokenizers 1.") and (why := _not_in_version_1(name, tokenizer)):
+            return Check(name, library, "not checked", why)
+        starts = name in ("hf", CONFIGURED)  # elsewhere the caller adds what starts a text
+        try:
+            difference = _first_difference(load(directory, tokenizer), listed, ids[starts])
+        except Exception as error:  # whatever the library raises is what its users would meet
+            if "trust_remote_code" in str(error):
+                why = "it would run code that comes with the tokenizer (auto_map), which is not run here"
+                return Check(name, library, "not checked", why)
+            difference = f"it failed with {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        if difference:
+            return Check(name, library, "different", difference)
+        return Check(
+            name, library, "same", f"the same ids on {len(listed):,} texts of {sum(map(len, listed)):,} characters"
+        )
+
+    return [check(name, library, load) for name in formats for library, load in _LOADERS[name].items()]
 
 
 def _not_in_version_1(format_: str, tokenizer: Tokenizer) -> str | None:
@@ -148,7 +110,7 @@ def _tokenizers_of_json(directory: Path, _: Tokenizer) -> Encode:
     from tokenizers import Tokenizer as Theirs
 
     theirs = Theirs.from_file(str(directory / "tokenizer.json"))
-    return lambda text: list(theirs.encode(text).ids)
+    return lambda text: theirs.encode(text).ids
 
 
 def _transformers_of_directory(directory: Path, _: Tokenizer) -> Encode:
@@ -188,31 +150,10 @@ def _no_log() -> Any:
     return llama_log_callback(lambda *_: None)
 
 
-_LOADERS: dict[str, dict[str, Callable[[Path, Tokenizer], Encode]]] = {
+_LOADERS: dict[str, dict[str, Load]] = {
     "hf": {"tokenizers": _tokenizers_of_json, "transformers": _transformers_of_directory},
     "gpt2": {"tokenizers": _tokenizers_of_gpt2},
     CONFIGURED: {"transformers": _transformers_of_directory},
     "tiktoken": {"tiktoken": _tiktoken_of_ranks},
     "gguf": {"llama-cpp-python": _llama_cpp_of_gguf},
 }
-
-
-def _write_into_report(run: manifest.Run, directory: Location, checks: Sequence[Check]) -> None:
-    """Write the outcome into the run's report.json and report.txt, over an earlier one of this directory."""
-    report, rendered = run.directory / "report.json", run.directory / "report.txt"
-    try:
-        document: Any = json.loads(read_bounded(report, MANIFEST_BYTES))
-        text = read_bounded(rendered, MANIFEST_BYTES).decode()
-    except (OSError, ValueError):
-        return  # the run has no report yet: only `count` was run, or it was removed
-    if not isinstance(document, dict):
-        return
-    checked = document.setdefault("checks", {})
-    checked[str(directory)] = [asdict(check) for check in checks]
-    head, blank, below = text.rstrip("\n").partition("\n\n")
-    lines = [line for line in head.splitlines() if not line.startswith("checks ")]
-    width = len(lines[0]) - len(lines[0].removeprefix("run").lstrip()) if lines else 0
-    for home, entries in checked.items():
-        lines += [printable(f"{'checks':<{width}}{Check(**entry)} ({home})") for entry in entries]
-    write_whole(report, json.dumps(document, default=str, indent=1) + "\n")
-    write_whole(rendered, "\n".join(lines) + f"{blank}{below}\n")

@@ -65,6 +65,20 @@ class Exported:
     refused: dict[str, str]  # formats that could not be written, each with the reason
 
 
+@dataclass(frozen=True)
+class Check:
+    """A format in a library that reads it. `outcome`: "same", "different" or "not checked"; `detail`: where, or why."""
+
+    format: str
+    library: str
+    outcome: str
+    detail: str
+
+    def __str__(self) -> str:
+        verb = "not checked" if self.outcome == "not checked" else "checked"
+        return f"{verb} {self.format} with {self.library}: {self.detail}"
+
+
 def check_before_work(options: Options, pattern: CompiledPattern, kept_bytes: int = 0) -> Broker:
     """Raise now what would be raised at the end of the work: memory, vocabulary, special tokens, formats.
 

@@ -1,0 +1,88 @@
+"""`export`: write a tokenizer's files for other runtimes, check them in the libraries they are for, and upload them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.base.errors import UsageError
+from pipeline.base.printable import printable_lines
+from pipeline.commands.report import add_checks
+from pipeline.counts.as_text import bounds_at
+from pipeline.pattern.translate import not_in_tokenizers_1
+from pipeline.reports.model_card import MARK
+from pipeline.reports.result import Result
+from pipeline.run import manifest
+from pipeline.run.options import Options
+from pipeline.storage import Location
+from pipeline.tokenizer.check import check_exports, local_files, texts_to_check
+from pipeline.tokenizer.export import Check, export_in_place, limits_of, news_of, with_chat_template, with_roles
+from pipeline.tokenizer.formats.load import load_model, tokenizer_home
+from pipeline.tokenizer.formats.save import default_formats
+from pipeline.tokenizer.hub import card_in, push, require_login
+from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.tokenizer import Tokenizer
+
+_OF_IDS = ("vocabulary", "bos_token", "eos_token", "pad_token", "front")
+
+
+@dataclass(frozen=True)
+class WrittenFiles(Result):
+    """The files that were written and how they were checked. notes: what to know; failure: why not to use them."""
+
+    written: tuple[Location, ...]
+    notes: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    uploaded: str = ""
+    failure: str = ""
+
+    def __str__(self) -> str:
+        return printable_lines([*self.written, *self.checks, *([self.uploaded] if self.uploaded else [])])
+
+
+def run_export(
+    path: Location, options: Options, samples: Sequence[Location] | None, repository: str | None
+) -> WrittenFiles:
+    """Export a tokenizer. samples: to check with, empty: of its run, None: no check; repository: of the hub."""
+    if repository is not None:
+        require_login("--push-to-hub", repository)
+    before, home = load_model(path), tokenizer_home(path)
+    directory = options.output or home
+    model = with_chat_template(with_roles(before, options), options)
+    if options.output is None and model.vocabulary != before.vocabulary:
+        lacking = model.vocabulary.special_tokens.keys() - before.vocabulary.special_tokens
+        raise UsageError(
+            f"{directory} lacks {', '.join(sorted(lacking))}; give --output for a tokenizer that has more, or "
+            "name them when you merge"
+        )
+    notes = [f"note: {line}" for line in (*news_of(before, model), *bounds_at(path, options.added_special_tokens))]
+    same, cards = all(getattr(model, name) == getattr(before, name) for name in _OF_IDS), card_in(home)
+    written, refused = export_in_place(model, directory, options, changed=not same)
+    if cards and not card_in(home):
+        again = f"bpe-pipeline report {home}"
+        notes.append(f"note: the model card was of other special tokens and is removed; {again} makes it again")
+    notes += [f"no {name} files: {reason}" for name, reason in refused.items()]
+    if any(file.name == "tokenizer.json" for file in written) and (limit := not_in_tokenizers_1(model.pattern)):
+        notes.append(f"note: {limit}")
+    notes += [f"note: {limit}" for limit in limits_of(model, options.export or ())]
+    formats = [name for name in options.export or default_formats() if name not in refused]
+    checks = [] if samples is None else _checked(path, directory, model, formats, samples)
+    failed = [check for check in checks if check.outcome == "different"]
+    failure = uploaded = ""
+    if failed:
+        failure = f"{len(failed)} of {len(checks)} checks found a difference, the first: {failed[0]}; please report it"
+    elif repository is not None:
+        more = {name: card for name, card in cards.items() if same or MARK.encode() not in card}
+        uploaded = push(model, repository, more=more)
+    failure = failure and f"{directory} is not to be used: {failure}"
+    return WrittenFiles(tuple(written), tuple(notes), tuple(checks), uploaded, failure)
+
+
+def _checked(
+    path: Location, directory: Location, model: Model, formats: Sequence[str], samples: Sequence[Location]
+) -> list[Check]:
+    """Check the files in a directory; the report of the tokenizer's run shows the outcome."""
+    run = manifest.run_of(path)
+    with local_files(directory) as local:
+        checks = check_exports(Tokenizer.from_model(model), local, formats, texts_to_check(run, samples))
+    if run is not None:
+        add_checks(run, directory, checks)
+    return checks
