@@ -24,7 +24,7 @@ ROOMS = {
     "compat": 481,
     "cli": 1375,
     "guests": 5452,
-    "commands": 2883,
+    "commands": 2877,
     "reports": 2654,
     "shards": 3336,
     "tokenizer": 4483,
