@@ -2,17 +2,17 @@
 
 import logging
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from pipeline.base.errors import unfit
 from pipeline.corpus.skipped_or_altered import Tally, in_words
-from pipeline.guests.chat.encoder import ChatEncoder, ChatSettings
+from pipeline.guests.chat.encoder import ChatEncoder, settings_of
 from pipeline.guests.chat.templates import require_marks, template_named
 from pipeline.run.option_types import AnyPath
-from pipeline.run.values import PUBLISHED_DATE, SPECIAL_TOKENS_IN_MESSAGES, date_of, parse_date, parse_one_of
+from pipeline.run.options import make_options
+from pipeline.run.values import PUBLISHED_DATE, date_of
 from pipeline.shards.plan import model_of
-from pipeline.tokenizer.arguments import at_least_one, flag
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
@@ -67,20 +67,18 @@ def encode_chat(
     """
     if isinstance(conversations, str | bytes | Mapping) or not isinstance(conversations, Iterable):
         raise unfit("conversations", _CONVERSATIONS, conversations)
-    if not isinstance(default_system, str | None):
-        raise unfit("default_system", "a text", default_system)
-    settings = ChatSettings(
-        sequence_length=at_least_one("sequence_length", sequence_length),
-        train_on_prompt=flag("train_on_prompt", train_on_prompt),
-        mask_history=flag("mask_history", mask_history),
-        default_system=default_system,
-        enable_thinking=None if enable_thinking is None else flag("enable_thinking", enable_thinking),
-        preserve_thinking=flag("preserve_thinking", preserve_thinking),
-        date=date_of(_checked("date", parse_date, date)),
-        special_tokens_in_messages=_checked(
-            "special_tokens_in_messages", parse_one_of(*SPECIAL_TOKENS_IN_MESSAGES), special_tokens_in_messages
-        ),
-    )
+    given = {
+        "sequence_length": sequence_length,
+        "train_on_prompt": train_on_prompt,
+        "mask_history": mask_history,
+        "default_system": default_system,
+        "enable_thinking": "null" if enable_thinking is None else enable_thinking,
+        "preserve_thinking": preserve_thinking,
+        "date": date,
+        "special_tokens_in_messages": special_tokens_in_messages,
+    }
+    options = make_options(given, str)
+    settings = settings_of(options, options.sequence_length or 4096, date_of(options.date))
     found, model = template_named(template), model_of(tokenizer, conversations)
     require_marks(found, model)
     return _rows(ChatEncoder(found, model, settings), conversations)
@@ -109,10 +107,3 @@ def _calls_unread(conversation: Mapping[str, Any]) -> bool:
     messages = (message for message in conversation.get("messages", ()) if isinstance(message, Mapping))
     called = any(message.get(name) for message in messages for name in calls)
     return called or not isinstance(conversation.get("tools"), str | None)
-
-
-def _checked(name: str, parse: Callable[[object], str], value: object) -> str:
-    try:
-        return parse(value)
-    except ValueError as error:
-        raise unfit(name, error.args[0], value) from None

@@ -8,10 +8,10 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline import _core
 from pipeline.base.errors import SpecialTokenError, UsageError
@@ -22,6 +22,9 @@ from pipeline.guests.chat.tools import called, described
 from pipeline.tokenizer.encode import TextEncoder
 from pipeline.tokenizer.message_marks import MessageMarks, has_marks
 from pipeline.tokenizer.model import PLAIN_RULE, Model
+
+if TYPE_CHECKING:
+    from pipeline.run.options import Options
 
 ID_BYTES = 4
 CUT, NO_ANSWER, NO_TOOL_FORMAT = "conversations_cut", "answers_empty", "conversations_without_tool_format"
@@ -43,6 +46,13 @@ class ChatSettings:
     preserve_thinking: bool = False
     date: str = ""
     special_tokens_in_messages: str = "text"
+
+
+def settings_of(options: "Options", sequence_length: int, day: str) -> ChatSettings:
+    """Return the settings that options ask for, for rows of that many ids on that day."""
+    thinking = {"true": True, "false": False, "null": None}[options.enable_thinking]
+    own = {field.name: getattr(options, field.name) for field in fields(ChatSettings)}
+    return ChatSettings(**own | {"sequence_length": sequence_length, "date": day, "enable_thinking": thinking})
 
 
 def infer_seqlen(source: int, target: int, limit: int) -> tuple[int, int]:

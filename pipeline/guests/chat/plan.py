@@ -15,7 +15,7 @@ from pipeline.corpus.inputs import expand
 from pipeline.corpus.listing import Listing, resolved
 from pipeline.guests.chat.assemble_worker import NEAT, POSITIONS
 from pipeline.guests.chat.dataset import DataSet, listed_data_sets, recognised
-from pipeline.guests.chat.encoder import ChatSettings, refuse_exclusive
+from pipeline.guests.chat.encoder import ChatSettings, refuse_exclusive, settings_of
 from pipeline.guests.chat.mixing import Mixing, check_mixing
 from pipeline.guests.chat.rows import as_chat_file, first_columns
 from pipeline.guests.chat.templates import (
@@ -75,16 +75,7 @@ def chat_of(options: Options, model: Model, data_sets: Sequence[DataSet] | None,
     length = options.sequence_length or 2048
     if packed and length < 2:
         raise UsageError("--sequence-length of packed rows must be at least 2: one id is filled")
-    settings = ChatSettings(
-        sequence_length=length - packed,
-        train_on_prompt=options.train_on_prompt,
-        mask_history=options.mask_history,
-        default_system=options.default_system,
-        enable_thinking={"true": True, "false": False, "null": None}[options.enable_thinking],
-        preserve_thinking=options.preserve_thinking,
-        date=day,
-        special_tokens_in_messages=options.special_tokens_in_messages,
-    )
+    settings = settings_of(options, length - packed, day)
     refuse_exclusive(template, settings)
     mask = "int32" if pack == NEAT else "int8"
     columns = {"input_ids": "int32", "labels": "int32", "attention_mask": mask}
