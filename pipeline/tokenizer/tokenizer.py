@@ -26,7 +26,6 @@ from pipeline.tokenizer.encode import Text, TextEncoder, utf8_blocks, utf8_of
 from pipeline.tokenizer.formats.huggingface import write_model
 from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
-from pipeline.tokenizer.hub import push
 from pipeline.tokenizer.model import Model
 
 if TYPE_CHECKING:
@@ -260,36 +259,6 @@ class Tokenizer(Conversions, Decoding):
         write_model(self.model, named(directory, "directory"))
 
     save_pretrained = save
-
-    def push_to_hub(
-        self,
-        repo_id: str,
-        *,
-        private: bool | None = None,
-        token: str | None = None,
-        commit_message: str = "Upload the tokenizer",
-    ) -> str:
-        """Upload the files of `save` to the Hugging Face Hub as one commit; other files there are kept.
-
-        >>> tokenizer.push_to_hub("no repository")
-        Traceback (most recent call last):
-        pipeline.base.errors.UsageError: repo_id: expected the name of a repository, OWNER/NAME, not 'no repository'
-
-        Args:
-            repo_id: OWNER/NAME of a repository of models; made if it is missing.
-            private: whether a repository that is made is private; None: as its owner's settings say.
-            token: an access token; None: the one in HF_TOKEN or stored by `hf auth login`.
-            commit_message: the title of the commit.
-
-        Returns:
-            The address of the commit.
-
-        Raises:
-            UsageError: `huggingface_hub` is not installed, no one is logged in, or the name is not OWNER/NAME.
-            ExportRefusedError: tokenizers would produce other ids.
-            StorageError: the Hub refused the upload or cannot be reached.
-        """
-        return push(self.model, repo_id, private=private, token=token, commit_message=commit_message)
 
     @property
     def vocabulary(self) -> Vocabulary:

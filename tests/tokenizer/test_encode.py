@@ -105,13 +105,7 @@ def agree_with_peers(ours: Tokenizer, seed: int, count: int) -> None:
     ids = ours.encode_batch(texts)
     whole = [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in texts]
     assert [encoded.ids for encoded in ours.to_tokenizers().encode_batch_fast(whole)] == ids
-    if ours.pattern.name != "none":
-        assert ours.to_tiktoken().encode_batch(texts, allowed_special="all") == ids
-
-
-@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "llama3", "qwen2", "o200k", "none"])
-def test_generated_strings_have_the_ids_of_peers(pattern: str) -> None:
-    agree_with_peers(samples.tokenizer(pattern), 11, 400)
+    assert ours.to_tiktoken().encode_batch(texts, allowed_special="all") == ids
 
 
 @pytest.mark.slow
