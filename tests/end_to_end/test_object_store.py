@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import random
+import re
 import sys
 import tempfile
 import time
@@ -23,9 +24,8 @@ from pipeline.run.directory import Directory
 from pipeline.run.files import RUN
 from pipeline.storage import lock, scratch
 
-TEXTS = {
-    f"corpus/{name}": peers.generated_text(seed, 2000) for seed, name in enumerate(["a.txt", "b b.txt", "é/c.txt"])
-}
+NAMES = ("a.txt", "b b.txt", "é/c.txt")
+TEXTS = {f"corpus/{name}": peers.generated_text(seed, 2000) for seed, name in enumerate(NAMES)}
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +47,6 @@ def corpus(store: Store) -> str:
     return store.uri("corpus")
 
 
-def _scratch_left(process: int) -> list[Path]:
-    return [*Path(tempfile.gettempdir()).glob(f"bpe-pipeline-*.{scratch.process_namespace()}-{process}.partial")]
-
-
 def test_store_and_disk_have_the_same_files(store: Store, corpus: str, local: Path) -> None:
     output = store.uri("runs/a")
     tokenizer = pipeline.train(corpus, output=output, vocab_size=500, workers=2, chunk_size="16KiB")
@@ -59,13 +55,13 @@ def test_store_and_disk_have_the_same_files(store: Store, corpus: str, local: Pa
     counted = {key: store.remote(key).stat() for key in store.listing("runs/a/counts/")}
     assert len(counted) > 1
     assert not [key for key in store.listing() if "/." in key]
-    assert _scratch_left(os.getpid()) == []
+    of_it = f"bpe-pipeline-*.{scratch.process_namespace()}-{os.getpid()}.partial"
+    assert list(Path(tempfile.gettempdir()).glob(of_it)) == []
 
     listed = json.loads(store.get("runs/a/run.json"))["files"]
     assert [file["path"] for file in listed] == [str(store.remote(name)) for name in TEXTS]
     summary = json.loads(store.get("runs/a/report.json"))
-    assert summary["directory"] == output
-    assert summary["tokenizer_directory"] == store.uri("runs/a/tokenizer")
+    assert (summary["directory"], summary["tokenizer_directory"]) == (output, store.uri("runs/a/tokenizer"))
 
     pipeline.train(output=output, vocab_size=300)  # resumes with the corpus of the run
     assert store.get("runs/a/tokenizer-300/tokenizer.json") == (local / "run/tokenizer-300/tokenizer.json").read_bytes()
@@ -118,8 +114,8 @@ def test_killed_run_is_resumed(store: Store, tmp_path: Path, kills: int) -> None
         succeeded(run_process(*arguments, env=environment))  # a dead process's lock does not block it
         whole_s = whole_s or time.monotonic() - started
         assert {key: store.remote(key).stat() for key in before} == before
-        trained = store.get(f"r{number}/tokenizer/tokenizer.json")
-        assert trained == (tmp_path / "run/tokenizer/tokenizer.json").read_bytes()
+        right = (tmp_path / "run/tokenizer/tokenizer.json").read_bytes()
+        assert store.get(f"r{number}/tokenizer/tokenizer.json") == right
         assert not [key for key in store.listing() if "/." in key]
         assert not list(scratched.iterdir())
     assert killed > kills / 3 - 1
@@ -193,35 +189,24 @@ def test_changed_object_is_noticed(store: Store, corpus: str) -> None:
         pipeline.train(corpus, output=output, vocab_size=300)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "output", "named"),
-    [
-        ("s3://nobucket/corpus?QUERY", "r", "the bucket of s3://nobucket does not exist"),
-        ("s3://BUCKET/nothing?QUERY", "r", "does not exist, or has no objects"),
-        ("s3://BUCKET/*.json?QUERY", "r", "no object matches"),
-        ("s3://BUCKET/a.txt?QUERY", "s3://nobucket/r?QUERY", "NO_SUCH_BUCKET"),
-        ("s3://BUCKET/a.txt?QUERY&regoin=x", "r", "'regoin'"),
-    ],
-)
-def test_unreadable_or_unwritable_location_is_one_line(
-    store: Store, tmp_path: Path, inputs: str, output: str, named: str
-) -> None:
-    store.put("a.txt", "some text")
-
-    def filled(text: str) -> str:
-        return text.replace("BUCKET", store.bucket).replace("QUERY", store.query)
-
-    with pytest.raises((InputError, RunDirectoryError), match=named) as caught:
-        pipeline.train(filled(inputs), output=filled(output).replace("r", str(tmp_path / "r"), output == "r"))
-    assert "\n" not in str(caught.value)
-    assert "Request ID" not in str(caught.value)
+def test_unreadable_or_unwritable_location_is_one_line(store: Store, tmp_path: Path) -> None:
+    text, here = store.put("a.txt", "some text"), tmp_path / "r"
+    for inputs, output, named in (
+        (f"s3://nobucket/corpus?{store.query}", here, "the bucket of s3://nobucket does not exist"),
+        (store.uri("nothing"), here, "does not exist, or has no objects"),
+        (store.uri("*.json"), here, "no object matches"),
+        (text, f"s3://nobucket/r?{store.query}", "NO_SUCH_BUCKET"),
+        (f"{text}&regoin=x", here, "'regoin'"),
+    ):
+        with pytest.raises((InputError, RunDirectoryError), match=named) as caught:
+            pipeline.train(inputs, output=output)
+        assert not re.search("\n|Request ID", str(caught.value))
 
 
 def test_errors_of_credentials_and_network_have_a_remedy(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = "s3://b/run?scheme=http&endpoint_override=127.0.0.1:9&region=us-east-1"
     line = refused(run("merge", gone), 1)
     assert "check the network and the URI's endpoint_override, and run the same command again" in line
-    assert "damaged" not in line
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     uri = store.uri("r").replace("s3://", "s3://key:secret@")
     assert "AWS_ACCESS_KEY_ID" in refused(run("merge", uri), 2)
@@ -251,9 +236,8 @@ def test_shards_in_a_store(store: Store, corpus: str, local: Path, tmp_path: Pat
     pipeline.encode_corpus(local / "corpus", tokenizer, tmp_path / "shards", **options)
     output = store.uri("shards")
     pipeline.encode_corpus(corpus, tokenizer, output, **options)
-    names = sorted(key.removeprefix("shards/") for key in store.listing("shards/shard-"))
-    assert names == sorted(path.name for path in (tmp_path / "shards").glob("shard-*"))
-    assert all(store.get(f"shards/{name}") == (tmp_path / "shards" / name).read_bytes() for name in names)
+    shards = {path.name: path.read_bytes() for path in (tmp_path / "shards").glob("shard-*")}
+    assert {key[len("shards/") :]: store.get(key) for key in store.listing("shards/shard-")} == shards
     assert not [key for key in store.listing() if "/parts/" in key]
     texts = [list(pipeline.decode_shards(source, tokenizer)) for source in (output, tmp_path / "shards")]
     assert b"".join(texts[0]) == b"".join(texts[1])

@@ -124,7 +124,6 @@ def chat_rows() -> str:
     chance, rows = Random("chat"), []
     for _ in range(25):
         roles = ["user", "assistant"] * chance.randint(1, 3)
-        rows.append(
-            {"messages": [{"role": role, "content": _prose(chance, 3 ** chance.randint(0, 4))} for role in roles]}
-        )
+        said = [{"role": role, "content": _prose(chance, 3 ** chance.randint(0, 4))} for role in roles]
+        rows.append({"messages": said})
     return "".join(json.dumps(row) + "\n" for row in rows)

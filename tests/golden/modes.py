@@ -58,11 +58,10 @@ def merged(
             engine.add(*columns[0][0])
             if known:
                 engine.resume(*known.values())
+            how: Any = {"compact": mode == "compact", "thread_bytes": 1, "share_from": 30}
             with tempfile.TemporaryDirectory() as scratch:
-                disk = (
-                    {"resident_bytes": int(mode[5:]), "scratch": str(Path(scratch, "words"))} if "disk" in mode else {}
-                )
-                how: Any = {"compact": mode == "compact", "thread_bytes": 1, "share_from": 30, **disk}
+                if "disk" in mode:
+                    how |= {"resident_bytes": int(mode[5:]), "scratch": str(Path(scratch, "words"))}
                 result, known = engine.run(limit, rules, **threads, **tuning, **how), {}
         known = {name: getattr(result, name) for name in ("left", "right", "counts", "joined")} | known
     tokens = [bytes([byte]) for byte in GPT2_BYTES]
@@ -73,8 +72,5 @@ def merged(
 
 
 def _named(names: dict[str, str], flags: Sequence[str]) -> dict[str, Any]:
-    return {
-        names[flag]: literal_eval(value) if value[0].isdigit() else value
-        for flag, value in pairwise(flags)
-        if flag in names
-    }
+    given = [(names[flag], value) for flag, value in pairwise(flags) if flag in names]
+    return {name: literal_eval(value) if value[0].isdigit() else value for name, value in given}

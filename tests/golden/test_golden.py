@@ -10,7 +10,7 @@ import random
 import shlex
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +78,8 @@ def _parity(home: Path, texts: list[Path], counting: list[str], merging: list[st
     for path, text in zip(runs, texts, strict=True):
         _command("count", text, *counting, output=path)
     dev = [*runs[1:], runs[0]] if how[0] == "dev" else []
-    _command(
-        "merge", "--parity", *runs, *(word for one in dev for word in ("--dev", one)), *merging, output=home / "run"
-    )
+    words = [word for one in dev for word in ("--dev", one)]
+    _command("merge", "--parity", *runs, *words, *merging, output=home / "run")
     _require_merged(home / "run", "parity", how[1], merging, runs, dev)
     return _hashes(home / "run")
 
@@ -150,16 +149,10 @@ def _hash(content: str | bytes) -> str:
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:16]
 
 
-def write(cases: Mapping[str, Mapping[str, str]]) -> None:
-    lines = [f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(hashes)}" for name, hashes in cases.items()]
-    HASHES.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-
-
-def _made_again(name: str) -> dict[str, str]:
-    with tempfile.TemporaryDirectory() as home, tasks_here.activated():
-        return made(name, Path(home))
-
-
 if __name__ == "__main__":
     os.environ["BPE_PIPELINE_REPORT"] = "none"
-    write({name: _made_again(name) for name in json.loads(HASHES.read_text(encoding="utf-8"))})
+    lines = []
+    for name in json.loads(HASHES.read_text(encoding="utf-8")):
+        with tempfile.TemporaryDirectory() as home, tasks_here.activated():
+            lines.append(f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(made(name, Path(home)))}")
+    HASHES.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

@@ -127,11 +127,10 @@ def command(case: Case, inputs: list[str], output: Path, workers: int) -> list[s
 
 def start(words: list[str], stdin: Path | None = None, **environment: str) -> "subprocess.Popen[bytes]":
     """Start a command as the head of a process group of its own; merging is saved after each phase."""
+    env = os.environ | {"BPE_PIPELINE_CHECKPOINT_S": "0"} | environment
     with Path(stdin or os.devnull).open("rb") as source:
-        return subprocess.Popen(
-            words, env=os.environ | {"BPE_PIPELINE_CHECKPOINT_S": "0"} | environment, start_new_session=True,
-            stdin=source, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        )  # fmt: skip
+        streams = {"stdin": source, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        return subprocess.Popen(words, env=env, start_new_session=True, **streams)
 
 
 def kill(coordinator: int, target: str, choose: random.Random | None = None) -> None:
@@ -166,9 +165,8 @@ def results(run: Path) -> dict[str, Any]:
     Of a text that lies in the run directory itself, whose name is so another one's in another directory, Parquet files
     are taken without their fingerprints.
     """
-    found: dict[str, Any] = {
-        str(path.relative_to(run)): path.read_bytes() for path in run.glob("tokenizer*/*") if path.is_file()
-    }
+    files = [path for path in run.glob("tokenizer*/*") if path.is_file()]
+    found: dict[str, Any] = {str(path.relative_to(run)): path.read_bytes() for path in files}
     for path in (run / "merges.parquet", run / "counter.parquet"):
         if path.exists():
             found[path.name] = _rows(path) if (run / "stdin").exists() else path.read_bytes()
@@ -179,10 +177,8 @@ def results(run: Path) -> dict[str, Any]:
 
 def _rows(path: Path) -> tuple[pa.Table, dict[bytes, bytes]]:
     with pq.ParquetFile(path) as file:
-        metadata = file.metadata.metadata
-        table = file.read().replace_schema_metadata()
-    of_it = (b"fingerprint", b"seal", b"ARROW")
-    return table, {key: value for key, value in metadata.items() if not any(word in key for word in of_it)}
+        metadata, table = file.metadata.metadata, file.read().replace_schema_metadata()
+    return table, {key: value for key, value in metadata.items() if not re.search(b"fingerprint|seal|ARROW", key)}
 
 
 def counters(run: Path) -> dict[str, tuple[int, int]]:
