@@ -223,11 +223,9 @@ def test_exports_in_a_store_are_checked_and_loaded(store: Store, corpus: str) ->
     ours = pipeline.Tokenizer.load(store.uri("runs/checked/tokenizer"))
     text = "the low <s> é" * 3
     gpt2 = GPT2Tokenizer(store.uri("runs/checked/tokenizer"), special_tokens=["<s>"])
-    assert gpt2.encode(text) == ours.encode(text)
-    ranks = pipeline.Tokenizer.from_tiktoken_file(
-        store.uri("runs/checked/tokenizer/tokenizer.tiktoken"), pattern="gpt2", special_tokens=ours.special_tokens
-    )
-    assert ranks.encode(text) == ours.encode(text)
+    file, how = store.uri("runs/checked/tokenizer/tokenizer.tiktoken"), {"special_tokens": ours.special_tokens}
+    ranks = pipeline.Tokenizer.from_tiktoken_file(file, pattern="gpt2", **how)
+    assert gpt2.encode(text) == ranks.encode(text) == ours.encode(text)
 
 
 def test_shards_in_a_store(store: Store, corpus: str, local: Path, tmp_path: Path) -> None:

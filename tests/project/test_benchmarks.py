@@ -1,7 +1,6 @@
 """benchmarks: what guards a published number: the measuring, the arithmetic, each tool run small, and its table."""
 
 import importlib.util
-import os
 import sys
 import time
 from pathlib import Path
@@ -37,10 +36,8 @@ def test_ratios_are_taken_round_by_round_in_the_latest_session() -> None:
     """Medians alone would give 20 / 2 = 10; the ratios of the rounds are 10, 20 and 5."""
     failed = [*THREE_ROUNDS[:5], record("tokenizers", 3, 20.0, status="failed")]
     for rounds, of_rounds, ratio in (
-        (THREE_ROUNDS, [], 10),
-        (THREE_ROUNDS, [max], 20),
-        (THREE_ROUNDS[:3], [], None),
-        (failed, [], 15),
+        *((THREE_ROUNDS, [], 10), (THREE_ROUNDS, [max], 20)),
+        *((THREE_ROUNDS[:3], [], None), (failed, [], 15)),
     ):
         assert records.paired(rounds, "tokenizers", ours.NAME, "wall_s", *of_rounds) == ratio
     old = record(ours.NAME, 1, 99.0, session="2025-01-01T00:00:00+00:00")
@@ -79,15 +76,11 @@ def test_tables_show_medians_ratios_and_agreement() -> None:
 
 def test_tables_in_the_documentation_match_the_results() -> None:
     measured = records.read(ROOT / "benchmarks" / "results.jsonl")
-    asked = {
-        "README.md": ["summary"],
-        "docs/pages/explanation/comparison.md": ["trainers"],
-        "docs/pages/reference/benchmarks.md": [""],
-    }
-    for name, tables in asked.items():
-        document = (ROOT / name).read_text("utf-8")
-        assert render.names_in(document) == tables
-        texts = {table: render.TABLES[table](measured) for table in tables}
+    for name, table in (("README", "summary"), ("explanation/comparison", "trainers"), ("reference/benchmarks", "")):
+        path = ROOT / f"{name}.md" if name == "README" else ROOT / "docs" / "pages" / f"{name}.md"
+        document = path.read_text("utf-8")
+        assert render.names_in(document) == [table]
+        texts = {table: render.TABLES[table](measured)}
         assert render.replace_between_markers(document, texts) == document, f"{name}: run python -m benchmarks render"
     planned = cost.Cluster(16, 32, 256 << 30, 1_250_000_000, 0.02)
     predictions = cost_text.text(measured, planned, [10**12, 10**13], 4 << 30)
@@ -142,30 +135,31 @@ def test_the_cost_model_recovers_its_parameters_and_predicts_from_smaller_runs_o
 # the measurement of processes, and each tool
 
 
+_FAMILY = """
+import pathlib, subprocess, sys
+sleeper = 'import time; block = bytearray(b"x") * 40_000_000; time.sleep({})'
+children = [subprocess.Popen([sys.executable, '-S', '-c', sleeper]) for _ in range(2)]
+pathlib.Path('pid').write_text(str(children[0].pid))
+block = bytearray(b'x') * 20_000_000
+sys.exit(sum(child.wait() for child in children))
+"""
+
+
 def measure(program: str, directory: Path, timeout_s: float = 30.0) -> process.Measurement:
     argv = [sys.executable, "-S", "-c", program]
-    return process.measure(argv, timeout_s=timeout_s, directory=directory, environment=dict(os.environ))
+    return process.measure(argv, timeout_s=timeout_s, directory=directory, environment=None)
 
 
 @pytest.mark.slow
 def test_memory_of_the_whole_tree_is_seen_and_a_timeout_ends_all_of_it(tmp_path: Path) -> None:
     """A parent of 20 MB and two children of 40 MB, alive together, hold a little over 100 MB."""
-    program = (
-        "import pathlib, subprocess, sys\n"
-        "sleeper = 'import time; block = bytearray(b\"x\") * 40_000_000; time.sleep({})'\n"
-        "children = [subprocess.Popen([sys.executable, '-S', '-c', sleeper]) for _ in range(2)]\n"
-        "pathlib.Path('pid').write_text(str(children[0].pid))\n"
-        "block = bytearray(b'x') * 20_000_000\n"
-        "sys.exit(sum(child.wait() for child in children))"
-    )
-    measured = measure(program.format(3.0), tmp_path)
-    assert measured.status == "ok", measured.stderr
+    measured = measure(_FAMILY.format(3.0), tmp_path)
+    assert (measured.status, measured.most_processes) == ("ok", 3), measured.stderr
     assert 100e6 < measured.peak_memory_bytes < 150e6
-    assert measured.most_processes == 3
     assert 0 < measured.user_s + measured.system_s < 30
     if process.HAS_PSS:
         assert 100e6 < measured.peak_anonymous_bytes <= measured.peak_memory_bytes
-    assert measure(program.format(60.0), tmp_path, timeout_s=1.0).status == "timeout"
+    assert measure(_FAMILY.format(60.0), tmp_path, timeout_s=1.0).status == "timeout"
     state = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
     deadline = time.monotonic() + 10  # its new parent may need a moment to collect it
     while Path("/proc").is_dir() and state.exists() and state.read_text().split(")")[1].split()[0] != "Z":
@@ -201,10 +195,8 @@ def test_trainers_learn_alike_and_their_table_says_so(tmp_path: Path, small_corp
     learned = {one["tool"]: one["tokens_digest"] for one in found if one["status"] == "ok"}
     assert len({digest for tool, digest in learned.items() if tool in alike}) == 1
     assert learned.get("rustbpe") == learned.get("bpeasy") or not {"rustbpe", "bpeasy"} <= {*learned}
-    [refused] = run.run(
-        run.start_session(tmp_path / "other.jsonl", 1, 5.0, SPECIAL),
-        [corpora.open_corpus(small_corpus)], [TOOLS["gigatoken"]], "llama3", [300],
-    )  # fmt: skip
+    session = run.start_session(tmp_path / "other.jsonl", 1, 5.0, SPECIAL)
+    [refused] = run.run(session, [corpora.open_corpus(small_corpus)], [TOOLS["gigatoken"]], "llama3", [300])
     assert (refused["status"], "gpt2" in refused["reason"]) == ("unsupported", True)
     run_once(["counting", small_corpus, "--repeat", "3"], results)
     grow = ["growth", small_corpus, "--sizes", "8kB,16kB", "--vocab-sizes", "300", "--workers", "1,2"]
@@ -234,23 +226,18 @@ def test_startup_is_measured_on_the_installed_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("files", "tools", "shown", "row"),
-    [
+def test_encoders_return_the_same_ids(tmp_path: Path, small_corpus: Path) -> None:
+    for files, tools, shown, row in (
         ([], {ours.NAME, "tiktoken", "tokenizers"}, "| 400 | tiktoken", "| same |"),
         (["--files"], {ours.NAME}, "From files to ids", "| - | same |"),
-    ],
-    ids=["texts", "files"],
-)
-def test_encoders_return_the_same_ids(
-    files: list[str], tools: set[str], shown: str, row: str, tmp_path: Path, small_corpus: Path
-) -> None:
-    measured = run_once(["encode", small_corpus, *files, "--vocab-size", "400"], tmp_path / "results.jsonl")
-    assert {r["tool"] for r in measured} >= tools
-    assert len({r["ids_digest"] for r in measured}) == 1
-    text = render.markdown(measured)
-    assert shown in text
-    assert text.count(row) == len(measured)
+    ):
+        results = tmp_path / f"results-{len(files)}.jsonl"
+        measured = run_once(["encode", small_corpus, *files, "--vocab-size", "400"], results)
+        assert {r["tool"] for r in measured} >= tools
+        assert len({r["ids_digest"] for r in measured}) == 1
+        text = render.markdown(measured)
+        assert shown in text
+        assert text.count(row) == len(measured)
 
 
 @pytest.mark.slow
@@ -261,18 +248,10 @@ def test_counting_with_regex_is_measured(tmp_path: Path, small_corpus: Path) -> 
     assert counted["stage_mb_per_s"] > counted["wall_mb_per_s"] > 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "place"),
-    [
-        (["run", "does/not/exist"], "does/not/exist"),
-        (["run", __file__, "--tools", "youtokentome"], "youtokentome"),
-        (["growth", __file__, "--sizes", "1XB"], "1XB"),
-    ],
-)
-def test_bad_arguments_are_errors_of_one_line(
-    arguments: list[str], place: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        command.main(arguments)
-    said = capsys.readouterr().err
-    assert (len(said.splitlines()), place in said) == (1, True)
+def test_bad_arguments_are_errors_of_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    bad = ("run", "does/not/exist"), ("run", __file__, "--tools", "no_tool"), ("growth", __file__, "--sizes", "1XB")
+    for arguments in bad:
+        with pytest.raises(SystemExit, match="2"):
+            command.main(arguments)
+        said = capsys.readouterr().err
+        assert (len(said.splitlines()), arguments[-1] in said) == (1, True)
