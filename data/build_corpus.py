@@ -119,7 +119,7 @@ def kernel_documents(path: Path) -> Iterator[bytes]:
                 if member.isfile() and wanted(member.name):
                     file = archive.extractfile(member)
                     yield file.read() if file else b""
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (OSError, EOFError, TypeError, tarfile.TarError) as error:
         raise CorpusError(f"{path}: cannot be read as an archive ({error}); fetch the package again") from error
 
 
