@@ -11,6 +11,7 @@ from typing import Any
 
 from pipeline.base.printable import printable_lines
 from pipeline.merges.vocabulary import token_to_text
+from pipeline.storage import Remote
 
 NOT_STORED = {"stored": False}  # metadata of a field that is no part of the JSON
 _MOST_ROWS, _MOST_ITEMS, _MOST_LINES = 16, 6, 20  # in text; JSON and pages have all
@@ -171,7 +172,7 @@ def plain(value: Any) -> Any:
         return token_to_text(value)
     if isinstance(value, Mapping):
         return {name: plain(one) for name, one in value.items()}
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, Remote):
         names = (one.name for one in fields(value) if one.metadata.get("stored", True))
         return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, list | tuple):
