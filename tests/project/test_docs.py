@@ -1,12 +1,12 @@
 """The documentation: shown outputs are real, nothing is missing, the site is complete, readable and offline."""
 
+import contextlib
 import importlib.util
 import json
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +25,6 @@ from pipeline.pattern.compiler import compile_pattern
 ALL = sorted(path.relative_to(pages.PAGES) for path in pages.PAGES.rglob("*.md"))
 README = Path("README.md")
 LANGUAGES = {"console", "pycon", "python", "sh", "text"}
-ON_A_CLUSTER = {"ray"}
 SLOW = {  # a dozen commands each, a server, or the import of transformers; the README is always run
     *("explanation/comparison.md", "how-to/exporting.md", "how-to/formats.md", "how-to/memory.md", "how-to/mixing.md"),
     *("how-to/object-stores.md", "how-to/patterns.md", "how-to/terminal.md"),
@@ -49,16 +48,10 @@ def _content(page: Path) -> str:
 
 
 def _case(page: Path) -> object:
-    marks = [pytest.mark.page]
-    marks += [pytest.mark.cluster] if ON_A_CLUSTER & set(pages.needed(_content(page))) else []
-    marks += [pytest.mark.slow] if str(page) in SLOW else []
-    return pytest.param(page, id=str(page), marks=marks)
-
-
-@pytest.fixture(scope="module")
-def ray_address() -> Iterator[str]:
-    with cluster_of(2) as cluster:
-        yield cluster.address
+    marks = [pytest.mark.page] + [pytest.mark.slow] * (str(page) in SLOW)
+    return pytest.param(
+        page, id=str(page), marks=marks + [pytest.mark.cluster] * ("ray" in pages.needed(_content(page)))
+    )
 
 
 @pytest.fixture(scope="session")
@@ -72,21 +65,21 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_command_prints_what_its_page_shows(
     page: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    content = _content(page)
+    content, environment = _content(page), {"PATH": pages.search_path()}
     for name in pages.needed(content):
         pytest.importorskip(name)
-    if ON_A_CLUSTER & set(pages.needed(content)):
-        monkeypatch.setenv("RAY_ADDRESS", request.getfixturevalue("ray_address"))
     if "moto" in pages.needed(content):
-        for name, value in pages.store_environment(request.getfixturevalue("store_address")).items():
-            monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PATH", pages.search_path())
+        environment |= pages.store_environment(request.getfixturevalue("store_address"))
     if page != README:
         shutil.copytree(texts, tmp_path, dirs_exist_ok=True)
     session = pages.Session(tmp_path)
-    for block in pages.blocks(content):
-        for outcome in session.outcomes(block):
-            assert outcome.right, f"{outcome.source}\nshown:\n{outcome.shown}\nprinted:\n{outcome.printed}"
+    with cluster_of(2) if "ray" in pages.needed(content) else contextlib.nullcontext() as cluster:
+        environment |= {"RAY_ADDRESS": cluster.address} if cluster else {}
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        for block in pages.blocks(content):
+            for outcome in session.outcomes(block):
+                assert outcome.right, f"{outcome.source}\nshown:\n{outcome.shown}\nprinted:\n{outcome.printed}"
 
 
 @pytest.mark.parametrize("page", [README, *ALL], ids=str)
@@ -153,7 +146,7 @@ def test_the_readme_is_short_and_runs_all_but_the_installs() -> None:
     assert [block.text.strip() for block in pages.blocks(content) if block.language in ("sh", "text")] == INSTALLS
 
 
-def test_links_of_markdown_files_exist() -> None:
+def test_links_of_markdown_files_and_files_named_in_contributing_exist() -> None:
     named = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "benchmarks/NOTES.md", "data/README.md")
     for path in (pages.HOME / name for name in named):
         content = path.read_text(encoding="utf-8")
@@ -165,13 +158,9 @@ def test_links_of_markdown_files_exist() -> None:
             anchors = {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
             assert not anchor or anchor in anchors, f"{path}: {link}"
 
-
-def test_files_named_in_contributing_exist() -> None:
-    content = (pages.HOME / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    for name in re.findall(r"`([\w./]+/(?:[\w.]+)?)`", content):
-        if not name.startswith("counts/0"):
-            homes = (pages.HOME / home / name for home in (".", "pipeline", "pipeline/native", "pipeline/tokenizer"))
-            assert any(home.exists() for home in homes), name
+    for name in re.findall(r"`([\w./]+/(?:[\w.]+)?)`", (pages.HOME / "CONTRIBUTING.md").read_text(encoding="utf-8")):
+        homes = (pages.HOME / home / name for home in (".", "pipeline", "pipeline/native", "pipeline/tokenizer"))
+        assert name.startswith("counts/0") or any(home.exists() for home in homes), name
 
 
 def test_figures_agree_with_the_code() -> None:
@@ -240,17 +229,13 @@ def test_pages_fit_the_window_and_ask_no_other_host(site: Path, browser: Any, wi
     assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
 
 
-ANSWERS = {
-    "eos": "how-to/special-tokens.html",
-    "GGUF": "how-to/llama-cpp.html",
-    "Windows": "how-to/resuming.html#windows",
-    "pad vocabulary": "how-to/special-tokens.html#how-to-pad-or-round-the-vocabulary",
-}
-
-
 @pytest.mark.slow
 def test_the_index_of_search_has_the_answers(site: Path) -> None:
     index = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))["docs"]
-    for query, answer in ANSWERS.items():
+    for query, answer in (
+        *(("eos", "how-to/special-tokens.html"), ("GGUF", "how-to/llama-cpp.html")),
+        ("Windows", "how-to/resuming.html#windows"),
+        ("pad vocabulary", "how-to/special-tokens.html#how-to-pad-or-round-the-vocabulary"),
+    ):
         found = " ".join(f"{one['title']} {one['text']}" for one in index if one["location"].startswith(answer))
         assert all(word in found.lower() for word in query.lower().split()), query

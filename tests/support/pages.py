@@ -73,11 +73,10 @@ class Block:
 
 def blocks(page: str) -> list[Block]:
     """The fenced blocks of a page, in order."""
-    found = []
-    for match in _FENCE.finditer(page):
-        reason = _NOT_RUN.search(page[: match.start()]) is not None
-        found.append(Block(match[1], match[2], match[3], match.start(3), match.end(3), reason))
-    return found
+    return [
+        Block(*match.groups(), *match.span(3), reason=_NOT_RUN.search(page[: match.start()]) is not None)
+        for match in _FENCE.finditer(page)
+    ]
 
 
 def needed(page: str) -> list[str]:
@@ -85,15 +84,11 @@ def needed(page: str) -> list[str]:
     return [name for names in _NEEDS.findall(page) for name in names.split()]
 
 
-def alike(shown: str, printed: str) -> bool:
-    """Whether two outputs are the same but for times, memory and versions."""
-    return _masked(shown) == _masked(printed)
-
-
-def _masked(text: str) -> str:
+def alike(*outputs: str) -> bool:
+    """Whether outputs are the same but for times, memory and versions."""
     for pattern, instead in _MASKS:
-        text = pattern.sub(instead, text)
-    return text.strip("\n")
+        outputs = tuple(pattern.sub(instead, text) for text in outputs)
+    return len({text.strip("\n") for text in outputs}) == 1
 
 
 @dataclass(frozen=True)
@@ -184,18 +179,12 @@ def parses(line: str) -> bool:
         if words[:1] == ["bpe-pipeline"]:
             group.commands[words[1]].make_context(words[1], words[2:])
         elif words[:3] == ["python", "-m", "benchmarks"]:
-            _parse_benchmarks(words[3:])
+            from benchmarks.__main__ import parse_arguments
+
+            parse_arguments(words[3:])
     except (click.ClickException, SystemExit):
         return False
     return True
-
-
-def _parse_benchmarks(words: list[str]) -> None:
-    if str(HOME) not in sys.path:
-        sys.path.append(str(HOME))  # at the end: the installed package goes first
-    from benchmarks.__main__ import parse_arguments
-
-    parse_arguments(words)
 
 
 def not_run(page: str) -> str:
@@ -221,14 +210,12 @@ def _rewritten(page: str, session: Session) -> str:
     """Return the page with the current output of each command whose output differs."""
     parts, end = [], 0
     for block in blocks(page):
-        outcomes = list(session.outcomes(block))
-        text = block.text
-        if not all(outcome.right for outcome in outcomes):
-            kept = [outcome.shown if outcome.right else outcome.printed for outcome in outcomes]
-            sources = [_as_written(block, outcome.source) for outcome in outcomes]
-            ended = [output + "\n" if output and output[-1] != "\n" else output for output in kept]
-            text = "".join(source + output for source, output in zip(sources, ended, strict=True))
-        parts += [page[end : block.start], text]
+        outcomes, text = list(session.outcomes(block)), ""
+        for outcome in outcomes:
+            output = outcome.shown if outcome.right else outcome.printed
+            text += _as_written(block, outcome.source) + output + "\n" * (output[-1:] not in ("", "\n"))
+        right = all(outcome.right for outcome in outcomes)
+        parts += [page[end : block.start], block.text if right else text]
         end = block.stop
     return "".join([*parts, page[end:]])
 
