@@ -10,7 +10,7 @@ import io
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from pipeline.run.options import Options, flag_of, make_options
 from pipeline.run.parity import Parity
 from pipeline.run.plan import MOST_INPUTS, Plan, stored_plan
 from pipeline.run.standard_input import remove_copies
-from pipeline.run.stored import stored
+from pipeline.run.stored import plain, stored
 from pipeline.run.values import parse_weights
 from pipeline.storage import Location, existing, open_file
 from pipeline.storage.atomic import make_directory
@@ -180,7 +180,7 @@ class Run:
 def save(run: Run) -> None:
     """Write `run.json`, whole or not at all."""
     make_directory(run.directory / "counts")
-    document = asdict(run.manifest)
+    document = plain(run.manifest)
     plan = document.pop("plan")
     run.directory.write_manifest({**document, "versions": versions(), **plan})
 

@@ -1,4 +1,4 @@
-"""Values that JSON stored, read back by their types: frozen dataclasses as `asdict` makes them, and what is in them.
+"""Values as JSON stores them, without what has its default, and read back by their types.
 
 Dataclasses, typed dictionaries and mappings are objects, tuples lists, locations texts; `Any` is not checked.
 """
@@ -15,6 +15,20 @@ from pipeline.storage import parse_location
 
 Value = TypeVar("Value")
 Reader = Callable[[Any], Any]
+
+
+def plain(value: Any) -> Any:
+    """Return what to store of a value."""
+    if is_dataclass(value):
+        return {one.name: plain(own) for one in fields(value) if (own := getattr(value, one.name)) != one.default}
+    if isinstance(value, tuple):
+        kept = list(value)
+        for default in reversed(getattr(value, "_field_defaults", {}).values()):
+            if kept[-1] != default:
+                break
+            kept.pop()
+        return list(map(plain, kept))
+    return {name: plain(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
 def stored(kind: type[Value], value: object) -> Value:
@@ -50,7 +64,7 @@ def _reader(kind: Any) -> Reader:
         return lambda value: {name: read(_typed(dict, value)[name]) for name, read in members.items()}
     if hasattr(kind, "_fields"):  # a named tuple
         readers = [_reader(one) for one in get_type_hints(kind).values()]
-        return lambda value: kind(*(read(one) for read, one in zip(readers, _typed(list, value), strict=True)))
+        return lambda value: kind(*(read(one) for read, one in zip(readers, _typed(list, value), strict=False)))
     if is_dataclass(kind):
         needed = {one.name for one in fields(kind) if (one.default, one.default_factory) == (MISSING, MISSING)}
         return partial(_object, kind, {name: _reader(hint) for name, hint in get_type_hints(kind).items()}, needed)

@@ -24,7 +24,7 @@ from pipeline.executors import ignore
 from pipeline.run import standard_input
 from pipeline.run.directory import LOG, STANDARD_INPUT, Directory, Kind, fingerprint
 from pipeline.run.plan import Plan, dependencies_of, stored_plan
-from pipeline.run.stored import stored
+from pipeline.run.stored import plain, stored
 from pipeline.shards.formats import FORMATS, shard_format
 from pipeline.shards.formats.arrow import STORED
 from pipeline.shards.formats.shard_format import CODES, ID_BYTES, IDS, Layout, ShardFacts
@@ -169,7 +169,7 @@ def tokenizer_fingerprint(model: Model) -> str:
 def save(encoding: Encoding) -> None:
     """Write `encoding.json`, whole or not at all."""
     own = {"options": encoding.options, "shards": encoding.shards, "weighted": encoding.inputs}
-    encoding.directory.write_manifest({**own, **asdict(encoding.plan)})
+    encoding.directory.write_manifest({**own, **plain(encoding.plan)})
 
 
 def load(directory: Directory) -> Encoding | None:
