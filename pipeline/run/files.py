@@ -3,11 +3,9 @@
 import re
 
 from pipeline.run.directory import LOG, Kind
-from pipeline.run.format_versions import RUN_FORMAT
 
 MERGES_SO_FAR = "merges-so-far.parquet"  # of a merging that has not ended
 COARSE = "superwords"  # the directory of the second count
 RESULTS = ("merges.parquet", MERGES_SO_FAR, "report.txt", "report.json", "report.html")
-_NAMES = (*RESULTS, "counts", "counter.parquet", COARSE)
-_RESERVED = "|".join([*map(re.escape, _NAMES), "tokenizer(-[0-9]+)?"])
-RUN = Kind("run.json", re.compile(rf"{_RESERVED}|{re.escape(LOG)}"), RUN_FORMAT)
+_NAMES = (*RESULTS, "counts", "counter.parquet", COARSE, LOG)
+RUN = Kind("run.json", re.compile("|".join([*map(re.escape, _NAMES), "tokenizer(-[0-9]+)?"])), format_version=1)

@@ -1,4 +1,3 @@
-"""Versions of the files in a run directory; a reader refuses those that it does not know."""
+"""The version of counters, which readers refuse if they do not know it."""
 
-RUN_FORMAT = 1  # run.json
 COUNTER_FORMAT = 1  # counters; part of what counting depends on
