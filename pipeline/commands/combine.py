@@ -21,17 +21,16 @@ from pipeline.counts.count import require_counted
 from pipeline.counts.counter_file import Parts
 from pipeline.counts.elsewhere import take_counts
 from pipeline.executors import Executor
-from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
-from pipeline.run.manifest import Run, Source, Weighted
+from pipeline.run.manifest import Manifest, Run, Source, Weighted
 from pipeline.run.option_types import AnyPath, OutputOptions
 from pipeline.run.options import READING_OPTIONS, RECORDS, Options, flag_of, lists_options, make_options
 from pipeline.run.parity import Parity
+from pipeline.run.runner import opened
 from pipeline.run.values import parse_weight, shown_weight
-from pipeline.run.work import open_work
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, Remote, absolute, named, same_location
 
@@ -150,17 +149,16 @@ def _combined(found: _Combination, options: Options, executor: Executor, listene
     """Write the run of a combination."""
     counting = found.like.manifest.counting
     unread = counting | {name: RECORDS[name].default for name in READING_OPTIONS}
-    pattern = compile_pattern(counting["pattern"])
-    with open_work(replace(options, pattern=counting["pattern"]), pattern, executor, listener) as work:
+    with opened(replace(options, pattern=counting["pattern"]), executor, listener) as (runner, directory):
         for path in found.locations:  # as they are named, and with links resolved
             names = [path.absolute(), path.resolve()] if isinstance(path, Path) else [path]
-            work.directory.refuse_corpus_inside(map(str, names), "one of the runs to combine")
-        cutting = found.like.manifest.cutting
-        with take_counts(work, unread, cutting, found.source, lambda *_: found.parts) as (run, counted):
+            directory.refuse_corpus_inside(map(str, names), "one of the runs to combine")
+        new = Run(directory, Manifest(unread, found.like.manifest.cutting, source=found.source))
+        with take_counts(runner, new, options, lambda *_: found.parts) as (run, counted):
             if run.manifest.parity != found.parity:
                 run = replace(run, manifest=replace(run.manifest, parity=found.parity))
                 manifest.save(run)
-            return report.write_summary(work, run, counted)
+            return report.write_summary(runner, run, counted)
 
 
 def _factors(directories: Sequence[Location], weights: Sequence[Any]) -> list[Fraction]:

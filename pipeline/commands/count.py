@@ -8,14 +8,13 @@ from pipeline.base.events import Listener
 from pipeline.commands import report
 from pipeline.counts import count as counting
 from pipeline.executors import Executor
-from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.open_run import open_run
 from pipeline.run.option_types import AnyPath, CountOptions
 from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
-from pipeline.run.work import open_work
+from pipeline.run.runner import opened
 from pipeline.run.workers import executor_for
 
 
@@ -52,8 +51,7 @@ def count(
 
 def run_count(options: Options, executor: Executor, listener: Listener) -> Summary:
     """Count as far as the run directory does not hold it yet."""
-    pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
-    with open_work(options, pattern, executor, listener) as work:
-        run = open_run(work)
-        with work.logged(lambda: manifest.remove_partial(run)):
-            return report.write_summary(work, *counting.count(work, run))
+    with opened(options, executor, listener) as (runner, directory):
+        run = open_run(runner, directory, options)
+        with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
+            return report.write_summary(runner, *counting.count(runner, run, options))

@@ -16,7 +16,6 @@ from pipeline.counts.feeding import RegexCutter
 from pipeline.merges import forecast
 from pipeline.merges.merge import merges_for, sharing
 from pipeline.merges.rules import MergeRules
-from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.progress import duration
 from pipeline.run.directory import Directory
 from pipeline.run.files import RUN
@@ -24,9 +23,10 @@ from pipeline.run.manifest import Run
 from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.open_run import open_run, special_bytes
 from pipeline.run.options import Options
+from pipeline.run.patterns import on_regex, pattern_of
 from pipeline.run.plan import corpus_bytes
-from pipeline.run.work import Work, on_regex
-from pipeline.run.workers import executor_for, nodes, thread_count, worker_count
+from pipeline.run.runner import Runner
+from pipeline.run.workers import executor_for, nodes
 from pipeline.storage import Location, location
 from pipeline.tokenizer.export import check_before_work
 
@@ -42,22 +42,21 @@ _WRITING_BYTES, _PARTITION_BYTES = 8 << 20, 3 << 20  # Arrow's, and of a partiti
 
 def run_dry(options: Options, listener: Listener) -> dict[str, str]:
     """Plan a run, write nothing, and return the plan by name."""
-    pattern = compile_pattern(options.pattern)
-    broker = check_before_work(options, pattern)
+    broker = check_before_work(options, listener)
     if options.executor != "local" and not nodes(options):
         raise UsageError("no node of the cluster has cores, so there is nothing to plan for; add one to it")
     directory = Directory(options.output or location("runs/NEW"), RUN)
     with executor_for(options) as executor:
-        work = Work(options, pattern, executor, listener, directory, MemoryWatch(), broker)
-        return _described(work, open_run(work))
+        runner = Runner(executor, listener, MemoryWatch(), broker, options.workers)
+        return _described(runner, open_run(runner, directory, options), options)
 
 
-def _described(work: Work, run: Run) -> dict[str, str]:
-    options, nodes, plan = work.options, work.nodes, run.manifest.plan
-    workers = work.broker.reserve(asked=worker_count(options, len(plan.chunks), nodes), nodes=nodes)
-    cutter = work.pattern.automaton or RegexCutter(work.pattern)
+def _described(runner: Runner, run: Run, options: Options) -> dict[str, str]:
+    pattern, nodes, plan = pattern_of(options), runner.nodes, run.manifest.plan
+    workers = runner.reserve(len(plan.chunks))
+    cutter = pattern.automaton or RegexCutter(pattern)
     counter = _core.ChunkCounter(cutter, list(special_bytes(run.manifest.counting)))
-    sample_bytes = _SLOW_SAMPLE_BYTES if on_regex(work.pattern) else _SAMPLE_BYTES
+    sample_bytes = _SLOW_SAMPLE_BYTES if on_regex(pattern) else _SAMPLE_BYTES
     found = sample(plan, options.text_field, counter, sample_bytes)
     size = ", ".join(
         [format_count(len(plan.files), "files"), format_bytes(corpus_bytes(plan.files))]
@@ -70,9 +69,9 @@ def _described(work: Work, run: Run) -> dict[str, str]:
         "corpus": size,
         "chunks": f"{len(plan.chunks):,}, the largest {format_bytes(largest)}",
         "workers": f"{workers.count} on {format_count(len(nodes), 'nodes')}" if nodes else f"{workers.count}",
-        **(_UNKNOWN if found is None else _forecasts(work, run, workers, found)),
+        **(_UNKNOWN if found is None else _forecasts(runner, run, workers, found, options)),
         "memory limit": f"{format_bytes(workers.limit_bytes)}{on_each}",
-        **_second_count(work.options),
+        **_second_count(options),
         "vocabulary": f"{' and '.join(f'{size:,}' for size in options.vocab_size)} tokens, pattern {options.pattern}",
     }
 
@@ -85,10 +84,10 @@ def _second_count(options: Options) -> dict[str, str]:
     return {"superwords": f"from {options.first_stage:,} tokens on: {more}"}
 
 
-def _forecasts(work: Work, run: Run, workers: Grant, found: Sample) -> dict[str, str]:
+def _forecasts(runner: Runner, run: Run, workers: Grant, found: Sample, options: Options) -> dict[str, str]:
     """Forecast time, disk and memory from a sample that was counted here and now, and from counters that exist."""
-    options, plan = work.options, run.manifest.plan
-    whole, *parts = look_at(_counters_of(run), work.executor)
+    plan = run.manifest.plan
+    whole, *parts = look_at(_counters_of(run), runner.executor)
     text_share = found.text_bytes / max(plan.bytes, 1)  # of what is read
     counters = [
         (part.rows, part.piece_bytes) if part else found.pieces(chunk.bytes * text_share)
@@ -98,7 +97,7 @@ def _forecasts(work: Work, run: Run, workers: Grant, found: Sample) -> dict[str,
     missing = [chunk.bytes for chunk, part in zip(plan.chunks, parts, strict=True) if not (whole or part)]
     counting_s = found.counting_s * max(sum(missing) / workers.count, *missing, 0) / max(plan.bytes, 1)
     rows = sum(one for one, _ in counters)
-    team = thread_count(options, work.nodes)
+    team = runner.threads
     combining_s = _ROW_S * (rows + pieces) / team if len(counters) > 1 and not whole else 0.0
     disk = sum(_counter_bytes(*one) for one in counters) + _counter_bytes(pieces, piece_bytes)
     in_table = max(_TABLE_BYTES + _SLOT_BYTES * one + size for one, size in counters)
@@ -107,7 +106,7 @@ def _forecasts(work: Work, run: Run, workers: Grant, found: Sample) -> dict[str,
     counting = workers.taken_bytes + max(
         workers.on_one * each, workers.worker_bytes + min(COMBINE_BYTES, int(combining)) + _WRITING_BYTES
     )
-    merging, merging_s, of_merging = _merging(work, found, workers, pieces, piece_bytes)
+    merging, merging_s, of_merging = _merging(runner, found, workers, (pieces, piece_bytes), options)
     merging += workers.other_bytes
     of_stages = f"counting {duration(counting_s + combining_s)}, merging {duration(merging_s)}"
     time_s = _START_S + counting_s + combining_s + merging_s
@@ -140,12 +139,17 @@ def _counter_bytes(pieces: float, piece_bytes: float) -> float:
     return piece_bytes + _PACKED_BYTES * pieces + _FILE_BYTES
 
 
-def _merging(work: Work, found: Sample, workers: Grant, pieces: float, piece_bytes: float) -> tuple[int, float, str]:
-    """Forecast memory and time of merging a counter of this size that is like the sample's, and say how it merges."""
-    merges = merges_for(work.options)
-    tally = _core.CountTally(work.options.min_piece_count)
+def _merging(
+    runner: Runner, found: Sample, workers: Grant, size: tuple[float, float], options: Options
+) -> tuple[int, float, str]:
+    """Forecast memory and time of merging a counter that is like the sample's, and say how it merges.
+
+    size: of the counter, in pieces and their bytes.
+    """
+    merges, (pieces, piece_bytes) = merges_for(options), size
+    tally = _core.CountTally(options.min_piece_count)
     tally.add(*found.columns)
-    of_sample = forecast.shape_of(tally, merges, work.options.min_piece_count)
+    of_sample = forecast.shape_of(tally, merges, options.min_piece_count)
     grown = pieces / found.points[1][1]
     text_grown = found.text_bytes / found.points[1][0]
     shape = replace(
@@ -159,11 +163,9 @@ def _merging(work: Work, found: Sample, workers: Grant, pieces: float, piece_byt
         longest_list=int(of_sample.longest_list * grown),
     )
     budget_bytes = workers.limit_bytes - workers.other_bytes
-    team = thread_count(work.options, work.nodes)
-    way = forecast.choose(
-        shape, merges, threads=team, budget_bytes=budget_bytes, sharing=sharing(work.broker, work.options, work.nodes)
-    )
-    seconds = _merging_s(work.options, team, found, pieces) * (way.times_longer if way else 1.0)
+    team = runner.threads
+    way = forecast.choose(shape, merges, threads=team, budget_bytes=budget_bytes, sharing=sharing(runner))
+    seconds = _merging_s(options, team, found, pieces) * (way.times_longer if way else 1.0)
     if way is None:
         return forecast.least(merges, shape), seconds, "at least, which is more than the limit"
     if way.parts > 1:

@@ -17,7 +17,7 @@ from pipeline.reports.progress import for_python
 from pipeline.reports.summary import EncodingSummary
 from pipeline.run.option_types import AnyPath, EncodeOptions
 from pipeline.run.options import RECORDS, Options, lists_options, make_options, refuse_unfit
-from pipeline.run.work import Work, open_work
+from pipeline.run.runner import Runner, opened
 from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
 from pipeline.shards import plan as planning
@@ -26,7 +26,7 @@ from pipeline.shards.formats.shard_format import Layout, ShardFacts
 from pipeline.shards.ids_file import Part
 from pipeline.shards.manifest import ORDER_OPTIONS, EncodedCorpus, Encoding, holds_out, is_dealt, kind_of
 from pipeline.shards.order import ORDERING_STAGE, put_in_order
-from pipeline.storage import named
+from pipeline.storage import Location, named
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -84,74 +84,72 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
     model, asked = planning.with_bos(model, options), options
     options = planning.as_directory(options)
     kind = kind_of(options.shard_format, validation=holds_out(vars(options)))
-    with open_work(options, model.pattern, executor, listener, kind=kind) as work:
-        encoding = planning.open_encoding(work, model)
-        with work.logged(lambda: manifest.remove_partial(encoding)):
-            ordering = [ORDERING_STAGE] if is_dealt(encoding.options) else []
-            work.times = dict.fromkeys([ENCODING_STAGE, *ordering, WRITING_STAGE])
-            corpus = finished_corpus(work, encoding) or _encode(work, encoding, model)
-            work.directory.remove(encoding.owned_working())
-            work.watch.look()
+    with opened(options, executor, listener, kind=kind) as (runner, directory):
+        encoding = planning.open_encoding(runner, directory, options, model)
+        with runner.logged(directory, options, lambda: manifest.remove_partial(encoding)):
+            corpus = finished_corpus(runner, encoding) or _encode(runner, encoding, model, options)
+            directory.remove(encoding.owned_working())
         if encoding.single:
             manifest.remove_working_directory(encoding)
-        return EncodingSummary(
-            asked.output or work.directory.location,
-            corpus,
-            work.times,
-            work.watch.peak_bytes,
-            executor.retries,
-            executor.used(),
-        )
+        return summary_of(runner, asked.output or directory.location, corpus)
 
 
-def finished_corpus(work: Work, encoding: Encoding) -> EncodedCorpus | None:
+def summary_of(runner: Runner, output: Location, corpus: EncodedCorpus) -> EncodingSummary:
+    """Return the result of the command."""
+    runner.watch.look()
+    executor = runner.executor
+    return EncodingSummary(output, corpus, runner.times, runner.watch.peak_bytes, executor.retries, executor.used())
+
+
+def finished_corpus(runner: Runner, encoding: Encoding) -> EncodedCorpus | None:
     """Return what the directory holds, if it is complete: every file is there, with the bytes that were written."""
     corpus = manifest.load_result(encoding.result)
     if corpus is None or corpus.encoding != encoding.fingerprint():
         return None
-    if (damaged := damaged_file(work, encoding, corpus)) is not None:
+    for stage in (ENCODING_STAGE, *([ORDERING_STAGE] if is_dealt(encoding.options) else []), WRITING_STAGE):
+        runner.skip(stage)
+    if (damaged := damaged_file(runner, encoding, corpus)) is not None:
         path = encoding.home / damaged
-        work.warn(f"{path} is missing, or not what was written (its CRC-32 shows it): encoding the corpus again")
+        runner.warn(f"{path} is missing, or not what was written (its CRC-32 shows it): encoding the corpus again")
         return None
     return corpus
 
 
-def _encode(work: Work, encoding: Encoding, model: Model) -> EncodedCorpus:
+def _encode(runner: Runner, encoding: Encoding, model: Model, options: Options) -> EncodedCorpus:
     if not encoding.single:
-        work.directory.remove([manifest.RESULT])  # the shards are not complete from here on
-    parts = encode_chunks(work, encoding, model)
-    total = total_of(work, encoding, parts)
+        encoding.directory.remove([manifest.RESULT])  # the shards are not complete from here on
+    parts = encode_chunks(runner, encoding, model, options)
+    total = total_of(runner, encoding, parts, options)
     if not any(part.documents for part in parts) and set(total.losses) & _NO_TEXTS:
         found = "; ".join(map(str, in_words(total.losses)))
         hint = "name the field with --text-field; for chat data, give --chat and a --template"
         raise InputError(f"no document is left to encode: {found}; {hint}")
-    splits = put_in_order(work, encoding, parts)
-    written, index, layout = write_shards(work, encoding, model, splits)
-    options, separator = encoding.options, encoding.options["separator"]
+    splits = put_in_order(runner, encoding, parts)
+    written, index, layout = write_shards(runner, encoding, model, splits)
+    asked, separator = encoding.options, encoding.options["separator"]
     documents = sum(shard.documents for shard in written)
     for warning in planning.warnings_of(model, separator, total, documents, encoding.plan):
-        work.warn(warning)
+        runner.warn(warning)
     return saved_result(
         encoding,
         model,
         layout,
         total,
         written,
-        documents_by=options["documents"],
+        documents_by=asked["documents"],
         separator=separator,
         separator_id=model.id_of(separator),
-        pack=None if layout.documents else options["pack"],
-        order={name: options[name] for name in ORDER_OPTIONS if options[name] != RECORDS[name].default} or None,
+        pack=None if layout.documents else asked["pack"],
+        order={name: asked[name] for name in ORDER_OPTIONS if asked[name] != RECORDS[name].default} or None,
         index=tuple(index),
     )
 
 
-def total_of(work: Work, encoding: Encoding, parts: Sequence[Part]) -> ChunkStatistics:
+def total_of(runner: Runner, encoding: Encoding, parts: Sequence[Part], options: Options) -> ChunkStatistics:
     """Return the statistics of all chunks; raises `InputError` for losses under `fail_on_loss`."""
     total = sum((part.statistics for part in parts), ChunkStatistics(losses=encoding.plan.files_without_text()))
-    if warning := warning_of(total.losses):
-        work.warn(warning)
-    if work.options.fail_on_loss and total.losses:
+    runner.warn(warning_of(total.losses))
+    if options.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
     return total
 

@@ -54,7 +54,7 @@ def run_export_counts(directory: Location, path: Location, executor: Executor, o
     counted = require_counted(manifest.require(directory), executor)
     task = export_worker.WriteTask(counted.path, counted.fingerprint, path, band_bytes)
     # a damaged counter is not passed on
-    [(_, rows)] = executor.run(export_worker.read_whole if to_parquet else export_worker.write_tsv, [task])
+    rows = executor.one(export_worker.read_whole if to_parquet else export_worker.write_tsv, task)
     if to_parquet:
         with (
             whole_file(path, export_worker.EXPORT_REMEDY) as partial,

@@ -28,18 +28,18 @@ from pipeline.counts.counts_file import MOST_COUNT, counts_in, readable
 from pipeline.counts.elsewhere import take_counts
 from pipeline.counts.import_worker import State, TakeTask
 from pipeline.executors import Executor
-from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
-from pipeline.run.manifest import Run, Source
+from pipeline.run.manifest import Manifest, Run, Source
 from pipeline.run.memory import WRITE_BYTES
-from pipeline.run.open_run import cut_by, special_bytes
+from pipeline.run.open_run import special_bytes
 from pipeline.run.option_types import TrainOptions
 from pipeline.run.options import Options, lists_options, make_options
-from pipeline.run.work import Work, open_work
-from pipeline.run.workers import executor_here, worker_count
+from pipeline.run.patterns import cut_by, pattern_of
+from pipeline.run.runner import Runner, Stage, opened
+from pipeline.run.workers import executor_here
 from pipeline.storage import Location, Remote, open_file, parse_location
 from pipeline.tokenizer.export import check_before_work
 from pipeline.tokenizer.formats.save import FILE_NAMES
@@ -76,14 +76,12 @@ def train_from_counts(counts: Any, *, progress: bool = False, **options: Unpack[
     [(b'e', b's'), (b'es', b't')]
     """
     settled = make_options(options)
-    check_before_work(settled, compile_pattern(settled.pattern))
-    with (
-        for_python(progress) as listener,
-        executor_here(settled) as executor,
-        _imported(counts, settled, executor, listener) as (work, run, counted),
-    ):
-        keep_ids(work, run)
-        trained = merge_and_export(work, manifest.store_merge_options(run, settled, FILE_NAMES), counted)[1]
+    with for_python(progress) as listener, executor_here(settled) as executor:
+        check_before_work(settled, listener)
+        with _imported(counts, settled, executor, listener) as (runner, run, counted):
+            keep_ids(runner, run, settled)
+            run = manifest.store_merge_options(run, settled, FILE_NAMES)
+            _, trained = merge_and_export(runner, run, counted, settled)
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 
@@ -112,29 +110,30 @@ def import_counts(counts: Any, *, progress: bool = False, **options: Unpack[Trai
 
 def run_import(counts: Any, options: Options, executor: Executor, listener: Listener) -> Summary:
     """Import and report."""
-    with _imported(counts, options, executor, listener) as (work, run, counted):
-        return report.write_summary(work, run, counted)
+    with _imported(counts, options, executor, listener) as (runner, run, counted):
+        return report.write_summary(runner, run, counted)
 
 
 @contextmanager
 def _imported(
     counts: Any, options: Options, executor: Executor, listener: Listener
-) -> Iterator[tuple[Work, Run, Counted]]:
+) -> Iterator[tuple[Runner, Run, Counted]]:
     """Import; the block works in the run directory."""
     if options.inputs is not None or options.weights is not None:
         raise UsageError("inputs and weights mean nothing where counts are given; leave them out")
-    pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
     paths = _paths(counts)
-    with open_work(options, pattern, executor, listener) as work:
-        work.untouched = True
-        work.directory.refuse_corpus_inside(str(path.absolute() if isinstance(path, Path) else path) for path in paths)
+    with opened(options, executor, listener) as (runner, directory):
+        runner.kept = None
+        directory.refuse_corpus_inside(str(path.absolute() if isinstance(path, Path) else path) for path in paths)
         states, source = _source_of_files(paths) if paths else ([], _source_of_objects(counts))
+        files = list(zip(paths, states, strict=True))
 
         def read(run: Run, part_path: PartPath) -> Parts:
-            return _read(work, run, part_path, counts, list(zip(paths, states, strict=True)))
+            return _read(runner, run, part_path, files or counts, options)
 
-        with take_counts(work, options.of_stage("count"), cut_by(pattern), source, read) as (run, counted):
-            yield work, run, counted
+        new = Run(directory, Manifest(options.of_stage("count"), cut_by(pattern_of(options)), source=source))
+        with take_counts(runner, new, options, read) as (run, counted):
+            yield runner, run, counted
 
 
 def _paths(counts: Any) -> list[Location]:
@@ -189,14 +188,15 @@ def _source_of_objects(counts: Any) -> Source:
     return Source("counts", f"{total % (1 << 192):048x}", kind)
 
 
-def _read(work: Work, run: Run, part_path: PartPath, counts: Any, files: Sequence[tuple[Location, State]]) -> Parts:
-    """Read the counts into counters of a bounded size."""
-    workers = work.broker.reserve(asked=worker_count(work.options, len(files)))
+def _read(runner: Runner, run: Run, part_path: PartPath, counts: Any, options: Options) -> Parts:
+    """Read the counts into counters of a bounded size. counts: a list of files with their states, or an object."""
+    files: Sequence[tuple[Location, State]] = counts if isinstance(counts, list) else ()
+    workers = runner.reserve(len(files))
     work_bytes = workers.bytes - WRITE_BYTES
     task = TakeTask(
         path=Path(),
         special_tokens=special_bytes(run.manifest.counting),
-        pattern=work.pattern,
+        pattern=pattern_of(options),
         part=part_path(0),
         fingerprint=run.manifest.counter_fingerprint(),
         part_bytes=work_bytes // _PART_SHARE,
@@ -206,11 +206,10 @@ def _read(work: Work, run: Run, part_path: PartPath, counts: Any, files: Sequenc
     )
     if files:
         tasks = [replace(task, path=path, state=state, part=part_path(i)) for i, (path, state) in enumerate(files)]
-        with work.stage(STAGE, sum(size for _, (size, _) in files), "bytes") as advance:
-            taken = dict(work.executor.run(import_worker.take_file, tasks, advance, at_once=workers.at_once))
-            found = [taken[index] for index in range(len(tasks))]
+        sizes = [size for _, (size, _) in files]
+        found = runner.run(Stage(STAGE, "bytes", import_worker.take_file, tasks, sizes, grant=workers))
     else:
-        with work.stage(STAGE, 1, "sources"):
+        with runner.reporting(STAGE, 1, "sources"):
             found = [import_worker.take(counts_in(counts), task)]
     rows, pieces = sum(one.rows for one in found), sum(one.pieces for one in found)
     if rows == 0:
@@ -220,8 +219,8 @@ def _read(work: Work, run: Run, part_path: PartPath, counts: Any, files: Sequenc
     otherwise = sum(one.cut_otherwise for one in found)
     if otherwise:
         example = next(one.example for one in found if one.cut_otherwise)
-        work.warn(
-            f"the pattern {work.options.pattern} would cut {format_count(otherwise, 'pieces')} of {rows:,} "
+        runner.warn(
+            f"the pattern {options.pattern} would cut {format_count(otherwise, 'pieces')} of {rows:,} "
             f"differently, such as {example[:60].decode(errors='backslashreplace')!r}: the tokenizer will not find "
             "them whole; name the pattern that cut them with --pattern"
         )

@@ -20,7 +20,6 @@ from pipeline.executors import Executor
 from pipeline.merges import forecast, merge, superwords
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.saving import size_that_repays
-from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.languages import languages_of
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.progress import for_python
@@ -32,8 +31,8 @@ from pipeline.run.manifest import LANGUAGES, Run
 from pipeline.run.open_run import refuse_other_weights
 from pipeline.run.option_types import AnyPath, MergeOptions
 from pipeline.run.options import Options, flag_of, lists_options, make_options, refuse_unfit
-from pipeline.run.superwords import coarse_pattern
-from pipeline.run.work import Work, open_work
+from pipeline.run.patterns import coarse_pattern, pattern_of, tokenizer_pattern
+from pipeline.run.runner import Runner, opened
 from pipeline.run.workers import executor_for
 from pipeline.storage import Location, named
 from pipeline.tokenizer.export import Exported, Ids, Trained, check_before_work, export_size, limits_of, refuse_ordinary
@@ -72,14 +71,14 @@ def run_merge(
     location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
 ) -> tuple[Summary, Trained]:
     """Merge and export from the counts of a run directory; the corpus is not needed."""
-    with open_merging(location, given, executor, listener) as opened:
-        return merge_and_export(*opened)
+    with open_merging(location, given, executor, listener) as opened_run:
+        return merge_and_export(*opened_run)
 
 
 @contextmanager
 def open_merging(
     location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
-) -> Iterator[tuple[Work, Run, Counted, dict[str, Ids | None]]]:
+) -> Iterator[tuple[Runner, Run, Counted, Options, dict[str, Ids | None]]]:
     """Open a run directory to merge in, with its own options by default; nothing is deleted before all was checked."""
     run = manifest.require(location)
     stored, asked = run.manifest, make_options(given)
@@ -92,30 +91,29 @@ def open_merging(
         given = {**given, "added_special_tokens": list(dict.fromkeys(added))}
     settled = {**given, "weights": weights or None, "output": location}
     options = make_options({"vocab_size": own_size, **stored.counting, **before, **settled})
-    pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
-    broker = check_before_work(options, pattern)
+    broker = check_before_work(options, listener)
     refuse_without_texts(options, stored.source)
-    with open_work(options, pattern, executor, listener, broker=broker) as work:
-        run = manifest.require(work.directory.location)
+    with opened(options, executor, listener, broker) as (runner, directory):
+        run = manifest.require(directory.location)
         counted = require_counted(run, executor)
-        work.times[COUNTING] = None
+        runner.skip(COUNTING)
         for line, is_proof in bounds(run, asked.added_special_tokens, executor):
-            work.inform(line) if is_proof else work.warn(line)
+            runner.inform(line) if is_proof else runner.warn(line)
         replaced: dict[str, Ids | None] = {}
         if not options.overwrite:
-            keep_ids(work, run, like=like, given=given)
+            keep_ids(runner, run, options, like=like, given=given)
         else:
-            replaced = _ids_to_replace(work, run, counted, weights)
+            replaced = _ids_to_replace(runner, run, counted, options, weights)
         if weights != run.manifest.weights:
-            counted = combine_again(work, replace(run, manifest=replace(run.manifest, weights=weights)))
+            counted = combine_again(runner, replace(run, manifest=replace(run.manifest, weights=weights)))
         if options.overwrite:
             run = manifest.remove_results(run)
         if options.overwrite or weights != run.manifest.weights:
             run = replace(run, manifest=replace(run.manifest.without_merging(), weights=weights))
             manifest.save(run)
         run = manifest.store_merge_options(run, options, FILE_NAMES)
-        with work.logged(lambda: manifest.remove_partial(run)):
-            yield work, run, counted, replaced
+        with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
+            yield runner, run, counted, options, replaced
 
 
 def _refuse_unfit_run(run: Run, asked: Options, given: Mapping[str, Any]) -> None:
@@ -131,14 +129,16 @@ def _refuse_unfit_run(run: Run, asked: Options, given: Mapping[str, Any]) -> Non
                 raise UsageError(f"{flag_of(name)} means nothing for merges that are chosen by parity: leave it out")
 
 
-def _ids_to_replace(work: Work, run: Run, counted: Counted, weights: tuple[str, ...]) -> dict[str, Ids | None]:
+def _ids_to_replace(
+    runner: Runner, run: Run, counted: Counted, options: Options, weights: tuple[str, ...]
+) -> dict[str, Ids | None]:
     """Check that the merges to come will fit; return the ids of the tokenizers that they replace, as `_stored_ids`."""
-    merge.require_memory(work, run, counted)
-    made = replace(run.manifest, merging=manifest.merging_of(work.options), weights=weights)
-    if (known := merge.read(work, replace(run, manifest=made), work.options)) is not None:
-        refuse_ordinary(Trained(known, work.pattern, work.options))
+    merge.require_memory(runner, run, counted, options)
+    made = replace(run.manifest, merging=manifest.merging_of(options), weights=weights)
+    if (known := merge.read(runner.executor, replace(run, manifest=made), options)) is not None:
+        refuse_ordinary(Trained(known, pattern_of(options), options))
     return {
-        home.name: _stored_ids(work, run, home.name, run.manifest.options_of(home.name))
+        home.name: _stored_ids(runner.executor, run, home.name, run.manifest.options_of(home.name))
         for home in run.tokenizers()
         if (home / "tokenizer.json").exists()
     }
@@ -163,32 +163,39 @@ def _made_like(run: Run, sizes: Sequence[int | None]) -> str:
     return name if name in run.manifest.special else "tokenizer"
 
 
-def keep_ids(work: Work, run: Run, *, like: str | None = None, given: Mapping[str, Any] = MappingProxyType({})) -> None:
+def keep_ids(
+    runner: Runner,
+    run: Run,
+    options: Options,
+    *,
+    like: str | None = None,
+    given: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
     """Refuse special tokens that change ids of a tokenizer that exists; report what else changes or is as in `like`."""
-    asked, first = work.options.of_stage("special"), run.manifest.vocab_size is None  # more files: one to come
-    for size in () if work.options.stop_at_saving else work.options.vocab_size:
+    asked, first = options.of_stage("special"), run.manifest.vocab_size is None  # more files: one to come
+    for size in () if options.stop_at_saving else options.vocab_size:
         name = "tokenizer" if first else run.tokenizer_name(size)
         first = False
         if name not in run.manifest.special:
             same = {} if like is None else run.manifest.options_of(like).of_stage("special")
             plain = make_options({}).of_stage("special")
             if kept := [one for one, value in same.items() if value != plain[one] and given.get(one) is None]:
-                work.inform(f"{run.directory / name} is as {like}: {_flags(same, kept)}")
+                runner.inform(f"{run.directory / name} is as {like}: {_flags(same, kept)}")
             continue
-        if work.options.chat_template is None and _has_chat_template(run.directory / name):
-            work.warn(f"{run.directory / name} is made again without its chat template: --chat-template keeps it")
+        if options.chat_template is None and _has_chat_template(run.directory / name):
+            runner.warn(f"{run.directory / name} is made again without its chat template: --chat-template keeps it")
         before = run.manifest.options_of(name).of_stage("special")
         if not (changed := [one for one, value in before.items() if value != asked[one]]):
             continue
         how = f"with {_flags(asked, changed)} in place of {_flags(before, changed)}"
-        ids = _stored_ids(work, run, name, run.manifest.options_of(name))
-        new = _stored_ids(work, run, name, replace(work.options, vocab_size=(size,)))
+        ids = _stored_ids(runner.executor, run, name, run.manifest.options_of(name))
+        new = _stored_ids(runner.executor, run, name, replace(options, vocab_size=(size,)))
         if ids and new and (moved := ids.changes(new)):
             raise RunDirectoryError(
                 f"{run.directory / name} exists, and {how}, its ids would change: {moved}; `export --output` adds "
                 "tokens behind the others, `merge --overwrite` replaces all tokenizers of the run and keeps its counts"
             )
-        work.warn(f"{run.directory / name} is made again {how}" + (": no id changes" if ids else ""))
+        runner.warn(f"{run.directory / name} is made again {how}" + (": no id changes" if ids else ""))
 
 
 def _has_chat_template(home: Location) -> bool:
@@ -207,47 +214,53 @@ def _several(value: object) -> Sequence[object]:
     return (value or [None]) if isinstance(value, list) else [value]
 
 
-def _stored_ids(work: Work, run: Run, tokenizer: str, options: Options) -> Ids | None:
+def _stored_ids(executor: Executor, run: Run, tokenizer: str, options: Options) -> Ids | None:
     """Return the ids of a tokenizer of the run with these options; None if it or its merge list is missing."""
     if run.manifest.merging is None or not (run.directory / tokenizer / "tokenizer.json").exists():
         return None
-    learned = merge.read(work, run, options)
-    return (
-        None if learned is None else Ids.of(Trained(learned, work.pattern, options).vocabulary(options.vocab_size[0]))
-    )
+    learned = merge.read(executor, run, options)
+    if learned is None:
+        return None
+    return Ids.of(Trained(learned, pattern_of(options), options).vocabulary(options.vocab_size[0]))
 
 
 def merge_and_export(
-    work: Work, run: Run, counted: Counted, replaced: Mapping[str, Ids | None] = MappingProxyType({})
+    runner: Runner,
+    run: Run,
+    counted: Counted,
+    options: Options,
+    replaced: Mapping[str, Ids | None] = MappingProxyType({}),
 ) -> tuple[Summary, Trained]:
     """Learn one merge list and write a tokenizer of every size asked for, one after the other.
 
     replaced: the ids of tokenizers that were there before; None: unknown.
     """
-    coarse = coarse_pattern(work.options)
-    learned = merge.learn(work, run, counted) if coarse is None else superwords.learn(work, run, counted)
-    if work.options.stop_at_saving is not None:
-        work, run = _choose_size(work, run, learned, work.options.stop_at_saving)
-    options = work.options
-    trained = Trained(learned, coarse or work.pattern, options)
-    exporting_bytes = _check_memory(work, learned.first(merge.merges_for(options)))
+    coarse = coarse_pattern(options)
+    learn = merge.learn if coarse is None else superwords.learn
+    learned = learn(runner, run, counted, options)
+    if options.stop_at_saving is not None:
+        options, why = _size_that_repays(learned, options, options.stop_at_saving)
+        runner.inform(why)
+        run = manifest.store_merge_options(run, options, FILE_NAMES)
+    trained = Trained(learned, tokenizer_pattern(options), options)
+    exporting_bytes = _check_memory(runner, learned.first(merge.merges_for(options)), max(options.vocab_size))
     try:
         refuse_ordinary(trained)
     except ExportRefusedError:
         manifest.forget_unmade(run)
         raise
-    exported, numbers = _export(work, run, trained, exporting_bytes)
+    exported, numbers = _export(runner, run, trained, exporting_bytes)
     for size, one in zip(options.vocab_size, exported, strict=True):
         if one.facts.merges < options.special.merge_budget(size):
-            work.warn(f"the vocabulary is smaller than asked for: {one.facts.stopped}")
+            runner.warn(f"the vocabulary is smaller than asked for: {one.facts.stopped}")
     if coarse is not None and options.export:
         for limit in limits_of(trained.model(options.vocab_size[0]), options.export):
-            work.warn(limit)
+            runner.warn(limit)
     run = manifest.store_written(run, [one.directory / name for one in exported for name in one.written])
     first, *others = exported
     shown, added = report.names_of(run, numbers)
     summary = report.write_summary(
-        work,
+        runner,
         run,
         counted,
         numbers,
@@ -264,19 +277,19 @@ def merge_and_export(
     return summary, trained
 
 
-def _export(work: Work, run: Run, trained: Trained, exporting_bytes: int) -> tuple[list[Exported], Numbers | None]:
+def _export(runner: Runner, run: Run, trained: Trained, exporting_bytes: int) -> tuple[list[Exported], Numbers | None]:
     """Write the tokenizer of every size; a worker computes the report's numbers, meanwhile if memory has room."""
     sizes = trained.options.vocab_size
-    compute = functools.partial(report.after_training, work, run, trained)
-    work.directory.require_lock()
+    compute = functools.partial(report.after_training, runner, run, trained)
+    run.directory.require_lock()
     with ThreadPoolExecutor(1, report.STAGE) as pool:  # a worker has nothing to do while we export
-        with work.timed("exporting"):
+        with runner.timed("exporting"):
             for size in sizes:
                 report.remove_card(run, size)
-            fits = report.fits_next_to(exporting_bytes, work, trained.learned)
+            fits = report.fits_next_to(exporting_bytes, runner, trained.learned)
             computing = pool.submit(compute, fits=True) if fits else None
             exported = [export_size(run, trained, size) for size in sizes]
-        with work.timed(report.STAGE):
+        with runner.timed(report.STAGE):
             if computing is None:
                 return exported, compute(fits=False)
             report.prepare_page()
@@ -293,22 +306,19 @@ def _changed_ids(trained: Trained, exported: Sequence[Exported], replaced: Mappi
     }
 
 
-def _choose_size(work: Work, run: Run, learned: MergeList, saving: float) -> tuple[Work, Run]:
-    """Return the work and the run with the vocabulary size that repays, and say why it is this one."""
-    options = work.options
+def _size_that_repays(learned: MergeList, options: Options, saving: float) -> tuple[Options, str]:
+    """Return the options with the vocabulary size that repays, and say why it is this one."""
     size, why = size_that_repays(learned, options.special, options.vocab_size[0], saving)
-    work.inform(why)
-    options = replace(options, vocab_size=(size,), stop_at_saving=None)
-    return replace(work, options=options), manifest.store_merge_options(run, options, FILE_NAMES)
+    return replace(options, vocab_size=(size,), stop_at_saving=None), why
 
 
-def _check_memory(work: Work, learned: MergeList) -> int:
+def _check_memory(runner: Runner, learned: MergeList, largest: int) -> int:
     """Return the bytes that exporting takes at most; `UsageError` if too much: tokens may be as long as pieces."""
-    tokens, token_bytes = max(work.options.vocab_size), learned.token_bytes()
-    needed = forecast.exporting_bytes(tokens, token_bytes)
-    work.broker.reserve(
+    token_bytes = learned.token_bytes()
+    needed = forecast.exporting_bytes(largest, token_bytes)
+    runner.broker.reserve(
         needed,
-        what=f"exporting {tokens:,} tokens that hold {format_bytes(token_bytes)}, with the merges kept,",
+        what=f"exporting {largest:,} tokens that hold {format_bytes(token_bytes)}, with the merges kept,",
         remedy=", a smaller --vocab-size, or merge again with --max-token-bytes and --overwrite",
     )
     return needed

@@ -24,7 +24,6 @@ from pipeline.counts.count import Counted, require_counted
 from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list
 from pipeline.merges.merge_list import MergeList
-from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports import model_card, page
 from pipeline.reports.compared import REFERENCES, cached_or_reference
 from pipeline.reports.languages import languages_of
@@ -37,8 +36,8 @@ from pipeline.run import manifest
 from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
 from pipeline.run.options import Options
-from pipeline.run.superwords import coarse_pattern
-from pipeline.run.work import Work
+from pipeline.run.patterns import tokenizer_pattern
+from pipeline.run.runner import Runner
 from pipeline.storage import MANIFEST_BYTES, Location, read_bounded
 from pipeline.storage.atomic import single_output, whole_file, write_whole
 from pipeline.tokenizer.export import Check, Trained, facts_of
@@ -107,27 +106,27 @@ def _shortage(needed_bytes: int, broker: Broker) -> str:
     return "" if needed_bytes <= free_bytes else there
 
 
-def fits_next_to(other_bytes: int, work: Work, learned: MergeList) -> bool:
+def fits_next_to(other_bytes: int, runner: Runner, learned: MergeList) -> bool:
     """Whether numbers can be computed here while other work takes `other_bytes`."""
-    return not work.nodes and not _shortage(_least_bytes(learned) + other_bytes, work.broker)
+    return not runner.nodes and not _shortage(_least_bytes(learned) + other_bytes, runner.broker)
 
 
-def after_training(work: Work, run: Run, trained: Trained, *, fits: bool) -> Numbers | None:
+def after_training(runner: Runner, run: Run, trained: Trained, *, fits: bool) -> Numbers | None:
     """Compute the numbers of the new vocabulary; None, with a notice, if they fail. fits: memory was checked before."""
     if os.environ.get(EXTENT) == "none":
         return None
     learned = trained.learned
     try:
-        if not fits and not work.nodes and (shortage := _shortage(_least_bytes(learned), work.broker)):
+        if not fits and not runner.nodes and (shortage := _shortage(_least_bytes(learned), runner.broker)):
             remedy = f"bpe-pipeline report {run.directory} makes them where there is more"
-            work.inform(f"no numbers in the report: they take {shortage}; {remedy}")
+            runner.inform(f"no numbers in the report: they take {shortage}; {remedy}")
             return None
         chosen = choose(run.manifest.plan.files, _sample_bytes(learned))
         text_field = str(run.manifest.counting["text_field"])
         task = NumbersTask(trained, chosen, text_field, _SMALL, references=tuple(REFERENCES))
-        [(_, numbers)] = work.executor.run(compute_numbers, [task], fresh=True)
+        numbers = runner.executor.one(compute_numbers, task, fresh=True)
     except Exception as error:  # the tokenizer is written, whatever happens to the report
-        _warn(work.listener, "no numbers in the report", error)
+        _warn(runner.listener, "no numbers in the report", error)
         return None
     return numbers
 
@@ -138,31 +137,31 @@ def _warn(listener: Listener, what: str, error: Exception) -> None:
     listener(Notice("warning", f"{what}: {reason}"))
 
 
-def write_summary(work: Work, run: Run, counted: Counted, numbers: Numbers | None = None, **found: Any) -> Summary:
+def write_summary(runner: Runner, run: Run, counted: Counted, numbers: Numbers | None = None, **found: Any) -> Summary:
     """Return the result of the command, after writing it into the run directory as its report; a failure warns."""
-    work.watch.look()
-    used = work.executor.used()
+    runner.watch.look()
+    used = runner.executor.used()
     summary = Summary(
         run.directory.location,
         run.manifest.counting["pattern"],
         counted.facts,
-        stages=work.times,
-        peak_memory_bytes=work.watch.peak_bytes,
-        retries=work.executor.retries,
+        stages=runner.times,
+        peak_memory_bytes=runner.watch.peak_bytes,
+        retries=runner.executor.retries,
         nodes=0 if used is None else used.nodes,
         peak_node_bytes=0 if used is None else used.peak_bytes,
-        stage_peak_bytes=dict(work.watch.stage_peaks),
+        stage_peak_bytes=dict(runner.watch.stage_peaks),
         **found,
     )
     if newer := counted.facts.newer_characters():
-        work.warn(f"newer characters: {newer}")
+        runner.warn(f"newer characters: {newer}")
     for name, reason in summary.refused.items():
-        work.inform(f"no {name} files: {reason}")
+        runner.inform(f"no {name} files: {reason}")
     try:
         _write_files(run, Report(summary, numbers), summary.tokenizer_directory, with_page=_page_wanted())
     except Exception as error:
-        _warn(work.listener, "the report is incomplete", error)
-    work.listener(Notice("summary", str(summary)))
+        _warn(runner.listener, "the report is incomplete", error)
+    runner.listener(Notice("summary", str(summary)))
     return summary
 
 
@@ -219,7 +218,7 @@ def run_report(
         name: tokenizer_path(one) if not isinstance(one, Path) or one.exists() else cached_or_reference(str(one))
         for name, one in zip(short_names(compare), compare, strict=True)
     }
-    trained = Trained(learned, coarse_pattern(of_run) or compile_pattern(of_run.pattern), of_run)
+    trained = Trained(learned, tokenizer_pattern(of_run), of_run)
     task = NumbersTask(
         trained,
         choose(files, _SAMPLE_BYTES),
@@ -235,7 +234,7 @@ def run_report(
     if trained_on:
         listener(Notice("warning", f"--held-out names text that was trained on: {trained_on}"))
     with contextlib.nullcontext() if outputs is not None else run.directory.locked():
-        [(_, numbers)] = executor.run(compute_numbers, [task])
+        numbers = executor.one(compute_numbers, task)
         report = replace(_stored_report(run, home, trained, executor), numbers=numbers)
         written = _write_files(run, report, home, outputs)
     if numbers.unread:

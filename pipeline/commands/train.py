@@ -11,13 +11,12 @@ from pipeline.base.events import Listener
 from pipeline.base.machine import usable_cores
 from pipeline.counts.count import count
 from pipeline.executors import Executor
-from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest
 from pipeline.run.open_run import open_run
 from pipeline.run.option_types import AnyPath, TrainOptions
 from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
-from pipeline.run.work import open_work
+from pipeline.run.runner import opened
 from pipeline.run.workers import executor_for
 from pipeline.tokenizer.export import check_before_work
 from pipeline.tokenizer.formats.save import FILE_NAMES
@@ -80,18 +79,17 @@ def _prepare_rest(chunks: int) -> None:
 
 def run_train(options: Options, executor: Executor, listener: Listener) -> "tuple[Summary, Trained]":
     """Count, merge, export; each only as far as the run directory does not hold it yet."""
-    pattern = compile_pattern(options.pattern, timeout_s=options.pattern_timeout)
-    broker = check_before_work(options, pattern)
-    with open_work(options, pattern, executor, listener, broker=broker) as work:
-        run = open_run(work)
-        with work.logged(lambda: manifest.remove_partial(run)):
+    broker = check_before_work(options, listener)
+    with opened(options, executor, listener, broker) as (runner, directory):
+        run = open_run(runner, directory, options)
+        with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
             executor.meanwhile(partial(_prepare_rest, len(run.manifest.plan.chunks)))
             if run.manifest.special:
                 from pipeline.commands.merge import keep_ids
 
-                keep_ids(work, run)
-            run, counted = count(work, run)
+                keep_ids(runner, run, options)
+            run, counted = count(runner, run, options)
             from pipeline.commands.merge import merge_and_export
 
             run = manifest.store_merge_options(run, options, FILE_NAMES)
-            return merge_and_export(work, run, counted)
+            return merge_and_export(runner, run, counted, options)

@@ -15,14 +15,13 @@ from pipeline.counts.coarse import refuse_without_texts
 from pipeline.counts.count_documents import count_documents
 from pipeline.counts.counter_file import PartPath, Parts
 from pipeline.counts.elsewhere import take_counts
-from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest
-from pipeline.run.manifest import Run, Source
-from pipeline.run.open_run import cut_by
+from pipeline.run.manifest import Manifest, Run, Source
 from pipeline.run.option_types import TrainOptions
 from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
-from pipeline.run.work import open_work
+from pipeline.run.patterns import cut_by, pattern_of
+from pipeline.run.runner import opened
 from pipeline.run.workers import executor_here, thread_count
 from pipeline.tokenizer.export import check_before_work
 from pipeline.tokenizer.formats.save import FILE_NAMES
@@ -66,26 +65,24 @@ def train_from_iterator(
     settled = make_options(options)
     if settled.inputs is not None or settled.exclude or settled.weights or settled.dry_run:
         raise UsageError("inputs, exclude, weights and dry_run mean nothing for an iterator; leave them out")
-    pattern = compile_pattern(settled.pattern, timeout_s=settled.pattern_timeout)
-    broker = check_before_work(settled, pattern, _kept_bytes(settled))  # before anything is read
     source = Source("iterator", os.urandom(16).hex(), "an iterator")
     refuse_without_texts(settled, source)
-    with (
-        for_python(progress) as listener,
-        executor_here(settled) as executor,
-        open_work(settled, pattern, executor, listener, broker=broker, resumable=False) as work,
-    ):
-        if not settled.overwrite and manifest.load(work.directory.location) is not None:
-            raise RunDirectoryError(
-                f"{work.directory} holds a run, and an iterator cannot be read again to see whether it is the same: "
-                "continue with merge_run, choose another output, or start again with overwrite=True"
-            )
+    with for_python(progress) as listener, executor_here(settled) as executor:
+        broker = check_before_work(settled, listener, _kept_bytes(settled))  # before anything is read
+        with opened(settled, executor, listener, broker, resumable=False) as (runner, directory):
+            if not settled.overwrite and manifest.load(directory.location) is not None:
+                raise RunDirectoryError(
+                    f"{directory} holds a run, and an iterator cannot be read again to see whether it is the same: "
+                    "continue with merge_run, choose another output, or start again with overwrite=True"
+                )
 
-        def read(run: Run, part_path: PartPath) -> Parts:
-            return count_documents(work, run, part_path, blocks(documents, settled.text_field))
+            def read(run: Run, part_path: PartPath) -> Parts:
+                return count_documents(runner, run, part_path, blocks(documents, settled.text_field), settled)
 
-        with take_counts(work, settled.of_stage("count"), cut_by(pattern), source, read) as (run, counted):
-            trained = merge_and_export(work, manifest.store_merge_options(run, settled, FILE_NAMES), counted)[1]
+            new = Run(directory, Manifest(settled.of_stage("count"), cut_by(pattern_of(settled)), source=source))
+            with take_counts(runner, new, settled, read) as (run, counted):
+                run = manifest.store_merge_options(run, settled, FILE_NAMES)
+                _, trained = merge_and_export(runner, run, counted, settled)
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 
@@ -93,4 +90,4 @@ def _kept_bytes(options: Options) -> int:
     """Return what this process will hold, besides what it holds now, when all is counted."""
     import pyarrow.parquet  # noqa: F401  # which writes the counters: with it this process is as large as it will be
 
-    return _KEPT_BYTES + thread_count(options) * _KEPT_THREAD_BYTES
+    return _KEPT_BYTES + thread_count(options.workers) * _KEPT_THREAD_BYTES

@@ -6,6 +6,7 @@ tokenizers' files against the merge list, byte by byte.
 
 import re
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -21,20 +22,18 @@ from pipeline.counts.count import counter_of, require_counted
 from pipeline.executors import Executor
 from pipeline.merges import forecast, merge, merge_worker, replay_worker, superwords
 from pipeline.merges.merge_list import MergeList
-from pipeline.merges.replay_worker import ReplayTask, Sum, SumTask
+from pipeline.merges.replay_worker import ReplayTask, SumTask
 from pipeline.merges.rules import MergeRules
-from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.model_card import NAME as CARD
 from pipeline.reports.progress import for_python
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
-from pipeline.run.memory import Broker
 from pipeline.run.option_types import AnyPath, WorkingOptions
 from pipeline.run.options import Options, lists_options, make_options
-from pipeline.run.superwords import coarse_pattern
-from pipeline.run.work import Work, watched
-from pipeline.run.workers import executor_here, worker_count
+from pipeline.run.patterns import tokenizer_pattern
+from pipeline.run.runner import Runner, Stage, watched
+from pipeline.run.workers import executor_here
 from pipeline.storage import Location, existing, named, names_in
 from pipeline.tokenizer.export import Trained, export_model
 from pipeline.tokenizer.formats.gguf import GGUF_NAME
@@ -77,30 +76,28 @@ def run_verify(location: Location, options: Options, executor: Executor, listene
     if (guest := guest_of(location)) is not None:
         return Facts(guest.verify(location, options, executor, listener), "verified")
     run = manifest.require(location)
-    pattern = coarse_pattern(run.manifest.options_of()) or compile_pattern(run.manifest.counting["pattern"])
-    with watched(options.memory_limit, listener) as watch:
-        work = Work(options, pattern, executor, listener, run.directory, watch, Broker.of(options.memory_limit))
+    with watched(options, executor, listener) as runner:
         source, plan = run.manifest.source, run.manifest.plan
         files = f"{format_count(len(plan.files), 'files')}, {format_count(len(plan.chunks), 'chunks')}"
         origin = files if source is None else f"counts from {source.description}"
         verified = {"run": f"{run.directory}, {origin}"}
-        _verify_counters(work, run, verified)
+        _verify_counters(runner, run, verified)
         homes = [home for home in run.tokenizers() if home.exists()]
         if run.manifest.merging is None or not run.merges_path.exists():
             if homes or run.manifest.written:
                 but = f"{homes[0]} exists" if homes else "run.json lists tokenizers that were made from it"
                 raise RunDirectoryError(f"{run.merges_path} is missing, but {but}; run merge again")
             return Facts(verified | {"merges": "none were learned yet"}, "verified")
-        merges = _verify_merges(work, run, verified)
-        _verify_tokenizers(work, run, merges, homes, verified)
+        merges = _verify_merges(runner, run, verified)
+        _verify_tokenizers(runner, run, merges, homes, verified)
         return Facts(verified, "verified")
 
 
-def _verify_counters(work: Work, run: Run, verified: dict[str, str]) -> None:
+def _verify_counters(runner: Runner, run: Run, verified: dict[str, str]) -> None:
     """Read every counter and compare the combined one with the sum of the others."""
     found, chunks = run.manifest, range(len(run.manifest.plan.chunks))
     counters = [(run.chunk_path(index), found.chunk_fingerprint(index)) for index in chunks]
-    workers = work.broker.reserve(asked=worker_count(work.options, len(counters) + 1))
+    workers = runner.reserve(len(counters) + 1)
     task_of = partial(SumTask, budget_bytes=workers.bytes)
     whole, parts = task_of(run.counter_path, found.counter_fingerprint()), [task_of(*one) for one in counters]
     made_of = {whole: parts}
@@ -111,11 +108,8 @@ def _verify_counters(work: Work, run: Run, verified: dict[str, str]) -> None:
         several = [of_input for of_input, _ in found.plan.weighted(found.weights) if len(of_input) > 1]
         made_of |= {task_of(*counter_of(run, of_input)): [parts[index] for index in of_input] for of_input in several}
     tasks = list(dict.fromkeys((*made_of, *parts, *made_of[whole])))
-    sums: dict[SumTask, Sum] = {}
-    with work.stage("reading", len(tasks), "counters") as advance:
-        for index, one in work.executor.run(replay_worker.add_up, tasks, at_once=workers.count):
-            sums[tasks[index]] = one
-            advance(1)
+    stage = Stage("reading", "counters", replay_worker.add_up, tasks, [1] * len(tasks), grant=workers)
+    sums = dict(zip(tasks, runner.run(stage), strict=True))
     total = sums[whole]
     verified["counter"] = f"{total.pieces:,} pieces, {total.rows:,} different; checksums and order are right"
     for made, of in made_of.items() if parts else ():
@@ -131,26 +125,26 @@ def _verify_counters(work: Work, run: Run, verified: dict[str, str]) -> None:
         verified["chunks' counters"] = f"{len(parts):,}; checksums are right, and {how} is the counter"
 
 
-def _verify_merges(work: Work, run: Run, verified: dict[str, str]) -> MergeList:
+def _verify_merges(runner: Runner, run: Run, verified: dict[str, str]) -> MergeList:
     """Replay every merge by a plain implementation; returns the merge list."""
     options = run.manifest.options_of()
     if run.manifest.parity is not None:
-        return _verify_parity(work, run, options, verified)
+        return _verify_parity(runner, run, options, verified)
     task = ReplayTask(
         counter=run.counter_path,
         counter_fingerprint=run.manifest.counter_fingerprint(),
         merges=run.merges_path,
         fingerprint=merge.merges_fingerprint(run, options),
         rules=MergeRules.of(options),
-        budget_bytes=work.broker.reserve().bytes,
+        budget_bytes=runner.reserve().bytes,
     )
     if options.first_stage is None:
-        return _replay(work, task, verified, "merges")
+        return _replay(runner, task, verified, "merges")
     stage, coarse = superwords.first_stage_of(run, options.first_stage), manifest.require(run.coarse_location)
     of_first = replace(task, merges=stage.path, fingerprint=stage.fingerprint)
-    first = _replay(work, of_first, verified, "first stage")
+    first = _replay(runner, of_first, verified, "first stage")
     of_coarse: dict[str, str] = {}
-    _verify_counters(work, coarse, of_coarse)
+    _verify_counters(runner, coarse, of_coarse)
     verified |= {f"superwords' {name}": text for name, text in of_coarse.items()}
     task = replace(
         task,
@@ -159,20 +153,19 @@ def _verify_merges(work: Work, run: Run, verified: dict[str, str]) -> MergeList:
         rules=MergeRules.of_superwords(options, run.manifest.source),
         first=replace(stage, merges=min(stage.merges, len(first))),
     )
-    return _replay(work, task, verified, "merges")
+    return _replay(runner, task, verified, "merges")
 
 
-def _verify_parity(work: Work, run: Run, options: Options, verified: dict[str, str]) -> MergeList:
+def _verify_parity(runner: Runner, run: Run, options: Options, verified: dict[str, str]) -> MergeList:
     """Learn the merges of languages again, from their counts; returns the merge list."""
-    counted = require_counted(run, work.executor)
-    settled = replace(options, workers=work.options.workers, memory_limit=work.options.memory_limit)
-    task = merge.task_of(replace(work, options=settled), run, counted)
-    [(_, stored)] = work.executor.run(merge_worker.stored, [task])
+    executor, started = runner.executor, time.monotonic()
+    task = merge.task_of(runner, run, require_counted(run, executor), options)
+    stored = executor.one(merge_worker.stored, task)
     if stored is None:
         raise RunDirectoryError(f"{run.merges_path} belongs to another run; remove it and run merge again")
     task = replace(task, merges=len(stored) + stored.exhausted)
-    with work.stage("replaying", len(stored), "merges") as advance:
-        [(_, again)] = work.executor.run(merge_worker.learn_again, [task], advance)
+    with runner.reporting("replaying", len(stored), "merges") as advance:
+        again = executor.one(merge_worker.learn_again, task, advance)
     for name in ("left", "right", "counts", "joined", "chosen", "exhausted"):
         if getattr(stored, name) != getattr(again, name):
             raise RunDirectoryError(
@@ -180,26 +173,28 @@ def _verify_parity(work: Work, run: Run, options: Options, verified: dict[str, s
                 "remove it and run merge again"
             )
     end = "and then no pair is left" if stored.exhausted else "as many as were asked for"
-    took = f"{work.times['replaying']:.1f} s"
+    took = f"{time.monotonic() - started:.1f} s"
     verified["merges"] = f"{len(stored):,}, each chosen by its language when learned again, {end} (in {took})"
     return stored
 
 
-def _replay(work: Work, task: ReplayTask, verified: dict[str, str], name: str) -> MergeList:
+def _replay(runner: Runner, task: ReplayTask, verified: dict[str, str], name: str) -> MergeList:
     """Replay one list; returns it."""
-    [(_, stored)] = work.executor.run(replay_worker.load, [task])
-    with work.stage("replaying", len(stored), "merges") as advance:
-        [(_, (merges, readings))] = work.executor.run(replay_worker.replay, [task], advance)
+    executor, started = runner.executor, time.monotonic()
+    stored = executor.one(replay_worker.load, task)
+    with runner.reporting("replaying", len(stored), "merges") as advance:
+        merges, readings = executor.one(replay_worker.replay, task, advance)
+    took_s = time.monotonic() - started
     end = "and then no pair is left" if merges.exhausted else "as many as were asked for"
     verified[name] = (
-        f"{len(merges):,}, each the right one with the right count, {end} (replayed in {work.times['replaying']:.1f} s"
+        f"{len(merges):,}, each the right one with the right count, {end} (replayed in {took_s:.1f} s"
         f", reading the counter {readings} times)"
     )
     return merges
 
 
 def _verify_tokenizers(
-    work: Work, run: Run, merges: MergeList, homes: Sequence[Location], verified: dict[str, str]
+    runner: Runner, run: Run, merges: MergeList, homes: Sequence[Location], verified: dict[str, str]
 ) -> None:
     """Compare every file of every tokenizer with what the merge list gives; one not in `run.json` may differ."""
     if run.directory / "tokenizer" not in homes:
@@ -208,7 +203,7 @@ def _verify_tokenizers(
     others = [run.directory / name for name in names if re.fullmatch("tokenizer-[0-9]+", name)]
     for home in [*(home for home in others if home not in homes), *homes]:
         try:
-            verified[home.name] = _verify_tokenizer(work, run, merges, home)
+            verified[home.name] = _verify_tokenizer(runner, run, merges, home)
         except (RunDirectoryError, UsageError) as error:
             if home in homes:
                 raise
@@ -224,7 +219,7 @@ def _verify_tokenizers(
         )
 
 
-def _verify_tokenizer(work: Work, run: Run, merges: MergeList, home: Location) -> str:
+def _verify_tokenizer(runner: Runner, run: Run, merges: MergeList, home: Location) -> str:
     options = run.manifest.options_of(home.name)
     tokens = options.vocab_size[0]
     wanted = options.special.merge_budget(tokens)
@@ -234,9 +229,10 @@ def _verify_tokenizer(work: Work, run: Run, merges: MergeList, home: Location) -
             f"merge --vocab-size {tokens} again"
         )
     needed = forecast.exporting_bytes(tokens, merges.token_bytes())
-    work.broker.reserve(needed, what=f"reading {home}, of {format_count(tokens, 'tokens')},")
+    runner.broker.reserve(needed, what=f"reading {home}, of {format_count(tokens, 'tokens')},")
     try:
-        model = replace(Trained(merges, work.pattern, options).model(tokens), chat_template=chat_template_of(home))
+        trained = Trained(merges, tokenizer_pattern(options), options)
+        model = replace(trained.model(tokens), chat_template=chat_template_of(home))
     except OSError as error:
         raise _unreadable(home / EDITABLE[0], error) from None
     made = [name for name, file in (("tiktoken", RANKS_NAME), ("gguf", GGUF_NAME)) if (home / file).exists()]

@@ -67,7 +67,7 @@ def bounds(run: Run, texts: Sequence[str], executor: Executor | None = None) -> 
     certain = {text: Counter[bytes]() if rounded else certain_pieces(text, pattern) for text in texts}
     pieces = tuple(dict.fromkeys(piece for counts in certain.values() for piece in counts))
     task = FindTask(run.counter_path, run.manifest.counter_fingerprint(), pieces)
-    found = find(task) if executor is None else dict(executor.run(find, [task]))[0]
+    found = find(task) if executor is None else executor.one(find, task)
     lines = []
     for text, counts in certain.items():
         often = {piece: found.get(piece, 0) // times for piece, times in counts.items()}

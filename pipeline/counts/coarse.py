@@ -8,7 +8,6 @@ import contextlib
 from dataclasses import replace
 
 from pipeline.base.errors import RunDirectoryError, UsageError
-from pipeline.base.events import Event, Listener, Notice
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.coarse_worker import FitTask, pieces_cut
 from pipeline.counts.combine import combine_counters
@@ -20,9 +19,9 @@ from pipeline.run.files import RUN
 from pipeline.run.manifest import RUNS, Run, Source, Weighted
 from pipeline.run.open_run import open_run, replace_run
 from pipeline.run.options import READING_OPTIONS, Options
+from pipeline.run.patterns import coarse_pattern, slowness
 from pipeline.run.plan import Plan, dependencies_of, list_corpus
-from pipeline.run.superwords import coarse_pattern
-from pipeline.run.work import Work
+from pipeline.run.runner import Runner
 from pipeline.storage import named
 
 OF_SUPERWORDS = " superwords"  # what the names of stages end with
@@ -63,7 +62,7 @@ def _refuse_weights(run: Run) -> None:
         )
 
 
-def count_mixture(work: Work, run: Run, mixed: Source) -> tuple[Run, Counted]:
+def count_mixture(runner: Runner, run: Run, mixed: Source, options: Options) -> Counted:
     """Count the coarse pieces of each run that was combined, in its own directory, and combine them with the weights.
 
     These are multiplied by the number that makes all of them whole: nothing is rounded.
@@ -74,67 +73,65 @@ def count_mixture(work: Work, run: Run, mixed: Source) -> tuple[Run, Counted]:
             part = _counted_from_texts(one)
             reading = {name: part.manifest.counting[name] for name in READING_OPTIONS}
             locks.enter_context(part.directory.locked())
-            of_part = replace(work, directory=part.directory, options=replace(work.options, **reading))
-            coarse, counted = count_coarse(of_part, part)
+            coarse, counted = _count_again(runner, part, replace(options, **reading))
             counters.append((coarse.counter_path, coarse.manifest.counter_fingerprint()))
             weights[coarse.counter_path] = (one.weight[0] * mixed.scale // one.weight[1], 1)
             statistics += counted.statistics
         digest = fingerprint(sorted([mark, weights[path]] for path, mark in counters))
         described = f"the second counts of {mixed.description}"
-        coarse = replace(coarse, directory=Directory(run.coarse_location, RUN))
         settings = replace(coarse.manifest, plan=Plan(), source=Source(RUNS, digest, described))
-        coarse = replace(coarse, manifest=settings)
+        coarse = Run(Directory(run.coarse_location, RUN), settings)
         if _stored(run) != coarse:
             coarse = replace_run(coarse, keep=[])
-        whole = find_counted(coarse, work.executor)
+        whole = find_counted(coarse, runner.executor)
         if whole is None:
-            with work.stage(COMBINING + OF_SUPERWORDS, len(counters), "counters"):
-                whole = as_counted(coarse, combine_counters(work, coarse, Parts(counters, statistics, weights)))
-    return coarse, whole
+            with _second(runner).reporting(COMBINING, len(counters), "counters"):
+                parts = Parts(counters, statistics, weights)
+                whole = as_counted(coarse, combine_counters(runner, coarse, parts))
+    return whole
 
 
-def count_coarse(work: Work, run: Run) -> tuple[Run, Counted]:
-    """Count the coarse pieces as far as they are not counted yet; returns their run. Raises as counting does."""
+def count_coarse(runner: Runner, run: Run, options: Options) -> Counted:
+    """Count the coarse pieces as far as they are not counted yet. Raises as counting does."""
+    return _count_again(runner, run, options)[1]
+
+
+def _count_again(runner: Runner, run: Run, options: Options) -> tuple[Run, Counted]:
+    """Return the run of the coarse pieces of a run, counted."""
     _refuse_weights(run)
-    work.directory.require_lock()
-    plan, pattern = run.manifest.plan, coarse_pattern(work.options)
+    run.directory.require_lock()
+    plan, pattern = run.manifest.plan, coarse_pattern(options)
     assert pattern is not None, "the options ask for superwords"
-    options = make_coarse(work.options, run)
-    directory = Directory(run.coarse_location, RUN)
-    plan.added_files(run.directory, list_corpus(options, work.listener), work.listener)
-    coarse_work = replace(
-        work,
-        options=replace(options, overwrite=not _continues(run, options)),
-        pattern=pattern,
-        directory=directory,
-        listener=_renaming(work.listener),
-        times={},
-    )
-    coarse = open_run(coarse_work)
+    coarse_options = make_coarse(options, run)
+    plan.added_files(run.directory, list_corpus(coarse_options, runner.listener), runner.listener)
+    coarse_options = replace(coarse_options, overwrite=not _continues(run, coarse_options))
+    second = _second(runner)
+    coarse = open_run(second, Directory(run.coarse_location, RUN), coarse_options)
     manifest.remove_partial(coarse)
-    counted = find_counted(coarse, work.executor)
+    counted = find_counted(coarse, runner.executor)
     if counted is None:
-        coarse_work.warn_of_regex()
-        counted = combine_chunks(coarse_work, coarse, count_chunks(coarse_work, coarse))
-    for name, time in coarse_work.times.items():  # of several runs the sum
-        before = work.times.get(name + OF_SUPERWORDS)
-        work.times[name + OF_SUPERWORDS] = time if before is None else before + (time or 0)
+        runner.warn(slowness(pattern))
+        counted = combine_chunks(second, coarse, count_chunks(second, coarse, pattern))
     return coarse, counted
 
 
-def warn_of_misfit(work: Work, counted: Counted) -> None:
+def _second(runner: Runner) -> Runner:
+    """Return a runner for which the stages of this count have names of their own."""
+    return replace(runner, suffix=OF_SUPERWORDS)
+
+
+def warn_of_misfit(runner: Runner, counted: Counted, options: Options) -> None:
     """Warn if the coarse pattern cuts inside pieces of the first stage: some of its tokens would never be used."""
-    pattern = coarse_pattern(work.options)
+    pattern = coarse_pattern(options)
     assert pattern is not None, "the options ask for superwords"
-    if work.options.pattern == work.options.superword_pattern == "superbpe":
+    if options.pattern == options.superword_pattern == "superbpe":
         return
-    task = FitTask(counted.path, counted.fingerprint, pattern)
-    for _, (share, example) in work.executor.run(pieces_cut, [task]):
-        if share:
-            work.warn(
-                f"--superword-pattern would cut pieces of --pattern apart, {share:.2%} of the different ones, such as "
-                f"{example[:40]!r}: tokens learned from them are never used where it cuts; --pattern superbpe fits"
-            )
+    share, example = runner.executor.one(pieces_cut, FitTask(counted.path, counted.fingerprint, pattern))
+    if share:
+        runner.warn(
+            f"--superword-pattern would cut pieces of --pattern apart, {share:.2%} of the different ones, such as "
+            f"{example[:40]!r}: tokens learned from them are never used where it cuts; --pattern superbpe fits"
+        )
 
 
 def make_coarse(options: Options, run: Run) -> Options:
@@ -161,12 +158,3 @@ def _stored(run: Run) -> Run | None:
         return manifest.load(run.coarse_location)
     except RunDirectoryError:
         return None
-
-
-def _renaming(listener: Listener) -> Listener:
-    """Return a listener to which the stages of this count have names of their own."""
-
-    def listen(event: Event) -> None:
-        listener(event if isinstance(event, Notice) else replace(event, stage=event.stage + OF_SUPERWORDS))
-
-    return listen

@@ -16,8 +16,7 @@ from pipeline.counts.counter_file import CounterFacts, LookTask, Parts, look
 from pipeline.executors import Executor, Need
 from pipeline.run.manifest import Run
 from pipeline.run.memory import WRITE_BYTES
-from pipeline.run.work import Work
-from pipeline.run.workers import thread_count, worker_count
+from pipeline.run.runner import Runner
 from pipeline.storage import Location, existing, names_in, remove
 
 _MOST_SHARES = 256  # a power of two
@@ -26,31 +25,31 @@ _SHARE_BYTES = 2 << 30  # of counters in a share on one machine: some ten second
 
 
 def combine_counters(
-    work: Work, run: Run, parts: Parts, output: Location | None = None, fingerprint: str | None = None
+    runner: Runner, run: Run, parts: Parts, instead: tuple[Location, str] | None = None
 ) -> CounterFacts:
-    """Write the combined counter of a run, to `output` if that is given, or another one with its fingerprint."""
-    grant = work.broker.reserve(wanted=2 * COMBINE_BYTES + WRITE_BYTES, nodes=work.nodes)
+    """Write the combined counter of a run, or `instead` one at this location and with this fingerprint."""
+    executor, nodes = runner.executor, runner.nodes
+    grant = runner.reserve(wanted=2 * COMBINE_BYTES + WRITE_BYTES)
+    output, fingerprint = instead or (run.counter_path, run.manifest.counter_fingerprint())
     task = CombineTask(
         parts=parts.counters,
-        output=output or run.counter_path,
-        fingerprint=fingerprint or run.manifest.counter_fingerprint(),
+        output=output,
+        fingerprint=fingerprint,
         statistics=parts.statistics,
-        threads=thread_count(work.options, work.nodes),
+        threads=runner.threads,
         memory_bytes=(grant.bytes - WRITE_BYTES) // 2,
         weights=parts.weights,
     )
-    if len(work.nodes) > 1:
-        asked = worker_count(work.options, _MOST_SHARES, work.nodes)
-        workers = work.broker.reserve(wanted=COMBINE_BYTES + WRITE_BYTES, asked=asked, nodes=work.nodes)
+    if len(nodes) > 1:
+        workers = runner.reserve(_MOST_SHARES, wanted=COMBINE_BYTES + WRITE_BYTES)
         shared = replace(task, threads=1, memory_bytes=workers.bytes - WRITE_BYTES)
-        most = min(_SHARES_A_CORE * sum(node.cores for node in work.nodes), len(task.parts))
-        return _in_shares(work.executor, run, shared, most, Need(memory_bytes=workers.need_bytes))
+        most = min(_SHARES_A_CORE * sum(node.cores for node in nodes), len(task.parts))
+        return _in_shares(executor, run, shared, most, Need(memory_bytes=workers.need_bytes))
     need = Need(task.threads, grant.worker_bytes + task.memory_bytes + WRITE_BYTES)
     shares = sum(path.stat().st_size for path, _ in parts.counters if isinstance(path, Path)) // _SHARE_BYTES
-    if shares > 1 and output is None and not parts.weights:
-        return _in_shares(work.executor, run, task, shares, need, at_once=1)
-    [(_, facts)] = work.executor.run(combine, [task], need=need)
-    return facts
+    if shares > 1 and instead is None and not parts.weights:
+        return _in_shares(executor, run, task, shares, need, at_once=1)
+    return executor.one(combine, task, need=need)
 
 
 def _in_shares(
@@ -72,7 +71,7 @@ def _in_shares(
     ]
     for _ in executor.run(combine, missing, at_once=at_once, need=need):
         pass
-    [(_, facts)] = executor.run(join, [replace(task, parts=parts)])
+    facts = executor.one(join, replace(task, parts=parts))
     for path in (run.share_path(index, of) for of in {shares, *before} for index in range(of)):
         remove(path)
     return facts

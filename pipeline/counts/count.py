@@ -4,9 +4,9 @@ Every chunk's counter is a checkpoint: a resumed run counts the chunks whose cou
 got new files counts only those. Results of other counts are deleted when all chunks are counted, not before.
 """
 
-import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.units import format_bytes, format_count
@@ -17,18 +17,18 @@ from pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts
 from pipeline.counts.combine import combine_counters, look_at
 from pipeline.counts.count_worker import CountTask, count_chunk
 from pipeline.counts.counter_file import CounterFacts, Parts
-from pipeline.executors import Executor, Need
+from pipeline.executors import Executor
+from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
 from pipeline.run import manifest
 from pipeline.run.manifest import KEPT, Run
 from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.open_run import special_bytes
 from pipeline.run.options import Options
-from pipeline.run.work import Work, on_regex
-from pipeline.run.workers import worker_count
+from pipeline.run.patterns import on_regex, pattern_of, slowness
+from pipeline.run.runner import Runner, Stage
 from pipeline.storage import Location
 
-_log = logging.getLogger(__name__)
 STAGE, COMBINING = "counting", "combining"
 _FIT_BYTES = 32 << 10  # of the sample that shows whether the pattern fits
 
@@ -79,64 +79,63 @@ def as_counted(run: Run, counter: CounterFacts) -> Counted:
     return Counted(run.counter_path, run.manifest.counter_fingerprint(), facts, statistics)
 
 
-def count(work: Work, run: Run) -> tuple[Run, Counted]:
+def count(runner: Runner, run: Run, options: Options) -> tuple[Run, Counted]:
     """Count the chunks that are missing and combine; returns the run, without results of other counts."""
-    complete = find_counted(run, work.executor)
+    complete = find_counted(run, runner.executor)
     if complete is not None:
-        work.times[STAGE] = None
-        if work.options.inputs:
-            warn_of_special_text(work, complete.statistics)
-        check_facts(complete.facts, work.options)
+        runner.skip(STAGE)
+        if options.inputs:
+            warn_of_special_text(runner, complete.statistics, options)
+        check_facts(complete.facts, options)
         return run, complete
-    work.warn_of_regex()
-    _warn_of_misfit(work, run)
-    statistics = count_chunks(work, run)
-    if warning := warning_of(statistics.losses):
-        work.warn(warning)
-    check_facts(as_counted(run, CounterFacts(0, statistics)).facts, work.options)
-    if work.options.inputs:  # otherwise it is the sample corpus, or one that was warned of before
-        warn_of_special_text(work, statistics)
-    work.directory.require_lock()
+    pattern = pattern_of(options)
+    runner.warn(slowness(pattern))
+    _warn_of_misfit(runner, run, pattern)
+    statistics = count_chunks(runner, run, pattern)
+    runner.warn(warning_of(statistics.losses))
+    check_facts(as_counted(run, CounterFacts(0, statistics)).facts, options)
+    if options.inputs:  # otherwise it is the sample corpus, or one that was warned of before
+        warn_of_special_text(runner, statistics, options)
+    run.directory.require_lock()
     if run.manifest.merging is None:  # what there is was learned from other counts
         without = manifest.remove_results(run)
         if without != run:
             manifest.save(without)
         run = without
-    return run, combine_chunks(work, run, statistics)
+    return run, combine_chunks(runner, run, statistics)
 
 
-def _warn_of_misfit(work: Work, run: Run) -> None:
+def _warn_of_misfit(runner: Runner, run: Run, pattern: CompiledPattern) -> None:
     """Warn if most of a sample is in long pieces or not matched; a worker takes what may need memory."""
-    if work.pattern.name == "none" or work.pattern.expression in SUPERWORD_PATTERNS.values():
+    if pattern.name == "none" or pattern.expression in SUPERWORD_PATTERNS.values():
         return  # long pieces are what they are for
     chosen = choose(run.manifest.plan.files, _FIT_BYTES)
-    task = SampleTask(work.pattern, chosen, run.manifest.counting["text_field"])
+    task = SampleTask(pattern, chosen, run.manifest.counting["text_field"])
     plain = all(one.file.format == "text" and one.file.compression == "none" for one in task.chosen)
-    here = plain and not on_regex(work.pattern)
-    for _, found in [(0, misfit_of(task))] if here else work.executor.run(misfit_of, [task]):
-        for text in found:
-            work.warn(text)
+    here = plain and not on_regex(pattern)
+    for text in misfit_of(task) if here else runner.executor.one(misfit_of, task):
+        runner.warn(text)
 
 
-def combine_chunks(work: Work, run: Run, statistics: ChunkStatistics) -> Counted:
+def combine_chunks(runner: Runner, run: Run, statistics: ChunkStatistics) -> Counted:
     """Combine the counters of all chunks."""
     chunks = range(len(run.manifest.plan.chunks))
-    with work.stage(COMBINING, len(chunks), "counters"):
+    with runner.reporting(COMBINING, len(chunks), "counters"):
         parts = Parts(_chunk_counters(run, chunks), statistics)
         if run.manifest.weights:
-            parts = _add_up_inputs(work, run, statistics)
-        return as_counted(run, combine_counters(work, run, parts))
+            parts = _add_up_inputs(runner, run, statistics)
+        return as_counted(run, combine_counters(runner, run, parts))
 
 
-def _add_up_inputs(work: Work, run: Run, statistics: ChunkStatistics) -> Parts:
+def _add_up_inputs(runner: Runner, run: Run, statistics: ChunkStatistics) -> Parts:
     """Return one counter for each input with a weight, so that the count of a piece in it is rounded once."""
     of_inputs = list(run.manifest.plan.weighted(run.manifest.weights))
     parts = [counter_of(run, chunks) for chunks, _ in of_inputs]
-    for (chunks, _), part, found in zip(of_inputs, parts, look_at(parts, work.executor), strict=True):
+    for (chunks, _), part, found in zip(of_inputs, parts, look_at(parts, runner.executor), strict=True):
         if found is None:
             counters = _chunk_counters(run, chunks)
-            of_input = [one.statistics for one in look_at(counters, work.executor) if one is not None]
-            combine_counters(work, run, Parts(counters, sum(of_input, ChunkStatistics())), *part)
+            of_input = [one.statistics for one in look_at(counters, runner.executor) if one is not None]
+            combine_counters(runner, run, Parts(counters, sum(of_input, ChunkStatistics())), part)
     weights = {path: by for (_, by), (path, _) in zip(of_inputs, parts, strict=True)}
     return Parts(parts, statistics, weights)
 
@@ -153,14 +152,15 @@ def _chunk_counters(run: Run, chunks: Iterable[int]) -> list[tuple[Location, str
     return [(run.chunk_path(index), run.manifest.chunk_fingerprint(index)) for index in chunks]
 
 
-def combine_again(work: Work, run: Run) -> Counted:
+def combine_again(runner: Runner, run: Run) -> Counted:
     """Combine the counters of all chunks with other weights."""
     counters = _chunk_counters(run, range(len(run.manifest.plan.chunks)))
-    found = look_at(counters, work.executor)
+    found = look_at(counters, runner.executor)
     for (path, _), facts in zip(counters, found, strict=True):
         if facts is None:
             raise RunDirectoryError(f"the counter {path} is missing or damaged; remove it and run `count` again")
-    return combine_chunks(work, run, sum((facts.statistics for facts in found if facts), ChunkStatistics()))
+    statistics = sum((facts.statistics for facts in found if facts), ChunkStatistics())
+    return combine_chunks(runner, run, statistics)
 
 
 def check_facts(facts: CorpusFacts, options: Options) -> None:
@@ -175,52 +175,47 @@ def check_facts(facts: CorpusFacts, options: Options) -> None:
         raise fail_on_loss_error(facts.losses)
 
 
-def warn_of_special_text(work: Work, statistics: ChunkStatistics) -> None:
+def warn_of_special_text(runner: Runner, statistics: ChunkStatistics, options: Options) -> None:
     """Warn of well-known special tokens that were counted as text, unless that was asked for."""
-    if statistics.looks_special and not work.options.special_tokens_as_text:
+    if statistics.looks_special and not options.special_tokens_as_text:
         remedy = "if they are special, name them with --special-token and count again"
-        work.warn(f"{statistics.special_text('counted')}; {remedy}")
+        runner.warn(f"{statistics.special_text('counted')}; {remedy}")
 
 
-def count_chunks(work: Work, run: Run) -> ChunkStatistics:
+def count_chunks(runner: Runner, run: Run, pattern: CompiledPattern) -> ChunkStatistics:
     """Count the chunks without counters; returns the statistics of all chunks together."""
-    stored, plan, options = run.manifest.counting, run.manifest.plan, work.options
-    workers = work.broker.reserve(asked=worker_count(options, len(plan.chunks), work.nodes), nodes=work.nodes)
-    if workers.count < workers.most and not work.nodes:
-        work.inform(
+    stored, plan = run.manifest.counting, run.manifest.plan
+    workers = runner.reserve(len(plan.chunks))
+    if workers.count < workers.most and not runner.nodes:
+        runner.inform(
             f"{format_count(workers.count, 'workers')} instead of {workers.most}: the memory limit of "
             f"{format_bytes(workers.limit_bytes)} is too small for more"
         )
-    planned = [
-        CountTask(
-            name=f"chunk {index}",
-            spans=plan.spans(index),
-            sizes=plan.sizes(index),
-            text_field=stored["text_field"],
-            pattern=work.pattern,
-            special_tokens=special_bytes(stored),
-            errors=stored["errors"],
-            max_piece_bytes=stored["max_piece_bytes"],
-            output=run.chunk_path(index),
-            fingerprint=run.manifest.chunk_fingerprint(index),
-            budget_bytes=workers.bytes - WRITE_BYTES,
-            grant=workers,
-        )
-        for index in range(len(plan.chunks))
-    ]
-    looked_at = look_at([(task.output, task.fingerprint) for task in planned], work.executor)
-    found = {index: facts.statistics for index, facts in enumerate(looked_at) if facts is not None}
-    missing = [index for index in range(len(planned)) if index not in found]
-    done = plan.bytes - sum(plan.chunks[index].bytes for index in missing)
-    _log.info("%d chunks, %d to count", len(planned), len(missing))
-    with work.stage(STAGE, plan.bytes, "bytes", done) as advance:
-        tasks = [planned[index] for index in missing]
-        work.keeps("counted", done, plan.bytes)
-        need = Need(memory_bytes=workers.need_bytes)
-        counting = work.executor.run(count_chunk, tasks, advance, at_once=workers.at_once, need=need)
-        for position, statistics in counting:
-            found[missing[position]] = statistics
-            done += plan.chunks[missing[position]].bytes
-            work.keeps("counted", done, plan.bytes)
+    task_of = partial(
+        CountTask,
+        text_field=stored["text_field"],
+        pattern=pattern,
+        special_tokens=special_bytes(stored),
+        errors=stored["errors"],
+        max_piece_bytes=stored["max_piece_bytes"],
+        budget_bytes=workers.bytes - WRITE_BYTES,
+        grant=workers,
+    )
+
+    def stored_statistics(tasks: Sequence[CountTask]) -> list[ChunkStatistics | None]:
+        found = look_at([(task.output, task.fingerprint) for task in tasks], runner.executor)
+        return [None if facts is None else facts.statistics for facts in found]
+
+    stage = Stage(
+        STAGE,
+        "bytes",
+        count_chunk,
+        plan.tasks(task_of, _chunk_counters(run, range(len(plan.chunks)))),
+        weights=[chunk.bytes for chunk in plan.chunks],
+        stored=stored_statistics,
+        kept="counted",
+        grant=workers,
+    )
+    found = runner.run(stage)
     run.directory.remove_partial(run.manifest.owned_counts(), endings=(KEPT,))
-    return sum((found[index] for index in range(len(planned))), ChunkStatistics())
+    return sum(found, ChunkStatistics())

@@ -20,8 +20,9 @@ from pipeline.counts.feeding import LOCATED, RegexCutter
 from pipeline.counts.looks_special import LooksSpecial
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import special_bytes
-from pipeline.run.work import Advance, Work
-from pipeline.run.workers import thread_count
+from pipeline.run.options import Options
+from pipeline.run.patterns import pattern_of, slowness
+from pipeline.run.runner import Advance, Runner
 from pipeline.storage import Location
 
 _LEAST_COUNTER_BYTES = 1 << 20
@@ -29,16 +30,18 @@ _MEMORY_SHARE = 4  # all counters together may take one in this many bytes of th
 Counter: TypeAlias = tuple[_core.ChunkCounter, Any]  # and what cuts for it
 
 
-def count_documents(work: Work, run: Run, part_path: PartPath, documents: Iterable[Records]) -> Parts:
+def count_documents(
+    runner: Runner, run: Run, part_path: PartPath, documents: Iterable[Records], options: Options
+) -> Parts:
     """Count all blocks of documents; warns of those that are skipped."""
-    work.warn_of_regex()
-    with work.stage(STAGE, 0, "bytes") as advance:
-        counting = _Counting(work, run, part_path)
+    runner.warn(slowness(pattern_of(options)))
+    with runner.reporting(STAGE, 0, "bytes") as advance:
+        counting = _Counting(runner, run, part_path, options)
         counting.feed(documents, advance)
         for skipped in in_words(counting.tally.found):
-            work.warn(str(skipped))
+            runner.warn(str(skipped))
         parts = counting.finish()
-        warn_of_special_text(work, parts.statistics)
+        warn_of_special_text(runner, parts.statistics, options)
         del counting
         give_back_memory()  # a worker combines and merges in parallel with this process
     return parts
@@ -47,10 +50,10 @@ def count_documents(work: Work, run: Run, part_path: PartPath, documents: Iterab
 class _Counting:
     """Threads that count blocks, each with a counter of its own, and what they have written so far."""
 
-    def __init__(self, work: Work, run: Run, part_path: PartPath) -> None:
-        self._work, self._part_path, self._counting = work, part_path, run.manifest.counting
-        self._threads = thread_count(work.options)
-        work_bytes = work.broker.reserve().bytes
+    def __init__(self, runner: Runner, run: Run, part_path: PartPath, options: Options) -> None:
+        self._options, self._part_path, self._counting = options, part_path, run.manifest.counting
+        self._threads = runner.threads
+        work_bytes = runner.reserve().bytes
         self._counter_bytes = max(_LEAST_COUNTER_BYTES, work_bytes // (_MEMORY_SHARE * self._threads))
         self._idle: queue.SimpleQueue[Counter] = queue.SimpleQueue()
         for _ in range(self._threads):
@@ -65,7 +68,7 @@ class _Counting:
         self.tally = Tally()
 
     def _new_counter(self) -> Counter:
-        pattern, options = self._work.pattern, self._work.options
+        pattern, options = pattern_of(self._options), self._options
         cutter: Any = pattern.automaton or RegexCutter(pattern)
         special = list(special_bytes(self._counting))
         return _core.ChunkCounter(
@@ -115,7 +118,7 @@ class _Counting:
             counter.feed_documents(block.offsets, block.data, block.offset_bytes)
         except ValueError as error:
             after = counter.statistics()
-            if self._work.options.errors != "strict" or not after["invalid_offsets"]:
+            if self._options.errors != "strict" or not after["invalid_offsets"]:
                 raise TrainingError(f"items {block.position(0)} and after cannot be counted: {error}") from None
             _, location = _item(block, after["invalid_offsets"][-1] - before["bytes"])
             raise InvalidTextError(

@@ -7,66 +7,66 @@ replaced only when it is whole: a source that is refused, or a command that is k
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, os_error_as
 from pipeline.counts.combine import combine_counters
 from pipeline.counts.count import COMBINING, Counted, as_counted, check_facts, find_counted
 from pipeline.counts.counter_file import CounterFacts, PartPath, Parts, part_paths
 from pipeline.run import manifest
-from pipeline.run.manifest import Manifest, Run, Source
+from pipeline.run.manifest import Run
 from pipeline.run.open_run import replace_run
-from pipeline.run.work import Work
+from pipeline.run.options import Options
+from pipeline.run.runner import Runner
 from pipeline.storage.atomic import put
 
 
 @contextlib.contextmanager
 def take_counts(
-    work: Work,
-    counting: dict[str, Any],
-    cutting: dict[str, str],
-    source: Source,
-    make: Callable[[Run, PartPath], Parts],
+    runner: Runner, new: Run, options: Options, make: Callable[[Run, PartPath], Parts]
 ) -> Iterator[tuple[Run, Counted]]:
-    """Yield the run of this source, and log: the one in the directory, or a new one of what `make` returns."""
-    work.untouched = True
-    stored = None if work.options.overwrite else manifest.load(work.directory.location)
+    """Yield the run of a source, and log: the one in the directory, or this new one of what `make` returns."""
+    runner.kept = None
+    directory = new.directory
+    stored = None if options.overwrite else manifest.load(directory.location)
     if stored is not None:
-        _refuse_other(stored, counting, cutting, source)
+        _refuse_other(stored, new)
     else:
-        work.directory.refuse_linked_directories()
-        if not work.options.overwrite:
-            work.directory.refuse_foreign_files()
-    run = stored or Run(work.directory, Manifest(counting, cutting, source=source))
-    counted = None if stored is None else find_counted(stored, work.executor)
+        directory.refuse_linked_directories()
+        if not options.overwrite:
+            directory.refuse_foreign_files()
+    run = stored or new
+    counted = None if stored is None else find_counted(stored, runner.executor)
     if counted is not None:
-        work.times[COMBINING] = None
+        runner.skip(COMBINING)
     else:
         with part_paths(run.counter_path) as part_path:
             whole = part_path("whole")
             parts = make(run, part_path)
-            check_facts(as_counted(run, CounterFacts(0, parts.statistics)).facts, work.options)
-            with work.stage(COMBINING, len(parts.counters), "counters"):
-                counter = combine_counters(work, run, parts, whole)
-            work.untouched = False
-            work.directory.require_lock()
+            check_facts(as_counted(run, CounterFacts(0, parts.statistics)).facts, options)
+            with runner.reporting(COMBINING, len(parts.counters), "counters"):
+                instead = whole, run.manifest.counter_fingerprint()
+                counter = combine_counters(runner, run, parts, instead)
+            runner.kept = ""
+            directory.require_lock()
             if stored is None:
                 run = replace_run(run, keep=[], results=True)
             with os_error_as(RunDirectoryError, f"{run.counter_path} cannot be written", "run the same command again"):
                 put(whole, run.counter_path)
         counted = as_counted(run, counter)
-    work.untouched = False
-    with work.logged(lambda: manifest.remove_partial(run)):
+    runner.kept = ""
+    with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
         yield run, counted
 
 
-def _refuse_other(stored: Run, counting: dict[str, Any], cutting: dict[str, str], source: Source) -> None:
-    known = stored.manifest.source
-    if known is None or (known.kind, known.digest) != (source.kind, source.digest):
+def _refuse_other(stored: Run, new: Run) -> None:
+    """Raise `RunDirectoryError` if the directory holds other counts."""
+    known, source = stored.manifest.source, new.manifest.source
+    if known is None or source is None or (known.kind, known.digest) != (source.kind, source.digest):
         came_from = "a corpus" if known is None else known.description
+        asked = "" if source is None else source.description
         raise RunDirectoryError(
-            f"{stored.directory} holds another run: its counts came from {came_from}, not from {source.description} as "
-            "it is now; choose another --output, or start again with --overwrite"
+            f"{stored.directory} holds another run: its counts came from {came_from}, not from {asked} as it is now; "
+            "choose another --output, or start again with --overwrite"
         )
-    known_options = stored.manifest.counting | stored.manifest.cutting
-    manifest.refuse_other_options(stored.directory, "counting", known_options, counting | cutting)
+    there, wanted = (one.manifest.counting | one.manifest.cutting for one in (stored, new))
+    manifest.refuse_other_options(stored.directory, "counting", there, wanted)

@@ -202,6 +202,19 @@ class Executor(ABC):
             for handle in active:
                 self._stop(handle)
 
+    def one(
+        self,
+        function: Callable[[Task], Result],
+        task: Task,
+        on_progress: Callable[[int], None] = ignore,
+        *,
+        need: Need = ONE_CORE,
+        fresh: bool = False,
+    ) -> Result:
+        """Return `function(task)`, run as `run` does it."""
+        [(_, result)] = self.run(function, [task], on_progress, need=need, fresh=fresh)
+        return result
+
     @abstractmethod
     def _slots(self, at_most: int, need: Need) -> int:
         """Return how many tasks may be active now, and end idle workers beyond that."""

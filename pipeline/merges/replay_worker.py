@@ -77,6 +77,7 @@ def add_up(task: SumTask) -> Sum:
         raise RunDirectoryError(
             f"the counter {task.path} holds {unweighted:,} pieces, but says that {counted:,} were counted"
         )
+    report_progress(1)
     return Sum(rows, pieces, size % _MODULUS, digest % _MODULUS)
 
 

@@ -16,20 +16,21 @@ from pipeline.merges.merge_worker import FirstStage
 from pipeline.merges.rules import MergeRules
 from pipeline.run.files import MERGES_SO_FAR
 from pipeline.run.manifest import Run
-from pipeline.run.work import Work
+from pipeline.run.options import Options
+from pipeline.run.runner import Runner
 from pipeline.storage.atomic import make_directory
 
 
-def learn(work: Work, run: Run, counted: Counted) -> MergeList:
+def learn(runner: Runner, run: Run, counted: Counted, options: Options) -> MergeList:
     """Return the merges of both stages, stored or new; the corpus is read again if its coarse pieces are not counted.
 
     The counts of the first stage are of pieces. What each merge joins is of coarse pieces, for both stages.
     """
-    first_stage = work.options.first_stage
+    first_stage = options.first_stage
     assert first_stage is not None, "the options ask for superwords"
-    warn_of_misfit(work, counted)
+    warn_of_misfit(runner, counted, options)
     make_directory(run.coarse_location)
-    whole, stage = merge.task_of(work, run, counted), first_stage_of(run, first_stage)
+    whole, stage = merge.task_of(runner, run, counted, options), first_stage_of(run, first_stage)
     task = replace(
         whole,
         merges=min(stage.merges, whole.merges),
@@ -37,21 +38,21 @@ def learn(work: Work, run: Run, counted: Counted) -> MergeList:
         so_far=run.coarse_location / MERGES_SO_FAR,
         fingerprint=stage.fingerprint,
     )
-    first = merge.learn_task(work, task).first(task.merges)
+    first = merge.learn_task(runner, run, task).first(task.merges)
     if len(first) < task.merges:
-        work.inform(
+        runner.inform(
             f"no pair is left after {len(first):,} merges, before the {first_stage:,} tokens of --superwords-from: "
             "superwords are learned from there on"
         )
-    options, mixed = work.options, run.manifest.source
-    _, coarse = count_coarse(work, run) if mixed is None else count_mixture(work, run, mixed)
+    mixed = run.manifest.source
+    coarse = count_coarse(runner, run, options) if mixed is None else count_mixture(runner, run, mixed, options)
     task = replace(
-        merge.task_of(work, run, coarse),
+        merge.task_of(runner, run, coarse, options),
         rules=MergeRules.of_superwords(options, mixed),
         sharing=None,
         first=replace(stage, merges=len(first)),
     )
-    learned = merge.learn_task(work, task, merge.STAGE + OF_SUPERWORDS)
+    learned = merge.learn_task(replace(runner, suffix=OF_SUPERWORDS), run, task)
     if (mixed is None or mixed.scale == 1) and learned.bytes != first.bytes + first.left_out_bytes:
         raise RunDirectoryError(
             f"{run.coarse_location} counts {learned.bytes:,} bytes of text, {run.counter_path} "

@@ -4,58 +4,57 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pipeline.base import machine
 from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.base.memory import Grant
 from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.inputs import sample_corpus
-from pipeline.pattern.compiled import CompiledPattern
+from pipeline.corpus.listing import Listing
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import Manifest, Run
 from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.options import Options
+from pipeline.run.patterns import cut_by, on_regex, pattern_of
 from pipeline.run.plan import Plan, corpus_bytes, default_chunk_bytes, list_corpus, owners_of
+from pipeline.run.runner import Runner
 from pipeline.run.standard_input import with_standard_input
-from pipeline.run.work import Work, on_regex
-from pipeline.run.workers import worker_count
 from pipeline.storage import named
 
 
-def open_run(work: Work) -> Run:
+def open_run(runner: Runner, directory: Directory, options: Options) -> Run:
     """Return the run that is asked for; a new plan is saved, unless `options.dry_run`.
 
     The results of a smaller corpus, or of another one, stay until all of this one is counted (`counts.count.count`).
     Raises `RunDirectoryError` if the directory holds another run, `InputError` for a corpus that cannot be read.
     """
-    options, directory = work.options, work.directory
     if options.overwrite and not options.inputs:
-        _refuse_another_corpus(work.directory)
-    stored = None if options.overwrite else manifest.load(directory.location)
+        _refuse_another_corpus(directory)
+    stored, asked = None if options.overwrite else manifest.load(directory.location), options
     if stored is not None:
         refuse_source(stored)
         manifest.refuse_other_options(directory, "counting", stored.manifest.counting, options.of_stage("count"))
         if not options.inputs:
-            work.inform(f"resuming with the corpus of {directory}")
+            runner.inform(f"resuming with the corpus of {directory}")
             plan = stored.manifest.plan
             empty = (path for path in plan.empty if named(path).exists())
             options = replace(options, inputs=(*(file.path for file in plan.files), *empty))
     with with_standard_input(directory, options) as settled:
-        return _planned(work, stored, settled)
+        listing = list_corpus(settled, runner.listener, directory, may_be_empty=stored is not None)
+        directory.refuse_corpus_inside(file.path for file in listing.files)
+        return _planned(runner, directory, stored, listing, asked)
 
 
-def _planned(work: Work, stored: Run | None, options: Options) -> Run:
-    directory = work.directory
-    listing = list_corpus(options, work.listener, directory, may_be_empty=stored is not None)
-    directory.refuse_corpus_inside(file.path for file in listing.files)
-    cutting, inputs, asked = cut_by(work.pattern), work.options.inputs, work.options.weights
-    owners = dict(zip(listing.files, owners_of(work.options, listing), strict=False))
+def _planned(runner: Runner, directory: Directory, stored: Run | None, listing: Listing, options: Options) -> Run:
+    """Return the run of these files. options: with the inputs as they are named."""
+    cutting, inputs, asked = cut_by(pattern_of(options)), options.inputs, options.weights
+    owners = dict(zip(listing.files, owners_of(options, listing), strict=False))
     if stored is None:
         directory.refuse_linked_directories()
         if not options.overwrite:
             directory.refuse_foreign_files()
         counting = options.of_stage("count")
-        plan = _extended(Plan(empty=listing.empty), listing.files, work, counting, owners)
+        plan = _extended(Plan(empty=listing.empty), listing.files, counting, options, runner.reserve(None), owners)
         plan = plan.of_inputs(inputs or (), listing)
         weights = () if asked is None else plan.weights(asked, inputs or ())
         run = Run(directory, Manifest(counting, cutting, plan, weights=weights))
@@ -65,10 +64,10 @@ def _planned(work: Work, stored: Run | None, options: Options) -> Run:
             f"{directory} was cut by {' '.join(stored.manifest.cutting.values())}, here it would be by "
             f"{' '.join(cutting.values())}; use the installation that started it, or start again with --overwrite"
         )
-    added = stored.manifest.plan.added_files(directory, listing, work.listener)
+    added = stored.manifest.plan.added_files(directory, listing, runner.listener)
     plan, weights = replace(stored.manifest.plan.reopened(listing), empty=listing.empty), stored.manifest.weights
     if added:
-        plan = _extended(plan, added, work, stored.manifest.counting, owners)
+        plan = _extended(plan, added, stored.manifest.counting, options, runner.reserve(None), owners)
     if inputs:
         plan = plan.of_inputs(inputs, listing)
         weights = () if asked is None else plan.weights(asked, inputs)
@@ -133,28 +132,20 @@ def _refuse_another_corpus(directory: Directory) -> None:
         )
 
 
-def cut_by(pattern: CompiledPattern) -> dict[str, str]:
-    """Return what a pattern's name means here and now, as part of a run's fingerprints."""
-    by = "the automaton" if pattern.refusal is None else f"regex {machine.versions()['regex']}"
-    return {"expression": pattern.expression, "by": by, "unicode": f"Unicode {pattern.unicode_version}"}
-
-
 def _extended(
     plan: Plan,
     files: tuple[CorpusFile, ...],
-    work: Work,
     counting: Mapping[str, Any],
+    options: Options,
+    workers: Grant,
     owners: Mapping[CorpusFile, int],
 ) -> Plan:
-    options, nodes = work.options, work.nodes
-    whole_documents = options.errors == "skip"
+    pattern, whole_documents = pattern_of(options), options.errors == "skip"
     cutting = Cutting(
-        special_bytes(counting), work.pattern.automaton, whole_documents, options.text_field, between_frames=True
+        special_bytes(counting), pattern.automaton, whole_documents, options.text_field, between_frames=True
     )
-    workers = work.broker.reserve(asked=worker_count(options, nodes=nodes), nodes=nodes)
-    default = default_chunk_bytes(
-        corpus_bytes(files), workers.count, workers.bytes - WRITE_BYTES, slow=on_regex(work.pattern)
-    )
+    work_bytes = workers.bytes - WRITE_BYTES
+    default = default_chunk_bytes(corpus_bytes(files), workers.count, work_bytes, slow=on_regex(pattern))
     apart = tuple(owners[file] for file in files) if owners else ()
     return plan.extended(files, cutting, options.chunk_size or default, apart)
 

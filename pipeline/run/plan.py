@@ -4,10 +4,11 @@ A plan is made once and stored in the manifest of a run or of shards. A resumed 
 got new files extends it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
+from typing import TypeVar
 
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
@@ -21,6 +22,7 @@ from pipeline.run.directory import Directory, fingerprint
 from pipeline.run.options import Options
 from pipeline.run.stored import stored
 from pipeline.run.values import shown_weight
+from pipeline.storage import Location
 
 MOST_INPUTS = 256  # that are counted apart
 _MOST_UNWEIGHTED = 32  # as long as none has a weight: a chunk takes some time, however small it is
@@ -28,6 +30,7 @@ _MOST_SHOWN = 8
 _MIN_CHUNK_BYTES, _MAX_CHUNK_BYTES = 1 << 20, 128 << 20
 SLOW_CHUNK_BYTES = 8 << 20  # at most, where `regex` cuts: 1 MB/s, a hundredth of what the automaton does
 _WORKER_BYTES_PER_CHUNK_BYTE = 2.5
+Task = TypeVar("Task")
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,13 @@ class Plan:
         apart = all(len({owners[span.file] for span in chunk.spans}) == 1 for chunk in self.chunks)
         kept = apart and 0 < len(inputs) <= MOST_INPUTS
         return replace(self, inputs=tuple(inputs) if kept else (), owners=owners if kept else ())
+
+    def tasks(self, make: Callable[..., Task], outputs: Iterable[tuple[Location, str]]) -> list[Task]:
+        """Return the task of each chunk, by what it has of its own. outputs: its file and the fingerprint of that."""
+        return [
+            make(name=f"chunk {index}", spans=self.spans(index), sizes=self.sizes(index), output=file, fingerprint=mark)
+            for index, (file, mark) in enumerate(outputs)
+        ]
 
     def chunks_of_inputs(self) -> list[list[int]]:
         """List the chunks of each input."""

@@ -48,7 +48,7 @@ def executor_here(options: Options, setup: WorkerSetup = SETUP) -> LocalExecutor
     """The executor for work that this machine does alone; `UsageError` where another was asked for."""
     if options.executor != "local":
         raise UsageError(f"this runs on this machine alone, not on {options.executor}: leave the executor out")
-    return LocalExecutor(lambda: worker_count(options), setup)
+    return LocalExecutor(lambda: worker_count(options.workers), setup)
 
 
 def as_workers_know(directory: Location, options: Options) -> Location:
@@ -64,19 +64,19 @@ def nodes(options: Options) -> Sequence[Node]:
         return executor.living()
 
 
-def worker_count(options: Options, tasks: int | None = None, nodes: Sequence[Node] = ()) -> int:
+def worker_count(asked: int | None, tasks: int | None = None, nodes: Sequence[Node] = ()) -> int:
     """Return how many processes may work at the same time, on that many tasks; nodes: of the cluster they run on."""
     from pipeline.base.machine import default_workers
 
     cores = sum(node.cores for node in nodes)
-    count = min(options.workers or cores, cores) if nodes else options.workers or default_workers()
+    count = min(asked or cores, cores) if nodes else asked or default_workers()
     return count if tasks is None else max(1, min(count, tasks))
 
 
-def thread_count(options: Options, nodes: Sequence[Node] = ()) -> int:
+def thread_count(asked: int | None, nodes: Sequence[Node] = ()) -> int:
     """Return the threads of a stage that runs in one process: more than there are cores would wait for each other."""
     from pipeline.base.machine import usable_cores
 
     if nodes:
-        return min(options.workers or _MOST_THREADS, _MOST_THREADS, max(node.cores for node in nodes))
-    return min(worker_count(options), usable_cores())
+        return min(asked or _MOST_THREADS, _MOST_THREADS, max(node.cores for node in nodes))
+    return min(worker_count(asked), usable_cores())

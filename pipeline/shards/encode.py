@@ -4,7 +4,6 @@ Each writes what the directory does not hold yet, and returns what is complete. 
 the ids and the ends of documents alone, not on the parts: chunks of any size make the same shards.
 """
 
-import logging
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base.memory import Grant
-from pipeline.executors import Need
 from pipeline.run.directory import Directory
-from pipeline.run.work import Work
+from pipeline.run.options import Options
+from pipeline.run.patterns import slowness
+from pipeline.run.runner import Runner, Stage
 from pipeline.shards import manifest
 from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
 from pipeline.shards.formats import shard_format
@@ -32,122 +32,102 @@ from pipeline.storage import Location, Remote, each, existing, open_file, unread
 from pipeline.storage.atomic import make_directory, put, whole_file, write_whole
 from pipeline.tokenizer.model import Model
 
-_log = logging.getLogger(__name__)
 ENCODING_STAGE, WRITING_STAGE, CHECKING_STAGE = "encoding", "writing shards", "checking shards"
 _COPIED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Writing:
-    """Shards to write: what writes one, the tasks of each split by its directory, and how much they hold in a unit."""
+    """Shards to write: what writes one, the tasks of each split by its directory, and what each holds in a unit."""
 
     write: Callable[[Any], ShardFacts]
     by_split: Mapping[str, Sequence[Any]]
-    total: int
+    weights: Sequence[int]
     unit: str
 
 
 LastEnd = Callable[[int, int], int | None]  # of the part with this index: the last end of a document up to a position
 
 
-def encode_chunks(work: Work, encoding: Encoding, model: Model) -> list[Part]:
+def encode_chunks(runner: Runner, encoding: Encoding, model: Model, options: Options) -> list[Part]:
     """Encode the chunks without parts; returns all parts, in the order of the corpus."""
-    work.warn_of_regex()
-    plan, stored = encoding.plan, encoding.parts()
-    workers = encoding_workers(work.broker, work.options, model, len(stored), work.nodes)
+    runner.warn(slowness(model.pattern))
+    workers = encoding_workers(runner.broker, runner.workers, model, len(encoding.plan.chunks), runner.nodes)
     task = task_of(
         EncodeTask,
         model,
-        work.options,
+        options,
         workers,
-        model=work.executor.broadcast(packed(model)),
+        model=runner.executor.broadcast(packed(model)),
         tokenizer=encoding.options["tokenizer"],
         cache_bytes=workers.cache_bytes,
     )
-
-    def of_chunk(index: int) -> EncodeTask:
-        output, fingerprint = stored[index]
-        return task(
-            name=f"chunk {index}",
-            spans=plan.spans(index),
-            sizes=plan.sizes(index),
-            output=output,
-            fingerprint=fingerprint,
-        )
-
-    return encode_missing(work, encoding, encode_chunk, of_chunk, workers.grant)
+    return encode_missing(runner, encoding, encode_chunk, task, workers.grant)
 
 
 def encode_missing(
-    work: Work,
+    runner: Runner,
     encoding: Encoding,
     encode: Callable[[Any], Part],
-    task_of_chunk: Callable[[int], Any],
+    task_of_chunk: Callable[..., Any],
     workers: Grant,
 ) -> list[Part]:
-    """Encode the chunks without parts, each by its task; returns all parts, in the order of the corpus."""
-    plan, stored = encoding.plan, encoding.parts()
-    there = existing([path for path, _ in stored])
-    found = {index: part for index in range(len(stored)) if there[index] and (part := part_of(*stored[index]))}
-    missing = [index for index in range(len(stored)) if index not in found]
-    tasks = [task_of_chunk(index) for index in missing]
-    done = plan.bytes - sum(plan.chunks[index].bytes for index in missing)
-    _log.info("%d chunks, %d to encode", len(stored), len(missing))
-    work.directory.require_lock()
-    make_directory(work.directory / "parts")
-    with work.stage(ENCODING_STAGE, plan.bytes, "bytes", done) as advance:
-        work.keeps("encoded", done, plan.bytes)
-        run = work.executor.run(
-            encode, tasks, advance, at_once=workers.at_once, need=Need(memory_bytes=workers.need_bytes)
-        )
-        for position, part in run:
-            found[missing[position]] = part
-            done += plan.chunks[missing[position]].bytes
-            work.keeps("encoded", done, plan.bytes)
-    return [found[index] for index in range(len(stored))]
+    """Encode the chunks without parts, each by a task of what a chunk has of its own; returns all parts, in order."""
+    encoding.directory.require_lock()
+    make_directory(encoding.directory / "parts")
+    stage = Stage(
+        ENCODING_STAGE,
+        "bytes",
+        encode,
+        encoding.plan.tasks(task_of_chunk, encoding.parts()),
+        weights=[chunk.bytes for chunk in encoding.plan.chunks],
+        stored=_stored_parts,
+        kept="encoded",
+        grant=workers,
+    )
+    return runner.run(stage)
+
+
+def _stored_parts(tasks: Sequence[EncodeTask]) -> list[Part | None]:
+    there = existing([task.output for task in tasks])
+    return [part_of(task.output, task.fingerprint) if one else None for task, one in zip(tasks, there, strict=True)]
 
 
 def write_shards(
-    work: Work, encoding: Encoding, model: Model, splits: Sequence[Split]
+    runner: Runner, encoding: Encoding, model: Model, splits: Sequence[Split]
 ) -> tuple[list[ShardFacts], list[FileFacts], Layout]:
     """Write the shards that are missing, and the files of their format; returns all of them, in order."""
-    options = encoding.options
-    packing, layout = rows_asked(options, model)
-    directories = directories_of(options["shard_format"], [split.name for split in splits])
+    asked = encoding.options
+    packing, layout = rows_asked(asked, model)
+    directories = directories_of(asked["shard_format"], [split.name for split in splits])
     tasks = {
         directory: list(_shard_tasks(encoding, split, directory, packing, layout))
         for split, directory in zip(splits, directories, strict=True)
     }
-    total = sum(task.tokens for own in tasks.values() for task in own)
-    return *write_missing(work, encoding, layout, Writing(write_shard, tasks, total, "tokens")), layout
+    weights = [task.tokens for own in tasks.values() for task in own]
+    return *write_missing(runner, encoding, layout, Writing(write_shard, tasks, weights, "tokens")), layout
 
 
 def write_missing(
-    work: Work, encoding: Encoding, layout: Layout, writing: Writing
+    runner: Runner, encoding: Encoding, layout: Layout, writing: Writing
 ) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Write the shards that are missing, each by its task, and the files of their format; returns all, in order."""
-    by_split = writing.by_split
+    by_split, directory = writing.by_split, encoding.directory
     format_, tasks = shard_format(encoding.options["shard_format"]), [*chain(*by_split.values())]
     names = [name for task in tasks for name in task.names]
     names += format_.index(layout, dict.fromkeys(by_split, ())) if not encoding.single else {}
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
-    for directory in filter(None, by_split if not encoding.single else ()):
-        make_directory(work.directory / directory)
-    workers = writers(work, len(tasks), dealt=is_dealt(encoding.options))
-    with work.stage(WRITING_STAGE, writing.total, writing.unit) as advance:
-        written = dict(
-            work.executor.run(
-                writing.write, tasks, advance, at_once=workers.at_once, need=Need(memory_bytes=workers.need_bytes)
-            )
-        )
-    facts = [written[index] for index in range(len(tasks))]
+    for name in filter(None, by_split if not encoding.single else ()):
+        make_directory(directory / name)
+    workers = writers(runner, len(tasks), dealt=is_dealt(encoding.options))
+    facts = runner.run(Stage(WRITING_STAGE, writing.unit, writing.write, tasks, writing.weights, grant=workers))
     if encoding.single:
         for name in names:
-            _move(work.directory / name, encoding.home / name)
+            _move(directory / name, encoding.home / name)
         return facts, []
     rest = iter(facts)
     shards = {directory: [*islice(rest, len(own))] for directory, own in by_split.items()}
-    return facts, [_index_file(work.directory, *file) for file in format_.index(layout, shards).items()]
+    return facts, [_index_file(directory, *file) for file in format_.index(layout, shards).items()]
 
 
 def rows_asked(options: Mapping[str, Any], model: Model) -> tuple[Packing | None, Layout]:
@@ -216,7 +196,7 @@ def _index_file(directory: Directory, name: str, text: str) -> FileFacts:
     return FileFacts(name, len(data), f"{zlib.crc32(data):08x}")
 
 
-def damaged_file(work: Work, encoding: Encoding, corpus: EncodedCorpus) -> str | None:
+def damaged_file(runner: Runner, encoding: Encoding, corpus: EncodedCorpus) -> str | None:
     """Read all files of a finished directory; return the name of the first that is missing or not what was written."""
     location = encoding.home
     tasks = [CheckTask(location / name, size, crc32) for name, size, crc32 in corpus.checksums()]
@@ -224,13 +204,9 @@ def damaged_file(work: Work, encoding: Encoding, corpus: EncodedCorpus) -> str |
     for task, size in zip(tasks, sizes, strict=True):
         if size != task.bytes:
             return task.path.name
-    workers = writers(work, len(tasks), dealt=False)
-    with work.stage(CHECKING_STAGE, sum(task.bytes for task in tasks), "bytes") as advance:
-        run = work.executor.run(
-            is_intact, tasks, advance, at_once=workers.at_once, need=Need(memory_bytes=workers.need_bytes)
-        )
-        damaged = [index for index, intact in run if not intact]
-    return tasks[min(damaged)].path.name if damaged else None
+    workers, weights = writers(runner, len(tasks), dealt=False), [task.bytes for task in tasks]
+    intact = runner.run(Stage(CHECKING_STAGE, "bytes", is_intact, tasks, weights, grant=workers))
+    return next((task.path.name for task, one in zip(tasks, intact, strict=True) if not one), None)
 
 
 def _size(where: Location) -> int | None:

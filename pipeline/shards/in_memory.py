@@ -15,8 +15,8 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.memory import Broker
 from pipeline.run.option_types import AnyPath, EncodeFilesOptions
 from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
+from pipeline.run.patterns import on_regex, slowness
 from pipeline.run.plan import Plan, list_corpus
-from pipeline.run.work import on_regex
 from pipeline.shards import plan as planning
 from pipeline.shards.encode_worker import IdsTask, make_ids
 from pipeline.shards.formats.shard_format import ID_BYTES, ID_CODES
@@ -111,8 +111,8 @@ def encode_files(
             "encode_files takes the names of files: give some, and encode standard input with encode_iterable"
         )
     model = planning.model_of(tokenizer, inputs)
-    if on_regex(model.pattern):
-        warn_of(Notice("warning", f"the pattern runs on the regex package, slower: {model.pattern.refusal}"))
+    if warning := slowness(model.pattern):
+        warn_of(Notice("warning", warning))
     listing = list_corpus(settled, warn_of)
     id_bytes = ID_BYTES[planning.dtype_of(model)]
     plan = planning.cut_corpus(listing, model, settled)
@@ -138,7 +138,7 @@ def _encode_chunks(model: Model, options: Options, plan: Plan) -> Generator[tupl
     """Encode all chunks by threads; yields the blocks of each in the order of the corpus, as soon as possible."""
     if on_regex(model.pattern):
         options = replace(options, workers=1)
-    workers = planning.encoding_workers(Broker.of(options.memory_limit), options, model, len(plan.chunks))
+    workers = planning.encoding_workers(Broker.of(options.memory_limit), options.workers, model, len(plan.chunks))
     encoder = model.encoder(cache_bytes=workers.grant.count * workers.cache_bytes, threads=workers.grant.count)
     task = planning.task_of(IdsTask, model, options, workers)
     given_up = Event()

@@ -8,17 +8,15 @@ and stay there when the corpus grows.
 
 import hashlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
 
 from pipeline.base.memory import Grant
-from pipeline.executors import Need
 from pipeline.run.directory import fingerprint
-from pipeline.run.work import Work
-from pipeline.run.workers import worker_count
+from pipeline.run.runner import Runner, Stage
 from pipeline.shards.deal_worker import DealTask, Documents, Selection, SurveyTask, deal_part, smallest_of, survey_part
 from pipeline.shards.formats.shard_format import ID_BYTES
 from pipeline.shards.ids_file import Part, StoredIds, found_ids
@@ -41,51 +39,51 @@ class Split:
     ids: tuple[int, ...]
 
 
-def writers(work: Work, tasks: int, *, dealt: bool = True) -> Grant:
+def writers(runner: Runner, tasks: int, *, dealt: bool = True) -> Grant:
     """Return the workers for that many files. dealt: they deal out or sort buckets, large ones if memory allows it."""
     small, large = _BUCKETS_IN_MEMORY * _SMALL, _BUCKETS_IN_MEMORY * _LARGE
-    asked, wanted = worker_count(work.options, tasks, work.nodes), large if dealt else small
-    grant = work.broker.reserve(small, wanted, asked=asked, nodes=work.nodes)
+    wanted = large if dealt else small
+    grant = runner.reserve(tasks, small, wanted)
     return grant if grant.bytes == wanted else replace(grant, bytes=small)
 
 
-def put_in_order(work: Work, encoding: Encoding, parts: Sequence[Part]) -> list[Split]:
+def put_in_order(runner: Runner, encoding: Encoding, parts: Sequence[Part]) -> list[Split]:
     """Deal out the parts, if the order asks for it; returns the splits, training first."""
     options, stored = encoding.options, encoding.parts()
     documents = sum(part.documents for part in parts)
     if not is_dealt(options) or not documents:
         repeat = options.get("repeat") or 1
         return [Split("train", tuple(stored) * repeat, tuple(part.ids for part in parts) * repeat)]
-    workers = writers(work, len(parts))
+    workers = writers(runner, len(parts))
     bucket_bytes = workers.bytes // _BUCKETS_IN_MEMORY
     owned = list(_documents(encoding, parts))
-    held_out = _held_out(work, options, owned, workers)
-    make_directory(work.directory / "dealt")
+    held_out = _held_out(runner, options, owned, workers)
+    make_directory(encoding.directory / "dealt")
     train: list[tuple[Source, int]] = []
     validation: list[tuple[Source, int]] = []
     for epoch in range(len(encoding.owned_dealt())):
         tasks = list(_deal_tasks(encoding, parts, owned, held_out, epoch, bucket_bytes))
-        totals, files = _deal(work, tasks, workers), tuple(task.output for task in tasks)
+        totals, files = _deal(runner, tasks, workers), tuple(task.output for task in tasks)
         found = [(Bucket(files, index, len(totals), workers.bytes), ids) for index, ids in enumerate(totals)]
         buckets = tasks[0].buckets[0]
         train += found[:buckets]
         validation += found[buckets:] if epoch == 0 else []
     if holds_out(options):
-        _warn_of_empty(work, documents, sum(ids for _, ids in train), sum(ids for _, ids in validation))
+        _warn_of_empty(runner, options, documents, (sum(ids for _, ids in some) for some in (train, validation)))
     splits = {"train": train, **({"validation": validation} if holds_out(options) else {})}
     return [Split(name, tuple(s for s, _ in found), tuple(ids for _, ids in found)) for name, found in splits.items()]
 
 
-def _warn_of_empty(work: Work, documents: int, train_ids: int, validation_ids: int) -> None:
-    """Warn if all documents are on one side."""
-    options = work.options
-    asked = f"--val-tokens {options.val_tokens:,}" if options.val_tokens else f"--val-fraction {options.val_fraction}"
-    if not train_ids:
-        work.warn(
+def _warn_of_empty(runner: Runner, options: Mapping[str, Any], documents: int, ids: Iterable[int]) -> None:
+    """Warn if all documents are on one side. ids: of training and of validation."""
+    tokens, (train, validation) = options.get("val_tokens"), ids
+    asked = f"--val-tokens {tokens:,}" if tokens else f"--val-fraction {options.get('val_fraction')}"
+    if not train:
+        runner.warn(
             f"{asked} holds out all {documents:,} documents, which leaves none for training: give a smaller number"
         )
-    elif not validation_ids:
-        work.warn(f"{asked} holds out none of {documents:,} documents, so validation is empty: give a larger share")
+    elif not validation:
+        runner.warn(f"{asked} holds out none of {documents:,} documents, so validation is empty: give a larger share")
 
 
 def _documents(encoding: Encoding, parts: Sequence[Part]) -> Iterator[Documents]:
@@ -137,19 +135,21 @@ def _deal_tasks(
         yield DealTask(own, output, selection, number, buckets, run_bytes=2 * bucket_bytes)
 
 
-def _deal(work: Work, tasks: Sequence[DealTask], workers: Grant) -> "array[int]":
+def _deal(runner: Runner, tasks: Sequence[DealTask], workers: Grant) -> "array[int]":
     """Write the dealt files that are missing; returns the number of ids in each bucket."""
+    stage = Stage(
+        ORDERING_STAGE,
+        "tokens",
+        deal_part,
+        tasks,
+        weights=[task.documents.parts[0][1] for task in tasks],
+        stored=lambda tasks: [found and found["dealt"] for found in (found_ids(*task.output) for task in tasks)],
+        grant=workers,
+    )
     totals = array("Q", bytes(8 * sum(tasks[0].buckets)))
-    found = [found_ids(*task.output) for task in tasks]
-    missing = [task for task, one in zip(tasks, found, strict=True) if one is None]
-    ids, left = (sum(task.documents.parts[0][1] for task in some) for some in (tasks, missing))
-    with work.stage(ORDERING_STAGE, ids, "tokens", ids - left) as advance:
-        run = work.executor.run(
-            deal_part, missing, advance, at_once=workers.at_once, need=Need(memory_bytes=workers.need_bytes)
-        )
-        for dealt in [*(one["dealt"] for one in found if one is not None), *(one for _, one in run)]:
-            for bucket, count in enumerate(dealt):
-                totals[bucket] += count
+    for _, dealt in runner.each(stage):
+        for bucket, count in enumerate(dealt):
+            totals[bucket] += count
     return totals
 
 
@@ -161,17 +161,13 @@ def _weights(encoding: Encoding) -> list[Fraction]:
     return [weight for weight, chunks in zip(weights, encoding.inputs, strict=True) for _ in range(chunks)]
 
 
-def _held_out(work: Work, options: Mapping[str, Any], owned: Sequence[Documents], workers: Grant) -> int:
+def _held_out(runner: Runner, options: Mapping[str, Any], owned: Sequence[Documents], workers: Grant) -> int:
     """Return the hash below which documents are validation's: those of a share, or as many as have that many tokens."""
     tokens = options.get("val_tokens")
     if tokens is None:
         return int(Fraction(str(options.get("val_fraction") or 0)) * _ALL)
-    tasks = [SurveyTask(one, tokens) for one in owned]
+    tasks, weights = [SurveyTask(one, tokens) for one in owned], [one.parts[0][1] for one in owned]
     smallest: list[tuple[int, int]] = []
-    with work.stage(SURVEY_STAGE, sum(one.parts[0][1] for one in owned), "tokens") as advance:
-        run = work.executor.run(
-            survey_part, tasks, advance, at_once=workers.at_once, need=Need(memory_bytes=workers.need_bytes)
-        )
-        for _, found in run:
-            smallest = smallest_of([*smallest, *found], tokens)
+    for _, found in runner.each(Stage(SURVEY_STAGE, "tokens", survey_part, tasks, weights, grant=workers)):
+        smallest = smallest_of([*smallest, *found], tokens)
     return smallest[-1][0] + 1

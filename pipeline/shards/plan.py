@@ -24,9 +24,10 @@ from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN
 from pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from pipeline.run.option_types import AnyPath
 from pipeline.run.options import READING_OPTIONS, RECORDS, Options
+from pipeline.run.patterns import on_regex
 from pipeline.run.plan import SLOW_CHUNK_BYTES, Plan, corpus_bytes, list_corpus, require_weights
+from pipeline.run.runner import Runner
 from pipeline.run.standard_input import with_standard_input
-from pipeline.run.work import Work, on_regex
 from pipeline.run.workers import worker_count
 from pipeline.shards import manifest as shards
 from pipeline.shards.encode_worker import IdsTask
@@ -142,10 +143,14 @@ def as_directory(options: Options) -> Options:
 
 
 def open_encoding(
-    work: Work, model: Model, asked: dict[str, Any] | None = None, cut: Callable[[Listing], Plan] | None = None
+    runner: Runner,
+    directory: Directory,
+    options: Options,
+    model: Model,
+    asked: dict[str, Any] | None = None,
+    cut: Callable[[Listing], Plan] | None = None,
 ) -> Encoding:
     """Return the encoding that is asked for: the stored one, or a new one with its plan, which `cut` makes if given."""
-    options, directory = work.options, work.directory
     stored = None if options.overwrite else shards.load(directory)
     asked = asked or {
         **{name: getattr(options, name) for name in ("errors", *READING_OPTIONS)},
@@ -159,11 +164,11 @@ def open_encoding(
     if stored is not None:
         manifest.refuse_other_options(directory, "encoding", stored.options, asked)
     with with_standard_input(directory, options) as settled:
-        listings = list_weighted(settled, work.directory, work.listener, may_be_empty=stored is not None)
+        listings = list_weighted(settled, directory, runner.listener, may_be_empty=stored is not None)
         listing = sum_of(listings)
         directory.refuse_corpus_inside(file.path for file in listing.files)
         if stored is not None:
-            added = stored.plan.added_files(directory, listing, work.listener)
+            added = stored.plan.added_files(directory, listing, runner.listener)
             if added:
                 raise RunDirectoryError(
                     f"{directory} holds the shards of another corpus, without {added[0].path}; choose another "
@@ -173,7 +178,7 @@ def open_encoding(
         directory.refuse_linked_directories()
         if not options.overwrite:
             directory.refuse_foreign_files()
-        plan, inputs = (cut(listing), ()) if cut else cut_inputs(listings, model, options, work.nodes)
+        plan, inputs = (cut(listing), ()) if cut else cut_inputs(listings, model, options, runner.nodes)
         encoding = Encoding(directory, asked, plan, inputs=inputs)
         refuse_other_file(encoding, overwrite=options.overwrite)
         try:
@@ -235,7 +240,7 @@ def cut_corpus(
     listing: Listing, model: Model, options: Options, nodes: Sequence[Node] = (), before: Plan | None = None
 ) -> Plan:
     """Return the plan with the chunks of these files added; raises `InputError` if there is nothing to read at all."""
-    workers = worker_count(options, nodes=nodes)
+    workers = worker_count(options.workers, nodes=nodes)
     size = -(-corpus_bytes(listing.files) // (workers * _CHUNKS_PER_WORKER))  # so that all workers end together
     most = SLOW_CHUNK_BYTES if on_regex(model.pattern) else _MOST_CHUNK_BYTES
     chunk_bytes = options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), most)
@@ -269,7 +274,7 @@ class EncodingWorkers:
 
 
 def encoding_workers(
-    broker: Broker, options: Options, model: Model, chunks: int, nodes: Sequence[Node] = ()
+    broker: Broker, asked: int | None, model: Model, chunks: int, nodes: Sequence[Node] = ()
 ) -> EncodingWorkers:
     """Return the workers that encode that many chunks; `UsageError` if not even one has memory for the tokenizer."""
     model_bytes = _MODEL_BYTES_PER_TOKEN * model.vocabulary.size
@@ -277,7 +282,7 @@ def encoding_workers(
     grant = broker.reserve(
         max(least, LEAST_WORK_BYTES),
         what=f"encoding with a tokenizer of {model.vocabulary.size:,} tokens",
-        asked=worker_count(options, chunks, nodes),
+        asked=worker_count(asked, chunks, nodes),
         nodes=nodes,
     )
     cache = max(_LEAST_CACHE_BYTES, min(CACHE_BYTES // grant.on_one, (grant.bytes - least) // 2))

@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.base.errors import ExportRefusedError, UsageError
+from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_count
 from pipeline.merges import forecast
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.compiled import CompiledPattern
-from pipeline.pattern.translate import leaves_text
+from pipeline.pattern.translate import leaves_text, not_in_tokenizers_1
 from pipeline.run.ids import check_added, check_special_tokens, is_reserved
 from pipeline.run.manifest import Run, digest_of, require, run_of, store_written
 from pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from pipeline.run.options import Options, check_vocabulary
-from pipeline.run.superwords import coarse_pattern
+from pipeline.run.patterns import tokenizer_pattern
 from pipeline.storage import Location, parse_location
 from pipeline.tokenizer.chat_render import marks_written
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
@@ -79,7 +80,7 @@ class Check:
         return f"{verb} {self.format} with {self.library}: {self.detail}"
 
 
-def check_before_work(options: Options, pattern: CompiledPattern, kept_bytes: int = 0) -> Broker:
+def check_before_work(options: Options, listener: Listener, kept_bytes: int = 0) -> Broker:
     """Raise now what would be raised at the end of the work: memory, vocabulary, special tokens, formats.
 
     Returns the broker of a command that merges and exports a large counter. kept_bytes: of this process meanwhile.
@@ -91,11 +92,13 @@ def check_before_work(options: Options, pattern: CompiledPattern, kept_bytes: in
     vocabulary = Vocabulary.from_merges(
         [(b"\xff", b"\xff")], options.special.texts(257), special_ids=options.special_ids
     )
-    pattern = coarse_pattern(options) or pattern
+    pattern = tokenizer_pattern(options)
     model = with_chat_template(Model(vocabulary, pattern, options.special.roles), options).adding_bos(options.add_bos)
     if options.export is not None:
         with tempfile.TemporaryDirectory() as nowhere:
             export_model(model, Path(nowhere), options.export)
+    if "hf" in (options.export or ("hf",)) and (note := not_in_tokenizers_1(pattern)):
+        listener(Notice("info", note))
     return broker
 
 

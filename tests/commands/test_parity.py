@@ -30,11 +30,10 @@ from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list, merge_worker
 from pipeline.merges.rules import MergeRules
-from pipeline.pattern.compiler import compile_pattern
 from pipeline.run import manifest
 from pipeline.run.files import MERGES_SO_FAR
 from pipeline.run.options import make_options
-from pipeline.run.work import open_work
+from pipeline.run.runner import watched
 from pipeline.run.workers import executor_here
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -149,9 +148,9 @@ def test_report_and_verify_know_the_languages(merged: Path, tmp_path: Path) -> N
 
 def task_of(home: Path, executor: Executor, vocab_size: int) -> merge_worker.MergeTask:
     options = make_options({"output": home, "special_tokens": [], "vocab_size": vocab_size})
-    with open_work(options, compile_pattern("gpt2"), executor, lambda _: None) as work:
-        found = manifest.require(home)
-        return merge.task_of(work, found, require_counted(found, executor))
+    found = manifest.require(home)
+    with watched(options, executor, lambda _: None) as runner:
+        return merge.task_of(runner, found, require_counted(found, executor), options)
 
 
 def test_merging_continues_after_the_merges_so_far(merged: Path, executor: Executor, tmp_path: Path) -> None:

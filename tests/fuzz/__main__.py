@@ -49,12 +49,11 @@ from pipeline.counts.counter_file import open_counter
 from pipeline.executors.local import LocalExecutor
 from pipeline.merges import merge_list
 from pipeline.pattern.by_regex import cut_with_regex
-from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.parse import parse
 from pipeline.run import manifest
 from pipeline.run.open_run import open_run
 from pipeline.run.options import make_options
-from pipeline.run.work import open_work
+from pipeline.run.runner import opened
 from pipeline.tokenizer.formats.huggingface import write_model
 
 Target = Callable[[random.Random], None]
@@ -150,8 +149,8 @@ def manifests(home: Path) -> Target:
     """Damaged manifests, half of them under a right digest: refused, or of a plan that fits its files."""
     (home / "text.txt").write_text("some text")
     options = make_options({"inputs": str(home / "text.txt"), "output": home / "run"})
-    with open_work(options, compile_pattern("gpt2"), LocalExecutor(lambda: 1), lambda _: None) as work:
-        open_run(work)
+    with opened(options, LocalExecutor(lambda: 1), lambda _: None) as (runner, directory):
+        open_run(runner, directory, options)
     path = home / "run" / "run.json"
     good, expected = path.read_bytes(), manifest.require(path.parent).manifest
 

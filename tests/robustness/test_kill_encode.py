@@ -47,8 +47,8 @@ class Encoded:
 
 
 def _chunks(log: str) -> int:
-    line = next(line for line in log.splitlines() if "to encode" in line)
-    return int(line.split(" chunks,")[0].split()[-1])
+    line = next(line for line in log.splitlines() if "encoding: " in line)
+    return int(line.split(" tasks,")[0].split()[-1])
 
 
 CHAT = ("--chat", "--template", "chatml", "--sequence-length", "64", "--val-size", "0.2", "--shard-format")
@@ -102,6 +102,6 @@ def test_encoding_resumes_after_kills(
         assert all((output / name).stat().st_mtime_ns == time_ns for name, time_ns in shards.items())
         if parts and not shards:
             log = (output / "log.txt").read_text()
-            assert f"chunks, {_chunks(log) - len(parts)} to encode" in log
+            assert f"encoding: {_chunks(log)} tasks, {_chunks(log) - len(parts)} to do" in log
         shutil.rmtree(output)
     assert done >= least

@@ -204,7 +204,7 @@ class Kept:
         for home, kept in ((run, self.counters), (run / "superwords", self.coarse)):
             now = counters(home)
             assert {name: now[name] for name in kept} == kept
-        for chunks, to_count in re.findall(r"(\d+) chunks, (\d+) to count\n", _log(run)[self.logged :]):
+        for chunks, to_count in re.findall(r"counting: (\d+) tasks, (\d+) to do\n", _log(run)[self.logged :]):
             assert int(chunks) - int(to_count) in (len(self.counters), len(self.coarse))
 
 

@@ -24,11 +24,11 @@ from pipeline.reports.progress import for_python
 from pipeline.run import manifest
 from pipeline.run.ids import MAX_IDS
 from pipeline.run.manifest import Run
-from pipeline.run.open_run import cut_by
 from pipeline.run.option_types import AnyPath, OutputOptions
 from pipeline.run.options import Options, flag_of, lists_options, make_options
-from pipeline.run.work import Advance, Work, open_work
-from pipeline.run.workers import executor_here, thread_count
+from pipeline.run.patterns import cut_by
+from pipeline.run.runner import Advance, Runner, opened
+from pipeline.run.workers import executor_here
 from pipeline.shards.manifest import tokenizer_fingerprint
 from pipeline.storage import Location, absolute, named
 from pipeline.tokenizer.formats.changed import write_changed
@@ -122,21 +122,21 @@ def run_extend(
     model, run = load_model(base), manifest.require(location)
     require_extendable(model)
     start_of(model, wanted, chosen["first_id"])  # before anything is written
-    with open_work(options, model.pattern, executor, listener, kind=DERIVED) as work:
-        _require_same_cutting(work, model, run)
+    with opened(options, executor, listener, kind=DERIVED) as (runner, directory):
+        _require_same_cutting(runner, model, run)
         counted = require_counted(run, executor)
         origin = Origin(
             *("extend", absolute(base), tokenizer_fingerprint(model)),
             *(absolute(location), counted.fingerprint, chosen),
         )
-        with claimed(work.directory, origin, base=base, overwrite=options.overwrite):
-            learned, written = make_extended(work, base, model, counted, origin, work.directory.location)
+        with claimed(directory, origin, base=base, overwrite=options.overwrite):
+            learned, written = make_extended(runner, origin, model, counted, directory.location)
     new = learned.new_tokens(model.vocabulary)
     stopped = "as many as were asked for"
     if len(new) < wanted:
         often = "at all" if options.min_frequency == 1 else f"{options.min_frequency:,} times"
         stopped = f"{wanted - len(new):,} fewer than were asked for: no pair is left that occurs {often}"
-        work.warn(f"the tokenizer has {stopped}")
+        runner.warn(f"the tokenizer has {stopped}")
     again = tuple(learned.made_again(model.vocabulary))
     return Extended(Tokenizer.from_model(written), tuple(new), again, stopped, learned.before, learned.after)
 
@@ -150,7 +150,7 @@ def whole_number(name: str, value: object, at_least: int = 0) -> int:
 
 
 def make_extended(
-    work: Work, base: Location, model: Model, counted: Counted, origin: Origin, directory: Location
+    runner: Runner, origin: Origin, model: Model, counted: Counted, directory: Location
 ) -> tuple[Learned, Model]:
     """Learn as the origin says and write all files into a directory."""
     asked = origin.options
@@ -162,21 +162,21 @@ def make_extended(
         start=start_of(model, asked["add"], asked["first_id"]),
         add=asked["add"],
         rules=MergeRules(min_frequency=asked["min_frequency"], whole_characters=asked.get("whole_characters", False)),
-        threads=thread_count(work.options),
-        grant=work.broker.everything_free(),
+        threads=runner.threads,
+        grant=runner.broker.everything_free(),
         output=directory / PLAN_NAME,
     )
-    with _encoding_then_merging(work, counted.facts.different_pieces, task.add) as advance:
-        [(_, learned)] = work.executor.run(learn, [task], advance)
-    return learned, write_changed(base, extended(model, learned), None, directory)
+    with _encoding_then_merging(runner, counted.facts.different_pieces, task.add) as advance:
+        learned = runner.executor.one(learn, task, advance)
+    return learned, write_changed(named(origin.base), extended(model, learned), None, directory)
 
 
 @contextlib.contextmanager
-def _encoding_then_merging(work: Work, pieces: int, merges: int) -> Iterator[Advance]:
+def _encoding_then_merging(runner: Runner, pieces: int, merges: int) -> Iterator[Advance]:
     """Report two stages of one task: the pieces that it has encoded, then its merges."""
     done, merging = 0, None
     with contextlib.ExitStack() as stages:
-        encoding = stages.enter_context(work.stage(ENCODING, pieces, "pieces"))
+        encoding = stages.enter_context(runner.reporting(ENCODING, pieces, "pieces"))
 
         def advance(amount: int) -> None:  # below 0 for an attempt that failed
             nonlocal done, merging
@@ -186,14 +186,14 @@ def _encoding_then_merging(work: Work, pieces: int, merges: int) -> Iterator[Adv
                 encoding(encoded)
             if done >= pieces and merging is None:
                 stages.close()
-                merging = stages.enter_context(work.stage(STAGE, merges, "merges"))
+                merging = stages.enter_context(runner.reporting(STAGE, merges, "merges"))
             if merging is not None and amount != encoded:
                 merging(amount - encoded)
 
         yield advance
 
 
-def _require_same_cutting(work: Work, model: Model, run: Run) -> None:
+def _require_same_cutting(runner: Runner, model: Model, run: Run) -> None:
     """Raise `RunDirectoryError` if the run's pieces are not those that the tokenizer cuts; warn of separators."""
     counting, expected = run.manifest.counting, cut_by(model.pattern)
     for name, value in expected.items():
@@ -216,7 +216,7 @@ def _require_same_cutting(work: Work, model: Model, run: Run) -> None:
         )
     if missing := sorted(added - separators):
         more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
-        work.warn(
+        runner.warn(
             f"{run.directory} was counted without the special token {missing[0]!r}{more}: where the corpus has it, it "
             "was counted as text; count with --like if it does"
         )

@@ -11,16 +11,14 @@ from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.guests.adapt.compare_tables_worker import TablesTask, same_rows
 from pipeline.guests.adapt.extend import make_extended
-from pipeline.guests.adapt.origin import DERIVED, Origin, require
+from pipeline.guests.adapt.origin import Origin, require
 from pipeline.guests.adapt.prune import make_pruned
 from pipeline.guests.adapt.prune_worker import TotalTask, total
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
-from pipeline.run.directory import Directory
 from pipeline.run.manifest import Run
-from pipeline.run.memory import Broker
 from pipeline.run.options import Options
-from pipeline.run.work import Work, watched
+from pipeline.run.runner import watched
 from pipeline.shards.manifest import tokenizer_fingerprint
 from pipeline.storage import MODEL_BYTES, Location, named, read_bounded
 from pipeline.tokenizer.formats.huggingface import EDITABLE, check_edited
@@ -31,21 +29,18 @@ from pipeline.tokenizer.model import Model
 def verify(location: Location, options: Options, executor: Executor, listener: Listener) -> dict[str, str]:
     """Return what was verified, by name; `RunDirectoryError` for the first thing that is wrong."""
     origin = require(location)
-    base = named(origin.base)
     model, run = made_from(location, origin)
-    with watched(options.memory_limit, listener) as watch, tempfile.TemporaryDirectory() as scratch:
-        broker = Broker.of(options.memory_limit)
-        work = Work(options, model.pattern, executor, listener, Directory(location, DERIVED), watch, broker)
+    with watched(options, executor, listener) as runner, tempfile.TemporaryDirectory() as scratch:
         right = Path(scratch)
         counted = require_counted(run, executor)
         if origin.done == "extend":
-            learned, written = make_extended(work, base, model, counted, origin, right)
+            learned, written = make_extended(runner, origin, model, counted, right)
             done = f"{format_count(len(learned.left), 'merges')} added, each the right one with the right count"
         else:
-            pruning, written = make_pruned(work, base, model, counted, origin, right)
+            pruning, written = make_pruned(runner, origin, model, counted, right)
             done = f"{format_count(len(pruning.removed), 'tokens')} removed, each the right one"
-        same, edited = _compare(work.executor, location, right, written)
-    verified = {"made from": f"{base} and {run.directory}, both as they were", origin.done: done}
+        same, edited = _compare(executor, location, right, written)
+    verified = {"made from": f"{named(origin.base)} and {run.directory}, both as they were", origin.done: done}
     verified["files"] = f"as they were made: {', '.join(same)}"
     return verified | ({"edited": f"with tokens that exist: {', '.join(edited)}"} if edited else {})
 
@@ -56,7 +51,7 @@ def report(location: Location, executor: Executor) -> Facts:
     base, run = made_from(location, origin)
     model, counted = load_model(location), require_counted(run, executor)
     task = TotalTask(counted.path, counted.fingerprint, (base, model))
-    [(_, (before, after))] = executor.run(total, [task])
+    before, after = executor.one(total, task)
     old, new = ({*one.vocabulary.tokens.values()} for one in (base, model))
     facts: dict[str, object] = {
         "tokenizer": str(location),
@@ -106,7 +101,7 @@ def _compare(executor: Executor, home: Location, right: Path, model: Model) -> t
     for expected in sorted(right.iterdir()):
         found = home / expected.name
         if expected.suffix == ".parquet":
-            [(_, alike)] = executor.run(same_rows, [TablesTask(found, expected)])
+            alike = executor.one(same_rows, TablesTask(found, expected))
         else:
             alike = found.exists() and _content(found) == expected.read_bytes()
         if alike:

@@ -17,10 +17,10 @@ from pipeline.guests.adapt.prune_worker import prune as choose
 from pipeline.guests.adapt.pruning import RemovedToken, protected_ids, pruned
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest
-from pipeline.run.open_run import cut_by
 from pipeline.run.option_types import AnyPath, OutputOptions
 from pipeline.run.options import Options, lists_options, make_options
-from pipeline.run.work import Work, open_work
+from pipeline.run.patterns import cut_by
+from pipeline.run.runner import Runner, opened
 from pipeline.run.workers import executor_here
 from pipeline.shards.manifest import tokenizer_fingerprint
 from pipeline.storage import Location, Remote, absolute, named
@@ -131,9 +131,9 @@ def run_prune(
         raise UsageError("prune needs either --keep or --min-count")
     model, run = load_model(base), manifest.require(location)
     chosen = staying.in_origin(model)
-    with open_work(options, model.pattern, executor, listener, kind=DERIVED) as work:
+    with opened(options, executor, listener, kind=DERIVED) as (runner, directory):
         if run.manifest.cutting != cut_by(model.pattern):
-            work.warn(
+            runner.warn(
                 f"{location} was not cut as the tokenizer cuts: its tokens are chosen by how it encodes the pieces in "
                 "there; to count as it cuts, use count --like"
             )
@@ -142,12 +142,12 @@ def run_prune(
             *("prune", absolute(base), tokenizer_fingerprint(model)),
             *(absolute(location), counted.fingerprint, chosen),
         )
-        with claimed(work.directory, origin, base=base, overwrite=options.overwrite):
-            pruning, written = make_pruned(work, base, model, counted, origin, work.directory.location)
+        with claimed(directory, origin, base=base, overwrite=options.overwrite):
+            pruning, written = make_pruned(runner, origin, model, counted, directory.location)
         special = model.vocabulary.special_tokens
         if moved := [text for text, id_ in written.vocabulary.special_tokens.items() if special[text] != id_]:
             which = f"{format_count(len(moved), 'added tokens')} moved to other ids, {moved[0]!r} among them"
-            work.warn(
+            runner.warn(
                 f"{which}: change eos_token_id, bos_token_id and pad_token_id in the model's config.json and "
                 "generation_config.json by id-map.parquet"
             )
@@ -155,7 +155,7 @@ def run_prune(
 
 
 def make_pruned(
-    work: Work, base: Location, model: Model, counted: Counted, origin: Origin, directory: Location
+    runner: Runner, origin: Origin, model: Model, counted: Counted, directory: Location
 ) -> tuple[Pruning, Model]:
     """Choose as the origin says and write all files into a directory."""
     asked = origin.options
@@ -169,8 +169,8 @@ def make_pruned(
         keep_ids=asked["keep_ids"],
         output=directory,
     )
-    with work.stage("pruning", counted.facts.different_pieces, "pieces"):
-        [(_, pruning)] = work.executor.run(choose, [task])
+    with runner.reporting("pruning", counted.facts.different_pieces, "pieces"):
+        pruning = runner.executor.one(choose, task)
     removed = {one.old_id for one in pruning.removed}
     smaller, new_of = pruned(model, removed, keep_ids=asked["keep_ids"])
-    return pruning, write_changed(base, smaller, new_of, directory)
+    return pruning, write_changed(named(origin.base), smaller, new_of, directory)

@@ -49,6 +49,11 @@ class AssemblyTask:
         return [self.name]
 
     @property
+    def conversations(self) -> int:
+        """How many conversations it has."""
+        return len(self.rows) // 8
+
+    @property
     def row_tokens(self) -> int:
         """Tokens of a packed row."""
         assert self.layout.row_tokens is not None
@@ -70,9 +75,8 @@ def write_rows(task: AssemblyTask) -> ShardFacts:
 
     with contextlib.ExitStack() as open_parts, whole_file(task.output, keep_same=True) as path:
         count = shard_format(task.format).write(path, None, task.layout, rows(StoredRows(task.parts, open_parts)))
-        conversations = len(task.rows) // 8
-        facts = ShardFacts(task.name, tokens, conversations, *checksum(path))
-    _log.info("%s: %d rows, %d conversations", task, count, conversations)
+        facts = ShardFacts(task.name, tokens, task.conversations, *checksum(path))
+    _log.info("%s: %d rows, %d conversations", task, count, task.conversations)
     return facts if task.ends is None else replace(facts, rows=count, padded=padded)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pipeline.base.errors import InputError, UsageError
 from pipeline.base.events import Listener
-from pipeline.commands.encode import finished_corpus, saved_result, total_of
+from pipeline.commands.encode import finished_corpus, saved_result, summary_of, total_of
 from pipeline.corpus.skipped_or_altered import in_words
 from pipeline.executors import Executor
 from pipeline.guests.chat.dataset import DataSet
@@ -17,9 +17,8 @@ from pipeline.guests.chat.plan import Chat, named_data_sets, open_chat
 from pipeline.guests.chat.shards import encode_conversations, write_conversations
 from pipeline.reports.summary import EncodingSummary
 from pipeline.run.options import Options
-from pipeline.run.work import Work, open_work
+from pipeline.run.runner import Runner, opened
 from pipeline.shards import manifest
-from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE
 from pipeline.shards.manifest import EncodedCorpus, Encoding, kind_of
 from pipeline.tokenizer.model import Model
 
@@ -35,27 +34,25 @@ def run_encode_chat(options: Options, model: Model, executor: Executor, listener
     data_sets = named_data_sets(options)
     if options.output is None or not (options.inputs or data_sets):
         raise UsageError("encoding chat data takes INPUT, or --dataset-info and --dataset, and --output")
-    with open_work(
-        options, model.pattern, executor, listener, kind=kind_of(options.shard_format, validation=options.val_size > 0)
-    ) as work:
-        encoding, chat, sets = open_chat(work, model, data_sets)
-        with work.logged(lambda: manifest.remove_partial(encoding)):
-            work.times = {ENCODING_STAGE: None, WRITING_STAGE: None}
-            corpus = finished_corpus(work, encoding) or _encode(work, encoding, model, chat, sets)
-            work.directory.remove(encoding.owned_parts())
-            work.watch.look()
-            return EncodingSummary(
-                work.directory.location, corpus, work.times, work.watch.peak_bytes, executor.retries, executor.used()
-            )
+    kind = kind_of(options.shard_format, validation=options.val_size > 0)
+    with opened(options, executor, listener, kind=kind) as (runner, directory):
+        encoding, chat, sets = open_chat(runner, directory, options, model, data_sets)
+        with runner.logged(directory, options, lambda: manifest.remove_partial(encoding)):
+            corpus = finished_corpus(runner, encoding)
+            corpus = corpus or _encode(runner, encoding, model, options, chat, sets)
+            directory.remove(encoding.owned_parts())
+            return summary_of(runner, directory.location, corpus)
 
 
-def _encode(work: Work, encoding: Encoding, model: Model, chat: Chat, sets: list[DataSet]) -> EncodedCorpus:
-    work.directory.remove([manifest.RESULT])  # the shards are not complete from here on
-    parts = encode_conversations(work, encoding, model, chat, sets)
-    total = total_of(work, encoding, parts)
+def _encode(
+    runner: Runner, encoding: Encoding, model: Model, options: Options, chat: Chat, sets: list[DataSet]
+) -> EncodedCorpus:
+    encoding.directory.remove([manifest.RESULT])  # the shards are not complete from here on
+    parts = encode_conversations(runner, encoding, model, chat, sets)
+    total = total_of(runner, encoding, parts, options)
     for one in in_words({kind: found for kind, found in total.losses.items() if kind in _WARNED}):
-        work.warn(f"{one}{_WARNED[one.kind]}")
-    written, index = write_conversations(work, encoding, chat, sets)
+        runner.warn(f"{one}{_WARNED[one.kind]}")
+    written, index = write_conversations(runner, encoding, chat, sets)
     if not sum(shard.documents for shard in written):
         dropped = "; ".join(map(str, in_words(total.losses))) or "the files have no rows"
         raise InputError(f"no conversation is left to learn from: {dropped}; look at the formatting and the tags")

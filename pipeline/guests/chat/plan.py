@@ -6,6 +6,7 @@ Each chunk is of one data set. All of it is stored in `encoding.json`; a resumed
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from pipeline.base.errors import UsageError
@@ -25,10 +26,11 @@ from pipeline.guests.chat.templates import (
     template_named,
     with_tool_format,
 )
+from pipeline.run.directory import Directory
 from pipeline.run.options import READING_OPTIONS, Options
 from pipeline.run.plan import Plan, corpus_bytes
+from pipeline.run.runner import Runner
 from pipeline.run.values import date_of
-from pipeline.run.work import Work
 from pipeline.run.workers import worker_count
 from pipeline.shards import manifest as shards
 from pipeline.shards.formats import shard_format
@@ -109,20 +111,21 @@ def named_data_sets(options: Options) -> list[DataSet] | None:
     return listed_data_sets(options.dataset_info, options.dataset)
 
 
-def open_chat(work: Work, model: Model, data_sets: list[DataSet] | None) -> tuple[Encoding, Chat, list[DataSet]]:
+def open_chat(
+    runner: Runner, directory: Directory, options: Options, model: Model, data_sets: list[DataSet] | None
+) -> tuple[Encoding, Chat, list[DataSet]]:
     """Return the encoding that the options ask for, stored or new, and the data sets with what their rows may lack."""
-    options = work.options
-    stored = None if options.overwrite else shards.load(work.directory)
+    stored = None if options.overwrite else shards.load(directory)
     before = stored.options if stored else {}
     day = str(before["day"] if before.get("date") == options.date else date_of(options.date))
     chat = chat_of(options, model, data_sets, day)
     if chat.template.starts_with_bos and model.bos_token not in (None, *model.front):
-        work.warn(
+        runner.warn(
             f"template {chat.template.name} starts with {model.bos_token}, which the tokenizer's files do not add: a "
             "tool that takes its template from them may write it before every turn; export them with --add-bos"
         )
     elif chat.template.starts_with_bos and model.bos_token is None:
-        work.warn(f"template {chat.template.name} starts with a bos token, and the tokenizer has none: left out")
+        runner.warn(f"template {chat.template.name} starts with a bos token, and the tokenizer has none: left out")
     sets = data_sets or [DataSet("inputs", options.inputs or ())]
     asked = {
         **{name: getattr(options, name) for name in READING_OPTIONS},
@@ -139,8 +142,8 @@ def open_chat(work: Work, model: Model, data_sets: list[DataSet] | None) -> tupl
         "day": day,
     }
     inputs = tuple(name for one in sets for name in one.inputs)
-    asking = replace(work, options=replace(options, inputs=inputs))
-    encoding = open_encoding(asking, model, asked, lambda listing: _cut(listing, sets, options))
+    of_sets, cut = replace(options, inputs=inputs), partial(_cut, sets=sets, options=options)
+    encoding = open_encoding(runner, directory, of_sets, model, asked, cut)
     owners = owners_of(encoding.plan.files, sets)
     return encoding, chat, [_known(one, encoding.plan.files, owners, number) for number, one in enumerate(sets)]
 
@@ -173,7 +176,7 @@ def _cut(listing: Listing, sets: Sequence[DataSet], options: Options) -> Plan:
     """Return the plan: chunks of each data set, in their order."""
     files = tuple(map(as_chat_file, listing.files))
     owners = owners_of(files, sets)
-    size = -(-corpus_bytes(files) // (worker_count(options) * _CHUNKS_PER_WORKER))
+    size = -(-corpus_bytes(files) // (worker_count(options.workers) * _CHUNKS_PER_WORKER))
     chunk_bytes = options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), _MOST_CHUNK_BYTES)
     plan = Plan(empty=listing.empty)
     for number in range(len(sets)):

@@ -2,7 +2,9 @@
 
 from array import array
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain, pairwise
+from typing import Any
 
 from pipeline.guests.chat.assemble import Assembly, assemble, cut
 from pipeline.guests.chat.assemble_worker import AssemblyTask, write_rows
@@ -11,7 +13,7 @@ from pipeline.guests.chat.encoder import ID_BYTES
 from pipeline.guests.chat.mixing import order_rows
 from pipeline.guests.chat.plan import Chat, owners_of
 from pipeline.guests.chat.rows_worker import RowsTask, encode_rows
-from pipeline.run.work import Work
+from pipeline.run.runner import Runner
 from pipeline.shards.encode import Writing, encode_missing, write_missing
 from pipeline.shards.encode_worker import packed
 from pipeline.shards.formats import shard_format
@@ -24,37 +26,31 @@ from pipeline.tokenizer.model import Model
 
 
 def encode_conversations(
-    work: Work, encoding: Encoding, model: Model, chat: Chat, sets: Sequence[DataSet]
+    runner: Runner, encoding: Encoding, model: Model, chat: Chat, sets: Sequence[DataSet]
 ) -> list[Part]:
     """Encode the chunks without parts; returns all parts, in order."""
-    plan, stored = encoding.plan, encoding.parts()
-    workers = encoding_workers(work.broker, work.options, model, len(stored), work.nodes)
+    plan = encoding.plan
+    workers = encoding_workers(runner.broker, runner.workers, model, len(plan.chunks), runner.nodes)
     owners = owners_of(plan.files, sets)
-    sent = work.executor.broadcast(packed(model))
+    task = partial(
+        RowsTask,
+        template=chat.template,
+        settings=chat.settings,
+        model=runner.executor.broadcast(packed(model)),
+        tokenizer=encoding.options["tokenizer"],
+        cache_bytes=workers.cache_bytes,
+        budget_bytes=workers.text_bytes,
+        grant=workers.grant,
+    )
 
-    def task(index: int) -> RowsTask:
-        spans = plan.spans(index)
-        return RowsTask(
-            name=f"chunk {index}",
-            spans=spans,
-            sizes=plan.sizes(index),
-            output=stored[index][0],
-            fingerprint=stored[index][1],
-            data_set=sets[owners[spans[0][0].path]],
-            template=chat.template,
-            settings=chat.settings,
-            model=sent,
-            tokenizer=encoding.options["tokenizer"],
-            cache_bytes=workers.cache_bytes,
-            budget_bytes=workers.text_bytes,
-            grant=workers.grant,
-        )
+    def task_of(**own: Any) -> RowsTask:
+        return task(data_set=sets[owners[own["spans"][0].file.path]], **own)
 
-    return encode_missing(work, encoding, encode_rows, task, workers.grant)
+    return encode_missing(runner, encoding, encode_rows, task_of, workers.grant)
 
 
 def write_conversations(
-    work: Work, encoding: Encoding, chat: Chat, sets: Sequence[DataSet]
+    runner: Runner, encoding: Encoding, chat: Chat, sets: Sequence[DataSet]
 ) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Put the rows in order, pack them, and write the shards that are missing; returns all files."""
     lengths, firsts = _lengths(encoding)
@@ -68,8 +64,9 @@ def write_conversations(
         directory: _tasks(encoding, chat, directory, rows, lengths, parts)
         for directory, rows in zip(directories, splits.values(), strict=True)
     }
-    total = len(train.rows) + len(held.rows)
-    return write_missing(work, encoding, chat.layout, Writing(write_rows, tasks, total, "conversations"))
+    weights = [task.conversations for own in tasks.values() for task in own]
+    writing = Writing(write_rows, tasks, weights, "conversations")
+    return write_missing(runner, encoding, chat.layout, writing)
 
 
 def _tasks(

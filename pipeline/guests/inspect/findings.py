@@ -20,7 +20,7 @@ from pipeline.guests.inspect.difference import difference
 from pipeline.run.ids import CHAT_MARKS
 from pipeline.run.manifest import Run
 from pipeline.run.manifest import load as load_run
-from pipeline.run.open_run import cut_by
+from pipeline.run.patterns import cut_by
 from pipeline.storage import Location, names_in
 from pipeline.tokenizer.check import CONFIGURED, HARD_TEXTS, check_exports, local_files
 from pipeline.tokenizer.formats.fields import read_json

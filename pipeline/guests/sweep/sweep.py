@@ -8,7 +8,6 @@ resumes, and one with more sizes, weights or runs computes only what is new.
 import contextlib
 import itertools
 import re
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
-from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
+from pipeline.base.events import Listener, Notice
 from pipeline.commands.combine import run_combine, run_part
 from pipeline.commands.merge import open_merging
 from pipeline.commands.report import short_names
@@ -32,7 +31,6 @@ from pipeline.merges import merge, replay_worker
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import MergeTask
 from pipeline.merges.replay_worker import SumTask
-from pipeline.pattern.compiler import compile_pattern
 from pipeline.reports.measure import source_names
 from pipeline.reports.result import Part, Result
 from pipeline.run import manifest
@@ -40,9 +38,10 @@ from pipeline.run.directory import Directory, Kind, fingerprint
 from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
 from pipeline.run.options import Options, make_options
+from pipeline.run.patterns import pattern_of
 from pipeline.run.plan import dependencies_of
+from pipeline.run.runner import Runner, Stage, opened
 from pipeline.run.values import parse_weight, shown_weight
-from pipeline.run.work import Work
 from pipeline.run.workers import worker_count
 from pipeline.storage import Location, existing, same_location
 from pipeline.storage.atomic import whole_file, write_whole
@@ -152,12 +151,10 @@ class _Sweep:
     runs: Mapping[str, Location]
     given: Mapping[str, Any]
     options: Options
-    executor: Executor
-    listener: Listener
+    runner: Runner
     sources: Sequence[SourceCounter]
     files: Sequence[CorpusFile]
     known: dict[str, Any]
-    broker: Broker
     written: set[str]  # names of the files in `tokenizer/` that are ours
 
     def store(self) -> None:
@@ -192,7 +189,7 @@ def run_sweep(
     if any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs; choose another")
     _refuse_unfit(locations)
-    broker = _check_options(locations, given, options)
+    broker = _check_options(locations, given, options, listener)
     names = short_names(locations)
     runs = dict(zip(names, locations, strict=True))
     mixtures = mixtures_of(design.weights, names)
@@ -200,12 +197,11 @@ def run_sweep(
     files = find_files(map(str, design.held_out)).files if design.held_out else []
     if counted := _counted_files(files, locations):
         listener(Notice("warning", f"--held-out names text that was counted: {', '.join(counted[:3])}"))
-    directory = Directory(options.output, SWEEP)
-    with directory.locked(), _interrupted(options):
+    with opened(options, executor, listener, broker, kind=SWEEP) as (runner, directory):
         stored = _stored(directory, overwrite=options.overwrite)
         known = {} if options.overwrite else dict(stored.get("points", {}))
         written = set(stored.get("tokenizer", ()))
-        sweep = _Sweep(directory, runs, given, options, executor, listener, sources, files, known, broker, written)
+        sweep = _Sweep(directory, runs, given, options, runner, sources, files, known, written)
         sweep.store()
         directory.remove_partial([SWEEP.manifest, _TABLE, _PAGE, *(f"tokenizer/{name}" for name in written)])
         learned = _learn(sweep, mixtures)
@@ -218,15 +214,6 @@ def run_sweep(
         swept = Swept(directory.location, points, overlaps, chosen, tuple(_parts(sweep, best, chosen)))
         _write(swept, directory)
     return swept
-
-
-@contextlib.contextmanager
-def _interrupted(options: Options) -> Iterator[None]:
-    same = "the same command without --overwrite" if options.overwrite else "the same command"
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; what is finished is kept: {same} resumes") from None
 
 
 def _stored(directory: Directory, *, overwrite: bool) -> dict[str, Any]:
@@ -252,11 +239,13 @@ def _refuse_unfit(locations: Sequence[Location]) -> None:
             raise UsageError(f"the run {location} is named twice; name it once, with several --weights")
 
 
-def _check_options(locations: Sequence[Location], given: Mapping[str, Any], options: Options) -> Broker:
+def _check_options(
+    locations: Sequence[Location], given: Mapping[str, Any], options: Options, listener: Listener
+) -> Broker:
     """Raise before anything is computed what the first export would raise; returns the broker of memory."""
     counting = manifest.require(locations[0]).manifest.counting
     asked = make_options({**counting, **given, "vocab_size": options.vocab_size})
-    return check_before_work(asked, compile_pattern(asked.pattern, timeout_s=asked.pattern_timeout))
+    return check_before_work(asked, listener)
 
 
 def _counted_files(files: Sequence[CorpusFile], locations: Sequence[Location]) -> list[str]:
@@ -276,7 +265,7 @@ def _parts(sweep: _Sweep, best: Learned, chosen: Recommendation) -> Iterator[swe
     narrowed = replace(sweep, options=replace(sweep.options, vocab_size=(size,)))
     for every, name in itertools.product(_PARTS, best.mixture.weights):
         options = replace(sweep.options, output=sweep.run_of(name, every))
-        run_part(sweep.runs[name], every, options, sweep.executor, sweep.listener)
+        run_part(sweep.runs[name], every, options, sweep.runner.executor, sweep.runner.listener)
     parts = _learn(narrowed, [replace(best.mixture, every=every) for every in _PARTS])
     whole, merges = best.trained.learned, {size: best.trained.options.special.merge_budget(size)}
     for one, point in zip(parts, _measure(narrowed, parts), strict=True):
@@ -291,7 +280,7 @@ def _sources(runs: Mapping[str, Location], options: Options, broker: Broker, exe
         run = manifest.require(location)
         require_counted(run, executor)
         found.append((name, run.counter_path, run.manifest.counter_fingerprint()))
-    workers = broker.reserve(asked=worker_count(options, len(found)))
+    workers = broker.reserve(asked=worker_count(options.workers, len(found)))
     tasks = [SumTask(path, mark, workers.bytes) for _, path, mark in found]
     sums = dict(executor.run(replay_worker.add_up, tasks, at_once=workers.count))
     return [SourceCounter(*one, sums[index].bytes) for index, one in enumerate(found)]
@@ -302,16 +291,15 @@ class _Opened:
     """A mixture's run with its counts, and its merge list if that is stored already."""
 
     mixture: Mixture
-    work: Work
     run: Run
+    options: Options
     task: MergeTask
     stored: MergeList | None
 
     def learned(self, found: MergeList) -> Learned:
         """Return the mixture with its merge list."""
-        options = self.work.options
-        depends_on = fingerprint(self.run.manifest.merge_fingerprint(), options.of_stage("special"))
-        return Learned(self.mixture, Trained(found, self.work.pattern, options), depends_on)
+        depends_on = fingerprint(self.run.manifest.merge_fingerprint(), self.options.of_stage("special"))
+        return Learned(self.mixture, Trained(found, pattern_of(self.options), self.options), depends_on)
 
 
 def _learn(sweep: _Sweep, mixtures: Sequence[Mixture]) -> list[Learned]:
@@ -322,7 +310,7 @@ def _learn(sweep: _Sweep, mixtures: Sequence[Mixture]) -> list[Learned]:
         for one in missing:
             locks.enter_context(one.run.directory.locked())
         tasks = [one.task for one in missing]
-        found = iter(merge.learn_together(tasks, sweep.broker, sweep.options, sweep.executor, sweep.listener))
+        found = iter(merge.learn_together(sweep.runner, tasks))
     return [one.learned(one.stored or next(found)) for one in opened]
 
 
@@ -330,12 +318,12 @@ def _open(sweep: _Sweep, mixture: Mixture) -> _Opened:
     """Make the run of a mixture, as far as it is missing."""
     home = sweep.directory / "mixtures" / mixture.name
     chosen, weights = [sweep.run_of(name, mixture.every) for name in mixture.weights], list(mixture.weights.values())
-    run_combine(chosen, weights, replace(sweep.options, output=home), sweep.executor, sweep.listener)
+    run_combine(chosen, weights, replace(sweep.options, output=home), sweep.runner.executor, sweep.runner.listener)
     asked = {name: value for name, value in sweep.given.items() if name not in ("output", "overwrite")}
     asked["vocab_size"] = sweep.options.vocab_size
-    with open_merging(home, asked, sweep.executor, sweep.listener) as (work, run, counted, _):
-        task = merge.task_of(work, run, counted)
-        return _Opened(mixture, work, run, task, merge.stored(task, sweep.executor))
+    with open_merging(home, asked, sweep.runner.executor, sweep.runner.listener) as (runner, run, counted, options, _):
+        task = merge.task_of(runner, run, counted, options)
+        return _Opened(mixture, run, options, task, merge.stored(task, sweep.runner.executor))
 
 
 def _measure(sweep: _Sweep, learned: Sequence[Learned]) -> tuple[Point, ...]:
@@ -343,25 +331,30 @@ def _measure(sweep: _Sweep, learned: Sequence[Learned]) -> tuple[Point, ...]:
     names = source_names([file.path for file in sweep.files])
     held_out = [(names[file.path], choose([file], _HELD_OUT_BYTES)) for file in sweep.files]
     texts = [[[one.name, one.fingerprint] for one in sweep.sources], list(map(dependencies_of, sweep.files))]
-    marks: list[str] = []
-    tasks: list[tuple[list[str], SweepTask]] = []  # with the fingerprints of the points
+    marks: list[dict[str, int]] = []  # fingerprint of each point -> size, by mixture
+    tasks: list[SweepTask] = []
     for one in learned:
         of = {fingerprint(one.mixture.name, one.depends_on, size, *texts): size for size in sweep.options.vocab_size}
         weights = one.mixture.weights if one.mixture.every == 1 else {}
-        missing = [mark for mark in of if mark not in sweep.known]
-        sizes = [of[mark] for mark in missing]
-        task = SweepTask(one.trained, sizes, one.mixture.name, weights, sweep.sources, held_out)
-        tasks += [(missing, task)] if missing else []
-        marks += of
-    workers = sweep.broker.reserve(asked=worker_count(sweep.options, len(tasks))).count
-    started, kept = time.monotonic(), sum(mark in sweep.known for mark in marks)
-    sweep.listener(StageStarted(STAGE, len(marks), "tokenizers", kept))
-    for index, points in sweep.executor.run(measure, [task for _, task in tasks], at_once=workers):
-        sweep.known.update(zip(tasks[index][0], map(asdict, points), strict=True))
+        missing = [size for mark, size in of.items() if mark not in sweep.known]
+        tasks.append(SweepTask(one.trained, missing, one.mixture.name, weights, sweep.sources, held_out))
+        marks.append(of)
+    sizes = len(sweep.options.vocab_size)
+    stage = Stage(
+        STAGE,
+        "tokenizers",
+        measure,
+        tasks,
+        weights=[sizes] * len(tasks),
+        stored=lambda tasks: [None if task.sizes else [] for task in tasks],
+        begun=lambda tasks: sum(sizes - len(task.sizes) for task in tasks),
+        grant=sweep.runner.reserve(len(tasks)),
+    )
+    for index, points in sweep.runner.each(stage):
+        measured = {point.vocab_size: asdict(point) for point in points}
+        sweep.known.update({mark: measured[size] for mark, size in marks[index].items() if size in measured})
         sweep.store()
-        sweep.listener(Advanced(STAGE, len(points)))
-    sweep.listener(StageEnded(STAGE, time.monotonic() - started))
-    return tuple(_point(sweep.known[mark]) for mark in marks)
+    return tuple(_point(sweep.known[mark]) for of in marks for mark in of)
 
 
 def _point(stored: Mapping[str, Any]) -> Point:

@@ -12,6 +12,7 @@ from itertools import accumulate
 
 from pipeline.corpus.sampling import Chosen, read_chosen
 from pipeline.counts.counter_file import open_counter
+from pipeline.executors.worker import report_progress
 from pipeline.storage import Location
 from pipeline.tokenizer.export import Trained
 from pipeline.tokenizer.model import Model
@@ -83,6 +84,7 @@ def measure(task: SweepTask) -> list[Point]:
             counts = trained.learned.counts[:merges]
             found = tuple(Measured(kind, name, text_bytes, of[merges]) for kind, name, text_bytes, of in of_kinds)
             points[size] = Point(task.mixture, size, model.vocabulary.size, counts[-1] if counts else 0, found)
+    report_progress(len(points))
     return [points[size] for size in task.sizes]
 
 

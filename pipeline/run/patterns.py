@@ -1,0 +1,55 @@
+"""The patterns that the options name, compiled once in a process."""
+
+from functools import cache
+
+from pipeline.base import machine
+from pipeline.base.errors import UsageError
+from pipeline.pattern.compiled import CompiledPattern
+from pipeline.pattern.compiler import compile_pattern
+from pipeline.pattern.presets import SUPERWORD_PATTERNS
+from pipeline.run.options import Options
+
+
+def pattern_of(options: Options) -> CompiledPattern:
+    """Return the pattern that cuts the corpus."""
+    return _compiled(options.pattern, options.pattern_timeout)
+
+
+def coarse_pattern(options: Options) -> CompiledPattern | None:
+    """Return the pattern of the second stage, which is the tokenizer's; None if there are no superwords."""
+    if options.first_stage is None:
+        return None
+    if any(weight != "1" for weight in options.weights or ()):
+        raise UsageError(
+            "--superwords-from counts the text a second time, without weights of inputs: count each input in a run of "
+            "its own, and `combine` these runs with --weight"
+        )
+    return _compiled(
+        SUPERWORD_PATTERNS.get(options.superword_pattern, options.superword_pattern), options.pattern_timeout
+    )
+
+
+def tokenizer_pattern(options: Options) -> CompiledPattern:
+    """Return the pattern of the tokenizer that the options make."""
+    return coarse_pattern(options) or pattern_of(options)
+
+
+@cache
+def _compiled(expression: str, timeout_s: int) -> CompiledPattern:
+    return compile_pattern(expression, timeout_s=timeout_s)
+
+
+def on_regex(pattern: CompiledPattern) -> bool:
+    """Return whether the `regex` package cuts by this pattern: it has no automaton, and is no sequence of patterns."""
+    return pattern.refusal is not None and not hasattr(pattern, "steps")
+
+
+def slowness(pattern: CompiledPattern) -> str:
+    """Return a warning if the pattern has no automaton, otherwise an empty text."""
+    return f"the pattern runs on the regex package, slower: {pattern.refusal}" if on_regex(pattern) else ""
+
+
+def cut_by(pattern: CompiledPattern) -> dict[str, str]:
+    """Return what a pattern's name means here and now, as part of a run's fingerprints."""
+    by = "the automaton" if pattern.refusal is None else f"regex {machine.versions()['regex']}"
+    return {"expression": pattern.expression, "by": by, "unicode": f"Unicode {pattern.unicode_version}"}

@@ -1,0 +1,216 @@
+"""The stages of a command, the one runner that does them, and the directory that they work in, opened and locked.
+
+A stage says what is to be done, not where: one that was interrupted is the same stage with fewer outputs missing.
+"""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from pipeline.base import machine
+from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
+from pipeline.base.log import log_to
+from pipeline.base.memory import Grant
+from pipeline.base.printable import without_secrets
+from pipeline.base.units import format_apart, format_bytes
+from pipeline.executors import ONE_CORE, Executor, Need, Node
+from pipeline.run.directory import LOG, Directory, Kind, new_directory
+from pipeline.run.files import RUN
+from pipeline.run.memory import LEAST_WORK_BYTES, Broker
+from pipeline.run.options import Options
+from pipeline.run.standard_input import removed_if_refused
+from pipeline.run.workers import as_workers_know, thread_count, worker_count
+from pipeline.storage.atomic import appendable
+
+_log = logging.getLogger(__name__)
+Advance = Callable[[int], None]
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Stage(Generic[Task, Result]):
+    """The tasks of one step of a command, each with an output that is complete or absent.
+
+    do: what a worker does; it reports its progress in the unit of the stage. weights: the units of each task.
+    stored: returns the results of tasks whose outputs are complete, None for the others; without it, all are done.
+    begun: returns the units that unfinished outputs of these tasks hold. kept: participle for what an interruption
+    leaves. grant: the workers; need: of one task, if it is not the memory of a worker.
+    """
+
+    name: str
+    unit: str
+    do: Callable[[Task], Result]
+    tasks: Sequence[Task]
+    weights: Sequence[int]
+    stored: Callable[[Sequence[Task]], Sequence[Result | None]] | None = None
+    begun: Callable[[Sequence[Task]], int] | None = None
+    kept: str = ""
+    grant: Grant | None = None
+    need: Need | None = None
+
+
+@dataclass
+class Runner:
+    """Where stages run and who listens, and what they took.
+
+    workers: how many were asked for. times: seconds of each stage so far, None if its output was there already;
+    suffix: of the names of stages. kept: what an interruption would leave, in words; None if nothing was changed yet.
+    """
+
+    executor: Executor
+    listener: Listener
+    watch: machine.MemoryWatch
+    broker: Broker
+    workers: int | None = None
+    times: dict[str, float | None] = field(default_factory=dict)
+    kept: str | None = ""
+    suffix: str = ""
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The machines of the cluster as they are now; none if tasks run on this one."""
+        return self.executor.nodes()
+
+    @property
+    def threads(self) -> int:
+        """The threads of a task that is the only one."""
+        return thread_count(self.workers, self.nodes)
+
+    def reserve(
+        self, tasks: int | None = 1, minimum: int = LEAST_WORK_BYTES, wanted: int | None = None, what: str = "any work"
+    ) -> Grant:
+        """Reserve memory for the workers that were asked for, at most one a task, as `Broker.reserve` does."""
+        nodes = self.nodes
+        return self.broker.reserve(minimum, wanted, what, asked=worker_count(self.workers, tasks, nodes), nodes=nodes)
+
+    def run(self, stage: Stage[Task, Result]) -> list[Result]:
+        """Do the tasks whose outputs are missing; return the results of all of them, in order."""
+        return [result for _, result in sorted(self.each(stage), key=lambda found: found[0])]
+
+    def each(self, stage: Stage[Task, Result]) -> Iterator[tuple[int, Result]]:
+        """Yield the result of each task by its index: those that are stored, then the others as they are done."""
+        stored = stage.stored(stage.tasks) if stage.stored else [None] * len(stage.tasks)
+        missing = [index for index, result in enumerate(stored) if result is None]
+        yield from ((index, result) for index, result in enumerate(stored) if result is not None)
+        _log.info("%s: %d tasks, %d to do", stage.name, len(stored), len(missing))
+        if not missing:
+            self.skip(stage.name)
+            return
+        tasks, total = [stage.tasks[index] for index in missing], sum(stage.weights)
+        done = total - sum(stage.weights[index] for index in missing)
+        begun = stage.begun(tasks) if stage.begun else 0
+        grant = stage.grant
+        at_once, worker = (grant.at_once, Need(memory_bytes=grant.need_bytes)) if grant else (None, ONE_CORE)
+        with self.reporting(stage.name, total, stage.unit, done + begun) as advance:
+            self._note(stage, done, total)
+            running = self.executor.run(stage.do, tasks, advance, at_once=at_once, need=stage.need or worker)
+            for position, result in running:
+                done += stage.weights[missing[position]]
+                self._note(stage, done, total)
+                yield missing[position], result
+
+    def _note(self, stage: Stage[Task, Result], done: int, total: int) -> None:
+        """Note what an interruption would leave of a stage."""
+        if stage.kept:
+            self.kept = f"{format_bytes(done)} of {format_bytes(total)} {stage.kept}"
+
+    @contextlib.contextmanager
+    def reporting(self, name: str, total: int, unit: str, done: int = 0) -> Iterator[Advance]:
+        """Report the start and end of a stage, and note its time and memory; yields what reports its progress."""
+        stage = name + self.suffix
+        started = time.monotonic()
+        with self.timed(name):
+            self.listener(StageStarted(stage, total, unit, done))
+            yield lambda amount: self.listener(Advanced(stage, amount))
+        self.listener(StageEnded(stage, time.monotonic() - started))
+
+    @contextlib.contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Note the time and memory of a stage; of one that runs several times the sum."""
+        stage = name + self.suffix
+        self.watch.begin(stage)
+        started = time.monotonic()
+        yield
+        self.times[stage] = (self.times.get(stage) or 0.0) + time.monotonic() - started
+
+    def skip(self, name: str) -> None:
+        """Note that the output of a stage was there already."""
+        self.times.setdefault(name + self.suffix, None)
+
+    def inform(self, text: str) -> None:
+        """Report something worth knowing, if there is a text."""
+        if text:
+            self.listener(Notice("info", text))
+
+    def warn(self, text: str) -> None:
+        """Report something that may be wrong, if there is a text."""
+        if text:
+            self.listener(Notice("warning", text))
+
+    @contextlib.contextmanager
+    def logged(self, directory: Directory, options: Options, remove_partial: Callable[[], None]) -> Iterator[None]:
+        """Write what happens into the directory's log; delete a copy of standard input whose text the block refuses.
+
+        `remove_partial`, which deletes what killed processes left, is called before and, if attempts failed, after it.
+        """
+        remove_partial()
+        directory.separate_log()
+        with appendable(directory / LOG) as path, log_to(path), removed_if_refused(directory):
+            _log.info("%s", without_secrets(str(options)))
+            try:
+                yield
+            except BaseException as error:
+                _log.error("stopped: %s: %s", type(error).__name__, error)
+                raise
+        if self.executor.retries:
+            remove_partial()
+
+
+@contextlib.contextmanager
+def watched(options: Options, executor: Executor, listener: Listener, broker: Broker | None = None) -> Iterator[Runner]:
+    """Run stages while memory is watched; warn at the end, also if the block raises, when the limit was passed."""
+    executor.on_notice = lambda text: listener(Notice("warning", text))
+    watch = machine.MemoryWatch(options.memory_limit)
+    try:
+        with watch:
+            yield Runner(executor, listener, watch, broker or Broker.of(options.memory_limit), options.workers)
+    finally:
+        if watch.exceeded:
+            peak, limit = format_apart(watch.peak_bytes, options.memory_limit or 0)
+            listener(Notice("warning", f"memory passed the limit of {limit}: all processes together took {peak}"))
+
+
+@contextlib.contextmanager
+def opened(
+    options: Options,
+    executor: Executor,
+    listener: Listener,
+    broker: Broker | None = None,
+    *,
+    kind: Kind = RUN,
+    resumable: bool = True,
+) -> Iterator[tuple[Runner, Directory]]:
+    """Work alone in the options' directory, or a new one; an interruption says what resumes.
+
+    If the command cannot be resumed, `merge_run` continues after it.
+    """
+    broker = broker or Broker.of(options.memory_limit)
+    broker.reserve()  # refuses a limit that is too small for any work
+    directory = Directory(as_workers_know(options.output or new_directory(), options), kind)
+    runner = None
+    try:
+        with directory.locked(), watched(options, executor, listener, broker) as runner:
+            yield runner, directory
+    except KeyboardInterrupt:
+        kept = "" if runner is None else runner.kept
+        if kept is None:
+            raise KeyboardInterrupt("interrupted; nothing was changed: start again") from None
+        where = f" with --output {directory}" if options.output is None else ""
+        without = ", without --overwrite," if options.overwrite else ""
+        again = f"the same command{where}{without}" if resumable else f"merge_run of {directory}"
+        shown = f" ({kept})" if kept else ""
+        raise KeyboardInterrupt(f"interrupted; what is finished is kept{shown}: {again} resumes") from None
