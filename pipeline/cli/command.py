@@ -18,7 +18,7 @@ import click
 from pipeline import __version__
 from pipeline.base import log
 from pipeline.base.printable import printable
-from pipeline.cli.completion import LOCATION, PATH_TEXT, Names
+from pipeline.cli.completion import LOCATION, PATH_TEXT, names
 from pipeline.cli.help import HELP_ALL, OTHER, SECTIONS, Command, Flag, Group
 from pipeline.cli.llamafactory_names import THEIRS, of_their_file, with_our_names
 from pipeline.run.config_file import read_config
@@ -165,10 +165,8 @@ def run_command(
 
 
 def _flags(names: Sequence[str]) -> list[click.Option]:
-    """Make flags for these options, and for --no-special-tokens, --print-config and --config."""
-    if not names:
-        return []
-    flags: list[click.Option] = [
+    """Make flags for these options, and for those of a run --print-config and --config."""
+    of_run: list[click.Option] = [
         Flag(
             ["--config"], type=LOCATION, metavar="FILE", group=OTHER,
             help="YAML, JSON or TOML with the same names; flags override it",
@@ -178,6 +176,7 @@ def _flags(names: Sequence[str]) -> list[click.Option]:
             help="print the options that would be used, and stop",
         ),
     ]  # fmt: skip
+    flags: list[click.Option] = of_run if {"workers", "executor"} & set(names) else []
     flags += [flag for name in names for flag in _flags_of(RECORDS[name])]
     spelt = {name: dict.fromkeys((f"--{name}", flag_of(name))) for name in THEIRS} if "chat" in names else {}
     return flags + [click.Option([*both, name], default=None, hidden=True) for name, both in spelt.items()]
@@ -191,7 +190,7 @@ def _flags_of(record: Record) -> Iterator[Flag]:
     if record.kind is not bool:
         help_text += f"  [default: {default}]" if isinstance(default, str | int) else ""
         kind = {"metavar": record.metavar or "|".join(record.choices), "multiple": record.several}
-        kind["type"] = PATH_TEXT if record.name == "output" else Names(record)
+        kind["type"] = PATH_TEXT if record.name == "output" else names(record)
     spellings = [flag_of(record.name), record.name, *([record.short] if record.short else [])]
     yield place(spellings, help=help_text, **kind)
     if record.without:
@@ -200,7 +199,7 @@ def _flags_of(record: Record) -> Iterator[Flag]:
 
 def _settle(names: Sequence[str], values: dict[str, Any]) -> Request | None:
     """Make options from flags and configuration file; None after `--print-config` printed them."""
-    config, print_config = values.pop("config"), values.pop("print_config")
+    config, print_config = values.pop("config", None), values.pop("print_config", False)
     flags = {name: value for name, value in values.items() if value is not None and value != ()}
     for name in flags.keys() - {"inputs", "output"}:  # a path is opened by the bytes that it has
         if isinstance(value := flags[name], str | tuple):

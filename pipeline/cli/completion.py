@@ -1,5 +1,6 @@
-"""What a shell completes after an option: the names that it may have, or files."""
+"""Types of what is typed: how a text is parsed, and what a shell completes in it: names that it may have, or files."""
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -9,75 +10,58 @@ from click.types import StringParamType
 from pipeline.base.units import parse_whole_number
 from pipeline.run.options import Record
 from pipeline.run.values import EXPORT_FORMATS, SHARD_FORMATS
-from pipeline.storage import Location, parse_location
+from pipeline.storage import parse_location
 
-_SIZES = ("8000", "16000", "32000", "64000", "128000", "256000")
-
-
-def location_type(text: str) -> Location:
-    """Parse a path or URI given as an argument or flag."""
-    try:
-        return parse_location(text)
-    except ValueError as error:
-        raise click.BadParameter(f"expected {error}, not {text!r}") from None
+_NAMES = {
+    "vocab_size": ("8000", "16000", "32000", "64000", "128000", "256000"),
+    "export": EXPORT_FORMATS,
+    "ray_address": ("auto",),
+    "shard_format": SHARD_FORMATS,
+}
 
 
-class _PathText(StringParamType):
-    """A path or URI; parsed, unless it is left to the option's own reader."""
+class Text(StringParamType):
+    """A text with its reader, which raises ValueError with what it expects, and what completes it."""
 
-    def __init__(self, *, parsed: bool) -> None:
-        self._parsed = parsed
+    def __init__(self, parse: Callable[[Any], Any] | None, complete: Callable[[str], list[CompletionItem]]) -> None:
+        self._parse, self._complete = parse, complete
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return what the command takes."""
-        del param, ctx
-        return location_type(value) if self._parsed else value
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Leave it to the shell, which knows its files."""
-        del ctx, param
-        return [CompletionItem(incomplete, type="file")]
-
-
-LOCATION, PATH_TEXT = _PathText(parsed=True), _PathText(parsed=False)
-
-
-class WholeNumber(StringParamType):
-    """A whole number as every option reads it: 5000, 5,000 or 5k."""
-
-    def __init__(self, at_least: int) -> None:
-        self._parse = parse_whole_number(at_least, (1 << 63) - 1)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number."""
+        """Return what the command takes; without a reader, the option's own one reads it later."""
         del param, ctx
         try:
-            return self._parse(value)
+            return value if self._parse is None else self._parse(value)
         except ValueError as error:
             raise click.BadParameter(f"expected {error}, not {value!r}") from None
 
-
-class Names(StringParamType):
-    """One of the names of an option, or several with commas; any other text is left to the option's own reader."""
-
-    def __init__(self, option: Record) -> None:
-        self._option = option
-
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Complete the last name."""
-        del ctx, param
-        listed, comma, last = incomplete.rpartition(",")
-        return [CompletionItem(listed + comma + name) for name in self._names() if name.startswith(last)]
+        """Complete what is typed."""
+        del param, ctx
+        return self._complete(incomplete)
 
-    def _names(self) -> tuple[str, ...]:
-        if self._option.name == "pattern":
+
+def _files(incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]  # the shell knows its files
+
+
+LOCATION, PATH_TEXT = Text(parse_location, _files), Text(None, _files)
+
+
+def whole_number(at_least: int) -> Text:
+    """Return the type of a whole number as every option reads it: 5000, 5,000 or 5k."""
+    return Text(parse_whole_number(at_least, (1 << 63) - 1), lambda _: [])
+
+
+def names(option: Record) -> Text:
+    """Return the type of one of the names of an option, or of several with commas."""
+
+    def complete(incomplete: str) -> list[CompletionItem]:
+        listed, comma, last = incomplete.rpartition(",")
+        known = _NAMES.get(option.name, option.choices)
+        if option.name == "pattern":
             from pipeline.pattern.presets import PRESETS  # takes time, which only completion has
 
-            return tuple(PRESETS)
-        known = {
-            "vocab_size": _SIZES,
-            "export": EXPORT_FORMATS,
-            "ray_address": ("auto",),
-            "shard_format": SHARD_FORMATS,
-        }
-        return known.get(self._option.name, self._option.choices)
+            known = tuple(PRESETS)
+        return [CompletionItem(listed + comma + name) for name in known if name.startswith(last)]
+
+    return Text(None, complete)

@@ -18,7 +18,7 @@ from pipeline.cli.command import (
     run_command,
     tokenizer_option,
 )
-from pipeline.cli.completion import LOCATION, WholeNumber
+from pipeline.cli.completion import LOCATION, whole_number
 from pipeline.run.options import RECORDS, flag_of, make_options
 from pipeline.storage import Location
 from pipeline.storage.atomic import single_output, write_whole
@@ -52,7 +52,7 @@ def info(path: Location) -> "Result":
     help="other tokenizers on the same sample: directories, files, runs, SentencePiece .model, or names such as gpt2",
 )  # fmt: skip
 @click.option(
-    "--hidden-size", type=WholeNumber(1), metavar="N", help="of the model: also report what its embedding costs"
+    "--hidden-size", type=whole_number(1), metavar="N", help="of the model: also report what its embedding costs"
 )
 @click.option(
     "--held-out", multiple=True, type=LOCATION, metavar="PATH",

@@ -8,7 +8,7 @@ import click
 
 from pipeline.base.errors import UsageError
 from pipeline.cli.command import Request, Session, inputs, run_command
-from pipeline.cli.completion import LOCATION, WholeNumber
+from pipeline.cli.completion import LOCATION, whole_number
 from pipeline.cli.help import Flag
 from pipeline.run.options import flag_of
 from pipeline.storage import Location
@@ -85,7 +85,7 @@ def count(session: Session) -> "Result":
     help="with --parity: how much each RUN is to be compressed in relation to the others; repeatable",
 )  # fmt: skip
 @click.option(
-    "--parity-window", type=WholeNumber(1), metavar="N", cls=Flag, group="Parity", advanced=True,
+    "--parity-window", type=whole_number(1), metavar="N", cls=Flag, group="Parity", advanced=True,
     help="with --parity: let no RUN have more than its share of the last N choices",
 )  # fmt: skip
 @click.option(
@@ -93,7 +93,7 @@ def count(session: Session) -> "Result":
     help="with --parity-window: a share is this, divided by the number of RUNs  [default: 2]",
 )  # fmt: skip
 @click.option(
-    "--global-merges", type=WholeNumber(0), metavar="N", cls=Flag, group="Parity", advanced=True,
+    "--global-merges", type=whole_number(0), metavar="N", cls=Flag, group="Parity", advanced=True,
     help="with --parity: choose the first N merges by the counts of all RUNs together",
 )  # fmt: skip
 def merge(session: Session, runs: tuple[Location, ...], parity: bool, **chosen_by: Any) -> "Result":

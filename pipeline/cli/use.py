@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,10 +19,9 @@ from pipeline.cli.command import (
     show,
     tokenizer_option,
 )
-from pipeline.cli.completion import LOCATION, PATH_TEXT, Names, location_type
+from pipeline.cli.completion import LOCATION, PATH_TEXT
 from pipeline.cli.help import Flag
-from pipeline.run.options import RECORDS, flag_of, make_options, options_of
-from pipeline.run.values import EXPORT_FORMATS
+from pipeline.run.options import flag_of, options_of
 from pipeline.storage import Location
 
 if TYPE_CHECKING:
@@ -66,7 +65,9 @@ def encode(request: Request, texts: tuple[str, ...], tokenizer: Location, ordina
             raise UsageError(f"{flag_of(unfit)} is for a corpus: give --output, the directory of the shards")
         from pipeline.commands.encode_text import encode_command
 
-        encode_command(tokenizer, [location_type(name) for name in options.inputs or ()], texts, ordinary=ordinary)
+        encode_command(
+            tokenizer, [LOCATION.convert(name, None, None) for name in options.inputs or ()], texts, ordinary=ordinary
+        )
     elif texts or ordinary:
         raise UsageError("--output is for a corpus: leave out --text and --ordinary, or --output")
     else:
@@ -106,7 +107,7 @@ def decode(words: tuple[str, ...], tokenizer: Location) -> None:
 
     ids = " ".join(words).split()  # also of quoted ones: "1 2 3"
     if words and not (ids and ids[0].lstrip("+-").isdigit()):
-        decode_shards_command(tokenizer, [location_type(word) for word in words])
+        decode_shards_command(tokenizer, [LOCATION.convert(word, None, None) for word in words])
     else:
         decode_command(tokenizer, ids)
 
@@ -116,21 +117,6 @@ def decode(words: tuple[str, ...], tokenizer: Location) -> None:
 @click.option(
     "--output", "-o", type=LOCATION, metavar="DIR", help="where to write; default: the tokenizer's own directory"
 )
-@click.option(
-    "--export", multiple=True, type=Names(RECORDS["export"]), metavar="LIST",
-    help=f"of {', '.join(EXPORT_FORMATS)}; default: all that fit",
-)  # fmt: skip
-@click.option(
-    "--chat-template", type=Names(RECORDS["chat_template"]), metavar="NAME|FILE", help=RECORDS["chat_template"].help
-)
-@click.option("--bos-token", metavar="TEXT", help="the special token that starts a text; added if it is none yet")
-@click.option("--eos-token", metavar="TEXT", help="the special token that ends a text; added if it is none yet")
-@click.option("--pad-token", metavar="TEXT", help="the special token for padding; added if it is none yet")
-@click.option(
-    "--special-token", "added_special_tokens", multiple=True, metavar="TEXT",
-    help="one more special token, such as a chat mark: it takes the next reserved one, or a new id; repeatable",
-)  # fmt: skip
-@click.option("--add-bos", is_flag=True, default=None, help="let encoding start each text with the --bos-token")
 @click.option(
     "--check", is_flag=True, help="load each file in its own library and compare ids; exit code 1 if one differs"
 )
@@ -146,14 +132,15 @@ def decode(words: tuple[str, ...], tokenizer: Location) -> None:
 @click.option("--memory-limit", metavar="SIZE", help="for writing piece counts, for all processes together")
 @overwrite_option
 def export(
+    request: Request,
     tokenizer: Location,
+    output: Location | None,
     push_to_hub: str | None,
     check: bool,
     samples: tuple[Location, ...],
     counts: Location | None,
     memory_limit: str | None,
     overwrite: bool,
-    **values: Any,
 ) -> "Result | None":
     """Write a tokenizer's files for other runtimes, or a run's counts.
 
@@ -167,7 +154,7 @@ def export(
     from pipeline.reports import progress
 
     if counts is not None:
-        if check or samples or push_to_hub or any(values.values()):
+        if check or samples or push_to_hub or output or request.given:
             raise UsageError(
                 "--counts writes piece counts, not a tokenizer; leave out --output, --export, --check, "
                 "--sample, --push-to-hub and what is said of tokens"
@@ -186,8 +173,7 @@ def export(
         raise UsageError("--sample is for --check: give both")
     from pipeline.commands.export import run_export
 
-    options = make_options({**values, "export": values["export"] or None}, flag_of)
-    exported = run_export(tokenizer, options, samples if check else None, push_to_hub)
+    exported = run_export(tokenizer, replace(request.options, output=output), samples if check else None, push_to_hub)
     for note in exported.notes:
         progress.write_error(note)
     if exported.failure:

@@ -145,23 +145,24 @@ class Options:
         "let such tokens hold a colon followed by a space", advanced=True)
     special_ids: str = _special("merge", LEARNING, "last", read.parse_one_of("last", "first"),
         "where the special tokens' ids are: after the merges or before", advanced=True)
-    bos_token: str | None = _special("special", LEARNING, None, read.parse_special_token,
+    bos_token: str | None = _special("special", f"{LEARNING} export", None, read.parse_special_token,
         "the special token that starts a text; added if it is none yet", "TEXT")
-    eos_token: str | None = _special("special", LEARNING, None, read.parse_special_token,
+    eos_token: str | None = _special("special", f"{LEARNING} export", None, read.parse_special_token,
         "the special token that ends a text; default: the one that separates the corpus", "TEXT")
-    pad_token: str | None = _special("special", LEARNING, None, read.parse_special_token,
+    pad_token: str | None = _special("special", f"{LEARNING} export", None, read.parse_special_token,
         "the special token for padding; added if it is none yet", "TEXT")
-    added_special_tokens: tuple[str, ...] = _special("special", "merge sweep", (), read.parse_special_tokens,
-        "a special token that was text while counting, such as a chat mark; repeatable", "TEXT", flag="--special-token")
-    add_bos: bool = _special("special", f"{LEARNING} encode", False, read.parse_flag,
+    added_special_tokens: tuple[str, ...] = _special("special", "merge sweep export", (), read.parse_special_tokens,
+        "one more special token, such as a chat mark that was counted as text; repeatable", "TEXT",
+        flag="--special-token")
+    add_bos: bool = _special("special", f"{LEARNING} encode export", False, read.parse_flag,
         "let encoding start each text with the --bos-token, here and in transformers", advanced=True)
     reserve_tokens: int = _special("special", LEARNING, 0, parse_whole_number(0, 1 << 20),
         "special tokens without a meaning, for later, at the end of the vocabulary", "N", advanced=True)
     round_vocab_to: int = _special("special", LEARNING, 1, parse_whole_number(1, 1 << 20),
         "round the size up to a multiple of this, with reserved tokens", "N", advanced=True)
-    export: tuple[str, ...] | None = _output("run", LEARNING, None, read.parse_formats,
+    export: tuple[str, ...] | None = _output("run", f"{LEARNING} export", None, read.parse_formats,
         "formats to write: hf, gpt2, tiktoken, gguf; default: each that can express the tokenizer", "LIST")
-    chat_template: str | None = _output("run", LEARNING, None, read.parse_chat_template,
+    chat_template: str | None = _output("run", f"{LEARNING} export", None, read.parse_chat_template,
         "chat template of the hf export: llama3, chatml, or a file with one in Jinja", "NAME|FILE")
     shard_format: str = _shards("encode", "encode encode-chat", "npy", read.parse_shard_format,
         "npy, bin (ids alone), parquet (a row a document), arrow (as datasets.save_to_disk), megatron, mds", "NAME",
