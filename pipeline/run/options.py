@@ -152,8 +152,7 @@ class Options:
     pad_token: str | None = _special("special", f"{LEARNING} export", None, read.parse_special_token,
         "the special token for padding; added if it is none yet", "TEXT")
     added_special_tokens: tuple[str, ...] = _special("special", "merge sweep export", (), read.parse_special_tokens,
-        "one more special token, such as a chat mark that was counted as text; repeatable", "TEXT",
-        flag="--special-token")
+        "one more special token, such as a chat mark counted as text; repeatable", "TEXT", flag="--special-token")
     add_bos: bool = _special("special", f"{LEARNING} encode export", False, read.parse_flag,
         "let encoding start each text with the --bos-token, here and in transformers", advanced=True)
     reserve_tokens: int = _special("special", LEARNING, 0, parse_whole_number(0, 1 << 20),
