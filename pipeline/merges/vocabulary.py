@@ -9,8 +9,8 @@ import contextlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice, pairwise
-from typing import Any, Literal, NoReturn
+from itertools import accumulate, pairwise
+from typing import Any, NoReturn
 
 from pipeline.base.errors import InputError, TrainingError, UsageError
 from pipeline.base.system import cached_property
@@ -98,21 +98,6 @@ class Vocabulary:
         """Id -> bytes of every token, special tokens (UTF-8) included, in order of ids."""
         joined = self.tokens | {id_: text.encode() for text, id_ in self.special_tokens.items()}
         return dict(sorted(joined.items()))
-
-    def layout(self) -> Literal["first", "last"] | None:
-        """Return where a trained layout has the special tokens, or None for other ids; "last" if there are none.
-
-        The others are 256 bytes in GPT-2 order and one token a merge, in order.
-        """
-        first, count = next(iter(self.tokens)), len(self.tokens)
-        in_byte_order = list(islice(self.tokens.values(), 256)) == [bytes([byte]) for byte in BYTE_ORDER]
-        one_each = self.result == array("I", range(first + 256, first + count))
-        if not (in_byte_order and one_each and list(self.tokens) == list(range(first, first + count))):
-            return None
-        special_ids = list(self.special_tokens.values())
-        if first == 0 and special_ids == list(range(count, self.size)):
-            return "last"
-        return "first" if special_ids == list(range(first)) else None
 
     @classmethod
     def from_id_pairs(

@@ -41,7 +41,6 @@ def test_layouts(special_ids: str, bytes_at: int, specials_at: int) -> None:
     assert (vocabulary.size, vocabulary.max_id) == (261, 260)
     assert list(vocabulary.to_dict()) == list(range(261))
     assert vocabulary.merges() == MERGES
-    assert vocabulary.layout() == special_ids
 
 
 def test_a_second_route_to_the_same_bytes_gets_no_id() -> None:
@@ -50,7 +49,6 @@ def test_a_second_route_to_the_same_bytes_gets_no_id() -> None:
     assert vocabulary.merges() == merges
     assert list(vocabulary.result) == [256, 257, 258, 258, 259]
     assert vocabulary.size == 260
-    assert vocabulary.layout() is None
 
 
 def test_explicit_ids_are_kept() -> None:
@@ -58,7 +56,7 @@ def test_explicit_ids_are_kept() -> None:
     vocabulary = Vocabulary.from_tokens(tokens, MERGES[:2], {"<|a|>": 500})
     assert list(vocabulary.result) == [1000, 999]
     assert list(vocabulary.tokens)[-2:] == [999, 1000]
-    assert (vocabulary.size, vocabulary.max_id, vocabulary.layout()) == (259, 1000, None)
+    assert (vocabulary.size, vocabulary.max_id) == (259, 1000)
 
 
 @pytest.mark.parametrize(

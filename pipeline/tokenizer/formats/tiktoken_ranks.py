@@ -12,7 +12,6 @@ from typing import Any
 
 from pipeline import _core
 from pipeline.base.errors import ExportRefusedError, InputError, UsageError, unfit
-from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.parse import first_difference
@@ -126,13 +125,14 @@ def _prefixes(special_tokens: Iterable[str]) -> list[tuple[str, str]]:
 def encoding_arguments(model: Model) -> dict[str, Any]:
     """Return those of `tiktoken.Encoding` without the ranks; ExportRefusedError where it would produce other ids."""
     refuse_preparation(model, "a tiktoken rank file")
-    layout = model.vocabulary.layout()
-    if layout == "first":
+    ids, special_ids = list(model.vocabulary.tokens), sorted(model.vocabulary.special_tokens.values())
+    if special_ids and special_ids == list(range(ids[0])):
         raise ExportRefusedError(
             "a tiktoken rank file is not written with special_ids=first: ranks are ids there, and the first rank is 0. "
             "Train with special_ids=last"
         )
-    if layout is None and not _in_order_of_ranks(model.vocabulary):
+    # There may be gaps or special tokens between: tiktoken knows ids alone.
+    if ids[:256] != list(range(256)) or ids[256:] != list(model.vocabulary.result):
         raise ExportRefusedError(
             "a tiktoken rank file is not written for these ids: it needs the 256 bytes first, then one token for each "
             "merge in order. Use the hf export"
@@ -154,12 +154,6 @@ def encoding_arguments(model: Model) -> dict[str, Any]:
         "special_tokens": model.vocabulary.special_tokens,
         "explicit_n_vocab": model.vocabulary.size if model.vocabulary.max_id < model.vocabulary.size else None,
     }
-
-
-def _in_order_of_ranks(vocabulary: Vocabulary) -> bool:
-    """Return whether ids rise with ranks, perhaps with gaps or special tokens between: tiktoken knows ids alone."""
-    ids = list(vocabulary.tokens)
-    return ids[:256] == list(range(256)) and [*vocabulary.result] == ids[256:]
 
 
 def export_tiktoken(model: Model, directory: Location) -> list[Location]:
