@@ -32,7 +32,8 @@ def render(model: Model, messages: Sequence[Message], *, add_generation_prompt: 
         raise UsageError(
             "the tokenizer has no chat template: train, merge or export with chat_template='chatml' (or 'llama3')"
         )
-    if isinstance(messages, str | bytes | Mapping) or not all(isinstance(one, Mapping) for one in _iterable(messages)):
+    listed = isinstance(messages, Sequence) and not isinstance(messages, str | bytes)
+    if not listed or not all(isinstance(one, Mapping) for one in messages):
         raise unfit("messages", "a list of messages such as {'role': 'user', 'content': 'Hello'}", messages)
     tokens = {"bos_token": model.bos_token, "eos_token": model.eos_token, "pad_token": model.pad_token}
     names = {"tools": None, "documents": None} | {name: text for name, text in tokens.items() if text is not None}
@@ -75,10 +76,6 @@ def _count(context: Any) -> None:
     steps = context.get(_STEPS)
     if steps and next(steps) >= _MOST_STEPS:
         raise RuntimeError(f"it takes more than {_MOST_STEPS:,} steps: does a loop or a macro of it end?")
-
-
-def _iterable(messages: Any) -> Any:
-    return messages if isinstance(messages, Sequence) else [None]
 
 
 @cache

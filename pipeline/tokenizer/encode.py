@@ -100,7 +100,9 @@ class TextEncoder:
     def encode_batch(self, texts: Sequence[Text], recognised: Recognised, threads: int) -> list[list[int]]:
         """Return the ids of each text, in order. A pattern without an automaton of its own keeps to one thread."""
         if not isinstance(recognised, SpecialSearch):
-            return _of_valid(self._native.encode_batch, texts, recognised, threads, repair=_all_utf8_of)
+            return _of_valid(
+                self._native.encode_batch, texts, recognised, threads, repair=lambda found: list(map(utf8_of, found))
+            )
         if not self._cuts_natively:
             return [self.encode(text, recognised) for text in texts]
         rows = [list(recognised.stretches(utf8_of(text))) for text in texts]
@@ -155,10 +157,6 @@ class TextEncoder:
         if isinstance(self._pattern, PatternSequence):
             return _of_valid(self._native.encode_cut, data, self._pattern.ends(data))
         return _of_valid(self._native.encode_pieces, self._pattern.cut(data.decode()))
-
-
-def _all_utf8_of(texts: Iterable[Text]) -> list[bytes]:
-    return list(map(utf8_of, texts))
 
 
 def _of_valid(function: Callable[..., _T], text: Any, *arguments: Any, repair: Callable[[Any], Any] = utf8_of) -> _T:

@@ -70,6 +70,10 @@ class ChatTemplate:
         """Return the well-known special tokens of these kinds that the template writes."""
         return [text for kind in kinds for text in WELL_KNOWN[kind] if text in self.jinja]
 
+    def start_among(self, special_tokens: Container[str]) -> str | None:
+        """Return the special token that the template starts a dialog with, if it does."""
+        return next((text for text in self.writes("bos") if text in special_tokens), None)
+
     def missing(self, special_tokens: Container[str]) -> list[str]:
         """Return the marks of a dialog that the template writes and that are not among the special tokens."""
         marks = self.writes("bos", "turn", "turn end")
@@ -99,8 +103,8 @@ class Model:
     @property
     def bos_token(self) -> str | None:
         """The token that starts a text, or where none is named a dialog of the chat template."""
-        written = self.chat_template.writes("bos") if self.chat_template else []
-        return self.roles.bos or next((text for text in written if text in self.vocabulary.special_tokens), None)
+        template, special_tokens = self.chat_template, self.vocabulary.special_tokens
+        return self.roles.bos or (template.start_among(special_tokens) if template else None)
 
     @property
     def eos_token(self) -> str | None:

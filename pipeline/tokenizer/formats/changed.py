@@ -30,18 +30,9 @@ def write_changed(base: Location, model: Model, new_of: Mapping[int, int] | None
     else:
         write_model(model, directory)
     written = load_huggingface(directory / MODEL_NAME)
-    if written.vocabulary.tokens != model.vocabulary.tokens or written.vocabulary != _in_order(model, written):
+    if written.vocabulary != model.vocabulary:
         raise ExportRefusedError(f"{file} cannot hold this vocabulary: another one is read from what was written")
     return written
-
-
-def _in_order(model: Model, written: Model) -> Vocabulary:
-    """Return the vocabulary with its special tokens in the order in which they were read."""
-    old = model.vocabulary
-    special = {
-        text: old.special_tokens[text] for text in written.vocabulary.special_tokens if text in old.special_tokens
-    }
-    return Vocabulary(old.tokens, old.left, old.right, old.result, special)
 
 
 def _document(file: Location, vocabulary: Vocabulary, new_of: Mapping[int, int] | None) -> str:

@@ -83,11 +83,11 @@ def model_of(document: Field, config: Field) -> Model:
     post_processor = document.member("post_processor")
     front, behind = around = _around(post_processor, special_tokens)
     other = None if post_processor.value == processor_of(around, special_tokens) else post_processor.value
-    roles, template = _roles(config, special_tokens), _chat_template(config)
+    template = _chat_template(config)
     return Model(
         vocabulary,
         pattern,
-        _unless_implied(roles, template, special_tokens),
+        _roles(config, special_tokens, template),
         whole_pieces=whole_pieces,
         preparation=Preparation(nfc, space_in_front, rules),
         front=front,
@@ -187,24 +187,17 @@ def processor_of(around: Around, special_tokens: Mapping[str, int]) -> dict[str,
     return {"type": "TemplateProcessing", "single": first, "pair": [*first, *second], "special_tokens": tokens}
 
 
-def _post_processor(model: Model) -> dict[str, Any] | None:
-    if model.post_processor is not None:
-        found: dict[str, Any] = json.loads(model.post_processor)
-        return found
-    return processor_of((model.front, model.behind), model.vocabulary.special_tokens)
+def _roles(config: Field, special_tokens: dict[str, int], template: ChatTemplate | None) -> Roles:
+    """Read the roles of special tokens, but for those that follow from separator and template, as in a trained model.
 
-
-def _roles(config: Field, special_tokens: dict[str, int]) -> Roles:
-    """Read the roles of special tokens; those of ordinary tokens, which other trainers' files may name, are none."""
+    Ordinary tokens, which other trainers' files may name, have none.
+    """
     texts = [token_field(config, name).value for name in ("bos_token", "eos_token", "pad_token", _SEPARATOR_KEY)]
-    return Roles(*(text if isinstance(text, str) and text in special_tokens else None for text in texts))
-
-
-def _unless_implied(roles: Roles, template: ChatTemplate | None, special_tokens: dict[str, int]) -> Roles:
-    """Leave out the roles that follow from separator and template, as in a trained model."""
-    written = [text for text in (template.writes("bos") if template else []) if text in special_tokens]
-    bos = None if [roles.bos] == written[:1] else roles.bos
-    return replace(roles, bos=bos, eos=None if roles.eos == roles.separator else roles.eos)
+    roles = Roles(*(text if isinstance(text, str) and text in special_tokens else None for text in texts))
+    implied = template.start_among(special_tokens) if template else None
+    return replace(
+        roles, bos=None if roles.bos == implied else roles.bos, eos=None if roles.eos == roles.separator else roles.eos
+    )
 
 
 def _chat_template(config: Field) -> ChatTemplate | None:
@@ -279,6 +272,7 @@ def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
                 "merging: a piece may have the same name there. Choose a special token such as '<|endoftext|>'"
             )
         added_tokens.append(entry_of(text, id_, rule))
+    processor = processor_of((model.front, model.behind), model.vocabulary.special_tokens)
     document: dict[str, Any] = {
         "version": "1.0",
         "truncation": None,
@@ -286,7 +280,7 @@ def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
         "added_tokens": added_tokens,
         "normalizer": {"type": "NFC"} if model.preparation.nfc else None,
         "pre_tokenizer": pre_tokenizer,
-        "post_processor": _post_processor(model),
+        "post_processor": json.loads(model.post_processor) if model.post_processor else processor,
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {
             "type": "BPE",
