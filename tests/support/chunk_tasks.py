@@ -51,9 +51,8 @@ def counted_within(path: Path, budget_bytes: int) -> None:
 def count(directory: Path, *names: str, chunk_bytes: int = 1 << 30, asked: FileType = FileType(), **changes: object):  # noqa: B008
     """Count files as a run does, chunk by chunk: the counter and the statistics that matter."""
     files = [describe(str(directory / name), asked) for name in names]
-    cutting = Cutting(
-        (EOT,), PATTERN.automaton, changes.get("errors") == "skip", str(changes.get("text_field", "text"))
-    )
+    field = str(changes.get("text_field", "text"))
+    cutting = Cutting((EOT,), PATTERN.automaton, changes.get("errors") == "skip", field)
     total, parts = Counter(), []
     for chunk in plan_chunks(files, cutting, chunk_bytes=chunk_bytes):
         spans = tuple(FileSpan(files[span.file], span.start, span.stop) for span in chunk.spans)

@@ -16,9 +16,8 @@ def columns_of(counts, partitions=1):
 
 
 def write(path, counts, partitions=1, fingerprint="f", **statistics):
-    counter_file.write_counter(
-        path, columns_of(counts, partitions), fingerprint=fingerprint, statistics=ChunkStatistics(**statistics)
-    )
+    columns, found = columns_of(counts, partitions), ChunkStatistics(**statistics)
+    counter_file.write_counter(path, columns, fingerprint=fingerprint, statistics=found)
     return path
 
 

@@ -83,6 +83,5 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for name in sorted(_spent, key=_spent.__getitem__, reverse=True)[:SLOWEST]:
         terminalreporter.line(f"{_spent[name]:6.2f} s  {name}")
     for name in _too_slow():
-        terminalreporter.line(
-            f"{name} takes {_spent[name]:.1f} s of CPU, more than {_most[name]:.1f} s: mark it slow", red=True
-        )
+        took = f"{_spent[name]:.1f} s of CPU, more than {_most[name]:.1f} s"
+        terminalreporter.line(f"{name} takes {took}: mark it slow", red=True)

@@ -99,15 +99,14 @@ def read_shards(directory: Path) -> list[int]:
 
 
 def _read_shard(path: Path, dtype: str) -> list[int]:
+    code = "H" if dtype == "uint16" else "I"
     if path.suffix == ".npy":
-        numpy = pytest.importorskip("numpy")
-        mapped = numpy.load(path, mmap_mode="r", allow_pickle=False)
+        mapped = pytest.importorskip("numpy").load(path, mmap_mode="r", allow_pickle=False)
         assert mapped.dtype == dtype
         return list(mapped.tolist())
-    if path.suffix == ".bin":
-        return array("H" if dtype == "uint16" else "I", path.read_bytes()).tolist()
-    if path.suffix == ".mds":
-        return _read_samples(path.read_bytes(), "H" if dtype == "uint16" else "I")
+    if path.suffix in (".bin", ".mds"):
+        data = path.read_bytes()
+        return array(code, data).tolist() if path.suffix == ".bin" else _read_samples(data, code)
     import pyarrow as pa
     import pyarrow.parquet as pq
 

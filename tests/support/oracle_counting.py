@@ -44,13 +44,10 @@ def documents(text: bytes, specials: Iterable[bytes], errors: str = "replace") -
     return kept
 
 
-def count(
-    text: bytes, specials: Iterable[bytes] = (), errors: str = "replace", expression: str = GPT2
-) -> Counter[bytes]:
+def count(text: bytes, specials: Iterable[bytes] = (), errors="replace", expression: str = GPT2) -> Counter[bytes]:
     """The counter of a text."""
-    return Counter(
-        piece.encode() for document in documents(text, specials, errors) for piece in cut(document, expression)
-    )
+    found = documents(text, specials, errors)
+    return Counter(piece.encode() for document in found for piece in cut(document, expression))
 
 
 def as_counter(columns) -> Counter[bytes]:

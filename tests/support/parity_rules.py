@@ -35,10 +35,9 @@ class _Chooser:
 
     def choose(self, tokens: Sequence[int]) -> int:
         """The language that chooses next; one is not spent."""
-        parity, n = self.parity, len(tokens)
-        values = [
-            -((self.bytes[i] / tokens[i]) / parity.ratios[i]) if parity.ratios else float(tokens[i]) for i in range(n)
-        ]
+        parity, n, values = self.parity, len(tokens), [float(count) for count in tokens]
+        if parity.ratios:
+            values = [-((self.bytes[i] / tokens[i]) / parity.ratios[i]) for i in range(n)]
         order = sorted(set(range(n)) - self.spent, key=lambda i: (-values[i], i))
         if not parity.window:
             return order[0]
@@ -101,9 +100,8 @@ def hugging_face_merges(parity: Parity, merges: int) -> list[tuple[str, str]]:
     options: dict[str, Any] = {"ratio": parity.ratios} if parity.ratios else {}
     if parity.window:
         options.update(variant="window", window_size=parity.window, alpha=parity.alpha)
-    trainer: Any = trainers.ParityBpeTrainer(
-        num_merges=merges, min_frequency=parity.min_frequency, global_merges=parity.global_merges, **options
-    )
+    options.update(min_frequency=parity.min_frequency, global_merges=parity.global_merges)
+    trainer: Any = trainers.ParityBpeTrainer(num_merges=merges, **options)
     lines = [[[piece.decode()] * n for piece, n in counter.items()] for counter in [*parity.train, *(parity.dev or [])]]
     texts = [[text for several in one for text in several] for one in lines]
     n = len(parity.train)

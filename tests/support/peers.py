@@ -20,16 +20,12 @@ SPACES = (" ", " ", " ", " ", "\n", "\n\n", "  ", "\t", "\r\n", "    ", "\u00a0"
 
 def generated_text(seed: int, words: int) -> str:
     """Text with the statistics of language: few words often, many rarely, in many scripts."""
-    random_source = random.Random(seed)
-    rare = [
-        "".join(random_source.choices("abcdefghiklmnoprstuw", k=random_source.randint(2, 12)))
-        for _ in range(words // 8)
-    ]
-    pieces = []
+    source, pieces = random.Random(seed), []
+    rare = ["".join(source.choices("abcdefghiklmnoprstuw", k=source.randint(2, 12))) for _ in range(words // 8)]
     for _ in range(words):
-        often = random_source.random() < 0.8
-        pieces.append(random_source.choice(WORDS) if often else random_source.choice(rare))
-        pieces.append(random_source.choice(SPACES))
+        often = source.random() < 0.8
+        pieces.append(source.choice(WORDS) if often else source.choice(rare))
+        pieces.append(source.choice(SPACES))
     return "".join(pieces)
 
 
@@ -42,11 +38,7 @@ def hugging_face_merges(
     split = [] if expression is None else [pre_tokenizers.Split(Regex(expression), "isolated")]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*split, byte_level])
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=256 + merges,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-        **options,
-    )
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=256 + merges, initial_alphabet=alphabet, show_progress=False, **options)
     tokenizer.train_from_iterator(texts, trainer)
     return [tuple(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]

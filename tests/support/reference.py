@@ -52,11 +52,7 @@ def _decodes(token: bytes) -> bool:
 
 
 def may_be_made(
-    token: bytes,
-    max_token_bytes: int | None = None,
-    whole_characters: bool = False,
-    max_words: int = 0,
-    no_colon: bool = False,
+    token: bytes, max_token_bytes: int | None = None, whole_characters=False, max_words=0, no_colon=False
 ) -> bool:
     """Whether the rules of merging allow a token."""
     return (
@@ -97,10 +93,8 @@ def train_reference(
             break
         highest = max(pairs.values())
         equals = [pair for pair, count in pairs.items() if count == highest]
-        if tie_break == "lowest-ids":
-            best = min(equals)
-        else:
-            best = max(equals, key=lambda pair: (token_bytes[pair[0]], token_bytes[pair[1]]))
+        greatest = max(equals, key=lambda pair: (token_bytes[pair[0]], token_bytes[pair[1]]))
+        best = min(equals) if tie_break == "lowest-ids" else greatest
         joined = token_bytes[best[0]] + token_bytes[best[1]]
         assert joined not in token_bytes, "two merges never give the same bytes"
         words = [(merge_word(ids, best, len(token_bytes)), count) for ids, count in words]

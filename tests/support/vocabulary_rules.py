@@ -110,15 +110,15 @@ def extend_by_rules(
     new_ids: dict[bytes, int] = {}
     made_again: list[int] = []
     while len(new_ids) < add:
-        parts = {part for pair in listed for part in pair}
-        best: tuple[int, int, int] | None = None
-        for (left, right), count in count_pairs(words).items():
-            made = bytes_of[left] + bytes_of[right]
-            if count < max(min_frequency, 1) or made in forbidden or (made in ids and made in parts):
-                continue
-            best = min(best or (-count, left, right), (-count, left, right))
-        if best is None:
+        kept = forbidden | ({part for pair in listed for part in pair} & {*ids})
+        offered = [
+            (-count, left, right)
+            for (left, right), count in count_pairs(words).items()
+            if count >= max(min_frequency, 1) and bytes_of[left] + bytes_of[right] not in kept
+        ]
+        if not offered:
             break
+        best = min(offered)
         pair = bytes_of[best[1]], bytes_of[best[2]]
         made = pair[0] + pair[1]
         if made in ids:
@@ -134,12 +134,7 @@ def extend_by_rules(
 
 
 def prune_by_rules(
-    base: Base,
-    counter: Mapping[bytes, int],
-    protect: Sequence[bytes] = (),
-    *,
-    keep: int = 0,
-    min_count: int | None = None,
+    base: Base, counter: Mapping[bytes, int], protect: Sequence[bytes] = (), keep: int = 0, min_count: int | None = None
 ) -> list[tuple[int, int]]:
     """Ids and scores in order of removal; without `min_count` down to `keep`, or as far as there are leaves."""
     bytes_of = {id_: token for token, id_ in base.ids.items()}
