@@ -8,6 +8,7 @@ import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from pipeline.shards.order import Split, writers
 from pipeline.shards.packing import Packing
 from pipeline.shards.plan import encoding_workers, task_of
 from pipeline.shards.sources import Slice, open_source
-from pipeline.shards.write_worker import CheckTask, ShardTask, is_intact, write_shard
+from pipeline.shards.write_worker import CheckTask, ShardFile, ShardTask, is_intact, write_shard
 from pipeline.storage import Location, Remote, each, existing, open_file, unreadable
 from pipeline.storage.atomic import make_directory, put, whole_file, write_whole
 from pipeline.tokenizer.model import Model
@@ -38,12 +39,12 @@ _COPIED_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Writing:
-    """Shards to write: what writes one, the tasks of each split by its directory, and what each holds in a unit."""
+    """Shards to write. do: writes one; tasks: of each split by its name, each but for its file; unit: of `weight`."""
 
-    write: Callable[[Any], ShardFacts]
-    by_split: Mapping[str, Sequence[Any]]
-    weights: Sequence[int]
+    do: Callable[[Any], ShardFacts]
+    tasks: Mapping[str, Sequence[Callable[..., Any]]]
     unit: str
+    weight: Callable[[Any], int]
 
 
 LastEnd = Callable[[int, int], int | None]  # of the part with this index: the last end of a document up to a position
@@ -97,37 +98,51 @@ def write_shards(
     runner: Runner, encoding: Encoding, model: Model, splits: Sequence[Split]
 ) -> tuple[list[ShardFacts], list[FileFacts], Layout]:
     """Write the shards that are missing, and the files of their format; returns all of them, in order."""
-    asked = encoding.options
-    packing, layout = rows_asked(asked, model)
-    directories = directories_of(asked["shard_format"], [split.name for split in splits])
-    tasks = {
-        directory: list(_shard_tasks(encoding, split, directory, packing, layout))
-        for split, directory in zip(splits, directories, strict=True)
-    }
-    weights = [task.tokens for own in tasks.values() for task in own]
-    return *write_missing(runner, encoding, layout, Writing(write_shard, tasks, weights, "tokens")), layout
+    packing, layout = rows_asked(encoding.options, model)
+    tasks = {split.name: list(_shard_tasks(encoding, split, packing)) for split in splits}
+    writing = Writing(write_shard, tasks, "tokens", lambda task: task.tokens)
+    return *write_missing(runner, encoding, layout, writing), layout
 
 
 def write_missing(
     runner: Runner, encoding: Encoding, layout: Layout, writing: Writing
 ) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Write the shards that are missing, each by its task, and the files of their format; returns all, in order."""
-    by_split, directory = writing.by_split, encoding.directory
-    format_, tasks = shard_format(encoding.options["shard_format"]), [*chain(*by_split.values())]
-    names = [name for task in tasks for name in task.names]
-    names += format_.index(layout, dict.fromkeys(by_split, ())) if not encoding.single else {}
+    directory, single, format_ = encoding.directory, encoding.single, shard_format(encoding.options["shard_format"])
+    directories = directories_of(encoding.options["shard_format"], [*writing.tasks])
+    by_split: dict[str, list[Any]] = {}
+    for (split, own), name in zip(writing.tasks.items(), directories, strict=True):
+        files = _files(encoding, layout, split, name, len(own))
+        by_split[name] = [task(file=file) for task, file in zip(own, files, strict=True)]
+    tasks = [*chain(*by_split.values())]
+    names = [name for task in tasks for name in task.file.names]
+    names += format_.index(layout, dict.fromkeys(by_split, ())) if not single else {}
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
-    for name in filter(None, by_split if not encoding.single else ()):
+    for name in filter(None, by_split if not single else ()):
         make_directory(directory / name)
-    workers = writers(runner, len(tasks), dealt=is_dealt(encoding.options))
-    facts = runner.run(Stage(WRITING_STAGE, writing.unit, writing.write, tasks, writing.weights, grant=workers))
-    if encoding.single:
+    workers, weights = writers(runner, len(tasks), dealt=is_dealt(encoding.options)), [*map(writing.weight, tasks)]
+    facts = runner.run(Stage(WRITING_STAGE, writing.unit, writing.do, tasks, weights, grant=workers))
+    if single:
         for name in names:
             _move(directory / name, encoding.home / name)
         return facts, []
     rest = iter(facts)
-    shards = {directory: [*islice(rest, len(own))] for directory, own in by_split.items()}
+    shards = {name: [*islice(rest, len(own))] for name, own in by_split.items()}
     return facts, [_index_file(directory, *file) for file in format_.index(layout, shards).items()]
+
+
+def _files(encoding: Encoding, layout: Layout, split: str, directory: str, count: int) -> Iterator[ShardFile]:
+    """Yield the files of the shards of a split."""
+    name, where, by_offsets = encoding.options["shard_format"], encoding.directory.location, layout.documents
+    by_offsets &= encoding.options.get("documents") == "offsets"
+    for index in range(count):
+        own, offsets = shard_format(name).names(index, count, offsets=by_offsets)
+        if encoding.single:
+            own, second = manifest.single_names(encoding.single)[split]
+            yield ShardFile(where, own, second if by_offsets and offsets else None, name, layout)
+        else:
+            prefix = directory and f"{directory}/"
+            yield ShardFile(where, prefix + own, offsets and prefix + offsets, name, layout)
 
 
 def rows_asked(options: Mapping[str, Any], model: Model) -> tuple[Packing | None, Layout]:
@@ -142,9 +157,7 @@ def rows_asked(options: Mapping[str, Any], model: Model) -> tuple[Packing | None
     return packing, packing.layout(options["dtype"], positions=positions)
 
 
-def _shard_tasks(
-    encoding: Encoding, split: Split, directory: str, packing: Packing | None, layout: Layout
-) -> Iterator[ShardTask]:
+def _shard_tasks(encoding: Encoding, split: Split, packing: Packing | None) -> "Iterator[partial[ShardTask]]":
     """Yield the task of each shard of a split."""
     options, format_ = encoding.options, shard_format(encoding.options["shard_format"])
     by_offsets = options["documents"] == "offsets" and packing is None
@@ -160,17 +173,8 @@ def _shard_tasks(
 
     planned = without_rest(plan_shards(split.ids, shard_tokens, last_end if whole else None), rest)
     for index, shard in enumerate(planned):
-        name, offsets = format_.names(index, len(planned), offsets=by_offsets)
-        if encoding.single:
-            name, own = manifest.single_names(encoding.single)[split.name]
-            offsets = own if by_offsets and offsets else None
-        prefix = f"{directory}/" if directory and not encoding.single else ""
-        yield ShardTask(
-            directory=encoding.directory.location,
-            name=prefix + name,
-            offsets=None if offsets is None else prefix + offsets,
-            format=options["shard_format"],
-            layout=layout,
+        yield partial(
+            ShardTask,
             tokens=sum(one.stop - one.start for one in shard),
             parts=tuple((split.sources[one.part], one) for one in shard),
             packing=packing,

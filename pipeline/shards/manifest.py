@@ -84,14 +84,13 @@ def single_names(name: str) -> dict[str, tuple[str, str]]:
 class Encoding:
     """What `encoding.json` says. options: those that decide what the shards hold, and the tokenizer's fingerprint.
 
-    shards: names of files that may be there. inputs: of each weighted input, how many chunks it has.
+    shards: names of files that may be there.
     """
 
     directory: Directory
     options: dict[str, Any]
     plan: Plan
     shards: tuple[str, ...] = ()
-    inputs: tuple[int, ...] = ()
 
     @property
     def single(self) -> str | None:
@@ -168,7 +167,7 @@ def tokenizer_fingerprint(model: Model) -> str:
 
 def save(encoding: Encoding) -> None:
     """Write `encoding.json`, whole or not at all."""
-    own = {"options": encoding.options, "shards": encoding.shards, "weighted": encoding.inputs}
+    own = {"options": encoding.options, "shards": encoding.shards}
     encoding.directory.write_manifest({**own, **plain(encoding.plan)})
 
 
@@ -180,8 +179,8 @@ def load(directory: Directory) -> Encoding | None:
     with directory.damage():
         names = stored(tuple[str, ...], document["shards"])
         _check_names(names, _single_of(directory.location.name))
-        options, inputs = stored(dict[str, Any], document["options"]), stored(tuple[int, ...], document["weighted"])
-        return Encoding(directory, options, stored_plan(document, directory), names, inputs)
+        options = stored(dict[str, Any], document["options"])
+        return Encoding(directory, options, stored_plan(document, directory), names)
 
 
 def remove_all(encoding: Encoding, keep: list[str]) -> None:

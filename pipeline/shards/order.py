@@ -155,10 +155,8 @@ def _deal(runner: Runner, tasks: Sequence[DealTask], workers: Grant) -> "array[i
 
 def _weights(encoding: Encoding) -> list[Fraction]:
     """Return the weight of each part."""
-    if encoding.options.get("weights") is None:
-        return [Fraction(1)] * len(encoding.plan.chunks)
-    weights = map(Fraction, encoding.options["weights"])
-    return [weight for weight, chunks in zip(weights, encoding.inputs, strict=True) for _ in range(chunks)]
+    plan, weights = encoding.plan, encoding.options["weights"]
+    return [Fraction(1 if weights is None else weights[plan.owner(index)]) for index in range(len(plan.chunks))]
 
 
 def _held_out(runner: Runner, options: Mapping[str, Any], owned: Sequence[Documents], workers: Grant) -> int:

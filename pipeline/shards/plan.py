@@ -10,7 +10,6 @@ from os import PathLike
 from typing import Any, TypeVar
 
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
-from pipeline.base.events import Listener
 from pipeline.base.memory import Grant
 from pipeline.base.units import format_count
 from pipeline.corpus.chunks import Cutting
@@ -164,8 +163,7 @@ def open_encoding(
     if stored is not None:
         manifest.refuse_other_options(directory, "encoding", stored.options, asked)
     with with_standard_input(directory, options) as settled:
-        listings = list_weighted(settled, directory, runner.listener, may_be_empty=stored is not None)
-        listing = sum_of(listings)
+        listing = list_corpus(settled, runner.listener, directory, may_be_empty=stored is not None)
         directory.refuse_corpus_inside(file.path for file in listing.files)
         if stored is not None:
             added = stored.plan.added_files(directory, listing, runner.listener)
@@ -178,8 +176,8 @@ def open_encoding(
         directory.refuse_linked_directories()
         if not options.overwrite:
             directory.refuse_foreign_files()
-        plan, inputs = (cut(listing), ()) if cut else cut_inputs(listings, model, options, runner.nodes)
-        encoding = Encoding(directory, asked, plan, inputs=inputs)
+        plan = cut(listing) if cut else cut_corpus(listing, model, options, runner.nodes)
+        encoding = Encoding(directory, asked, plan)
         refuse_other_file(encoding, overwrite=options.overwrite)
         try:
             old = shards.load(directory)
@@ -206,44 +204,17 @@ def refuse_other_file(encoding: Encoding, *, overwrite: bool) -> None:
             )
 
 
-def list_weighted(options: Options, directory: Directory, listener: Listener, *, may_be_empty: bool) -> list[Listing]:
-    """List the files of a corpus: in one list, or those of each input in its own if inputs have weights."""
-    whole = list_corpus(options, listener, directory, may_be_empty=may_be_empty)
-    if options.weights is None:
-        return [whole]
-    owned: list[list[CorpusFile]] = [[] for _ in options.inputs or ()]
-    for file, number in zip(whole.files, whole.inputs, strict=True):
-        owned[number].append(file)
-    return [Listing(tuple(files), () if number else whole.empty) for number, files in enumerate(owned)]
-
-
-def sum_of(listings: Sequence[Listing]) -> Listing:
-    """Return all files of some listings."""
-    files, empty = ([one for listing in listings for one in getattr(listing, name)] for name in ("files", "empty"))
-    return Listing(tuple(files), tuple(empty))
-
-
-def cut_inputs(
-    listings: Sequence[Listing], model: Model, options: Options, nodes: Sequence[Node]
-) -> tuple[Plan, tuple[int, ...]]:
-    """Return the plan of some listings, and how many chunks each has if they have weights: no chunk is of two."""
-    plan, counts = Plan(empty=sum_of(listings).empty), []
-    for listing in listings:
-        before = len(plan.chunks)
-        if listing.files:
-            plan = cut_corpus(listing, model, options, nodes, plan)
-        counts.append(len(plan.chunks) - before)
-    return plan, tuple(counts) if options.weights is not None else ()
-
-
-def cut_corpus(
-    listing: Listing, model: Model, options: Options, nodes: Sequence[Node] = (), before: Plan | None = None
-) -> Plan:
-    """Return the plan with the chunks of these files added; raises `InputError` if there is nothing to read at all."""
+def chunk_bytes_of(files: Sequence[CorpusFile], options: Options, nodes: Sequence[Node], most: int) -> int:
+    """Return the bytes of a chunk, so that all workers end together."""
     workers = worker_count(options.workers, nodes=nodes)
-    size = -(-corpus_bytes(listing.files) // (workers * _CHUNKS_PER_WORKER))  # so that all workers end together
+    size = -(-corpus_bytes(files) // (workers * _CHUNKS_PER_WORKER))
+    return options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), most)
+
+
+def cut_corpus(listing: Listing, model: Model, options: Options, nodes: Sequence[Node] = ()) -> Plan:
+    """Return the plan, of inputs with weights one by one; `InputError` if there is nothing to read at all."""
     most = SLOW_CHUNK_BYTES if on_regex(model.pattern) else _MOST_CHUNK_BYTES
-    chunk_bytes = options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), most)
+    chunk_bytes = chunk_bytes_of(listing.files, options, nodes, most)
     special_tokens = _special_bytes(model)
     if not model.preparation.changes_ids:
         whole_documents = options.errors == "skip"
@@ -257,7 +228,9 @@ def cut_corpus(
         # Elsewhere the text before a cut does not say whether a document has started there: parts may be skipped.
         own = cutting.special_tokens if separator else ()
         cutting = replace(cutting, special_tokens=own, separator=separator.encode())
-    return (before or Plan(empty=listing.empty)).extended(listing.files, cutting, chunk_bytes)
+    inputs, owners = (options.inputs or (), listing.inputs) if options.weights is not None else ((), ())
+    plan = Plan(empty=listing.empty, inputs=tuple(map(str, inputs)), owners=owners)
+    return plan.extended(listing.files, cutting, chunk_bytes, owners)
 
 
 def _special_bytes(model: Model) -> tuple[bytes, ...]:

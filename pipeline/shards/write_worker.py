@@ -2,8 +2,9 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from pipeline.executors.worker import report_progress
 from pipeline.shards.formats import shard_format
@@ -18,22 +19,14 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class ShardTask:
-    """One shard for a worker. offsets: its second file, if any; parts: source and slice of each.
-
-    tokens: of the documents; packing: how they become rows, if they do; dropped: tokens left out after the shard.
-    """
+class ShardFile:
+    """A shard to write. offsets: the name of its second file, if any."""
 
     directory: Location
     name: str
     offsets: str | None
     format: str
     layout: Layout
-    tokens: int
-    parts: tuple[tuple[Source, Slice], ...]
-    packing: Packing | None = None
-    dropped: int = 0
-    split: str | None = None
 
     @property
     def names(self) -> list[str]:
@@ -42,6 +35,40 @@ class ShardTask:
 
     def __str__(self) -> str:
         return f"shard {self.directory / self.name}"
+
+    def write(self, rows: Iterable[Rows], facts_of: Callable[[int], dict[str, Any]]) -> ShardFacts:
+        """Write it, and its second file before it; a file that is there with the same bytes is kept.
+
+        facts_of: returns what is known of the documents when that number of rows is written.
+        """
+        with contextlib.ExitStack() as files:  # it leaves the last one first
+            paths = [files.enter_context(whole_file(self.directory / name, keep_same=True)) for name in self.names]
+            path, second = paths[0], paths[1] if self.offsets else None
+            count = shard_format(self.format).write(path, second, self.layout, rows)
+            size, crc32 = checksum(path)
+            second_size, second_crc32 = checksum(second) if second else (None, None)
+            own: dict[str, Any] = {"offsets": self.offsets, "offsets_bytes": second_size, "offsets_crc32": second_crc32}
+            facts = ShardFacts(name=self.name, bytes=size, crc32=crc32, **own, **facts_of(count))
+        _log.info("%s: %d ids, %d documents", self, facts.tokens, facts.documents)
+        return facts
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """One shard for a worker. parts: source and slice of each.
+
+    tokens: of the documents; packing: how they become rows, if they do; dropped: tokens left out after the shard.
+    """
+
+    file: ShardFile
+    tokens: int
+    parts: tuple[tuple[Source, Slice], ...]
+    packing: Packing | None = None
+    dropped: int = 0
+    split: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.file)
 
 
 @dataclass(frozen=True)
@@ -65,8 +92,8 @@ def is_intact(task: CheckTask) -> bool:
 
 
 def write_shard(task: ShardTask) -> ShardFacts:
-    """Write a shard, and its second file before it; a file that is there with the same bytes is kept."""
-    format_, documents = shard_format(task.format), 0
+    """Write a shard from parts."""
+    documents = 0
 
     def blocks() -> Iterator[Block]:
         nonlocal documents
@@ -74,23 +101,15 @@ def write_shard(task: ShardTask) -> ShardFacts:
             documents += len(ends)
             yield ids, ends
 
-    packed = None if task.packing is None else Packed(task.packing, task.layout)
+    packed = None if task.packing is None else Packed(task.packing, task.file.layout)
+
+    def facts(count: int) -> dict[str, Any]:
+        own = {"documents": documents, "split": task.split}
+        if packed is None:
+            apart = shard_format(task.file.format).rows and count != documents
+            return {**own, "tokens": task.tokens, "rows": count if apart else None}
+        cost = {"padded": packed.padded, "truncated": packed.truncated, "dropped": task.dropped}
+        return {**own, "tokens": packed.tokens, "rows": count, **cost}
+
     rows = (Rows({IDS: ids}, ends) for ids, ends in blocks()) if packed is None else packed.rows(blocks())
-    with contextlib.ExitStack() as files:  # it leaves the last one first
-        path = files.enter_context(whole_file(task.directory / task.name, keep_same=True))
-        second = (
-            files.enter_context(whole_file(task.directory / task.offsets, keep_same=True)) if task.offsets else None
-        )
-        written = format_.write(path, second, task.layout, rows)
-        tokens, (size, crc32) = packed.tokens if packed else task.tokens, checksum(path)
-        second_size, second_crc32 = checksum(second) if second else (None, None)
-        facts = ShardFacts(
-            *(task.name, tokens, documents, size, crc32, task.offsets, second_size, second_crc32),
-            rows=written if packed or (format_.rows and written != documents) else None,
-            padded=packed.padded if packed else None,
-            truncated=packed.truncated if packed else None,
-            dropped=task.dropped if packed else None,
-            split=task.split,
-        )
-    _log.info("%s: %d ids, %d documents", task, facts.tokens, facts.documents)
-    return facts
+    return task.file.write(rows, facts)

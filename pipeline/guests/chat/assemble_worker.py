@@ -5,19 +5,17 @@ import logging
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
+from typing import Any
 
 from pipeline.executors.worker import report_progress
 from pipeline.guests.chat.encoder import ID_BYTES, IGNORED, Row
-from pipeline.shards.formats import shard_format
-from pipeline.shards.formats.shard_format import Block, Layout, Rows, ShardFacts
+from pipeline.shards.formats.shard_format import Block, Rows, ShardFacts
 from pipeline.shards.ids_file import StoredIds
-from pipeline.shards.manifest import checksum
 from pipeline.shards.sources import PartReader, open_part
-from pipeline.storage import Location
-from pipeline.storage.atomic import whole_file
+from pipeline.shards.write_worker import ShardFile
 
 _log = logging.getLogger(__name__)
 _KEPT_BLOCKS, _OPEN_PARTS = 64, 128
@@ -33,20 +31,12 @@ class AssemblyTask:
     of the id that fills packed rows. parts: each with the number of its first row.
     """
 
-    name: str
-    output: Location
-    format: str
-    layout: Layout
+    file: ShardFile
     pack: str
     pad: bytes
     rows: bytes
     ends: bytes | None
     parts: tuple[tuple[StoredIds, int], ...]
-
-    @property
-    def names(self) -> list[str]:
-        """The names of its files."""
-        return [self.name]
 
     @property
     def conversations(self) -> int:
@@ -56,11 +46,11 @@ class AssemblyTask:
     @property
     def row_tokens(self) -> int:
         """Tokens of a packed row."""
-        assert self.layout.row_tokens is not None
-        return self.layout.row_tokens
+        assert self.file.layout.row_tokens is not None
+        return self.file.layout.row_tokens
 
-    def __repr__(self) -> str:
-        return f"shard {self.output}"
+    def __str__(self) -> str:
+        return str(self.file)
 
 
 def write_rows(task: AssemblyTask) -> ShardFacts:
@@ -73,11 +63,12 @@ def write_rows(task: AssemblyTask) -> ShardFacts:
             tokens, padded = made.ends[-1], padded + filled
             yield made
 
-    with contextlib.ExitStack() as open_parts, whole_file(task.output, keep_same=True) as path:
-        count = shard_format(task.format).write(path, None, task.layout, rows(StoredRows(task.parts, open_parts)))
-        facts = ShardFacts(task.name, tokens, task.conversations, *checksum(path))
-    _log.info("%s: %d rows, %d conversations", task, count, task.conversations)
-    return facts if task.ends is None else replace(facts, rows=count, padded=padded)
+    def facts(count: int) -> dict[str, Any]:
+        packed = {} if task.ends is None else {"rows": count, "padded": padded}
+        return {"tokens": tokens, "documents": task.conversations, **packed}
+
+    with contextlib.ExitStack() as open_parts:
+        return task.file.write(rows(StoredRows(task.parts, open_parts)), facts)
 
 
 class StoredRows:
@@ -131,7 +122,7 @@ def _rows(task: AssemblyTask, stored: StoredRows) -> Iterator[tuple[Rows, int]]:
             parts = [stored[row] for row in rows[bags[start] : bags[stop]]]
             first = bags[start]
             made = [_packed(task, parts[low - first : high - first]) for low, high in pairwise(bags[start : stop + 1])]
-            columns = {name: b"".join(row[name] for row in made) for name in task.layout.columns}
+            columns = {name: b"".join(row[name] for row in made) for name in task.file.layout.columns}
             sizes = [task.row_tokens] * len(made)
             filled = sum(sizes) - sum(len(ids) for ids, _ in parts) // ID_BYTES
         ends = array("Q", list(accumulate(sizes, initial=total))[1:])

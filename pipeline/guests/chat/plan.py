@@ -12,8 +12,8 @@ from typing import Any
 from pipeline.base.errors import UsageError
 from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.files import CorpusFile
-from pipeline.corpus.inputs import expand
-from pipeline.corpus.listing import Listing, resolved
+from pipeline.corpus.listing import Listing
+from pipeline.executors import Node
 from pipeline.guests.chat.assemble_worker import NEAT, POSITIONS
 from pipeline.guests.chat.dataset import DataSet, listed_data_sets, recognised
 from pipeline.guests.chat.encoder import ChatSettings, refuse_exclusive, settings_of
@@ -28,19 +28,17 @@ from pipeline.guests.chat.templates import (
 )
 from pipeline.run.directory import Directory
 from pipeline.run.options import READING_OPTIONS, Options
-from pipeline.run.plan import Plan, corpus_bytes
+from pipeline.run.plan import Plan
 from pipeline.run.runner import Runner
 from pipeline.run.values import date_of
-from pipeline.run.workers import worker_count
 from pipeline.shards import manifest as shards
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import Layout
 from pipeline.shards.manifest import Encoding
-from pipeline.shards.plan import open_encoding
+from pipeline.shards.plan import chunk_bytes_of, open_encoding
 from pipeline.tokenizer.model import Model
 
-_LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 16 << 20
-_CHUNKS_PER_WORKER = 8
+_MOST_CHUNK_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -142,48 +140,34 @@ def open_chat(
         "day": day,
     }
     inputs = tuple(name for one in sets for name in one.inputs)
-    of_sets, cut = replace(options, inputs=inputs), partial(_cut, sets=sets, options=options)
+    of_sets, cut = replace(options, inputs=inputs), partial(_cut, sets=sets, options=options, nodes=runner.nodes)
     encoding = open_encoding(runner, directory, of_sets, model, asked, cut)
-    owners = owners_of(encoding.plan.files, sets)
-    return encoding, chat, [_known(one, encoding.plan.files, owners, number) for number, one in enumerate(sets)]
-
-
-def owners_of(files: Sequence[CorpusFile], sets: Sequence[DataSet]) -> dict[str, int]:
-    """Return the data set of each file; raises `UsageError` for a file that two of them name, also by a link."""
-    if len(sets) == 1:
-        return {file.path: 0 for file in files}
-    owners: dict[str, int] = {}
+    plan, found = encoding.plan, []
     for number, one in enumerate(sets):
-        for path in (path for name in one.inputs for path in expand(name)):
-            owners[path] = owners.setdefault(resolved(path), number)
-            if owners[path] != number:
-                other = sets[owners[path]].name
-                raise UsageError(f"{path} is of both data sets {other} and {one.name}: give one of them a copy")
-    return owners
+        own = [file for file, owner in zip(plan.files, plan.owners, strict=True) if owner == number]
+        found.append(_known(one, own) if own else one)
+    return encoding, chat, found
 
 
-def _known(one: DataSet, files: Sequence[CorpusFile], owners: dict[str, int], number: int) -> DataSet:
+def _known(one: DataSet, files: Sequence[CorpusFile]) -> DataSet:
     """Return a data set with what its first file says: its formatting, and which columns may be null."""
-    own = [file for file in files if owners[file.path] == number]
-    if not own:
-        return one
     if one.name == "inputs" and one.columns is None:
-        one = recognised(own, one.inputs)
-    return replace(one, nullable=tuple(first_columns(own[0])))
+        one = recognised(files, one.inputs)
+    return replace(one, nullable=tuple(first_columns(files[0])))
 
 
-def _cut(listing: Listing, sets: Sequence[DataSet], options: Options) -> Plan:
-    """Return the plan: chunks of each data set, in their order."""
-    files = tuple(map(as_chat_file, listing.files))
-    owners = owners_of(files, sets)
-    size = -(-corpus_bytes(files) // (worker_count(options.workers) * _CHUNKS_PER_WORKER))
-    chunk_bytes = options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), _MOST_CHUNK_BYTES)
-    plan = Plan(empty=listing.empty)
-    for number in range(len(sets)):
-        own = tuple(file for file in files if owners[file.path] == number)
-        if own:
-            plan = plan.extended(own, Cutting(text_field=""), chunk_bytes)
-    return plan
+def _cut(listing: Listing, sets: Sequence[DataSet], options: Options, nodes: Sequence[Node]) -> Plan:
+    """Return the plan: each chunk is of one data set. Raises `UsageError` for a file of two, also by a link."""
+    files, owners = tuple(map(as_chat_file, listing.files)), listing.inputs
+    if len(sets) == 1:
+        owners = (0,) * len(files)
+    elif listing.repeated:
+        one = sets[listing.repeated[0]]
+        raise UsageError(f"{one.inputs[0]} is of data set {one.name} and of one before it: give one of them a copy")
+    plan = Plan(empty=listing.empty, inputs=tuple(one.name for one in sets), owners=owners)
+    return plan.extended(
+        files, Cutting(text_field=""), chunk_bytes_of(files, options, nodes, _MOST_CHUNK_BYTES), owners
+    )
 
 
 def _plain(value: Any) -> Any:

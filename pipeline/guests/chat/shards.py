@@ -1,7 +1,7 @@
 """The two stages of encoding chat data, run by workers: chunks become parts, and rows of parts become shards."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, pairwise
 from typing import Any
@@ -11,15 +11,15 @@ from pipeline.guests.chat.assemble_worker import AssemblyTask, write_rows
 from pipeline.guests.chat.dataset import DataSet
 from pipeline.guests.chat.encoder import ID_BYTES
 from pipeline.guests.chat.mixing import order_rows
-from pipeline.guests.chat.plan import Chat, owners_of
+from pipeline.guests.chat.plan import Chat
 from pipeline.guests.chat.rows_worker import RowsTask, encode_rows
+from pipeline.run.plan import Plan
 from pipeline.run.runner import Runner
 from pipeline.shards.encode import Writing, encode_missing, write_missing
 from pipeline.shards.encode_worker import packed
-from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import ShardFacts
 from pipeline.shards.ids_file import Part, StoredIds
-from pipeline.shards.manifest import Encoding, FileFacts, directories_of
+from pipeline.shards.manifest import Encoding, FileFacts
 from pipeline.shards.plan import encoding_workers
 from pipeline.shards.sources import open_part
 from pipeline.tokenizer.model import Model
@@ -31,7 +31,7 @@ def encode_conversations(
     """Encode the chunks without parts; returns all parts, in order."""
     plan = encoding.plan
     workers = encoding_workers(runner.broker, runner.workers, model, len(plan.chunks), runner.nodes)
-    owners = owners_of(plan.files, sets)
+    owners = {file.path: owner for file, owner in zip(plan.files, plan.owners, strict=True)}
     task = partial(
         RowsTask,
         template=chat.template,
@@ -54,54 +54,34 @@ def write_conversations(
 ) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Put the rows in order, pack them, and write the shards that are missing; returns all files."""
     lengths, firsts = _lengths(encoding)
-    order = order_rows(_sizes(encoding, sets, firsts), chat.mixing)
+    order = order_rows(_sizes(encoding.plan, len(sets), firsts), chat.mixing)
     compatible = bool(encoding.options["compatible"])
     train, held = (assemble(rows, lengths, chat.capacity, compatible=compatible) for rows in order)
     splits = {"train": train, **({"validation": held} if chat.mixing.validation else {})}
     parts = tuple(zip(encoding.parts(), firsts, strict=False))
-    directories = directories_of(encoding.options["shard_format"], list(splits))
-    tasks = {
-        directory: _tasks(encoding, chat, directory, rows, lengths, parts)
-        for directory, rows in zip(directories, splits.values(), strict=True)
-    }
-    weights = [task.conversations for own in tasks.values() for task in own]
-    writing = Writing(write_rows, tasks, weights, "conversations")
+    tasks = {name: list(_tasks(encoding, chat, rows, lengths, parts)) for name, rows in splits.items()}
+    writing = Writing(write_rows, tasks, "conversations", lambda task: task.conversations)
     return write_missing(runner, encoding, chat.layout, writing)
 
 
 def _tasks(
     encoding: Encoding,
     chat: Chat,
-    directory: str,
     assembly: Assembly,
     lengths: Sequence[int],
     parts: tuple[tuple[StoredIds, int], ...],
-) -> list[AssemblyTask]:
-    """Return the tasks of the shards of a split."""
-    options, format_ = encoding.options, shard_format(encoding.options["shard_format"])
-    ranges = list(cut(assembly, lengths, chat.layout.row_tokens, options["shard_size"])) or [range(0)]
-    tasks = []
-    for index, rows in enumerate(ranges):
-        name = format_.names(index, len(ranges), offsets=False)[0]
-        name = f"{directory}/{name}" if directory else name
+) -> "Iterator[partial[AssemblyTask]]":
+    """Yield the tasks of the shards of a split."""
+    pad = chat.pad_id.to_bytes(ID_BYTES, "little")
+    ranges = list(cut(assembly, lengths, chat.layout.row_tokens, encoding.options["shard_size"])) or [range(0)]
+    for rows in ranges:
         start, stop, ends = rows.start, rows.stop, None
         if assembly.ends is not None:
             start = assembly.ends[rows.start - 1] if rows.start else 0
             ends = array("Q", (end - start for end in assembly.ends[rows.start : rows.stop]))
             stop = start + (ends[-1] if ends else 0)
-        task = AssemblyTask(
-            name=name,
-            output=encoding.directory / name,
-            format=options["shard_format"],
-            layout=chat.layout,
-            pack=chat.pack,
-            pad=chat.pad_id.to_bytes(ID_BYTES, "little"),
-            rows=assembly.rows[start:stop].tobytes(),
-            ends=None if ends is None else ends.tobytes(),
-            parts=parts,
-        )
-        tasks.append(task)
-    return tasks
+        own, bags = assembly.rows[start:stop].tobytes(), None if ends is None else ends.tobytes()
+        yield partial(AssemblyTask, pack=chat.pack, pad=pad, rows=own, ends=bags, parts=parts)
 
 
 def _lengths(encoding: Encoding) -> "tuple[array[int], list[int]]":
@@ -115,10 +95,9 @@ def _lengths(encoding: Encoding) -> "tuple[array[int], list[int]]":
     return lengths, [*firsts, len(lengths)]
 
 
-def _sizes(encoding: Encoding, sets: Sequence[DataSet], firsts: Sequence[int]) -> list[int]:
+def _sizes(plan: Plan, sets: int, firsts: Sequence[int]) -> list[int]:
     """Return the rows of each data set. firsts: of each chunk, and the number of all rows."""
-    sizes, plan = [0] * len(sets), encoding.plan
-    owners = owners_of(plan.files, sets)
+    sizes = [0] * sets
     for index, (first, after) in enumerate(pairwise(firsts)):
-        sizes[owners[plan.spans(index)[0][0].path]] += after - first
+        sizes[plan.owner(index)] += after - first
     return sizes

@@ -227,7 +227,7 @@ _LISTED = ("--dataset-info", "dataset_info.json", "--template", "chatml", "--dat
         ((*_LISTED, "form"), 2, "data set 'form': formatting 'odd' is none of alpaca, sharegpt, openai"),
         ((*_LISTED, "tags"), 2, "data set 'tags': tags must be names and values"),
         ((*_LISTED, "none"), 2, "data set 'none': num_samples must be a whole number from 1"),
-        ((*_LISTED, "a,link"), 2, "link.jsonl is of both data sets a and link: give one of them a copy"),
+        ((*_LISTED, "a,link"), 2, "link.jsonl is of data set link and of one before it: give one of them a copy"),
         (("--dataset-info", "cut.json", *_LISTED[2:], "a"), 2, "--dataset-info cut.json cannot be read: "),
         ((*_ROWS, "--dataset", "a"), 2, "--dataset names entries of a file: give --dataset-info dataset_info.json"),
         (("rows.jsonl", *_LISTED, "a"), 2, "--dataset-info takes --dataset NAME[,NAME...] and no INPUT"),
