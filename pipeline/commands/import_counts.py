@@ -172,7 +172,7 @@ def _source_of_files(paths: Sequence[Location]) -> tuple[list[State], Source]:
                 compression = compression_marked(file.peek(16)[:16])
                 if compression != "none":
                     raise InputError(f"{path} is compressed with {compression}: decompress it and name the result")
-                states.append(file.raw.state())
+                states.append(file.raw.state()[:2])
                 digests.append(path.suffix + hashlib.file_digest(file, "sha256").hexdigest())
     description = ", ".join(map(str, paths[:3])) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
     return states, Source("counts", fingerprint(sorted(digests)), description)

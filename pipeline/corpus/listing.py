@@ -109,4 +109,5 @@ def describe(path: str, asked: FileType = FileType()) -> CorpusFile:  # noqa: B0
         samples = [file.read_at(offset, _SAMPLE_BYTES) for offset in offsets]
         digest = hashlib.sha256(str(size).encode() + b"".join(samples)).hexdigest()[:32]
         found = recognise(path, named(path).name, samples[0], samples[-1], asked)
-        return CorpusFile(path, size, file.state()[1], digest, found.format, found.compression, file.ctime_ns())
+        _, mtime_ns, ctime_ns = file.state()
+        return CorpusFile(path, size, mtime_ns, digest, found.format, found.compression, ctime_ns)

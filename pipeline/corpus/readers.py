@@ -112,7 +112,7 @@ def unchanged(file: CorpusFile) -> Iterator[OpenFile]:
 
 
 def _require_unchanged(stream: OpenFile, listed: CorpusFile) -> None:
-    size, mtime_ns = stream.state()
+    size, mtime_ns, _ = stream.state()
     if (size, mtime_ns) != (listed.size, listed.mtime_ns):
         shrank = f": it shrank from {listed.size} bytes to {size}" if size < listed.size else ""
         raise InputError(

@@ -61,7 +61,7 @@ def take_file(task: TakeTask) -> Taken:
     budget = ReadBudget(task.budget_bytes, lambda _: None, task.grant, task.copies)
     taken = take(read_counts(task.path, budget), task)
     with readable(task.path), open_file(task.path) as stream:
-        state = stream.state()
+        state = stream.state()[:2]
     if task.state not in (None, state):
         raise InputError(f"{task.path} changed while it was read; import it again when no one writes it")
     return taken

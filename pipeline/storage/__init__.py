@@ -49,14 +49,10 @@ class LocalFile(io.FileIO):
         """Return up to `size` bytes from a position; threads may share the file for this."""
         return system.read_at(self.fileno(), start, size)
 
-    def state(self) -> tuple[int, int]:
-        """Return the current size and modification time (ns)."""
+    def state(self) -> tuple[int, int, int]:
+        """Return the current size, modification time and time of any change (ns), which no program can set."""
         status = os.fstat(self.fileno())
-        return status.st_size, status.st_mtime_ns
-
-    def ctime_ns(self) -> int:
-        """Return when the file or its attributes last changed, which no program can set."""
-        return os.fstat(self.fileno()).st_ctime_ns
+        return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 Location: TypeAlias = Path | Remote

@@ -242,14 +242,10 @@ class RemoteFile(io.RawIOBase):
             start, size = start + len(parts[-1]), size - len(parts[-1])
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def state(self) -> tuple[int, int]:
-        """Return the current size and modification time (ns); asks the store."""
+    def state(self) -> tuple[int, int, int]:
+        """Return the current size, the modification time (ns), and 0: a store has one time, and sets it itself."""
         status = self._where.stat()
-        return status.st_size, status.st_mtime_ns
-
-    def ctime_ns(self) -> int:
-        """Return 0: a store has one time, that of `state`, and sets it itself."""
-        return 0
+        return status.st_size, status.st_mtime_ns, 0
 
     def readable(self) -> bool:
         """Return True."""
