@@ -19,7 +19,7 @@ from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.commands import report
 from pipeline.commands.merge import keep_ids, merge_and_export
-from pipeline.corpus.formats import compression_marked
+from pipeline.corpus.files import compression_marked
 from pipeline.counts import import_worker
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.count import Counted

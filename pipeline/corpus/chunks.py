@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 from pipeline._core import Automaton, SpecialTokens
 from pipeline.base.errors import InputError
-from pipeline.corpus.files import CorpusFile, file_size, opened
-from pipeline.corpus.formats import WHOLE_FORMATS
+from pipeline.corpus.files import WHOLE_FORMATS, CorpusFile, file_size, opened
 from pipeline.corpus.frames import Frame, frames_of, text_bytes
 
 _CHARACTER_BYTES = 4  # of the longest character: a proof looks at the two around a cut

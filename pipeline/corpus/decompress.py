@@ -17,8 +17,7 @@ from typing import Any
 
 from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
-from pipeline.corpus.files import CorpusFile
-from pipeline.corpus.formats import damaged
+from pipeline.corpus.files import CorpusFile, damaged
 from pipeline.corpus.frames import FROM_START, XZ_HEADER_BYTES, Frame, zstd_frames
 from pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from pipeline.storage import OpenFile

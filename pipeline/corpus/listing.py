@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from pipeline.base.errors import InputError
-from pipeline.corpus.files import CorpusFile, file_size, opened
-from pipeline.corpus.formats import FileType, recognise
+from pipeline.corpus.files import CorpusFile, FileType, file_size, opened, recognise
 from pipeline.corpus.inputs import expand, sample_corpus, without
 from pipeline.storage import each, is_uri, named
 

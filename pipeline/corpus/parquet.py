@@ -17,8 +17,7 @@ from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus import pages
 from pipeline.corpus.columns import field, is_text, plain, records_of
-from pipeline.corpus.files import CorpusFile, opened
-from pipeline.corpus.formats import damaged
+from pipeline.corpus.files import CorpusFile, damaged, opened
 from pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from pipeline.corpus.records import Records
 from pipeline.storage import OpenFile

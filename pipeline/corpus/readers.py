@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pipeline._core import SpecialTokens
 from pipeline.base.errors import InputError
 from pipeline.corpus.chunks import Cutting, context_bytes
-from pipeline.corpus.files import CorpusFile, FileSpan, opened
-from pipeline.corpus.formats import compressed_parquet, starts_as_parquet
+from pipeline.corpus.files import CorpusFile, FileSpan, compressed_parquet, opened, starts_as_parquet
 from pipeline.corpus.frames import FROM_START, Frame, frame_before, frames_of
 from pipeline.corpus.lines import read_json_lines, read_lines
 from pipeline.corpus.read_budget import UNLIMITED, ReadBudget

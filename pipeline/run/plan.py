@@ -14,8 +14,7 @@ from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_count
 from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
-from pipeline.corpus.files import CorpusFile, FileSpan
-from pipeline.corpus.formats import COMPRESSIONS, FORMATS, FileType
+from pipeline.corpus.files import COMPRESSIONS, FORMATS, CorpusFile, FileSpan, FileType
 from pipeline.corpus.listing import Listing, find_files
 from pipeline.corpus.skipped_or_altered import Tallies, Tally
 from pipeline.run.directory import Directory, fingerprint

@@ -20,8 +20,7 @@ from pipeline.base.errors import InputError
 from pipeline.corpus import frames
 from pipeline.corpus.chunks import Cutting, plan_chunks
 from pipeline.corpus.decompress import decompress
-from pipeline.corpus.files import FileSpan
-from pipeline.corpus.formats import FileType
+from pipeline.corpus.files import FileSpan, FileType
 from pipeline.corpus.listing import describe
 from pipeline.corpus.read_budget import UNLIMITED
 from pipeline.corpus.readers import read_span, text_range

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from pipeline import _core
 from pipeline.base.errors import InputError, InvalidTextError
 from pipeline.corpus import lines, readers
-from pipeline.corpus.files import FileSpan
-from pipeline.corpus.formats import FileType
+from pipeline.corpus.files import FileSpan, FileType
 from pipeline.corpus.lines import read_lines
 from pipeline.corpus.listing import describe
 from pipeline.corpus.readers import read_span

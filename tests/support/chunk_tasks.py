@@ -9,8 +9,7 @@ import counter_files
 
 from pipeline.base.memory import Grant
 from pipeline.corpus.chunks import Cutting, plan_chunks
-from pipeline.corpus.files import FileSpan
-from pipeline.corpus.formats import FileType
+from pipeline.corpus.files import FileSpan, FileType
 from pipeline.corpus.listing import describe, find_files
 from pipeline.corpus.skipped_or_altered import add_up
 from pipeline.counts.count_worker import CountTask, count_chunk

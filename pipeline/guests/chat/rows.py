@@ -14,8 +14,7 @@ from pathlib import PurePath
 from typing import Any, cast
 
 from pipeline.base.errors import InputError
-from pipeline.corpus.files import CorpusFile, FileSpan, opened
-from pipeline.corpus.formats import damaged
+from pipeline.corpus.files import CorpusFile, FileSpan, damaged, opened
 from pipeline.corpus.lines import whole_lines
 from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
 from pipeline.corpus.readers import blocks_of_span, unchanged
