@@ -13,7 +13,7 @@ from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes
 from pipeline.commands import report
 from pipeline.counts.as_text import bounds
-from pipeline.counts.coarse import refuse_without_texts
+from pipeline.counts.coarse import count_again, refuse_without_texts
 from pipeline.counts.count import STAGE as COUNTING
 from pipeline.counts.count import Counted, combine_again, require_counted
 from pipeline.executors import Executor
@@ -31,7 +31,7 @@ from pipeline.run.manifest import LANGUAGES, Run
 from pipeline.run.open_run import refuse_other_weights
 from pipeline.run.option_types import AnyPath, MergeOptions
 from pipeline.run.options import Options, flag_of, lists_options, make_options, refuse_unfit
-from pipeline.run.patterns import coarse_pattern, pattern_of, tokenizer_pattern
+from pipeline.run.patterns import pattern_of, tokenizer_pattern
 from pipeline.run.runner import Runner, opened
 from pipeline.run.workers import executor_for
 from pipeline.storage import Location, named
@@ -71,8 +71,9 @@ def run_merge(
     location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
 ) -> tuple[Summary, Trained]:
     """Merge and export from the counts of a run directory; the corpus is not needed."""
-    with open_merging(location, given, executor, listener) as opened_run:
-        return merge_and_export(*opened_run)
+    with open_merging(location, given, executor, listener) as (runner, run, counted, options, replaced):
+        counted = count_again(runner, run, counted, options)
+        return merge_and_export(runner, run, counted, options, replaced)
 
 
 @contextmanager
@@ -235,8 +236,7 @@ def merge_and_export(
 
     replaced: the ids of tokenizers that were there before; None: unknown.
     """
-    coarse = coarse_pattern(options)
-    learn = merge.learn if coarse is None else superwords.learn
+    learn = merge.learn if counted.coarse is None else superwords.learn
     learned = learn(runner, run, counted, options)
     if options.stop_at_saving is not None:
         options, why = _size_that_repays(learned, options, options.stop_at_saving)
@@ -253,7 +253,7 @@ def merge_and_export(
     for size, one in zip(options.vocab_size, exported, strict=True):
         if one.facts.merges < options.special.merge_budget(size):
             runner.warn(f"the vocabulary is smaller than asked for: {one.facts.stopped}")
-    if coarse is not None and options.export:
+    if counted.coarse is not None and options.export:
         for limit in limits_of(trained.model(options.vocab_size[0]), options.export):
             runner.warn(limit)
     run = manifest.store_written(run, [one.directory / name for one in exported for name in one.written])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener
 from pipeline.base.machine import usable_cores
+from pipeline.counts.coarse import count_again
 from pipeline.counts.count import count
 from pipeline.executors import Executor
 from pipeline.reports.progress import for_python
@@ -92,4 +93,5 @@ def run_train(options: Options, executor: Executor, listener: Listener) -> "tupl
             from pipeline.commands.merge import merge_and_export
 
             run = manifest.store_merge_options(run, options, FILE_NAMES)
+            counted = count_again(runner, run, counted, options)
             return merge_and_export(runner, run, counted, options)

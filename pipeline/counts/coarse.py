@@ -13,6 +13,7 @@ from pipeline.counts.coarse_worker import FitTask, pieces_cut
 from pipeline.counts.combine import combine_counters
 from pipeline.counts.count import COMBINING, Counted, as_counted, combine_chunks, count_chunks, find_counted
 from pipeline.counts.counter_file import Parts
+from pipeline.pattern.compiled import CompiledPattern
 from pipeline.run import manifest
 from pipeline.run.directory import Directory, fingerprint
 from pipeline.run.files import RUN
@@ -23,6 +24,7 @@ from pipeline.run.patterns import coarse_pattern, slowness
 from pipeline.run.plan import Plan, dependencies_of, list_corpus
 from pipeline.run.runner import Runner
 from pipeline.storage import named
+from pipeline.storage.atomic import make_directory
 
 OF_SUPERWORDS = " superwords"  # what the names of stages end with
 
@@ -62,18 +64,46 @@ def _refuse_weights(run: Run) -> None:
         )
 
 
-def count_mixture(runner: Runner, run: Run, mixed: Source, options: Options) -> Counted:
+def count_again(runner: Runner, run: Run, counted: Counted, options: Options) -> Counted:
+    """Return what was counted with the second count, as far as that is missing, if the options ask for superwords."""
+    if (pattern := coarse_pattern(options)) is None:
+        return counted
+    if not options.pattern == options.superword_pattern == "superbpe":
+        _warn_of_misfit(runner, counted, pattern)
+    run.directory.require_lock()
+    make_directory(run.coarse_location)
+    second = replace(runner, suffix=OF_SUPERWORDS)
+    if run.manifest.source is None:
+        _, coarse = _count_coarse(second, run, pattern, options)
+    else:
+        coarse = _count_mixture(second, run, run.manifest.source, options)
+    return replace(counted, coarse=coarse)
+
+
+def _warn_of_misfit(runner: Runner, counted: Counted, pattern: CompiledPattern) -> None:
+    """Warn if the coarse pattern cuts inside pieces of the first stage: some of its tokens would never be used."""
+    share, example = runner.executor.one(pieces_cut, FitTask(counted.path, counted.fingerprint, pattern))
+    if share:
+        runner.warn(
+            f"--superword-pattern would cut pieces of --pattern apart, {share:.2%} of the different ones, such as "
+            f"{example[:40]!r}: tokens learned from them are never used where it cuts; --pattern superbpe fits"
+        )
+
+
+def _count_mixture(runner: Runner, run: Run, mixed: Source, options: Options) -> Counted:
     """Count the coarse pieces of each run that was combined, in its own directory, and combine them with the weights.
 
     These are multiplied by the number that makes all of them whole: nothing is rounded.
     """
+    pattern = coarse_pattern(options)
+    assert pattern is not None, "the options ask for superwords"
     counters, weights, statistics = [], {}, ChunkStatistics()
     with contextlib.ExitStack() as locks:
         for one in mixed.mixed:
             part = _counted_from_texts(one)
             reading = {name: part.manifest.counting[name] for name in READING_OPTIONS}
             locks.enter_context(part.directory.locked())
-            coarse, counted = _count_again(runner, part, replace(options, **reading))
+            coarse, counted = _count_coarse(runner, part, pattern, replace(options, **reading))
             counters.append((coarse.counter_path, coarse.manifest.counter_fingerprint()))
             weights[coarse.counter_path] = (one.weight[0] * mixed.scale // one.weight[1], 1)
             statistics += counted.statistics
@@ -85,53 +115,24 @@ def count_mixture(runner: Runner, run: Run, mixed: Source, options: Options) -> 
             coarse = replace_run(coarse, keep=[])
         whole = find_counted(coarse, runner.executor)
         if whole is None:
-            with _second(runner).reporting(COMBINING, len(counters), "counters"):
-                parts = Parts(counters, statistics, weights)
-                whole = as_counted(coarse, combine_counters(runner, coarse, parts))
+            with runner.reporting(COMBINING, len(counters), "counters"):
+                whole = as_counted(coarse, combine_counters(runner, coarse, Parts(counters, statistics, weights)))
     return whole
 
 
-def count_coarse(runner: Runner, run: Run, options: Options) -> Counted:
-    """Count the coarse pieces as far as they are not counted yet. Raises as counting does."""
-    return _count_again(runner, run, options)[1]
-
-
-def _count_again(runner: Runner, run: Run, options: Options) -> tuple[Run, Counted]:
-    """Return the run of the coarse pieces of a run, counted."""
+def _count_coarse(runner: Runner, run: Run, pattern: CompiledPattern, options: Options) -> tuple[Run, Counted]:
+    """Return the run of the coarse pieces of a run, counted. Raises as counting does."""
     _refuse_weights(run)
-    run.directory.require_lock()
-    plan, pattern = run.manifest.plan, coarse_pattern(options)
-    assert pattern is not None, "the options ask for superwords"
     coarse_options = make_coarse(options, run)
-    plan.added_files(run.directory, list_corpus(coarse_options, runner.listener), runner.listener)
+    run.manifest.plan.added_files(run.directory, list_corpus(coarse_options, runner.listener), runner.listener)
     coarse_options = replace(coarse_options, overwrite=not _continues(run, coarse_options))
-    second = _second(runner)
-    coarse = open_run(second, Directory(run.coarse_location, RUN), coarse_options)
+    coarse = open_run(runner, Directory(run.coarse_location, RUN), coarse_options)
     manifest.remove_partial(coarse)
     counted = find_counted(coarse, runner.executor)
     if counted is None:
         runner.warn(slowness(pattern))
-        counted = combine_chunks(second, coarse, count_chunks(second, coarse, pattern))
+        counted = combine_chunks(runner, coarse, count_chunks(runner, coarse, pattern))
     return coarse, counted
-
-
-def _second(runner: Runner) -> Runner:
-    """Return a runner for which the stages of this count have names of their own."""
-    return replace(runner, suffix=OF_SUPERWORDS)
-
-
-def warn_of_misfit(runner: Runner, counted: Counted, options: Options) -> None:
-    """Warn if the coarse pattern cuts inside pieces of the first stage: some of its tokens would never be used."""
-    pattern = coarse_pattern(options)
-    assert pattern is not None, "the options ask for superwords"
-    if options.pattern == options.superword_pattern == "superbpe":
-        return
-    share, example = runner.executor.one(pieces_cut, FitTask(counted.path, counted.fingerprint, pattern))
-    if share:
-        runner.warn(
-            f"--superword-pattern would cut pieces of --pattern apart, {share:.2%} of the different ones, such as "
-            f"{example[:40]!r}: tokens learned from them are never used where it cuts; --pattern superbpe fits"
-        )
 
 
 def make_coarse(options: Options, run: Run) -> Options:

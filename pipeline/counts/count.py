@@ -35,12 +35,16 @@ _FIT_BYTES = 32 << 10  # of the sample that shows whether the pattern fits
 
 @dataclass(frozen=True)
 class Counted:
-    """A combined counter that is complete on the disk, with what was found in all files of the plan."""
+    """A combined counter that is complete on the disk, with what was found in all files of the plan.
+
+    coarse: the second count, if there are superwords.
+    """
 
     path: Location
     fingerprint: str
     facts: CorpusFacts
     statistics: ChunkStatistics
+    coarse: "Counted | None" = None
 
 
 def find_counted(run: Run, executor: Executor) -> Counted | None:

@@ -8,7 +8,7 @@ does the same to a text, so training and encoding agree.
 from dataclasses import replace
 
 from pipeline.base.errors import RunDirectoryError
-from pipeline.counts.coarse import OF_SUPERWORDS, count_coarse, count_mixture, warn_of_misfit
+from pipeline.counts.coarse import OF_SUPERWORDS
 from pipeline.counts.count import Counted
 from pipeline.merges import merge
 from pipeline.merges.merge_list import MergeList
@@ -18,18 +18,16 @@ from pipeline.run.files import MERGES_SO_FAR
 from pipeline.run.manifest import Run
 from pipeline.run.options import Options
 from pipeline.run.runner import Runner
-from pipeline.storage.atomic import make_directory
 
 
 def learn(runner: Runner, run: Run, counted: Counted, options: Options) -> MergeList:
-    """Return the merges of both stages, stored or new; the corpus is read again if its coarse pieces are not counted.
+    """Return the merges of both stages, stored or new.
 
     The counts of the first stage are of pieces. What each merge joins is of coarse pieces, for both stages.
     """
-    first_stage = options.first_stage
+    first_stage, coarse = options.first_stage, counted.coarse
     assert first_stage is not None, "the options ask for superwords"
-    warn_of_misfit(runner, counted, options)
-    make_directory(run.coarse_location)
+    assert coarse is not None, "and it was counted again"
     whole, stage = merge.task_of(runner, run, counted, options), first_stage_of(run, first_stage)
     task = replace(
         whole,
@@ -45,7 +43,6 @@ def learn(runner: Runner, run: Run, counted: Counted, options: Options) -> Merge
             "superwords are learned from there on"
         )
     mixed = run.manifest.source
-    coarse = count_coarse(runner, run, options) if mixed is None else count_mixture(runner, run, mixed, options)
     task = replace(
         merge.task_of(runner, run, coarse, options),
         rules=MergeRules.of_superwords(options, mixed),
