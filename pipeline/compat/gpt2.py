@@ -29,6 +29,7 @@ class GPT2Tokenizer:
 
     Raises:
         InputError: a file is missing or damaged, or vocab.json lacks a special token.
+        UsageError: a special token is empty, repeated or a single byte.
     """
 
     def __init__(self, directory: str | PathLike[str] | Remote, *, special_tokens: Sequence[str] | None = None) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.translate import for_tokenizers
+from pipeline.run.ids import check_special_tokens
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet
 from pipeline.tokenizer.formats.added_tokens import entry_of, read_rule
@@ -106,6 +107,7 @@ def _tokens_in_vocabulary(
     vocab: Field, merges: byte_alphabet.Merges, named: Sequence[str] | None
 ) -> dict[str, dict[str, Any]]:
     """Return the special tokens that are named, those of special_tokens_map.json, or what is no byte and not merged."""
+    check_special_tokens(named or ())
     rules = dict.fromkeys(named or (), PLAIN_RULE)
     said, listed = _special_tokens_map(vocab.file) if named is None else Field(None, vocab.file), vocab.read(dict)
     if named is None and said.value is None:
