@@ -3,7 +3,6 @@
 import copy
 import multiprocessing
 import pickle
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,8 @@ import samples
 
 import pipeline
 from pipeline import Tokenizer
-from pipeline.compat import ChatFormat
 from pipeline.pattern.compiled import CompiledPattern, in_sequence
 from pipeline.pattern.compiler import compile_pattern
-from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 
 TEXT = "the lower\n<|endoftext|>low 123 't été नमस्ते"
 PATTERNS: dict[str, CompiledPattern] = {
@@ -128,10 +125,3 @@ def test_a_data_loader_spawns_workers(way: str) -> None:
     texts = [f"low lower {number}" for number in range(20)]
     options: Any = {"batch_size": None, "num_workers": 2, "multiprocessing_context": way, "shuffle": False}
     assert [ids.tolist() for ids in data.DataLoader(Texts(ours, texts), **options)] == ours.encode_batch(texts)
-
-
-def test_chat_formats_are_copied() -> None:
-    model = Tokenizer.from_merges([], ["<|im_start|>", "<|im_end|>"]).model
-    chat = ChatFormat(Tokenizer.from_model(replace(model, chat_template=CHAT_TEMPLATES["chatml"])))
-    message = {"role": "user", "content": "x"}
-    assert pickle.loads(pickle.dumps(chat)).encode_message(message) == chat.encode_message(message)
