@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pipeline.commands.import_counts import train_from_counts as train_from_counts
     from pipeline.commands.info import info as info
     from pipeline.commands.merge import merge_run as merge_run
-    from pipeline.commands.parity import train_parity as train_parity
     from pipeline.commands.train import train as train
     from pipeline.commands.train_iterator import train_from_iterator as train_from_iterator
     from pipeline.commands.train_like import train_like as train_like
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from pipeline.guests.inspect.diff import diff as diff
     from pipeline.guests.inspect.doctor import doctor as doctor
     from pipeline.guests.inspect.explain import explain as explain
+    from pipeline.guests.parity.parity import train_parity as train_parity
     from pipeline.shards.decode import decode_shards as decode_shards
     from pipeline.shards.in_memory import encode_files as encode_files
     from pipeline.shards.open import open_shards as open_shards
@@ -65,7 +65,7 @@ _HOMES = {
     "train_from_counts": "pipeline.commands.import_counts",
     "train_from_iterator": "pipeline.commands.train_iterator",
     "train_like": "pipeline.commands.train_like",
-    "train_parity": "pipeline.commands.parity",
+    "train_parity": "pipeline.guests.parity.parity",
     "verify_run": "pipeline.commands.verify",
 }
 __all__ = ["__version__", *_HOMES]

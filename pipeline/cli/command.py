@@ -99,12 +99,12 @@ def commands() -> None:
 
 
 def command(
-    *, name: str | None = None, takes: Sequence[str] = ()
+    *, name: str | None = None, takes: Sequence[str] = (), in_file: Sequence[str] = ()
 ) -> "Callable[[Callable[..., Result | None]], click.Command]":
     """Add a function to the group as a command, with the options whose records name it, or those that it `takes`.
 
     It is called with a `Request`, unless it has no options, and the values of its own click arguments but `inputs`. The
-    result that it may return is printed.
+    result that it may return is printed. in_file: further names of its own, which a configuration file may have.
     """
 
     def decorate(function: "Callable[..., Result | None]") -> click.Command:
@@ -118,7 +118,7 @@ def command(
             how = {shown: own_values.pop(shown, False) for shown in ("as_json", "log_json")}
             if not names:
                 return show(function(**own_values), **how)
-            request = _settle(names, values)
+            request = _settle(names, values, own_values, in_file)
             return None if request is None else show(function(request, **own_values), **how)
 
         help_text = inspect.cleandoc(function.__doc__ or "")
@@ -140,11 +140,13 @@ def run_command(
     *,
     name: str | None = None,
     only_here: bool = False,
+    in_file: Sequence[str] = (),
     settle: "Callable[[Request, dict[str, Any]], Request]" = lambda request, _: request,
 ) -> "Callable[[Callable[..., Result]], click.Command]":
     """Make a function of a `Session` a command, and print its result. only_here: refuse a cluster.
 
-    settle: takes options from the values of the command's own arguments, and these from the values.
+    in_file: as of `command`. settle: takes options from the values of the command's own arguments, and these from the
+    values.
     """
 
     def decorate(function: "Callable[..., Result]") -> click.Command:
@@ -159,7 +161,7 @@ def run_command(
                 start = executor_here if only_here else executor_for
                 carry_out(request, lambda session: function(session, **values), start)
 
-        return command(name=name)(call)
+        return command(name=name, in_file=in_file)(call)
 
     return decorate
 
@@ -197,8 +199,10 @@ def _flags_of(record: Record) -> Iterator[Flag]:
         yield place([flag_of(f"no_{record.name}")], is_flag=True, help=record.without)
 
 
-def _settle(names: Sequence[str], values: dict[str, Any]) -> Request | None:
-    """Make options from flags and configuration file; None after `--print-config` printed them."""
+def _settle(
+    names: Sequence[str], values: dict[str, Any], own_values: dict[str, Any], in_file: Sequence[str]
+) -> Request | None:
+    """Make options from flags and configuration file, which may add own values; None after `--print-config`."""
     config, print_config = values.pop("config", None), values.pop("print_config", False)
     flags = {name: value for name, value in values.items() if value is not None and value != ()}
     for name in flags.keys() - {"inputs", "output"}:  # a path is opened by the bytes that it has
@@ -207,6 +211,7 @@ def _settle(names: Sequence[str], values: dict[str, Any]) -> Request | None:
     stored = read_config(config) if config is not None else {}
     if "chat" in names:
         stored, flags = of_their_file(stored), with_our_names(flags)
+    own_values |= {name: stored.pop(name) for name in in_file if name in stored}
     unfit = set(stored) - set(names) - {"inputs"}
 
     def spell(name: str) -> str:

@@ -13,6 +13,13 @@ SECTIONS = {  # of the list of commands: the file that defines them -> its title
 }  # fmt: skip
 OWN, OTHER = "Options", "Other"  # groups of flags that belong to one command, and to all
 _ALL = "bpe-pipeline.help_all"
+GONE = {  # a flag by its command, and what it is called now
+    "merge --parity": "the command parity",
+    **{
+        f"merge --{flag}": f"{name} in a configuration file of the command parity"
+        for flag, name in (("parity-window", "window"), ("parity-alpha", "alpha"), ("global-merges", "global_merges"))
+    },
+}
 
 
 class Flag(click.Option):
@@ -41,6 +48,9 @@ class _Once(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse what is given, each option once."""
+        for flag in (word.partition("=")[0] for word in args):
+            if (now := GONE.get(f"{ctx.info_name} {flag}")) is not None:
+                raise click.UsageError(f"{flag} of {ctx.info_name} is {now} now", ctx)
         _, _, order = self.make_parser(ctx).parse_args(list(args))
         once = [one for one in order if isinstance(one, click.Option) and not (one.multiple or one.is_eager)]
         if twice := next((one for one in once if once.count(one) > 1), None):

@@ -82,8 +82,8 @@ def report(
     bpe-pipeline report runs/a
     bpe-pipeline report runs/a --held-out unseen.txt --compare runs/b gpt2 llama3
     """
-    from pipeline.commands.made_by import guest_of
     from pipeline.commands.report import Extras, page_outputs, run_report
+    from pipeline.run.guests import guest_of
 
     if (guest := guest_of(run_directory)) is not None:
         flags = {"--compare": compare or more, "--held-out": held_out, "--hidden-size": hidden_size}

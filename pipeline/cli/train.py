@@ -1,15 +1,13 @@
-"""Commands that train: train, count, merge, combine."""
+"""Commands that train: train, count, merge, parity, combine."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline.base.errors import UsageError
 from pipeline.cli.command import Request, Session, inputs, run_command
-from pipeline.cli.completion import LOCATION, whole_number
-from pipeline.cli.help import Flag
+from pipeline.cli.completion import LOCATION
 from pipeline.run.options import flag_of
 from pipeline.storage import Location
 
@@ -67,90 +65,49 @@ def count(session: Session) -> "Result":
 
 
 @run_command()
-@click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
-@click.option(
-    "--parity", is_flag=True, cls=Flag, group="Parity",
-    help="let the RUNs, one a language, choose merges so that all compress alike",
-)  # fmt: skip
-@click.option(
-    "--output", "-o", type=LOCATION, metavar="DIR", cls=Flag, group="Parity",
-    help="with --parity: the new run directory; default: a new one under runs/",
-)  # fmt: skip
-@click.option(
-    "--dev", multiple=True, type=LOCATION, metavar="RUN", cls=Flag, group="Parity",
-    help="with --parity: what is measured in place of each RUN, such as translations of one text; repeatable",
-)  # fmt: skip
-@click.option(
-    "--ratio", multiple=True, type=float, metavar="NUMBER", cls=Flag, group="Parity",
-    help="with --parity: how much each RUN is to be compressed in relation to the others; repeatable",
-)  # fmt: skip
-@click.option(
-    "--parity-window", type=whole_number(1), metavar="N", cls=Flag, group="Parity", advanced=True,
-    help="with --parity: let no RUN have more than its share of the last N choices",
-)  # fmt: skip
-@click.option(
-    "--parity-alpha", type=float, metavar="NUMBER", cls=Flag, group="Parity", advanced=True,
-    help="with --parity-window: a share is this, divided by the number of RUNs  [default: 2]",
-)  # fmt: skip
-@click.option(
-    "--global-merges", type=whole_number(0), metavar="N", cls=Flag, group="Parity", advanced=True,
-    help="with --parity: choose the first N merges by the counts of all RUNs together",
-)  # fmt: skip
-def merge(session: Session, runs: tuple[Location, ...], parity: bool, **chosen_by: Any) -> "Result":
+@click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN", required=True)
+def merge(session: Session, runs: tuple[Location, ...]) -> "Result":
     """Learn a vocabulary from the counts in RUN and export it.
 
     Nothing is counted again, with other --weight of the inputs that were counted neither; --superwords-from reads the
-    corpus a second time, once. With --parity, the counts of several RUNs become those of a new run, --output.
+    corpus a second time, once.
 
     \b
     bpe-pipeline merge runs/a --vocab-size 32000
     bpe-pipeline merge runs/a --vocab-size 8000,16000 --export hf,tiktoken
     bpe-pipeline merge runs/a --vocab-size 32000 --superwords-from 80%
-    bpe-pipeline merge runs/en runs/sw --parity --vocab-size 32000 --output runs/fair
     """
-    if parity:
-        return _merge_by_parity(session, runs, **chosen_by)
-    for name, value in chosen_by.items():
-        if value not in (None, ()):
-            raise UsageError(f"{flag_of(name)} means nothing without --parity: give both, or neither")
     if len(runs) > 1:
-        raise UsageError("merge takes one RUN: give --parity, or add the counts of several with `combine`")
+        raise UsageError("merge takes one RUN: let several choose with `parity`, or add their counts with `combine`")
     from pipeline.commands.merge import run_merge
 
     return run_merge(runs[0], session.given, session.executor, session.listener)[0]
 
 
-def _by_name(runs: tuple[Location, ...]) -> list[tuple[str, Location]]:
-    """Give each run the name of its directory, or its whole location where several have that name."""
-    homes = [run.resolve() if isinstance(run, Path) else run for run in runs]
-    names = [home.name for home in homes]
-    return [(name if names.count(name) == 1 else str(home), home) for name, home in zip(names, homes, strict=True)]
+@run_command(in_file=("window", "alpha", "global_merges"))
+@click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
+@click.option(
+    "--dev", multiple=True, type=LOCATION, metavar="RUN",
+    help="what is measured in place of each RUN, such as translations of one text; repeatable",
+)  # fmt: skip
+@click.option(
+    "--ratio", multiple=True, type=click.FloatRange(0, min_open=True), metavar="NUMBER",
+    help="instead of --dev: how much each RUN is to be compressed in relation to the others; repeatable",
+)  # fmt: skip
+def parity(session: Session, runs: tuple[Location, ...], dev: tuple[Location, ...], **settings: Any) -> "Result":
+    """Let several RUNs, one a language, choose merges in turns.
 
+    The RUN whose texts have the most tokens chooses next, so that all are compressed alike. Nothing is counted again:
+    the counts of the RUNs become those of a new run.
 
-def _merge_by_parity(
-    session: Session,
-    runs: tuple[Location, ...],
-    *,
-    dev: tuple[Location, ...],
-    ratio: tuple[float, ...],
-    parity_window: int | None,
-    parity_alpha: float | None,
-    global_merges: int | None,
-    output: Location | None,
-) -> "Result":
-    from pipeline.commands.parity import run_parity
+    \b
+    bpe-pipeline parity runs/en runs/sw --dev runs/en-dev --dev runs/sw-dev --output runs/fair
+    bpe-pipeline parity runs/en runs/sw --ratio 1 --ratio 1.2 --vocab-size 32000 --output runs/fair
+    """
+    from pipeline.guests.parity.parity import by_name, run_parity
 
-    if parity_alpha is not None and parity_window is None:
-        raise UsageError("--parity-alpha means nothing without --parity-window: give both, or neither")
-    settings = {
-        "ratios": ratio,
-        "window": parity_window or 0,
-        "alpha": 2.0 if parity_alpha is None else parity_alpha,
-        "global_merges": global_merges or 0,
-    }
-    languages, measured = _by_name(runs), _by_name(dev)
-    given = session.given if output is None else {**session.given, "output": output}
-    return run_parity(languages, measured, settings, given, session.executor, session.listener)[0]
+    named, measured = by_name(runs), by_name(dev)
+    return run_parity(named, measured, settings, session.given, session.executor, session.listener)[0]
 
 
 @run_command(only_here=True)

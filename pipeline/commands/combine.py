@@ -28,7 +28,6 @@ from pipeline.run.directory import fingerprint
 from pipeline.run.manifest import Manifest, Run, Source, Weighted
 from pipeline.run.option_types import AnyPath, OutputOptions
 from pipeline.run.options import READING_OPTIONS, RECORDS, Options, flag_of, lists_options, make_options
-from pipeline.run.parity import Parity
 from pipeline.run.runner import opened
 from pipeline.run.values import parse_weight, shown_weight
 from pipeline.run.workers import executor_here
@@ -83,7 +82,7 @@ def run_combine(
     factors = _factors(locations, weights)
     runs = [manifest.require(location) for location in locations]
     for run in runs[1:]:
-        _require_comparable(runs[0], run)
+        require_comparable(runs[0], run)
     statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
     if options.output is not None and any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs to combine; choose another")
@@ -97,26 +96,8 @@ def run_combine(
         for run, (_, mark), by in zip(runs, counters, fractions, strict=True)
     )
     source = Source(manifest.RUNS, digest, described, tuple(mixed))
-    found = _Combination(runs[0], source, Parts(counters, statistics, weighted), locations)
-    return _combined(found, options, executor, listener)
-
-
-def combine_languages(
-    runs: Sequence[Run], dev: Sequence[Run], parity: Parity, options: Options, executor: Executor, listener: Listener
-) -> Summary:
-    """Make a run of the counts of several languages, whose merges these choose. dev: what is measured, not added."""
-    for run in (*runs[1:], *dev):
-        _require_comparable(runs[0], run)
-    for run in dev:
-        require_counted(run, executor)
-    statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
-    locations = [run.directory.location for run in (*runs, *dev)]
-    if options.output is not None and any(same_location(options.output, location) for location in locations):
-        raise UsageError(f"--output {options.output} is one of the runs to merge; choose another")
-    counters = [(run.counter_path, run.manifest.counter_fingerprint()) for run in runs]
-    described = " + ".join(str(run.directory) for run in runs) + ", merged by parity"
-    source, parts = Source(manifest.LANGUAGES, parity.digest(), described), Parts(counters, statistics)
-    return _combined(_Combination(runs[0], source, parts, locations, parity), options, executor, listener)
+    found = Combination(runs[0], source, Parts(counters, statistics, weighted), locations)
+    return write_combination(found, options, executor, listener)
 
 
 def run_part(location: Location, every: int, options: Options, executor: Executor, listener: Listener) -> Summary:
@@ -128,24 +109,23 @@ def run_part(location: Location, every: int, options: Options, executor: Executo
     described = f"{len(chosen)} of {len(run.manifest.plan.chunks)} chunks of {run.directory}"
     source = Source(manifest.RUNS, fingerprint(sorted(mark for _, mark in counters)), described)
     parts = Parts(counters, sum(found, ChunkStatistics()))
-    return _combined(_Combination(run, source, parts, [location]), options, executor, listener)
+    return write_combination(Combination(run, source, parts, [location]), options, executor, listener)
 
 
 @dataclass(frozen=True)
-class _Combination:
+class Combination:
     """Counters that become a run, with pieces of the kind that another has.
 
-    like: that other run; locations: of all runs that are read; parity: how languages choose merges.
+    like: that other run; locations: of all runs that are read.
     """
 
     like: Run
     source: Source
     parts: Parts
     locations: Sequence[Location]
-    parity: Parity | None = None
 
 
-def _combined(found: _Combination, options: Options, executor: Executor, listener: Listener) -> Summary:
+def write_combination(found: Combination, options: Options, executor: Executor, listener: Listener) -> Summary:
     """Write the run of a combination."""
     counting = found.like.manifest.counting
     unread = counting | {name: RECORDS[name].default for name in READING_OPTIONS}
@@ -155,9 +135,6 @@ def _combined(found: _Combination, options: Options, executor: Executor, listene
             directory.refuse_corpus_inside(map(str, names), "one of the runs to combine")
         new = Run(directory, Manifest(unread, found.like.manifest.cutting, source=found.source))
         with take_counts(runner, new, options, lambda *_: found.parts) as (run, counted):
-            if run.manifest.parity != found.parity:
-                run = replace(run, manifest=replace(run.manifest, parity=found.parity))
-                manifest.save(run)
             return report.write_summary(runner, run, counted)
 
 
@@ -180,7 +157,7 @@ def _factors(directories: Sequence[Location], weights: Sequence[Any]) -> list[Fr
     return factors
 
 
-def _require_comparable(first: Run, other: Run) -> None:
+def require_comparable(first: Run, other: Run) -> None:
     """Raise `RunDirectoryError` naming the first thing that makes two runs' pieces different things."""
     differing = [
         (flag_of(name), first.manifest.counting.get(name), other.manifest.counting.get(name))

@@ -5,15 +5,14 @@ from types import MappingProxyType
 from typing import Any
 
 from pipeline.base.units import format_bytes, format_count
-from pipeline.commands.made_by import guest_of
 from pipeline.corpus.skipped_or_altered import in_words
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.files import RUN
+from pipeline.run.guests import guest_of
 from pipeline.run.manifest import Run
 from pipeline.run.option_types import AnyPath
-from pipeline.run.parity import Parity
 from pipeline.run.plan import corpus_bytes
 from pipeline.shards import manifest as shards
 from pipeline.shards.manifest import RESULT, SHARDS, EncodedCorpus, find_result, tokenizer_fingerprint
@@ -73,32 +72,18 @@ def _run(run: Run) -> Facts:
     if plan.files:
         corpus = {"corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(corpus_bytes(plan.files))}"}
     found = [where for where in run.tokenizers() if (where / "tokenizer.json").exists()]
-    by_letters = {"tie_break": "greatest-letters"} if stored.parity is not None and stored.merging else {}
+    chooser = stored.chooser
     facts = {
         "run": str(run.directory),
         **corpus,
         **({"weights": plan.described(stored.weights)} if stored.weights else {}),
         "counted": "completely" if whole else f"{sum(chunks)} of {format_count(len(chunks), 'chunks')}",
-        **_parity(stored.parity),
-        "options": {**stored.counting, **(stored.merging or {}), **by_letters},
+        **(chooser.info() if chooser else {}),
+        "options": stored.counting | (stored.merging or {}) | (chooser.REPLACED if chooser and stored.merging else {}),
         "fingerprint": stored.counter_fingerprint(),
         "tokenizers": [_tokenizer(where) for where in found],
     }
     return _facts(facts)
-
-
-def _parity(parity: Parity | None) -> dict[str, Any]:
-    """Say which languages choose the merges, and how."""
-    if parity is None:
-        return {}
-    settings = {name: getattr(parity, name) for name in ("window", "alpha", "global_merges")}
-    return {
-        "languages": [f"{one.name} ({one.counter})" for one in parity.languages],
-        **({"dev": [f"{one.name} ({one.counter})" for one in parity.dev]} if parity.dev else {}),
-        "parity": ", ".join(
-            f"{name.replace('_', ' ')} {value}" for name, value in ({"ratios": list(parity.ratios)} | settings).items()
-        ),
-    }
 
 
 def _tokenizer(path: Location, more: Mapping[str, Any] = MappingProxyType({})) -> Facts:

@@ -20,14 +20,13 @@ from pipeline.executors import Executor
 from pipeline.merges import forecast, merge, superwords
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.saving import size_that_repays
-from pipeline.reports.languages import languages_of
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import OtherSize, Summary
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.files import RUN
-from pipeline.run.manifest import LANGUAGES, Run
+from pipeline.run.manifest import Run
 from pipeline.run.open_run import refuse_other_weights
 from pipeline.run.option_types import AnyPath, MergeOptions
 from pipeline.run.options import Options, flag_of, lists_options, make_options, refuse_unfit
@@ -122,12 +121,8 @@ def _refuse_unfit_run(run: Run, asked: Options, given: Mapping[str, Any]) -> Non
     stored, directory = run.manifest, run.directory.location
     counting = {name: value for name, value in asked.of_stage("count").items() if name in given}
     manifest.refuse_other_options(Directory(directory, RUN), "counting", stored.counting, counting)
-    if stored.source is not None and stored.source.kind == LANGUAGES and stored.parity is None:
-        raise RunDirectoryError(f"{directory} was interrupted while it was made; run its merge --parity again")
-    if stored.parity is not None:
-        for name in ("tie_break", "superwords_from"):
-            if given.get(name) is not None:
-                raise UsageError(f"{flag_of(name)} means nothing for merges that are chosen by parity: leave it out")
+    if (chooser := stored.chooser) is not None:
+        refuse_unfit(given, f"merges that {chooser.KIND} choose", chooser.COMMAND)
 
 
 def _ids_to_replace(
@@ -269,7 +264,7 @@ def merge_and_export(
         tokenizer_directory=first.directory,
         written=(*first.written, *added),
         refused=first.refused,
-        languages=languages_of(trained.merges(options.vocab_size[0]), run.manifest.parity),
+        chosen_by=report.chosen_by(run, trained.merges(options.vocab_size[0])),
         changed_ids=_changed_ids(trained, exported, replaced),
         removed=tuple(name for name in replaced if name not in {one.directory.name for one in exported}),
         other_sizes=tuple(OtherSize(one.facts, one.directory, one.written) for one in others),

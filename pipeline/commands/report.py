@@ -26,11 +26,10 @@ from pipeline.merges import merge, merge_list
 from pipeline.merges.merge_list import MergeList
 from pipeline.reports import model_card, page
 from pipeline.reports.compared import REFERENCES, cached_or_reference
-from pipeline.reports.languages import languages_of
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
 from pipeline.reports.result import Result
-from pipeline.reports.summary import Report, Summary
+from pipeline.reports.summary import ChosenBy, Report, Summary
 from pipeline.reports.tables import how_made, options_of
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
@@ -334,6 +333,13 @@ def remove_card(run: Run, vocab_size: int) -> None:
         run.directory.remove([f"{run.tokenizer_name(vocab_size)}/{model_card.NAME}"])
 
 
+def chosen_by(run: Run, learned: MergeList) -> ChosenBy | None:
+    """Return what a guest that chose the merges reports of them."""
+    chooser = run.manifest.chooser
+    found: ChosenBy | None = chooser and chooser.report(learned)
+    return found
+
+
 def _stored_report(run: Run, home: Location, trained: Trained, executor: Executor) -> Report:
     """Return the stored report, or one without times if that is of another tokenizer, missing or damaged."""
     [size] = trained.options.vocab_size
@@ -348,6 +354,6 @@ def _stored_report(run: Run, home: Location, trained: Trained, executor: Executo
         vocabulary=facts,
         tokenizer_directory=home,
         written=tuple(written),
-        languages=languages_of(trained.merges(size), run.manifest.parity),
+        chosen_by=chosen_by(run, trained.merges(size)),
     )
     return Report(summary)

@@ -17,10 +17,9 @@ from typing import Unpack
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
-from pipeline.commands.made_by import guest_of
-from pipeline.counts.count import counter_of, require_counted
+from pipeline.counts.count import counter_of
 from pipeline.executors import Executor
-from pipeline.merges import forecast, merge, merge_worker, replay_worker, superwords
+from pipeline.merges import forecast, merge, replay_worker, superwords
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.replay_worker import ReplayTask, SumTask
 from pipeline.merges.rules import MergeRules
@@ -28,6 +27,7 @@ from pipeline.reports.model_card import NAME as CARD
 from pipeline.reports.progress import for_python
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
+from pipeline.run.guests import guest_of
 from pipeline.run.manifest import Run
 from pipeline.run.option_types import AnyPath, WorkingOptions
 from pipeline.run.options import Options, lists_options, make_options
@@ -128,8 +128,10 @@ def _verify_counters(runner: Runner, run: Run, verified: dict[str, str]) -> None
 def _verify_merges(runner: Runner, run: Run, verified: dict[str, str]) -> MergeList:
     """Replay every merge by a plain implementation; returns the merge list."""
     options = run.manifest.options_of()
-    if run.manifest.parity is not None:
-        return _verify_parity(runner, run, options, verified)
+    if (chooser := run.manifest.chooser) is not None:
+        learned: MergeList
+        learned, verified["merges"] = chooser.verify(runner, run)
+        return learned
     task = ReplayTask(
         counter=run.counter_path,
         counter_fingerprint=run.manifest.counter_fingerprint(),
@@ -154,28 +156,6 @@ def _verify_merges(runner: Runner, run: Run, verified: dict[str, str]) -> MergeL
         first=replace(stage, merges=min(stage.merges, len(first))),
     )
     return _replay(runner, task, verified, "merges")
-
-
-def _verify_parity(runner: Runner, run: Run, options: Options, verified: dict[str, str]) -> MergeList:
-    """Learn the merges of languages again, from their counts; returns the merge list."""
-    executor, started = runner.executor, time.monotonic()
-    task = merge.task_of(runner, run, require_counted(run, executor), options)
-    stored = executor.one(merge_worker.stored, task)
-    if stored is None:
-        raise RunDirectoryError(f"{run.merges_path} belongs to another run; remove it and run merge again")
-    task = replace(task, merges=len(stored) + stored.exhausted)
-    with runner.reporting("replaying", len(stored), "merges") as advance:
-        again = executor.one(merge_worker.learn_again, task, advance)
-    for name in ("left", "right", "counts", "joined", "chosen", "exhausted"):
-        if getattr(stored, name) != getattr(again, name):
-            raise RunDirectoryError(
-                f"{run.merges_path} differs from what is learned again from the languages' counts: its {name}; "
-                "remove it and run merge again"
-            )
-    end = "and then no pair is left" if stored.exhausted else "as many as were asked for"
-    took = f"{time.monotonic() - started:.1f} s"
-    verified["merges"] = f"{len(stored):,}, each chosen by its language when learned again, {end} (in {took})"
-    return stored
 
 
 def _replay(runner: Runner, task: ReplayTask, verified: dict[str, str], name: str) -> MergeList:

@@ -32,7 +32,7 @@ def merges_fingerprint(run: Run, options: Options) -> str:
 
 def task_of(runner: Runner, run: Run, counted: Counted, options: Options) -> MergeTask:
     """Return the task of merging a counter as the options say."""
-    nodes = runner.nodes
+    nodes, chooser = runner.nodes, run.manifest.chooser
     largest = [max(nodes, key=lambda node: node.memory_bytes)] if nodes else []
     return MergeTask(
         counter=counted.path,
@@ -44,8 +44,8 @@ def task_of(runner: Runner, run: Run, counted: Counted, options: Options) -> Mer
         so_far=run.directory / MERGES_SO_FAR,
         fingerprint=merges_fingerprint(run, options),
         grant=runner.broker.everything_free(largest),
-        sharing=sharing(runner) if run.manifest.parity is None else None,
-        parity=run.manifest.parity,
+        sharing=sharing(runner) if chooser is None else None,
+        learner=chooser and chooser.learner(),
     )
 
 

@@ -18,14 +18,14 @@ from pipeline.storage.atomic import whole_file
 _COLUMNS = {"left": "large_binary", "right": "large_binary", "count": "uint64", "joined": "uint64"}
 _FINGERPRINT, _STOPPED, _BYTES = b"fingerprint", b"stopped", b"bytes"
 _LEFT_OUT = b"left_out"  # different pieces and their bytes
-_LANGUAGE = {"language": "uint32"}  # with parity: which one chose, null for all together
+_LANGUAGE = {"language": "uint32"}  # of merges that languages choose: which one did, null for all together
 _CHOICE = b"choice"
 _ALL = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """With parity: which language chose each merge, what the next choice depends on, and how much text was merged."""
+    """Of merges that languages choose: which one did, what the next choice depends on, and how much text was merged."""
 
     by: "array[int]"  # "I"; 2^32 - 1: all languages together
     spent: list[int]  # languages without a pair that may be merged
@@ -48,7 +48,7 @@ class MergeList:
     exhausted: bool  # no further pair is left
     left_out_pieces: int = 0  # different ones, rarer than `min_piece_count`
     left_out_bytes: int = 0  # of these, with repetitions
-    chosen: Chosen | None = None  # with parity
+    chosen: Chosen | None = None  # of merges that languages choose
 
     def __len__(self) -> int:
         return len(self.left)

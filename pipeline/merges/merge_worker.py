@@ -17,11 +17,10 @@ from pipeline.base.errors import RunDirectoryError, TrainingError, os_error_as
 from pipeline.base.memory import Grant
 from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_progress
-from pipeline.merges import merge_list, parity_worker, shared_worker
+from pipeline.merges import merge_list, shared_worker
 from pipeline.merges.forecast import COMPACT_FROM, Merging, Sharing, choose, least, shape_of, surely_enough
 from pipeline.merges.merge_list import Chosen, MergeList
 from pipeline.merges.rules import MergeRules
-from pipeline.run.parity import Parity
 from pipeline.storage import Location
 from pipeline.storage.atomic import parts_next_to
 from pipeline.storage.scratch import own_mark
@@ -29,6 +28,8 @@ from pipeline.storage.scratch import own_mark
 _MOST_OF_TIME = 1 / 20  # that storing the merges so far may take
 _FIRST_AFTER_S = 1.0
 _log = logging.getLogger(__name__)
+
+OnMerged = Callable[[_core.MergeResult, Chosen], None]
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,17 @@ class FirstStage:
     path: Location
     fingerprint: str
     merges: int
+
+
+@dataclass(frozen=True)
+class Learner:
+    """What learns merges in place of this module's engine, from counters that are added up in the task's.
+
+    way: as `_way`; learn: as `shared_worker.learn`, in that many threads. A worker unpickles both by their names.
+    """
+
+    way: "Callable[[MergeTask], Merging]"
+    learn: "Callable[[MergeTask, int, MergeList | None, OnMerged], tuple[_core.MergeResult, Chosen]]"
 
 
 @dataclass(frozen=True)
@@ -55,7 +67,7 @@ class MergeTask:
     grant: Grant  # for merging, on top of the process itself; below 0 if that is too much already
     sharing: Sharing | None = None  # on a cluster of several nodes
     first: FirstStage | None = None
-    parity: Parity | None = None  # languages choose the merges; their counters are added up in `counter`
+    learner: Learner | None = None  # of a guest that chooses the merges
 
     def __str__(self) -> str:
         return f"merging {self.counter}"
@@ -125,8 +137,8 @@ def learn(task: MergeTask) -> MergeList:
             store(result, chosen)
 
         try:
-            if task.parity is not None:
-                result, chosen = parity_worker.learn(task, way.threads, before, on_merged)
+            if task.learner is not None:
+                result, chosen = task.learner.learn(task, way.threads, before, on_merged)
             elif way.parts > 1:
                 part_bytes = way.bytes + task.grant.other_bytes
                 result = shared_worker.learn(task, way, before, on_merged, part_bytes)
@@ -135,23 +147,11 @@ def learn(task: MergeTask) -> MergeList:
                 result = _learn_here(task, way, counter, before, progress, store, scratch)
         except (OverflowError, ValueError) as error:
             raise TrainingError(f"merging cannot continue: {error}; train on a part of the corpus") from None
-    learned = _as_list(result, chosen)
+    learned = as_list(result, chosen)
     _log.info("%d merges in %.2f s, %d phases", len(learned), time.monotonic() - started, result.phases)
     merge_list.save(learned, task.output, task.fingerprint)
     _core.give_back_memory()  # this process stays while the coordinator exports
     return learned
-
-
-def learn_again(task: MergeTask) -> MergeList:
-    """Learn the merges of languages from nothing and return them; raises as `learn` does."""
-    done = 0
-
-    def on_merged(result: _core.MergeResult, _chosen: Chosen) -> None:
-        nonlocal done
-        report_progress(len(result.counts) - done)
-        done = len(result.counts)
-
-    return _as_list(*parity_worker.learn(task, parity_worker.way_of(task).threads, None, on_merged))
 
 
 def _learn_here(
@@ -191,12 +191,13 @@ class _Storing:
         started = time.monotonic()
         if started < self._next_s or len(result.counts) == 0:
             return
-        merge_list.save(_as_list(result, chosen), self._task.so_far, self._task.fingerprint)
+        merge_list.save(as_list(result, chosen), self._task.so_far, self._task.fingerprint)
         took = time.monotonic() - started
         self._next_s = started + took + took / _MOST_OF_TIME
 
 
-def _as_list(result: _core.MergeResult, chosen: Chosen | None) -> MergeList:
+def as_list(result: _core.MergeResult, chosen: Chosen | None) -> MergeList:
+    """Return what an engine learned, and who chose it."""
     return MergeList(
         array("I", result.left),
         array("I", result.right),
@@ -226,8 +227,8 @@ def _way(task: MergeTask, counter: CounterFile) -> Merging:
                 f"--min-piece-count {rarest:,} leaves out every piece: the most frequent one occurs "
                 f"{most:,} times; give at most {most}"
             )
-    if task.parity is not None:
-        return parity_worker.way_of(task)
+    if task.learner is not None:
+        return task.learner.way(task)
     enough = surely_enough(counter.rows, counter.piece_bytes, task.merges, threads=task.threads)
     shared = task.sharing is not None and counter.piece_bytes >= task.sharing.from_bytes
     if enough <= task.grant.bytes and counter.piece_bytes < COMPACT_FROM and not shared:

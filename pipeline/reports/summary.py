@@ -14,7 +14,6 @@ from pipeline.corpus.skipped_or_altered import in_one_line, in_words
 from pipeline.counts.chunk_statistics import CorpusFacts
 from pipeline.executors import ClusterUse
 from pipeline.reports import tables
-from pipeline.reports.languages import Languages
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.result import Part, Result, Rows, plain
 from pipeline.run.stored import stored
@@ -32,6 +31,14 @@ class OtherSize:
     vocabulary: VocabularyFacts
     tokenizer_directory: Location
     written: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ChosenBy:
+    """What a guest that chose the merges reports of them: rows, of which a summary has the first, and numbers."""
+
+    rows: tuple[tuple[str, str], ...]
+    numbers: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ class Summary(Result):
     other_sizes: tuple[OtherSize, ...] = ()
     stage_peak_bytes: dict[str, int] = field(default_factory=dict)  # of all processes together during a stage
     report: str = ""  # path of the report, with a hint if it lacks plots
-    languages: Languages | None = None  # that chose the merges by parity
+    chosen_by: ChosenBy | None = None
     changed_ids: dict[str, str] = field(default_factory=dict)  # of tokenizers that were replaced, in words
     removed: tuple[str, ...] = ()  # directories of tokenizers that were not made again
 
@@ -81,7 +88,7 @@ class Summary(Result):
 
     def rows(self, *, whole: bool = False) -> tuple[tuple[str, object], ...]:
         """Return what was done and the next command; whole: all that the report says, a fact a row."""
-        corpus, vocabulary, languages = self.corpus, self.vocabulary, self.languages
+        corpus, vocabulary, chosen_by = self.corpus, self.vocabulary, self.chosen_by.rows if self.chosen_by else ()
         different = f"{corpus.pieces:,} pieces, of which {corpus.different_pieces:,} are different"
         cluster = ClusterUse(self.nodes, self.peak_node_bytes)
         return (
@@ -91,8 +98,7 @@ class Summary(Result):
             ("newer characters", corpus.newer_characters() if whole else ""),
             ("vocabulary", "" if vocabulary is None else _kinds(vocabulary)),
             ("bytes per token", "" if vocabulary is None else "; ".join(_rates(vocabulary, corpus))),
-            ("languages", languages or ""),
-            *((one.name, one) for one in (languages.measured if languages is not None and whole else ())),
+            *(chosen_by if whole else chosen_by[:1]),
             ("time", _used(self.stages, self.retries, self.peak_memory_bytes, cluster) if self.stages else ""),
             ("run", self.directory if vocabulary is None and not whole else ""),
             *self._written(whole=whole),

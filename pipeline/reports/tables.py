@@ -37,8 +37,7 @@ def options_of(run: Run, tokenizer: Location) -> dict[str, str]:
     """Return the options of counting and merging that a tokenizer of a run was made with, as text."""
     made = run.manifest.options_of(tokenizer.name)
     options = made.of_stage("count", "merge", "special") | {"vocab_size": made.vocab_size[0]}
-    if run.manifest.parity is not None:
-        options["tie_break"] = "greatest-letters"
+    options |= run.manifest.chooser.REPLACED if run.manifest.chooser else {}
     listed = (
         (name, ", ".join(map(str, one)) if isinstance(one, list | tuple) else one) for name, one in options.items()
     )

@@ -19,8 +19,8 @@ from pipeline.base.machine import versions
 from pipeline.run.directory import LOG, STANDARD_INPUT, Directory, fingerprint
 from pipeline.run.files import COARSE, RESULTS, RUN
 from pipeline.run.format_versions import COUNTER_FORMAT
+from pipeline.run.guests import chooser_of
 from pipeline.run.options import Options, flag_of, make_options
-from pipeline.run.parity import Parity
 from pipeline.run.plan import MOST_INPUTS, Plan, stored_plan
 from pipeline.run.standard_input import remove_copies
 from pipeline.run.stored import plain, stored
@@ -33,7 +33,6 @@ _TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/([a-z_]+\.[a-z]+|README\.md)"
 INPUT_NAME = "counts/input-{:03d}.parquet"  # what several chunks of an input with a weight add up to
 _MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
 RUNS = "runs"  # the kind of a source that is combined counts
-LANGUAGES = "languages"  # the kind of a source whose merges are chosen by parity
 KEPT = ".kept"  # the ending of what is kept of a counter until it is complete
 _FIRST_STAGE = Options().of_stage("merge")  # of which superwords have none
 
@@ -51,10 +50,11 @@ class Weighted:
 class Source:
     """Where counts came from that were not counted from a corpus listing."""
 
-    kind: str  # "runs" (combined), "languages" (by parity), "counts" (imported) or "iterator"
+    kind: str  # "runs" (combined), "counts" (imported), "iterator", or that of a guest in `run/guests.py`
     digest: str  # of all that counts depend on besides options; of an iterator, which cannot be read again, random
     description: str  # for people
     mixed: tuple[Weighted, ...] = ()  # the runs that were combined
+    chosen_by: dict[str, Any] = field(default_factory=dict)  # what the guest that chooses the merges is asked for
 
     @property
     def scale(self) -> int:
@@ -75,8 +75,13 @@ class Manifest:
     tokenizers: tuple[str, ...] = ()  # files that merging may have written
     written: dict[str, str] = field(default_factory=dict)  # files of tokenizers that were written -> SHA-256
     special: dict[str, dict[str, Any]] = field(default_factory=dict)  # the "special" options of each of their folders
-    parity: Parity | None = None  # of counts that are those of several languages
     weights: tuple[str, ...] = ()  # of the plan's inputs; none: each 1
+
+    @property
+    def chooser(self) -> Any:
+        """The `Chooser` of the guest that chooses the merges; None if the engine does."""
+        source = self.source
+        return None if source is None or not source.chosen_by else chooser_of(source.kind, source.chosen_by)
 
     def chunk_fingerprint(self, index: int) -> str:
         """Return what one chunk's counter depends on."""
@@ -192,6 +197,7 @@ def load(location: Location) -> Run | None:
         return None
     with directory.damage():
         manifest = replace(stored(Manifest, document), plan=stored_plan(document, directory))
+        _ = manifest.chooser  # can be read
         if manifest.weights:
             parse_weights(manifest.weights)
         for name in (*manifest.tokenizers, *manifest.written):

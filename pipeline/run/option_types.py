@@ -65,20 +65,15 @@ class EncodeOptions(EncodeFilesOptions, total=False):
     overwrite: bool
 
 
-class MergeOptions(OutputOptions, total=False):
-    """What is learned from counts."""
+class ParityOptions(OutputOptions, total=False):
+    """Of `train_parity`."""
 
     vocab_size: int | str | Sequence[int]
     stop_at_saving: float | str | None
-    tie_break: Literal["lowest-ids", "greatest-bytes"]
     min_frequency: int | str
     min_piece_count: int | str
     max_token_bytes: int | str | None
     whole_characters: bool
-    superwords_from: int | str | None
-    superword_pattern: str
-    superword_words: int | str
-    superword_colon: bool
     special_ids: Literal["last", "first"]
     bos_token: str | None
     eos_token: str | None
@@ -89,9 +84,19 @@ class MergeOptions(OutputOptions, total=False):
     round_vocab_to: int | str
     export: str | Sequence[str] | None
     chat_template: str | None
-    weights: Sequence[float | str] | None
     executor: Literal["local", "ray"]
     ray_address: str | None
+
+
+class MergeOptions(ParityOptions, total=False):
+    """What is learned from counts."""
+
+    tie_break: Literal["lowest-ids", "greatest-bytes"]
+    superwords_from: int | str | None
+    superword_pattern: str
+    superword_words: int | str
+    superword_colon: bool
+    weights: Sequence[float | str] | None
 
 
 class CountOptions(OutputOptions, ReadingOptions, total=False):

@@ -29,10 +29,10 @@ GROUPS = (
 )
 # What takes an option. `encode` is three commands: of a corpus, chat data, a text; `encode_files` is a function.
 COUNTING = "train count import"
-LEARNING = "train merge sweep"
+LEARNING = "train merge parity sweep"
 READING = "train count encode encode-chat encode-files"
-SHARED = "train count merge sweep encode encode-chat"  # which a cluster can do
-MAKING = "train count combine sweep extend prune import encode encode-chat"
+SHARED = "train count merge parity sweep encode encode-chat"  # which a cluster can do
+MAKING = "train count combine parity sweep extend prune import encode encode-chat"
 ANY = f"{MAKING} merge verify report encode-text"
 
 
@@ -99,7 +99,7 @@ class Options:
     vocab_size: tuple[int, ...] = _vocabulary("vocabulary", LEARNING, (32_000,), read.parse_vocab_size,
         "tokens in all: 256 bytes, merges, special tokens; several sizes with commas, the first is the run's own",
         "N[,N...]", keyword="int | str | Sequence[int]")
-    stop_at_saving: float | None = _vocabulary("vocabulary", "train merge", None, read.parse_saving,
+    stop_at_saving: float | None = _vocabulary("vocabulary", "train merge parity", None, read.parse_saving,
         "choose the smallest size from which on no doubling saves this share of tokens, such as 1%; --vocab-size is "
         "then the largest allowed, without it 256000", "SHARE")
     special_tokens: tuple[str, ...] = _special("count", COUNTING, ("<|endoftext|>",), read.parse_special_tokens,
@@ -124,7 +124,8 @@ class Options:
         "of all inputs: none, gzip, zstd, bzip2, xz; auto: by content", advanced=True)
     text_field: str = _input("count", "train count encode encode-files", "text", read.parse_text_field,
         "the field of JSON Lines or column of Parquet to read; a.b for nested", "NAME")
-    tie_break: str = _vocabulary("merge", LEARNING, "lowest-ids", read.parse_one_of("lowest-ids", "greatest-bytes"),
+    tie_break: str = _vocabulary(
+        "merge", "train merge sweep", "lowest-ids", read.parse_one_of("lowest-ids", "greatest-bytes"),
         "which of equally frequent pairs is merged first", advanced=True)
     min_frequency: int = _vocabulary("merge", f"{LEARNING} extend", 1, parse_whole_number(1, (1 << 63) - 1),
         "merge no pair that occurs less often", "N")
@@ -151,7 +152,8 @@ class Options:
         "the special token that ends a text; default: the one that separates the corpus", "TEXT")
     pad_token: str | None = _special("special", f"{LEARNING} export", None, read.parse_special_token,
         "the special token for padding; added if it is none yet", "TEXT")
-    added_special_tokens: tuple[str, ...] = _special("special", "merge sweep export", (), read.parse_special_tokens,
+    added_special_tokens: tuple[str, ...] = _special(
+        "special", "merge parity sweep export", (), read.parse_special_tokens,
         "one more special token, such as a chat mark counted as text; repeatable", "TEXT", flag="--special-token")
     add_bos: bool = _special("special", f"{LEARNING} encode export", False, read.parse_flag,
         "let encoding start each text with the --bos-token, here and in transformers", advanced=True)

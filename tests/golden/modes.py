@@ -23,7 +23,7 @@ RULES = {
     "--min-piece-count": "min_piece_count",
 }
 THREADS = {"--workers": "threads"}
-PARITY = {"--parity-window": "window", "--parity-alpha": "alpha", "--global-merges": "global_merges"}
+PARITY = {"--window": "window", "--alpha": "alpha", "--global-merges": "global_merges"}
 MODES = ["memory", "compact", "disk-1", "disk-300", "disk-3000", "disk-30000", "parts-1", "parts-2", "parts-3"]
 
 
@@ -32,8 +32,8 @@ def merged(
 ) -> list[tuple[bytes, bytes, int]]:
     """Merge in a mode with a stop after that many merges. Lists and shares of threads are tiny, for many phases."""
     chance = random.Random(f"{mode} {flags}")
-    rules = MergeRules(**_named(RULES, flags), whole_characters="--whole-characters" in flags)
-    threads = _named(THREADS, flags)
+    rules = MergeRules(**named(RULES, flags), whole_characters="--whole-characters" in flags)
+    threads = named(THREADS, flags)
     tuning = {"index_positions": chance.choice((40, 400)), "narrow_symbols": chance.choice((0, 300, 65536))}
     columns = [[arrays(one) for one in several] for several in (counters, dev)]
     known: dict[str, Any] = {}
@@ -41,7 +41,7 @@ def merged(
         if mode == "parity":
             shares = [float(value) for flag, value in pairwise(flags) if flag == "--ratio"]
             readers = [[lambda one=one: [one] for one in several] for several in columns]
-            chosen = _named(PARITY, flags) | {"ratios": shares}
+            chosen = named(PARITY, flags) | {"ratios": shares}
             languages: Any = _core.ParityTraining(limit, rules, *readers, **threads, **tuning, **chosen, **known)
             while languages.merge(0.01):
                 pass
@@ -71,6 +71,6 @@ def merged(
     return [(tokens[left], tokens[right], count) for left, right, count in pairs]
 
 
-def _named(names: dict[str, str], flags: Sequence[str]) -> dict[str, Any]:
+def named(names: dict[str, str], flags: Sequence[str]) -> dict[str, Any]:
     given = [(names[flag], value) for flag, value in pairwise(flags) if flag in names]
     return {name: literal_eval(value) if value[0].isdigit() else value for name, value in given}

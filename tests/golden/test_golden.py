@@ -4,6 +4,7 @@
 """
 
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -20,7 +21,7 @@ import pytest
 import tasks_here
 from command import run, succeeded
 from corpora import chat_rows, corpus, sample
-from modes import merged
+from modes import PARITY, merged, named
 
 import pipeline
 
@@ -78,8 +79,10 @@ def _parity(home: Path, texts: list[Path], counting: list[str], merging: list[st
     for path, text in zip(runs, texts, strict=True):
         _command("count", text, *counting, output=path)
     dev = [*runs[1:], runs[0]] if how[0] == "dev" else []
-    words = [word for one in dev for word in ("--dev", one)]
-    _command("merge", "--parity", *runs, *words, *merging, output=home / "run")
+    (home / "how.yaml").write_text(json.dumps(named(PARITY, merging)))  # which have no flags
+    flags = itertools.takewhile(lambda word: word not in PARITY, merging)
+    measured = (word for one in dev for word in ("--dev", one))
+    _command("parity", *runs, *measured, *flags, "--config", home / "how.yaml", output=home / "run")
     _require_merged(home / "run", "parity", how[1], merging, runs, dev)
     return _hashes(home / "run")
 

@@ -28,7 +28,8 @@ _KINDS = {  # name -> bases, what it is of, and its options
     "ReadingOptions": (("WorkingOptions",), "How a corpus is read.", _COUNTED),
     "EncodeFilesOptions": (("ReadingOptions",), "Of `encode_files`.", options_of("encode-files")),
     "EncodeOptions": (("EncodeFilesOptions",), "Of `encode_corpus`.", {*options_of("encode")} - {"output"}),
-    "MergeOptions": (("OutputOptions",), "What is learned from counts.", ("output", *options_of("merge"))),
+    "ParityOptions": (("OutputOptions",), "Of `train_parity`.", options_of("parity")),
+    "MergeOptions": (("ParityOptions",), "What is learned from counts.", ("output", *options_of("merge"))),
     "CountOptions": (("OutputOptions", "ReadingOptions"), "Of `count`.", options_of("count")),
     "TrainOptions": (
         ("MergeOptions", "CountOptions"), "Of `train` and of the other functions that count and merge.",

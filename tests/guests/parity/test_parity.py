@@ -1,4 +1,4 @@
-"""`merge --parity`: a run of several languages, its merges, refusals, and what is stored of it."""
+"""`parity`: a run of several languages, its merges, refusals, and what is stored of it."""
 
 import json
 import random
@@ -7,13 +7,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow.parquet as pq
 import pytest
 from chunk_tasks import random_words
-from command import run_process, succeeded
+from command import run, run_process, succeeded
 from killing import ended, kill, start
 from merge_cases import natural_counter
 from parity_rules import Parity, train_by_parity
@@ -24,10 +26,10 @@ import pipeline.cli
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.cli.command import commands
 from pipeline.commands.merge import run_merge
-from pipeline.commands.parity import run_parity
 from pipeline.commands.report import EXTENT
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
+from pipeline.guests.parity.parity import run_parity
 from pipeline.merges import merge, merge_list, merge_worker
 from pipeline.merges.rules import MergeRules
 from pipeline.run import manifest
@@ -75,8 +77,7 @@ Train = Callable[..., list[tuple[bytes, bytes]]]
 def by_parity(
     homes: list[tuple[str, Path]], dev: list[tuple[str, Path]], executor: Executor, **options: Any
 ) -> Tokenizer:
-    settings = {"ratios": (), "window": 0, "alpha": 2.0, "global_merges": 0}
-    settings |= {name: options.pop(name) for name in list(options) if name in settings}
+    settings = {name: options.pop(name) for name in ("ratio", "window", "alpha", "global_merges") if name in options}
     _, trained = run_parity(homes, dev, settings, options, executor, lambda _: None)
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
@@ -109,7 +110,7 @@ def test_merges_and_who_chose_them_are_those_of_the_definition(train: Train, tmp
 
 
 def test_ratios_and_smaller_sizes_change_nothing_else(train: Train, executor: Executor, tmp_path: Path) -> None:
-    merges = train(tmp_path / "p", ratios=[1.0, 2.0], vocab_size=[256 + 80, 256 + 20])
+    merges = train(tmp_path / "p", ratio=[1.0, 2.0], vocab_size=[256 + 80, 256 + 20])
     assert merges == expected(80, ratios=[1.0, 2.0])[0]
     _, smaller = run_merge(tmp_path / "p", {"vocab_size": 256 + 30}, executor, lambda _: None)
     assert Tokenizer.from_model(smaller.model(256 + 30)).merges == merges[:30]
@@ -126,7 +127,7 @@ def merged(train: Train, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_report_and_verify_know_the_languages(merged: Path, tmp_path: Path) -> None:
     verified = pipeline.verify_run(merged)
     assert verified["merges"].startswith("60, each chosen by its language when learned again")
-    found = json.loads((merged / "report.json").read_text())["languages"]
+    found = json.loads((merged / "report.json").read_text())["chosen_by"]["numbers"]
     assert [one["name"] for one in found["measured"]] == list(TRAIN)
     assert sum(one["merges"] for one in found["measured"]) == 60
     tokenizer = Tokenizer.load(merged / "tokenizer")
@@ -143,7 +144,7 @@ def test_report_and_verify_know_the_languages(merged: Path, tmp_path: Path) -> N
     assert "Gini coefficient" in (merged / "report.txt").read_text()
     copied = shutil.copytree(merged, tmp_path / "run")
     pipeline.merge_run(copied, vocab_size=len(tokenizer) - 10)
-    assert json.loads((copied / "report.json").read_text())["languages"] is None  # they were measured after 60 merges
+    assert json.loads((copied / "report.json").read_text())["chosen_by"] is None  # they were measured after 60 merges
 
 
 def task_of(home: Path, executor: Executor, vocab_size: int) -> merge_worker.MergeTask:
@@ -155,9 +156,10 @@ def task_of(home: Path, executor: Executor, vocab_size: int) -> merge_worker.Mer
 
 def test_merging_continues_after_the_merges_so_far(merged: Path, executor: Executor, tmp_path: Path) -> None:
     task = task_of(merged, executor, 256 + 90)
-    assert task.parity is not None
-    parity = replace(task.parity, window=7)
-    task = replace(task, parity=parity, output=tmp_path / "merges.parquet", so_far=tmp_path / "so-far.parquet")
+    assert task.learner is not None
+    [parity] = task.learner.learn.args
+    learner = replace(task.learner, learn=partial(task.learner.learn.func, replace(parity, window=7)))
+    task = replace(task, learner=learner, output=tmp_path / "merges.parquet", so_far=tmp_path / "so-far.parquet")
     first = merge_worker.learn(replace(task, merges=25))
     merge_list.save(first, task.so_far, task.fingerprint)
     known = merge_worker.known(task)
@@ -193,20 +195,17 @@ def test_counts_of_a_language_that_are_gone_are_named(
         (tmp_path / "kept.parquet").rename(counter)
 
 
-def test_run_that_was_interrupted_while_it_was_made_is_not_merged_plainly(
-    train: Train, merged: Path, executor: Executor, tmp_path: Path
+def test_options_of_plain_merging_and_damaged_settings_are_refused(
+    merged: Path, executor: Executor, tmp_path: Path
 ) -> None:
-    home = tmp_path / "p"
-    shutil.copytree(merged, home)
-    with pytest.raises(
-        UsageError, match="--tie-break means nothing for merges that are chosen by parity: leave it out"
-    ):
-        run_merge(home, {"tie_break": "greatest-bytes"}, executor, lambda _: None)
-    found = manifest.require(home)
-    manifest.save(replace(found, manifest=replace(found.manifest, parity=None)))
-    with pytest.raises(RunDirectoryError, match="was interrupted while it was made"):
-        run_merge(home, {"vocab_size": 300}, executor, lambda _: None)
-    assert train(home, dev=True, vocab_size=256 + 60) == expected(60, dev=True)[0]
+    with pytest.raises(UsageError, match="'tie_break' means nothing for merges that languages choose: leave it out"):
+        run_merge(merged, {"tie_break": "greatest-bytes"}, executor, lambda _: None)
+    found = manifest.require(shutil.copytree(merged, tmp_path / "p"))
+    for source in ({"chosen_by": {"parity": {"window": 0}}}, {"kind": "other"}):
+        changed = replace(found.manifest, source=replace(found.manifest.source, **source))
+        manifest.save(replace(found, manifest=changed))
+        with pytest.raises(RunDirectoryError, match=r"run\.json is damaged"):
+            manifest.require(tmp_path / "p")
 
 
 def test_little_memory_and_languages_of_rare_pieces_are_refused_before_merging(
@@ -237,7 +236,7 @@ def test_killed_merging_by_parity_continues(tmp_path: Path) -> None:
         counter = {b" " + word: 1 + len(word) % 7 for word in random_words(seed, 1_500_000).split(b" ") if word}
         homes.append(str(pipeline.import_counts(counter, output=tmp_path / f"of{seed}")))
     expected = pipeline.train_parity(dict(zip("ab", homes, strict=True)), output=tmp_path / "p", vocab_size=4000)
-    words = ["merge", *homes, "--parity", "--output", str(tmp_path / "q"), "--vocab-size=4000"]
+    words = ["parity", *homes, "--output", str(tmp_path / "q"), "--vocab-size=4000"]
     so_far, kept = tmp_path / "q" / MERGES_SO_FAR, 0
     command = [sys.executable, "-P", "-m", "pipeline", *words]
     for _ in range(3):
@@ -257,27 +256,35 @@ def test_killed_merging_by_parity_continues(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("{en} {sw}", "merge takes one RUN: give --parity"),
-        ("{en} --global-merges 3", "--global-merges means nothing without --parity"),
-        ("{en} -o {x}", "--output means nothing without --parity"),
-        ("{en} {en} --parity -o {x}", "is named twice"),
-        ("{en} {sw} --parity --dev {en-dev} -o {x}", "--dev is given 1 time for 2 runs"),
-        ("{en} {sw} --parity --ratio 1 --ratio 0 -o {x}", "--ratio: expected numbers above 0"),
-        ("{en} {sw} --parity --ratio 1 --ratio 2 --dev {en-dev} --dev {sw-dev} -o {x}", "--dev and --ratio exclude"),
-        ("{en} {sw} --parity --parity-alpha 2 -o {x}", "--parity-alpha means nothing without --parity-window"),
-        ("{en} {sw} --parity --parity-window 9 --parity-alpha 0 -o {x}", "--parity-alpha: expected a number above 0"),
-        ("{en} {sw} --parity --tie-break greatest-bytes -o {x}", "--tie-break means nothing"),
-        ("{en} {sw} --parity --superwords-from 300 -o {x}", "--superwords-from means nothing"),
-        ("{en} {sw} --parity -o {sw}", "--output .*sw is one of the runs to merge; choose another"),
-        (
-            "{en} {sw} --parity --global-merges 9999999999 -o {x}",
-            "--global-merges: expected at most [0-9,]+, not 9,999",
-        ),
+        ("merge {en} {sw}", "merge takes one RUN: let several choose with `parity`"),
+        ("merge --parity {en} {sw} -o {x}", "--parity of merge is the command parity now"),
+        ("merge {en} --global-merges=3", "--global-merges of merge is global_merges in a configuration file"),
+        ("parity {en} {en} -o {x}", "is named twice"),
+        ("parity {en} {sw} --dev {en-dev} -o {x}", "dev is given 1 time for 2 runs"),
+        ("parity {en} {sw} --ratio 1 --ratio 0 -o {x}", "0.0 is not in the range"),
+        ("parity {en} {sw} --ratio 1 --ratio 2 --dev {en-dev} --dev {sw-dev} -o {x}", "dev and ratio exclude"),
+        ("parity {en} {sw} --tie-break greatest-bytes -o {x}", "No such option.*--tie-break"),
+        ("parity {en} {sw} -o {sw}", "--output .*sw is one of the runs to merge; choose another"),
+        ("parity {en} {sw} -o {x} --config {alpha: 3}", "alpha means nothing without window"),
+        ("parity {en} {sw} -o {x} --config {alpha: 0}", "alpha: expected a number above 0, not 0"),
+        ("parity {en} {sw} -o {x} --config {global_merges: 1e9}", "global_merges: expected a whole number .*'1e9'"),
+        ("parity {en} {sw} -o {x} --config {window: 9999999999}", "window: expected a whole number of at most 1000000"),
+        ("parity {en} {sw} -o {x} --config {windows: 3}", "'windows' is unknown"),
     ],
 )
 def test_what_does_not_fit_is_refused(runs: dict[str, Path], tmp_path: Path, words: str, message: str) -> None:
-    output = tmp_path / "x"
-    given = [word.format_map({**runs, "x": output}) for word in words.split()]
-    with pytest.raises(UsageError, match=message):
-        commands.main(["merge", *given, "--vocab-size", "300"], standalone_mode=False)
+    given, _, config = words.partition(" --config ")
+    output, file = tmp_path / "x", tmp_path / "config.yaml"
+    file.write_text(config or "{}")
+    named = [word.format_map({**runs, "x": output}) for word in given.split()]
+    with pytest.raises((UsageError, click.UsageError), match=message):
+        commands.main([*named, "--vocab-size", "300", "--config", str(file)], standalone_mode=False)
     assert not output.exists()
+
+
+def test_configuration_file_has_what_flags_do_not(runs: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "how.toml").write_text("window = '1k'\nalpha = 1.5\nglobal-merges = 20\nvocab_size = 316")
+    words = [runs["en"], runs["sw"], "--config", tmp_path / "how.toml", "--output", tmp_path / "p"]
+    succeeded(run("parity", *words))
+    merges, _ = expected(60, global_merges=20, window=1000, alpha=1.5)
+    assert Tokenizer.load(tmp_path / "p").merges == merges

@@ -4,31 +4,31 @@ The merges are those of Hugging Face's `ParityBpeTrainer` (Foroutan et al., 2025
 """
 
 from array import array
-from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.counts.counter_file import CounterFile, open_counter
+from pipeline.executors.worker import report_progress
+from pipeline.guests.parity.languages import Language, Parity
 from pipeline.merges.forecast import ENGINE_BYTES, Merging, merging_bytes, shape_of
 from pipeline.merges.merge_list import Chosen, MergeList
-from pipeline.run.parity import Language
+from pipeline.merges.merge_worker import MergeTask, OnMerged, as_list
 from pipeline.storage import parse_location
-
-if TYPE_CHECKING:
-    from pipeline.merges.merge_worker import MergeTask
 
 _SECONDS = 0.1  # between reports of progress
 _LISTED_BYTES = 4.1  # of a slot: lists of pairs that other languages index, besides those of its own
 
 
 def learn(
-    task: "MergeTask", threads: int, known: MergeList | None, on_merged: Callable[[_core.MergeResult, Chosen], None]
+    parity: Parity,
+    task: MergeTask,
+    threads: int,
+    known: MergeList | None,
+    on_merged: OnMerged,
 ) -> tuple[_core.MergeResult, Chosen]:
     """Learn the asked number of merges after those that are known."""
-    parity = task.parity
-    assert parity is not None
     columns: dict[str, Any] = {}
     if known and known.chosen:
         columns = {name: getattr(known, name) for name in ("left", "right", "counts", "joined")}
@@ -56,13 +56,26 @@ def learn(
     return training.result, _chosen(training)
 
 
+def learn_again(parity_and_task: tuple[Parity, MergeTask]) -> MergeList:
+    """Learn the merges from nothing and return them; raises as learning does."""
+    parity, task = parity_and_task
+    done = 0
+
+    def on_merged(result: _core.MergeResult, _chosen: Chosen) -> None:
+        nonlocal done
+        report_progress(len(result.counts) - done)
+        done = len(result.counts)
+
+    return as_list(*learn(parity, task, way_of(parity, task).threads, None, on_merged))
+
+
 def _counter_of(language: Language) -> CounterFile:
     try:
         return open_counter(parse_location(language.counter), fingerprint=language.fingerprint)
     except RunDirectoryError as error:
         raise RunDirectoryError(
             f"the counts of the language {language.name}, {language.counter}, are missing, damaged or not those that "
-            "this run was made from; count it again as before, or run merge --parity into a new --output"
+            "this run was made from; count it again as before, or run `parity` into a new --output"
         ) from error
 
 
@@ -70,13 +83,11 @@ def _chosen(training: _core.ParityTraining) -> Chosen:
     return Chosen(array("I", training.chosen_by), *training.choice, training.measured)
 
 
-def way_of(task: "MergeTask") -> Merging:
+def way_of(parity: Parity, task: MergeTask) -> Merging:
     """Return how the languages are merged; `UsageError` if their words do not fit in memory.
 
     All words are kept in memory: merging by parity writes none to disk.
     """
-    parity = task.parity
-    assert parity is not None
     languages = (*parity.languages, *parity.dev)
     merges = 5 * task.merges // (len(languages) + 1)  # measured: the pairs that are indexed for each
     needed = ENGINE_BYTES

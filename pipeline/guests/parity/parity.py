@@ -1,28 +1,36 @@
-"""`merge --parity`: one vocabulary from the counts of several languages, which take turns in choosing its merges.
+"""`parity`: a new run with the sum of the counts of several languages, and its merges, which they take turns to choose.
 
-A new run holds the sum of the counts; its merges are learned from those of each language, where they are stored.
+The merges are learned from the counts of each language, where they are stored.
 """
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Unpack
 
 from pipeline.base.errors import UsageError, unfit
 from pipeline.base.events import Listener
-from pipeline.commands.combine import combine_languages
+from pipeline.commands.combine import Combination, require_comparable, write_combination
 from pipeline.commands.merge import run_merge
+from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.counts.count import require_counted
+from pipeline.counts.counter_file import Parts
 from pipeline.executors import Executor
+from pipeline.guests.parity.languages import Language, Parity, read_settings
+from pipeline.guests.parity.made import Chooser
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
-from pipeline.run.manifest import Run
-from pipeline.run.option_types import AnyPath, MergeOptions
-from pipeline.run.options import flag_of, lists_options, make_options
-from pipeline.run.parity import Language, Parity
+from pipeline.run.manifest import Run, Source
+from pipeline.run.option_types import AnyPath, ParityOptions
+from pipeline.run.options import lists_options, make_options, refuse_unfit
 from pipeline.run.workers import executor_for
 from pipeline.storage import Location, named, same_location
 from pipeline.tokenizer.export import Trained
 from pipeline.tokenizer.tokenizer import Tokenizer
+
+Named = Sequence[tuple[str, Location]]
 
 
 @lists_options
@@ -35,9 +43,9 @@ def train_parity(
     alpha: float = 2.0,
     global_merges: int = 0,
     progress: bool = False,
-    **options: Unpack[MergeOptions],
+    **options: Unpack[ParityOptions],
 ) -> Tokenizer:
-    """Train one vocabulary on several languages so that all are compressed alike, as `merge --parity` does.
+    """Train one vocabulary on several languages so that all are compressed alike, as `bpe-pipeline parity` does.
 
     Args:
         languages: the counted run of each language, by a name for it.
@@ -68,56 +76,55 @@ def train_parity(
     for name, given in (("dev", dev), ("ratio", ratio)):
         if given is not None and (not isinstance(given, Mapping) or set(given) != set(languages)):
             raise unfit(name, "a value for each of the languages", given)
+    refuse_unfit(options, "merges that languages choose", "parity")
     homes = [(name, named(run, "languages")) for name, run in languages.items()]
     of_dev = [] if dev is None else [(name, named(dev[name], "dev")) for name in languages]
-    settings = {
-        "ratios": [] if ratio is None else [_above_zero("ratio", ratio[name]) for name in languages],
-        "window": _whole("window", window),
-        "alpha": _above_zero("alpha", alpha),
-        "global_merges": _whole("global_merges", global_merges),
-    }
+    ratios = None if ratio is None else [ratio[name] for name in languages]
+    settings = {"ratio": ratios, "window": window, "alpha": alpha, "global_merges": global_merges}
     with for_python(progress) as listener, executor_for(make_options(options)) as executor:
         _, trained = run_parity(homes, of_dev, settings, options, executor, listener)
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 
-def _above_zero(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise unfit(name, "a number above 0", value)
-    return float(value)
-
-
-def _whole(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
-        raise unfit(name, "a whole number, 0 or more", value)
-    return value
-
-
 def run_parity(
-    languages: Sequence[tuple[str, Location]],
-    dev: Sequence[tuple[str, Location]],
+    languages: Named,
+    dev: Named,
     settings: Mapping[str, Any],
     given: Mapping[str, Any],
     executor: Executor,
     listener: Listener,
 ) -> tuple[Summary, Trained]:
-    """Combine the counts of the languages into a new run, and learn its merges by parity."""
-    for name in ("tie_break", "superwords_from", "weights"):
-        if given.get(name) is not None:
-            raise UsageError(f"{flag_of(name)} means nothing for merges that are chosen by parity: leave it out")
+    """Combine the counts of the languages into a new run, and learn its merges as they choose them."""
+    settings = read_settings(settings, len(languages), len(dev))
     runs, of_dev = _runs(languages, "RUN"), _runs(dev, "--dev")
-    parity = Parity(
-        tuple(_language(name, run) for (name, _), run in zip(languages, runs, strict=True)),
-        tuple(_language(name, run) for (name, _), run in zip(dev, of_dev, strict=True)),
-        **{**settings, "ratios": tuple(settings["ratios"])},
+    parity = Parity(tuple(map(_language, languages, runs)), tuple(map(_language, dev, of_dev)), **settings)
+    for run in (*runs[1:], *of_dev):
+        require_comparable(runs[0], run)
+    for run in of_dev:
+        require_counted(run, executor)
+    statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
+    making = make_options(
+        {name: given[name] for name in ("output", "overwrite", "workers", "memory_limit") if name in given}
     )
-    parity.check()
-    making = {name: given[name] for name in ("output", "overwrite", "workers", "memory_limit") if name in given}
-    location = combine_languages(runs, of_dev, parity, make_options(making), executor, listener).directory
-    return run_merge(location, {name: one for name, one in given.items() if name != "output"}, executor, listener)
+    locations = [run.directory.location for run in (*runs, *of_dev)]
+    if making.output is not None and any(same_location(making.output, location) for location in locations):
+        raise UsageError(f"--output {making.output} is one of the runs to merge; choose another")
+    described = " + ".join(str(run.directory) for run in runs) + ", merged by parity"
+    parts = Parts([(run.counter_path, run.manifest.counter_fingerprint()) for run in runs], statistics)
+    source = Source(Chooser.KIND, parity.digest(), described, chosen_by=json.loads(json.dumps(asdict(Chooser(parity)))))
+    summary = write_combination(Combination(runs[0], source, parts, locations), making, executor, listener)
+    merging = {name: value for name, value in given.items() if name != "output"}
+    return run_merge(summary.directory, merging, executor, listener)
 
 
-def _runs(languages: Sequence[tuple[str, Location]], of_what: str) -> list[Run]:
+def by_name(runs: Sequence[Location]) -> Named:
+    """Give each run the name of its directory, or its whole location where several have that name."""
+    homes = [run.resolve() if isinstance(run, Path) else run for run in runs]
+    names = [home.name for home in homes]
+    return [(name if names.count(name) == 1 else str(home), home) for name, home in zip(names, homes, strict=True)]
+
+
+def _runs(languages: Named, of_what: str) -> list[Run]:
     """Return the runs of languages; `UsageError` if one is named twice."""
     homes = [home for _, home in languages]
     for index, home in enumerate(homes):
@@ -126,6 +133,6 @@ def _runs(languages: Sequence[tuple[str, Location]], of_what: str) -> list[Run]:
     return [manifest.require(home) for home in homes]
 
 
-def _language(name: str, run: Run) -> Language:
+def _language(named_run: tuple[str, Location], run: Run) -> Language:
     path = run.counter_path.absolute() if isinstance(run.counter_path, Path) else run.counter_path
-    return Language(name, str(path), run.manifest.counter_fingerprint())
+    return Language(named_run[0], str(path), run.manifest.counter_fingerprint())

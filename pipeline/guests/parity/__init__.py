@@ -1,0 +1,1 @@
+"""Guest: one vocabulary from the counts of several languages, which take turns in choosing its merges."""
