@@ -71,41 +71,33 @@ def _first_end(part: StoredIds, ids: int) -> tuple[int, int]:
         return (ids, 0) if first is None else (first, 1 + sum(1 for _ in takewhile(first.__eq__, ends)))
 
 
-@dataclass(frozen=True)
-class DealTask:
+@dataclass(frozen=True, kw_only=True)
+class DealTask(Documents):
     """Documents to deal out. number: of the first that ends in their part; buckets: of training and of validation.
 
     run_bytes: memory for a run.
     """
 
-    documents: Documents
     output: StoredIds
     selection: Selection
     number: int
     buckets: tuple[int, int]
     run_bytes: int
 
-    def __str__(self) -> str:
-        return str(self.documents)
 
-
-@dataclass(frozen=True)
-class SurveyTask:
+@dataclass(frozen=True, kw_only=True)
+class SurveyTask(Documents):
     """Documents whose hashes are needed: of those with the smallest, that have this many ids together."""
 
-    documents: Documents
     smallest: int
-
-    def __str__(self) -> str:
-        return str(self.documents)
 
 
 def survey_part(task: SurveyTask) -> list[tuple[int, int]]:
     """Return hash and number of ids of documents. Raises `RunDirectoryError` for a damaged part."""
     smallest: list[tuple[int, int]] = []
     state = at = begin = 0
-    for ids, ends in documents_in(task.documents.slices()[0], report_progress):
-        hashes, _, state = _core.hash_documents(ids, ends, task.documents.id_bytes, at, state)
+    for ids, ends in documents_in(task.slices()[0], report_progress):
+        hashes, _, state = _core.hash_documents(ids, ends, task.id_bytes, at, state)
         lengths = (end - start for start, end in zip([begin, *ends], ends, strict=False))
         smallest = smallest_of([*smallest, *zip(hashes, lengths, strict=True)], task.smallest)
         begin = ends[-1] if ends else begin
@@ -126,8 +118,8 @@ def smallest_of(found: list[tuple[int, int]], tokens: int) -> list[tuple[int, in
 
 def deal_part(task: DealTask) -> "array[int]":
     """Write the dealt file of a part; returns the number of ids in each bucket."""
-    id_bytes, values = task.documents.id_bytes, vars(task.selection)
-    slices, before = task.documents.slices()
+    id_bytes, values = task.id_bytes, vars(task.selection)
+    slices, before = task.slices()
     expected = min(sum(one.stop - one.start for _, one in slices), task.run_bytes // id_bytes)
     dealer = _core.Dealer(
         id_bytes, buckets=task.buckets[0], validation_buckets=task.buckets[1], **values, expected=expected

@@ -132,7 +132,13 @@ def _deal_tasks(
         output = StoredIds(
             encoding.directory / name, fingerprint(parts_of, own.inside, asdict(selection), number, buckets)
         )
-        yield DealTask(own, output, selection, number, buckets, run_bytes=2 * bucket_bytes)
+        run: dict[str, Any] = {
+            "output": output,
+            "selection": selection,
+            "number": number,
+            "run_bytes": 2 * bucket_bytes,
+        }
+        yield DealTask(**vars(own), **run, buckets=buckets)
 
 
 def _deal(runner: Runner, tasks: Sequence[DealTask], workers: Grant) -> "array[int]":
@@ -142,7 +148,7 @@ def _deal(runner: Runner, tasks: Sequence[DealTask], workers: Grant) -> "array[i
         "tokens",
         deal_part,
         tasks,
-        weights=[task.documents.parts[0][1] for task in tasks],
+        weights=[task.parts[0][1] for task in tasks],
         stored=lambda tasks: [found and found["dealt"] for found in (found_ids(*task.output) for task in tasks)],
         grant=workers,
     )
@@ -164,7 +170,7 @@ def _held_out(runner: Runner, options: Mapping[str, Any], owned: Sequence[Docume
     tokens = options.get("val_tokens")
     if tokens is None:
         return int(Fraction(str(options.get("val_fraction") or 0)) * _ALL)
-    tasks, weights = [SurveyTask(one, tokens) for one in owned], [one.parts[0][1] for one in owned]
+    tasks, weights = [SurveyTask(**vars(one), smallest=tokens) for one in owned], [one.parts[0][1] for one in owned]
     smallest: list[tuple[int, int]] = []
     for _, found in runner.each(Stage(SURVEY_STAGE, "tokens", survey_part, tasks, weights, grant=workers)):
         smallest = smallest_of([*smallest, *found], tokens)

@@ -7,35 +7,26 @@ Only the lengths of rows are known here, so a set is packed as one batch before 
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 _BATCH_ROWS = 1000
 
 
-@dataclass(frozen=True)
-class Assembly:
-    """The rows of a split in the order of its shards, by number, and where each packed row ends; None: not packed."""
-
-    rows: "array[int]"
-    ends: "array[int] | None" = None
-
-    def __len__(self) -> int:
-        return len(self.rows if self.ends is None else self.ends)
-
-
-def assemble(order: "array[int]", lengths: Sequence[int], capacity: int | None, *, compatible: bool) -> Assembly:
-    """Return what the rows in an order become. capacity: ids in a packed row; None: each is a row of its own."""
-    if capacity is None:
-        return Assembly(array("Q", (row for row in order if lengths[row])))
+def assemble(
+    order: "array[int]", lengths: Sequence[int], capacity: int | None, *, compatible: bool
+) -> "tuple[array[int], array[int]]":
+    """Return the rows in an order as bags, and where each ends among them. capacity: of a bag; None: one row each."""
     rows, ends = array("Q"), array("Q")
+    if capacity is None:
+        rows.extend(row for row in order if lengths[row])
+        return rows, array("Q", range(1, len(rows) + 1))
     step = _BATCH_ROWS if compatible else max(len(order), 1)
     for start in range(0, len(order), step):
         batch = order[start : start + step]
         packed, stops = pack_rows([lengths[row] for row in batch], capacity)
         ends.extend(len(rows) + stop for stop in stops)
         rows.extend(batch[place] for place in packed)
-    return Assembly(rows, ends)
+    return rows, ends
 
 
 def pack_rows(lengths: Sequence[int], capacity: int) -> "tuple[array[int], array[int]]":
@@ -65,17 +56,15 @@ def pack_rows(lengths: Sequence[int], capacity: int) -> "tuple[array[int], array
     return rows, ends
 
 
-def cut(assembly: Assembly, lengths: Sequence[int], row_tokens: int | None, shard_tokens: int) -> Iterator[range]:
-    """Yield the rows of each shard as ranges of the assembly: at least one row, at most `shard_tokens` ids."""
-    if row_tokens is not None:
-        step = max(shard_tokens // row_tokens, 1)
-        yield from (range(at, min(at + step, len(assembly))) for at in range(0, len(assembly), step))
-        return
-    start = tokens = 0
-    for place, row in enumerate(assembly.rows):
-        if place > start and tokens + lengths[row] > shard_tokens:
-            yield range(start, place)
-            start, tokens = place, 0
-        tokens += lengths[row]
-    if start < len(assembly):
-        yield range(start, len(assembly))
+def cut(
+    rows: "array[int]", ends: "array[int]", sizes: Iterable[int], shard_tokens: int
+) -> "Iterator[tuple[array[int], array[int]]]":
+    """Yield the rows of each shard, and where bags of these sizes end among them: as many as `shard_tokens` holds."""
+    first = begun = tokens = 0  # the shard's first bag and row, and its ids
+    for bag, size in enumerate(sizes):
+        if bag > first and tokens + size > shard_tokens:
+            stop = ends[bag - 1]
+            yield rows[begun:stop], array("Q", (end - begun for end in ends[first:bag]))
+            first, begun, tokens = bag, stop, 0
+        tokens += size
+    yield rows[begun:], array("Q", (end - begun for end in ends[first:]))

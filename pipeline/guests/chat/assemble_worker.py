@@ -27,15 +27,15 @@ NEAT, POSITIONS = "neat", "position_ids"
 class AssemblyTask:
     """One shard for a worker.
 
-    rows: their numbers, uint64; ends: where packed rows end among them, if they are packed; pack: how. pad: the bytes
-    of the id that fills packed rows. parts: each with the number of its first row.
+    rows: their numbers, uint64; ends: where the rows of the shard end among them; pack: how they are packed. pad: the
+    bytes of the id that fills packed rows. parts: each with the number of its first row.
     """
 
     file: ShardFile
     pack: str
     pad: bytes
     rows: bytes
-    ends: bytes | None
+    ends: bytes
     parts: tuple[tuple[StoredIds, int], ...]
 
     @property
@@ -64,7 +64,7 @@ def write_rows(task: AssemblyTask) -> ShardFacts:
             yield made
 
     def facts(count: int) -> dict[str, Any]:
-        packed = {} if task.ends is None else {"rows": count, "padded": padded}
+        packed = {} if task.pack == "none" else {"rows": count, "padded": padded}
         return {"tokens": tokens, "documents": task.conversations, **packed}
 
     with contextlib.ExitStack() as open_parts:
@@ -109,24 +109,19 @@ class StoredRows:
 
 def _rows(task: AssemblyTask, stored: StoredRows) -> Iterator[tuple[Rows, int]]:
     """Yield the rows of the shard, a few at a time, with how many ids fill them, and report progress."""
-    rows, total = array("Q", task.rows), 0
-    bags = None if task.ends is None else [0, *array("Q", task.ends)]
-    count = len(rows) if bags is None else len(bags) - 1
-    for start in range(0, count, _ROWS_AT_ONCE):
-        stop = min(start + _ROWS_AT_ONCE, count)
-        if bags is None:
-            parts = [stored[row] for row in rows[start:stop]]
-            columns, filled = _unpacked(parts), 0
-            sizes = [len(ids) // ID_BYTES for ids, _ in parts]
-        else:
-            parts = [stored[row] for row in rows[bags[start] : bags[stop]]]
-            first = bags[start]
-            made = [_packed(task, parts[low - first : high - first]) for low, high in pairwise(bags[start : stop + 1])]
+    rows, bags, first, total = array("Q", task.rows), array("Q", task.ends), 0, 0
+    for start in range(0, len(bags), _ROWS_AT_ONCE):
+        stops = bags[start : start + _ROWS_AT_ONCE]
+        parts = [stored[row] for row in rows[first : stops[-1]]]
+        sizes = [len(ids) // ID_BYTES for ids, _ in parts]
+        columns, filled = _unpacked(parts), 0
+        if task.pack != "none":
+            made = [_packed(task, parts[low - first : high - first]) for low, high in pairwise([first, *stops])]
             columns = {name: b"".join(row[name] for row in made) for name in task.file.layout.columns}
+            filled = task.row_tokens * len(made) - sum(sizes)
             sizes = [task.row_tokens] * len(made)
-            filled = sum(sizes) - sum(len(ids) for ids, _ in parts) // ID_BYTES
         ends = array("Q", list(accumulate(sizes, initial=total))[1:])
-        total = ends[-1]
+        first, total = stops[-1], ends[-1]
         yield Rows(columns, ends), filled
         report_progress(len(parts))
 

@@ -1,12 +1,12 @@
 """The two stages of encoding chat data, run by workers: chunks become parts, and rows of parts become shards."""
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain, pairwise, repeat
 from typing import Any
 
-from pipeline.guests.chat.assemble import Assembly, assemble, cut
+from pipeline.guests.chat.assemble import assemble, cut
 from pipeline.guests.chat.assemble_worker import AssemblyTask, write_rows
 from pipeline.guests.chat.dataset import DataSet
 from pipeline.guests.chat.encoder import ID_BYTES
@@ -18,7 +18,7 @@ from pipeline.run.runner import Runner
 from pipeline.shards.encode import Writing, encode_missing, write_missing
 from pipeline.shards.encode_worker import packed
 from pipeline.shards.formats.shard_format import ShardFacts
-from pipeline.shards.ids_file import Part, StoredIds
+from pipeline.shards.ids_file import Part
 from pipeline.shards.manifest import Encoding, FileFacts
 from pipeline.shards.plan import encoding_workers
 from pipeline.shards.sources import open_part
@@ -56,32 +56,18 @@ def write_conversations(
     lengths, firsts = _lengths(encoding)
     order = order_rows(_sizes(encoding.plan, len(sets), firsts), chat.mixing)
     compatible = bool(encoding.options["compatible"])
-    train, held = (assemble(rows, lengths, chat.capacity, compatible=compatible) for rows in order)
-    splits = {"train": train, **({"validation": held} if chat.mixing.validation else {})}
+    bags = [assemble(rows, lengths, chat.capacity, compatible=compatible) for rows in order]
     parts = tuple(zip(encoding.parts(), firsts, strict=False))
-    tasks = {name: list(_tasks(encoding, chat, rows, lengths, parts)) for name, rows in splits.items()}
+    pad = chat.pad_id.to_bytes(ID_BYTES, "little")
+    tasks = {}
+    names, row_tokens = ["train", "validation"] if chat.mixing.validation else ["train"], chat.layout.row_tokens
+    for name, (rows, ends) in zip(names, bags, strict=False):
+        sizes = repeat(row_tokens, len(ends)) if row_tokens else (lengths[row] for row in rows)
+        shards = cut(rows, ends, sizes, encoding.options["shard_size"])
+        task = partial(AssemblyTask, pack=chat.pack, pad=pad, parts=parts)
+        tasks[name] = [partial(task, rows=own.tobytes(), ends=stops.tobytes()) for own, stops in shards]
     writing = Writing(write_rows, tasks, "conversations", lambda task: task.conversations)
     return write_missing(runner, encoding, chat.layout, writing)
-
-
-def _tasks(
-    encoding: Encoding,
-    chat: Chat,
-    assembly: Assembly,
-    lengths: Sequence[int],
-    parts: tuple[tuple[StoredIds, int], ...],
-) -> "Iterator[partial[AssemblyTask]]":
-    """Yield the tasks of the shards of a split."""
-    pad = chat.pad_id.to_bytes(ID_BYTES, "little")
-    ranges = list(cut(assembly, lengths, chat.layout.row_tokens, encoding.options["shard_size"])) or [range(0)]
-    for rows in ranges:
-        start, stop, ends = rows.start, rows.stop, None
-        if assembly.ends is not None:
-            start = assembly.ends[rows.start - 1] if rows.start else 0
-            ends = array("Q", (end - start for end in assembly.ends[rows.start : rows.stop]))
-            stop = start + (ends[-1] if ends else 0)
-        own, bags = assembly.rows[start:stop].tobytes(), None if ends is None else ends.tobytes()
-        yield partial(AssemblyTask, pack=chat.pack, pad=pad, rows=own, ends=bags, parts=parts)
 
 
 def _lengths(encoding: Encoding) -> "tuple[array[int], list[int]]":
