@@ -5,12 +5,11 @@ the same bytes, and no two tokens share an id, except that a special token may b
 """
 
 import codecs
-import contextlib
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, NoReturn
+from typing import Any
 
 from pipeline.base.errors import InputError, TrainingError, UsageError
 from pipeline.base.system import cached_property
@@ -107,19 +106,18 @@ class Vocabulary:
 
         left, right: in the merge engine's numbering: the bytes in GPT-2 order, then each merge that makes new bytes.
         """
-        check_special_tokens(special_tokens)
-        if special_ids not in ("first", "last"):
-            raise UsageError(
-                f"special_ids is {special_ids!r}: give 'last' (after the merges) or 'first' (before the bytes)"
-            )
-        tokens, result = _joined(left, right)
-        shift = len(special_tokens) if special_ids == "first" else 0
-        first_special = 0 if special_ids == "first" else len(tokens)
-        lefts, rights, results = (
-            array("I", [id_ + shift for id_ in ids] if shift else ids) for ids in (left, right, result)
-        )
-        specials = {text: first_special + index for index, text in enumerate(special_tokens)}
-        return cls(dict(enumerate(tokens, shift)), lefts, rights, results, specials)
+        tokens, result = [bytes([byte]) for byte in BYTE_ORDER], array("I")
+        numbers = {token: number for number, token in enumerate(tokens)}
+        for rank, (a, b) in enumerate(zip(left, right, strict=True)):
+            if not (0 <= a < len(tokens) and 0 <= b < len(tokens)):
+                raise TrainingError(
+                    f"merge {rank} joins tokens {a} and {b}, but only {len(tokens)} exist: the merge list is damaged"
+                )
+            token = tokens[a] + tokens[b]
+            result.append(number := numbers.setdefault(token, len(tokens)))
+            if number == len(tokens):
+                tokens.append(token)
+        return cls._laid_out(tokens, (left, right, result), special_tokens, special_ids)
 
     @classmethod
     def from_merges(
@@ -127,15 +125,32 @@ class Vocabulary:
     ) -> "Vocabulary":
         """Assign ids to a merge list of pairs of byte strings; `InputError` if one joins a token that is missing."""
         numbers = {bytes([byte]): index for index, byte in enumerate(BYTE_ORDER)}
-        left, right = array("I"), array("I")
+        left, right, result = array("I"), array("I"), array("I")
         for rank, (a, b) in enumerate(merges):
             try:
                 left.append(numbers[a])
                 right.append(numbers[b])
             except KeyError as missing:
                 raise InputError(f"merge {rank} joins {missing.args[0]!r}, which no earlier merge makes") from None
-            numbers.setdefault(a + b, len(numbers))
-        return cls.from_id_pairs(left, right, special_tokens, special_ids=special_ids)
+            result.append(numbers.setdefault(a + b, len(numbers)))
+        return cls._laid_out(numbers, (left, right, result), special_tokens, special_ids)
+
+    @classmethod
+    def _laid_out(
+        cls, tokens: Collection[bytes], merges: Sequence[Sequence[int]], special_tokens: Sequence[str], special_ids: str
+    ) -> "Vocabulary":
+        """Give ids to the special tokens and, in order, to all others. merges: numbers on the left, right, made."""
+        check_special_tokens(special_tokens)
+        if special_ids not in ("first", "last"):
+            raise UsageError(
+                f"special_ids is {special_ids!r}: give 'last' (after the merges) or 'first' (before the bytes)"
+            )
+        shift, first_special = (len(special_tokens), 0) if special_ids == "first" else (0, len(tokens))
+        left, right, result = (
+            array("I", [number + shift for number in column] if shift else column) for column in merges
+        )
+        specials = {text: first_special + index for index, text in enumerate(special_tokens)}
+        return cls(dict(enumerate(tokens, shift)), left, right, result, specials)
 
     @classmethod
     def from_tokens(
@@ -165,51 +180,18 @@ class Vocabulary:
             left = array("I", [by_bytes[a] for a, _ in listed])
             right = array("I", [by_bytes[b] for _, b in listed])
             result = array("I", [by_bytes[a + b] for a, b in listed])
-        except KeyError:
-            _refuse_merges(listed, by_bytes)
-        if len(set(listed)) < len(listed):
-            _refuse_merges(listed, by_bytes)
+        except KeyError as missing:
+            [needed] = missing.args
+            rank, (a, b) = next((rank, one) for rank, one in enumerate(listed) if needed in (*one, one[0] + one[1]))
+            raise InputError(
+                f"merge {rank} ({a!r}, {b!r}) needs the token {needed!r}, which the vocabulary lacks"
+            ) from None
+        if len(last := {one: rank for rank, one in enumerate(listed)}) < len(listed):
+            a, b = next(one for rank, one in enumerate(listed) if last[one] != rank)
+            raise InputError(f"merge {last[a, b]} ({a!r}, {b!r}) is in the merge list twice")
         return cls(dict(sorted(tokens.items())), left, right, result, dict(special_tokens))
-
-
-def _joined(left: Sequence[int], right: Sequence[int]) -> tuple[list[bytes], Sequence[int]]:
-    """Return all tokens, and the number of the one that each merge makes; raises as `from_id_pairs` does."""
-    tokens = [bytes([byte]) for byte in BYTE_ORDER]
-    if min(left, default=0) >= 0 <= min(right, default=0):
-        with contextlib.suppress(IndexError):
-            for a, b in zip(left, right, strict=True):
-                tokens.append(tokens[a] + tokens[b])
-            if len(set(tokens)) == len(tokens):  # nearly always, and quick to find out
-                return tokens, range(256, len(tokens))
-    tokens = tokens[:256]
-    known = dict(zip(tokens, range(256), strict=True))
-    result = array("I")
-    for rank, (a, b) in enumerate(zip(left, right, strict=True)):
-        if not (0 <= a < len(tokens) and 0 <= b < len(tokens)):
-            raise TrainingError(
-                f"merge {rank} joins tokens {a} and {b}, but only {len(tokens)} exist: the merge list is damaged"
-            )
-        token = tokens[a] + tokens[b]
-        number = known.setdefault(token, len(tokens))
-        if number == len(tokens):
-            tokens.append(token)
-        result.append(number)
-    return tokens, result
 
 
 def _unpacked(ids: Iterable[int], lengths: Iterable[int], joined: bytes, *others: Any) -> Vocabulary:
     tokens = (joined[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0)))
     return Vocabulary(dict(zip(ids, tokens, strict=True)), *others)
-
-
-def _refuse_merges(merges: Sequence[tuple[bytes, bytes]], by_bytes: Mapping[bytes, int]) -> NoReturn:
-    """Raise `InputError` for the first merge that is repeated or needs a missing token."""
-    seen: set[tuple[bytes, bytes]] = set()
-    for rank, (a, b) in enumerate(merges):
-        if (a, b) in seen:
-            raise InputError(f"merge {rank} ({a!r}, {b!r}) is in the merge list twice")
-        seen.add((a, b))
-        for part in (a, b, a + b):
-            if part not in by_bytes:
-                raise InputError(f"merge {rank} ({a!r}, {b!r}) needs the token {part!r}, which the vocabulary lacks")
-    raise AssertionError("every merge has its tokens")
