@@ -18,7 +18,7 @@ from pipeline.corpus.read_budget import ReadBudget
 from pipeline.corpus.readers import read_span, text_range
 from pipeline.corpus.records import Records
 from pipeline.corpus.skipped_or_altered import Tally, add_up
-from pipeline.executors.worker import report_progress
+from pipeline.executors.worker import report_progress, report_totals
 from pipeline.pattern.by_regex import cut_with_regex, differing_characters
 from pipeline.pattern.compiled import CompiledPattern
 
@@ -96,13 +96,12 @@ def feed_chunk(
 
 def in_text_bytes(text_bytes: int, span_bytes: int) -> Callable[[int], None]:
     """Return what reports progress in bytes of a compressed file as progress in bytes of text, as planned."""
-    done = 0
+    done, report = 0, report_totals()
 
     def progress(amount: int) -> None:
         nonlocal done
-        before = done * text_bytes // span_bytes
         done += amount
-        report_progress(done * text_bytes // span_bytes - before)
+        report(done * text_bytes // span_bytes)
 
     return progress
 

@@ -6,14 +6,13 @@ Runs in a worker process for files, in the caller's process for objects that are
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pipeline import _core
 from pipeline.base.errors import InputError, PatternTimeoutError, TrainingError
 from pipeline.base.memory import Grant
 from pipeline.corpus.read_budget import ReadBudget
-from pipeline.counts import counter_file
-from pipeline.counts.counter_file import Columns, rows_of
+from pipeline.counts.counter_file import counter_partitions, write_counter
 from pipeline.counts.counts_file import COUNT_WANTED, MOST_COUNT, Batch, read_counts, readable, shown
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.storage import Location, open_file
@@ -72,53 +71,34 @@ def take(batches: Iterable[Batch], task: TakeTask) -> Taken:
     parts: list[Path] = []
     rows = pieces = cut = 0
     example = b""
-    held: list[Columns] = []
-    held_bytes = 0
+    counter = _core.ChunkCounter(lambda text: [text], [])  # of pieces that were cut elsewhere
+
+    def write_part() -> None:
+        parts.append(path := task.part.with_name(f"{task.part.stem}.{len(parts):04d}.part"))
+        write_counter(path, counter_partitions(counter), fingerprint=task.fingerprint)
+        counter.clear_counts()
+
     for batch in batches:
         _check(batch, task.special_tokens)
         try:
-            held.append(_core.sorted_counter(batch.pieces, batch.counts))
+            counter.add_pieces(batch.pieces, batch.counts)
         except OverflowError:
-            raise _too_many(f"{batch.location(0)} and after") from None
+            where = f"{batch.location(0)} and after"
+            raise TrainingError(
+                f"the counts of a piece together are more than 2^63 - 1 ({where}); give smaller counts"
+            ) from None
         except ValueError as error:
             raise InputError(f"{error} ({batch.location(0)} and after)") from None
-        held_bytes += _bytes_of(held[-1])
         rows += len(batch.pieces)
         pieces += sum(batch.counts)
         found = cut_otherwise(batch.pieces, task.pattern, batch.location)
         cut += len(found)
         example = example or b"".join(found[:1])
-        if held_bytes > task.part_bytes // 2:
-            parts.append(_write_part(held, len(parts), task))
-            held, held_bytes = [], 0
-    if held:
-        parts.append(_write_part(held, len(parts), task))
+        if counter.memory_bytes() > task.part_bytes // 2:  # it may double before the next batch is added
+            write_part()
+    if len(counter):
+        write_part()
     return Taken(tuple(parts), rows, pieces, cut, example)
-
-
-def _bytes_of(columns: Iterable[Any]) -> int:
-    return sum(memoryview(column).nbytes for column in columns)
-
-
-def _too_many(where: object) -> TrainingError:
-    return TrainingError(f"the counts of a piece together are more than 2^63 - 1 ({where}); give smaller counts")
-
-
-def _write_part(held: list[Columns], number: int, task: TakeTask) -> Path:
-    """Add counters that are in memory, a partition at a time, and write the sum."""
-    path = task.part.with_name(f"{task.part.stem}.{number:04d}.part")
-    _, data, counts = zip(*held, strict=True)
-    partitions = counter_file.partitions_for(_bytes_of(counts) // 8, _bytes_of(data))
-    cuts = [_core.partition_starts(columns, partitions) for columns in held]
-    sums = (
-        _core.combine([rows_of(columns, *starts[i : i + 2]) for columns, starts in zip(held, cuts, strict=True)])
-        for i in range(partitions)
-    )
-    try:
-        counter_file.write_counter(path, sums, fingerprint=task.fingerprint)
-    except OverflowError:
-        raise _too_many(task) from None
-    return path
 
 
 def _check(batch: Batch, special_tokens: tuple[bytes, ...]) -> None:

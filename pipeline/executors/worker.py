@@ -45,6 +45,18 @@ def report_progress(amount: int) -> None:
         _post("progress", _progress)
 
 
+def report_totals(done: int = 0) -> Callable[..., None]:
+    """Return what reports progress in totals: called with how much is done; `done` was before. Less is ignored."""
+
+    def report(now: int, *_: object) -> None:
+        nonlocal done
+        if now > done:
+            report_progress(now - done)
+            done = now
+
+    return report
+
+
 class _RecordHandler(QueueHandler):
     """Passes log records, their messages already formatted, to a `Post` in place of a queue."""
 

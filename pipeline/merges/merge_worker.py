@@ -16,7 +16,7 @@ from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError, os_error_as
 from pipeline.base.memory import Grant
 from pipeline.counts.counter_file import CounterFile, open_counter
-from pipeline.executors.worker import report_progress
+from pipeline.executors.worker import report_totals
 from pipeline.merges import merge_list, shared_worker
 from pipeline.merges.forecast import COMPACT_FROM, Merging, Sharing, choose, least, shape_of, surely_enough
 from pipeline.merges.merge_list import Chosen, MergeList
@@ -115,14 +115,7 @@ def learn(task: MergeTask) -> MergeList:
     """
     started, before = time.monotonic(), known(task) or (first_merges(task.first) if task.first else None)
     _core.give_back_memory()
-    done = len(before) if before else 0
-
-    def progress(now: int, _total: int, _best_count: int) -> None:
-        nonlocal done
-        if now > done:
-            report_progress(now - done)
-            done = now
-
+    progress = report_totals(len(before) if before else 0)
     remedy = "free disk space, or give a larger --memory-limit"
     with (
         open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter,
@@ -133,7 +126,7 @@ def learn(task: MergeTask) -> MergeList:
         chosen: Chosen | None = None
 
         def on_merged(result: _core.MergeResult, chosen: Chosen | None = None) -> None:
-            progress(len(result.counts), 0, 0)
+            progress(len(result.counts))
             store(result, chosen)
 
         try:
@@ -159,7 +152,7 @@ def _learn_here(
     way: Merging,
     counter: CounterFile,
     before: MergeList | None,
-    progress: Callable[[int, int, int], None],
+    progress: Callable[..., None],
     phase_end: Callable[[_core.MergeResult], None],
     scratch: str,
 ) -> _core.MergeResult:

@@ -10,7 +10,7 @@ from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.base.units import format_bytes
 from pipeline.counts.counter_file import naming_damage, open_counter
-from pipeline.executors.worker import report_progress
+from pipeline.executors.worker import report_totals
 from pipeline.merges import merge_list
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import FirstStage, first_merges
@@ -131,21 +131,19 @@ def replay(task: ReplayTask) -> tuple[MergeList, int]:
         budget_bytes=max(task.budget_bytes - _BYTES_AT_LEAST, _BYTES_AT_LEAST),
         first=task.first.merges if task.first else 0,
     )
-    readings, reported, more = 0, 0, True
+    readings, more, report = 0, True, report_totals()
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
         while more:
             readings += 1
             for partition, columns in enumerate(counter.read_all(), 1):
                 engine.add(columns)
-                done = int(len(merges) * engine.done(partition / counter.partitions))
-                report_progress(max(done - reported, 0))
-                reported = max(done, reported)
+                report(int(len(merges) * engine.done(partition / counter.partitions)))
             if readings == 1 and engine.bytes != merges.bytes:
                 raise RunDirectoryError(
                     f"{task.merges} was learned from {merges.bytes:,} bytes of pieces, the counter has {engine.bytes:,}"
                 )
             more = engine.next_reading()
-    report_progress(len(merges) - reported)
+    report(len(merges))
     if (wrong := engine.wrong()) is not None:
         raise _wrong(task, merges, engine, wrong)
     return merges, readings

@@ -15,7 +15,6 @@ from command import measured, refused, run, script, succeeded
 
 import pipeline
 from benchmarks.process import HAS_PSS
-from pipeline import _core
 from pipeline.base.errors import TrainingError, UsageError
 from pipeline.counts import counter_file
 from pipeline.counts.count_worker import count_chunk
@@ -256,9 +255,8 @@ def test_memory_does_not_creep_from_group_to_group(tmp_path: Path) -> None:
     """At the smallest limit a worker has 24 MiB to combine in, and 12 MiB to write, and what Arrow begins with."""
     source = random.Random(1)
     for number in range(14):
-        pieces = list({source.randbytes(9) for _ in range(60_000)})
-        columns = _core.sorted_counter(pieces, [1] * len(pieces))
-        counter_file.write_counter(tmp_path / f"{number}.part", [columns], fingerprint="")
+        pieces = {source.randbytes(9): 1 for _ in range(60_000)}
+        counter_files.write(tmp_path / f"{number}.part", pieces, fingerprint="")
     parts, output = sorted(tmp_path.iterdir()), tmp_path / "whole"
     assert int(script(_COMBINED, *parts, output)) <= 46 * MIB
     with counter_file.open_counter(output, fingerprint="f") as counter:

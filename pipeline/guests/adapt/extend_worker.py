@@ -7,7 +7,7 @@ from pipeline import _core
 from pipeline.base.errors import TrainingError
 from pipeline.base.memory import Grant
 from pipeline.counts.counter_file import CounterFile, open_counter
-from pipeline.executors.worker import report_progress
+from pipeline.executors.worker import report_progress, report_totals
 from pipeline.guests.adapt.extension import Learned, Start, learned_of
 from pipeline.merges.forecast import surely_enough
 from pipeline.merges.rules import MergeRules
@@ -40,13 +40,6 @@ class ExtendTask:
 
 def learn(task: ExtendTask) -> Learned:
     """Learn the new merges and write the table of new tokens; `TrainingError` if there is nothing to learn."""
-    done = 0
-
-    def progress(now: int, _total: int, _best_count: int) -> None:
-        nonlocal done
-        report_progress(now - done)
-        done = now
-
     engine = _core.MergeEngine()
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
         _take(task, counter, engine)
@@ -55,7 +48,7 @@ def learn(task: ExtendTask) -> Learned:
         task.add,
         task.rules,
         threads=task.threads,
-        progress=progress,
+        progress=report_totals(),
         start=(start.tokens, start.ids, start.first_new_id, start.forbidden, start.again),
     )
     if task.add and not len(result.left):
