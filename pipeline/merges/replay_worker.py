@@ -10,7 +10,7 @@ from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.base.units import format_bytes
 from pipeline.counts.counter_file import naming_damage, open_counter
-from pipeline.executors.worker import report_totals
+from pipeline.executors.worker import report_progress, report_totals
 from pipeline.merges import merge_list
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import FirstStage, first_merges
