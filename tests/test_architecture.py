@@ -33,7 +33,7 @@ ROOMS = {
     "run": 2874,
     "corpus": 2442,
     "pattern": 1767,
-    "executors": 1140,
+    "executors": 1152,
     "storage": 1029,
     "base": 840,
     "_core": 0,

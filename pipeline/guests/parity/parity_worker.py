@@ -10,7 +10,7 @@ from typing import Any
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
 from pipeline.counts.counter_file import CounterFile, open_counter
-from pipeline.executors.worker import report_progress
+from pipeline.executors.worker import report_totals
 from pipeline.guests.parity.languages import Language, Parity
 from pipeline.merges.forecast import ENGINE_BYTES, Merging, merging_bytes, shape_of
 from pipeline.merges.merge_list import Chosen, MergeList
@@ -59,14 +59,8 @@ def learn(
 def learn_again(parity_and_task: tuple[Parity, MergeTask]) -> MergeList:
     """Learn the merges from nothing and return them; raises as learning does."""
     parity, task = parity_and_task
-    done = 0
-
-    def on_merged(result: _core.MergeResult, _chosen: Chosen) -> None:
-        nonlocal done
-        report_progress(len(result.counts) - done)
-        done = len(result.counts)
-
-    return as_list(*learn(parity, task, way_of(parity, task).threads, None, on_merged))
+    threads, report = way_of(parity, task).threads, report_totals()
+    return as_list(*learn(parity, task, threads, None, lambda result, _: report(len(result.counts))))
 
 
 def _counter_of(language: Language) -> CounterFile:
