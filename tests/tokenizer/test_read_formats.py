@@ -11,6 +11,7 @@ import pytest
 import samples
 import tiktoken
 from amount import FULL
+from command import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from published import ADDED, BOS, COMBINING, DEEPSEEK, EOT, HARD, PLAIN, SHAPES, TEXTS, byte_level, made, pair
@@ -417,6 +418,7 @@ def test_added_tokens_that_are_ordinary_ones_too(tmp_path: Path) -> None:
     texts = ["int print his this int<|endoftext|>his er a b", *samples.HARD_TEXTS, *samples.all_planes(1, 30)]
     agree(theirs, ours, *texts)
     agree(ours.to_tokenizers(), ours, *texts)
+    assert run("export", tmp_path, "--output", tmp_path / "e", "--export", "hf", "--eos-token", "<new>").returncode == 0
     for text in texts:
         expected = ours.encode(text)
         assert list(ours.encode_iterable([text[:3], text[3:]])) == expected
