@@ -231,6 +231,7 @@ def merge_and_export(
 
     replaced: the ids of tokenizers that were there before; None: unknown.
     """
+    run.directory.require_lock()
     learn = merge.learn if counted.coarse is None else superwords.learn
     learned = learn(runner, run, counted, options)
     if options.stop_at_saving is not None:

@@ -11,7 +11,7 @@ from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.coarse_worker import FitTask, pieces_cut
 from pipeline.counts.combine import combine_counters
-from pipeline.counts.count import COMBINING, Counted, as_counted, combine_chunks, count_chunks, find_counted
+from pipeline.counts.count import Counted, as_counted, combine_chunks, count_chunks, find_counted
 from pipeline.counts.counter_file import Parts
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.run import manifest
@@ -115,8 +115,7 @@ def _count_mixture(runner: Runner, run: Run, mixed: Source, options: Options) ->
             coarse = replace_run(coarse, keep=[])
         whole = find_counted(coarse, runner.executor)
         if whole is None:
-            with runner.reporting(COMBINING, len(counters), "counters"):
-                whole = as_counted(coarse, combine_counters(runner, coarse, Parts(counters, statistics, weights)))
+            whole = as_counted(coarse, combine_counters(runner, coarse, Parts(counters, statistics, weights)))
     return whole
 
 

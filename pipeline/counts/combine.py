@@ -10,15 +10,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pipeline.base.memory import Grant
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import COMBINE_BYTES, CombineTask, combine, join
 from pipeline.counts.counter_file import CounterFacts, LookTask, Parts, look
 from pipeline.executors import Executor, Need
 from pipeline.run.manifest import Run
 from pipeline.run.memory import WRITE_BYTES
-from pipeline.run.runner import Runner
+from pipeline.run.runner import Runner, Stage
 from pipeline.storage import Location, existing, names_in, remove
 
+COMBINING = "combining"
 _MOST_SHARES = 256  # a power of two
 _SHARES_A_CORE = 2  # so that all cores finish together
 _SHARE_BYTES = 2 << 30  # of counters in a share on one machine: some ten seconds of work
@@ -28,8 +30,7 @@ def combine_counters(
     runner: Runner, run: Run, parts: Parts, instead: tuple[Location, str] | None = None
 ) -> CounterFacts:
     """Write the combined counter of a run, or `instead` one at this location and with this fingerprint."""
-    executor, nodes = runner.executor, runner.nodes
-    grant = runner.reserve(wanted=2 * COMBINE_BYTES + WRITE_BYTES)
+    nodes, grant = runner.nodes, runner.reserve(wanted=2 * COMBINE_BYTES + WRITE_BYTES)
     output, fingerprint = instead or (run.counter_path, run.manifest.counter_fingerprint())
     task = CombineTask(
         parts=parts.counters,
@@ -40,21 +41,19 @@ def combine_counters(
         memory_bytes=(grant.bytes - WRITE_BYTES) // 2,
         weights=parts.weights,
     )
-    if len(nodes) > 1:
-        workers = runner.reserve(_MOST_SHARES, wanted=COMBINE_BYTES + WRITE_BYTES)
-        shared = replace(task, threads=1, memory_bytes=workers.bytes - WRITE_BYTES)
-        most = min(_SHARES_A_CORE * sum(node.cores for node in nodes), len(task.parts))
-        return _in_shares(executor, run, shared, most, Need(memory_bytes=workers.need_bytes))
-    need = Need(task.threads, grant.worker_bytes + task.memory_bytes + WRITE_BYTES)
+    need: Need | None = Need(task.threads, grant.worker_bytes + task.memory_bytes + WRITE_BYTES)
     shares = sum(path.stat().st_size for path, _ in parts.counters if isinstance(path, Path)) // _SHARE_BYTES
-    if shares > 1 and instead is None and not parts.weights:
-        return _in_shares(executor, run, task, shares, need, at_once=1)
-    return executor.one(combine, task, need=need)
+    if len(nodes) > 1:
+        grant, need = runner.reserve(_MOST_SHARES, wanted=COMBINE_BYTES + WRITE_BYTES), None
+        task = replace(task, threads=1, memory_bytes=grant.bytes - WRITE_BYTES)
+        shares = min(_SHARES_A_CORE * sum(node.cores for node in nodes), len(task.parts))
+    elif shares < 2 or instead is not None or parts.weights:
+        [facts] = runner.run(Stage(COMBINING, "counters", combine, [task], [len(task.parts)], need=need))
+        return facts
+    return _in_shares(runner, run, task, shares, grant, need)
 
 
-def _in_shares(
-    executor: Executor, run: Run, task: CombineTask, most: int, need: Need, at_once: int | None = None
-) -> CounterFacts:
+def _in_shares(runner: Runner, run: Run, task: CombineTask, most: int, grant: Grant, need: Need | None) -> CounterFacts:
     """Combine shares by tasks that are otherwise like this one, and join them."""
     names = names_in(run.share_path(0, 1).parent)
     # Of how many shares those are that were combined before; the cluster may have had other nodes then.
@@ -64,14 +63,22 @@ def _in_shares(
         (run.share_path(index, shares), f"{task.fingerprint}, share {index} of {shares}") for index in range(shares)
     ]
     of_share = replace(task, statistics=ChunkStatistics())
-    missing = [
+    tasks = [
         replace(of_share, output=path, fingerprint=fingerprint, share=(index, shares))
-        for index, ((path, fingerprint), stored) in enumerate(zip(parts, look_at(parts, executor), strict=True))
-        if stored is None
+        for index, (path, fingerprint) in enumerate(parts)
     ]
-    for _ in executor.run(combine, missing, at_once=at_once, need=need):
-        pass
-    facts = executor.one(join, replace(task, parts=parts))
+    combining = Stage(
+        COMBINING,
+        "shares",
+        combine,
+        tasks,
+        weights=[1] * shares,
+        stored=lambda _: look_at(parts, runner.executor),
+        grant=grant,
+        need=need,
+    )
+    runner.run(combining)
+    [facts] = runner.run(Stage(COMBINING, "counters", join, [replace(task, parts=parts)], [len(task.parts)]))
     for path in (run.share_path(index, of) for of in {shares, *before} for index in range(of)):
         remove(path)
     return facts

@@ -29,7 +29,7 @@ from pipeline.run.patterns import on_regex, pattern_of, slowness
 from pipeline.run.runner import Runner, Stage
 from pipeline.storage import Location
 
-STAGE, COMBINING = "counting", "combining"
+STAGE = "counting"
 _FIT_BYTES = 32 << 10  # of the sample that shows whether the pattern fits
 
 
@@ -124,11 +124,10 @@ def _warn_of_misfit(runner: Runner, run: Run, pattern: CompiledPattern) -> None:
 def combine_chunks(runner: Runner, run: Run, statistics: ChunkStatistics) -> Counted:
     """Combine the counters of all chunks."""
     chunks = range(len(run.manifest.plan.chunks))
-    with runner.reporting(COMBINING, len(chunks), "counters"):
-        parts = Parts(_chunk_counters(run, chunks), statistics)
-        if run.manifest.weights:
-            parts = _add_up_inputs(runner, run, statistics)
-        return as_counted(run, combine_counters(runner, run, parts))
+    parts = Parts(_chunk_counters(run, chunks), statistics)
+    if run.manifest.weights:
+        parts = _add_up_inputs(runner, run, statistics)
+    return as_counted(run, combine_counters(runner, run, parts))
 
 
 def _add_up_inputs(runner: Runner, run: Run, statistics: ChunkStatistics) -> Parts:

@@ -9,8 +9,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from pipeline.base.errors import RunDirectoryError, os_error_as
-from pipeline.counts.combine import combine_counters
-from pipeline.counts.count import COMBINING, Counted, as_counted, check_facts, find_counted
+from pipeline.counts.combine import COMBINING, combine_counters
+from pipeline.counts.count import Counted, as_counted, check_facts, find_counted
 from pipeline.counts.counter_file import CounterFacts, PartPath, Parts, part_paths
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
@@ -43,9 +43,7 @@ def take_counts(
             whole = part_path("whole")
             parts = make(run, part_path)
             check_facts(as_counted(run, CounterFacts(0, parts.statistics)).facts, options)
-            with runner.reporting(COMBINING, len(parts.counters), "counters"):
-                instead = whole, run.manifest.counter_fingerprint()
-                counter = combine_counters(runner, run, parts, instead)
+            counter = combine_counters(runner, run, parts, (whole, run.manifest.counter_fingerprint()))
             runner.kept = ""
             directory.require_lock()
             if stored is None:

@@ -73,12 +73,11 @@ def merges_for(options: Options) -> int:
 
 def learn(runner: Runner, run: Run, counted: Counted, options: Options) -> MergeList:
     """Return a list of as many merges as are asked for, or all there are: the stored one, or a new one, stored."""
-    return learn_task(runner, run, task_of(runner, run, counted, options))
+    return learn_task(runner, task_of(runner, run, counted, options))
 
 
-def learn_task(runner: Runner, run: Run, task: MergeTask) -> MergeList:
+def learn_task(runner: Runner, task: MergeTask) -> MergeList:
     """Return the list of a task: the stored one, or a new one, stored."""
-    run.directory.require_lock()
     stage = stage_of([task], runner.executor)
     if runner.nodes and stored(task, runner.executor) is None:  # the memory it needs chooses the node
         stage = replace(stage, need=_need(runner, task))

@@ -36,7 +36,7 @@ def learn(runner: Runner, run: Run, counted: Counted, options: Options) -> Merge
         so_far=run.coarse_location / MERGES_SO_FAR,
         fingerprint=stage.fingerprint,
     )
-    first = merge.learn_task(runner, run, task).first(task.merges)
+    first = merge.learn_task(runner, task).first(task.merges)
     if len(first) < task.merges:
         runner.inform(
             f"no pair is left after {len(first):,} merges, before the {first_stage:,} tokens of --superwords-from: "
@@ -49,7 +49,7 @@ def learn(runner: Runner, run: Run, counted: Counted, options: Options) -> Merge
         sharing=None,
         first=replace(stage, merges=len(first)),
     )
-    learned = merge.learn_task(replace(runner, suffix=OF_SUPERWORDS), run, task)
+    learned = merge.learn_task(replace(runner, suffix=OF_SUPERWORDS), task)
     if (mixed is None or mixed.scale == 1) and learned.bytes != first.bytes + first.left_out_bytes:
         raise RunDirectoryError(
             f"{run.coarse_location} counts {learned.bytes:,} bytes of text, {run.counter_path} "
