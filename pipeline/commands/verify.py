@@ -64,7 +64,7 @@ def verify_run(run: AnyPath, *, progress: bool = False, **options: Unpack[Workin
 
     >>> tokenizer = pipeline.train("corpus.txt", output="runs/a", vocab_size=260)
     >>> pipeline.verify_run("runs/a")["merges"]
-    '3, each the right one with the right count, as many as were asked for (replayed in ... s)'
+    '3, each the right one with the right count, as many as were asked for (replayed in ...)'
     """
     settled = make_options(options)
     with for_python(progress) as listener, executor_here(settled) as executor:

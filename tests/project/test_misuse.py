@@ -156,7 +156,12 @@ def _bare(call: Callable[..., Any], arguments: dict[str, Any]) -> str | None:
     return f"accepted: {str(result)[:60]}"
 
 
-ACCEPTED = {("export_counts", "path", "missing")}  # a new file
+OPTIONS = {  # None is their default
+    "encode_chat": "date mask_history preserve_thinking special_tokens_in_messages train_on_prompt",
+    "train_parity": "global_merges window",
+}
+ACCEPTED = {(name, one, "None") for name, options in OPTIONS.items() for one in options.split()}
+ACCEPTED.add(("export_counts", "path", "missing"))  # a new file
 
 
 def test_wrong_types_are_errors_of_the_family(subjects: list[Subject]) -> None:

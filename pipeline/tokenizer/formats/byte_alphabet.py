@@ -28,9 +28,9 @@ def read_tokens(vocab: Field, special_tokens: Mapping[str, int]) -> dict[int, by
                 return tokens
     texts: dict[int, str] = {}
     for text, id_ in listed.items():
+        vocab.member(text).read(int)
         if text not in ordinary:
             continue
-        vocab.member(text).read(int)
         if text in special_tokens:
             vocab.refuse(f"assigns {text!r} the id {id_}, but added_tokens {special_tokens[text]}")
         if texts.setdefault(id_, text) != text:
