@@ -100,26 +100,12 @@ def test_closing_the_results_stops_the_workers(others: set[psutil.Process]) -> N
     assert not psutil.pid_exists(process)
 
 
-def test_workers_are_kept_from_run_to_run() -> None:
+def test_workers_are_kept_from_run_to_run_but_fresh_tasks_have_processes_of_their_own() -> None:
     with LocalExecutor(lambda: 1) as executor:
-        first = dict(executor.run(worker_tasks.process_id, range(2)))
-        assert list(executor.run(worker_tasks.process_id, [])) == []
-        second = dict(executor.run(worker_tasks.process_id, range(2)))
-    assert len({*first.values(), *second.values()}) == 1
-
-
-def test_workers_have_preloaded_modules_and_no_absent_ones() -> None:
-    setup = WorkerSetup(preload=["wave", "no.such.module"], absent=["chunk_of_nothing", "colorsys"])
-    with LocalExecutor(lambda: 1, setup) as executor:
-        loaded = dict(executor.run(worker_tasks.is_loaded, ["wave", "chunk_of_nothing", "colorsys", "colorsys"]))
-    assert loaded == {0: True, 1: False, 2: False, 3: False}
-
-
-def test_fresh_tasks_run_in_processes_of_their_own() -> None:
-    with LocalExecutor(lambda: 1) as executor:
-        first = dict(executor.run(worker_tasks.process_id, range(2)))
+        found = [dict(executor.run(worker_tasks.process_id, range(count))).values() for count in (2, 0, 2)]
+        assert len({process for run in found for process in run}) == 1
         fresh = dict(executor.run(worker_tasks.process_id, range(2), fresh=True))
-    assert len({*first.values(), *fresh.values()}) == 3
+    assert len({*found[0], *fresh.values()}) == 3
 
 
 def test_the_coordinator_prepares_once_while_tasks_run() -> None:
@@ -133,10 +119,12 @@ def test_the_coordinator_prepares_once_while_tasks_run() -> None:
     assert called == [0]
 
 
-def test_fresh_workers_have_what_was_imported_while_others_ran() -> None:
-    setup = WorkerSetup(preload=["wave"], later=["no.such.module", "colorsys"])
+def test_workers_have_preloaded_modules_no_absent_ones_and_fresh_ones_what_was_imported_meanwhile() -> None:
+    missing = "no.such.module"
+    setup = WorkerSetup(preload=["wave", missing], later=[missing, "colorsys"], absent=["chunk_of_nothing", "imghdr"])
     with LocalExecutor(lambda: 1, setup) as executor:
-        assert dict(executor.run(worker_tasks.is_loaded, ["wave", "colorsys"])) == {0: True, 1: False}
+        asked = ["wave", "chunk_of_nothing", "imghdr", "colorsys"]
+        assert list(dict(executor.run(worker_tasks.is_loaded, asked)).values()) == [True, False, False, False]
         executor.meanwhile(lambda: None)
         assert dict(executor.run(worker_tasks.is_loaded, ["colorsys"], fresh=True)) == {0: False}
         _wait_until(lambda: [*executor.run(worker_tasks.is_loaded, ["colorsys"], fresh=True)] == [(0, True)])
