@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 
 from pipeline.base.errors import PipelineError
 from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.run.stored import stored
 from pipeline.storage import Location, existing, read_json, remove
 from pipeline.storage.atomic import write_json
 from pipeline.storage.scratch import own_mark
@@ -70,8 +71,7 @@ class Checkpoints:
         """Read the last checkpoint; one that is damaged, of other text, or without its parts is none."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, PipelineError):
             found = read_json(self._path)
-            parts = tuple(map(str, found["parts"]))
-            if found["fingerprint"] == self._fingerprint and all(existing(self.located(parts))):
-                statistics = ChunkStatistics.from_values(found["statistics"])
-                return Checkpoint(int(found["span"]), int(found["offset"]), parts, statistics)
+            last = stored(Checkpoint, found)
+            if found["fingerprint"] == self._fingerprint and all(existing(self.located(last.parts))):
+                return last
         return Checkpoint()

@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
 
 from pipeline.base.units import format_bytes
 from pipeline.corpus.skipped_or_altered import SkippedOrAltered, Tallies, add_up
@@ -34,11 +33,6 @@ class ChunkStatistics:
     special_found: Mapping[str, int] = field(default_factory=dict)
     looks_special: Mapping[str, int] = field(default_factory=dict)
     concerned_characters: str = ""
-
-    @classmethod
-    def from_values(cls, values: Mapping[str, Any]) -> "ChunkStatistics":
-        """Take the fields from JSON, or from a native counter; other names are ignored."""
-        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
 
     def special_text(self, done: str) -> str:
         """Say what looks like special tokens and was "counted" or "encoded" as text."""

@@ -23,6 +23,7 @@ from pipeline.run.open_run import special_bytes
 from pipeline.run.options import Options
 from pipeline.run.patterns import pattern_of, slowness
 from pipeline.run.runner import Advance, Runner
+from pipeline.run.stored import stored
 from pipeline.storage import Location
 
 _LEAST_COUNTER_BYTES = 1 << 20
@@ -137,7 +138,7 @@ class _Counting:
             self._parts.append((path, self._fingerprint))
         write_counter(path, counter_partitions(counter), fingerprint=self._fingerprint)
         characters = cutter.concerned() if isinstance(cutter, RegexCutter) else ""
-        statistics = ChunkStatistics.from_values(counter.statistics())
+        statistics = stored(ChunkStatistics, counter.statistics())
         self._statistics.append(replace(statistics, concerned_characters=characters))
 
     def finish(self) -> Parts:

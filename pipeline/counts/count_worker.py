@@ -21,6 +21,7 @@ from pipeline.counts.combine_worker import CombineTask, combine, rewrite_as_coun
 from pipeline.counts.counter_file import PartPath, counter_partitions, part_paths, write_counter
 from pipeline.counts.feeding import ChunkTask, RegexCutter, Resumable, feed_chunk
 from pipeline.counts.looks_special import LooksSpecial
+from pipeline.run.stored import stored
 from pipeline.storage import Location, remove
 
 _log = logging.getLogger(__name__)
@@ -117,7 +118,7 @@ class _Counting(Resumable):
         characters = self._cutter.concerned() if isinstance(self._cutter, RegexCutter) else ""
         found = self.counter.statistics() | self.looks.statistics()
         found |= {"losses": losses.found, "concerned_characters": characters}
-        return self._before + ChunkStatistics.from_values(found)
+        return self._before + stored(ChunkStatistics, found)
 
     def due(self) -> bool:
         """Whether a checkpoint is due; never before the text is counted that `looks` searches as a whole."""

@@ -21,6 +21,7 @@ from pipeline import _core
 from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.format_versions import COUNTER_FORMAT
+from pipeline.run.stored import stored
 from pipeline.storage import Location, Remote, each, sealed_parquet
 from pipeline.storage.atomic import parts_next_to, whole_file
 from pipeline.storage.scratch import own_mark
@@ -228,7 +229,7 @@ def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFi
         partitions = metadata.num_row_groups
         if partitions < 1 or partitions & (partitions - 1):
             raise ValueError(f"{partitions} row groups are not a power of two")
-        statistics = ChunkStatistics.from_values(json.loads(metadata.metadata[_STATISTICS]))
+        statistics = stored(ChunkStatistics, json.loads(metadata.metadata[_STATISTICS]))
         found = metadata.metadata[_FINGERPRINT].decode()
         if fingerprint not in (None, found):
             raise RunDirectoryError(f"{path} counts something else than this run; remove it and run again")

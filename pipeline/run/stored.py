@@ -59,15 +59,14 @@ def _reader(kind: Any) -> Reader:
     if origin in (dict, Mapping):
         of_value = _reader(inner[1])
         return lambda value: {inner[0](name): of_value(one) for name, one in _typed(dict, value).items()}
-    if is_typeddict(kind):
-        members = {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
-        return lambda value: {name: read(_typed(dict, value)[name]) for name, read in members.items()}
     if hasattr(kind, "_fields"):  # a named tuple
         readers = [_reader(one) for one in get_type_hints(kind).values()]
         return lambda value: kind(*(read(one) for read, one in zip(readers, _typed(list, value), strict=False)))
-    if is_dataclass(kind):
-        needed = {one.name for one in fields(kind) if (one.default, one.default_factory) == (MISSING, MISSING)}
-        return partial(_object, kind, {name: _reader(hint) for name, hint in get_type_hints(kind).items()}, needed)
+    if is_dataclass(kind) or is_typeddict(kind):
+        readers_of = {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
+        own = fields(kind) if is_dataclass(kind) else ()
+        optional = {one.name for one in own if (one.default, one.default_factory) != (MISSING, MISSING)}
+        return partial(_object, kind, readers_of, readers_of.keys() - optional)
     return partial(_typed, kind)
 
 

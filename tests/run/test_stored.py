@@ -7,21 +7,19 @@ import pytest
 from pipeline.corpus.chunks import Chunk, Span
 from pipeline.corpus.files import CorpusFile
 from pipeline.run.manifest import Manifest, Source, Weighted
-from pipeline.run.parity import Language, Parity
 from pipeline.run.plan import Plan
 from pipeline.run.stored import plain, stored
 
 FILES = CorpusFile("a", 9, 1, "x"), CorpusFile("b", 9, 1, "x", "jsonl", "zstd", 7, "stdin/b")
 PLAN = Plan(FILES, (Chunk((Span(0, 0, 9), Span(1, 0, 9, 20))),), ("c",), ("a", "b"), (0, 1))
-SOURCE = Source("runs", "d", "two", (Weighted("r", "f", (1, 2)),))
-PARITY = Parity((Language("en", "c", "f"),), ratios=(1.5, 2.0), window=3, alpha=1.0)
+SOURCE = Source("runs", "d", "two", (Weighted("r", "f", (1, 2)),), {"alpha": 1.5})
 
 
 @pytest.mark.parametrize(
     "manifest",
     [
         Manifest({"pattern": "gpt2"}, {}),
-        Manifest({}, {"by": "x"}, PLAN, {"a": None}, 300, SOURCE, ("t",), {"t": "f"}, {"t": {}}, PARITY, ("1", "2")),
+        Manifest({}, {"by": "x"}, PLAN, {"a": None}, 300, SOURCE, ("t",), {"t": "f"}, {"t": {}}, ("1", "2")),
     ],
 )
 def test_what_is_stored_is_read_back(manifest: Manifest) -> None:
