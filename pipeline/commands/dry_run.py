@@ -37,7 +37,7 @@ _START_S = 1.0  # of the command, its workers, and the files that are made at it
 _ROW_S = 0.4e-6  # to combine a row of a counter, by one thread
 _PACKED_BYTES, _FILE_BYTES = 2.2, 4096  # a count and a length in a counter's file; its footer
 _TABLE_BYTES, _SLOT_BYTES = 3 << 20, 36  # of a counter in memory, without the pieces' bytes
-_WRITING_BYTES, _PARTITION_BYTES = 8 << 20, 3 << 20  # Arrow's, and of a partition of a counter
+_PARTITION_BYTES = 3 << 20  # of a counter
 
 
 def run_dry(options: Options, listener: Listener) -> dict[str, str]:
@@ -101,10 +101,10 @@ def _forecasts(runner: Runner, run: Run, workers: Grant, found: Sample, options:
     combining_s = _ROW_S * (rows + pieces) / team if len(counters) > 1 and not whole else 0.0
     disk = sum(_counter_bytes(*one) for one in counters) + _counter_bytes(pieces, piece_bytes)
     in_table = max(_TABLE_BYTES + _SLOT_BYTES * one + size for one, size in counters)
-    each = workers.worker_bytes + min(workers.bytes - WRITE_BYTES, int(in_table)) + _WRITING_BYTES
+    each = workers.worker_bytes + min(workers.bytes - WRITE_BYTES, int(in_table)) + WRITE_BYTES
     combining = len(counters) * min(_PARTITION_BYTES, max(_counter_bytes(*one) for one in counters)) * (team + 1)
     counting = workers.taken_bytes + max(
-        workers.on_one * each, workers.worker_bytes + min(COMBINE_BYTES, int(combining)) + _WRITING_BYTES
+        workers.on_one * each, workers.worker_bytes + min(COMBINE_BYTES, int(combining)) + WRITE_BYTES
     )
     merging, merging_s, of_merging = _merging(runner, found, workers, (pieces, piece_bytes), options)
     merging += workers.other_bytes

@@ -78,8 +78,17 @@ tuning = merge_tuning(
 )
 
 
-@settings(max_examples=600, deadline=None)
-@given(counter=small_counters, max_merges=st.integers(0, 60), rules=merge_rules, tuning=tuning)
+long_tokens = st.lists(st.sampled_from(["a", "b", "ab", "é", "漢", "😀", "a" * 9, "ba" * 20]), min_size=1, max_size=12)
+long_pieces = st.dictionaries(long_tokens.map(lambda one: "".join(one).encode()), st.integers(1, 50), max_size=30)
+
+
+@settings(max_examples=700, deadline=None)
+@given(
+    counter=st.one_of(small_counters, long_pieces),  # compact words have a token's number in its first and last bytes
+    max_merges=st.one_of(st.integers(0, 60), st.just(150)),
+    rules=merge_rules,
+    tuning=tuning,
+)
 @example({b"ab": 9, b"cd": 8}, 9, {"min_frequency": 9}, {"scratch": SCRATCH})  # counts of one class of the sketch
 def test_same_merges_as_the_reference(counter: Counter, max_merges: int, rules: Any, tuning: Any) -> None:
     assert train(counter, max_merges, **rules, **tuning) == train_reference(counter, max_merges, **rules)
@@ -105,21 +114,6 @@ def test_same_merges_as_huggingface_on_a_long_tail(n_pieces: int, theirs: Any, o
     parts = {**PARTS, "index_positions": 3000}
     for tuning in ({}, {**parts, "narrow_symbols": 700}, COMPACT, parts | COMPACT):
         assert pairs(train(counter, n_pieces, **ours, **tuning)) == expected
-
-
-long_tokens = st.lists(st.sampled_from(["a", "b", "ab", "é", "漢", "😀", "a" * 9, "ba" * 20]), min_size=1, max_size=12)
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    counter=st.dictionaries(long_tokens.map(lambda one: "".join(one).encode()), st.integers(1, 50), max_size=30),
-    index_positions=st.sampled_from([1, 20, 0]),
-    threads=st.integers(1, 2),
-)
-def test_compact_words_hold_tokens_of_any_length(counter: Counter, index_positions: int, threads: int) -> None:
-    """A token has its number in its first two and its last two bytes, which may be the same or far apart."""
-    tuning = {"index_positions": index_positions, "threads": threads, "thread_bytes": 1}
-    assert train(counter, 150, compact=True, **tuning) == train_reference(counter, 150)
 
 
 def equal_counts() -> Counter:
@@ -299,8 +293,6 @@ def stream_failing(_: Any) -> None:
     ("act", "error", "message"),
     [
         (lambda one: one.add(*raw([0, 2], b"ab", [1, 1])), ValueError, "one number more"),
-        (lambda one: one.add(*raw([0, 3], b"ab", [1])), ValueError, "beyond the data"),
-        (lambda one: one.add(*raw([-1, 2], b"ab", [1])), ValueError, "negative"),
         (lambda one: one.add(*raw([0, 2, 1], b"ab", [1, 1])), ValueError, "decrease"),
         (lambda one: one.add(struct.pack("=3i", 0, 2, 2), b"ab", struct.pack("=Q", 1)), ValueError, "8-byte"),
         (lambda one: learn(one, 1, tie_break="highest"), TypeError, "MergeRules"),
