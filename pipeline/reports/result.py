@@ -61,11 +61,7 @@ class Table:
         return [[_cell(cell, self.forms.get(at, ",.3f")) for at, cell in enumerate(row)] for row in self.rows]
 
     def marks(self) -> dict[tuple[int, int], str]:
-        """Return marks by row and column, also of several cells that look alike; none if all compared cells do.
-
-        >>> Table("", ("x",), ((1.5,), (3.0,), (None,), (2.0,), (3.0001,)), better={0: 1}).marks()
-        {(0, 0): 'worst', (1, 0): 'best', (4, 0): 'best'}
-        """
+        """Return marks by row and column, also of several cells that look alike; none if all compared cells do."""
         places = [[(row, column) for column in self.better] for row in range(len(self.rows))]
         texts, found = self.texts(), dict[tuple[int, int], str]()
         for group in places if self.across else zip(*places, strict=True):

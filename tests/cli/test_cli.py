@@ -1,6 +1,5 @@
 """The command as a user types it: what it does and what it prints."""
 
-import json
 import re
 from functools import partial
 from pathlib import Path
@@ -58,17 +57,6 @@ def test_flags_stand_in_titled_groups() -> None:
     assert titles["encode"] == ["Options", "Input", "Shards", "Order and split", "Packing", "Chat data", *shared]
 
 
-def test_run_directory_has_all_files(trained: Path) -> None:
-    names = {str(path.relative_to(trained)) for path in trained.rglob("*") if path.is_file()}
-    assert {
-        "run.json", "counter.parquet", "merges.parquet", "log.txt", "report.txt", "report.json",
-        "counts/000000.parquet",
-        "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json", "tokenizer/special_tokens_map.json",
-        "tokenizer/vocab.json", "tokenizer/merges.txt",
-    } <= names  # fmt: skip
-    assert any(name.endswith(".tiktoken") for name in names)
-
-
 def test_encode_and_decode(trained: Path, tmp_path: Path) -> None:
     text = f"the cat{EOT} sat\n"
     (tmp_path / "t.txt").write_text(text)
@@ -113,13 +101,6 @@ def test_flags_override_the_configuration_file(text: Path, tmp_path: Path) -> No
     line = refused(run("train", "--config", tmp_path / "wrong.yaml"), 2)
     assert "wrong.yaml" in line
     assert "did you mean 'vocab_size'" in line
-
-
-def test_log_json_prints_events_and_summary(text: Path, tmp_path: Path) -> None:
-    result = run("train", text, "--output", tmp_path / "run", "--vocab-size", 400, "--log-json")
-    events = [json.loads(line) for line in result.stdout.splitlines()]
-    assert {"stage_started", "stage_ended", "summary"} <= {event["event"] for event in events}
-    assert events[-1]["vocabulary"]["vocab_size"] == 400
 
 
 def test_default_output_is_a_new_directory(text: Path, tmp_path: Path) -> None:

@@ -140,14 +140,6 @@ def test_overwrite_checks_everything_before_it_deletes(
     assert files_in(trained) == before
 
 
-def test_locked_run_is_refused(text: Path, tmp_path: Path) -> None:
-    train = partial(run, "train", text, "--output", tmp_path / "run", "--vocab-size", 300)
-    with Directory(tmp_path / "run", RUN).locked():
-        assert "another process" in refused(train(), 1)
-    assert not (tmp_path / "run").exists()
-    succeeded(train())
-
-
 STORED = dict.fromkeys(["size", "mtime_ns", "ctime_ns"], 1) | {"digest": "", "format": "text", "compression": "none"}
 
 

@@ -1,5 +1,6 @@
 """The summary at the end of a command is short, and the report has the rest."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ import pytest
 from command import run, succeeded
 
 import pipeline
-from pipeline.reports.summary import EncodingSummary
+from pipeline.reports.result import Rows, Table, as_text, plain
+from pipeline.reports.summary import EncodingSummary, Report
 
 
 def test_summary_has_at_most_eight_lines_and_the_report_the_rest(tmp_path: Path) -> None:
@@ -62,3 +64,27 @@ def test_refused_format_is_reported_before_the_summary(text: Path, tmp_path: Pat
     assert "no gpt2 files: " in result.stderr
     assert "no gpt2 files" not in result.stdout
     assert "no gpt2 files" in (tmp_path / "run" / "report.txt").read_text()
+
+
+def test_a_report_is_read_as_it_was_stored_and_shown_again(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "b.jsonl").write_text('{"text": "low"}\nnot json\n')
+    pipeline.train([text, tmp_path / "b.jsonl"], output=tmp_path / "run", vocab_size=[300, 280])
+    document = json.loads((tmp_path / "run" / "report.json").read_text())
+    report = Report.from_json(document)
+    assert report.to_json() == document | {"numbers": plain(report.numbers)}
+    assert report == Report.from_json(json.loads(json.dumps(report.to_json())))
+    assert f"{report}\n" == (tmp_path / "run" / "report.txt").read_text()
+    for name, value in (("stages", {"counting": "<b>"}), ("numbers", {}), ("corpus", None), ("checks", [])):
+        with pytest.raises((KeyError, TypeError, ValueError)):
+            Report.from_json(document | {name: value})
+
+
+def test_the_best_and_the_worst_are_marked_by_what_is_shown() -> None:
+    rows = (("a", 1.5, 9), ("b", 3.0, 9), ("c", None, 9), ("d", 2.0, 9), ("e", 3.0001, 9))
+    down = Table("", ("", "x", "y"), rows, better={1: 1, 2: -1})
+    assert down.marks() == {(0, 1): "worst", (1, 1): "best", (4, 1): "best"}  # all of y are alike
+    assert replace(down, rows=rows[:1], better={1: -1, 2: -1}, across=True).marks() == {(0, 1): "best", (0, 2): "worst"}
+    assert as_text([down, Rows((("a", ["one", "two"]), ("b", ""), ("c", 1000)))]).splitlines()[1:] == [
+        *("         x  y", "  a  1.500  9", "  b  3.000  9", "  c      –  9", "  d  2.000  9", "  e  3.000  9", ""),
+        *("a  one", "   two", "c  1,000"),
+    ]
