@@ -25,7 +25,7 @@ ROOMS = {
     "cli": 1375,
     "guests": 5858,
     "commands": 2877,
-    "reports": 2654,
+    "reports": 2614,
     "shards": 3336,
     "tokenizer": 4483,
     "merges": 1660,

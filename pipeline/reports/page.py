@@ -23,18 +23,11 @@ from pipeline.reports import tables
 from pipeline.reports.numbers import Numbers, SentenceTokens
 from pipeline.reports.plots import Figure, page_plots
 from pipeline.reports.result import Items, Note, Part, Rows, Table
-from pipeline.reports.verdict import verdict
 
 if TYPE_CHECKING:
     from pipeline.reports.summary import Report
 
 HINT = "report.html is drawn with plotly, which is not installed: pip install 'bpe-pipeline[report]'"
-_MEASURES = (
-    "A word is a run of letters, marks and digits; tokens per word (fertility) are those that overlap it. "
-    "Rényi efficiency (Zouhar et al. 2023, order 2.5) says how evenly tokens are used. Digit F1 compares cuts in "
-    "numbers with groups of three from the right. Whole characters: the share of tokens that are valid UTF-8; "
-    "single bytes: the share that are one byte of a longer character."
-)
 _HERE = Path(__file__).parent
 _packing = process_lock()
 
@@ -139,29 +132,17 @@ def write_page(file: BinaryIO, script: Path, report: "Report", made: Sequence[Pa
     assert numbers is not None
     drawn = page_plots(numbers)
     figures = {name: {"data": plot["data"], "layout": plot["layout"]} for name, plot in drawn.items()}
-    answers = (element("div", element("dt", name), element("dd", text)) for name, text in verdict(numbers, skipped))
-    listed = (element("li", loss) for loss in skipped)
-    problems, kinds = tables.token_lists(numbers)
+    sections = tables.sections(numbers, skipped) | {"made": list(made)}
+    [answers] = sections.pop("verdict")
     content: dict[str, str] = {"gain": "", "ranks": ""}  # none without doublings, or merges
     content |= {name.replace("-", "_"): _figure(name, plot) for name, plot in drawn.items()}
+    content |= {name: html_of(*parts) for name, parts in sections.items()}
     content |= {
         "directory": escaped(tokenizer),
         "style": (_HERE / "page.css").read_text("utf-8"),
-        "verdict": escaped(*answers),
-        "compared": _compared(numbers),
-        "parts": html_of(
-            tables.sentences_table(numbers),
-            tables.fallback_table(numbers),
-            *(tables.sample_tables(numbers, numbers.sample) if numbers.sample is not None else ()),
-        ),
+        "verdict": html_of(answers),
         "cuts": escaped(*(_sentence(numbers, one) for one in numbers.sentences)),
-        "special": html_of(tables.special_token_table(numbers)),
-        "listed": html_of(*kinds),
         "count": f"{numbers.tokenizers[0][1]:,}",
-        "problems": html_of(*problems),
-        "skipped": element("ul", *listed, class_="warn") if skipped else _quiet("Nothing was skipped."),
-        "made": html_of(*made),
-        "sizes": html_of(tables.sizes(numbers.merged)),
         "version": __version__,
         "figures": json.dumps(figures).replace("<", "\\u003c"),  # only "<" can end a script
         "listing": base64.b64encode(numbers.listing).decode(),
@@ -172,16 +153,6 @@ def write_page(file: BinaryIO, script: Path, report: "Report", made: Sequence[Pa
     file.write(before)
     file.write(packed_script(script))
     file.write(after)
-
-
-def _compared(numbers: Numbers) -> Html:
-    """Make the section of all tokenizers on the same text."""
-    embedding = tables.embedding_tables(numbers)
-    if (sample := numbers.sample) is None:
-        without = "There was no text to sample: name some with bpe-pipeline report RUN --held-out PATH."
-        return html_of(Note("", without), *embedding)
-    compared = tables.compared_table(numbers, sample)
-    return html_of(tables.about_sample(sample), compared, Note("", _MEASURES), *embedding)
 
 
 def _sentence(numbers: Numbers, one: SentenceTokens) -> Html:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import pairwise
 from typing import Any
 
-from pipeline.base.printable import printable_lines
+from pipeline.base.printable import printable, printable_lines
 from pipeline.merges.vocabulary import token_to_text
 from pipeline.storage import Remote
 
@@ -83,9 +83,10 @@ class Items:
     items: tuple[tuple[str, str], ...]
     note: str = ""
 
-    def first(self) -> str:
-        """Return the first ones as text."""
-        return ", ".join(f"{text} {more}".rstrip() for text, more in self.items[:_MOST_ITEMS])
+    def text(self) -> str:
+        """Return the first ones in a line."""
+        first = ", ".join(f"{text} {more}".rstrip() for text, more in self.items[:_MOST_ITEMS])
+        return printable(f"{self.title}: {first}" if first else self.title)
 
 
 Part = Rows | Note | Table | Items
@@ -196,7 +197,7 @@ def _note_text(part: Note) -> str:
 
 def _table_text(part: Table) -> str:
     """Align the first column left and the others right."""
-    rows = [[printable_lines([cell]) for cell in row] for row in (part.headers, *part.texts()[:_MOST_ROWS])]
+    rows = [[printable(cell) for cell in row] for row in (part.headers, *part.texts()[:_MOST_ROWS])]
     first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     lines = ["  ".join(("", row[0].ljust(first), *map(str.rjust, row[1:], others))).rstrip() for row in rows]
     more = len(part.rows) - _MOST_ROWS
@@ -209,4 +210,4 @@ def _cell(cell: object, form: str) -> str:
     return "–" if cell is None else str(cell)
 
 
-_TEXT: Mapping[type, Any] = {Rows: _rows_text, Note: _note_text, Table: _table_text, Items: Items.first}
+_TEXT: Mapping[type, Any] = {Rows: _rows_text, Note: _note_text, Table: _table_text, Items: Items.text}

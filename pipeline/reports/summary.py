@@ -271,4 +271,4 @@ class Report(Result):
         checks = [f"{one} ({home})" for home, checked in self.checks.items() for one in checked]
         yield Rows((*self.summary.rows(whole=True), ("checks", checks)))
         if self.numbers is not None:
-            yield from tables.shown(self.numbers, self.skipped)
+            yield from (part for parts in tables.sections(self.numbers, self.skipped).values() for part in parts)

@@ -27,7 +27,7 @@ def how_made(run: Run, tokenizer: Location, summary: "Summary", numbers: Numbers
     return [
         Rows(summary.rows(whole=True), "Result"),
         Rows(tuple(options_of(run, tokenizer).items()), "Options"),
-        Rows(tuple((file.path, format_bytes(file.size)) for file in files), "Largest files of the corpus"),
+        Table("Largest files", ("file", "size"), tuple((file.path, format_bytes(file.size)) for file in files)),
         Rows(tuple((run.manifest.cutting | numbers.machine).items()), "Versions and machine"),
         Table("Time and memory by stage", ("stage", "time", "peak memory"), stages),
     ]
@@ -44,16 +44,23 @@ def options_of(run: Run, tokenizer: Location) -> dict[str, str]:
     return {name.replace("_", " "): "none" if value in (None, "") else str(value) for name, value in listed}
 
 
-def shown(numbers: Numbers, skipped: Sequence[str]) -> list[Part]:
-    """Return all that the text shows. skipped: input that was skipped or altered."""
-    sample, lists = numbers.sample, [one for listed in token_lists(numbers) for one in listed]
-    parts: list[Part] = [Rows(verdict(numbers, skipped), "Verdict")]
-    if sample is not None:
-        parts += [about_sample(sample), compared_table(numbers, sample), *sample_tables(numbers, sample)]
-    parts += [sentences_table(numbers), fallback_table(numbers), *embedding_tables(numbers), sizes(numbers.merged)]
-    parts.append(Table("Tokens by script", ("script", "tokens"), tuple(numbers.shapes[0].scripts.items())))
-    parts += [special_token_table(numbers)] if numbers.vocabulary.special_tokens else []
-    return [*parts, Rows(tuple((one.title, one.first()) for one in lists), "Tokens that deserve a look")]
+def sections(numbers: Numbers, skipped: Sequence[str]) -> dict[str, list[Part]]:
+    """Return what is shown, by the section of the page. skipped: input that was skipped or altered."""
+    sample, (problems, kinds) = numbers.sample, token_lists(numbers)
+    scripts = Table("Tokens by script", ("script", "tokens"), tuple(numbers.shapes[0].scripts.items()))
+    no_sample = Note("The sample", "There was no text: name some with bpe-pipeline report RUN --held-out PATH.")
+    compared = [no_sample] if sample is None else [about_sample(sample), compared_table(numbers, sample)]
+    losses = Items(f"Skipped or altered input ({len(skipped)})", tuple((one, "") for one in skipped))
+    return {
+        "verdict": [Rows(verdict(numbers, skipped), "Verdict")],
+        "compared": [*compared, *embedding_tables(numbers), sizes(numbers.merged)],
+        "parts": [
+            *(sentences_table(numbers), fallback_table(numbers)),
+            *([] if sample is None else sample_tables(numbers, sample)),
+        ],
+        "vocabulary": [special_token_table(numbers), *kinds, scripts],
+        "problems": [*problems, losses],
+    }
 
 
 def sizes(merged: MergeNumbers) -> Table:
@@ -67,6 +74,12 @@ def sizes(merged: MergeNumbers) -> Table:
     return Table("Bytes per token by size", headers, rows, note, forms={3: ".1%"})
 
 
+_ABOUT_MEASURES = (
+    "A word is a run of letters, marks and digits; tokens per word (fertility) are those that overlap it. "
+    "Rényi efficiency (Zouhar et al. 2023, order 2.5) says how evenly tokens are used. Digit F1 compares cuts in "
+    "numbers with groups of three from the right. Whole characters: the share of tokens that are valid UTF-8; "
+    "single bytes: the share that are one byte of a longer character."
+)
 _MEASURES: tuple[tuple[str, Callable[[TextMeasures], Any], str, int], ...] = (  # header, value, form, better
     ("bytes", lambda one: one.bytes, "", 0),
     ("bytes lost", lambda one: one.lost, "", -1),
@@ -104,7 +117,7 @@ def compared_table(numbers: Numbers, sample: Sample) -> Table:
     """The sample as each tokenizer cuts it."""
     title = "On the sample" if len(sample.tokenizers) > 1 else "All of the sample"
     whole = [(named, one.whole) for named, one in zip(numbers.tokenizers, sample.tokenizers, strict=True)]
-    return _measures(title, ("tokenizer", "vocabulary"), whole)
+    return _measures(title, ("tokenizer", "vocabulary"), whole, _ABOUT_MEASURES)
 
 
 def sample_tables(numbers: Numbers, sample: Sample) -> list[Table]:
