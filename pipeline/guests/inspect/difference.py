@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
-from pipeline.merges.vocabulary import token_to_text
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -91,8 +90,8 @@ def _listed(first: Mapping[Any, int], second: Mapping[Any, int]) -> Listed:
 
 def _settings(model: Model) -> dict[str, str]:
     """Return everything but tokens and merges by name, as text."""
-    pattern, preparation = model.pattern, model.preparation
-    values: dict[str, object] = {f"special token {text}": f"id {id_}" for text, id_ in _specials(model)}
+    pattern, preparation, special = model.pattern, model.preparation, model.vocabulary.special_tokens
+    values: dict[str, object] = {f"special token {text}": f"id {id_}" for text, id_ in special.items()}
     values |= {f"rule of {text}": _words(asdict(rule)) for text, rule in preparation.rules.items()}
     values |= {
         "separator" if name == "separator" else f"{name} token": one for name, one in asdict(model.roles).items()
@@ -110,10 +109,6 @@ def _settings(model: Model) -> dict[str, str]:
         "chat template": model.chat_template and model.chat_template.jinja,
     }
     return {name: str(value) for name, value in values.items() if value is not None}
-
-
-def _specials(model: Model) -> Iterable[tuple[str, int]]:
-    return model.vocabulary.special_tokens.items()
 
 
 def _words(flags: Mapping[str, bool]) -> str:
@@ -154,29 +149,3 @@ def _other_cuts(first: list[bytes], second: list[bytes]) -> Iterable[tuple[Token
         one, other = first[ends.get(start, 0) : ends[stop]], second[other_ends.get(start, 0) : other_ends[stop]]
         if one != other:
             yield tuple(one), tuple(other)
-
-
-def to_json(found: Difference, sources: Iterable[CutTexts], cuts: Iterable[OtherCut]) -> dict[str, Any]:
-    """Return plain values; tokens are in the letters of Hugging Face's files."""
-    listed = {
-        name: {
-            "only_in_first": [_letters(key) for key in one.only[0]],
-            "only_in_second": [_letters(key) for key in one.only[1]],
-            "moved": [[_letters(key), *numbers] for key, *numbers in one.moved],
-        }
-        for name, one in (("tokens", found.tokens), ("merges", found.merges))
-    }
-    return {
-        "equal": not found.anything,
-        "settings": {name: list(values) for name, values in found.settings.items()},
-        **listed,
-        "same_merges": found.same_merges,
-        "texts": list(map(asdict, sources)),
-        "other_cuts": [
-            {"cuts": [list(map(token_to_text, cut)) for cut in one.cuts], "count": one.count} for one in cuts
-        ],
-    }
-
-
-def _letters(key: Tokens) -> str:
-    return " ".join(map(token_to_text, key))

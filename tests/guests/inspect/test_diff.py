@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline import Tokenizer
-from pipeline.guests.inspect.difference import cut_differently, difference, to_json
+from pipeline.guests.inspect.difference import cut_differently, difference
+from pipeline.reports.result import plain
 from pipeline.run.ids import Roles
 from pipeline.tokenizer.model import ChatTemplate, Model, Preparation, SpecialRule
 
@@ -62,7 +63,7 @@ def test_tokens_and_merges_are_listed_by_what_they_are() -> None:
     assert found.merges.only == (((b"c", b"d"),), ((b"ab", b"ef"), (b"x", b"y")))
     assert found.merges.moved == (((b"e", b"f"), 2, 1),)
     assert found.same_merges == 1
-    assert to_json(found, [], [])["merges"]["moved"] == [["e f", 2, 1]]
+    assert plain(found)["merges"]["moved"] == [[["e", "f"], 2, 1]]
 
 
 @settings(max_examples=25, deadline=None)
@@ -109,13 +110,13 @@ def test_exit_codes_and_numbers(trained: Path, text: Path, tmp_path: Path) -> No
     assert (shown.returncode, found.returncode) == (1, 1), found.stderr
     assert f"{len(one.merges) - 100} only in A" in shown.stdout
     document = json.loads(found.stdout)
-    assert (document["equal"], document["same_merges"]) == (False, 100)
-    assert len(document["tokens"]["only_in_first"]) == len(one.merges) - 100
+    assert (document["equal"], document["found"]["same_merges"]) == (False, 100)
+    assert len(document["found"]["tokens"]["only"][0]) == len(one.merges) - 100
     contents = (("--text", literal), (text.name, text.read_bytes().decode()))
-    assert [(source["name"], source["bytes"], source["tokens"]) for source in document["texts"]] == [
+    assert [(source["name"], source["bytes"], source["tokens"]) for source in document["sources"]] == [
         (name, len(own.encode()), [len(one.encode(own)), len(other.encode(own))]) for name, own in contents
     ]
-    assert sum(len(cut["cuts"][1]) for cut in document["other_cuts"]) > 0
+    assert sum(len(cut["cuts"][1]) for cut in document["cuts"]) > 0
     compared = pipeline.diff(trained, fewer, text)
     assert compared.found == pipeline.diff(one, pipeline.load(fewer), texts=[b"low"]).found
     assert (compared.equal, str(compared) + "\n") == (False, run("diff", trained, fewer, text).stdout)
