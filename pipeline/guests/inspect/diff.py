@@ -49,7 +49,7 @@ class Compared(Result):
         return {"equal": self.equal, **super().to_json()}
 
     def shown(self) -> Iterable[Part]:
-        """Return what is different, the texts of each source, and the most frequent stretches that are cut otherwise."""
+        """Return what is different, the texts of each source, and the most frequent other cuts."""
         found = self.found
         rows = [
             (name, f"{where}: {one.vocab_size:,} tokens, {format_count(len(one.merges), 'merges')}")

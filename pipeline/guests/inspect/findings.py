@@ -8,9 +8,10 @@ import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 from pipeline.base.errors import ExportRefusedError, InputError
@@ -24,25 +25,19 @@ from pipeline.run.patterns import cut_by
 from pipeline.storage import Location, names_in
 from pipeline.tokenizer.check import CONFIGURED, HARD_TEXTS, check_exports, local_files
 from pipeline.tokenizer.formats.fields import read_json
-from pipeline.tokenizer.formats.gguf import GGUF_NAME
 from pipeline.tokenizer.formats.gpt2_files import load_gpt2
 from pipeline.tokenizer.formats.huggingface import EDITABLE, check_edited
 from pipeline.tokenizer.formats.load import load_model, tokenizer_home
 from pipeline.tokenizer.formats.save import FORMATS
-from pipeline.tokenizer.formats.tiktoken_ranks import RANKS_NAME, SNIPPET_NAME, read_ranks
+from pipeline.tokenizer.formats.tiktoken_ranks import SNIPPET_NAME, read_ranks
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.prepare import nfc
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 FINE, ADVICE, WRONG, NOT_CHECKED = "fine", "advice", "wrong", "not checked"
 _EXAMPLES = 5
-_NEEDED = {  # the files of each format
-    "hf": {"tokenizer.json"},
-    "gpt2": {"vocab.json", "merges.txt"},
-    CONFIGURED: {"vocab.json", "merges.txt", "tokenizer_config.json"},
-    "tiktoken": {RANKS_NAME, SNIPPET_NAME},
-    "gguf": {GGUF_NAME},
-}
+_NEEDED = {name: {*one.files} - {*EDITABLE} for name, one in FORMATS.items()}  # the files of each format
+_NEEDED[CONFIGURED] = {"vocab.json", "merges.txt", "tokenizer_config.json"}
 
 
 @dataclass(frozen=True)
@@ -55,6 +50,9 @@ class Finding:
     remedy: str = ""
 
 
+Said = tuple[str, ...]  # the outcome, message and remedy of a finding
+
+
 def examine(path: Location, texts: Sequence[str], run: Run | None) -> list[Finding]:
     """Examine a tokenizer. texts: to compare runtimes on, besides hard ones; run: whose counts say what is used."""
     home = tokenizer_home(path)
@@ -63,34 +61,39 @@ def examine(path: Location, texts: Sequence[str], run: Run | None) -> list[Findi
     except InputError as reason:
         remedy = "only byte-level BPE is examined: what another library loads may be fine; otherwise write it again"
         return [Finding(WRONG, "files", str(reason), remedy)]
-    found = [*_agreement(model, home), *_settings(model, home), *_special_tokens(model, home), *_tokens(model)]
-    found += _unused(model, run)
-    found += _round_trip(model)
-    return [*found, *_runtimes(model, home, texts)]
+    checks = {
+        "files": _agreement(model, home),
+        "settings": _settings(model, home),
+        "special tokens": _special_tokens(model, home),
+        "tokens": chain(_tokens(model), _unused(model, run)),
+        "round trip": _round_trip(model),
+        "runtimes": _runtimes(model, home, texts),
+    }
+    return [Finding(outcome, what, *said) for what, found in checks.items() for outcome, *said in found]
 
 
-def _agreement(model: Model, home: Location) -> Iterator[Finding]:
+def _agreement(model: Model, home: Location) -> Iterator[Said]:
     """Compare the directory's other files with the one that was loaded."""
     names, again = set(names_in(home)), f"{_command('export', home)} writes all formats again, from tokenizer.json"
     agree = [name for name in ("tokenizer.json",) if name in names]
     readers: dict[str, Callable[[], str]] = {}
     if {"vocab.json", "merges.txt", "tokenizer.json"} <= names:
-        readers["vocab.json, merges.txt"] = lambda: _of_gpt2(model, home)
+        readers["vocab.json, merges.txt"] = partial(_of_gpt2, model, home)
     for name in sorted(one for one in names if one.endswith(".tiktoken")):
-        readers[name] = lambda name=name: _of_ranks(model, home / name)  # type: ignore[misc]
+        readers[name] = partial(_of_ranks, model, home / name)
     for name in sorted(one for one in names if one.endswith(".gguf")) if find_spec("gguf") else ():
-        readers[name] = lambda name=name: _of_gguf(model, home / name)  # type: ignore[misc]
+        readers[name] = partial(_of_gguf, model, home / name)
     for name, compare in readers.items():
         try:
             other = compare()
         except InputError as reason:
             other = str(reason)
         if other:
-            yield Finding(WRONG, "files", f"{name} and tokenizer.json disagree: {other}", again)
+            yield WRONG, f"{name} and tokenizer.json disagree: {other}", again
         else:
             agree.append(name)
     if agree:
-        yield Finding(FINE, "files", f"{', '.join(agree)} say the same" if agree[1:] else f"{agree[0]} is whole")
+        yield FINE, f"{', '.join(agree)} say the same" if agree[1:] else f"{agree[0]} is whole"
 
 
 def _of_gpt2(model: Model, home: Location) -> str:
@@ -128,14 +131,14 @@ def _of_gguf(model: Model, file: Location) -> str:
     return "" if same else "its merges are other ones"
 
 
-def _settings(model: Model, home: Location) -> Iterator[Finding]:
+def _settings(model: Model, home: Location) -> Iterator[Said]:
     """Check that settings name tokens and ids that exist, and that the model's config.json fits."""
     for name in EDITABLE:
         try:
             if (home / name).exists():
                 check_edited(home / name, model.vocabulary)
         except InputError as reason:
-            yield Finding(WRONG, "settings", str(reason), "name a special token of the tokenizer, or add the one named")
+            yield WRONG, str(reason), "name a special token of the tokenizer, or add the one named"
     config = home / "config.json"
     if not config.exists():
         return
@@ -143,55 +146,54 @@ def _settings(model: Model, home: Location) -> Iterator[Finding]:
         document, rows = read_json(config), model.vocabulary.max_id + 1
         size = document.member("vocab_size").value
     except InputError as reason:
-        yield Finding(WRONG, "settings", str(reason), "write it again with the model")
+        yield WRONG, str(reason), "write it again with the model"
         return
     if isinstance(size, int) and size < rows:
         message = f"{config}: vocab_size is {size:,}, but the tokenizer has ids up to {rows - 1:,}"
-        yield Finding(WRONG, "settings", message, f"resize the model's embeddings to {rows:,} rows")
+        yield WRONG, message, f"resize the model's embeddings to {rows:,} rows"
     for role, text in (("bos", model.bos_token), ("eos", model.eos_token), ("pad", model.pad_token)):
         value = document.member(f"{role}_token_id").value
         ids = value if isinstance(value, list) else [value]
         if text is not None and value is not None and model.vocabulary.special_tokens[text] not in ids:
             own = model.vocabulary.special_tokens[text]
             message = f"{config}: {role}_token_id is {value}, but the {role} token {text!r} has id {own}"
-            yield Finding(WRONG, "settings", message, f"set {role}_token_id to {own}, or name the token of that id")
+            yield WRONG, message, f"set {role}_token_id to {own}, or name the token of that id"
 
 
-def _special_tokens(model: Model, home: Location) -> Iterator[Finding]:
+def _special_tokens(model: Model, home: Location) -> Iterator[Said]:
     """Check roles, the chat template, and special tokens that collide."""
     specials, export = model.vocabulary.special_tokens, _command("export", home)
     written = {text.encode(): text for text in specials}
     for id_, token in model.vocabulary.tokens.items():
         if (text := written.get(token)) is not None and specials[text] != id_:
-            message = f"{text!r} is the special token {specials[text]} and the ordinary token {id_}"
-            yield Finding(WRONG, "special tokens", message, "rename the special token, or remove the ordinary one")
+            two = f"the special token {specials[text]} and the ordinary token {id_}"
+            yield WRONG, f"{text!r} is {two}", "rename the special token, or remove the ordinary one"
     for shorter, longer in pairwise(sorted(specials)):
         if longer.startswith(shorter):
             message = f"{shorter!r} begins {longer!r}: runtimes differ in which one they find, tiktoken for one"
-            yield Finding(ADVICE, "special tokens", message, "rename one of them")
+            yield ADVICE, message, "rename one of them"
     words = [text for text in specials if text.replace(" ", "").isalnum()]
     if words:
         message = f"{_some(words)} can occur in any text, which then has the id of a special token"
-        yield Finding(ADVICE, "special tokens", message, "write them with marks, such as <|name|>")
+        yield ADVICE, message, "write them with marks, such as <|name|>"
     if model.eos_token is None:
         message = "there is no eos token: generation does not stop, and documents cannot be separated"
-        yield Finding(ADVICE, "special tokens", message, f"{export} --eos-token '<|endoftext|>' --output NEW")
-    if model.pad_token is None:
-        message = "there is no pad token: batches of texts of different lengths cannot be made"
-        yield Finding(ADVICE, "special tokens", message, f"{export} --pad-token '<|pad|>' --output NEW")
-    elif model.pad_token == model.eos_token:
+        yield ADVICE, message, f"{export} --eos-token '<|endoftext|>' --output NEW"
+    if model.pad_token in (None, model.eos_token):
         message = f"{model.pad_token!r} is pad and eos token: trainers that mask padding never learn to stop"
-        yield Finding(ADVICE, "special tokens", message, f"{export} --pad-token '<|pad|>' --output NEW")
+        if model.pad_token is None:
+            message = "there is no pad token: batches of texts of different lengths cannot be made"
+        yield ADVICE, message, f"{export} --pad-token '<|pad|>' --output NEW"
     marks = [text for text in specials if text in CHAT_MARKS]
     if model.chat_template is None and marks:
         message = f"there is no chat template, but chat marks: {_some(marks)}"
-        yield Finding(ADVICE, "special tokens", message, f"{export} --chat-template NAME")
+        yield ADVICE, message, f"{export} --chat-template NAME"
     if model.chat_template and (missing := model.chat_template.missing(specials)):
         message = f"the chat template writes {_some(missing)}, which are ordinary text here"
-        yield Finding(WRONG, "special tokens", message, "add them as special tokens, or give another --chat-template")
+        yield WRONG, message, "add them as special tokens, or give another --chat-template"
 
 
-def _tokens(model: Model) -> Iterator[Finding]:
+def _tokens(model: Model) -> Iterator[Said]:
     """Check that every token can be reached, and that ids leave no gaps."""
     vocabulary, pattern = model.vocabulary, model.pattern
     lost = model.unreachable_tokens()
@@ -199,22 +201,21 @@ def _tokens(model: Model) -> Iterator[Finding]:
         lost = [id_ for id_ in lost if len(pattern.cut(vocabulary.tokens[id_].decode(errors="replace"))) > 1]
     if lost:
         shown = _some([repr(vocabulary.tokens[id_]) for id_ in lost])
-        message = f"the merges never make {format_count(len(lost), 'tokens')}: {shown}"
         remedy = "bpe-pipeline prune removes tokens that are not used, or restore the missing merges"
-        yield Finding(ADVICE, "tokens", message, remedy)
+        yield ADVICE, f"the merges never make {format_count(len(lost), 'tokens')}: {shown}", remedy
     else:
-        yield Finding(FINE, "tokens", f"each of the {len(vocabulary.tokens):,} ordinary tokens can be reached")
+        yield FINE, f"each of the {len(vocabulary.tokens):,} ordinary tokens can be reached"
     gaps = vocabulary.max_id + 1 - vocabulary.size
     if gaps:
         message = f"{gaps:,} ids below {vocabulary.max_id:,} are no tokens: rows of the embedding that nothing uses"
-        yield Finding(ADVICE, "tokens", message, "nothing, or number the tokens without gaps before training a model")
+        yield ADVICE, message, "nothing, or number the tokens without gaps before training a model"
 
 
-def _unused(model: Model, run: Run | None) -> Iterator[Finding]:
+def _unused(model: Model, run: Run | None) -> Iterator[Said]:
     """Count the tokens that a run's pieces, encoded, never have, and that no token of theirs is made of."""
     if run is None:
         remedy = "bpe-pipeline count TEXTS --like TOKENIZER, then --counts RUN"
-        yield Finding(NOT_CHECKED, "tokens", "there are no counts that say which tokens are used", remedy)
+        yield NOT_CHECKED, "there are no counts that say which tokens are used", remedy
         return
     vocabulary, run, note = model.vocabulary, *_counted_like(model, run)
     with open_counter(run.counter_path, fingerprint=run.manifest.counter_fingerprint()) as counter:
@@ -228,10 +229,10 @@ def _unused(model: Model, run: Run | None) -> Iterator[Finding]:
     message = f"{format_count(len(unused), 'tokens')} of several bytes and their longer forms never occur in the counts"
     message += f" of {run.directory}; {parts:,} occur only as parts of longer ones{note}"
     if not unused:
-        yield Finding(FINE, "tokens", message)
+        yield FINE, message
         return
     remedy = f"train a smaller vocabulary, or {_command('prune', 'BASE', run.directory)} --min-count 1"
-    yield Finding(ADVICE, "tokens", f"{message}: {_some([repr(vocabulary.tokens[id_]) for id_ in unused])}", remedy)
+    yield ADVICE, f"{message}: {_some([repr(vocabulary.tokens[id_]) for id_ in unused])}", remedy
 
 
 def _counted_like(model: Model, run: Run) -> tuple[Run, str]:
@@ -247,7 +248,7 @@ def _command(*words: object) -> str:
     return shlex.join(["bpe-pipeline", *map(str, words)])
 
 
-def _round_trip(model: Model) -> Iterator[Finding]:
+def _round_trip(model: Model) -> Iterator[Said]:
     """Encode and decode hard strings and each special token."""
     tokenizer = Tokenizer.from_model(model)
     texts = [*HARD_TEXTS, *model.vocabulary.special_tokens]
@@ -257,20 +258,20 @@ def _round_trip(model: Model) -> Iterator[Finding]:
 
     changed = [text for text in texts if decoded(text) != text]
     if not changed:
-        yield Finding(FINE, "round trip", f"{len(texts):,} hard texts and special tokens are decoded as they were")
+        yield FINE, f"{len(texts):,} hard texts and special tokens are decoded as they were"
         return
     shown = f"{len(changed):,} of {len(texts):,} texts are not decoded as they were, the first {changed[0][:40]!r}"
     preparation = model.preparation
     if preparation.nfc and all(decoded(nfc(text)) == nfc(text) for text in changed):
-        yield Finding(ADVICE, "round trip", f"{shown}: text is put into NFC first", "nothing, if that is wanted")
+        yield ADVICE, f"{shown}: text is put into NFC first", "nothing, if that is wanted"
     elif preparation.changes_ids:
         why = "the file says so (a space in front, or special tokens that take white space)"
-        yield Finding(ADVICE, "round trip", f"{shown}: {why}", "nothing, if that is wanted")
+        yield ADVICE, f"{shown}: {why}", "nothing, if that is wanted"
     else:
-        yield Finding(WRONG, "round trip", shown, "please report it")
+        yield WRONG, shown, "please report it"
 
 
-def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Finding]:
+def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Said]:
     """Compare the ids of every installed library that reads a file of the directory."""
     formats = []
     for name, needed in _NEEDED.items():
@@ -278,7 +279,7 @@ def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Fi
         if not needed <= names or (name == CONFIGURED and "tokenizer.json" in names):
             continue
         if reason := _not_to_be_checked(model, home, name):
-            yield Finding(NOT_CHECKED, "runtimes", f"{name}: {reason}")
+            yield NOT_CHECKED, f"{name}: {reason}"
         else:
             formats.append(name)
     with local_files(home) as local:
@@ -291,7 +292,7 @@ def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Fi
             remedy = (
                 f"{_command('export', home)} writes its files again; a config.json next to them can change ids, too"
             )
-        yield Finding(outcome, "runtimes", f"{check.format} with {check.library}: {check.detail}", remedy)
+        yield outcome, f"{check.format} with {check.library}: {check.detail}", remedy
 
 
 def _not_to_be_checked(model: Model, home: Location, name: str) -> str:
