@@ -131,14 +131,13 @@ def run_extend(
         )
         with claimed(directory, origin, base=base, overwrite=options.overwrite):
             learned, written = make_extended(runner, origin, model, counted, directory.location)
-    new = learned.new_tokens(model.vocabulary)
     stopped = "as many as were asked for"
-    if len(new) < wanted:
+    if len(learned.new) < wanted:
         often = "at all" if options.min_frequency == 1 else f"{options.min_frequency:,} times"
-        stopped = f"{wanted - len(new):,} fewer than were asked for: no pair is left that occurs {often}"
+        stopped = f"{wanted - len(learned.new):,} fewer than were asked for: no pair is left that occurs {often}"
         runner.warn(f"the tokenizer has {stopped}")
-    again = tuple(learned.made_again(model.vocabulary))
-    return Extended(Tokenizer.from_model(written), tuple(new), again, stopped, learned.before, learned.after)
+    tokenizer, again = Tokenizer.from_model(written), learned.made_again
+    return Extended(tokenizer, learned.new, again, stopped, learned.before, learned.after)
 
 
 def whole_number(name: str, value: object, at_least: int = 0) -> int:
@@ -161,7 +160,7 @@ def make_extended(
         whole_pieces=model.whole_pieces,
         start=start_of(model, asked["add"], asked["first_id"]),
         add=asked["add"],
-        rules=MergeRules(min_frequency=asked["min_frequency"], whole_characters=asked.get("whole_characters", False)),
+        rules=MergeRules(min_frequency=asked["min_frequency"], whole_characters=asked["whole_characters"]),
         threads=runner.threads,
         grant=runner.broker.everything_free(),
         output=directory / PLAN_NAME,

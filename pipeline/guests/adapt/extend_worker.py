@@ -57,15 +57,7 @@ def learn(task: ExtendTask) -> Learned:
             f"nothing to learn: no two neighbouring tokens that may be joined occur{often} in the pieces of "
             f"{task.counter}; count another corpus, or give a smaller --min-frequency"
         )
-    learned = learned_of(
-        start,
-        result.left,
-        result.right,
-        array("Q", result.counts),
-        exhausted=result.stop == "min-frequency",
-        before=result.bytes,
-        after=result.bytes - sum(result.joined),
-    )
+    learned = learned_of(start, result)
     _write(task, learned)
     return learned
 
@@ -97,15 +89,9 @@ def _write(task: ExtendTask, learned: Learned) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    new = learned.new_tokens(task.base)
-    columns = {
-        "id": pa.array([one.id for one in new], pa.uint32()),
-        "token": pa.array([one.token for one in new], pa.binary()),
-        "text": pa.array(tokens_to_texts(one.token for one in new), pa.string()),
-        "left_id": pa.array([one.left_id for one in new], pa.uint32()),
-        "right_id": pa.array([one.right_id for one in new], pa.uint32()),
-        "count": pa.array([one.count for one in new], pa.uint64()),
-        "old_ids": pa.array([one.old_ids for one in new], pa.list_(pa.uint32())),
-    }
+    ids, count = pa.uint32(), pa.uint64()
+    kinds = {"id": ids, "token": pa.binary(), "text": pa.string(), "left_id": ids, "right_id": ids, "count": count}
+    texts = tokens_to_texts(one.token for one in learned.new)
+    rows = [{**vars(one), "text": text} for one, text in zip(learned.new, texts, strict=True)]
     with whole_file(task.output) as partial:
-        pq.write_table(pa.table(columns), partial)
+        pq.write_table(pa.Table.from_pylist(rows, pa.schema({**kinds, "old_ids": pa.list_(ids)})), partial)

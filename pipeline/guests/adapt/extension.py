@@ -7,9 +7,10 @@ ones. An old token that no merge needs, and that merges alone did not make, may 
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from pipeline._core import MergeResult
 from pipeline.base.errors import ExportRefusedError, UsageError
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.tokenizer.model import Model, bytes_of_letters
@@ -44,31 +45,20 @@ class Start:
 
 @dataclass(frozen=True)
 class Learned:
-    """New merges by ids, in order of rank. before, after: the tokens of all pieces without and with them."""
+    """New merges by ids, in order of rank. before, after: the tokens of all pieces without and with them.
+
+    new: the tokens that they add; made_again: old ids that they make, which merges alone did not.
+    """
 
     left: "array[int]"
     right: "array[int]"
     counts: "array[int]"
     result: "array[int]"
+    new: tuple[NewToken, ...]
+    made_again: tuple[int, ...]
     exhausted: bool
     before: int
     after: int
-
-    def new_tokens(self, old: Vocabulary) -> list[NewToken]:
-        """Return the tokens that the merges add, without those that keep an old id."""
-        known = dict(old.tokens)
-        old_ids: dict[int, tuple[int, ...]] = {id_: (id_,) for id_ in old.tokens}
-        found = []
-        for left, right, count, made in zip(self.left, self.right, self.counts, self.result, strict=True):
-            token, old_ids[made] = known[left] + known[right], old_ids[left] + old_ids[right]
-            if made not in known:
-                known[made] = token
-                found.append(NewToken(made, token, left, right, count, old_ids[made]))
-        return found
-
-    def made_again(self, old: Vocabulary) -> list[int]:
-        """Return the old ids that merges make again."""
-        return [made for made in self.result if made in old.tokens]
 
 
 def require_extendable(model: Model) -> None:
@@ -108,32 +98,31 @@ def _added_bytes(texts: Iterable[str]) -> Iterable[bytes]:
         yield from (text.encode(), *bytes_of_letters(text))
 
 
-def learned_of(
-    start: Start,
-    left: Sequence[int],
-    right: Sequence[int],
-    counts: "array[int]",
-    *,
-    exhausted: bool,
-    before: int,
-    after: int,
-) -> Learned:
+def learned_of(start: Start, found: MergeResult) -> Learned:
     """Turn the engine's numbers into ids."""
     ids, tokens = array("I", start.ids), list(start.tokens)
+    old_ids: dict[int, tuple[int, ...]] = {id_: (id_,) for id_ in ids}
     again = {start.tokens[number]: start.ids[number] for number in start.again}
-    following = start.first_new_id
-    for a, b in zip(left, right, strict=True):
-        tokens.append(tokens[a] + tokens[b])
-        ids.append(again.get(tokens[-1], following))
-        following += ids[-1] == following
-    lefts, rights = (array("I", (ids[number] for number in numbers)) for numbers in (left, right))
-    return Learned(lefts, rights, counts, ids[len(start.tokens) :], exhausted, before, after)
+    new: list[NewToken] = []
+    for a, b, count in zip(found.left, found.right, found.counts, strict=True):
+        left, right, token = ids[a], ids[b], tokens[a] + tokens[b]
+        made = again.get(token, start.first_new_id + len(new))
+        old_ids[made] = old_ids[left] + old_ids[right]
+        if token not in again:
+            new.append(NewToken(made, token, left, right, count, old_ids[made]))
+        ids.append(made)
+        tokens.append(token)
+    lefts, rights = (array("I", map(ids.__getitem__, numbers)) for numbers in (found.left, found.right))
+    result, exhausted = ids[len(start.tokens) :], found.stop == "min-frequency"
+    revived = tuple(id_ for id_ in result if id_ < start.first_new_id or id_ >= start.first_new_id + len(new))
+    before, after = found.bytes, found.bytes - sum(found.joined)
+    return Learned(lefts, rights, array("Q", found.counts), result, tuple(new), revived, exhausted, before, after)
 
 
 def extended(model: Model, learned: Learned) -> Model:
     """Return the model with the new tokens and merges."""
     old = model.vocabulary
-    tokens = old.tokens | {one.id: one.token for one in learned.new_tokens(old)}
+    tokens = old.tokens | {one.id: one.token for one in learned.new}
     lefts, rights = [*old.left, *learned.left], [*old.right, *learned.right]
     merges = ((tokens[left], tokens[right]) for left, right in zip(lefts, rights, strict=True))
     new = replace(model, vocabulary=Vocabulary.from_tokens(tokens, merges, old.special_tokens), trained=False)

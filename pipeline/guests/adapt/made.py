@@ -9,11 +9,10 @@ from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
-from pipeline.guests.adapt.compare_tables_worker import TablesTask, same_rows
 from pipeline.guests.adapt.extend import make_extended
+from pipeline.guests.adapt.made_worker import TablesTask, TotalTask, same_rows, total
 from pipeline.guests.adapt.origin import Origin, require
 from pipeline.guests.adapt.prune import make_pruned
-from pipeline.guests.adapt.prune_worker import TotalTask, total
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
 from pipeline.run.manifest import Run

@@ -59,43 +59,15 @@ def prune(task: PruneTask) -> Pruning:
     return pruning
 
 
-@dataclass(frozen=True)
-class TotalTask:
-    """A counter, and tokenizers that encode it."""
-
-    counter: Location
-    counter_fingerprint: str
-    models: tuple[Model, ...]
-
-    def __str__(self) -> str:
-        return f"encoding {self.counter}"
-
-
-def total(task: TotalTask) -> tuple[int, ...]:
-    """Return how many tokens each of the tokenizers makes of all pieces."""
-    with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
-        return tuple(sum(model.uses(counter.read_all())) for model in task.models)
-
-
 def _write(task: PruneTask, pruning: Pruning, old: Vocabulary) -> None:
     """Write id-map.parquet, a row a token that stays, and removed.parquet, a row a token that goes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    ids, tokens, removed = pruning.id_map, old.to_dict(), pruning.removed
-    tables = {
-        MAP_NAME: {
-            "new_id": pa.array(ids, pa.uint32()),
-            "old_id": pa.array(ids.values(), pa.uint32()),
-            "token": pa.array([tokens[id_] for id_ in ids.values()], pa.binary()),
-        },
-        REMOVED_NAME: {
-            "old_id": pa.array([one.old_id for one in removed], pa.uint32()),
-            "token": pa.array([one.token for one in removed], pa.binary()),
-            "score": pa.array([one.score for one in removed], pa.uint64()),
-            "new_ids": pa.array([one.new_ids for one in removed], pa.list_(pa.uint32())),
-        },
-    }
-    for name, columns in tables.items():
+    tokens, id_ = old.to_dict(), pa.uint32()
+    of_map = pa.schema({"new_id": id_, "old_id": id_, "token": pa.binary()})
+    of_removed = pa.schema({"old_id": id_, "token": pa.binary(), "score": pa.uint64(), "new_ids": pa.list_(id_)})
+    ids = [{"new_id": new, "old_id": was, "token": tokens[was]} for new, was in pruning.id_map.items()]
+    for name, rows, schema in ((MAP_NAME, ids, of_map), (REMOVED_NAME, map(vars, pruning.removed), of_removed)):
         with whole_file(task.output / name) as partial:
-            pq.write_table(pa.table(columns), partial)
+            pq.write_table(pa.Table.from_pylist(list(rows), schema), partial)

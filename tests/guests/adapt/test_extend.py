@@ -72,10 +72,9 @@ def test_merges_and_ids_are_those_of_the_definition(
     learned = _learn(base, counter, add, tmp_path, **options)
     old = base.model()
     assert _pairs(base, learned) == expected.merges
-    new = learned.new_tokens(old.vocabulary)
-    assert {one.token: one.id for one in new} == expected.new_ids
-    assert learned.made_again(old.vocabulary) == expected.made_again
-    assert all(list(one.old_ids) == [base.ids[token] for token in base.merged(one.token)] for one in new)
+    assert {one.token: one.id for one in learned.new} == expected.new_ids
+    assert list(learned.made_again) == expected.made_again
+    assert all(list(one.old_ids) == [base.ids[token] for token in base.merged(one.token)] for one in learned.new)
     encoders = old.encoder(), extended(old, learned).encoder()
     totals = [sum(len(one.encode_pieces([piece])) * n for piece, n in counter.items()) for one in encoders]
     assert [learned.before, learned.after] == totals
