@@ -102,7 +102,7 @@ def learned_of(start: Start, found: MergeResult) -> Learned:
     """Turn the engine's numbers into ids."""
     ids, tokens = array("I", start.ids), list(start.tokens)
     old_ids: dict[int, tuple[int, ...]] = {id_: (id_,) for id_ in ids}
-    again = {start.tokens[number]: start.ids[number] for number in start.again}
+    old, again = {*start.ids}, {start.tokens[number]: start.ids[number] for number in start.again}
     new: list[NewToken] = []
     for a, b, count in zip(found.left, found.right, found.counts, strict=True):
         left, right, token = ids[a], ids[b], tokens[a] + tokens[b]
@@ -114,7 +114,7 @@ def learned_of(start: Start, found: MergeResult) -> Learned:
         tokens.append(token)
     lefts, rights = (array("I", map(ids.__getitem__, numbers)) for numbers in (found.left, found.right))
     result, exhausted = ids[len(start.tokens) :], found.stop == "min-frequency"
-    revived = tuple(id_ for id_ in result if id_ < start.first_new_id or id_ >= start.first_new_id + len(new))
+    revived = tuple(id_ for id_ in result if id_ in old)
     before, after = found.bytes, found.bytes - sum(found.joined)
     return Learned(lefts, rights, array("Q", found.counts), result, tuple(new), revived, exhausted, before, after)
 
