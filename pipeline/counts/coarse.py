@@ -72,11 +72,11 @@ def count_again(runner: Runner, run: Run, counted: Counted, options: Options) ->
         _warn_of_misfit(runner, counted, pattern)
     run.directory.require_lock()
     make_directory(run.coarse_location)
-    second = replace(runner, suffix=OF_SUPERWORDS)
-    if run.manifest.source is None:
-        _, coarse = _count_coarse(second, run, pattern, options)
-    else:
-        coarse = _count_mixture(second, run, run.manifest.source, options)
+    with runner.naming(OF_SUPERWORDS):
+        if run.manifest.source is None:
+            _, coarse = _count_coarse(runner, run, pattern, options)
+        else:
+            coarse = _count_mixture(runner, run, run.manifest.source, options)
     return replace(counted, coarse=coarse)
 
 

@@ -49,7 +49,8 @@ def learn(runner: Runner, run: Run, counted: Counted, options: Options) -> Merge
         sharing=None,
         first=replace(stage, merges=len(first)),
     )
-    learned = merge.learn_task(replace(runner, suffix=OF_SUPERWORDS), task)
+    with runner.naming(OF_SUPERWORDS):
+        learned = merge.learn_task(runner, task)
     if (mixed is None or mixed.scale == 1) and learned.bytes != first.bytes + first.left_out_bytes:
         raise RunDirectoryError(
             f"{run.coarse_location} counts {learned.bytes:,} bytes of text, {run.counter_path} "

@@ -36,7 +36,7 @@ class Stage(Generic[Task, Result]):
     """The tasks of one step of a command, each with an output that is complete or absent.
 
     do: what a worker does; it reports its progress in the unit of the stage. weights: the units of each task.
-    stored: returns the results of tasks whose outputs are complete, None for the others; without it, all are done.
+    stored: returns the results of tasks whose outputs are complete, None for the others; without it, there are none.
     begun: returns the units that unfinished outputs of these tasks hold. kept: participle for what an interruption
     leaves. grant: the workers; need: of one task, if it is not the memory of a worker.
     """
@@ -80,12 +80,10 @@ class Runner:
         """The threads of a task that is the only one."""
         return thread_count(self.workers, self.nodes)
 
-    def reserve(
-        self, tasks: int | None = 1, minimum: int = LEAST_WORK_BYTES, wanted: int | None = None, what: str = "any work"
-    ) -> Grant:
+    def reserve(self, tasks: int | None = 1, minimum: int = LEAST_WORK_BYTES, wanted: int | None = None) -> Grant:
         """Reserve memory for the workers that were asked for, at most one a task, as `Broker.reserve` does."""
         nodes = self.nodes
-        return self.broker.reserve(minimum, wanted, what, asked=worker_count(self.workers, tasks, nodes), nodes=nodes)
+        return self.broker.reserve(minimum, wanted, asked=worker_count(self.workers, tasks, nodes), nodes=nodes)
 
     def run(self, stage: Stage[Task, Result]) -> list[Result]:
         """Do the tasks whose outputs are missing; return the results of all of them, in order."""
@@ -136,6 +134,15 @@ class Runner:
         started = time.monotonic()
         yield
         self.times[stage] = (self.times.get(stage) or 0.0) + time.monotonic() - started
+
+    @contextlib.contextmanager
+    def naming(self, suffix: str) -> Iterator[None]:
+        """Add a suffix to the names of stages during the block."""
+        self.suffix = suffix
+        try:
+            yield
+        finally:
+            self.suffix = ""
 
     def skip(self, name: str) -> None:
         """Note that the output of a stage was there already."""
