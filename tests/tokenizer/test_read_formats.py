@@ -240,12 +240,14 @@ DECODER = {
 }
 QWEN, GPT = {"tokenizer_class": "Qwen2Tokenizer"}, {"tokenizer_class": "GPT2Tokenizer"}
 TOKENS = {"added_tokens_decoder": DECODER}
+OBJECT = {"__type": "AddedToken", "content": BOS, "normalized": False, "special": True}
 CONFIGURED: dict[str, dict[str, Any]] = {  # name of a file -> what it says
     "qwen2": {"tokenizer_config": QWEN | TOKENS | {"eos_token": EOT}},
     "qwen2 without tokens": {
         "tokenizer_config": {"tokenizer_class": "Qwen2TokenizerFast", "extra_special_tokens": ["<q>"]}
     },
     "qwen2, bos": {"tokenizer_config": QWEN | {"bos_token": BOS, "add_bos_token": True}},
+    "qwen2, bos as an object": {"tokenizer_config": QWEN | {"bos_token": OBJECT, "add_bos_token": True}},
     "qwen2 by its model": {"config": {"model_type": "qwen2"}, "tokenizer_config": TOKENS},
     "gpt2": {"tokenizer_config": GPT | TOKENS},
     "gpt2, a space": {"tokenizer_config": GPT | {"add_prefix_space": True}},

@@ -42,7 +42,7 @@ def load_gpt2(vocab_file: Location, merges_file: Location, special_tokens: Seque
     entries = _tokens_of_class(config, vocab) if name else _tokens_in_vocabulary(vocab, merges, special_tokens)
     special = {text: entry["id"] for text, entry in entries.items()}
     ends = ((role, token_field(config, role).value) for role in ("bos_token", "eos_token"))
-    front, behind = ((text,) if config.flag(f"add_{role}") and text in special else () for role, text in ends)
+    front, behind = ((text,) if config.flag(f"add_{role}") and text in list(special) else () for role, text in ends)
     byte_level = {"type": "ByteLevel", "add_prefix_space": config.flag("add_prefix_space")}
     is_qwen = name == "Qwen2Tokenizer"
     expression = {"Regex": for_tokenizers(compile_pattern("qwen2"))} if is_qwen else None
