@@ -62,11 +62,13 @@ def _reader(kind: Any) -> Reader:
     if hasattr(kind, "_fields"):  # a named tuple
         readers = [_reader(one) for one in get_type_hints(kind).values()]
         return lambda value: kind(*(read(one) for read, one in zip(readers, _typed(list, value), strict=False)))
-    if is_dataclass(kind) or is_typeddict(kind):
-        readers_of = {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
-        own = fields(kind) if is_dataclass(kind) else ()
-        optional = {one.name for one in own if (one.default, one.default_factory) != (MISSING, MISSING)}
-        return partial(_object, kind, readers_of, readers_of.keys() - optional)
+    if is_typeddict(kind):
+        members = {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
+        return partial(_object, kind, members, set(members))
+    if is_dataclass(kind):
+        hints, own = get_type_hints(kind), fields(kind)
+        needed = {one.name for one in own if (one.default, one.default_factory) == (MISSING, MISSING)}
+        return partial(_object, kind, {one.name: _reader(hints[one.name]) for one in own}, needed)
     return partial(_typed, kind)
 
 
