@@ -245,8 +245,7 @@ def test_out_and_in_again_gives_the_same_tokenizer(trained: Path, tmp_path: Path
 
 
 def test_a_damaged_counter_is_not_exported(trained: Path, tmp_path: Path) -> None:
-    shutil.copytree(trained, tmp_path / "run")
-    counter = tmp_path / "run" / "counter.parquet"
+    counter = shutil.copytree(trained, tmp_path / "run") / "counter.parquet"
     data = bytearray(counter.read_bytes())
     data[len(data) // 3] ^= 1
     counter.write_bytes(data)
@@ -326,12 +325,10 @@ def test_counts_in_a_store(store: Store, trained: Path, tmp_path: Path) -> None:
     assert "runs/imported/tokenizer/tokenizer.json" in store.listing()
     with pytest.raises(RunDirectoryError, match="NO_SUCH_BUCKET"):
         pipeline.export_counts(trained, f"s3://nobucket/c.tsv?{store.query}")
-    for uri, message in (
-        (store.uri("none.tsv"), r"none\.tsv\S* cannot be read"),
-        ("s4://bucket/c.tsv", "is no file of counts: expected a path, or a URI of a known scheme"),
-    ):
-        with pytest.raises((InputError, UsageError), match=message):
-            pipeline.import_counts(uri, output=tmp_path / "other")
+    with pytest.raises(InputError, match=r"none\.tsv\S* cannot be read"):
+        pipeline.import_counts(store.uri("none.tsv"), output=tmp_path / "other")
+    with pytest.raises(UsageError, match="is no file of counts: expected a path, or a URI of a known scheme"):
+        pipeline.import_counts("s4://bucket/c.tsv", output=tmp_path / "other")
 
 
 @pytest.mark.parametrize("factor", [1, 1 << 33])
@@ -352,11 +349,8 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     (tmp_path / "kept.tsv").write_text("a\t1\n")
     with (tmp_path / "kept.tsv").open("rb") as kept:
         pipes = tmp_path / "c.tsv", Path("/dev/null"), Path(f"/dev/fd/{kept.fileno()}")
-        for counts, error, message in (
-            *((pipe, InputError, f"{pipe} is not a regular file: save its content to a file") for pipe in pipes),
-            (3, UsageError, "given as int"),
-            (["a.tsv", "a.tsv"], UsageError, "named twice"),
-            (tmp_path / "none.tsv", InputError, r"none\.tsv cannot be read"),
-        ):
-            with pytest.raises(error, match=message):
+        refusals = {pipe: f"{pipe} is not a regular file: save its content to a file" for pipe in pipes}
+        refusals |= {3: "given as int", ("a.tsv", "a.tsv"): "named twice", "none.tsv": r"none\.tsv cannot be read"}
+        for counts, message in refusals.items():
+            with pytest.raises((InputError, UsageError), match=message):
                 pipeline.import_counts(counts, output=tmp_path / "run", workers=1)

@@ -8,18 +8,16 @@ from typing import Any
 
 import pytest
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Any]:
     """Start a browser; the test is skipped where there is none."""
     playwright = pytest.importorskip("playwright.sync_api")
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
+    found = [path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))]
+    if not found:
         pytest.skip("needs Chromium")
     with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        launched = started.chromium.launch(executable_path=found[0], args=["--no-sandbox"])
         yield launched
         launched.close()
 

@@ -28,9 +28,10 @@ def check(name: str, count: int, home: Path) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     line = next((line for line in done.stdout.splitlines() if "checked hf with tokenizers" in line), done.stderr)
     first_version = tokenizers.__version__.startswith("0.")
-    if done.returncode or (line.startswith("not checked") != (not first_version and is_split(name))):
+    cannot_run = not first_version and not_in_tokenizers_1(compile_pattern(name)) is not None
+    if done.returncode or line.startswith("not checked") != cannot_run:
         raise SystemExit(f"{name}: {done.stdout}{done.stderr}")
-    if line.startswith("not checked"):
+    if cannot_run:
         return line
     started = time.monotonic()
     theirs = tokenizers.Tokenizer.from_file(str(home / name / "tokenizer" / "tokenizer.json"))
@@ -44,11 +45,6 @@ def check(name: str, count: int, home: Path) -> str:
                 raise SystemExit(f"{name}: other ids for {text!r}")
         pattern_texts.texts.cache_clear()
     return f"the same ids on {count:,} texts in {time.monotonic() - started:.0f} s; {line}"
-
-
-def is_split(name: str) -> bool:
-    """Return whether tokenizers 1.0 cannot run the preset."""
-    return not_in_tokenizers_1(compile_pattern(name)) is not None
 
 
 if __name__ == "__main__":
