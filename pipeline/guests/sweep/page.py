@@ -1,6 +1,6 @@
 """The results of a sweep, for people and as a table: every mixture and size on every text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -11,7 +11,8 @@ from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.reports.page import Html, element, escaped, html_of, plain_page
 from pipeline.reports.result import Part as Shown
-from pipeline.reports.result import Rows, Table
+from pipeline.reports.result import Result, Rows, Table
+from pipeline.storage import Location
 
 _WIDTH, _HEIGHT, _EDGE = 420, 240, 40  # of the drawing
 _COLOURS, _DASHES = ("var(--first)", "var(--second)"), ("none", "6 3", "2 3", "9 3 2 3")
@@ -61,19 +62,20 @@ def write_table(path: Path, points: Sequence[Point]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = [(point, one) for point in points for one in point.measured]
-    columns = {
-        "mixture": pa.array([point.mixture for point, _ in rows], pa.string()),
-        "vocab_size": pa.array([point.vocab_size for point, _ in rows], pa.uint32()),
-        "size": pa.array([point.size for point, _ in rows], pa.uint32()),
-        "last_count": pa.array([point.last_count for point, _ in rows], pa.uint64()),
-        "kind": pa.array([one.kind for _, one in rows], pa.string()),
-        "text": pa.array([one.name for _, one in rows], pa.string()),
-        "bytes": pa.array([one.bytes for _, one in rows], pa.uint64()),
-        "tokens": pa.array([one.tokens for _, one in rows], pa.uint64()),
-        "bytes_per_token": pa.array([one.bytes / one.tokens if one.tokens else None for _, one in rows], pa.float64()),
-    }
-    pq.write_table(pa.table(columns), path)
+    rows = [
+        {
+            **vars(point),
+            **vars(one),
+            "text": one.name,
+            "bytes_per_token": one.bytes / one.tokens if one.tokens else None,
+        }
+        for point in points
+        for one in point.measured
+    ]
+    text, size, count = pa.string(), pa.uint32(), pa.uint64()
+    kinds = {"mixture": text, "vocab_size": size, "size": size, "last_count": count, "kind": text, "text": text}
+    schema = pa.schema({**kinds, "bytes": count, "tokens": count, "bytes_per_token": pa.float64()})
+    pq.write_table(pa.Table.from_pylist(rows, schema), path)
 
 
 def tables(points: Sequence[Point], overlapping: Sequence[Overlap]) -> list[Table]:
@@ -103,42 +105,57 @@ def tables(points: Sequence[Point], overlapping: Sequence[Overlap]) -> list[Tabl
     return found
 
 
-def shown(directory: str, points: Sequence[Point], chosen: Recommendation, parts: Sequence[Part]) -> list[Shown]:
-    """Return a table of mixtures and sizes, and the recommendation."""
-    sizes = sorted({point.vocab_size for point in points})
-    rates = {(point.mixture, point.vocab_size): rate(point) for point in points}
-    mixtures = dict.fromkeys(point.mixture for point in points)
-    grid = tuple((name, *(rates[name, size] for size in sizes)) for name in mixtures)
-    title, headers = "Bytes per token, the geometric mean of the texts", ("mixture", *(f"{size:,}" for size in sizes))
-    rows = (
-        ("recommended", f"{chosen.mixture}, {chosen.vocab_size:,} tokens"),
-        *(("because", reason) for reason in chosen.reasons),
-        *(("less text", _in_words(part)) for part in parts),
-        ("tokenizer", f"{directory}/tokenizer"),
-        ("all numbers", f"{directory}/sweep.html, {directory}/sweep.parquet"),
-    )
-    return [Table(title, headers, grid, whole=f"{directory}/sweep.html"), Rows(rows)]
-
-
 def _in_words(part: Part) -> str:
     share = f"{part.shared / max(part.of, 1):.1%}"
     return f"learned from 1/{part.every} of the chunks, {part.change:+.2%} bytes per token, {share} of the same tokens"
 
 
-def page(
-    directory: str,
-    points: Sequence[Point],
-    overlapping: Sequence[Overlap],
-    chosen: Recommendation,
-    parts: Sequence[Part],
-) -> str:
-    """Return the page: the recommendation, a drawing of all mixtures, and the tables."""
-    listed = [*chosen.reasons, *map(_in_words, parts)]
-    reasons = element("ul", *(element("li", reason) for reason in listed))
-    first = element("section", element("h2", f"Recommended: {chosen.mixture}, {chosen.vocab_size:,} tokens"), reasons)
-    drawn = element("section", element("h2", "Bytes per token by size"), _drawing(points))
-    below = (element("section", html_of(one)) for one in tables(points, overlapping))
-    return plain_page(f"Sweep: {directory}", first, drawn, *below)
+@dataclass(frozen=True)
+class Swept(Result):
+    """All points, in order of mixtures and sizes, how alike the vocabularies are, and which one to take.
+
+    parts: what the one to take would be if it were learned from a part of the chunks.
+    """
+
+    directory: Location
+    points: tuple[Point, ...]
+    overlaps: tuple[Overlap, ...]
+    recommendation: Recommendation
+    parts: tuple[Part, ...]
+
+    event = "swept"
+
+    @property
+    def brief(self) -> str:
+        """The directory of the tokenizer that is recommended."""
+        return str(self.directory / "tokenizer")
+
+    @property
+    def _taken(self) -> str:
+        return f"{self.recommendation.mixture}, {self.recommendation.vocab_size:,} tokens"
+
+    @property
+    def _reasons(self) -> Iterable[tuple[str, str]]:
+        yield from (("because", reason) for reason in self.recommendation.reasons)
+        yield from (("less text", _in_words(part)) for part in self.parts)
+
+    def shown(self) -> Iterable[Shown]:
+        """Return a table of mixtures and sizes, and the recommendation."""
+        home, sizes = self.directory, sorted({point.vocab_size for point in self.points})
+        rates = {(point.mixture, point.vocab_size): rate(point) for point in self.points}
+        mixtures = dict.fromkeys(point.mixture for point in self.points)
+        grid = tuple((name, *(rates[name, size] for size in sizes)) for name in mixtures)
+        title, headers = "Bytes per token, the geometric mean of the texts", map("{:,}".format, sizes)
+        yield Table(title, ("mixture", *headers), grid, whole=f"{home}/sweep.html")
+        written = (("tokenizer", self.brief), ("all numbers", f"{home}/sweep.html, {home}/sweep.parquet"))
+        yield Rows((("recommended", self._taken), *self._reasons, *written))
+
+    def page(self) -> str:
+        """Return the page: the recommendation, a drawing of all mixtures, and the tables."""
+        why = Rows(tuple(self._reasons), f"Recommended: {self._taken}")
+        drawn = element("h2", "Bytes per token by size"), _drawing(self.points)
+        listed = ([html_of(why)], drawn, *([html_of(one)] for one in tables(self.points, self.overlaps)))
+        return plain_page(f"Sweep: {self.directory}", *(element("section", *one) for one in listed))
 
 
 def _drawing(points: Sequence[Point]) -> Html:

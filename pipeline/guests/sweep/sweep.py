@@ -8,8 +8,8 @@ resumes, and one with more sizes, weights or runs computes only what is new.
 import contextlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,13 @@ from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.guests.sweep import page as sweep_page
 from pipeline.guests.sweep.rule import ForModel, Recommendation, rate, recommend
-from pipeline.guests.sweep.sweep_worker import Measured, Point, SourceCounter, SweepTask, measure
+from pipeline.guests.sweep.sweep_worker import Point, SourceCounter, SweepTask, measure
 from pipeline.merges import merge, replay_worker
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import MergeTask
 from pipeline.merges.replay_worker import SumTask
 from pipeline.reports.measure import source_names
-from pipeline.reports.result import Part, Result
+from pipeline.reports.result import plain
 from pipeline.run import manifest
 from pipeline.run.directory import Directory, Kind, fingerprint
 from pipeline.run.manifest import Run
@@ -41,6 +41,7 @@ from pipeline.run.options import Options, make_options
 from pipeline.run.patterns import pattern_of
 from pipeline.run.plan import dependencies_of
 from pipeline.run.runner import Runner, Stage, opened
+from pipeline.run.stored import stored
 from pipeline.run.values import parse_weight, shown_weight
 from pipeline.run.workers import worker_count
 from pipeline.storage import Location, existing, same_location
@@ -119,31 +120,6 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Swept(Result):
-    """All points, in order of mixtures and sizes, how alike the vocabularies are, and which one to take.
-
-    parts: what the one to take would be if it were learned from a part of the chunks.
-    """
-
-    directory: Location
-    points: tuple[Point, ...]
-    overlaps: tuple[sweep_page.Overlap, ...]
-    recommendation: Recommendation
-    parts: tuple[sweep_page.Part, ...]
-
-    event = "swept"
-
-    @property
-    def brief(self) -> str:
-        """The directory of the tokenizer that is recommended."""
-        return str(self.directory / "tokenizer")
-
-    def shown(self) -> Iterable[Part]:
-        """Return a table of mixtures and sizes, and the recommendation."""
-        return sweep_page.shown(str(self.directory), self.points, self.recommendation, self.parts)
-
-
-@dataclass(frozen=True)
 class _Sweep:
     """A sweep at work. given: the options of merging that were asked for; known: points by fingerprint."""
 
@@ -181,7 +157,7 @@ class _Sweep:
 
 def run_sweep(
     design: Design, given: Mapping[str, Any], options: Options, executor: Executor, listener: Listener
-) -> Swept:
+) -> sweep_page.Swept:
     """Measure every mixture at every size. given: the options of merging that were asked for."""
     if options.output is None:
         raise UsageError("sweep needs --output DIR, where its mixtures, table and page go")
@@ -198,9 +174,9 @@ def run_sweep(
     if counted := _counted_files(files, locations):
         listener(Notice("warning", f"--held-out names text that was counted: {', '.join(counted[:3])}"))
     with opened(options, executor, listener, broker, kind=SWEEP) as (runner, directory):
-        stored = _stored(directory, overwrite=options.overwrite)
-        known = {} if options.overwrite else dict(stored.get("points", {}))
-        written = set(stored.get("tokenizer", ()))
+        before = _stored(directory, overwrite=options.overwrite)
+        known = {} if options.overwrite else dict(before.get("points", {}))
+        written = set(before.get("tokenizer", ()))
         sweep = _Sweep(directory, runs, given, options, runner, sources, files, known, written)
         sweep.store()
         directory.remove_partial([SWEEP.manifest, _TABLE, _PAGE, *(f"tokenizer/{name}" for name in written)])
@@ -211,22 +187,24 @@ def run_sweep(
         sweep.export(best, chosen.vocab_size)
         merges = {size: best.trained.options.special.merge_budget(size) for size in options.vocab_size}
         overlaps = sweep_page.overlaps({one.mixture.name: one.trained.learned for one in learned}, merges)
-        swept = Swept(directory.location, points, overlaps, chosen, tuple(_parts(sweep, best, chosen)))
-        _write(swept, directory)
+        swept = sweep_page.Swept(directory.location, points, overlaps, chosen, tuple(_parts(sweep, best, chosen)))
+        with whole_file(directory / _TABLE) as partial:
+            sweep_page.write_table(partial, points)
+        write_whole(directory / _PAGE, swept.page())
     return swept
 
 
 def _stored(directory: Directory, *, overwrite: bool) -> dict[str, Any]:
     """Return what the manifest says; with --overwrite it may be damaged, else foreign files are refused without one."""
     try:
-        stored = directory.read_manifest()
+        found = directory.read_manifest()
     except RunDirectoryError:
         if not overwrite:
             raise
-        stored = None
-    if stored is None and not overwrite:
+        found = None
+    if found is None and not overwrite:
         directory.refuse_foreign_files()
-    return stored or {}
+    return found or {}
 
 
 def _refuse_unfit(locations: Sequence[Location]) -> None:
@@ -286,44 +264,32 @@ def _sources(runs: Mapping[str, Location], options: Options, broker: Broker, exe
     return [SourceCounter(*one, sums[index].bytes) for index, one in enumerate(found)]
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """A mixture's run with its counts, and its merge list if that is stored already."""
-
-    mixture: Mixture
-    run: Run
-    options: Options
-    task: MergeTask
-    stored: MergeList | None
-
-    def learned(self, found: MergeList) -> Learned:
-        """Return the mixture with its merge list."""
-        depends_on = fingerprint(self.run.manifest.merge_fingerprint(), self.options.of_stage("special"))
-        return Learned(self.mixture, Trained(found, pattern_of(self.options), self.options), depends_on)
-
-
 def _learn(sweep: _Sweep, mixtures: Sequence[Mixture]) -> list[Learned]:
     """Return the merge lists of mixtures, for the largest size; those that are missing are learned in parallel."""
     opened = [_open(sweep, one) for one in mixtures]
-    missing = [one for one in opened if one.stored is None]
+    missing = [(run, task) for run, _, task, found in opened if found is None]
     with contextlib.ExitStack() as locks:
-        for one in missing:
-            locks.enter_context(one.run.directory.locked())
-        tasks = [one.task for one in missing]
-        found = iter(merge.learn_together(sweep.runner, tasks))
-    return [one.learned(one.stored or next(found)) for one in opened]
+        for run, _ in missing:
+            locks.enter_context(run.directory.locked())
+        made = iter(merge.learn_together(sweep.runner, [task for _, task in missing]))
+    learned = []
+    for mixture, (run, options, _, found) in zip(mixtures, opened, strict=True):
+        depends_on = fingerprint(run.manifest.merge_fingerprint(), options.of_stage("special"))
+        trained = Trained(next(made) if found is None else found, pattern_of(options), options)
+        learned.append(Learned(mixture, trained, depends_on))
+    return learned
 
 
-def _open(sweep: _Sweep, mixture: Mixture) -> _Opened:
-    """Make the run of a mixture, as far as it is missing."""
-    home = sweep.directory / "mixtures" / mixture.name
+def _open(sweep: _Sweep, mixture: Mixture) -> tuple[Run, Options, MergeTask, MergeList | None]:
+    """Make the run of a mixture, as far as it is missing; returns it with its merge list, if that is stored already."""
+    home, runner = sweep.directory / "mixtures" / mixture.name, sweep.runner
     chosen, weights = [sweep.run_of(name, mixture.every) for name in mixture.weights], list(mixture.weights.values())
-    run_combine(chosen, weights, replace(sweep.options, output=home), sweep.runner.executor, sweep.runner.listener)
+    run_combine(chosen, weights, replace(sweep.options, output=home), runner.executor, runner.listener)
     asked = {name: value for name, value in sweep.given.items() if name not in ("output", "overwrite")}
     asked["vocab_size"] = sweep.options.vocab_size
-    with open_merging(home, asked, sweep.runner.executor, sweep.runner.listener) as (runner, run, counted, options, _):
-        task = merge.task_of(runner, run, counted, options)
-        return _Opened(mixture, run, options, task, merge.stored(task, sweep.runner.executor))
+    with open_merging(home, asked, runner.executor, runner.listener) as (own, run, counted, options, _):
+        task = merge.task_of(own, run, counted, options)
+        return run, options, task, merge.stored(task, runner.executor)
 
 
 def _measure(sweep: _Sweep, learned: Sequence[Learned]) -> tuple[Point, ...]:
@@ -351,19 +317,7 @@ def _measure(sweep: _Sweep, learned: Sequence[Learned]) -> tuple[Point, ...]:
         grant=sweep.runner.reserve(len(tasks)),
     )
     for index, points in sweep.runner.each(stage):
-        measured = {point.vocab_size: asdict(point) for point in points}
+        measured = {point.vocab_size: plain(point) for point in points}
         sweep.known.update({mark: measured[size] for mark, size in marks[index].items() if size in measured})
         sweep.store()
-    return tuple(_point(sweep.known[mark]) for of in marks for mark in of)
-
-
-def _point(stored: Mapping[str, Any]) -> Point:
-    return Point(**{**stored, "measured": tuple(Measured(**one) for one in stored["measured"])})
-
-
-def _write(swept: Swept, directory: Directory) -> None:
-    """Write the table and the page."""
-    with whole_file(directory / _TABLE) as partial:
-        sweep_page.write_table(partial, swept.points)
-    page = sweep_page.page(str(swept.directory), swept.points, swept.overlaps, swept.recommendation, swept.parts)
-    write_whole(directory / _PAGE, page)
+    return tuple(stored(Point, sweep.known[mark]) for of in marks for mark in of)

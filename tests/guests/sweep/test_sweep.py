@@ -24,6 +24,7 @@ from pipeline.guests.sweep.rule import ForModel, for_model, rate, recommend
 from pipeline.guests.sweep.sweep import SWEEP, mixtures_of
 from pipeline.guests.sweep.sweep_worker import Measured, Point
 from pipeline.run.directory import Directory
+from pipeline.run.stored import stored
 
 SIZES = (300, 400, 600)
 
@@ -49,9 +50,8 @@ def swept(home: Path) -> Path:
 
 
 def _points(swept: Path) -> dict[tuple[str, int], Point]:
-    stored = json.loads((swept / "sweep.json").read_text())["points"].values()
-    points = [Point(**{**one, "measured": tuple(Measured(**own) for own in one["measured"])}) for one in stored]
-    return {(one.mixture, one.vocab_size): one for one in points}
+    values = json.loads((swept / "sweep.json").read_text())["points"].values()
+    return {(one.mixture, one.vocab_size): one for one in (stored(Point, value) for value in values)}
 
 
 def _measure(tokenizer: pipeline.Tokenizer, text: str) -> tuple[int, int]:
@@ -115,8 +115,8 @@ def test_an_interrupted_sweep_measures_what_it_lacks_and_a_finished_one_what_is_
     home: Path, swept: Path, tmp_path: Path, kept: int
 ) -> None:
     output = shutil.copytree(swept, tmp_path / "sweep")
-    stored = list(json.loads((output / "sweep.json").read_text())["points"].items())
-    Directory(output, SWEEP).write_manifest({"points": dict(stored[:kept])})
+    known = list(json.loads((output / "sweep.json").read_text())["points"].items())
+    Directory(output, SWEEP).write_manifest({"points": dict(known[:kept])})
     for name in ("sweep.html", "sweep.parquet", "mixtures/a-x1/merges.parquet", "mixtures/a-x2.5/counter.parquet"):
         (output / name).unlink()
     (output / ".sweep.html.elsewhere-1.partial").touch()  # of a process that was killed on another machine
