@@ -129,7 +129,7 @@ def read(executor: Executor, run: Run, options: Options) -> MergeList | None:
 
 def stored(task: MergeTask, executor: Executor) -> MergeList | None:
     """Return the stored list of a task if it is long enough."""
-    found = executor.one(merge_worker.stored, task) if any(existing([task.output])) else None
+    found = executor.one(merge_worker.read, (task.output, task.fingerprint)) if any(existing([task.output])) else None
     return found if found is not None and found.serves(task.merges) else None
 
 

@@ -73,13 +73,8 @@ class MergeTask:
         return f"merging {self.counter}"
 
 
-def stored(task: MergeTask) -> MergeList | None:
-    """Read the merge list that the task would write, if it exists: perhaps a shorter one."""
-    return merge_list.load(task.output, task.fingerprint)
-
-
 def read(stored: tuple[Location, str]) -> MergeList | None:
-    """Read a merge list of this fingerprint, if it is there."""
+    """Read a merge list of this fingerprint, if it is there: perhaps a shorter one than a task would write."""
     return merge_list.load(*stored)
 
 

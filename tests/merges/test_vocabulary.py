@@ -48,6 +48,7 @@ def test_a_second_route_to_the_same_bytes_gets_no_id() -> None:
     vocabulary = Vocabulary.from_merges(merges)
     assert vocabulary.merges() == merges
     assert list(vocabulary.result) == [256, 257, 258, 258, 259]
+    assert Vocabulary.from_id_pairs(vocabulary.left, vocabulary.right) == vocabulary
     assert vocabulary.size == 260
 
 

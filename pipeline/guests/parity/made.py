@@ -64,7 +64,7 @@ class Chooser:
         """Learn the merges again, from the languages' counts; returns the merge list, and what was verified."""
         executor, started = runner.executor, time.monotonic()
         task = merge.task_of(runner, run, require_counted(run, executor), run.manifest.options_of())
-        stored = executor.one(merge_worker.stored, task)
+        stored = executor.one(merge_worker.read, (task.output, task.fingerprint))
         if stored is None:
             raise RunDirectoryError(f"{run.merges_path} belongs to another run; remove it and run merge again")
         task = replace(task, merges=len(stored) + stored.exhausted)
