@@ -122,22 +122,22 @@ def test_merge_uses_the_options_of_the_run(text: Path, tmp_path: Path) -> None:
     assert "--pattern" in refused(run("merge", tmp_path / "run", "--config", tmp_path / "other.yaml"), 1)
 
 
-def special_tokens(*arguments: object, cwd: Path) -> list[str]:
-    found = succeeded(run("train", *arguments, "--print-config", cwd=cwd))
-    listed: list[str] = yaml.safe_load(found.stdout)["special_tokens"]
-    return listed
-
-
-def test_special_token_adds_to_the_default(tmp_path: Path) -> None:
-    assert special_tokens("--special-token", "<a>", "--special-token", "<b>", cwd=tmp_path) == [EOT, "<a>", "<b>"]
-    assert special_tokens("--special-token", "<a>", "--special-token", EOT, cwd=tmp_path) == [EOT, "<a>"]
-    assert special_tokens("--no-special-tokens", "--special-token", "<a>", cwd=tmp_path) == ["<a>"]
-    assert special_tokens("--no-special-tokens", cwd=tmp_path) == []
-    (tmp_path / "own.yaml").write_text("special_tokens: [<s>, </s>]\n")
-    own = ["--config", "own.yaml"]
-    assert special_tokens(*own, cwd=tmp_path) == ["<s>", "</s>"]
-    assert special_tokens(*own, "--special-token", "<a>", cwd=tmp_path) == ["<s>", "</s>", "<a>"]
-    assert special_tokens(*own, "--no-special-tokens", "--special-token", "<a>", cwd=tmp_path) == ["<a>"]
+@pytest.mark.parametrize(
+    ("words", "own", "listed"),
+    [
+        ("--special-token <a> --special-token <b>", [], [EOT, "<a>", "<b>"]),
+        (f"--special-token <a> --special-token {EOT}", [], [EOT, "<a>"]),
+        ("--no-special-tokens --special-token <a>", [], ["<a>"]),
+        ("--no-special-tokens", [], []),
+        ("", ["<s>", "</s>"], ["<s>", "</s>"]),
+        ("--special-token <a>", ["<s>", "</s>"], ["<s>", "</s>", "<a>"]),
+        ("--no-special-tokens --special-token <a>", ["<s>", "</s>"], ["<a>"]),
+    ],
+)
+def test_special_token_adds_to_the_default(words: str, own: list[str], listed: list[str], tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump({"special_tokens": own} if own else {}))
+    found = succeeded(run("train", *words.split(), "--config", tmp_path / "own.yaml", "--print-config"))
+    assert yaml.safe_load(found.stdout)["special_tokens"] == listed
 
 
 def test_separators_stay_separators_when_a_token_is_added(tmp_path: Path) -> None:
