@@ -86,7 +86,7 @@ def run_combine(
     statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
     if options.output is not None and any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs to combine; choose another")
-    counters = [(run.counter_path, run.manifest.counter_fingerprint()) for run in runs]
+    counters = [run.counter for run in runs]
     fractions = [(factor.numerator, factor.denominator) for factor in factors]
     weighted = {path: by for (path, _), by in zip(counters, fractions, strict=True) if by != (1, 1)}
     digest = fingerprint(sorted([mark, *by] for (_, mark), by in zip(counters, fractions, strict=True)))
@@ -103,10 +103,10 @@ def run_combine(
 def run_part(location: Location, every: int, options: Options, executor: Executor, listener: Listener) -> Summary:
     """Make a run of every Nth chunk of another one, whose counters are stored."""
     run = manifest.require(location)
-    chosen = range(0, len(run.manifest.plan.chunks), every)
-    counters = [(run.chunk_path(index), run.manifest.chunk_fingerprint(index)) for index in chosen]
+    chunks = range(len(run.manifest.plan.chunks))
+    counters = run.chunk_counters(chunks[::every])
     found = [one.statistics for one in look_at(counters, executor) if one is not None]
-    described = f"{len(chosen)} of {len(run.manifest.plan.chunks)} chunks of {run.directory}"
+    described = f"{len(counters)} of {len(chunks)} chunks of {run.directory}"
     source = Source(manifest.RUNS, fingerprint(sorted(mark for _, mark in counters)), described)
     parts = Parts(counters, sum(found, ChunkStatistics()))
     return write_combination(Combination(run, source, parts, [location]), options, executor, listener)

@@ -27,7 +27,7 @@ from pipeline.run.patterns import on_regex, pattern_of
 from pipeline.run.plan import corpus_bytes
 from pipeline.run.runner import Runner
 from pipeline.run.workers import executor_for, nodes
-from pipeline.storage import Location, location
+from pipeline.storage import location
 from pipeline.tokenizer.export import check_before_work
 
 _SAMPLE_BYTES, _SLOW_SAMPLE_BYTES = 16 << 20, 256 << 10
@@ -87,7 +87,7 @@ def _second_count(options: Options) -> dict[str, str]:
 def _forecasts(runner: Runner, run: Run, workers: Grant, found: Sample, options: Options) -> dict[str, str]:
     """Forecast time, disk and memory from a sample that was counted here and now, and from counters that exist."""
     plan = run.manifest.plan
-    whole, *parts = look_at(_counters_of(run), runner.executor)
+    whole, *parts = look_at([run.counter, *run.chunk_counters()], runner.executor)
     text_share = found.text_bytes / max(plan.bytes, 1)  # of what is read
     counters = [
         (part.rows, part.piece_bytes) if part else found.pieces(chunk.bytes * text_share)
@@ -121,13 +121,6 @@ def _forecasts(runner: Runner, run: Run, workers: Grant, found: Sample, options:
         "memory while counting": _range(counting),
         "memory while merging": _range(merging, of_merging),
     }
-
-
-def _counters_of(run: Run) -> list[tuple[Location, str]]:
-    """Return the combined counter and those of all chunks, which need not exist, with their fingerprints."""
-    found = run.manifest
-    chunks = [(run.chunk_path(index), found.chunk_fingerprint(index)) for index in range(len(found.plan.chunks))]
-    return [(run.counter_path, found.counter_fingerprint()), *chunks]
 
 
 def _range(size: float, what: str = "") -> str:

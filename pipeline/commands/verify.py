@@ -95,11 +95,10 @@ def run_verify(location: Location, options: Options, executor: Executor, listene
 
 def _verify_counters(runner: Runner, run: Run, verified: dict[str, str]) -> None:
     """Read every counter and compare the combined one with the sum of the others."""
-    found, chunks = run.manifest, range(len(run.manifest.plan.chunks))
-    counters = [(run.chunk_path(index), found.chunk_fingerprint(index)) for index in chunks]
+    found, counters = run.manifest, run.chunk_counters()
     workers = runner.reserve(len(counters) + 1)
     task_of = partial(SumTask, budget_bytes=workers.bytes)
-    whole, parts = task_of(run.counter_path, found.counter_fingerprint()), [task_of(*one) for one in counters]
+    whole, parts = task_of(*run.counter), [task_of(*one) for one in counters]
     made_of = {whole: parts}
     if found.weights:
         made_of[whole] = [

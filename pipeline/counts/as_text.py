@@ -66,7 +66,7 @@ def bounds(run: Run, texts: Sequence[str], executor: Executor | None = None) -> 
     rounded = any(by < 1 for by in [*(Fraction(*one.weight) for one in mixed), *map(Fraction, run.manifest.weights)])
     certain = {text: Counter[bytes]() if rounded else certain_pieces(text, pattern) for text in texts}
     pieces = tuple(dict.fromkeys(piece for counts in certain.values() for piece in counts))
-    task = FindTask(run.counter_path, run.manifest.counter_fingerprint(), pieces)
+    task = FindTask(*run.counter, pieces)
     found = find(task) if executor is None else executor.one(find, task)
     lines = []
     for text, counts in certain.items():

@@ -104,7 +104,7 @@ def _count_mixture(runner: Runner, run: Run, mixed: Source, options: Options) ->
             reading = {name: part.manifest.counting[name] for name in READING_OPTIONS}
             locks.enter_context(part.directory.locked())
             coarse, counted = _count_coarse(runner, part, pattern, replace(options, **reading))
-            counters.append((coarse.counter_path, coarse.manifest.counter_fingerprint()))
+            counters.append(coarse.counter)
             weights[coarse.counter_path] = (one.weight[0] * mixed.scale // one.weight[1], 1)
             statistics += counted.statistics
         digest = fingerprint(sorted([mark, weights[path]] for path, mark in counters))

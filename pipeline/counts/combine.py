@@ -31,7 +31,7 @@ def combine_counters(
 ) -> CounterFacts:
     """Write the combined counter of a run, or `instead` one at this location and with this fingerprint."""
     nodes, grant = runner.nodes, runner.reserve(wanted=2 * COMBINE_BYTES + WRITE_BYTES)
-    output, fingerprint = instead or (run.counter_path, run.manifest.counter_fingerprint())
+    output, fingerprint = instead or run.counter
     task = CombineTask(
         parts=parts.counters,
         output=output,

@@ -4,7 +4,7 @@ Every chunk's counter is a checkpoint: a resumed run counts the chunks whose cou
 got new files counts only those. Results of other counts are deleted when all chunks are counted, not before.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -49,7 +49,7 @@ class Counted:
 
 def find_counted(run: Run, executor: Executor) -> Counted | None:
     """Return the combined counter of a run, if it is complete."""
-    [found] = look_at([(run.counter_path, run.manifest.counter_fingerprint())], executor)
+    [found] = look_at([run.counter], executor)
     return None if found is None else as_counted(run, found)
 
 
@@ -80,7 +80,7 @@ def as_counted(run: Run, counter: CounterFacts) -> Counted:
         source=source.description if source is not None else "",
         weights=plan.described(run.manifest.weights),
     )
-    return Counted(run.counter_path, run.manifest.counter_fingerprint(), facts, statistics)
+    return Counted(*run.counter, facts, statistics)
 
 
 def count(runner: Runner, run: Run, options: Options) -> tuple[Run, Counted]:
@@ -123,10 +123,8 @@ def _warn_of_misfit(runner: Runner, run: Run, pattern: CompiledPattern) -> None:
 
 def combine_chunks(runner: Runner, run: Run, statistics: ChunkStatistics) -> Counted:
     """Combine the counters of all chunks."""
-    chunks = range(len(run.manifest.plan.chunks))
-    parts = Parts(_chunk_counters(run, chunks), statistics)
-    if run.manifest.weights:
-        parts = _add_up_inputs(runner, run, statistics)
+    weighted = run.manifest.weights
+    parts = _add_up_inputs(runner, run, statistics) if weighted else Parts(run.chunk_counters(), statistics)
     return as_counted(run, combine_counters(runner, run, parts))
 
 
@@ -136,7 +134,7 @@ def _add_up_inputs(runner: Runner, run: Run, statistics: ChunkStatistics) -> Par
     parts = [counter_of(run, chunks) for chunks, _ in of_inputs]
     for (chunks, _), part, found in zip(of_inputs, parts, look_at(parts, runner.executor), strict=True):
         if found is None:
-            counters = _chunk_counters(run, chunks)
+            counters = run.chunk_counters(chunks)
             of_input = [one.statistics for one in look_at(counters, runner.executor) if one is not None]
             combine_counters(runner, run, Parts(counters, sum(of_input, ChunkStatistics())), part)
     weights = {path: by for (_, by), (path, _) in zip(of_inputs, parts, strict=True)}
@@ -146,18 +144,14 @@ def _add_up_inputs(runner: Runner, run: Run, statistics: ChunkStatistics) -> Par
 def counter_of(run: Run, chunks: Sequence[int]) -> tuple[Location, str]:
     """Return the counter of all chunks of an input, and its fingerprint."""
     if len(chunks) == 1:
-        return run.chunk_path(chunks[0]), run.manifest.chunk_fingerprint(chunks[0])
+        return run.chunk_counters(chunks)[0]
     name = manifest.INPUT_NAME.format(run.manifest.plan.owner(chunks[0]))
     return run.directory / name, run.manifest.chunks_fingerprint(chunks)
 
 
-def _chunk_counters(run: Run, chunks: Iterable[int]) -> list[tuple[Location, str]]:
-    return [(run.chunk_path(index), run.manifest.chunk_fingerprint(index)) for index in chunks]
-
-
 def combine_again(runner: Runner, run: Run) -> Counted:
     """Combine the counters of all chunks with other weights."""
-    counters = _chunk_counters(run, range(len(run.manifest.plan.chunks)))
+    counters = run.chunk_counters()
     found = look_at(counters, runner.executor)
     for (path, _), facts in zip(counters, found, strict=True):
         if facts is None:
@@ -213,7 +207,7 @@ def count_chunks(runner: Runner, run: Run, pattern: CompiledPattern) -> ChunkSta
         STAGE,
         "bytes",
         count_chunk,
-        plan.tasks(task_of, _chunk_counters(run, range(len(plan.chunks)))),
+        plan.tasks(task_of, run.chunk_counters()),
         weights=[chunk.bytes for chunk in plan.chunks],
         stored=stored_statistics,
         kept="counted",

@@ -164,6 +164,16 @@ class Run:
         """Return where a cluster keeps one range of the hashes until the combined counter is whole."""
         return self.directory / _range_name(index, shares)
 
+    @property
+    def counter(self) -> tuple[Location, str]:
+        """The combined counter, and its fingerprint."""
+        return self.counter_path, self.manifest.counter_fingerprint()
+
+    def chunk_counters(self, chunks: Iterable[int] | None = None) -> list[tuple[Location, str]]:
+        """Return the counters of these chunks, or of all, each with its fingerprint."""
+        chosen = range(len(self.manifest.plan.chunks)) if chunks is None else chunks
+        return [(self.chunk_path(index), self.manifest.chunk_fingerprint(index)) for index in chosen]
+
     def chunk_path(self, index: int) -> Location:
         """Return the counter of the chunk with this index in the plan."""
         return self.directory / f"counts/{index:06d}.parquet"

@@ -110,7 +110,7 @@ def run_parity(
     if making.output is not None and any(same_location(making.output, location) for location in locations):
         raise UsageError(f"--output {making.output} is one of the runs to merge; choose another")
     described = " + ".join(str(run.directory) for run in runs) + ", merged by parity"
-    parts = Parts([(run.counter_path, run.manifest.counter_fingerprint()) for run in runs], statistics)
+    parts = Parts([run.counter for run in runs], statistics)
     source = Source(Chooser.KIND, parity.digest(), described, chosen_by=json.loads(json.dumps(asdict(Chooser(parity)))))
     summary = write_combination(Combination(runs[0], source, parts, locations), making, executor, listener)
     merging = {name: value for name, value in given.items() if name != "output"}

@@ -257,7 +257,7 @@ def _sources(runs: Mapping[str, Location], options: Options, broker: Broker, exe
     for name, location in runs.items():
         run = manifest.require(location)
         require_counted(run, executor)
-        found.append((name, run.counter_path, run.manifest.counter_fingerprint()))
+        found.append((name, *run.counter))
     workers = broker.reserve(asked=worker_count(options.workers, len(found)))
     tasks = [SumTask(path, mark, workers.bytes) for _, path, mark in found]
     sums = dict(executor.run(replay_worker.add_up, tasks, at_once=workers.count))
