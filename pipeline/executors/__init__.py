@@ -26,10 +26,6 @@ def ignore(_: object) -> None:
     """Do nothing: the default listener for progress and notices."""
 
 
-def _do_nothing() -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class WorkerSetup:
     """How worker processes start."""
@@ -128,7 +124,7 @@ class Executor(ABC):
 
     def __init__(self) -> None:
         self.retries = 0  # failed attempts that were repeated, in all runs
-        self._meanwhile: Callable[[], object] = _do_nothing
+        self._meanwhile: Callable[[], object] | None = None
         self.on_notice: Callable[[str], None] = ignore  # called with a message for the user while a run waits
 
     def nodes(self) -> Sequence[Node]:
@@ -176,8 +172,8 @@ class Executor(ABC):
 
         try:
             hand_out()
-            if active:
-                self._meanwhile, now = _do_nothing, self._meanwhile
+            if active and self._meanwhile is not None:
+                now, self._meanwhile = self._meanwhile, None
                 now()
             while attempts.waiting or active:
                 for handle, kind, value in self._messages(list(active)):
