@@ -104,7 +104,7 @@ def test_changed_or_missing_corpus_files_are_not_sampled(tmp_path: Path) -> None
 
 
 def test_export_check_prints_and_reports_each_check(trained: Path, tmp_path: Path) -> None:
-    result = run("export", trained, "--check")
+    result = run("export", trained, "--check", "--export", "hf,gpt2,tiktoken")
     lines = [line for line in result.stdout.splitlines() if line.startswith("checked ")]
     assert [line.split(":")[1][:13] for line in lines] == [" the same ids"] * 4
     report = json.loads((trained / "report.json").read_text())["checks"][str(trained / "tokenizer")]
