@@ -6,7 +6,7 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Unpack
+from typing import Any, Unpack
 
 from pipeline.base.errors import RunDirectoryError, UsageError, unfit
 from pipeline.base.events import Listener
@@ -15,7 +15,7 @@ from pipeline.counts.count import Counted, require_counted
 from pipeline.executors import Executor
 from pipeline.guests.adapt.extend_worker import PLAN_NAME, ExtendTask, learn
 from pipeline.guests.adapt.extension import Learned, NewToken, extended, require_extendable, start_of
-from pipeline.guests.adapt.origin import DERIVED, Origin, claimed
+from pipeline.guests.adapt.origin import DERIVED, Changed, Origin, claimed
 from pipeline.merges.merge import STAGE
 from pipeline.merges.rules import MergeRules
 from pipeline.pattern.compiled import PatternSequence
@@ -41,16 +41,21 @@ _CUTTING = {"expression": "the pattern", "by": "what cuts", "unicode": "the Unic
 
 
 @dataclass(frozen=True)
-class Extended:
+class Extended(Changed):
     """An extended tokenizer. plan: its new tokens, as new-tokens.parquet has them. made_again: old ids that merges
     alone did not make and now make. before, after: the tokens of all counted pieces."""
 
-    tokenizer: Tokenizer
     plan: tuple[NewToken, ...]
     made_again: tuple[int, ...]
     stopped: str
-    before: int
-    after: int
+
+    event = "extended"
+
+    def facts(self) -> dict[str, Any]:
+        """Say how many tokens are new, with which ids."""
+        ids = f"{self.plan[0].id} to {self.plan[-1].id}" if self.plan else "none"
+        again = len(self.made_again)
+        return {"new_tokens": len(self.plan), "new_ids": ids, "made_again": again, "stopped": self.stopped}
 
 
 @lists_options
@@ -136,8 +141,8 @@ def run_extend(
         often = "at all" if options.min_frequency == 1 else f"{options.min_frequency:,} times"
         stopped = f"{wanted - len(learned.new):,} fewer than were asked for: no pair is left that occurs {often}"
         runner.warn(f"the tokenizer has {stopped}")
-    tokenizer, again = Tokenizer.from_model(written), learned.made_again
-    return Extended(tokenizer, learned.new, again, stopped, learned.before, learned.after)
+    made = directory.location, Tokenizer.from_model(written), learned.before, learned.after
+    return Extended(*made, learned.new, learned.made_again, stopped)
 
 
 def whole_number(name: str, value: object, at_least: int = 0) -> int:

@@ -11,7 +11,7 @@ from pipeline.base.units import format_count
 from pipeline.counts.count import Counted, require_counted
 from pipeline.executors import Executor
 from pipeline.guests.adapt.extend import whole_number
-from pipeline.guests.adapt.origin import DERIVED, Origin, claimed
+from pipeline.guests.adapt.origin import DERIVED, Changed, Origin, claimed
 from pipeline.guests.adapt.prune_worker import PruneTask, Pruning
 from pipeline.guests.adapt.prune_worker import prune as choose
 from pipeline.guests.adapt.pruning import RemovedToken, protected_ids, pruned
@@ -52,15 +52,18 @@ class Staying:
 
 
 @dataclass(frozen=True)
-class Pruned:
+class Pruned(Changed):
     """A pruned tokenizer. id_map: new id -> old id of each token that stays. before, after: the tokens of all counted
     pieces."""
 
-    tokenizer: Tokenizer
     id_map: Mapping[int, int]
     removed: tuple[RemovedToken, ...]
-    before: int
-    after: int
+
+    event = "pruned"
+
+    def facts(self) -> dict[str, Any]:
+        """Say how many tokens went and are left."""
+        return {"removed": len(self.removed), "tokens": self.tokenizer.vocab_size}
 
 
 @lists_options
@@ -151,7 +154,8 @@ def run_prune(
                 f"{which}: change eos_token_id, bos_token_id and pad_token_id in the model's config.json and "
                 "generation_config.json by id-map.parquet"
             )
-    return Pruned(Tokenizer.from_model(written), pruning.id_map, pruning.removed, pruning.before, pruning.after)
+    made = directory.location, Tokenizer.from_model(written), pruning.before, pruning.after
+    return Pruned(*made, pruning.id_map, pruning.removed)
 
 
 def make_pruned(
