@@ -38,7 +38,6 @@ PARTS = ".parts"  # the end of the name of a directory that makes a single file
 FORMAT_VERSION = 1
 _READ_BYTES = 1 << 20
 ORDER_OPTIONS = ("shuffle", "repeat", "weights", "val_fraction", "val_tokens")
-_NOT_ALWAYS = ("columns", "row_tokens", "pack", "order", "index", "rows", "padded", "truncated", "dropped", "split")
 _SHARD = r"(shard|data)-[0-9]{5,}[\w.-]*"
 _INDEX = r"(state|dataset_info|dataset_dict|index)\.json"
 _NAME = re.compile(rf"((train|validation)/)?({_SHARD}|{_INDEX})")
@@ -290,12 +289,7 @@ class EncodedCorpus:
 def save_result(corpus: EncodedCorpus, encoding: Encoding) -> None:
     """Write `shards.json`, or the manifest of a single file, whole or not at all."""
     encoding.directory.require_lock()
-    document = {"format_version": FORMAT_VERSION, **asdict(corpus)}
-    for part in (document, *document["shards"]):  # what few shards have is left out of the others
-        for name in _NOT_ALWAYS:
-            if part.get(name) in (None, ()):
-                part.pop(name, None)
-    write_json(encoding.result, document)
+    write_json(encoding.result, {"format_version": FORMAT_VERSION, **plain(corpus)})
 
 
 def find_result(where: Location) -> tuple[Location, EncodedCorpus, tuple[ShardFacts, ...]] | None:

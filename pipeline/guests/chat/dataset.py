@@ -1,7 +1,7 @@
 """Data sets: files and the formatting of their rows, as INPUT or as an entry of LLaMA-Factory's dataset_info.json."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from pipeline.base.errors import InputError, UsageError
@@ -24,10 +24,6 @@ class DataSet:
     tags: dict[str, str | None] | None = None
     num_samples: int | None = None
     nullable: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values; lists as JSON has them."""
-        return {**asdict(self), "inputs": list(self.inputs), "nullable": list(self.nullable)}
 
 
 def listed_data_sets(path: Location, names: Sequence[str]) -> list[DataSet]:

@@ -3,11 +3,9 @@
 Each chunk is of one data set. All of it is stored in `encoding.json`; a resumed encoding keeps its plan and its date.
 """
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.corpus.chunks import Cutting
@@ -30,6 +28,7 @@ from pipeline.run.directory import Directory
 from pipeline.run.options import READING_OPTIONS, Options
 from pipeline.run.plan import Plan
 from pipeline.run.runner import Runner
+from pipeline.run.stored import plain
 from pipeline.run.values import date_of
 from pipeline.shards import manifest as shards
 from pipeline.shards.formats import shard_format
@@ -135,8 +134,8 @@ def open_chat(
         "shard_size": options.shard_size,
         "tokenizer": shards.tokenizer_fingerprint(model),
         "dtype": "uint32",
-        "template_fields": _plain(asdict(chat.template)),
-        "data_sets": [_plain(one.to_json()) for one in sets],
+        "template_fields": plain(chat.template),
+        "data_sets": [plain(one) for one in sets],
         "day": day,
     }
     inputs = tuple(name for one in sets for name in one.inputs)
@@ -165,11 +164,5 @@ def _cut(listing: Listing, sets: Sequence[DataSet], options: Options, nodes: Seq
         one = sets[listing.repeated[0]]
         raise UsageError(f"{one.inputs[0]} is of data set {one.name} and of one before it: give one of them a copy")
     plan = Plan(empty=listing.empty, inputs=tuple(one.name for one in sets), owners=owners)
-    return plan.extended(
-        files, Cutting(text_field=""), chunk_bytes_of(files, options, nodes, _MOST_CHUNK_BYTES), owners
-    )
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON stores it."""
-    return json.loads(json.dumps(value))
+    chunk_bytes = chunk_bytes_of(files, options, nodes, _MOST_CHUNK_BYTES)
+    return plan.extended(files, Cutting(text_field=""), chunk_bytes, owners)
