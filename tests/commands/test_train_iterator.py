@@ -121,9 +121,9 @@ def test_a_small_memory_limit_writes_parts_and_changes_nothing(
     seen: list[int] = []
     combine_counters = elsewhere.combine_counters
 
-    def counting_parts(work: Any, run: Any, parts: Any, *others: Any) -> Any:
+    def counting_parts(runner: Any, run: Any, parts: Any, *others: Any) -> Any:
         seen.append(len(parts.counters))
-        return combine_counters(work, run, parts, *others)
+        return combine_counters(runner, run, parts, *others)
 
     monkeypatch.setattr(elsewhere, "combine_counters", counting_parts)
     pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "run", vocab_size=500, workers=2)
