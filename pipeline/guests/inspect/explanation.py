@@ -140,24 +140,17 @@ class Explainer:
 
     def _pieces(self, data: bytes) -> Iterator[ExplainedPiece]:
         model, special_tokens = self._model, self._model.vocabulary.special_tokens
-        start = 0
-        yield from self._added(0, model.front)
-        texts = {id_: text.encode() for text, id_ in special_tokens.items()}
-        for stretch, id_ in SpecialSearch(special_tokens, model.preparation).stretches(data):
-            if id_ is not None:
-                yield ExplainedPiece(start, stretch, "special", (id_,), (texts[id_],))
+        texts, start = {id_: text.encode() for text, id_ in special_tokens.items()}, 0
+        front, behind = ([(b"", special_tokens[text]) for text in added] for added in (model.front, model.behind))
+        stretches = SpecialSearch(special_tokens, model.preparation).stretches(data)
+        for stretch, id_ in (*front, *stretches, *behind):
+            if id_ is not None:  # what encoding puts around a text has no bytes in it
+                yield ExplainedPiece(start, stretch or texts[id_], "special", (id_,), (texts[id_],))
                 start += len(stretch)
                 continue
             for piece in map(str.encode, model.pattern.cut(stretch.decode())):
                 yield self._piece(start, piece)
                 start += len(piece)
-        yield from self._added(start, model.behind)
-
-    def _added(self, start: int, texts: Iterable[str]) -> Iterator[ExplainedPiece]:
-        """Yield the special tokens that encoding puts around a text."""
-        for text in texts:
-            token = text.encode()
-            yield ExplainedPiece(start, token, "special", (self._model.vocabulary.special_tokens[text],), (token,))
 
     def _piece(self, start: int, piece: bytes) -> ExplainedPiece:
         if self._model.whole_pieces and piece in self._ids:

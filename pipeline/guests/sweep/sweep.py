@@ -165,7 +165,9 @@ def run_sweep(
     if any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs; choose another")
     _refuse_unfit(locations)
-    broker = _check_options(locations, given, options, listener)
+    counting = manifest.require(locations[0]).manifest.counting
+    asked = make_options({**counting, **given, "vocab_size": options.vocab_size})
+    broker = check_before_work(asked, listener)  # what the first export would refuse
     names = short_names(locations)
     runs = dict(zip(names, locations, strict=True))
     mixtures = mixtures_of(design.weights, names)
@@ -215,15 +217,6 @@ def _refuse_unfit(locations: Sequence[Location]) -> None:
             )
         if any(same_location(location, other) for other in locations[:index]):
             raise UsageError(f"the run {location} is named twice; name it once, with several --weights")
-
-
-def _check_options(
-    locations: Sequence[Location], given: Mapping[str, Any], options: Options, listener: Listener
-) -> Broker:
-    """Raise before anything is computed what the first export would raise; returns the broker of memory."""
-    counting = manifest.require(locations[0]).manifest.counting
-    asked = make_options({**counting, **given, "vocab_size": options.vocab_size})
-    return check_before_work(asked, listener)
 
 
 def _counted_files(files: Sequence[CorpusFile], locations: Sequence[Location]) -> list[str]:
