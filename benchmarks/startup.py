@@ -17,10 +17,10 @@ from benchmarks.tools import TOOLS
 
 _WORKER = """
 import operator, time
-from pipeline.run.options import make_options
+from pipeline.run.options import TrainOptions, make_options
 from pipeline.run.workers import executor_for
 before = time.perf_counter()
-with executor_for(make_options({"workers": 2})) as executor:
+with executor_for(make_options(TrainOptions, {"workers": 2})) as executor:
     list(executor.run(operator.pos, [1]))
     print(time.perf_counter() - before)
 """
@@ -48,7 +48,7 @@ def run(session: Session) -> list[records.Record]:
             "python alone": [*python, "pass"],
             "import pipeline": [*python, "import pipeline"],
             "a worker answers": [*python, _WORKER],
-            f"{ours.NAME} version": [*ours.command(), "version"],
+            f"{ours.NAME} --version": [*ours.command(), "--version"],
             f"{ours.NAME} train, 1 MB": [
                 *ours.train_argv(corpus.path, run_directory, 32000, "gpt2", session.special_token),
                 "--overwrite",

@@ -1,18 +1,19 @@
 """Commands that change a tokenizer: extend, prune."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline.cli.command import Session, base_argument, run_argument, run_command
 from pipeline.cli.completion import LOCATION
+from pipeline.run.options import ExtendOptions, OutputOptions
 from pipeline.storage import Location
 
 if TYPE_CHECKING:
     from pipeline.reports.result import Result
 
 
-@run_command(only_here=True)
+@run_command(ExtendOptions)
 @base_argument
 @run_argument
 @click.option("--add", required=True, metavar="N", help="how many new tokens")
@@ -28,12 +29,19 @@ def extend(session: Session, base: Location, run_directory: Location, add: str, 
     """
     from pipeline.guests.adapt.extend import run_extend
 
-    return run_extend(
+    done = run_extend(
         base, run_directory, session.options, session.executor, session.listener, add=add, first_id=first_id
     )
+    facts = {
+        "new_tokens": len(done.plan),
+        "new_ids": f"{done.plan[0].id} to {done.plan[-1].id}" if done.plan else "none",
+        "made_again": len(done.made_again),
+        "stopped": done.stopped,
+    }
+    return _changed("extended", session, facts, done.before, done.after)
 
 
-@run_command(only_here=True)
+@run_command(OutputOptions)
 @base_argument
 @run_argument
 @click.option("--keep", metavar="N", help="how many tokens stay, special tokens included")
@@ -61,4 +69,14 @@ def prune(
     from pipeline.guests.adapt.prune import Staying, read_protected, run_prune
 
     staying = Staying(keep, min_count, [] if protect is None else read_protected(protect), keep_ids)
-    return run_prune(base, run_directory, staying, session.options, session.executor, session.listener)
+    done = run_prune(base, run_directory, staying, session.options, session.executor, session.listener)
+    facts = {"removed": len(done.removed), "tokens": done.tokenizer.vocab_size}
+    return _changed("pruned", session, facts, done.before, done.after)
+
+
+def _changed(event: str, session: Session, facts: dict[str, Any], before: int, after: int) -> "Result":
+    """Return the result of a changed tokenizer."""
+    from pipeline.reports.result import Facts
+
+    output = str(session.options.output)
+    return Facts({"tokenizer": output, **facts, "tokens_before": before, "tokens_after": after}, event, short=output)

@@ -9,7 +9,7 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,21 @@ from pipeline.cli.completion import LOCATION, PATH_TEXT, names
 from pipeline.cli.help import HELP_ALL, OTHER, SECTIONS, Command, Flag, Group
 from pipeline.cli.llamafactory_names import THEIRS, of_their_file, with_our_names
 from pipeline.run.config_file import read_config
-from pipeline.run.options import RECORDS, Options, Record, check_vocabulary, flag_of, make_options, options_of
+from pipeline.run.options import (
+    RECORDS,
+    ChatOptions,
+    ClusterOptions,
+    CountOptions,
+    RayOptions,
+    TrainOptions,
+    Values,
+    WorkOptions,
+    flag_of,
+    make_options,
+    parsed,
+)
+from pipeline.run.record import Record
+from pipeline.run.vocabulary_size import check_vocabulary
 from pipeline.storage import Location
 
 if TYPE_CHECKING:
@@ -39,7 +53,7 @@ PROGRAM = "bpe-pipeline"
 class Request:
     """What a command was asked for. given: values from flags and configuration file; all others are defaults."""
 
-    options: Options
+    options: Any  # the value that the command takes
     given: dict[str, Any]
 
 
@@ -88,7 +102,7 @@ tokenizer_option = click.option(
 @click.group(
     cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}, params=[*_DEBUGGING]
 )
-@click.version_option(__version__, prog_name=PROGRAM)
+@click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
 def commands() -> None:
     """Train byte-level BPE tokenizers on corpora larger than memory: exact, parallel, resumable.
 
@@ -99,33 +113,33 @@ def commands() -> None:
 
 
 def command(
-    *, name: str | None = None, takes: Sequence[str] = (), in_file: Sequence[str] = ()
+    takes: type[Values] | None = None, *, name: str | None = None, in_file: Sequence[str] = ()
 ) -> "Callable[[Callable[..., Result | None]], click.Command]":
-    """Add a function to the group as a command, with the options whose records name it, or those that it `takes`.
+    """Add a function to the group as a command, with the options of the value that it takes.
 
     It is called with a `Request`, unless it has no options, and the values of its own click arguments but `inputs`. The
     result that it may return is printed. in_file: further names of its own, which a configuration file may have.
     """
 
     def decorate(function: "Callable[..., Result | None]") -> click.Command:
-        title = name or function.__name__
-        names = tuple(one for one in options_of(*(takes or (title,))) if one != "inputs")
+        title = name or function.__name__.replace("_", "-")
+        flags = [] if takes is None else _flags(takes)
         own: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
         own_names = {str(parameter.name) for parameter in own} - {"inputs"}
 
         def call(**values: Any) -> int | None:
             own_values = {own_name: values.pop(own_name) for own_name in own_names}
             how = {shown: own_values.pop(shown, False) for shown in ("as_json", "log_json")}
-            if not names:
+            if takes is None:
                 return show(function(**own_values), **how)
-            request = _settle(names, values, own_values, in_file)
+            request = _settle(takes, values, own_values, in_file)
             return None if request is None else show(function(request, **own_values), **how)
 
         help_text = inspect.cleandoc(function.__doc__ or "")
         found = Command(
             title,
             callback=call,
-            params=[*own, *_flags(names), *_DEBUGGING, HELP_ALL],
+            params=[*own, *flags, *_DEBUGGING, HELP_ALL],
             help=help_text,
             short_help=help_text.partition("\n")[0],  # otherwise click would cut it
         )
@@ -137,13 +151,13 @@ def command(
 
 
 def run_command(
+    takes: type[Values],
     *,
     name: str | None = None,
-    only_here: bool = False,
     in_file: Sequence[str] = (),
     settle: "Callable[[Request, dict[str, Any]], Request]" = lambda request, _: request,
 ) -> "Callable[[Callable[..., Result]], click.Command]":
-    """Make a function of a `Session` a command, and print its result. only_here: refuse a cluster.
+    """Make a function of a `Session` a command, and print its result.
 
     in_file: as of `command`. settle: takes options from the values of the command's own arguments, and these from the
     values.
@@ -153,20 +167,27 @@ def run_command(
         @functools.wraps(function)
         def call(request: Request, **values: Any) -> None:
             request = settle(request, values)
-            if "dry_run" in options_of(function.__name__) and request.options.dry_run:
+            if getattr(request.options, "dry_run", False):
                 carry_out(request, _plan, lambda _: contextlib.nullcontext())
             else:
                 from pipeline.run.workers import executor_for, executor_here
 
-                start = executor_here if only_here else executor_for
+                start = executor_for if issubclass(takes, ClusterOptions) else executor_here
                 carry_out(request, lambda session: function(session, **values), start)
 
-        return command(name=name, in_file=in_file)(call)
+        return command(takes, name=name, in_file=in_file)(call)
 
     return decorate
 
 
-def _flags(names: Sequence[str]) -> list[click.Option]:
+def _names(kind: type[Values]) -> list[str]:
+    """List the options that are flags of a command: of two with the same flag the first."""
+    own = {one.name for one in fields(kind)} - {"inputs"}
+    flags = {flag_of(name): name for name in reversed(RECORDS) if name in own}
+    return [name for name in RECORDS if name in flags.values()]
+
+
+def _flags(kind: type[Values]) -> list[click.Option]:
     """Make flags for these options, and for those of a run --print-config and --config."""
     of_run: list[click.Option] = [
         Flag(
@@ -178,9 +199,9 @@ def _flags(names: Sequence[str]) -> list[click.Option]:
             help="print the options that would be used, and stop",
         ),
     ]  # fmt: skip
-    flags: list[click.Option] = of_run if {"workers", "executor"} & set(names) else []
-    flags += [flag for name in names for flag in _flags_of(RECORDS[name])]
-    spelt = {name: dict.fromkeys((f"--{name}", flag_of(name))) for name in THEIRS} if "chat" in names else {}
+    flags: list[click.Option] = of_run if issubclass(kind, WorkOptions | RayOptions) else []
+    flags += [flag for name in _names(kind) for flag in _flags_of(RECORDS[name])]
+    spelt = {name: dict.fromkeys((f"--{name}", flag_of(name))) for name in THEIRS} if kind is ChatOptions else {}
     return flags + [click.Option([*both, name], default=None, hidden=True) for name, both in spelt.items()]
 
 
@@ -200,7 +221,7 @@ def _flags_of(record: Record) -> Iterator[Flag]:
 
 
 def _settle(
-    names: Sequence[str], values: dict[str, Any], own_values: dict[str, Any], in_file: Sequence[str]
+    kind: type[Values], values: dict[str, Any], own_values: dict[str, Any], in_file: Sequence[str]
 ) -> Request | None:
     """Make options from flags and configuration file, which may add own values; None after `--print-config`."""
     config, print_config = values.pop("config", None), values.pop("print_config", False)
@@ -209,28 +230,33 @@ def _settle(
         if isinstance(value := flags[name], str | tuple):
             flags[name] = as_utf8(value) if isinstance(value, str) else tuple(map(as_utf8, value))
     stored = read_config(config) if config is not None else {}
-    if "chat" in names:
+    if kind is ChatOptions:
         stored, flags = of_their_file(stored), with_our_names(flags)
     own_values |= {name: stored.pop(name) for name in in_file if name in stored}
-    unfit = set(stored) - set(names) - {"inputs"}
 
     def spell(name: str) -> str:
         return flag_of(name) if name in flags else f"configuration file {config}: {name!r}"
 
     if flags.keys() & {"special_tokens", "no_special_tokens"}:  # the flag adds to the default, or to the file's list
         listed = {name: stored.pop(name, None) for name in ("special_tokens", "no_special_tokens")}
-        start = () if flags.pop("no_special_tokens", False) else make_options(listed, spell).special_tokens
+        start = (
+            () if flags.pop("no_special_tokens", False) else make_options(CountOptions, listed, spell).special_tokens
+        )
         added = flags.get("special_tokens", ())
         flags["special_tokens"] = (*start, *(text for text in added if text not in start))
+    own = {one.name for one in fields(kind)}
     given = {**stored, **flags}
-    options = make_options(given, spell)
-    if {"vocab_size", "special_tokens"} <= set(names):  # `merge` takes the special tokens of its run
+    other = set(stored) - own - {"no_special_tokens"}  # one file may serve several commands
+    for name in other:
+        parsed(name, stored[name], spell)
+    options = make_options(kind, {name: value for name, value in given.items() if name not in other}, spell)
+    if isinstance(options, TrainOptions):  # `merge` takes the special tokens of its run
         check_vocabulary(options)
     if print_config:
         import yaml
 
         yaml.SafeDumper.add_multi_representer(str, yaml.SafeDumper.represent_str)  # of URIs
-        plain = {name: _plain(name, getattr(options, name)) for name in ("inputs", *names) if name not in unfit}
+        plain = {name: _plain(name, getattr(options, name)) for name in ("inputs", *_names(kind)) if name in own}
         readable = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
         shown = all(line == printable(line) for line in readable.split("\n"))
         click.echo(readable if shown else yaml.safe_dump(plain, sort_keys=False), nl=False)
@@ -261,7 +287,9 @@ def show(result: "Result | None", *, as_json: bool = False, log_json: bool = Fal
 
 
 def carry_out(
-    request: Request, story: "Callable[[Session], Result]", start: "Callable[[Options], AbstractContextManager[Any]]"
+    request: Request,
+    story: "Callable[[Session], Result]",
+    start: "Callable[[Any], AbstractContextManager[Any]]",
 ) -> None:
     """Start workers, run a story with progress, and print its result."""
     options = request.options
@@ -278,5 +306,5 @@ def _plan(session: Session) -> "Result":
     from pipeline.commands.dry_run import run_dry
     from pipeline.reports.result import Facts
 
-    plan = Facts(run_dry(session.options, session.listener), "plan")
+    plan = Facts(run_dry(make_options(TrainOptions, session.given), session.listener), "plan")
     return replace(plan, short=str(plan))

@@ -8,7 +8,7 @@ from click.shell_completion import CompletionItem
 from click.types import StringParamType
 
 from pipeline.base.units import parse_whole_number
-from pipeline.run.options import Record
+from pipeline.run.record import Record
 from pipeline.run.values import EXPORT_FORMATS, SHARD_FORMATS
 from pipeline.storage import parse_location
 

@@ -1,28 +1,30 @@
-"""Commands of counts from elsewhere and of the system: import, env, version."""
+"""Commands of counts and of the system: import-counts, export-counts, env."""
 
 from typing import TYPE_CHECKING
 
 import click
 
-from pipeline import __version__
-from pipeline.cli.command import PROGRAM, Request, Session, command, run_command
+from pipeline.base.errors import UsageError
+from pipeline.base.printable import printable
+from pipeline.cli.command import Request, Session, command, overwrite_option, run_argument, run_command
 from pipeline.cli.completion import LOCATION
+from pipeline.run.options import ImportOptions, RayOptions
 from pipeline.storage import Location
 
 if TYPE_CHECKING:
     from pipeline.reports.result import Result
 
 
-@run_command(name="import", only_here=True)
+@run_command(ImportOptions, name="import-counts")
 @click.argument("files", nargs=-1, type=LOCATION, metavar="FILE ...", required=True)
-def import_(session: Session, files: tuple[Location, ...]) -> "Result":
+def import_counts(session: Session, files: tuple[Location, ...]) -> "Result":
     """Make a run from the piece counts in FILEs.
 
     A FILE is TSV (piece, tab, count) or Parquet (columns piece, count), a path or a URI. The options describe how the
     pieces were made; `merge` learns a vocabulary from the run.
 
     \b
-    bpe-pipeline import counts.tsv --pattern gpt2 --output runs/imported
+    bpe-pipeline import-counts counts.tsv --pattern gpt2 --output runs/imported
     bpe-pipeline merge runs/imported --vocab-size 32000
     """
     from pipeline.commands.import_counts import run_import
@@ -30,7 +32,7 @@ def import_(session: Session, files: tuple[Location, ...]) -> "Result":
     return run_import(list(files), session.options, session.executor, session.listener)
 
 
-@command()
+@command(RayOptions)
 def env(request: Request) -> "Result":
     """Print versions and the machine, for a bug report.
 
@@ -52,10 +54,22 @@ def env(request: Request) -> "Result":
 
 
 @command()
-def version() -> None:
-    """Print the version.
+@run_argument
+@click.argument("file", type=LOCATION, metavar="FILE")
+@click.option("--memory-limit", metavar="SIZE", help="for all processes together")
+@overwrite_option
+def export_counts(run_directory: Location, file: Location, memory_limit: str | None, overwrite: bool) -> None:
+    """Write the piece counts of RUN to FILE, a .tsv or .parquet.
+
+    Each count is a line `piece<TAB>count`, the most frequent first; `import-counts` reads them back exactly.
 
     \b
-    bpe-pipeline version
+    bpe-pipeline export-counts runs/a counts.tsv
     """
-    click.echo(f"{PROGRAM} {__version__}")
+    from pipeline.commands.export_counts import export_counts
+    from pipeline.reports import progress
+
+    if file.suffix not in (".tsv", ".parquet"):
+        raise UsageError(f"{file}: the name must end in .tsv or .parquet, which says the format")
+    export_counts(run_directory, file, memory_limit=memory_limit, overwrite=overwrite)
+    progress.write(printable(file))

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pipeline.run.options import GROUPS
+from pipeline.run.record import GROUPS
 
 SECTIONS = {  # of the list of commands: the file that defines them -> its title
     "train": "Train", "use": "Use", "change": "Change", "inspect": "Inspect", "counts": "Counts and system"
@@ -15,6 +15,8 @@ OWN, OTHER = "Options", "Other"  # groups of flags that belong to one command, a
 _ALL = "bpe-pipeline.help_all"
 GONE = {  # a flag by its command, and what it is called now
     "merge --parity": "the command parity",
+    "encode --chat": "the command encode-chat",
+    "export --counts": "the command export-counts",
     **{
         f"merge --{flag}": f"{name} in a configuration file of the command parity"
         for flag, name in (("parity-window", "window"), ("parity-alpha", "alpha"), ("global-merges", "global_merges"))

@@ -19,7 +19,7 @@ from pipeline.cli.command import (
     tokenizer_option,
 )
 from pipeline.cli.completion import LOCATION, whole_number
-from pipeline.run.options import RECORDS, flag_of, make_options
+from pipeline.run.options import RECORDS, CorpusOptions, SweepOptions, WorkOptions, flag_of, make_options
 from pipeline.storage import Location
 from pipeline.storage.atomic import single_output, write_whole
 
@@ -44,7 +44,7 @@ def info(path: Location) -> "Result":
     return info_of(path)
 
 
-@run_command(only_here=True)
+@run_command(WorkOptions)
 @run_argument
 @click.argument("more", nargs=-1, type=LOCATION, metavar="")
 @click.option(
@@ -105,7 +105,7 @@ def report(
     return run_report(run_directory, extras, session.options, session.executor, session.listener, outputs)
 
 
-@run_command(only_here=True)
+@run_command(SweepOptions)
 @click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
 @click.option(
     "--weights", multiple=True, metavar="'NAME=W,W ...'",
@@ -207,7 +207,7 @@ def diff(
     """
     from pipeline.guests.inspect.diff import diff as compare
 
-    exclude = make_options({"exclude": exclude or None}, flag_of).exclude or ()
+    exclude = make_options(CorpusOptions, {"exclude": exclude or None}, flag_of).exclude or ()
     try:
         return compare(first, second, list(paths) or None, texts=list(map(as_utf8, texts)), exclude=exclude or None)
     except Exception as error:
@@ -240,7 +240,7 @@ def doctor(tokenizer: Location, samples: tuple[Location, ...], counts: Location 
     return replace(examine(tokenizer, list(samples) or None, counts=counts), strict=strict)
 
 
-@run_command(only_here=True)
+@run_command(WorkOptions)
 @run_argument
 def verify(session: Session, run_directory: Location) -> "Result":
     """Check everything in RUN.

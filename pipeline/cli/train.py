@@ -8,14 +8,14 @@ import click
 from pipeline.base.errors import UsageError
 from pipeline.cli.command import Request, Session, inputs, run_command
 from pipeline.cli.completion import LOCATION
-from pipeline.run.options import flag_of
+from pipeline.run.options import CountOptions, MergeOptions, OutputOptions, ParityOptions, TrainOptions, flag_of
 from pipeline.storage import Location
 
 if TYPE_CHECKING:
     from pipeline.reports.result import Result
 
 
-@run_command()
+@run_command(TrainOptions)
 @inputs
 def train(session: Session) -> "Result":
     """Train a tokenizer on INPUT: count, merge, export and report.
@@ -45,7 +45,7 @@ def _like(request: Request, values: dict[str, Any]) -> Request:
     return replace(request, options=counting_like(request.options, base))
 
 
-@run_command(settle=_like)
+@run_command(CountOptions, settle=_like)
 @inputs
 @click.option(
     "--like", type=LOCATION, metavar="BASE",
@@ -64,7 +64,7 @@ def count(session: Session) -> "Result":
     return run_count(session.options, session.executor, session.listener)
 
 
-@run_command()
+@run_command(MergeOptions)
 @click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN", required=True)
 def merge(session: Session, runs: tuple[Location, ...]) -> "Result":
     """Learn a vocabulary from the counts in RUN and export it.
@@ -84,7 +84,7 @@ def merge(session: Session, runs: tuple[Location, ...]) -> "Result":
     return run_merge(runs[0], session.given, session.executor, session.listener)[0]
 
 
-@run_command(in_file=("window", "alpha", "global_merges"))
+@run_command(ParityOptions, in_file=("window", "alpha", "global_merges"))
 @click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
 @click.option(
     "--dev", multiple=True, type=LOCATION, metavar="RUN",
@@ -110,7 +110,7 @@ def parity(session: Session, runs: tuple[Location, ...], dev: tuple[Location, ..
     return run_parity(named, measured, settings, session.given, session.executor, session.listener)[0]
 
 
-@run_command(only_here=True)
+@run_command(OutputOptions)
 @click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
 @click.option(
     "--weight", "weights", multiple=True, metavar="NUMBER", help="of each run, in their order: 2.5, 1/3  [default: 1]"

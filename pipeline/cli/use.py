@@ -1,13 +1,12 @@
 """Commands that use a tokenizer: encode, decode, export."""
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import click
 
 from pipeline.base.errors import ExportRefusedError, UsageError
-from pipeline.base.printable import printable
 from pipeline.cli.command import (
     Request,
     Session,
@@ -15,20 +14,19 @@ from pipeline.cli.command import (
     carry_out,
     command,
     inputs,
-    overwrite_option,
     show,
     tokenizer_option,
 )
 from pipeline.cli.completion import LOCATION, PATH_TEXT
 from pipeline.cli.help import Flag
-from pipeline.run.options import flag_of, options_of
+from pipeline.run.options import ChatOptions, EncodeOptions, ExportOptions, WorkOptions, flag_of
 from pipeline.storage import Location
 
 if TYPE_CHECKING:
     from pipeline.reports.result import Result
 
 
-@command(takes=("encode", "encode-chat"))
+@command(EncodeOptions)
 @inputs
 @click.option("--text", "texts", multiple=True, metavar="STRING", help="encode this text instead of files; repeatable")
 @tokenizer_option
@@ -44,24 +42,18 @@ def encode(request: Request, texts: tuple[str, ...], tokenizer: Location, ordina
     \b
     bpe-pipeline encode --tokenizer runs/a --text 'Hello world'
     bpe-pipeline encode corpus --tokenizer runs/a --output shards --shard-format bin
-    bpe-pipeline encode data.jsonl --chat --template llama3 --tokenizer runs/a --pack neat --output sft
     """
     options = request.options
-    is_chat = options.chat or options.dataset_info is not None
-    fit, other = map(options_of, ("encode-chat", "encode") if is_chat else ("encode", "encode-chat"))
-    if given := [name for name in request.given if name in other and name not in fit]:
-        whose = "means nothing for chat data" if is_chat else "is for chat data: give --chat, or --dataset-info"
-        raise UsageError(f"{flag_of(given[0])} {whose}")
-    if not is_chat and options.pack in ("greedy", "neat"):
-        raise UsageError(f"--pack {options.pack} is for chat data: give --chat, or choose concat, best-fit or none")
-    if not is_chat and bool(texts) == bool(options.inputs):
+    if options.pack in ("greedy", "neat"):
+        raise UsageError(f"--pack {options.pack} is for chat data: use encode-chat, or choose concat, best-fit or none")
+    if bool(texts) == bool(options.inputs):
         raise UsageError("encode needs either files or --text STRING")
     texts = tuple(map(as_utf8, texts))
     if re.search("[\ud800-\udfff]", "".join(texts)):
         raise UsageError("--text is not valid UTF-8: pipe it into `encode -`, which replaces invalid bytes by U+FFFD")
     if options.output is None:
-        unfit = next((name for name in request.given if name not in options_of("encode-text")), None)
-        if unfit is not None:
+        of_text = {"inputs", *(one.name for one in fields(WorkOptions))}
+        if unfit := next((name for name in request.given if name not in of_text), None):
             raise UsageError(f"{flag_of(unfit)} is for a corpus: give --output, the directory of the shards")
         from pipeline.commands.encode_text import encode_command
 
@@ -71,23 +63,42 @@ def encode(request: Request, texts: tuple[str, ...], tokenizer: Location, ordina
     elif texts or ordinary:
         raise UsageError("--output is for a corpus: leave out --text and --ordinary, or --output")
     else:
-        from pipeline.run.workers import CHAT, ENCODING, executor_for
+        from pipeline.run.workers import ENCODING, executor_for
 
         def encode_corpus(session: Session) -> "Result":
+            from pipeline.commands.encode import run_encode
             from pipeline.tokenizer.formats.load import load_model
 
-            options = session.options
-            if is_chat:
-                from pipeline.guests.chat.encode_chat import run_encode_chat as run
-
-                if "shard_format" not in session.given:
-                    options = replace(options, shard_format="arrow")
-            else:
-                from pipeline.commands.encode import run_encode as run
-            summary = run(options, load_model(tokenizer), session.executor, session.listener)
+            summary = run_encode(session.options, load_model(tokenizer), session.executor, session.listener)
             return replace(summary, tokenizer=tokenizer)
 
-        carry_out(request, encode_corpus, lambda options: executor_for(options, CHAT if is_chat else ENCODING))
+        carry_out(request, encode_corpus, lambda options: executor_for(options, ENCODING))
+
+
+@command(ChatOptions)
+@inputs
+@tokenizer_option
+def encode_chat(request: Request, tokenizer: Location) -> None:
+    """Encode chat data into rows with labels, for fine-tuning.
+
+    INPUT is files with rows of messages, conversations, or instruction and output; --dataset-info names data sets.
+
+    \b
+    bpe-pipeline encode-chat data.jsonl --template llama3 --tokenizer runs/a --pack neat --output sft
+    """
+    from pipeline.run.workers import CHAT, executor_for
+
+    def encode_rows(session: Session) -> "Result":
+        from pipeline.guests.chat.encode_chat import run_encode_chat
+        from pipeline.tokenizer.formats.load import load_model
+
+        options = session.options
+        if "shard_format" not in session.given:
+            options = replace(options, shard_format="arrow")
+        summary = run_encode_chat(options, load_model(tokenizer), session.executor, session.listener)
+        return replace(summary, tokenizer=tokenizer)
+
+    carry_out(request, encode_rows, lambda options: executor_for(options, CHAT))
 
 
 @command()
@@ -112,11 +123,8 @@ def decode(words: tuple[str, ...], tokenizer: Location) -> None:
         decode_command(tokenizer, ids)
 
 
-@command()
+@command(ExportOptions)
 @click.argument("tokenizer", type=LOCATION, metavar="RUN|TOKENIZER")
-@click.option(
-    "--output", "-o", type=LOCATION, metavar="DIR", help="where to write; default: the tokenizer's own directory"
-)
 @click.option(
     "--check", is_flag=True, help="load each file in its own library and compare ids; exit code 1 if one differs"
 )
@@ -128,52 +136,28 @@ def decode(words: tuple[str, ...], tokenizer: Location) -> None:
     "--push-to-hub", metavar="OWNER/NAME",
     help="upload the files of transformers and the model card to this repository, made if it is missing",
 )  # fmt: skip
-@click.option("--counts", type=LOCATION, metavar="FILE", help="write the run's piece counts instead: .tsv or .parquet")
-@click.option("--memory-limit", metavar="SIZE", help="for writing piece counts, for all processes together")
-@overwrite_option
 def export(
     request: Request,
     tokenizer: Location,
-    output: Location | None,
     push_to_hub: str | None,
     check: bool,
     samples: tuple[Location, ...],
-    counts: Location | None,
-    memory_limit: str | None,
-    overwrite: bool,
 ) -> "Result | None":
-    """Write a tokenizer's files for other runtimes, or a run's counts.
+    """Write a tokenizer's files for other runtimes.
 
-    The formats are those of Hugging Face, GPT-2 tools and tiktoken; --check loads them there. Each count is a line
-    `piece<TAB>count`, the most frequent first; `import` reads them back exactly.
+    The formats are those of Hugging Face, GPT-2 tools and tiktoken; --check loads them there. --output: default, the
+    tokenizer's own directory.
 
     \b
     bpe-pipeline export runs/a --export hf,tiktoken --check
-    bpe-pipeline export runs/a --counts counts.tsv
     """
     from pipeline.reports import progress
 
-    if counts is not None:
-        if check or samples or push_to_hub or output or request.given:
-            raise UsageError(
-                "--counts writes piece counts, not a tokenizer; leave out --output, --export, --check, "
-                "--sample, --push-to-hub and what is said of tokens"
-            )
-        if counts.suffix not in (".tsv", ".parquet"):
-            raise UsageError(f"--counts {counts}: the name must end in .tsv or .parquet, which says the format")
-        from pipeline.commands.export_counts import export_counts
-
-        export_counts(tokenizer, counts, memory_limit=memory_limit, overwrite=overwrite)
-        progress.write(printable(counts))
-        return None
-    if memory_limit is not None or overwrite:
-        only = "--overwrite" if memory_limit is None else "--memory-limit"
-        raise UsageError(f"{only} is for piece counts: give --counts FILE too, or leave it out")
     if samples and not check:
         raise UsageError("--sample is for --check: give both")
     from pipeline.commands.export import run_export
 
-    exported = run_export(tokenizer, replace(request.options, output=output), samples if check else None, push_to_hub)
+    exported = run_export(tokenizer, request.options, samples if check else None, push_to_hub)
     for note in exported.notes:
         progress.write_error(note)
     if exported.failure:

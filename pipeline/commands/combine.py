@@ -6,7 +6,7 @@ nothing.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
@@ -25,9 +25,10 @@ from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
+from pipeline.run.keywords import AnyPath, OutputKeywords
+from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Manifest, Run, Source, Weighted
-from pipeline.run.option_types import AnyPath, OutputOptions
-from pipeline.run.options import READING_OPTIONS, RECORDS, Options, flag_of, lists_options, make_options
+from pipeline.run.options import READING_OPTIONS, RECORDS, OutputOptions, flag_of, make_options
 from pipeline.run.runner import opened
 from pipeline.run.values import parse_weight, shown_weight
 from pipeline.run.workers import executor_here
@@ -42,7 +43,7 @@ def combine_runs(
     weights: Sequence[Any] | None = None,
     *,
     progress: bool = False,
-    **options: Unpack[OutputOptions],
+    **options: Unpack[OutputKeywords],
 ) -> Location:
     """Combine the counts of several runs into a new run, as `bpe-pipeline combine` does.
 
@@ -66,7 +67,7 @@ def combine_runs(
     >>> pipeline.combine_runs([one, two], weights=[1, "2.5"], output="runs/both")
     PosixPath('runs/both')
     """
-    settled = make_options(options)
+    settled = make_options(OutputOptions, options)
     if isinstance(runs, str | PathLike | Remote) or not isinstance(runs, Iterable):
         raise unfit("runs", "a list of run directories", runs)
     if weights is not None and (isinstance(weights, str) or not isinstance(weights, Sequence)):
@@ -76,7 +77,11 @@ def combine_runs(
 
 
 def run_combine(
-    locations: Sequence[Location], weights: Sequence[Any], options: Options, executor: Executor, listener: Listener
+    locations: Sequence[Location],
+    weights: Sequence[Any],
+    options: OutputOptions,
+    executor: Executor,
+    listener: Listener,
 ) -> Summary:
     """Combine and report."""
     factors = _factors(locations, weights)
@@ -100,7 +105,7 @@ def run_combine(
     return write_combination(found, options, executor, listener)
 
 
-def run_part(location: Location, every: int, options: Options, executor: Executor, listener: Listener) -> Summary:
+def run_part(location: Location, every: int, options: OutputOptions, executor: Executor, listener: Listener) -> Summary:
     """Make a run of every Nth chunk of another one, whose counters are stored."""
     run = manifest.require(location)
     chunks = range(len(run.manifest.plan.chunks))
@@ -125,11 +130,11 @@ class Combination:
     locations: Sequence[Location]
 
 
-def write_combination(found: Combination, options: Options, executor: Executor, listener: Listener) -> Summary:
+def write_combination(found: Combination, options: OutputOptions, executor: Executor, listener: Listener) -> Summary:
     """Write the run of a combination."""
     counting = found.like.manifest.counting
     unread = counting | {name: RECORDS[name].default for name in READING_OPTIONS}
-    with opened(replace(options, pattern=counting["pattern"]), executor, listener) as (runner, directory):
+    with opened(options, executor, listener) as (runner, directory):
         for path in found.locations:  # as they are named, and with links resolved
             names = [path.absolute(), path.resolve()] if isinstance(path, Path) else [path]
             directory.refuse_corpus_inside(map(str, names), "one of the runs to combine")

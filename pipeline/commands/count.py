@@ -11,16 +11,17 @@ from pipeline.executors import Executor
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
+from pipeline.run.keywords import AnyPath, CountKeywords
+from pipeline.run.listed_options import lists_options
 from pipeline.run.open_run import open_run
-from pipeline.run.option_types import AnyPath, CountOptions
-from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
+from pipeline.run.options import CountOptions, make_options
 from pipeline.run.runner import opened
 from pipeline.run.workers import executor_for
 
 
 @lists_options
 def count(
-    inputs: AnyPath | Sequence[AnyPath] | None = None, *, progress: bool = False, **options: Unpack[CountOptions]
+    inputs: AnyPath | Sequence[AnyPath] | None = None, *, progress: bool = False, **options: Unpack[CountKeywords]
 ) -> Summary:
     """Count the pieces of a corpus into a run directory, for `merge_run`.
 
@@ -41,15 +42,14 @@ def count(
     >>> len(pipeline.merge_run(counted.directory, vocab_size=270)[270])
     270
     """
-    refuse_unfit(options, "counting", "count")
-    settled = make_options({"inputs": inputs, **options})
+    settled = make_options(CountOptions, {"inputs": inputs, **options})
     if settled.dry_run:
         raise UsageError("dry_run prints a plan and counts nothing: use the command, bpe-pipeline count --dry-run")
     with for_python(progress) as listener, executor_for(settled) as executor:
         return run_count(settled, executor, listener)
 
 
-def run_count(options: Options, executor: Executor, listener: Listener) -> Summary:
+def run_count(options: CountOptions, executor: Executor, listener: Listener) -> Summary:
     """Count as far as the run directory does not hold it yet."""
     with opened(options, executor, listener) as (runner, directory):
         run = open_run(runner, directory, options)

@@ -22,7 +22,7 @@ from pipeline.run.files import RUN
 from pipeline.run.manifest import Run
 from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.open_run import open_run, special_bytes
-from pipeline.run.options import Options
+from pipeline.run.options import TrainOptions
 from pipeline.run.patterns import on_regex, pattern_of
 from pipeline.run.plan import corpus_bytes
 from pipeline.run.runner import Runner
@@ -40,7 +40,7 @@ _TABLE_BYTES, _SLOT_BYTES = 3 << 20, 36  # of a counter in memory, without the p
 _PARTITION_BYTES = 3 << 20  # of a counter
 
 
-def run_dry(options: Options, listener: Listener) -> dict[str, str]:
+def run_dry(options: TrainOptions, listener: Listener) -> dict[str, str]:
     """Plan a run, write nothing, and return the plan by name."""
     broker = check_before_work(options, listener)
     if options.executor != "local" and not nodes(options):
@@ -51,7 +51,7 @@ def run_dry(options: Options, listener: Listener) -> dict[str, str]:
         return _described(runner, open_run(runner, directory, options), options)
 
 
-def _described(runner: Runner, run: Run, options: Options) -> dict[str, str]:
+def _described(runner: Runner, run: Run, options: TrainOptions) -> dict[str, str]:
     pattern, nodes, plan = pattern_of(options), runner.nodes, run.manifest.plan
     workers = runner.reserve(len(plan.chunks))
     cutter = pattern.automaton or RegexCutter(pattern)
@@ -76,7 +76,7 @@ def _described(runner: Runner, run: Run, options: Options) -> dict[str, str]:
     }
 
 
-def _second_count(options: Options) -> dict[str, str]:
+def _second_count(options: TrainOptions) -> dict[str, str]:
     """Say what superwords add, which is not in the forecasts."""
     if options.first_stage is None:
         return {}
@@ -84,7 +84,7 @@ def _second_count(options: Options) -> dict[str, str]:
     return {"superwords": f"from {options.first_stage:,} tokens on: {more}"}
 
 
-def _forecasts(runner: Runner, run: Run, workers: Grant, found: Sample, options: Options) -> dict[str, str]:
+def _forecasts(runner: Runner, run: Run, workers: Grant, found: Sample, options: TrainOptions) -> dict[str, str]:
     """Forecast time, disk and memory from a sample that was counted here and now, and from counters that exist."""
     plan = run.manifest.plan
     whole, *parts = look_at([run.counter, *run.chunk_counters()], runner.executor)
@@ -133,7 +133,7 @@ def _counter_bytes(pieces: float, piece_bytes: float) -> float:
 
 
 def _merging(
-    runner: Runner, found: Sample, workers: Grant, size: tuple[float, float], options: Options
+    runner: Runner, found: Sample, workers: Grant, size: tuple[float, float], options: TrainOptions
 ) -> tuple[int, float, str]:
     """Forecast memory and time of merging a counter that is like the sample's, and say how it merges.
 
@@ -166,7 +166,7 @@ def _merging(
     return way.bytes, seconds, f"in about {way.passes} passes over words on disk" if way.passes else ""
 
 
-def _merging_s(options: Options, thread_count: int, found: Sample, pieces: float) -> float:
+def _merging_s(options: TrainOptions, thread_count: int, found: Sample, pieces: float) -> float:
     """Forecast the time of merging in memory: merge the sample; it takes time for different pieces."""
     engine, started = _core.MergeEngine(), time.monotonic()
     engine.add(*found.columns)

@@ -6,6 +6,7 @@ depends on corpus, tokenizer and options alone: not on workers, chunk size, memo
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Unpack
 
 from pipeline.base.errors import InputError, UsageError
@@ -15,8 +16,9 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import EncodingSummary
-from pipeline.run.option_types import AnyPath, EncodeOptions
-from pipeline.run.options import RECORDS, Options, lists_options, make_options, refuse_unfit
+from pipeline.run.keywords import AnyPath, EncodeKeywords
+from pipeline.run.listed_options import lists_options
+from pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, make_options
 from pipeline.run.runner import Runner, opened
 from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
@@ -40,7 +42,7 @@ def encode_corpus(
     output: AnyPath,
     *,
     progress: bool = False,
-    **options: Unpack[EncodeOptions],
+    **options: Unpack[EncodeKeywords],
 ) -> EncodedCorpus:
     """Encode a corpus into shards of token ids, as `bpe-pipeline encode --output` does.
 
@@ -67,9 +69,8 @@ def encode_corpus(
         RunDirectoryError: the directory holds something else, is in use, or cannot be written.
         TrainingError: a piece exceeds the memory budget.
     """
-    refuse_unfit(options, "encoding, which does as the tokenizer says", "encode")
     planning.refuse_swapped(inputs, "encode_corpus(inputs, tokenizer, output)")
-    settled = make_options({"inputs": inputs, "output": output, **options})
+    settled = make_options(EncodeOptions, {"inputs": inputs, "output": output, **options})
     with for_python(progress) as listener, executor_for(settled, ENCODING) as executor:
         summary = run_encode(settled, planning.model_of(tokenizer, inputs), executor, listener)
         where = None if isinstance(tokenizer, Tokenizer) else named(tokenizer)
@@ -77,7 +78,7 @@ def encode_corpus(
         return summary.corpus
 
 
-def run_encode(options: Options, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:
+def run_encode(options: EncodeOptions, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:
     """Encode the corpus and write its shards, except what the directory holds already."""
     if options.inputs is None or options.output is None:
         raise UsageError("encoding a corpus takes INPUT and --output: name files, and a directory for the shards")
@@ -85,7 +86,13 @@ def run_encode(options: Options, model: Model, executor: Executor, listener: Lis
     options = planning.as_directory(options)
     kind = kind_of(options.shard_format, validation=holds_out(vars(options)))
     with opened(options, executor, listener, kind=kind) as (runner, directory):
-        encoding = planning.open_encoding(runner, directory, options, model)
+        encoding = planning.open_encoding(
+            runner,
+            directory,
+            options,
+            planning.asked_of(options, model),
+            partial(planning.cut_corpus, model=model, options=options, nodes=runner.nodes),
+        )
         with runner.logged(directory, options, lambda: manifest.remove_partial(encoding)):
             corpus = finished_corpus(runner, encoding) or _encode(runner, encoding, model, options)
             directory.remove(encoding.owned_working())
@@ -115,14 +122,14 @@ def finished_corpus(runner: Runner, encoding: Encoding) -> EncodedCorpus | None:
     return corpus
 
 
-def _encode(runner: Runner, encoding: Encoding, model: Model, options: Options) -> EncodedCorpus:
+def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions) -> EncodedCorpus:
     if not encoding.single:
         encoding.directory.remove([manifest.RESULT])  # the shards are not complete from here on
     parts = encode_chunks(runner, encoding, model, options)
     total = total_of(runner, encoding, parts, options)
     if not any(part.documents for part in parts) and set(total.losses) & _NO_TEXTS:
         found = "; ".join(map(str, in_words(total.losses)))
-        hint = "name the field with --text-field; for chat data, give --chat and a --template"
+        hint = "name the field with --text-field; for chat data, use encode-chat"
         raise InputError(f"no document is left to encode: {found}; {hint}")
     splits = put_in_order(runner, encoding, parts)
     written, index, layout = write_shards(runner, encoding, model, splits)
@@ -145,7 +152,7 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, options: Options) 
     )
 
 
-def total_of(runner: Runner, encoding: Encoding, parts: Sequence[Part], options: Options) -> ChunkStatistics:
+def total_of(runner: Runner, encoding: Encoding, parts: Sequence[Part], options: CorpusOptions) -> ChunkStatistics:
     """Return the statistics of all chunks; raises `InputError` for losses under `fail_on_loss`."""
     total = sum((part.statistics for part in parts), ChunkStatistics(losses=encoding.plan.files_without_text()))
     runner.warn(warning_of(total.losses))

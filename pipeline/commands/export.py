@@ -11,7 +11,7 @@ from pipeline.pattern.translate import not_in_tokenizers_1
 from pipeline.reports.model_card import MARK
 from pipeline.reports.result import Result
 from pipeline.run import manifest
-from pipeline.run.options import Options
+from pipeline.run.options import ExportOptions
 from pipeline.storage import Location
 from pipeline.tokenizer.check import check_exports, local_files, texts_to_check
 from pipeline.tokenizer.conversions import card_in, push, require_login
@@ -39,7 +39,7 @@ class WrittenFiles(Result):
 
 
 def run_export(
-    path: Location, options: Options, samples: Sequence[Location] | None, repository: str | None
+    path: Location, options: ExportOptions, samples: Sequence[Location] | None, repository: str | None
 ) -> WrittenFiles:
     """Export a tokenizer. samples: to check with, empty: of its run, None: no check; repository: of the hub."""
     if repository is not None:

@@ -1,4 +1,4 @@
-"""`export --counts`: write a run's piece counts for other tools."""
+"""`export-counts`: write a run's piece counts for other tools."""
 
 import shutil
 
@@ -6,9 +6,9 @@ from pipeline.counts import export_worker
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.run import manifest
+from pipeline.run.keywords import AnyPath
 from pipeline.run.memory import WRITE_BYTES, Broker
-from pipeline.run.option_types import AnyPath
-from pipeline.run.options import Options, make_options
+from pipeline.run.options import OutputOptions, make_options
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, named, open_file
 from pipeline.storage.atomic import single_output, whole_file
@@ -24,8 +24,8 @@ def export_counts(
 
     Args:
         run: the run directory, a path or a URI.
-        path: the file, a path or a URI: TSV in the format that `import` reads, the most frequent piece first; or, if
-            the name ends in `.parquet`, a copy of the run's combined counter.
+        path: the file, a path or a URI: TSV in the format that `import-counts` reads, the most frequent piece first;
+            or, if the name ends in `.parquet`, a copy of the run's combined counter.
         memory_limit: as of `pipeline.train`; with less memory the counter is read more often.
         overwrite: replace a file that exists. A link is followed.
 
@@ -40,12 +40,12 @@ def export_counts(
     >>> pipeline.export_counts(counted, "counts.tsv")
     2
     """
-    options = make_options({"workers": 1, "memory_limit": memory_limit, "overwrite": overwrite})
+    options = make_options(OutputOptions, {"workers": 1, "memory_limit": memory_limit, "overwrite": overwrite})
     with executor_here(options) as executor:
         return run_export_counts(named(run, "run"), named(path), executor, options)
 
 
-def run_export_counts(directory: Location, path: Location, executor: Executor, options: Options) -> int:
+def run_export_counts(directory: Location, path: Location, executor: Executor, options: OutputOptions) -> int:
     """Write the counts of a run, in a worker."""
     to_parquet = path.suffix == ".parquet"
     path = single_output(path, overwrite=options.overwrite)

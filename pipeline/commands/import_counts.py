@@ -1,4 +1,4 @@
-"""`import`: counts that exist already become a run that `merge` continues with.
+"""`import-counts`: counts that exist already become a run that `merge` continues with.
 
 What is imported is read in batches and written as counters in parts, so neither its size nor its order matters.
 """
@@ -32,11 +32,12 @@ from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
+from pipeline.run.keywords import ImportKeywords, TrainKeywords
+from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Manifest, Run, Source
 from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.open_run import special_bytes
-from pipeline.run.option_types import TrainOptions
-from pipeline.run.options import Options, lists_options, make_options
+from pipeline.run.options import ImportOptions, TrainOptions, make_options
 from pipeline.run.patterns import cut_by, pattern_of
 from pipeline.run.runner import Runner, Stage, opened
 from pipeline.run.workers import executor_here
@@ -52,7 +53,7 @@ _OWN_OF_PROCESSES = ("/dev/fd/", "/dev/std", "/proc/")
 
 
 @lists_options
-def train_from_counts(counts: Any, *, progress: bool = False, **options: Unpack[TrainOptions]) -> Tokenizer:
+def train_from_counts(counts: Any, *, progress: bool = False, **options: Unpack[TrainKeywords]) -> Tokenizer:
     """Train a tokenizer on counts that exist already and return it.
 
     Args:
@@ -75,7 +76,7 @@ def train_from_counts(counts: Any, *, progress: bool = False, **options: Unpack[
     >>> pipeline.train_from_counts(counts, output="runs/a", vocab_size=259).merges
     [(b'e', b's'), (b'es', b't')]
     """
-    settled = make_options(options)
+    settled = make_options(TrainOptions, options)
     with for_python(progress) as listener, executor_here(settled) as executor:
         check_before_work(settled, listener)
         with _imported(counts, settled, executor, listener) as (runner, run, counted):
@@ -86,7 +87,7 @@ def train_from_counts(counts: Any, *, progress: bool = False, **options: Unpack[
 
 
 @lists_options
-def import_counts(counts: Any, *, progress: bool = False, **options: Unpack[TrainOptions]) -> Location:
+def import_counts(counts: Any, *, progress: bool = False, **options: Unpack[ImportKeywords]) -> Location:
     """Make a run of counts that exist already, as `bpe-pipeline import` does.
 
     Args:
@@ -103,12 +104,12 @@ def import_counts(counts: Any, *, progress: bool = False, **options: Unpack[Trai
     >>> pipeline.import_counts({"low": 5, "lower": 2}, output="runs/counts")
     PosixPath('runs/counts')
     """
-    settled = make_options(options)
+    settled = make_options(ImportOptions, options)
     with for_python(progress) as listener, executor_here(settled) as executor:
         return run_import(counts, settled, executor, listener).directory
 
 
-def run_import(counts: Any, options: Options, executor: Executor, listener: Listener) -> Summary:
+def run_import(counts: Any, options: ImportOptions, executor: Executor, listener: Listener) -> Summary:
     """Import and report."""
     with _imported(counts, options, executor, listener) as (runner, run, counted):
         return report.write_summary(runner, run, counted)
@@ -116,10 +117,10 @@ def run_import(counts: Any, options: Options, executor: Executor, listener: List
 
 @contextmanager
 def _imported(
-    counts: Any, options: Options, executor: Executor, listener: Listener
+    counts: Any, options: ImportOptions, executor: Executor, listener: Listener
 ) -> Iterator[tuple[Runner, Run, Counted]]:
     """Import; the block works in the run directory."""
-    if options.inputs is not None or options.weights is not None:
+    if isinstance(options, TrainOptions) and (options.inputs is not None or options.weights is not None):
         raise UsageError("inputs and weights mean nothing where counts are given; leave them out")
     paths = _paths(counts)
     with opened(options, executor, listener) as (runner, directory):
@@ -188,7 +189,7 @@ def _source_of_objects(counts: Any) -> Source:
     return Source("counts", f"{total % (1 << 192):048x}", kind)
 
 
-def _read(runner: Runner, run: Run, part_path: PartPath, counts: Any, options: Options) -> Parts:
+def _read(runner: Runner, run: Run, part_path: PartPath, counts: Any, options: ImportOptions) -> Parts:
     """Read the counts into counters of a bounded size. counts: a list of files with their states, or an object."""
     files: Sequence[tuple[Location, State]] = counts if isinstance(counts, list) else ()
     workers = runner.reserve(len(files))

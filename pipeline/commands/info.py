@@ -11,8 +11,8 @@ from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.files import RUN
 from pipeline.run.guests import guest_of
+from pipeline.run.keywords import AnyPath
 from pipeline.run.manifest import Run
-from pipeline.run.option_types import AnyPath
 from pipeline.run.plan import corpus_bytes
 from pipeline.shards import manifest as shards
 from pipeline.shards.manifest import RESULT, SHARDS, EncodedCorpus, find_result, tokenizer_fingerprint

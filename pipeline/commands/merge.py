@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any, Unpack
 
@@ -26,10 +26,11 @@ from pipeline.reports.summary import OtherSize, Summary
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.files import RUN
+from pipeline.run.keywords import AnyPath, MergeKeywords
+from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import refuse_other_weights
-from pipeline.run.option_types import AnyPath, MergeOptions
-from pipeline.run.options import Options, flag_of, lists_options, make_options, refuse_unfit
+from pipeline.run.options import MergeOptions, TrainOptions, flag_of, make_options
 from pipeline.run.patterns import pattern_of, tokenizer_pattern
 from pipeline.run.runner import Runner, opened
 from pipeline.run.workers import executor_for
@@ -41,7 +42,7 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 
 
 @lists_options
-def merge_run(run: AnyPath, *, progress: bool = False, **options: Unpack[MergeOptions]) -> dict[int, Tokenizer]:
+def merge_run(run: AnyPath, *, progress: bool = False, **options: Unpack[MergeKeywords]) -> dict[int, Tokenizer]:
     """Learn vocabularies from the counts of a run directory, as `bpe-pipeline merge` does.
 
     Args:
@@ -60,8 +61,7 @@ def merge_run(run: AnyPath, *, progress: bool = False, **options: Unpack[MergeOp
     >>> tokenizers[259].merges
     [(b'e', b's'), (b'es', b't')]
     """
-    refuse_unfit(options, "training", "train", "merge")
-    with for_python(progress) as listener, executor_for(make_options(options)) as executor:
+    with for_python(progress) as listener, executor_for(make_options(TrainOptions, options)) as executor:
         _, trained = run_merge(named(run, "run"), options, executor, listener)
     return {size: Tokenizer.from_model(trained.model(size)) for size in trained.options.vocab_size}
 
@@ -78,10 +78,10 @@ def run_merge(
 @contextmanager
 def open_merging(
     location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
-) -> Iterator[tuple[Runner, Run, Counted, Options, dict[str, Ids | None]]]:
+) -> Iterator[tuple[Runner, Run, Counted, TrainOptions, dict[str, Ids | None]]]:
     """Open a run directory to merge in, with its own options by default; nothing is deleted before all was checked."""
     run = manifest.require(location)
-    stored, asked = run.manifest, make_options(given)
+    stored, asked = run.manifest, make_options(TrainOptions, given)
     _refuse_unfit_run(run, asked, given)
     own_size = None if given.get("stop_at_saving") else stored.vocab_size
     weights = _weights(run, asked)
@@ -90,7 +90,7 @@ def open_merging(
     if (added := [*before.get("added_special_tokens", ()), *asked.added_special_tokens]) and asked.added_special_tokens:
         given = {**given, "added_special_tokens": list(dict.fromkeys(added))}
     settled = {**given, "weights": weights or None, "output": location}
-    options = make_options({"vocab_size": own_size, **stored.counting, **before, **settled})
+    options = make_options(TrainOptions, {"vocab_size": own_size, **stored.counting, **before, **settled})
     broker = check_before_work(options, listener)
     refuse_without_texts(options, stored.source)
     with opened(options, executor, listener, broker) as (runner, directory):
@@ -116,17 +116,19 @@ def open_merging(
             yield runner, run, counted, options, replaced
 
 
-def _refuse_unfit_run(run: Run, asked: Options, given: Mapping[str, Any]) -> None:
+def _refuse_unfit_run(run: Run, asked: TrainOptions, given: Mapping[str, Any]) -> None:
     """Refuse a run that was counted with other options, is not whole, or chooses merges in another way than asked."""
     stored, directory = run.manifest, run.directory.location
     counting = {name: value for name, value in asked.of_stage("count").items() if name in given}
     manifest.refuse_other_options(Directory(directory, RUN), "counting", stored.counting, counting)
     if (chooser := stored.chooser) is not None:
-        refuse_unfit(given, f"merges that {chooser.KIND} choose", chooser.COMMAND)
+        of_merging = {one.name for one in fields(MergeOptions)}
+        given = {name: value for name, value in given.items() if name in of_merging}
+        make_options(chooser.TAKES, given, lambda name: f"{flag_of(name)}: of merges that {chooser.KIND} choose, it")
 
 
 def _ids_to_replace(
-    runner: Runner, run: Run, counted: Counted, options: Options, weights: tuple[str, ...]
+    runner: Runner, run: Run, counted: Counted, options: TrainOptions, weights: tuple[str, ...]
 ) -> dict[str, Ids | None]:
     """Check that the merges to come will fit; return the ids of the tokenizers that they replace, as `_stored_ids`."""
     merge.require_memory(runner, run, counted, options)
@@ -140,7 +142,7 @@ def _ids_to_replace(
     }
 
 
-def _weights(run: Run, asked: Options) -> tuple[str, ...]:
+def _weights(run: Run, asked: TrainOptions) -> tuple[str, ...]:
     """Return the weights of the run's inputs that are asked for, its own by default."""
     stored = run.manifest
     if asked.weights is None:
@@ -162,7 +164,7 @@ def _made_like(run: Run, sizes: Sequence[int | None]) -> str:
 def keep_ids(
     runner: Runner,
     run: Run,
-    options: Options,
+    options: TrainOptions,
     *,
     like: str | None = None,
     given: Mapping[str, Any] = MappingProxyType({}),
@@ -174,7 +176,7 @@ def keep_ids(
         first = False
         if name not in run.manifest.special:
             same = {} if like is None else run.manifest.options_of(like).of_stage("special")
-            plain = make_options({}).of_stage("special")
+            plain = make_options(TrainOptions, {}).of_stage("special")
             if kept := [one for one, value in same.items() if value != plain[one] and given.get(one) is None]:
                 runner.inform(f"{run.directory / name} is as {like}: {_flags(same, kept)}")
             continue
@@ -210,7 +212,7 @@ def _several(value: object) -> Sequence[object]:
     return (value or [None]) if isinstance(value, list) else [value]
 
 
-def _stored_ids(executor: Executor, run: Run, tokenizer: str, options: Options) -> Ids | None:
+def _stored_ids(executor: Executor, run: Run, tokenizer: str, options: TrainOptions) -> Ids | None:
     """Return the ids of a tokenizer of the run with these options; None if it or its merge list is missing."""
     if run.manifest.merging is None or not (run.directory / tokenizer / "tokenizer.json").exists():
         return None
@@ -224,7 +226,7 @@ def merge_and_export(
     runner: Runner,
     run: Run,
     counted: Counted,
-    options: Options,
+    options: TrainOptions,
     replaced: Mapping[str, Ids | None] = MappingProxyType({}),
 ) -> tuple[Summary, Trained]:
     """Learn one merge list and write a tokenizer of every size asked for, one after the other.
@@ -302,7 +304,7 @@ def _changed_ids(trained: Trained, exported: Sequence[Exported], replaced: Mappi
     }
 
 
-def _size_that_repays(learned: MergeList, options: Options, saving: float) -> tuple[Options, str]:
+def _size_that_repays(learned: MergeList, options: TrainOptions, saving: float) -> tuple[TrainOptions, str]:
     """Return the options with the vocabulary size that repays, and say why it is this one."""
     size, why = size_that_repays(learned, options.special, options.vocab_size[0], saving)
     return replace(options, vocab_size=(size,), stop_at_saving=None), why

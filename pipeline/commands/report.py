@@ -34,7 +34,7 @@ from pipeline.reports.tables import how_made, options_of
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
-from pipeline.run.options import Options
+from pipeline.run.options import WorkOptions
 from pipeline.run.patterns import tokenizer_pattern
 from pipeline.run.runner import Runner
 from pipeline.storage import MANIFEST_BYTES, Location, read_bounded
@@ -188,7 +188,7 @@ def names_of(run: Run, numbers: Numbers | None) -> tuple[str, tuple[str, ...]]:
 def run_report(
     path: Location,
     extras: Extras,
-    options: Options,
+    options: WorkOptions,
     executor: Executor,
     listener: Listener,
     outputs: tuple[Location, Location] | None = None,

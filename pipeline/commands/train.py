@@ -14,9 +14,10 @@ from pipeline.counts.count import count
 from pipeline.executors import Executor
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest
+from pipeline.run.keywords import AnyPath, TrainKeywords
+from pipeline.run.listed_options import lists_options
 from pipeline.run.open_run import open_run
-from pipeline.run.option_types import AnyPath, TrainOptions
-from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
+from pipeline.run.options import TrainOptions, make_options
 from pipeline.run.runner import opened
 from pipeline.run.workers import executor_for
 from pipeline.tokenizer.export import check_before_work
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 @lists_options
 def train(
-    inputs: AnyPath | Sequence[AnyPath] | None = None, *, progress: bool = False, **options: Unpack[TrainOptions]
+    inputs: AnyPath | Sequence[AnyPath] | None = None, *, progress: bool = False, **options: Unpack[TrainKeywords]
 ) -> "Tokenizer":
     """Train a tokenizer and return it.
 
@@ -58,8 +59,7 @@ def train(
     >>> tokenizer.decode(tokenizer.encode("low lower"))
     'low lower'
     """
-    refuse_unfit(options, "training", "train", "merge")
-    settled = make_options({"inputs": inputs, **options})
+    settled = make_options(TrainOptions, {"inputs": inputs, **options})
     if settled.dry_run:
         raise UsageError("dry_run prints a plan and trains nothing: use the command, bpe-pipeline train --dry-run")
     from pipeline.tokenizer.tokenizer import Tokenizer
@@ -78,7 +78,7 @@ def _prepare_rest(chunks: int) -> None:
         threading.Thread(target=prepare_page, name="page", daemon=True).start()
 
 
-def run_train(options: Options, executor: Executor, listener: Listener) -> "tuple[Summary, Trained]":
+def run_train(options: TrainOptions, executor: Executor, listener: Listener) -> "tuple[Summary, Trained]":
     """Count, merge, export; each only as far as the run directory does not hold it yet."""
     broker = check_before_work(options, listener)
     with opened(options, executor, listener, broker) as (runner, directory):

@@ -17,9 +17,10 @@ from pipeline.counts.counter_file import PartPath, Parts
 from pipeline.counts.elsewhere import take_counts
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest
+from pipeline.run.keywords import TrainKeywords
+from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Manifest, Run, Source
-from pipeline.run.option_types import TrainOptions
-from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
+from pipeline.run.options import TrainOptions, make_options
 from pipeline.run.patterns import cut_by, pattern_of
 from pipeline.run.runner import opened
 from pipeline.run.workers import executor_here, thread_count
@@ -32,7 +33,7 @@ _KEPT_BYTES, _KEPT_THREAD_BYTES = 24 << 20, 4 << 20  # that this process still h
 
 @lists_options
 def train_from_iterator(
-    documents: Iterable[Any], *, progress: bool = False, **options: Unpack[TrainOptions]
+    documents: Iterable[Any], *, progress: bool = False, **options: Unpack[TrainKeywords]
 ) -> Tokenizer:
     """Train a tokenizer on the documents of an iterable, in bounded memory, and return it.
 
@@ -61,8 +62,7 @@ def train_from_iterator(
     >>> pipeline.train_from_iterator(documents, output="runs/a", vocab_size=259).merges
     [(b'l', b'o'), (b'lo', b'w')]
     """
-    refuse_unfit(options, "training", "train", "merge")
-    settled = make_options(options)
+    settled = make_options(TrainOptions, options)
     if settled.inputs is not None or settled.exclude or settled.weights or settled.dry_run:
         raise UsageError("inputs, exclude, weights and dry_run mean nothing for an iterator; leave them out")
     source = Source("iterator", os.urandom(16).hex(), "an iterator")
@@ -86,7 +86,7 @@ def train_from_iterator(
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 
-def _kept_bytes(options: Options) -> int:
+def _kept_bytes(options: TrainOptions) -> int:
     """Return what this process will hold, besides what it holds now, when all is counted."""
     import pyarrow.parquet  # noqa: F401  # which writes the counters: with it this process is as large as it will be
 

@@ -15,8 +15,9 @@ from pipeline.commands.train import train
 from pipeline.commands.train_iterator import train_from_iterator
 from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.pattern.presets import NAME
-from pipeline.run.option_types import TrainOptions
-from pipeline.run.options import Options, lists_options
+from pipeline.run.keywords import TrainKeywords
+from pipeline.run.listed_options import lists_options
+from pipeline.run.options import TrainOptions
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, read_pre_tokenizer
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -36,7 +37,7 @@ def train_like(
     *,
     texts: Iterable[Any] | None = None,
     progress: bool = False,
-    **options: Unpack[TrainOptions],
+    **options: Unpack[TrainKeywords],
 ) -> Tokenizer:
     """Train what `tokenizers` would train with this trainer and pre-tokenizer: the same merges, vocabulary and ids.
 
@@ -72,7 +73,7 @@ def train_like(
         raise UsageError("give either files or texts, as tokenizers' train or train_from_iterator take them")
     follow = _options_like(trainer) | {"pattern": _pattern_like(pre_tokenizer), "special_tokens_as_text": True}
     follow |= {} if files is None else {"input_format": "lines"}
-    roles = Options().of_stage("special")
+    roles = TrainOptions().of_stage("special")
     for name in (*follow, "tie_break", "min_piece_count", *roles, "max_piece_bytes", "input_format"):
         if name in options:
             raise UsageError(

@@ -28,9 +28,10 @@ from pipeline.reports.progress import for_python
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
 from pipeline.run.guests import guest_of
+from pipeline.run.keywords import AnyPath, WorkKeywords
+from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Run
-from pipeline.run.option_types import AnyPath, WorkingOptions
-from pipeline.run.options import Options, lists_options, make_options
+from pipeline.run.options import WorkOptions, make_options
 from pipeline.run.patterns import tokenizer_pattern
 from pipeline.run.runner import Runner, Stage, watched
 from pipeline.run.workers import executor_here
@@ -47,7 +48,7 @@ _EDITED, _NOT_OURS = "edited, with tokens that exist", "not of this run"
 
 
 @lists_options
-def verify_run(run: AnyPath, *, progress: bool = False, **options: Unpack[WorkingOptions]) -> Facts:
+def verify_run(run: AnyPath, *, progress: bool = False, **options: Unpack[WorkKeywords]) -> Facts:
     """Verify a run directory as `bpe-pipeline verify` does.
 
     Args:
@@ -66,12 +67,12 @@ def verify_run(run: AnyPath, *, progress: bool = False, **options: Unpack[Workin
     >>> pipeline.verify_run("runs/a")["merges"]
     '3, each the right one with the right count, as many as were asked for (replayed in ...)'
     """
-    settled = make_options(options)
+    settled = make_options(WorkOptions, options)
     with for_python(progress) as listener, executor_here(settled) as executor:
         return run_verify(named(run, "run"), settled, executor, listener)
 
 
-def run_verify(location: Location, options: Options, executor: Executor, listener: Listener) -> Facts:
+def run_verify(location: Location, options: WorkOptions, executor: Executor, listener: Listener) -> Facts:
     """Verify counters, merge list and tokenizers. No other process should work on the run meanwhile."""
     if (guest := guest_of(location)) is not None:
         return Facts(guest.verify(location, options, executor, listener), "verified")

@@ -19,7 +19,7 @@ from pipeline.run.directory import Directory, fingerprint
 from pipeline.run.files import RUN
 from pipeline.run.manifest import RUNS, Run, Source, Weighted
 from pipeline.run.open_run import open_run, replace_run
-from pipeline.run.options import READING_OPTIONS, Options
+from pipeline.run.options import READING_OPTIONS, TrainOptions
 from pipeline.run.patterns import coarse_pattern, slowness
 from pipeline.run.plan import Plan, dependencies_of, list_corpus
 from pipeline.run.runner import Runner
@@ -29,7 +29,7 @@ from pipeline.storage.atomic import make_directory
 OF_SUPERWORDS = " superwords"  # what the names of stages end with
 
 
-def refuse_without_texts(options: Options, source: Source | None) -> None:
+def refuse_without_texts(options: TrainOptions, source: Source | None) -> None:
     """Raise `UsageError` for superwords from counts whose texts cannot be read again. source: where they came from."""
     if options.first_stage is None or source is None:
         return
@@ -64,7 +64,7 @@ def _refuse_weights(run: Run) -> None:
         )
 
 
-def count_again(runner: Runner, run: Run, counted: Counted, options: Options) -> Counted:
+def count_again(runner: Runner, run: Run, counted: Counted, options: TrainOptions) -> Counted:
     """Return what was counted with the second count, as far as that is missing, if the options ask for superwords."""
     if (pattern := coarse_pattern(options)) is None:
         return counted
@@ -90,7 +90,7 @@ def _warn_of_misfit(runner: Runner, counted: Counted, pattern: CompiledPattern) 
         )
 
 
-def _count_mixture(runner: Runner, run: Run, mixed: Source, options: Options) -> Counted:
+def _count_mixture(runner: Runner, run: Run, mixed: Source, options: TrainOptions) -> Counted:
     """Count the coarse pieces of each run that was combined, in its own directory, and combine them with the weights.
 
     These are multiplied by the number that makes all of them whole: nothing is rounded.
@@ -119,7 +119,7 @@ def _count_mixture(runner: Runner, run: Run, mixed: Source, options: Options) ->
     return whole
 
 
-def _count_coarse(runner: Runner, run: Run, pattern: CompiledPattern, options: Options) -> tuple[Run, Counted]:
+def _count_coarse(runner: Runner, run: Run, pattern: CompiledPattern, options: TrainOptions) -> tuple[Run, Counted]:
     """Return the run of the coarse pieces of a run, counted. Raises as counting does."""
     _refuse_weights(run)
     coarse_options = make_coarse(options, run)
@@ -134,7 +134,7 @@ def _count_coarse(runner: Runner, run: Run, pattern: CompiledPattern, options: O
     return coarse, counted
 
 
-def make_coarse(options: Options, run: Run) -> Options:
+def make_coarse(options: TrainOptions, run: Run) -> TrainOptions:
     """Return the options of the second count."""
     pattern = coarse_pattern(options)
     assert pattern is not None, "the options ask for superwords"
@@ -143,7 +143,7 @@ def make_coarse(options: Options, run: Run) -> Options:
     return replace(listed, pattern=pattern.expression, max_piece_bytes=None)
 
 
-def _continues(run: Run, options: Options) -> bool:
+def _continues(run: Run, options: TrainOptions) -> bool:
     """Whether the directory holds this count, perhaps of fewer files."""
     stored = _stored(run)
     if stored is None or stored.manifest.counting != options.of_stage("count"):

@@ -24,7 +24,7 @@ from pipeline.run import manifest
 from pipeline.run.manifest import KEPT, Run
 from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.open_run import special_bytes
-from pipeline.run.options import Options
+from pipeline.run.options import CountOptions
 from pipeline.run.patterns import on_regex, pattern_of, slowness
 from pipeline.run.runner import Runner, Stage
 from pipeline.storage import Location
@@ -83,21 +83,21 @@ def as_counted(run: Run, counter: CounterFacts) -> Counted:
     return Counted(*run.counter, facts, statistics)
 
 
-def count(runner: Runner, run: Run, options: Options) -> tuple[Run, Counted]:
+def count(runner: Runner, run: Run, options: CountOptions) -> tuple[Run, Counted]:
     """Count the chunks that are missing and combine; returns the run, without results of other counts."""
     complete = find_counted(run, runner.executor)
     if complete is not None:
         runner.skip(STAGE)
         if options.inputs:
             warn_of_special_text(runner, complete.statistics, options)
-        check_facts(complete.facts, options)
+        check_facts(complete.facts, fail_on_loss=options.fail_on_loss)
         return run, complete
     pattern = pattern_of(options)
     runner.warn(slowness(pattern))
     _warn_of_misfit(runner, run, pattern)
     statistics = count_chunks(runner, run, pattern)
     runner.warn(warning_of(statistics.losses))
-    check_facts(as_counted(run, CounterFacts(0, statistics)).facts, options)
+    check_facts(as_counted(run, CounterFacts(0, statistics)).facts, fail_on_loss=options.fail_on_loss)
     if options.inputs:  # otherwise it is the sample corpus, or one that was warned of before
         warn_of_special_text(runner, statistics, options)
     run.directory.require_lock()
@@ -160,7 +160,7 @@ def combine_again(runner: Runner, run: Run) -> Counted:
     return combine_chunks(runner, run, statistics)
 
 
-def check_facts(facts: CorpusFacts, options: Options) -> None:
+def check_facts(facts: CorpusFacts, *, fail_on_loss: bool) -> None:
     """Raise `InputError` if nothing was counted, or (`fail_on_loss`) input was skipped or altered."""
     lost = ", ".join(map(str, facts.losses))
     if facts.pieces == 0:
@@ -168,11 +168,11 @@ def check_facts(facts: CorpusFacts, options: Options) -> None:
         why = f": {lost or nothing}"
         hint = "; is --text-field right?" if any(loss.kind == "records_without_field" for loss in facts.losses) else ""
         raise InputError(f"the corpus holds no text to count{why}{hint}")
-    if options.fail_on_loss and facts.losses:
+    if fail_on_loss and facts.losses:
         raise fail_on_loss_error(facts.losses)
 
 
-def warn_of_special_text(runner: Runner, statistics: ChunkStatistics, options: Options) -> None:
+def warn_of_special_text(runner: Runner, statistics: ChunkStatistics, options: CountOptions) -> None:
     """Warn of well-known special tokens that were counted as text, unless that was asked for."""
     if statistics.looks_special and not options.special_tokens_as_text:
         remedy = "if they are special, name them with --special-token and count again"

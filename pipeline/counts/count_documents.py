@@ -20,7 +20,7 @@ from pipeline.counts.feeding import LOCATED, RegexCutter
 from pipeline.counts.looks_special import LooksSpecial
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import special_bytes
-from pipeline.run.options import Options
+from pipeline.run.options import CountOptions
 from pipeline.run.patterns import pattern_of, slowness
 from pipeline.run.runner import Advance, Runner
 from pipeline.run.stored import stored
@@ -32,7 +32,7 @@ Counter: TypeAlias = tuple[_core.ChunkCounter, Any]  # and what cuts for it
 
 
 def count_documents(
-    runner: Runner, run: Run, part_path: PartPath, documents: Iterable[Records], options: Options
+    runner: Runner, run: Run, part_path: PartPath, documents: Iterable[Records], options: CountOptions
 ) -> Parts:
     """Count all blocks of documents; warns of those that are skipped."""
     runner.warn(slowness(pattern_of(options)))
@@ -51,7 +51,7 @@ def count_documents(
 class _Counting:
     """Threads that count blocks, each with a counter of its own, and what they have written so far."""
 
-    def __init__(self, runner: Runner, run: Run, part_path: PartPath, options: Options) -> None:
+    def __init__(self, runner: Runner, run: Run, part_path: PartPath, options: CountOptions) -> None:
         self._options, self._part_path, self._counting = options, part_path, run.manifest.counting
         self._threads = runner.threads
         work_bytes = runner.reserve().bytes

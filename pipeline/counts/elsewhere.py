@@ -15,14 +15,14 @@ from pipeline.counts.counter_file import CounterFacts, PartPath, Parts, part_pat
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import replace_run
-from pipeline.run.options import Options
+from pipeline.run.options import CorpusOptions, OutputOptions
 from pipeline.run.runner import Runner
 from pipeline.storage.atomic import put
 
 
 @contextlib.contextmanager
 def take_counts(
-    runner: Runner, new: Run, options: Options, make: Callable[[Run, PartPath], Parts]
+    runner: Runner, new: Run, options: OutputOptions, make: Callable[[Run, PartPath], Parts]
 ) -> Iterator[tuple[Run, Counted]]:
     """Yield the run of a source, and log: the one in the directory, or this new one of what `make` returns."""
     runner.kept = None
@@ -42,7 +42,8 @@ def take_counts(
         with part_paths(run.counter_path) as part_path:
             whole = part_path("whole")
             parts = make(run, part_path)
-            check_facts(as_counted(run, CounterFacts(0, parts.statistics)).facts, options)
+            strict = isinstance(options, CorpusOptions) and options.fail_on_loss
+            check_facts(as_counted(run, CounterFacts(0, parts.statistics)).facts, fail_on_loss=strict)
             counter = combine_counters(runner, run, parts, (whole, run.manifest.counter_fingerprint()))
             runner.kept = ""
             directory.require_lock()

@@ -13,7 +13,7 @@ from pipeline.merges.rules import MergeRules
 from pipeline.run.directory import fingerprint
 from pipeline.run.files import MERGES_SO_FAR
 from pipeline.run.manifest import Run
-from pipeline.run.options import Options
+from pipeline.run.options import TrainOptions
 from pipeline.run.patterns import coarse_pattern, cut_by
 from pipeline.run.runner import Runner, Stage
 from pipeline.run.workers import thread_count
@@ -24,13 +24,13 @@ _SHARE_FROM_BYTES = 1 << 30  # of pieces: one node takes a minute
 _COORDINATING_BYTES = 512 << 20  # of the task that asks the parts: sums and counts of pairs
 
 
-def merges_fingerprint(run: Run, options: Options) -> str:
+def merges_fingerprint(run: Run, options: TrainOptions) -> str:
     """Return what a run's merge list depends on, its length aside; these options are the run's."""
     found, coarse = run.manifest.merge_fingerprint(), coarse_pattern(options)
     return found if coarse is None else fingerprint(found, cut_by(coarse))
 
 
-def task_of(runner: Runner, run: Run, counted: Counted, options: Options) -> MergeTask:
+def task_of(runner: Runner, run: Run, counted: Counted, options: TrainOptions) -> MergeTask:
     """Return the task of merging a counter as the options say."""
     nodes, chooser = runner.nodes, run.manifest.chooser
     largest = [max(nodes, key=lambda node: node.memory_bytes)] if nodes else []
@@ -60,18 +60,18 @@ def sharing(runner: Runner) -> Sharing | None:
     return Sharing(parts, threads, budget_bytes, _SHARE_FROM_BYTES)
 
 
-def require_memory(runner: Runner, run: Run, counted: Counted, options: Options) -> None:
+def require_memory(runner: Runner, run: Run, counted: Counted, options: TrainOptions) -> None:
     """Raise `UsageError` if merging by these options cannot fit: before the results of others are deleted."""
     asked = replace(run, manifest=replace(run.manifest, merging=options.of_stage("merge")))
     runner.executor.one(merge_worker.check, task_of(runner, asked, counted, options))
 
 
-def merges_for(options: Options) -> int:
+def merges_for(options: TrainOptions) -> int:
     """Return the number of merges in the largest vocabulary asked for."""
     return max(map(options.special.merge_budget, options.vocab_size))
 
 
-def learn(runner: Runner, run: Run, counted: Counted, options: Options) -> MergeList:
+def learn(runner: Runner, run: Run, counted: Counted, options: TrainOptions) -> MergeList:
     """Return a list of as many merges as are asked for, or all there are: the stored one, or a new one, stored."""
     return learn_task(runner, task_of(runner, run, counted, options))
 
@@ -122,7 +122,7 @@ def _need(runner: Runner, task: MergeTask) -> Need:
     )
 
 
-def read(executor: Executor, run: Run, options: Options) -> MergeList | None:
+def read(executor: Executor, run: Run, options: TrainOptions) -> MergeList | None:
     """Return the stored list of a run with these options; in a worker, since Arrow makes the coordinator larger."""
     return executor.one(merge_worker.read, (run.merges_path, merges_fingerprint(run, options)))
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pipeline.run.manifest import Source
-    from pipeline.run.options import Options
+    from pipeline.run.options import TrainOptions
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class MergeRules:
     no_colon: bool = False  # in such a token, with a space after it
 
     @classmethod
-    def of(cls, options: "Options") -> "MergeRules":
+    def of(cls, options: "TrainOptions") -> "MergeRules":
         """Return the rules by which a run's pieces are merged, or in the first stage of superwords."""
         return cls(
             min_frequency=options.min_frequency,
@@ -32,7 +32,7 @@ class MergeRules:
         )
 
     @classmethod
-    def of_superwords(cls, options: "Options", source: "Source | None") -> "MergeRules":
+    def of_superwords(cls, options: "TrainOptions", source: "Source | None") -> "MergeRules":
         """Return the rules of their second stage. source: of the run; where it mixes runs, coarse counts are scaled."""
         return replace(
             cls.of(options),

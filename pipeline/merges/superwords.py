@@ -16,11 +16,11 @@ from pipeline.merges.merge_worker import FirstStage
 from pipeline.merges.rules import MergeRules
 from pipeline.run.files import MERGES_SO_FAR
 from pipeline.run.manifest import Run
-from pipeline.run.options import Options
+from pipeline.run.options import TrainOptions
 from pipeline.run.runner import Runner
 
 
-def learn(runner: Runner, run: Run, counted: Counted, options: Options) -> MergeList:
+def learn(runner: Runner, run: Run, counted: Counted, options: TrainOptions) -> MergeList:
     """Return the merges of both stages, stored or new.
 
     The counts of the first stage are of pieces. What each merge joins is of coarse pieces, for both stages.

@@ -20,7 +20,7 @@ from pipeline.run.directory import LOG, STANDARD_INPUT, Directory, fingerprint
 from pipeline.run.files import COARSE, RESULTS, RUN
 from pipeline.run.format_versions import COUNTER_FORMAT
 from pipeline.run.guests import chooser_of
-from pipeline.run.options import Options, flag_of, make_options
+from pipeline.run.options import TrainOptions, flag_of, make_options
 from pipeline.run.plan import MOST_INPUTS, Plan, stored_plan
 from pipeline.run.standard_input import remove_copies
 from pipeline.run.stored import plain, stored
@@ -34,7 +34,7 @@ INPUT_NAME = "counts/input-{:03d}.parquet"  # what several chunks of an input wi
 _MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
 RUNS = "runs"  # the kind of a source that is combined counts
 KEPT = ".kept"  # the ending of what is kept of a counter until it is complete
-_FIRST_STAGE = Options().of_stage("merge")  # of which superwords have none
+_FIRST_STAGE = TrainOptions().of_stage("merge")  # of which superwords have none
 
 
 @dataclass(frozen=True)
@@ -123,11 +123,11 @@ class Manifest:
         """Return the "special" options of the tokenizer in this folder; none before it was merged."""
         return self.special.get(tokenizer, {})
 
-    def options_of(self, tokenizer: str = "tokenizer") -> Options:
+    def options_of(self, tokenizer: str = "tokenizer") -> TrainOptions:
         """Return the options that made the tokenizer in this folder of the run."""
         size = self.vocab_size if tokenizer == "tokenizer" else int(tokenizer.removeprefix("tokenizer-"))
         made = self.counting | (self.merging or {}) | self.special_of(tokenizer)
-        return make_options(made | {"vocab_size": size})
+        return make_options(TrainOptions, made | {"vocab_size": size})
 
     def without_merging(self) -> "Manifest":
         """Return the manifest as it was before anything was merged; what was written stays listed."""
@@ -218,10 +218,10 @@ def load(location: Location) -> Run | None:
         if manifest.weights and len(manifest.weights) != len(manifest.plan.inputs):
             raise ValueError("its weights are not those of its inputs")
         for stage, made in (("count", manifest.counting), ("merge", manifest.merging)):
-            if made is not None and make_options(made).of_stage(stage) != made:
+            if made is not None and make_options(TrainOptions, made).of_stage(stage) != made:
                 raise ValueError(f"its options of {stage} are not complete")
         for one in manifest.special.values():
-            make_options(one)
+            make_options(TrainOptions, one)
     return Run(directory, manifest)
 
 
@@ -298,7 +298,7 @@ def clear_counts(run: Run, keep: Iterable[str]) -> None:
             coarse.directory.remove([*RESULTS, RUN.manifest])
 
 
-def merging_of(options: Options) -> dict[str, Any]:
+def merging_of(options: TrainOptions) -> dict[str, Any]:
     """Return what a manifest says of merging with these options."""
     return options.of_stage("merge") | {"superwords_from": options.first_stage}
 
@@ -310,7 +310,7 @@ def forget_unmade(run: Run) -> None:
     save(replace(run, manifest=replace(run.manifest, special=special)))
 
 
-def store_merge_options(run: Run, options: Options, file_names: Iterable[str]) -> Run:
+def store_merge_options(run: Run, options: TrainOptions, file_names: Iterable[str]) -> Run:
     """Store merge options, vocabulary sizes and names of files to come; results of other options without a list go."""
     asked, before = merging_of(options), run.manifest
     known = {name.partition("/")[0] for name in before.tokenizers}

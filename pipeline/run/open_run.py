@@ -14,7 +14,7 @@ from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import Manifest, Run
 from pipeline.run.memory import WRITE_BYTES
-from pipeline.run.options import Options
+from pipeline.run.options import CountOptions
 from pipeline.run.patterns import cut_by, on_regex, pattern_of
 from pipeline.run.plan import Plan, corpus_bytes, default_chunk_bytes, list_corpus, owners_of
 from pipeline.run.runner import Runner
@@ -22,7 +22,7 @@ from pipeline.run.standard_input import with_standard_input
 from pipeline.storage import named
 
 
-def open_run(runner: Runner, directory: Directory, options: Options) -> Run:
+def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run:
     """Return the run that is asked for; a new plan is saved, unless `options.dry_run`.
 
     The results of a smaller corpus, or of another one, stay until all of this one is counted (`counts.count.count`).
@@ -40,12 +40,14 @@ def open_run(runner: Runner, directory: Directory, options: Options) -> Run:
             empty = (path for path in plan.empty if named(path).exists())
             options = replace(options, inputs=(*(file.path for file in plan.files), *empty))
     with with_standard_input(directory, options) as settled:
-        listing = list_corpus(settled, runner.listener, directory, may_be_empty=stored is not None)
+        listing = list_corpus(
+            settled, runner.listener, directory, weights=asked.weights, may_be_empty=stored is not None
+        )
         directory.refuse_corpus_inside(file.path for file in listing.files)
         return _planned(runner, directory, stored, listing, asked)
 
 
-def _planned(runner: Runner, directory: Directory, stored: Run | None, listing: Listing, options: Options) -> Run:
+def _planned(runner: Runner, directory: Directory, stored: Run | None, listing: Listing, options: CountOptions) -> Run:
     """Return the run of these files. options: with the inputs as they are named."""
     cutting, inputs, asked = cut_by(pattern_of(options)), options.inputs, options.weights
     owners = dict(zip(listing.files, owners_of(options, listing), strict=False))
@@ -136,7 +138,7 @@ def _extended(
     plan: Plan,
     files: tuple[CorpusFile, ...],
     counting: Mapping[str, Any],
-    options: Options,
+    options: CountOptions,
     workers: Grant,
     owners: Mapping[CorpusFile, int],
 ) -> Plan:

@@ -7,15 +7,15 @@ from pipeline.base.errors import UsageError
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
-from pipeline.run.options import Options
+from pipeline.run.options import PieceOptions, TrainOptions
 
 
-def pattern_of(options: Options) -> CompiledPattern:
+def pattern_of(options: PieceOptions) -> CompiledPattern:
     """Return the pattern that cuts the corpus."""
     return _compiled(options.pattern, options.pattern_timeout)
 
 
-def coarse_pattern(options: Options) -> CompiledPattern | None:
+def coarse_pattern(options: TrainOptions) -> CompiledPattern | None:
     """Return the pattern of the second stage, which is the tokenizer's; None if there are no superwords."""
     if options.first_stage is None:
         return None
@@ -29,7 +29,7 @@ def coarse_pattern(options: Options) -> CompiledPattern | None:
     )
 
 
-def tokenizer_pattern(options: Options) -> CompiledPattern:
+def tokenizer_pattern(options: TrainOptions) -> CompiledPattern:
     """Return the pattern of the tokenizer that the options make."""
     return coarse_pattern(options) or pattern_of(options)
 

@@ -18,7 +18,7 @@ from pipeline.corpus.files import COMPRESSIONS, FORMATS, CorpusFile, FileSpan, F
 from pipeline.corpus.listing import Listing, find_files
 from pipeline.corpus.skipped_or_altered import Tallies, Tally
 from pipeline.run.directory import Directory, fingerprint
-from pipeline.run.options import Options
+from pipeline.run.options import CorpusOptions, CountOptions
 from pipeline.run.stored import stored
 from pipeline.run.values import shown_weight
 from pipeline.storage import Location
@@ -216,12 +216,17 @@ def stored_plan(document: Mapping[str, object], directory: Directory) -> Plan:
 
 
 def list_corpus(
-    options: Options, listener: Listener, directory: Directory | None = None, *, may_be_empty: bool = False
+    options: CorpusOptions,
+    listener: Listener,
+    directory: Directory | None = None,
+    *,
+    weights: Sequence[str] | None = None,
+    may_be_empty: bool = False,
 ) -> Listing:
     """List the files of a corpus; raises as `find_files` does. directory: may hold copies of standard input."""
     asked = FileType(options.input_format, options.compression)
     listing = find_files(options.inputs, asked, exclude=options.exclude or (), may_be_empty=may_be_empty)
-    if listing.repeated and options.weights:
+    if listing.repeated and weights:
         twice = (options.inputs or ())[listing.repeated[0]]
         raise UsageError(
             f"--weight: {twice} has files that an input before it has too, and a file is read once, with one weight: "
@@ -235,7 +240,7 @@ def list_corpus(
     return listing if directory is None else replace(listing, files=tuple(map(directory.identified, listing.files)))
 
 
-def owners_of(options: Options, listing: Listing) -> tuple[int, ...]:
+def owners_of(options: CountOptions, listing: Listing) -> tuple[int, ...]:
     """Return the number of each file's input, or nothing where the inputs are too many to be counted apart."""
     most = _MOST_UNWEIGHTED if options.weights is None else MOST_INPUTS
     return listing.inputs if len(options.inputs or ()) <= most else ()

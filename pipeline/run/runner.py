@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from pipeline.base import machine
@@ -20,9 +21,10 @@ from pipeline.executors import ONE_CORE, Executor, Need, Node
 from pipeline.run.directory import LOG, Directory, Kind, new_directory
 from pipeline.run.files import RUN
 from pipeline.run.memory import LEAST_WORK_BYTES, Broker
-from pipeline.run.options import Options
+from pipeline.run.options import OutputOptions, Values, WorkOptions
 from pipeline.run.standard_input import removed_if_refused
-from pipeline.run.workers import as_workers_know, thread_count, worker_count
+from pipeline.run.workers import thread_count, worker_count
+from pipeline.storage import Location
 from pipeline.storage.atomic import appendable
 
 _log = logging.getLogger(__name__)
@@ -159,7 +161,7 @@ class Runner:
             self.listener(Notice("warning", text))
 
     @contextlib.contextmanager
-    def logged(self, directory: Directory, options: Options, remove_partial: Callable[[], None]) -> Iterator[None]:
+    def logged(self, directory: Directory, options: Values, remove_partial: Callable[[], None]) -> Iterator[None]:
         """Write what happens into the directory's log; delete a copy of standard input whose text the block refuses.
 
         `remove_partial`, which deletes what killed processes left, is called before and, if attempts failed, after it.
@@ -178,7 +180,9 @@ class Runner:
 
 
 @contextlib.contextmanager
-def watched(options: Options, executor: Executor, listener: Listener, broker: Broker | None = None) -> Iterator[Runner]:
+def watched(
+    options: WorkOptions, executor: Executor, listener: Listener, broker: Broker | None = None
+) -> Iterator[Runner]:
     """Run stages while memory is watched; warn at the end, also if the block raises, when the limit was passed."""
     executor.on_notice = lambda text: listener(Notice("warning", text))
     watch = machine.MemoryWatch(options.memory_limit)
@@ -191,9 +195,14 @@ def watched(options: Options, executor: Executor, listener: Listener, broker: Br
             listener(Notice("warning", f"memory passed the limit of {limit}: all processes together took {peak}"))
 
 
+def _as_workers_know(directory: Location, executor: Executor) -> Location:
+    """Return a directory by a name that all workers understand: on a cluster they have other current directories."""
+    return directory.absolute() if isinstance(directory, Path) and executor.nodes() else directory
+
+
 @contextlib.contextmanager
 def opened(
-    options: Options,
+    options: OutputOptions,
     executor: Executor,
     listener: Listener,
     broker: Broker | None = None,
@@ -207,7 +216,7 @@ def opened(
     """
     broker = broker or Broker.of(options.memory_limit)
     broker.reserve()  # refuses a limit that is too small for any work
-    directory = Directory(as_workers_know(options.output or new_directory(), options), kind)
+    directory = Directory(_as_workers_know(options.output or new_directory(), executor), kind)
     runner = None
     try:
         with directory.locked(), watched(options, executor, listener, broker) as runner:

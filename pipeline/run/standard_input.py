@@ -12,20 +12,22 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError, os_error_as
 from pipeline.run.directory import COPY, STANDARD_INPUT, Directory
-from pipeline.run.options import Options
+from pipeline.run.options import CorpusOptions, CountOptions
 from pipeline.storage import Location, named, open_file, remove
 from pipeline.storage.atomic import make_directory, parts_next_to, put
 from pipeline.storage.scratch import own_mark
 
 NAME = "-"
 _BLOCK_BYTES = 1 << 20
+Reading = TypeVar("Reading", bound=CorpusOptions)
 
 
 @contextlib.contextmanager
-def with_standard_input(directory: Directory, options: Options) -> Iterator[Options]:
+def with_standard_input(directory: Directory, options: Reading) -> Iterator[Reading]:
     """Yield the options with the copy's path in place of `-`, after reading standard input to its end.
 
     A copy that was not there before is deleted if the block fails. Raises `InputError` if standard input is empty,
@@ -34,7 +36,7 @@ def with_standard_input(directory: Directory, options: Options) -> Iterator[Opti
     if options.inputs is None or NAME not in options.inputs:
         yield options
         return
-    if options.dry_run:
+    if isinstance(options, CountOptions) and options.dry_run:
         raise UsageError(
             "--dry-run cannot read standard input, which would be used up: save it to a file and name that"
         )

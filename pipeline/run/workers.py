@@ -5,14 +5,11 @@ It imports little, so that worker processes can start while the coordinator stil
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.base.errors import UsageError
 from pipeline.executors import Node, WorkerSetup
 from pipeline.executors.local import LocalExecutor
-from pipeline.run.options import Options
-from pipeline.storage import Location
+from pipeline.run.options import ClusterOptions, RayOptions, WorkOptions
 
 if TYPE_CHECKING:
     from pipeline.executors.ray import RayExecutor
@@ -33,34 +30,27 @@ _MOST_THREADS = 16  # of a stage on a node: more gain little and take cores from
 CHAT = replace(SETUP, later=(), preload=("pipeline.guests.chat.rows_worker", "pipeline.guests.chat.assemble_worker"))
 
 
-def executor_for(options: Options, setup: WorkerSetup = SETUP) -> "LocalExecutor | RayExecutor":
+def executor_for(options: ClusterOptions, setup: WorkerSetup = SETUP) -> "LocalExecutor | RayExecutor":
     """The executor for a run, a context manager."""
-    return _on_ray(options, setup) if options.executor == "ray" else executor_here(options, setup)
+    return _on_ray(options, options.workers, setup) if options.executor == "ray" else executor_here(options, setup)
 
 
-def _on_ray(options: Options, setup: WorkerSetup) -> "RayExecutor":
+def _on_ray(options: RayOptions, workers: int | None, setup: WorkerSetup) -> "RayExecutor":
     from pipeline.executors.ray import RayExecutor
 
-    return RayExecutor(options.ray_address, options.workers, setup)
+    return RayExecutor(options.ray_address, workers, setup)
 
 
-def executor_here(options: Options, setup: WorkerSetup = SETUP) -> LocalExecutor:
-    """The executor for work that this machine does alone; `UsageError` where another was asked for."""
-    if options.executor != "local":
-        raise UsageError(f"this runs on this machine alone, not on {options.executor}: leave the executor out")
+def executor_here(options: WorkOptions, setup: WorkerSetup = SETUP) -> LocalExecutor:
+    """The executor for work that this machine does alone."""
     return LocalExecutor(lambda: worker_count(options.workers), setup)
 
 
-def as_workers_know(directory: Location, options: Options) -> Location:
-    """A directory by a name that all workers understand: on a cluster they have other current directories."""
-    return directory.absolute() if options.executor != "local" and isinstance(directory, Path) else directory
-
-
-def nodes(options: Options) -> Sequence[Node]:
+def nodes(options: RayOptions) -> Sequence[Node]:
     """The machines that a run would work on, as they are now; none where that is this one, or no node has cores."""
     if options.executor == "local":
         return ()
-    with _on_ray(options, SETUP) as executor:
+    with _on_ray(options, None, SETUP) as executor:
         return executor.living()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from pipeline.base.memory import Grant
 from pipeline.run.directory import Directory
-from pipeline.run.options import Options
+from pipeline.run.options import EncodeOptions
 from pipeline.run.patterns import slowness
 from pipeline.run.runner import Runner, Stage
 from pipeline.shards import manifest
@@ -50,7 +50,7 @@ class Writing:
 LastEnd = Callable[[int, int], int | None]  # of the part with this index: the last end of a document up to a position
 
 
-def encode_chunks(runner: Runner, encoding: Encoding, model: Model, options: Options) -> list[Part]:
+def encode_chunks(runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions) -> list[Part]:
     """Encode the chunks without parts; returns all parts, in the order of the corpus."""
     runner.warn(slowness(model.pattern))
     workers = encoding_workers(runner.broker, runner.workers, model, len(encoding.plan.chunks), runner.nodes)

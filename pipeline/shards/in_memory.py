@@ -12,9 +12,10 @@ from pipeline.base.errors import UsageError
 from pipeline.base.events import Notice, warn_of
 from pipeline.corpus.skipped_or_altered import Tallies, fail_on_loss_error, in_words
 from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.run.keywords import AnyPath, EncodeFilesKeywords
+from pipeline.run.listed_options import lists_options
 from pipeline.run.memory import Broker
-from pipeline.run.option_types import AnyPath, EncodeFilesOptions
-from pipeline.run.options import Options, lists_options, make_options, refuse_unfit
+from pipeline.run.options import EncodeFilesOptions, make_options
 from pipeline.run.patterns import on_regex, slowness
 from pipeline.run.plan import Plan, list_corpus
 from pipeline.shards import plan as planning
@@ -75,7 +76,7 @@ def _restored(ids: bytes, code: Any, ends: bytes, *rest: Any) -> EncodedFiles:
 def encode_files(
     inputs: AnyPath | Sequence[AnyPath],
     tokenizer: Tokenizer | AnyPath,
-    **options: Unpack[EncodeFilesOptions],
+    **options: Unpack[EncodeFilesKeywords],
 ) -> EncodedFiles:
     """Encode a corpus in memory: the same ids as `encode_corpus` writes, document by document.
 
@@ -104,8 +105,7 @@ def encode_files(
         TrainingError: a piece exceeds the memory budget.
     """
     planning.refuse_swapped(inputs, "encode_files(inputs, tokenizer)")
-    refuse_unfit(options, "encoding in memory", "encode-files")
-    settled = make_options({"inputs": inputs, **options})
+    settled = make_options(EncodeFilesOptions, {"inputs": inputs, **options})
     if settled.inputs is None or "-" in settled.inputs:
         raise UsageError(
             "encode_files takes the names of files: give some, and encode standard input with encode_iterable"
@@ -134,7 +134,9 @@ def encode_files(
     return EncodedFiles(whole.toreadonly(), memoryview(ends).toreadonly(), total.bytes, total.losses)
 
 
-def _encode_chunks(model: Model, options: Options, plan: Plan) -> Generator[tuple[ChunkStatistics, Blocks], None, None]:
+def _encode_chunks(
+    model: Model, options: EncodeFilesOptions, plan: Plan
+) -> Generator[tuple[ChunkStatistics, Blocks], None, None]:
     """Encode all chunks by threads; yields the blocks of each in the order of the corpus, as soon as possible."""
     if on_regex(model.pattern):
         options = replace(options, workers=1)

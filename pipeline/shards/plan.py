@@ -20,9 +20,9 @@ from pipeline.executors import Node
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN
+from pipeline.run.keywords import AnyPath
 from pipeline.run.memory import LEAST_WORK_BYTES, Broker
-from pipeline.run.option_types import AnyPath
-from pipeline.run.options import READING_OPTIONS, RECORDS, Options
+from pipeline.run.options import READING_OPTIONS, RECORDS, ChatOptions, CorpusOptions, EncodeFilesOptions, EncodeOptions
 from pipeline.run.patterns import on_regex
 from pipeline.run.plan import SLOW_CHUNK_BYTES, Plan, corpus_bytes, list_corpus, require_weights
 from pipeline.run.runner import Runner
@@ -66,7 +66,7 @@ def model_of(tokenizer: Tokenizer | AnyPath, inputs: object) -> Model:
         raise
 
 
-def separator_of(model: Model, options: Options) -> str | None:
+def separator_of(model: Model, options: EncodeFilesOptions) -> str | None:
     """Return the special token that ends a document."""
     special_tokens = model.vocabulary.special_tokens
     separator = model.separator if options.separator is None else options.separator
@@ -115,14 +115,14 @@ def dtype_of(model: Model) -> str:
     return "uint16" if model.vocabulary.max_id < 1 << 16 else "uint32"
 
 
-def with_bos(model: Model, options: Options) -> Model:
+def with_bos(model: Model, options: EncodeOptions) -> Model:
     """Return the model whose documents start with bos if the options ask for it."""
     if options.add_bos and model.bos_token is None:
         raise UsageError("--add-bos: the tokenizer has no bos token; export it with --bos-token first")
     return model.adding_bos(options.add_bos)
 
 
-def as_directory(options: Options) -> Options:
+def as_directory(options: EncodeOptions) -> EncodeOptions:
     """Return the options with the directory in which a single file such as `train.bin` is made, and its format."""
     if options.sequence_length is None and (options.pack != "concat" or options.position_ids):
         raise UsageError("--pack and --position-ids are for rows: give --sequence-length")
@@ -141,29 +141,32 @@ def as_directory(options: Options) -> Options:
     return replace(options, output=output.with_name(output.name + shards.PARTS), shard_format=name)
 
 
-def open_encoding(
-    runner: Runner,
-    directory: Directory,
-    options: Options,
-    model: Model,
-    asked: dict[str, Any] | None = None,
-    cut: Callable[[Listing], Plan] | None = None,
-) -> Encoding:
-    """Return the encoding that is asked for: the stored one, or a new one with its plan, which `cut` makes if given."""
-    stored = None if options.overwrite else shards.load(directory)
-    asked = asked or {
+def asked_of(options: EncodeOptions, model: Model) -> dict[str, Any]:
+    """Return what the shards of a corpus depend on besides its text."""
+    return {
         **{name: getattr(options, name) for name in ("errors", *READING_OPTIONS)},
         **options.of_stage("encode", "mix"),
         "separator": separator_of(model, options),
         "tokenizer": shards.tokenizer_fingerprint(model),
         "dtype": dtype_of(model),
+        **({} if options.weights is None else {"weighted": list(options.inputs or ())}),
     }
-    if options.weights is not None:
-        asked["weighted"] = list(options.inputs or ())
+
+
+def open_encoding(
+    runner: Runner,
+    directory: Directory,
+    options: EncodeOptions | ChatOptions,
+    asked: dict[str, Any],
+    cut: Callable[[Listing], Plan],
+) -> Encoding:
+    """Return the encoding that is asked for: the stored one, or a new one with its plan, which `cut` makes."""
+    stored = None if options.overwrite else shards.load(directory)
+    weights = options.weights if isinstance(options, EncodeOptions) else None
     if stored is not None:
         manifest.refuse_other_options(directory, "encoding", stored.options, asked)
     with with_standard_input(directory, options) as settled:
-        listing = list_corpus(settled, runner.listener, directory, may_be_empty=stored is not None)
+        listing = list_corpus(settled, runner.listener, directory, weights=weights, may_be_empty=stored is not None)
         directory.refuse_corpus_inside(file.path for file in listing.files)
         if stored is not None:
             added = stored.plan.added_files(directory, listing, runner.listener)
@@ -176,7 +179,7 @@ def open_encoding(
         directory.refuse_linked_directories()
         if not options.overwrite:
             directory.refuse_foreign_files()
-        plan = cut(listing) if cut else cut_corpus(listing, model, options, runner.nodes)
+        plan = cut(listing)
         encoding = Encoding(directory, asked, plan)
         refuse_other_file(encoding, overwrite=options.overwrite)
         try:
@@ -204,14 +207,14 @@ def refuse_other_file(encoding: Encoding, *, overwrite: bool) -> None:
             )
 
 
-def chunk_bytes_of(files: Sequence[CorpusFile], options: Options, nodes: Sequence[Node], most: int) -> int:
+def chunk_bytes_of(files: Sequence[CorpusFile], options: CorpusOptions, nodes: Sequence[Node], most: int) -> int:
     """Return the bytes of a chunk, so that all workers end together."""
     workers = worker_count(options.workers, nodes=nodes)
     size = -(-corpus_bytes(files) // (workers * _CHUNKS_PER_WORKER))
     return options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), most)
 
 
-def cut_corpus(listing: Listing, model: Model, options: Options, nodes: Sequence[Node] = ()) -> Plan:
+def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, nodes: Sequence[Node] = ()) -> Plan:
     """Return the plan, of inputs with weights one by one; `InputError` if there is nothing to read at all."""
     most = SLOW_CHUNK_BYTES if on_regex(model.pattern) else _MOST_CHUNK_BYTES
     chunk_bytes = chunk_bytes_of(listing.files, options, nodes, most)
@@ -228,7 +231,8 @@ def cut_corpus(listing: Listing, model: Model, options: Options, nodes: Sequence
         # Elsewhere the text before a cut does not say whether a document has started there: parts may be skipped.
         own = cutting.special_tokens if separator else ()
         cutting = replace(cutting, special_tokens=own, separator=separator.encode())
-    inputs, owners = (options.inputs or (), listing.inputs) if options.weights is not None else ((), ())
+    weighted = isinstance(options, EncodeOptions) and options.weights is not None
+    inputs, owners = (options.inputs or (), listing.inputs) if weighted else ((), ())
     plan = Plan(empty=listing.empty, inputs=tuple(map(str, inputs)), owners=owners)
     return plan.extended(listing.files, cutting, chunk_bytes, owners)
 
@@ -263,7 +267,7 @@ def encoding_workers(
 
 
 def task_of(
-    kind: type[Task], model: Model, options: Options, workers: EncodingWorkers, /, **settings: Any
+    kind: type[Task], model: Model, options: EncodeFilesOptions, workers: EncodingWorkers, /, **settings: Any
 ) -> "partial[Task]":
     """Return the tasks of this kind, each with these settings but for what differs between chunks."""
     special_tokens, separator = model.vocabulary.special_tokens, separator_of(model, options)

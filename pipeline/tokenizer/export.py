@@ -18,8 +18,9 @@ from pipeline.pattern.translate import leaves_text, not_in_tokenizers_1
 from pipeline.run.ids import check_added, check_special_tokens, is_reserved
 from pipeline.run.manifest import Run, digest_of, require, run_of, store_written
 from pipeline.run.memory import LEAST_WORK_BYTES, Broker
-from pipeline.run.options import Options, check_vocabulary
+from pipeline.run.options import TokenizerOptions, TrainOptions
 from pipeline.run.patterns import tokenizer_pattern
+from pipeline.run.vocabulary_size import check_vocabulary
 from pipeline.storage import Location, parse_location
 from pipeline.tokenizer.chat_render import marks_written
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
@@ -80,7 +81,7 @@ class Check:
         return f"{verb} {self.format} with {self.library}: {self.detail}"
 
 
-def check_before_work(options: Options, listener: Listener, kept_bytes: int = 0) -> Broker:
+def check_before_work(options: TrainOptions, listener: Listener, kept_bytes: int = 0) -> Broker:
     """Raise now what would be raised at the end of the work: memory, vocabulary, special tokens, formats.
 
     Returns the broker of a command that merges and exports a large counter. kept_bytes: of this process meanwhile.
@@ -102,7 +103,7 @@ def check_before_work(options: Options, listener: Listener, kept_bytes: int = 0)
     return broker
 
 
-def with_chat_template(model: Model, options: Options) -> Model:
+def with_chat_template(model: Model, options: TokenizerOptions) -> Model:
     """Return the model with the chat template that the options name, if they name one."""
     if options.chat_template is None:
         return model
@@ -123,7 +124,7 @@ def with_chat_template(model: Model, options: Options) -> Model:
     return replace(model, chat_template=template)
 
 
-def with_roles(model: Model, options: Options) -> Model:
+def with_roles(model: Model, options: TokenizerOptions) -> Model:
     """Return the model with the special tokens and roles that the options name; new ones get reserved or the next ids.
 
     A role gets the next id: reserved tokens have rows in the model that nothing has trained.
@@ -183,7 +184,7 @@ def export_model(
 
 
 def export_in_place(
-    model: Model, directory: Location, options: Options, *, changed: bool
+    model: Model, directory: Location, options: TokenizerOptions, *, changed: bool
 ) -> tuple[list[Location], dict[str, str]]:
     """Export; into the directory of a tokenizer of a run, store there what was written, and with which roles.
 
@@ -201,7 +202,7 @@ def export_in_place(
         if there is not None and there.tokens != model.vocabulary.tokens:
             raise UsageError(f"{directory} holds another tokenizer of the run {run.directory}; choose another --output")
         written, refused = export_model(model, directory, options.export)
-        plain = Options().of_stage("special")
+        plain = TokenizerOptions().of_stage("special")
         given = {name: value for name, value in options.of_stage("special").items() if value != plain[name]}
         special = run.manifest.special | {directory.name: run.manifest.special_of(directory.name) | given}
         card = f"{directory.name}/{CARD}"
@@ -237,7 +238,7 @@ class Trained:
 
     learned: MergeList
     pattern: CompiledPattern
-    options: Options
+    options: TrainOptions
 
     def merges(self, vocab_size: int) -> MergeList:
         """Return the merges of a size."""
@@ -319,7 +320,7 @@ def facts_of(trained: Trained, vocab_size: int, vocabulary: Vocabulary) -> Vocab
     )
 
 
-def _why_it_stopped(learned: MergeList, merges: int, options: Options) -> str:
+def _why_it_stopped(learned: MergeList, merges: int, options: TrainOptions) -> str:
     missing = merges - len(learned)
     if missing:
         often = "at all" if options.min_frequency == 1 else f"{options.min_frequency:,} times"

@@ -15,7 +15,7 @@ from pipeline.base.system import cached_property
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.run.ids import Roles, SpecialTokens
-from pipeline.run.option_types import AnyPath
+from pipeline.run.keywords import AnyPath
 from pipeline.storage import Remote, named
 from pipeline.tokenizer import arguments
 from pipeline.tokenizer.allowed_special import Allowed, Disallowed, SpecialChoice

@@ -19,7 +19,7 @@ EOT = "<|endoftext|>"
 
 
 def test_version_and_env() -> None:
-    assert run("version").stdout == f"bpe-pipeline {__version__}\n"
+    assert run("--version").stdout == f"bpe-pipeline {__version__}\n"
     facts = run("env").stdout
     assert "pyarrow" in facts
     assert re.search(r"^installed in  +.*/pipeline$[^$]*^default workers", facts, re.MULTILINE)
@@ -27,7 +27,7 @@ def test_version_and_env() -> None:
 
 def test_help_lists_all_commands_in_order_of_use() -> None:
     shown = run("--help").stdout
-    listed = re.findall(r"^  ([a-z]+)  +(.*)$", shown.partition("Train:\n")[2], re.MULTILINE)
+    listed = re.findall(r"^  ([a-z-]+)  +(.*)$", shown.partition("Train:\n")[2], re.MULTILINE)
     assert sorted(name for name, _ in listed) == sorted(commands.commands)
     assert listed[0][0] == "train"
     assert [line for _, line in listed if not re.fullmatch(r".*[^.]\.", line) or len(line) > 70] == []
@@ -54,7 +54,7 @@ def test_flags_stand_in_titled_groups() -> None:
     titles = {name: re.findall(r"^(\w.*):$", run(name, "--help").stdout, re.MULTILINE) for name in ("train", "encode")}
     shared = ["Output", "Resources", "Other"]
     assert titles["train"] == ["Input", "Vocabulary", "Special tokens", *shared]
-    assert titles["encode"] == ["Options", "Input", "Shards", "Order and split", "Packing", "Chat data", *shared]
+    assert titles["encode"] == ["Options", "Input", "Shards", "Order and split", "Packing", *shared]
 
 
 def test_encode_and_decode(trained: Path, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_verbose_prints_the_log_with_debug_messages(text: Path, tmp_path: Path) 
     for shown in (result.stderr, log):
         assert " DEBUG " in shown
         assert "different pieces in" in shown  # a worker's
-    assert " DEBUG " not in run("-v", "version").stdout
+    assert " DEBUG " not in run("-v", "env").stdout
     quiet = run("train", text, "-o", tmp_path / "other", "--vocab-size", 400)
     assert " DEBUG " not in quiet.stderr + (tmp_path / "other" / "log.txt").read_text()
 

@@ -48,7 +48,7 @@ def test_core_import_failure_is_one_line() -> None:
         "import sys; sys.modules['pipeline._core'] = None; sys.argv[1:] = {words}; "
         "from pipeline.__main__ import main; sys.exit(main())"
     )
-    for words, traceback in (["version"], False), (["version", "--debug"], True):
+    for words, traceback in (["env"], False), (["env", "--debug"], True):
         command = [sys.executable, "-P", "-c", program.format(words=words)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 1

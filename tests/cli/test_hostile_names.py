@@ -34,10 +34,10 @@ COMMANDS = """
     combine |run| |counted| --output |combined|
     export |run| --export gpt2,tiktoken --check
     export |run| --chat-template |absent|
-    export |run| --counts |counts.tsv|
-    export |run| --counts |counts.tsv|
-    import |counts.tsv| --output |imported| --special-token |token|
-    import |absent| --output |imported|
+    export-counts |run| |counts.tsv|
+    export-counts |run| |counts.tsv|
+    import-counts |counts.tsv| --output |imported| --special-token |token|
+    import-counts |absent| --output |imported|
     extend |counted| |run| --add 5 --output |extended|
     prune |run| |counted| --keep 280 --output |pruned|
     sweep |run| |counted| --vocab-size 280 --held-out |text| --output |swept|

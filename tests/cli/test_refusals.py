@@ -44,7 +44,6 @@ EOT = "<|endoftext|>"
         ("count a.txt --special-token a", 2, "single byte"),
         ("train a.txt --superword-words 3", 2, "--superword-words means nothing without --superwords-from: give both"),
         ("train a.txt empty.txt --weight 0 --weight 1", 2, "no input with text has a weight above 0.*; change one"),
-        ("combine a b --output x --config ray.json", 2, "on this machine alone, not on ray: leave the executor out"),
         ("extend saved a --add 4", 2, "extend needs --output, a directory for the extended tokenizer"),
         ("prune saved a --keep 270", 2, "prune needs --output, a directory for the pruned tokenizer"),
         ("merge a.txt", 1, "a.txt is a file; name a directory"),
@@ -61,7 +60,6 @@ EOT = "<|endoftext|>"
 def test_wrong_input_is_one_line(tmp_path: Path, words: str, code: int, named: str) -> None:
     files = {"a.txt": b"some text to learn from", "empty.txt": b"", "specials.txt": EOT.encode() * 3}
     files |= {"bad.txt": b"x" * 1000 + b"\xff" + b"y" * 10, "deep.json": b"[" * 100_000, "none.json": b'{"inputs": []}'}
-    files["ray.json"] = b'{"executor": "ray"}'
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     for name in ("empty-directory", "odd/tokenizer.json"):
@@ -201,7 +199,7 @@ def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("script", "code", "named"),
     [
-        ("bpe version >/dev/full", 1, "standard output cannot be written: No space left on device"),
+        ("bpe --version >/dev/full", 1, "standard output cannot be written: No space left on device"),
         ("bpe --help >/dev/full", 1, "standard output cannot be written"),
         ("bpe train --print-config >/dev/full", 1, "standard output cannot be written"),
         ("bpe train a.txt --vocab-size 260 --output run --quiet >/dev/full", 1, "standard output cannot be written"),
@@ -230,7 +228,7 @@ def test_closed_streams_do_no_harm(trained: Path, text: Path, tmp_path: Path) ->
         words = "-" if command == "encode" else ""
         line = refused(shell(f"bpe {command} --tokenizer '{trained}' {words} <&-", tmp_path), 1)
         assert "standard input is closed" in line
-    assert shell("bpe version 2>&- | cat", tmp_path).stdout.startswith("bpe-pipeline")
+    assert shell("bpe --version 2>&- | cat", tmp_path).stdout.startswith("bpe-pipeline")
     left = shell("bpe train --help | true; exit ${PIPESTATUS[0]}", tmp_path)
     assert left.stderr == ""
 

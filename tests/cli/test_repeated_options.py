@@ -8,8 +8,8 @@ import pytest
 from command import refused, run_here
 
 from pipeline.cli import commands
-from pipeline.run import option_types
-from pipeline.run.options import RECORDS, make_options
+from pipeline.run import keywords
+from pipeline.run.options import RECORDS, parsed
 
 SEVERAL = {  # of the table of options: two values, each as a flag has it
     "vocab_size": (("48,000", "1k,2k"), (48_000, 1000, 2000)),
@@ -40,12 +40,12 @@ def test_a_repeated_option_adds_up_or_is_refused(command: str) -> None:
         taken.parse_args(context, [word for value in values for word in (flag, value)])
         assert list(map(str, context.params[name])) == [str(option.type(value)) for value in values]
         if of_table:
-            assert getattr(make_options({name: context.params[name]}), name) == held
+            assert parsed(name, context.params[name], str) == held
 
 
 def test_every_option_that_is_a_list_can_be_repeated() -> None:
     """A list is an option that Python's keywords take as a sequence."""
-    kinds = [kind for name, kind in vars(option_types).items() if name.endswith("Options")]
+    kinds = [kind for name, kind in vars(keywords).items() if name.endswith("Keywords")]
     lists = {name for kind in kinds for name, hint in get_type_hints(kind).items() if "Sequence" in str(hint)}
     assert lists
     assert lists <= set(SEVERAL)

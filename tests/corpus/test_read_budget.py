@@ -26,7 +26,7 @@ from pipeline.corpus.lines import whole_lines
 from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBudget
 from pipeline.counts.counts_file import read_counts
 from pipeline.pattern.compiler import compile_pattern
-from pipeline.run.options import make_options
+from pipeline.run.options import TrainOptions, make_options
 from pipeline.run.workers import executor_for
 from pipeline.tokenizer import export
 from pipeline.tokenizer.model import Model
@@ -168,7 +168,7 @@ COUNTS: dict[str, Callable[[Path], Path]] = {
 @pytest.mark.parametrize(
     ("name", "command", "reason", "least_mib"),
     [
-        ("line", ["import", "--pattern=none"], ".* to read", 150),
+        ("line", ["import-counts", "--pattern=none"], ".* to read", 150),
         ("page", ["count"], r"row group 0: a page .* of \d+\.\d MiB would take", 160),
     ],
 )
@@ -232,7 +232,7 @@ def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.Mo
         return new
 
     monkeypatch.setattr(export.Trained, "model", model)
-    with executor_for(make_options({"workers": 1})) as executor:
+    with executor_for(make_options(TrainOptions, {"workers": 1})) as executor:
         _, trained = merge.run_merge(imported, {"vocab_size": [700, 500, 400]}, executor, lambda _: None)
     assert (len(made), any(earlier() for earlier in made)) == (3, False)
     assert [trained.model(size).vocabulary.size for size in trained.options.vocab_size] == [700, 500, 400]

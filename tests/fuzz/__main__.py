@@ -52,7 +52,7 @@ from pipeline.pattern.by_regex import cut_with_regex
 from pipeline.pattern.parse import parse
 from pipeline.run import manifest
 from pipeline.run.open_run import open_run
-from pipeline.run.options import make_options
+from pipeline.run.options import TrainOptions, make_options
 from pipeline.run.runner import opened
 from pipeline.tokenizer.formats.huggingface import write_model
 
@@ -148,7 +148,7 @@ def merge_files(home: Path) -> Target:
 def manifests(home: Path) -> Target:
     """Damaged manifests, half of them under a right digest: refused, or of a plan that fits its files."""
     (home / "text.txt").write_text("some text")
-    options = make_options({"inputs": str(home / "text.txt"), "output": home / "run"})
+    options = make_options(TrainOptions, {"inputs": str(home / "text.txt"), "output": home / "run"})
     with opened(options, LocalExecutor(lambda: 1), lambda _: None) as (runner, directory):
         open_run(runner, directory, options)
     path = home / "run" / "run.json"

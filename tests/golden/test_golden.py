@@ -99,7 +99,7 @@ def _chat(home: Path, texts: list[Path], counting: list[str], encoding: list[str
     marks = "--special-token", "<|im_start|>", "--special-token", "<|im_end|>"
     _command("train", *texts, *counting, "--vocab-size", 500, *marks, output=home / "run")
     (home / "rows.jsonl").write_text(chat_rows())
-    _command("encode", home / "rows.jsonl", "--chat", "--tokenizer", home / "run", *encoding, output=home / "rows")
+    _command("encode-chat", home / "rows.jsonl", "--tokenizer", home / "run", *encoding, output=home / "rows")
     return _of_files(home / "rows", "*.arrow")
 
 

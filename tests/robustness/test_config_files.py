@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.base.errors import PipelineError, UsageError
 from pipeline.run.config_file import read_config
-from pipeline.run.options import make_options
+from pipeline.run.options import TrainOptions, make_options
 
 GOOD = [
     b"vocab_size: 32000\nspecial-token: ['<s>', \"x\"]\npattern: |\n  a+\nexport: [hf]\nworkers: 0x10\n",
@@ -52,7 +52,7 @@ def test_a_configuration_of_any_bytes_is_refused_or_read(suffix: str, data: byte
             one_line(error, path.name)
         else:
             with suppress(PipelineError):
-                make_options(found)
+                make_options(TrainOptions, found)
 
 
 LAUGHS = "a0: &a0 [ha, ha]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 40))
@@ -80,4 +80,4 @@ def test_numbers_that_yaml_reads_to_another_base_are_text(tmp_path: Path) -> Non
     assert read_config(path) == {"a": "1:30", "b": "1:30.5", "c": "032000", "d": ["-010", 16, 0.5, 1000, 0, "1e+3"]}
     path.write_text("pattern_timeout: 1:30\n")
     with pytest.raises(UsageError, match="expected a whole number of at least 1, not '1:30'"):
-        make_options(read_config(path))
+        make_options(TrainOptions, read_config(path))

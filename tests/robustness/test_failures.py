@@ -26,7 +26,7 @@ from pipeline.executors.local import LocalExecutor
 from pipeline.merges import forecast
 from pipeline.run import workers
 from pipeline.run.memory import Broker
-from pipeline.run.options import Options, make_options
+from pipeline.run.options import TrainOptions, make_options
 
 CHUNKS = "12KiB"
 
@@ -39,9 +39,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def options_of(corpus: Path, output: Path, **more: object) -> Options:
+def options_of(corpus: Path, output: Path, **more: object) -> TrainOptions:
     usual = {"inputs": str(corpus), "output": output, "vocab_size": 600, "chunk_size": CHUNKS, "workers": 2}
-    return make_options(usual | more)
+    return make_options(TrainOptions, usual | more)
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def limited(what: int, most: int) -> Iterator[None]:
         resource.setrlimit(what, before)
 
 
-def train(options: Options, listener: Callable[[Event], None] = lambda _: None, preload: str = "") -> int:
+def train(options: TrainOptions, listener: Callable[[Event], None] = lambda _: None, preload: str = "") -> int:
     """Train in this process, and its workers too unless they preload something; how many attempts were made again."""
     setup = replace(workers.SETUP, preload=(*workers.SETUP.preload, *filter(None, [preload])))
     with (LocalExecutor if preload else workers.LocalExecutor)(lambda: 2, setup) as executor:

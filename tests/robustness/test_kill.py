@@ -40,7 +40,7 @@ class Trained:
         self.duration_s = time.monotonic() - started
         self.results = results(home / "whole")
         self.chunks = len(counters(home / "whole"))
-        assert self.chunks > 6 or case.command == "import" or case.spills
+        assert self.chunks > 6 or case.command == "import-counts" or case.spills
         assert not case.spills or ": part 1 of " in (home / "whole" / "log.txt").read_text()
 
     def begin(self, output: Path) -> None:
@@ -59,7 +59,7 @@ class Trained:
 
     def require_nothing_lost(self, output: Path, before: dict[str, bytes]) -> None:
         """What a killed import was to replace is as it was, unless all that takes its place is on the disk."""
-        if self.case.command == "import" and _everything(output) != before:
+        if self.case.command == "import-counts" and _everything(output) != before:
             ready = (*output.glob(".counter.parquet.*.whole.part"), *output.glob("counter.parquet"))
             assert any(path.read_bytes() == self.results["counter.parquet"] for path in ready)
 
@@ -67,7 +67,7 @@ class Trained:
         """Run to the end what was killed; nothing that was whole is done again."""
         kept = Kept.of(output)
         assert ended(self.start(output, workers)) == 0
-        if self.case.command != "import":
+        if self.case.command != "import-counts":
             kept.require(output)
         require_clean(output)
         assert results(output) == self.results
@@ -122,7 +122,7 @@ def test_killed_at_changes_of_files(
             trained.begin(output)
             before = _everything(output)
             status = ended(trained.start(output, workers, **killer.environment(output, at)))
-            if trained.case.command != "import":
+            if trained.case.command != "import-counts":
                 kept.require(output)
             trained.require_nothing_lost(output, before)
             if status == 0:

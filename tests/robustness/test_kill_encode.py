@@ -26,7 +26,7 @@ class Encoded:
         self.home, self.options = home, [word for word in options if word != "train.bin"]
         self.name = "train.bin" if "train.bin" in options else ""
         home.mkdir()
-        if "--chat" in options:
+        if "--template" in options:
             self.text = home / "a.jsonl"
             words = peers.generated_text(1, 900).split(" ")
             rows = [{"instruction": " ".join(words[at : at + at % 9]), "output": words[at]} for at in range(300)]
@@ -41,7 +41,8 @@ class Encoded:
         return files_in(output) if self.name else everything(output)
 
     def command(self, output: Path, workers: int) -> list[str]:
-        words = [sys.executable, "-P", "-m", "pipeline", "encode", self.text, "--tokenizer", self.home / "tokenizer"]
+        command = "encode-chat" if "--template" in self.options else "encode"
+        words = [sys.executable, "-P", "-m", "pipeline", command, self.text, "--tokenizer", self.home / "tokenizer"]
         sizes = ["--chunk-size", "3KiB", "--shard-size", 4000, "--workers", workers, "--quiet"]
         return [*map(str, words), "--output", str(output / self.name), *map(str, sizes), *self.options]
 
@@ -51,7 +52,7 @@ def _chunks(log: str) -> int:
     return int(line.split(" tasks,")[0].split()[-1])
 
 
-CHAT = ("--chat", "--template", "chatml", "--sequence-length", "64", "--val-size", "0.2", "--shard-format")
+CHAT = ("--template", "chatml", "--sequence-length", "64", "--val-size", "0.2", "--shard-format")
 ORDERED = ("--shuffle", "1", "--val-fraction", "0.3", "--shard-format")
 MORE = [
     *[("--shard-format", name) for name in ("npy", "bin", "arrow", "megatron", "mds")],

@@ -136,11 +136,11 @@ def test_what_does_not_fit_is_kept_on_disk(
         ),
         (
             lambda: b"".join(b"%d\t%d\n" % (n * 7919 % 1_000_003, n % 9 + 1) for n in range(250_000)),
-            ["import", "a.txt", "--output", "other", "--pattern=none", "--quiet"],
+            ["import-counts", "a.txt", "--output", "other", "--pattern=none", "--quiet"],
             *("60MiB", "give --memory-limit ", 2),
         ),
     ],
-    ids=["merge", "train", "import"],
+    ids=["merge", "train", "import-counts"],
 )
 def test_the_limit_that_a_refusal_names_suffices(
     make: Callable[[], bytes], words: list[str], limit: str, named: str, code: int, tmp_path: Path

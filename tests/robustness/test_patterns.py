@@ -60,8 +60,8 @@ TRAIN = ["train", *(f"{name}.txt" for name in "abcd"), "bad.txt", "--chunk-size"
     [
         (TRAIN, "bad.txt, bytes 0 to 76", 4),  # counters of the other chunks, and more time would resume
         ([*ENCODE, 1], "bad.txt, bytes 0 to 76", 0),
-        (["import", "counts.tsv", *OPTIONS], "counts.tsv, line 3", 0),
-        (["import", "counts.parquet", *OPTIONS], "counts.parquet, row 3", 0),
+        (["import-counts", "counts.tsv", *OPTIONS], "counts.tsv, line 3", 0),
+        (["import-counts", "counts.parquet", *OPTIONS], "counts.parquet, row 3", 0),
     ],
     ids=["train", "encode", "lines", "rows"],
 )
@@ -81,7 +81,7 @@ def test_pattern_timeout_names_the_document(
     assert "longer than 1 s for the document of 60 characters that begins with 'aaaaaaaa" in line
     assert "--pattern-timeout" in line
     assert len(list(Path("out").glob("counts/*.parquet"))) == kept
-    assert Path("out").exists() == (words[0] != "import")
+    assert Path("out").exists() == (words[0] != "import-counts")
     if kept:
         assert "pattern_timeout" not in json.loads(Path("out/run.json").read_text())["counting"]
     if words[0] == "encode":

@@ -16,7 +16,7 @@ from pipeline.counts import elsewhere
 from pipeline.run import directory, manifest
 from pipeline.run.directory import Directory
 from pipeline.run.files import RUN
-from pipeline.run.options import make_options
+from pipeline.run.options import TrainOptions, make_options
 from pipeline.shards import manifest as shards
 from pipeline.shards.manifest import SHARDS
 from pipeline.storage import named
@@ -79,7 +79,7 @@ def test_overwrite_needs_the_corpus(corpus: Path, output: Path) -> None:
 
 def test_a_size_that_was_never_learned_is_not_the_first(corpus: Path, tmp_path: Path) -> None:
     output = _counted(corpus, tmp_path / "run")
-    options = make_options({"vocab_size": 100_000})
+    options = make_options(TrainOptions, {"vocab_size": 100_000})
     manifest.store_merge_options(manifest.require(output), options, FILE_NAMES)  # then it was killed, or did not fit
     for size, name in ((300, "tokenizer"), (290, "tokenizer-290")):
         pipeline.merge_run(output, vocab_size=size)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from pipeline.base.errors import UsageError
 from pipeline.base.units import format_bytes, format_count, parse_bytes
 from pipeline.run.config_file import read_config
-from pipeline.run.options import Options, flag_of, make_options
+from pipeline.run.options import ChatOptions, EncodeOptions, TrainOptions, flag_of, make_options, parsed
 
 
 @pytest.mark.parametrize(
@@ -37,8 +38,8 @@ def test_sizes_and_counts_are_formatted() -> None:
 
 
 def test_defaults_are_the_documented_ones() -> None:
-    options = make_options({})
-    assert options == Options()
+    options = make_options(TrainOptions, {})
+    assert options == TrainOptions()
     assert (options.vocab_size, options.pattern, options.special_tokens) == ((32_000,), "gpt2", ("<|endoftext|>",))
     assert (options.tie_break, options.min_frequency, options.errors) == ("lowest-ids", 1, "replace")
 
@@ -91,8 +92,10 @@ def test_defaults_are_the_documented_ones() -> None:
     ],
 )
 def test_wrong_options_are_named(values: dict[str, object], message: str) -> None:
+    kinds = (TrainOptions, EncodeOptions, ChatOptions)
+    kind = next((kind for kind in kinds if set(values) <= {one.name for one in fields(kind)}), TrainOptions)
     with pytest.raises(UsageError) as caught:
-        make_options(values)
+        make_options(kind, values)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500
@@ -101,7 +104,7 @@ def test_wrong_options_are_named(values: dict[str, object], message: str) -> Non
 def test_many_special_tokens_are_checked_in_linear_time() -> None:
     texts = [f"<{number}>" for number in range(50_000)]
     started = time.monotonic()
-    assert make_options({"special_tokens": texts}).special_tokens == tuple(texts)
+    assert make_options(TrainOptions, {"special_tokens": texts}).special_tokens == tuple(texts)
     assert time.monotonic() - started < 2
 
 
@@ -113,15 +116,21 @@ def test_values_are_completed() -> None:
         "chunk_size": "1MiB",
         "workers": "3",
     }
-    completed = Options(
+    completed = TrainOptions(
         special_tokens=("<s>",), export=("hf", "tiktoken"), inputs=("a",), chunk_size=1 << 20, workers=3
     )
-    assert make_options(given) == completed
-    assert make_options({"no_special_tokens": True}).special_tokens == ()
+    assert make_options(TrainOptions, given) == completed
+    assert make_options(TrainOptions, {"no_special_tokens": True}).special_tokens == ()
+
+
+def test_what_does_not_apply_cannot_be_said() -> None:
+    with pytest.raises(UsageError, match="option 'shuffle' means nothing here: leave it out"):
+        make_options(TrainOptions, {"shuffle": 1})
+    assert make_options(TrainOptions, {"shuffle": None}) == TrainOptions()
 
 
 def test_options_have_stages() -> None:
-    options = make_options({})
+    options = make_options(TrainOptions, {})
     assert set(options.of_stage("count")) == {
         "special_tokens", "special_tokens_as_text", "pattern", "errors", "max_piece_bytes",
         "input_format", "compression", "text_field",
@@ -142,7 +151,7 @@ def test_options_have_stages() -> None:
     ],
 )
 def test_numbers_as_people_write_them(name: str, typed: object, number: object) -> None:
-    assert getattr(make_options({name: typed}), name) == number
+    assert parsed(name, typed, str) == number
 
 
 CONFIG = {"vocab_size": 500, "special_tokens": ["<a>", "<b>"], "pattern": "llama3", "chunk_size": "1MiB"}
@@ -160,7 +169,7 @@ def test_configuration_files(tmp_path: Path, name: str, text: str) -> None:
     path = tmp_path / name
     path.write_text(text)
     assert read_config(path) == CONFIG
-    assert make_options(read_config(path)).chunk_size == 1 << 20
+    assert make_options(TrainOptions, read_config(path)).chunk_size == 1 << 20
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from pipeline.base.events import warn_of
 from pipeline.commands.count import run_count
 from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
-from pipeline.run.options import make_options
+from pipeline.run.options import TrainOptions, make_options
 from pipeline.run.workers import executor_for
 
 SHARD = "shard-00000.parquet"
@@ -81,7 +81,7 @@ def _train(tmp_path: Path, output: Path, *, overwrite: bool = True) -> None:
 
 def _count(tmp_path: Path, output: Path, *, overwrite: bool = True) -> None:
     inputs = [str(_texts(tmp_path / "texts"))]
-    options = make_options({"inputs": inputs, "output": output, "overwrite": overwrite, "workers": 1})
+    options = make_options(TrainOptions, {"inputs": inputs, "output": output, "overwrite": overwrite, "workers": 1})
     with executor_for(options) as executor:
         run_count(options, executor, warn_of)
 

@@ -7,7 +7,7 @@ from tasks_here import TasksHere
 
 from pipeline.base.events import Advanced, Event, StageEnded, StageStarted
 from pipeline.executors.worker import report_progress
-from pipeline.run.options import make_options
+from pipeline.run.options import TrainOptions, make_options
 from pipeline.run.runner import Runner, Stage, watched
 
 
@@ -28,7 +28,7 @@ def events() -> list[Event]:
 
 @pytest.fixture
 def runner(events: list[Event]) -> Runner:
-    with watched(make_options({"workers": 2}), TasksHere(lambda: 2), events.append) as runner:
+    with watched(make_options(TrainOptions, {"workers": 2}), TasksHere(lambda: 2), events.append) as runner:
         return runner
 
 

@@ -195,7 +195,7 @@ def test_options_of_other_commands_are_refused(tokenizer: pipeline.Tokenizer, tm
     text = tmp_path / "a.txt"
     text.write_text("one")
     for name, value in {"vocab_size": 300, "pattern": "gpt2", "special_tokens": [EOT], "dry_run": True}.items():
-        with pytest.raises(UsageError, match=f"option '{name}' means nothing for encoding"):
+        with pytest.raises(UsageError, match=f"option '{name}' means nothing here"):
             pipeline.encode_corpus(text, tokenizer, tmp_path / "shards", **{name: value})
     for inputs, output in ((None, tmp_path / "shards"), (text, None)):
         with pytest.raises(UsageError, match="encoding a corpus takes INPUT and --output: name files, and a directory"):
@@ -203,7 +203,7 @@ def test_options_of_other_commands_are_refused(tokenizer: pipeline.Tokenizer, tm
     with pytest.raises(UsageError, match="dry_run prints a plan and trains nothing: use the command"):
         pipeline.train(text, dry_run=True)
     for call in (pipeline.train, pipeline.merge_run, pipeline.train_from_iterator):
-        with pytest.raises(UsageError, match="option 'shard_size' means nothing for training"):
+        with pytest.raises(UsageError, match="option 'shard_size' means nothing here"):
             call(text, output=tmp_path / "run", shard_size=10)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt"]
 

@@ -21,7 +21,7 @@ import pipeline
 from pipeline.base.errors import InputError, UsageError
 from pipeline.base.events import warn_of
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.run.options import make_options
+from pipeline.run.options import EncodeFilesOptions, make_options
 from pipeline.run.plan import list_corpus
 from pipeline.shards import encode_worker, in_memory
 from pipeline.shards.encode_worker import IdsTask
@@ -99,7 +99,7 @@ def test_interruption_does_not_wait_for_chunks(
     path = tmp_path / "a.txt"
     path.write_text("the low lower lowest " * 400_000)
     model = tokenizer.model
-    options = make_options({"inputs": path, "chunk_size": 1 << 20, "workers": 2})
+    options = make_options(EncodeFilesOptions, {"inputs": path, "chunk_size": 1 << 20, "workers": 2})
     plan = cut_corpus(list_corpus(options, warn_of), model, options)
     assert len(plan.chunks) > 4
     parts = in_memory._encode_chunks(model, options, plan)
@@ -135,7 +135,7 @@ def test_ids_of_four_bytes(tmp_path: Path) -> None:
 
 
 def test_errors_name_the_cause(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
-    path, rowless, unknown = tmp_path / "a.txt", tmp_path / "rowless.parquet", "means nothing for encoding in memory"
+    path, rowless, unknown = tmp_path / "a.txt", tmp_path / "rowless.parquet", "means nothing here"
     path.write_bytes(b"good bad\xff")
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), rowless)
     assert pipeline.encode_files(path, tokenizer).losses["replacements"]["count"] == 1

@@ -29,7 +29,7 @@ from pipeline.commands.encode_text import load_tokenizer
 from pipeline.counts import counter_file
 from pipeline.merges import merge_list
 from pipeline.run import manifest
-from pipeline.run.options import make_options
+from pipeline.run.options import TrainOptions, make_options
 from pipeline.storage import Location, Remote, RemoteError, atomic, location, scratch
 from pipeline.storage import remote as stores
 from pipeline.storage.remote import reason_of
@@ -316,7 +316,7 @@ def test_store_that_does_not_answer_is_a_pipeline_error_of_one_line(
             partial(call, run)
             for call in (pipeline.verify_run, tokenizer_home, load_tokenizer, pipeline.Tokenizer.load)
         ),
-        lambda: manifest.store_merge_options(stored, make_options({"vocab_size": 258}), []),
+        lambda: manifest.store_merge_options(stored, make_options(TrainOptions, {"vocab_size": 258}), []),
         lambda: pipeline.merge_run(run, vocab_size=257),
     ):
         with pytest.raises(PipelineError, match=r"no answer") as caught:

@@ -1,14 +1,14 @@
-"""Make `pipeline/run/option_types.py` of the records of options: `python tests/support/keyword_types.py` writes it."""
+"""Make `pipeline/run/keywords.py` of the records of options: `python tests/support/keyword_types.py` writes it."""
 
 from pathlib import Path
 from typing import get_args
 
-from pipeline.run import option_types
-from pipeline.run.options import RECORDS, Record, options_of
+from pipeline.run import keywords, options
+from pipeline.run.record import Record, records_of
 
 FOR_THE_COMMAND = {"inputs", "dry_run", "quiet", "log_json"}  # an argument, or of no use as a keyword
-HOME = Path(option_types.__file__)
-_HEAD = '''"""The types of the public functions' keywords, for editors and type checkers: of the records of options.
+HOME = Path(keywords.__file__)
+_HEAD = '''"""The types of the public functions' keywords, for editors and type checkers: of the values of options.
 
 `python tests/support/keyword_types.py` writes this file. Sizes are numbers of bytes or texts such as "64MiB".
 """
@@ -21,21 +21,7 @@ from pipeline.storage import Remote
 
 AnyPath = str | PathLike[str] | Remote
 '''
-_COUNTED = {*options_of("count")} & {*options_of("encode-files")}
-_KINDS = {  # name -> bases, what it is of, and its options
-    "WorkingOptions": ((), "How any work is done on this machine.", options_of("verify")),
-    "OutputOptions": (("WorkingOptions",), "Where the result goes.", options_of("combine")),
-    "ReadingOptions": (("WorkingOptions",), "How a corpus is read.", _COUNTED),
-    "EncodeFilesOptions": (("ReadingOptions",), "Of `encode_files`.", options_of("encode-files")),
-    "EncodeOptions": (("EncodeFilesOptions",), "Of `encode_corpus`.", {*options_of("encode")} - {"output"}),
-    "ParityOptions": (("OutputOptions",), "Of `train_parity`.", options_of("parity")),
-    "MergeOptions": (("ParityOptions",), "What is learned from counts.", ("output", *options_of("merge"))),
-    "CountOptions": (("OutputOptions", "ReadingOptions"), "Of `count`.", options_of("count")),
-    "TrainOptions": (
-        ("MergeOptions", "CountOptions"), "Of `train` and of the other functions that count and merge.",
-        options_of("train", "merge"),
-    ),
-}  # fmt: skip
+_PUBLIC = (options.TrainOptions, options.ParityOptions, options.EncodeOptions)  # which have all keywords
 
 
 def type_of(record: Record) -> str:
@@ -55,14 +41,19 @@ def type_of(record: Record) -> str:
 
 def source() -> str:
     """Return the file as it should be."""
-    parts, listed = [_HEAD], {name: {*names} - FOR_THE_COMMAND for name, (_, _, names) in _KINDS.items()}
-    for name, (bases, about, _) in _KINDS.items():
-        inherited = {one for base in bases for one in listed[base]}
-        assert inherited <= listed[name], f"{name} does not take {inherited - listed[name]}"
-        own = [record for record in RECORDS.values() if record.name in listed[name] - inherited]
+    parts = [_HEAD]
+    for kind in vars(options).values():
+        if not isinstance(kind, type) or kind is options.Values or not any(issubclass(one, kind) for one in _PUBLIC):
+            continue
+        bases = [base.__name__.replace("Options", "Keywords") for base in kind.__bases__ if base is not options.Values]
+        if kind is options.EncodeOptions:  # whose output is an argument
+            bases = ["OverwriteKeywords" if base == "OutputKeywords" else base for base in bases]
+        known = records_of(kind)
+        own = [known[name] for name in vars(kind).get("__annotations__", ()) if name not in FOR_THE_COMMAND]
         lines = [f"{record.name}: {type_of(record)}" for record in own]
         lines += [f"no_{record.name}: bool" for record in own if record.without]
-        head = f'class {name}({", ".join(bases or ("TypedDict",))}, total=False):\n    """{about}"""\n'
+        name = kind.__name__.replace("Options", "Keywords")
+        head = f'class {name}({", ".join(bases or ("TypedDict",))}, total=False):\n    """{kind.__doc__}"""\n'
         parts.append("\n    ".join([head, *lines]).rstrip() + "\n")
     return "\n\n".join(parts)
 

@@ -34,8 +34,8 @@ _OF_A_COMMAND = ("stages", "peak_memory_bytes", "stage_peak_bytes", "retries", "
 class Case:
     """make: writes what is read into a directory and gives the inputs; `-` is what it writes to `stdin` there.
 
-    command: `train`; or one that begins with a finished run and overwrites it: `merge`, `import`. options: beside
-    output and workers. spills: whether counters are written in parts.
+    command: `train`; or one that begins with a finished run and overwrites it: `merge`, `import-counts`. options:
+    beside output and workers. spills: whether counters are written in parts.
     """
 
     name: str
@@ -112,7 +112,7 @@ CASES = [
     Case("several sizes", _one_text, (*_LESS, "--min-piece-count", "2"), sizes=(500, 300, 700)),
     Case("spills", _many_pieces, (*_SPILLS, "--min-piece-count", "2"), spills=True),
     Case("another vocabulary", _one_text, ("--min-frequency", "3"), sizes=(600, 400), command="merge"),
-    Case("other counts", _counts, ("--pattern", "none"), (), command="import"),
+    Case("other counts", _counts, ("--pattern", "none"), (), command="import-counts"),
 ]
 
 

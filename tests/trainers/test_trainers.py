@@ -122,7 +122,7 @@ def _write_data_sets(home: Path) -> None:
 
 
 def _encode(home: Path, *words: object) -> None:
-    result = run("encode", "--tokenizer", home / "run" / "tokenizer", *words)
+    result = run("encode-chat", "--tokenizer", home / "run" / "tokenizer", *words)
     assert result.returncode == 0, result.stderr
 
 
@@ -223,8 +223,8 @@ def _rows(directory: Path) -> list[dict[str, list[int]]]:
     ("stage", "template", "options"),
     [
         ("pt", "llama3", ("text.txt", "--sequence-length", 64, "--shard-format", "arrow")),
-        ("sft", "llama3", ("alpaca.json", "--chat", "--template", "llama3", "--sequence-length", 128)),
-        ("sft", "chatml", ("turns.json", "--chat", "--template", "chatml", "--sequence-length", 128, "--pack", "neat")),
+        ("sft", "llama3", ("alpaca.json", "--template", "llama3", "--sequence-length", 128)),
+        ("sft", "chatml", ("turns.json", "--template", "chatml", "--sequence-length", 128, "--pack", "neat")),
     ],
 )
 def test_llamafactory_trains_from_our_rows(home: Path, stage: str, template: str, options: tuple[object, ...]) -> None:
@@ -248,6 +248,6 @@ def test_llamafactory_trains_from_our_rows(home: Path, stage: str, template: str
 
 def test_trl_trains_from_our_rows(home: Path) -> None:
     output = home / "rows-trl"
-    options = ("--chat", "--template", "chatml", "--sequence-length", 128, "--output", output)
+    options = ("--template", "chatml", "--sequence-length", 128, "--output", output)
     _encode(home, home / "alpaca.json", *options)
     assert re.search(r"loss [5-8]\.", _python(SCRIPTS, "trl", home / "model", output))

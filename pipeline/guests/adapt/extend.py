@@ -6,7 +6,7 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Unpack
 
 from pipeline.base.errors import RunDirectoryError, UsageError, unfit
 from pipeline.base.events import Listener
@@ -15,7 +15,7 @@ from pipeline.counts.count import Counted, require_counted
 from pipeline.executors import Executor
 from pipeline.guests.adapt.extend_worker import PLAN_NAME, ExtendTask, learn
 from pipeline.guests.adapt.extension import Learned, NewToken, extended, require_extendable, start_of
-from pipeline.guests.adapt.origin import DERIVED, Changed, Origin, claimed
+from pipeline.guests.adapt.origin import DERIVED, Origin, claimed
 from pipeline.merges.merge import STAGE
 from pipeline.merges.rules import MergeRules
 from pipeline.pattern.compiled import PatternSequence
@@ -23,9 +23,10 @@ from pipeline.pattern.presets import NAME
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest
 from pipeline.run.ids import MAX_IDS
+from pipeline.run.keywords import AnyPath, OutputKeywords
+from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Run
-from pipeline.run.option_types import AnyPath, OutputOptions
-from pipeline.run.options import Options, flag_of, lists_options, make_options
+from pipeline.run.options import CountOptions, ExtendOptions, flag_of, make_options
 from pipeline.run.patterns import cut_by
 from pipeline.run.runner import Advance, Runner, opened
 from pipeline.run.workers import executor_here
@@ -41,21 +42,16 @@ _CUTTING = {"expression": "the pattern", "by": "what cuts", "unicode": "the Unic
 
 
 @dataclass(frozen=True)
-class Extended(Changed):
+class Extended:
     """An extended tokenizer. plan: its new tokens, as new-tokens.parquet has them. made_again: old ids that merges
     alone did not make and now make. before, after: the tokens of all counted pieces."""
 
+    tokenizer: Tokenizer
     plan: tuple[NewToken, ...]
     made_again: tuple[int, ...]
     stopped: str
-
-    event = "extended"
-
-    def facts(self) -> dict[str, Any]:
-        """Say how many tokens are new, with which ids."""
-        ids = f"{self.plan[0].id} to {self.plan[-1].id}" if self.plan else "none"
-        again = len(self.made_again)
-        return {"new_tokens": len(self.plan), "new_ids": ids, "made_again": again, "stopped": self.stopped}
+    before: int
+    after: int
 
 
 @lists_options
@@ -68,7 +64,7 @@ def extend(
     min_frequency: int = 1,
     whole_characters: bool = False,
     progress: bool = False,
-    **options: Unpack[OutputOptions],
+    **options: Unpack[OutputKeywords],
 ) -> Extended:
     """Add tokens to a tokenizer, learned from the counts of a run; old ids and merges stay.
 
@@ -99,7 +95,9 @@ def extend(
         TrainingError: there is nothing to learn.
         ExportRefusedError: tokenizer.json cannot hold the result.
     """
-    settled = make_options({**options, "min_frequency": min_frequency, "whole_characters": whole_characters})
+    settled = make_options(
+        ExtendOptions, {**options, "min_frequency": min_frequency, "whole_characters": whole_characters}
+    )
     with for_python(progress) as listener, executor_here(settled) as executor:
         paths = named(base, "base"), named(run, "run")
         return run_extend(*paths, settled, executor, listener, add=add, first_id=first_id)
@@ -108,7 +106,7 @@ def extend(
 def run_extend(
     base: Location,
     location: Location,
-    options: Options,
+    options: ExtendOptions,
     executor: Executor,
     listener: Listener,
     *,
@@ -141,8 +139,8 @@ def run_extend(
         often = "at all" if options.min_frequency == 1 else f"{options.min_frequency:,} times"
         stopped = f"{wanted - len(learned.new):,} fewer than were asked for: no pair is left that occurs {often}"
         runner.warn(f"the tokenizer has {stopped}")
-    made = directory.location, Tokenizer.from_model(written), learned.before, learned.after
-    return Extended(*made, learned.new, learned.made_again, stopped)
+    tokenizer, again = Tokenizer.from_model(written), learned.made_again
+    return Extended(tokenizer, learned.new, again, stopped, learned.before, learned.after)
 
 
 def whole_number(name: str, value: object, at_least: int = 0) -> int:
@@ -226,7 +224,7 @@ def _require_same_cutting(runner: Runner, model: Model, run: Run) -> None:
         )
 
 
-def counting_like(options: Options, base: Location) -> Options:
+def counting_like(options: CountOptions, base: Location) -> CountOptions:
     """Return options that count a corpus as this tokenizer cuts it: its pattern, and its added tokens as separators."""
     model = load_model(base)
     require_extendable(model)
@@ -234,5 +232,5 @@ def counting_like(options: Options, base: Location) -> Options:
         raise UsageError(f"{base} cuts in several steps, which no --pattern says; its corpus cannot be counted")
     expression = model.pattern.expression
     pattern = model.pattern.name or (f"(?:{expression})" if NAME.fullmatch(expression) else expression)
-    values = make_options({"pattern": pattern, "special_tokens": list(model.vocabulary.special_tokens)})
+    values = make_options(CountOptions, {"pattern": pattern, "special_tokens": list(model.vocabulary.special_tokens)})
     return replace(options, pattern=values.pattern, special_tokens=values.special_tokens)

@@ -16,7 +16,7 @@ from pipeline.guests.adapt.prune import make_pruned
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
-from pipeline.run.options import Options
+from pipeline.run.options import WorkOptions
 from pipeline.run.runner import watched
 from pipeline.shards.manifest import tokenizer_fingerprint
 from pipeline.storage import MODEL_BYTES, Location, named, read_bounded
@@ -25,7 +25,7 @@ from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.model import Model
 
 
-def verify(location: Location, options: Options, executor: Executor, listener: Listener) -> dict[str, str]:
+def verify(location: Location, options: WorkOptions, executor: Executor, listener: Listener) -> dict[str, str]:
     """Return what was verified, by name; `RunDirectoryError` for the first thing that is wrong."""
     origin = require(location)
     model, run = made_from(location, origin)

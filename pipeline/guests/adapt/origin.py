@@ -1,7 +1,7 @@
-"""What `extend` and `prune` return, and made-from.json, which says what their tokenizer was made from, and how."""
+"""What an extended or pruned tokenizer was made from, in made-from.json next to its files: `verify` makes it again."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,14 +9,12 @@ from typing import Any
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.guests.adapt.extend_worker import PLAN_NAME
 from pipeline.guests.adapt.prune_worker import MAP_NAME, REMOVED_NAME
-from pipeline.reports.result import Part, Result, Rows
 from pipeline.run.directory import Directory, Kind
 from pipeline.run.manifest import refuse_other_options, run_of
 from pipeline.run.stored import stored
 from pipeline.storage import Location, same_location
 from pipeline.tokenizer.formats.changed import CHANGED_NAMES
 from pipeline.tokenizer.formats.load import tokenizer_home
-from pipeline.tokenizer.tokenizer import Tokenizer
 
 _NAMES = (PLAN_NAME, MAP_NAME, REMOVED_NAME, *CHANGED_NAMES)
 DERIVED = Kind("made-from.json", re.compile("|".join(map(re.escape, _NAMES))), 1)
@@ -32,33 +30,6 @@ class Origin:
     run: str
     counter_fingerprint: str
     options: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Changed(Result):
-    """A changed tokenizer, in its directory. before, after: the tokens of all counted pieces."""
-
-    directory: Location
-    tokenizer: Tokenizer
-    before: int
-    after: int
-
-    @property
-    def brief(self) -> str:
-        """The directory."""
-        return str(self.directory)
-
-    def facts(self) -> dict[str, Any]:
-        """Say what was changed."""
-        raise NotImplementedError
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the facts, and the tokens of the counted pieces."""
-        return {"tokenizer": self.brief, **self.facts(), "tokens_before": self.before, "tokens_after": self.after}
-
-    def shown(self) -> Iterable[Part]:
-        """Return the same as rows."""
-        yield Rows(tuple((name.replace("_", " "), value) for name, value in self.to_json().items()))
 
 
 @contextmanager

@@ -11,14 +11,15 @@ from pipeline.base.units import format_count
 from pipeline.counts.count import Counted, require_counted
 from pipeline.executors import Executor
 from pipeline.guests.adapt.extend import whole_number
-from pipeline.guests.adapt.origin import DERIVED, Changed, Origin, claimed
+from pipeline.guests.adapt.origin import DERIVED, Origin, claimed
 from pipeline.guests.adapt.prune_worker import PruneTask, Pruning
 from pipeline.guests.adapt.prune_worker import prune as choose
 from pipeline.guests.adapt.pruning import RemovedToken, protected_ids, pruned
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest
-from pipeline.run.option_types import AnyPath, OutputOptions
-from pipeline.run.options import Options, lists_options, make_options
+from pipeline.run.keywords import AnyPath, OutputKeywords
+from pipeline.run.listed_options import lists_options
+from pipeline.run.options import OutputOptions, make_options
 from pipeline.run.patterns import cut_by
 from pipeline.run.runner import Runner, opened
 from pipeline.run.workers import executor_here
@@ -52,18 +53,15 @@ class Staying:
 
 
 @dataclass(frozen=True)
-class Pruned(Changed):
+class Pruned:
     """A pruned tokenizer. id_map: new id -> old id of each token that stays. before, after: the tokens of all counted
     pieces."""
 
+    tokenizer: Tokenizer
     id_map: Mapping[int, int]
     removed: tuple[RemovedToken, ...]
-
-    event = "pruned"
-
-    def facts(self) -> dict[str, Any]:
-        """Say how many tokens went and are left."""
-        return {"removed": len(self.removed), "tokens": self.tokenizer.vocab_size}
+    before: int
+    after: int
 
 
 @lists_options
@@ -76,7 +74,7 @@ def prune(
     protect: AnyPath | Sequence[str | bytes] = (),
     keep_ids: bool = False,
     progress: bool = False,
-    **options: Unpack[OutputOptions],
+    **options: Unpack[OutputKeywords],
 ) -> Pruned:
     """Remove a tokenizer's least used tokens, by the counts of a run; bytes and added tokens stay.
 
@@ -106,7 +104,7 @@ def prune(
         RunDirectoryError: the run is not completely counted.
         ExportRefusedError: tokenizer.json cannot hold the result.
     """
-    settled = make_options(options)
+    settled = make_options(OutputOptions, options)
     kept: list[str | bytes]
     if isinstance(protect, str | PathLike | Remote):
         kept = [*read_protected(named(protect, "protect"))]
@@ -125,7 +123,7 @@ def read_protected(file: Location) -> list[str]:
 
 
 def run_prune(
-    base: Location, location: Location, staying: Staying, options: Options, executor: Executor, listener: Listener
+    base: Location, location: Location, staying: Staying, options: OutputOptions, executor: Executor, listener: Listener
 ) -> Pruned:
     """Choose, write the tokenizer's directory, and return what was removed."""
     if options.output is None:
@@ -154,8 +152,7 @@ def run_prune(
                 f"{which}: change eos_token_id, bos_token_id and pad_token_id in the model's config.json and "
                 "generation_config.json by id-map.parquet"
             )
-    made = directory.location, Tokenizer.from_model(written), pruning.before, pruning.after
-    return Pruned(*made, pruning.id_map, pruning.removed)
+    return Pruned(Tokenizer.from_model(written), pruning.id_map, pruning.removed, pruning.before, pruning.after)
 
 
 def make_pruned(

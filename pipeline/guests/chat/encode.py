@@ -9,8 +9,8 @@ from pipeline.base.errors import unfit
 from pipeline.corpus.skipped_or_altered import Tally, in_words
 from pipeline.guests.chat.encoder import ChatEncoder, settings_of
 from pipeline.guests.chat.templates import require_marks, template_named
-from pipeline.run.option_types import AnyPath
-from pipeline.run.options import make_options
+from pipeline.run.keywords import AnyPath
+from pipeline.run.options import ChatOptions, make_options
 from pipeline.run.values import PUBLISHED_DATE, date_of
 from pipeline.shards.plan import model_of
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -45,7 +45,7 @@ def encode_chat(
         tokenizer: a tokenizer, or the path or URI of one.
         template: a name (llama3, chatml, qwen, qwen3, mistral, gemma, deepseek3, alpaca, default, ...) or a YAML file.
         sequence_length: ids of a row, at most; of longer ones each question and answer keeps its share. Rows are not
-            padded. `encode --chat` has 2,048 by default, as LLaMA-Factory.
+            padded. `encode-chat` has 2,048 by default, as LLaMA-Factory.
         train_on_prompt: whether questions are learned too.
         mask_history: whether only the last answer is learned; the last turns are kept first then.
         default_system: the system text of conversations without one, in place of the template's.
@@ -77,7 +77,7 @@ def encode_chat(
         "date": date,
         "special_tokens_in_messages": special_tokens_in_messages,
     }
-    options = make_options(given, str)
+    options = make_options(ChatOptions, given, str)
     settings = settings_of(options, options.sequence_length or 4096, date_of(options.date))
     found, model = template_named(template), model_of(tokenizer, conversations)
     require_marks(found, model)

@@ -1,4 +1,4 @@
-"""`encode --chat`: chat data become rows of ids and labels for fine-tuning.
+"""`encode-chat`: chat data become rows of ids and labels for fine-tuning.
 
 Workers encode chunks of rows into parts, each a checkpoint; then rows are put in order, packed, and written to shards.
 What they hold depends on data sets, tokenizer, template and options alone: not on workers, chunk size or kills.
@@ -16,7 +16,7 @@ from pipeline.guests.chat.encoder import NO_ANSWER, SPECIAL_TOKENS
 from pipeline.guests.chat.plan import Chat, named_data_sets, open_chat
 from pipeline.guests.chat.shards import encode_conversations, write_conversations
 from pipeline.reports.summary import EncodingSummary
-from pipeline.run.options import Options
+from pipeline.run.options import ChatOptions
 from pipeline.run.runner import Runner, opened
 from pipeline.shards import manifest
 from pipeline.shards.manifest import EncodedCorpus, Encoding, kind_of
@@ -29,7 +29,7 @@ _WARNED = {
 }
 
 
-def run_encode_chat(options: Options, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:
+def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:
     """Encode the data sets and write their shards, except what the directory holds already."""
     data_sets = named_data_sets(options)
     if options.output is None or not (options.inputs or data_sets):
@@ -45,7 +45,7 @@ def run_encode_chat(options: Options, model: Model, executor: Executor, listener
 
 
 def _encode(
-    runner: Runner, encoding: Encoding, model: Model, options: Options, chat: Chat, sets: list[DataSet]
+    runner: Runner, encoding: Encoding, model: Model, options: ChatOptions, chat: Chat, sets: list[DataSet]
 ) -> EncodedCorpus:
     encoding.directory.remove([manifest.RESULT])  # the shards are not complete from here on
     parts = encode_conversations(runner, encoding, model, chat, sets)

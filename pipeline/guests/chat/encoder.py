@@ -24,7 +24,7 @@ from pipeline.tokenizer.message_marks import MessageMarks, has_marks
 from pipeline.tokenizer.model import PLAIN_RULE, Model
 
 if TYPE_CHECKING:
-    from pipeline.run.options import Options
+    from pipeline.run.options import ChatOptions
 
 ID_BYTES = 4
 CUT, NO_ANSWER, NO_TOOL_FORMAT = "conversations_cut", "answers_empty", "conversations_without_tool_format"
@@ -48,7 +48,7 @@ class ChatSettings:
     special_tokens_in_messages: str = "text"
 
 
-def settings_of(options: "Options", sequence_length: int, day: str) -> ChatSettings:
+def settings_of(options: "ChatOptions", sequence_length: int, day: str) -> ChatSettings:
     """Return the settings that options ask for, for rows of that many ids on that day."""
     thinking = {"true": True, "false": False, "null": None}[options.enable_thinking]
     own = {field.name: getattr(options, field.name) for field in fields(ChatSettings)}

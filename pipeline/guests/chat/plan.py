@@ -25,7 +25,7 @@ from pipeline.guests.chat.templates import (
     with_tool_format,
 )
 from pipeline.run.directory import Directory
-from pipeline.run.options import READING_OPTIONS, Options
+from pipeline.run.options import ChatOptions
 from pipeline.run.plan import Plan
 from pipeline.run.runner import Runner
 from pipeline.run.stored import plain
@@ -57,7 +57,7 @@ class Chat:
         return None if self.pack == "none" else self.settings.sequence_length
 
 
-def chat_of(options: Options, model: Model, data_sets: Sequence[DataSet] | None, day: str) -> Chat:
+def chat_of(options: ChatOptions, model: Model, data_sets: Sequence[DataSet] | None, day: str) -> Chat:
     """Return what the options ask for; raises `UsageError` for what a vocabulary or a format cannot have."""
     if options.template is None:
         raise UsageError("chat data need a --template: llama3, chatml, qwen, ..., or a YAML file")
@@ -97,7 +97,7 @@ def chat_of(options: Options, model: Model, data_sets: Sequence[DataSet] | None,
     return Chat(template, settings, pack, layout, mixing, special[pad] if pad else 0)
 
 
-def named_data_sets(options: Options) -> list[DataSet] | None:
+def named_data_sets(options: ChatOptions) -> list[DataSet] | None:
     """Return the data sets of `--dataset-info`, or None where INPUT is what is read."""
     if options.dataset_info is None:
         if options.dataset:
@@ -109,7 +109,7 @@ def named_data_sets(options: Options) -> list[DataSet] | None:
 
 
 def open_chat(
-    runner: Runner, directory: Directory, options: Options, model: Model, data_sets: list[DataSet] | None
+    runner: Runner, directory: Directory, options: ChatOptions, model: Model, data_sets: list[DataSet] | None
 ) -> tuple[Encoding, Chat, list[DataSet]]:
     """Return the encoding that the options ask for, stored or new, and the data sets with what their rows may lack."""
     stored = None if options.overwrite else shards.load(directory)
@@ -125,7 +125,8 @@ def open_chat(
         runner.warn(f"template {chat.template.name} starts with a bos token, and the tokenizer has none: left out")
     sets = data_sets or [DataSet("inputs", options.inputs or ())]
     asked = {
-        **{name: getattr(options, name) for name in READING_OPTIONS},
+        "input_format": options.input_format,
+        "compression": options.compression,
         **options.of_stage("chat"),
         "sequence_length": options.sequence_length,
         "pack": options.pack,
@@ -140,7 +141,7 @@ def open_chat(
     }
     inputs = tuple(name for one in sets for name in one.inputs)
     of_sets, cut = replace(options, inputs=inputs), partial(_cut, sets=sets, options=options, nodes=runner.nodes)
-    encoding = open_encoding(runner, directory, of_sets, model, asked, cut)
+    encoding = open_encoding(runner, directory, of_sets, asked, cut)
     plan, found = encoding.plan, []
     for number, one in enumerate(sets):
         own = [file for file, owner in zip(plan.files, plan.owners, strict=True) if owner == number]
@@ -155,7 +156,7 @@ def _known(one: DataSet, files: Sequence[CorpusFile]) -> DataSet:
     return replace(one, nullable=tuple(first_columns(files[0])))
 
 
-def _cut(listing: Listing, sets: Sequence[DataSet], options: Options, nodes: Sequence[Node]) -> Plan:
+def _cut(listing: Listing, sets: Sequence[DataSet], options: ChatOptions, nodes: Sequence[Node]) -> Plan:
     """Return the plan: each chunk is of one data set. Raises `UsageError` for a file of two, also by a link."""
     files, owners = tuple(map(as_chat_file, listing.files)), listing.inputs
     if len(sets) == 1:

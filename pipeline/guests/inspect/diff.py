@@ -13,8 +13,8 @@ from pipeline.reports.measure import source_names
 from pipeline.reports.numbers import SENTENCES
 from pipeline.reports.result import NOT_STORED, Part, Result, Rows, Table
 from pipeline.reports.tokens import readable
-from pipeline.run.option_types import AnyPath
-from pipeline.run.options import make_options
+from pipeline.run.keywords import AnyPath
+from pipeline.run.options import CorpusOptions, make_options
 from pipeline.storage import named
 from pipeline.tokenizer.arguments import texts_of
 from pipeline.tokenizer.encode import Text, utf8_of
@@ -101,7 +101,7 @@ def diff(
     Raises:
         InputError: a tokenizer or a text cannot be read.
     """
-    options = make_options({"inputs": inputs, "exclude": exclude})
+    options = make_options(CorpusOptions, {"inputs": inputs, "exclude": exclude})
     strings = [utf8_of(text).decode() for text in texts_of(texts)]
     pairs = (("first", first), ("second", second))
     one, other = (each if isinstance(each, Tokenizer) else load_tokenizer(named(each, name)) for name, each in pairs)

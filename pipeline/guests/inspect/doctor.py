@@ -9,8 +9,8 @@ from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Finding, examine
 from pipeline.reports.result import NOT_STORED, Part, Result, Rows
 from pipeline.run import manifest
-from pipeline.run.option_types import AnyPath
-from pipeline.run.options import make_options
+from pipeline.run.keywords import AnyPath
+from pipeline.run.options import CorpusOptions, make_options
 from pipeline.storage import Location, named, parse_location, same_location
 from pipeline.tokenizer.check import texts_to_check
 
@@ -75,7 +75,7 @@ def doctor(
         InputError: there is no such path, or text that cannot be read.
         RunDirectoryError: a run has no tokenizer yet, or is damaged.
     """
-    samples = make_options({"inputs": inputs}).inputs or ()
+    samples = make_options(CorpusOptions, {"inputs": inputs}).inputs or ()
     where = named(path)
     if isinstance(where, Path) and not where.exists():
         raise InputError(f"{path} does not exist: give a run directory, a tokenizer's directory, or its tokenizer.json")

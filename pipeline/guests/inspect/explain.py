@@ -9,7 +9,7 @@ from pipeline.merges.vocabulary import Vocabulary
 from pipeline.reports.page import element, html_of, plain_page
 from pipeline.reports.tokens import readable
 from pipeline.run import manifest
-from pipeline.run.option_types import AnyPath
+from pipeline.run.keywords import AnyPath
 from pipeline.storage import Location, named
 from pipeline.tokenizer.encode import Text
 from pipeline.tokenizer.formats.load import load_model

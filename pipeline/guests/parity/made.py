@@ -15,6 +15,7 @@ from pipeline.merges.merge_worker import Learner
 from pipeline.reports.measure import gini
 from pipeline.reports.summary import ChosenBy
 from pipeline.run.manifest import Run
+from pipeline.run.options import ParityOptions
 from pipeline.run.runner import Runner
 
 
@@ -25,7 +26,7 @@ class Chooser:
     parity: Parity
 
     KIND = "languages"  # of the run's source
-    COMMAND = "parity"  # whose options a merge of such a run may have
+    TAKES = ParityOptions  # what a merge of such a run may be given
     REPLACED: ClassVar[dict[str, Any]] = {"tie_break": "greatest-letters"}  # options of merging that are not the run's
 
     def learner(self) -> Learner:

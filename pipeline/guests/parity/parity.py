@@ -22,9 +22,10 @@ from pipeline.guests.parity.made import Chooser
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
+from pipeline.run.keywords import AnyPath, ParityKeywords
+from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Run, Source
-from pipeline.run.option_types import AnyPath, ParityOptions
-from pipeline.run.options import lists_options, make_options, refuse_unfit
+from pipeline.run.options import OutputOptions, ParityOptions, make_options
 from pipeline.run.workers import executor_for
 from pipeline.storage import Location, named, same_location
 from pipeline.tokenizer.export import Trained
@@ -43,7 +44,7 @@ def train_parity(
     alpha: float = 2.0,
     global_merges: int = 0,
     progress: bool = False,
-    **options: Unpack[ParityOptions],
+    **options: Unpack[ParityKeywords],
 ) -> Tokenizer:
     """Train one vocabulary on several languages so that all are compressed alike, as `bpe-pipeline parity` does.
 
@@ -76,12 +77,11 @@ def train_parity(
     for name, given in (("dev", dev), ("ratio", ratio)):
         if given is not None and (not isinstance(given, Mapping) or set(given) != set(languages)):
             raise unfit(name, "a value for each of the languages", given)
-    refuse_unfit(options, "merges that languages choose", "parity")
     homes = [(name, named(run, "languages")) for name, run in languages.items()]
     of_dev = [] if dev is None else [(name, named(dev[name], "dev")) for name in languages]
     ratios = None if ratio is None else [ratio[name] for name in languages]
     settings = {"ratio": ratios, "window": window, "alpha": alpha, "global_merges": global_merges}
-    with for_python(progress) as listener, executor_for(make_options(options)) as executor:
+    with for_python(progress) as listener, executor_for(make_options(ParityOptions, options)) as executor:
         _, trained = run_parity(homes, of_dev, settings, options, executor, listener)
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
@@ -104,7 +104,8 @@ def run_parity(
         require_counted(run, executor)
     statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
     making = make_options(
-        {name: given[name] for name in ("output", "overwrite", "workers", "memory_limit") if name in given}
+        OutputOptions,
+        {name: given[name] for name in ("output", "overwrite", "workers", "memory_limit") if name in given},
     )
     locations = [run.directory.location for run in (*runs, *of_dev)]
     if making.output is not None and any(same_location(making.output, location) for location in locations):

@@ -37,7 +37,7 @@ from pipeline.run import manifest
 from pipeline.run.directory import Directory, Kind, fingerprint
 from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
-from pipeline.run.options import Options, make_options
+from pipeline.run.options import SweepOptions, TrainOptions, make_options
 from pipeline.run.patterns import pattern_of
 from pipeline.run.plan import dependencies_of
 from pipeline.run.runner import Runner, Stage, opened
@@ -126,7 +126,7 @@ class _Sweep:
     directory: Directory
     runs: Mapping[str, Location]
     given: Mapping[str, Any]
-    options: Options
+    options: SweepOptions
     runner: Runner
     sources: Sequence[SourceCounter]
     files: Sequence[CorpusFile]
@@ -156,7 +156,7 @@ class _Sweep:
 
 
 def run_sweep(
-    design: Design, given: Mapping[str, Any], options: Options, executor: Executor, listener: Listener
+    design: Design, given: Mapping[str, Any], options: SweepOptions, executor: Executor, listener: Listener
 ) -> sweep_page.Swept:
     """Measure every mixture at every size. given: the options of merging that were asked for."""
     if options.output is None:
@@ -166,7 +166,7 @@ def run_sweep(
         raise UsageError(f"--output {options.output} is one of the runs; choose another")
     _refuse_unfit(locations)
     counting = manifest.require(locations[0]).manifest.counting
-    asked = make_options({**counting, **given, "vocab_size": options.vocab_size})
+    asked = make_options(TrainOptions, {**counting, **given, "vocab_size": options.vocab_size})
     broker = check_before_work(asked, listener)  # what the first export would refuse
     names = short_names(locations)
     runs = dict(zip(names, locations, strict=True))
@@ -244,7 +244,9 @@ def _parts(sweep: _Sweep, best: Learned, chosen: Recommendation) -> Iterator[swe
         yield sweep_page.Part(one.mixture.every, rate(point), rate(point) / chosen.rate - 1, overlap.shared, overlap.of)
 
 
-def _sources(runs: Mapping[str, Location], options: Options, broker: Broker, executor: Executor) -> list[SourceCounter]:
+def _sources(
+    runs: Mapping[str, Location], options: SweepOptions, broker: Broker, executor: Executor
+) -> list[SourceCounter]:
     """Find each run's counter, and add up its bytes."""
     found = []
     for name, location in runs.items():
@@ -273,7 +275,7 @@ def _learn(sweep: _Sweep, mixtures: Sequence[Mixture]) -> list[Learned]:
     return learned
 
 
-def _open(sweep: _Sweep, mixture: Mixture) -> tuple[Run, Options, MergeTask, MergeList | None]:
+def _open(sweep: _Sweep, mixture: Mixture) -> tuple[Run, TrainOptions, MergeTask, MergeList | None]:
     """Make the run of a mixture, as far as it is missing; returns it with its merge list, if that is stored already."""
     home, runner = sweep.directory / "mixtures" / mixture.name, sweep.runner
     chosen, weights = [sweep.run_of(name, mixture.every) for name in mixture.weights], list(mixture.weights.values())

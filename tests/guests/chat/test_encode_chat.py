@@ -1,4 +1,4 @@
-"""`encode --chat`: recorded packing of LLaMA-Factory, one answer however the work is cut or killed, and refusals."""
+"""`encode-chat`: recorded packing of LLaMA-Factory, one answer however the work is cut or killed, and refusals."""
 
 import csv
 import gzip
@@ -83,14 +83,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _encode(home: Path, output: object, *arguments: object) -> CompletedProcess[str]:
-    return run("encode", "--tokenizer", home / "tokenizer", "--template", "chatml", "--output", output, *arguments)
+    return run("encode-chat", "--tokenizer", home / "tokenizer", "--template", "chatml", "--output", output, *arguments)
 
 
 def _files(directory: Path) -> dict[str, bytes]:
     return files_in(directory, but=("encoding.json", "log.txt", ".lock", "shards.json"))
 
 
-PACKED = ("--chat", "--pack", "neat", "--sequence-length", 64, "--val-size", "0.1")
+PACKED = ("--pack", "neat", "--sequence-length", 64, "--val-size", "0.1")
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_recorded_packing_is_equal(tmp_path: Path) -> None:
 
 
 def test_rows_are_those_of_python(home: Path, tmp_path: Path) -> None:
-    succeeded(_encode(home, tmp_path / "out", home / "rows.jsonl", "--chat", "--sequence-length", 50))
+    succeeded(_encode(home, tmp_path / "out", home / "rows.jsonl", "--sequence-length", 50))
     lines = map(json.loads, (home / "rows.jsonl").read_text().splitlines())
     conversations = [pipeline.align_chat(row, "sharegpt") for row in lines]
     expected = list(encode_chat(conversations, small_tokenizer(), "chatml", 50))
@@ -154,7 +154,7 @@ def test_rows_of_csv_are_those_of_json_lines(home: Path, tmp_path: Path) -> None
         writer.writerows(rows)
     found = []
     for name in ("rows.jsonl", "rows.csv.gz"):
-        result = succeeded(_encode(home, tmp_path / f"of {name}", tmp_path / name, "--chat"))
+        result = succeeded(_encode(home, tmp_path / f"of {name}", tmp_path / name))
         assert f"(first: {tmp_path / name}, " in result.stdout
         found.append(read_rows(tmp_path / f"of {name}"))
     assert found[0] == found[1]
@@ -164,7 +164,7 @@ def test_rows_of_csv_are_those_of_json_lines(home: Path, tmp_path: Path) -> None
 def test_rows_and_data_sets_may_be_in_an_object_store(home: Path, packed: dict[str, bytes], store: Store) -> None:
     for name in ("rows.jsonl", "dataset_info.json"):
         store.put(f"data/{name}", (home / name).read_bytes())
-    listed = ("--dataset-info", store.uri("data/dataset_info.json"), "--dataset", "a", *PACKED[1:])
+    listed = ("--dataset-info", store.uri("data/dataset_info.json"), "--dataset", "a", *PACKED)
     for number, arguments in enumerate([(store.uri("data/rows.jsonl"), *PACKED, "--chunk-size", "16KiB"), listed]):
         succeeded(_encode(home, store.uri(f"out-{number}"), *arguments))
         assert {name: store.get(f"out-{number}/{name}") for name in packed} == packed
@@ -172,7 +172,7 @@ def test_rows_and_data_sets_may_be_in_an_object_store(home: Path, packed: dict[s
 
 def test_packed_rows_hold_every_conversation_once(home: Path, tmp_path: Path) -> None:
     for length, *pack in ((79, "none"), (80, "neat"), (80, "greedy", "--compatible")):
-        words = (home / "rows.jsonl", "--chat", "--sequence-length", length, "--pack", *pack)
+        words = (home / "rows.jsonl", "--sequence-length", length, "--pack", *pack)
         succeeded(_encode(home, tmp_path / pack[0], *words))
     found = []
     for row in read_rows(tmp_path / "neat"):
@@ -196,25 +196,20 @@ def test_data_sets_are_mixed_in_the_order_that_is_asked_for(home: Path, tmp_path
     assert len(rows) > 4
 
 
-_ROWS = ("rows.jsonl", "--chat", "--template", "chatml")
+_ROWS = ("rows.jsonl", "--template", "chatml")
 _LISTED = ("--dataset-info", "dataset_info.json", "--template", "chatml", "--dataset")
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("rows.jsonl", "--template", "chatml"), 2, "--template is for chat data: give --chat"),
-        (("rows.jsonl", "--chat", "--template", "gemma"), 2, "no special token <start_of_turn> <end_of_turn>"),
+        (("rows.jsonl", "--template", "gemma"), 2, "no special token <start_of_turn> <end_of_turn>"),
         ((*_ROWS, "--shard-format", "bin"), 2, "no column for labels"),
-        ((*_ROWS, "--shuffle", 1), 2, "--shuffle means nothing for chat data"),
-        (("rows.jsonl", "--chat"), 2, "chat data need a --template"),
-        (("rows.jsonl", "--pack", "neat"), 2, "--pack neat is for chat data"),
+        ((*_ROWS, "--shuffle", 1), 2, "No such option '--shuffle'"),
+        (("rows.jsonl",), 2, "chat data need a --template"),
         ((*_LISTED, "c"), 2, "has no data set 'c'"),
         ((*_LISTED, "bad"), 1, "bad.jsonl, byte 0: a row has no column 'input'"),
         ((*_ROWS, "--pack", "best-fit"), 2, "choose none, greedy or neat"),
-        (("rows.jsonl",), 1, "no document is left to encode: 300 records skipped: no text field (first: "),
-        (("rows.jsonl",), 1, "for chat data, give --chat and a --template"),
-        (("other.jsonl",), 1, "; name the field with --text-field"),
         (("bad.csv", *_ROWS[1:]), 1, "bad.csv cannot be read as CSV after 1 rows (a row has more cells"),
         (("cut.json", *_ROWS[1:]), 1, "cut.json cannot be read as JSON after 1 rows (its array does not end)"),
         (("cut.arrow", *_ROWS[1:]), 1, "cut.arrow cannot be read as Arrow ("),
@@ -240,6 +235,23 @@ _LISTED = ("--dataset-info", "dataset_info.json", "--template", "chatml", "--dat
 def test_what_cannot_be_is_refused(
     home: Path, tmp_path: Path, arguments: tuple[object, ...], code: int, message: str
 ) -> None:
+    result = run("encode-chat", "--tokenizer", "tokenizer", "--output", tmp_path / "out", *arguments, cwd=home)
+    assert message in refused(result, code)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("rows.jsonl", "--chat", "--template", "chatml"), 2, "--chat of encode is the command encode-chat now"),
+        (("rows.jsonl", "--pack", "neat"), 2, "--pack neat is for chat data"),
+        (("rows.jsonl",), 1, "no document is left to encode: 300 records skipped: no text field (first: "),
+        (("rows.jsonl",), 1, "for chat data, use encode-chat"),
+        (("other.jsonl",), 1, "; name the field with --text-field"),
+    ],
+)
+def test_chat_data_are_no_documents(
+    home: Path, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
+) -> None:
     result = run("encode", "--tokenizer", "tokenizer", "--output", tmp_path / "out", *arguments, cwd=home)
     assert message in refused(result, code)
 
@@ -255,7 +267,7 @@ MESSAGES: list[Any] = [
 def test_broken_rows_stop_nothing_and_each_kind_has_its_reason(home: Path, tmp_path: Path) -> None:
     rows = _write_lines(tmp_path / "rows.jsonl", [{"messages": messages} for messages in MESSAGES])
     rows.write_text(rows.read_text() + "no JSON\n")
-    common = ("encode", rows, "--chat", "--template", "chatml", "--tokenizer", home / "tokenizer", "--output")
+    common = ("encode-chat", rows, "--template", "chatml", "--tokenizer", home / "tokenizer", "--output")
     result = succeeded(run(*common, tmp_path / "out"))
     assert len(read_rows(tmp_path / "out")) == 2
     for line in ("the messages are not a list of messages (first: ", "a content is missing or not text"):
@@ -273,9 +285,9 @@ def test_a_file_with_their_names_means_special_tokens(home: Path, tmp_path: Path
     both = {"cutoff_len": 50, "special_tokens_in_messages": "text"}
     for name, more in (("ours", {}), ("theirs", {"cutoff_len": 50}), ("both", both)):
         config = tmp_path / f"{name}.yaml"
-        config.write_text(json.dumps({"chat": True, "template": "chatml", **more}))
+        config.write_text(json.dumps({"template": "chatml", **more}))
         common = ("--config", config, "--tokenizer", home / "tokenizer", "--output", tmp_path / name)
-        succeeded(run("encode", rows, *common, "--quiet"))
+        succeeded(run("encode-chat", rows, *common, "--quiet"))
         typed[name] = read_rows(tmp_path / name)[0]["input_ids"].count(small_tokenizer().special_tokens["<|im_end|>"])
     assert typed == {"ours": 2, "theirs": 3, "both": 2}
 
@@ -284,7 +296,7 @@ def test_the_date_of_the_first_start_is_kept(home: Path, tmp_path: Path, monkeyp
     tools = [{"name": "f", "parameters": {}}]
     rows = _write_lines(tmp_path / "rows.jsonl", [{"messages": MESSAGES[2], "tools": tools}])
     tokenizer = ("--tokenizer", home / "tokenizer", "--quiet", "--output")
-    common = ("encode", rows, "--chat", "--template", "llama3", *tokenizer)
+    common = ("encode-chat", rows, "--template", "llama3", *tokenizer)
     for output, date, written in (("a", (), "26 Jul 2024"), ("b", ("--date", "today"), "01 Jan 2025")):
         for today in ("01 Jan 2025", "02 Jan 2025"):
             at = {"today": today}

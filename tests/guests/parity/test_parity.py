@@ -5,7 +5,7 @@ import random
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,19 +19,22 @@ from command import run, run_process, succeeded
 from killing import ended, kill, start
 from merge_cases import natural_counter
 from parity_rules import Parity, train_by_parity
+from reference import GPT2_BYTES
 
 import pipeline
 import pipeline.cli
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.cli.command import commands
+from pipeline.commands.merge import run_merge
 from pipeline.commands.report import EXTENT
 from pipeline.counts.count import require_counted
+from pipeline.executors import Executor
+from pipeline.guests.parity.parity import run_parity
 from pipeline.merges import merge, merge_list, merge_worker
 from pipeline.merges.rules import MergeRules
-from pipeline.merges.vocabulary import Vocabulary
 from pipeline.run import manifest
 from pipeline.run.files import MERGES_SO_FAR
-from pipeline.run.options import make_options
+from pipeline.run.options import TrainOptions, make_options
 from pipeline.run.runner import watched
 from pipeline.run.workers import executor_here
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -52,6 +55,13 @@ def _without_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
+def executor() -> Iterator[Executor]:
+    """One for all trainings: its workers start once."""
+    with executor_here(make_options(TrainOptions, {"workers": 1})) as held:
+        yield held
+
+
+@pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     home = tmp_path_factory.mktemp("languages")
     return {
@@ -64,21 +74,32 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 Train = Callable[..., list[tuple[bytes, bytes]]]
 
 
+def by_parity(
+    homes: list[tuple[str, Path]], dev: list[tuple[str, Path]], executor: Executor, **options: Any
+) -> Tokenizer:
+    settings = {name: options.pop(name) for name in ("ratio", "window", "alpha", "global_merges") if name in options}
+    _, trained = run_parity(homes, dev, settings, options, executor, lambda _: None)
+    return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
+
+
 @pytest.fixture(scope="module")
-def train(runs: dict[str, Path]) -> Train:
+def train(runs: dict[str, Path], executor: Executor) -> Train:
     """Returns the merges of the first size."""
 
     def run(output: Path, *, dev: bool = False, **options: Any) -> list[tuple[bytes, bytes]]:
-        homes, of_dev = ({name: runs[name + kind] for name in TRAIN} for kind in ("", "-dev"))
-        return pipeline.train_parity(homes, dev=of_dev if dev else None, output=output, **options).merges
+        homes, of_dev = ([(name, runs[name + kind]) for name in TRAIN] for kind in ("", "-dev"))
+        return by_parity(homes, of_dev if dev else [], executor, output=output, **options).merges
 
     return run
 
 
 def expected(merges: int, *, dev: bool = False, **options: Any) -> tuple[list[tuple[bytes, bytes]], list[int | None]]:
     found = train_by_parity(Parity([*TRAIN.values()], dev=[*DEV.values()] if dev else None, **options), merges)
-    left, right, languages = zip(*found, strict=True)
-    return Vocabulary.from_id_pairs(left, right).merges(), list(languages)
+    tokens = [bytes([byte]) for byte in GPT2_BYTES]
+    tokens += [b""] * len(found)
+    for rank, (left, right, _) in enumerate(found):
+        tokens[256 + rank] = tokens[left] + tokens[right]
+    return [(tokens[left], tokens[right]) for left, right, _ in found], [language for *_, language in found]
 
 
 def test_merges_and_who_chose_them_are_those_of_the_definition(train: Train, tmp_path: Path) -> None:
@@ -88,10 +109,11 @@ def test_merges_and_who_chose_them_are_those_of_the_definition(train: Train, tmp
     assert pq.read_table(tmp_path / "p" / "merges.parquet")["language"].to_pylist() == languages
 
 
-def test_ratios_and_smaller_sizes_change_nothing_else(train: Train, tmp_path: Path) -> None:
-    merges = train(tmp_path / "p", ratio={"sw": 2.0, "en": 1.0}, vocab_size=[256 + 80, 256 + 20])
+def test_ratios_and_smaller_sizes_change_nothing_else(train: Train, executor: Executor, tmp_path: Path) -> None:
+    merges = train(tmp_path / "p", ratio=[1.0, 2.0], vocab_size=[256 + 80, 256 + 20])
     assert merges == expected(80, ratios=[1.0, 2.0])[0]
-    assert pipeline.merge_run(tmp_path / "p", vocab_size=286)[286].merges == merges[:30]
+    _, smaller = run_merge(tmp_path / "p", {"vocab_size": 256 + 30}, executor, lambda _: None)
+    assert Tokenizer.from_model(smaller.model(256 + 30)).merges == merges[:30]
 
 
 @pytest.fixture(scope="module")
@@ -125,21 +147,24 @@ def test_report_and_verify_know_the_languages(merged: Path, tmp_path: Path) -> N
     assert json.loads((copied / "report.json").read_text())["chosen_by"] is None  # they were measured after 60 merges
 
 
-def task_of(home: Path, vocab_size: int) -> merge_worker.MergeTask:
-    options = make_options({"output": home, "special_tokens": [], "vocab_size": vocab_size})
+def task_of(home: Path, executor: Executor, vocab_size: int) -> merge_worker.MergeTask:
+    options = make_options(TrainOptions, {"output": home, "special_tokens": [], "vocab_size": vocab_size})
     found = manifest.require(home)
-    with executor_here(options) as executor, watched(options, executor, lambda _: None) as runner:
+    with watched(options, executor, lambda _: None) as runner:
         return merge.task_of(runner, found, require_counted(found, executor), options)
 
 
-def test_merging_continues_after_the_merges_so_far(merged: Path, tmp_path: Path) -> None:
-    task = task_of(merged, 256 + 90)
+def test_merging_continues_after_the_merges_so_far(merged: Path, executor: Executor, tmp_path: Path) -> None:
+    task = task_of(merged, executor, 256 + 90)
     assert task.learner is not None
     [parity] = task.learner.learn.args
     learner = replace(task.learner, learn=partial(task.learner.learn.func, replace(parity, window=7)))
     task = replace(task, learner=learner, output=tmp_path / "merges.parquet", so_far=tmp_path / "so-far.parquet")
-    merge_list.save(merge_worker.learn(replace(task, merges=25)), task.so_far, task.fingerprint)
-    assert len(merge_worker.known(task)) == 25
+    first = merge_worker.learn(replace(task, merges=25))
+    merge_list.save(first, task.so_far, task.fingerprint)
+    known = merge_worker.known(task)
+    assert known is not None
+    assert len(known) == 25
     continued = merge_worker.learn(task)
     found = train_by_parity(Parity([*TRAIN.values()], dev=[*DEV.values()], window=7), 90)
     assert list(continued.left) == [left for left, *_ in found]
@@ -155,20 +180,28 @@ def test_other_settings_are_another_run(train: Train, merged: Path) -> None:
         train(merged, window=5, **given)
 
 
-def test_counts_of_a_language_that_are_gone_are_named(runs: dict[str, Path], merged: Path, tmp_path: Path) -> None:
-    home, counter = shutil.copytree(merged, tmp_path / "p"), runs["sw"] / "counter.parquet"
+def test_counts_of_a_language_that_are_gone_are_named(
+    runs: dict[str, Path], merged: Path, executor: Executor, tmp_path: Path
+) -> None:
+    home, counter = tmp_path / "p", runs["sw"] / "counter.parquet"
+    shutil.copytree(merged, home)
     counter.rename(tmp_path / "kept.parquet")
     try:
-        assert len(pipeline.merge_run(home, vocab_size=286)[286].merges) == 30
+        _, smaller = run_merge(home, {"vocab_size": 256 + 30}, executor, lambda _: None)
+        assert len(Tokenizer.from_model(smaller.model(256 + 30)).merges) == 30
         with pytest.raises(RunDirectoryError, match=r"sw/counter\.parquet"):
-            pipeline.merge_run(home, vocab_size=346)
+            run_merge(home, {"vocab_size": 256 + 90}, executor, lambda _: None)
     finally:
         (tmp_path / "kept.parquet").rename(counter)
 
 
-def test_options_of_plain_merging_and_damaged_settings_are_refused(merged: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'tie_break' means nothing for merges that languages choose: leave it out"):
-        pipeline.merge_run(merged, tie_break="greatest-bytes")
+def test_options_of_plain_merging_and_damaged_settings_are_refused(
+    merged: Path, executor: Executor, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        UsageError, match="--tie-break: of merges that languages choose, it means nothing here: leave it out"
+    ):
+        run_merge(merged, {"tie_break": "greatest-bytes"}, executor, lambda _: None)
     found = manifest.require(shutil.copytree(merged, tmp_path / "p"))
     for source in ({"chosen_by": {"parity": {"window": 0}}}, {"kind": "other"}):
         changed = replace(found.manifest, source=replace(found.manifest.source, **source))
@@ -177,8 +210,10 @@ def test_options_of_plain_merging_and_damaged_settings_are_refused(merged: Path,
             manifest.require(tmp_path / "p")
 
 
-def test_little_memory_and_languages_of_rare_pieces_are_refused_before_merging(merged: Path) -> None:
-    task, most = task_of(merged, 400), max(TRAIN["sw"].values())
+def test_little_memory_and_languages_of_rare_pieces_are_refused_before_merging(
+    merged: Path, executor: Executor
+) -> None:
+    task, most = task_of(merged, executor, 400), max(TRAIN["sw"].values())
     assert most < max(TRAIN["en"].values())
     with pytest.raises(UsageError, match=r"4 counters by parity takes .* give --memory-limit"):
         merge_worker.check(replace(task, grant=replace(task.grant, bytes=40 << 20)))
@@ -186,11 +221,12 @@ def test_little_memory_and_languages_of_rare_pieces_are_refused_before_merging(m
         merge_worker.check(replace(task, rules=MergeRules(min_piece_count=most + 1)))
 
 
-def test_language_of_single_bytes_is_spent_when_it_chooses(tmp_path: Path) -> None:
+def test_language_of_single_bytes_is_spent_when_it_chooses(executor: Executor, tmp_path: Path) -> None:
     counters = {"x": {b"x": 100, b"y": 2}, "ab": {b"aabb": 10, b"abc": 4}}
-    x, ab = (pipeline.import_counts(one, output=tmp_path / name, special_tokens=[]) for name, one in counters.items())
-    homes, of_dev = {"x": x, "ab": ab}, {"x": ab, "ab": x}
-    vocabulary = pipeline.train_parity(homes, dev=of_dev, vocab_size=262, output=tmp_path / "p").vocabulary
+    for name, counter in counters.items():
+        pipeline.import_counts(counter, output=tmp_path / name, special_tokens=[])
+    homes = [(name, tmp_path / name) for name in counters]
+    vocabulary = by_parity(homes, homes[::-1], executor, vocab_size=262, output=tmp_path / "p").vocabulary
     found = train_by_parity(Parity([*counters.values()], dev=[*counters.values()][::-1]), 6)
     assert [*zip(vocabulary.left, vocabulary.right, strict=True)][-6:] == [(left, right) for left, right, _ in found]
 

@@ -11,11 +11,11 @@ import pytest
 from keyword_types import HOME, source
 
 from pipeline.base.errors import UsageError
-from pipeline.run import option_types
-from pipeline.run.options import RECORDS, make_options
+from pipeline.run import keywords
+from pipeline.run.options import RECORDS, parsed
 
 NEGATED = {"no_special_tokens"}
-KEYWORDS = {name: get_type_hints(kind) for name, kind in vars(option_types).items() if name.endswith("Options")}
+KEYWORDS = {name: get_type_hints(kind) for name, kind in vars(keywords).items() if name.endswith("Keywords")}
 SAMPLES: dict[str, dict[Any, Any]] = {  # a value of each type, where another option's would mean nothing
     **{f"{role}_token": {str: f"<|{role}|>"} for role in ("bos", "eos", "pad")},
     **{f"{added}special_tokens": {str: "<|x|>"} for added in ("", "added_")},
@@ -37,21 +37,21 @@ def test_types_are_those_that_the_option_reads(name: str) -> None:
     hint = found.popitem()[1]
     if get_origin(hint) is Literal:
         for value in get_args(hint):
-            assert getattr(make_options({name: value}), name) == value
+            assert parsed(name, value, str) == value
         with pytest.raises(UsageError) as caught:
-            make_options({name: "nonsense"})
+            parsed(name, "nonsense", str)
         assert f"one of {', '.join(get_args(hint))}" in str(caught.value)
         return
     kinds = set(get_args(hint)) or {hint}
     assert (type(None) in kinds) == (RECORDS[name].default is None)
     for kind in kinds & {int, str, bool}:
         value = SAMPLES.get(name, {}).get(kind) or {int: 7, str: "7", bool: True}[kind]
-        make_options({name: value})
+        parsed(name, value, str)
     for kind in {int, str, bool} - kinds:
         if kind is int and bool in kinds:
             continue
         with pytest.raises(UsageError):
-            make_options({name: {int: 7, str: "yes", bool: True}[kind]})
+            parsed(name, {int: 7, str: "yes", bool: True}[kind], str)
 
 
 @pytest.mark.slow
@@ -67,7 +67,7 @@ def test_mypy_knows_the_keywords(tmp_path: Path) -> None:
         "pipeline.encode_files('a.txt', 'runs/a', vocab_size=300)\n"
     )
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(script)]
-    home = Path(option_types.__file__).parents[2]
+    home = Path(keywords.__file__).parents[2]
     installed = home.name == "site-packages"  # where mypy looks itself, and does not want to be told
     environment = {**os.environ, **({} if installed else {"MYPYPATH": str(home)})}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
