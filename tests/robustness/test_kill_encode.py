@@ -13,10 +13,8 @@ import pytest
 from amount import FULL, KILLS
 from chat_cases import small_tokenizer
 from command import files_in
-from encoded import EOT, everything
+from encoded import EOT, TOKENIZER, everything
 from killing import KillAt, ended, start
-
-import pipeline
 
 
 class Encoded:
@@ -35,7 +33,7 @@ class Encoded:
         else:
             self.text = home / "a.txt"
             self.text.write_text(EOT.join(peers.generated_text(seed, 900) for seed in range(8)), newline="")
-            pipeline.Tokenizer.from_merges([(b"a", b"b"), (b"e", b"r")], [EOT]).save(home / "tokenizer")
+            TOKENIZER.save(home / "tokenizer")
 
     def written(self, output: Path) -> dict[str, bytes]:
         return files_in(output) if self.name else everything(output)

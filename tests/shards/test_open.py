@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from encoded import EOT, expected
+from encoded import EOT, TOKENIZER, expected
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from peers import generated_text
@@ -15,7 +15,6 @@ import pipeline
 from pipeline.base.errors import InputError, UsageError
 
 numpy = pytest.importorskip("numpy")
-TOKENIZER = pipeline.Tokenizer.from_merges([(b"a", b"b"), (b"e", b"r")], [EOT])
 TEXTS = [generated_text(seed, 60) for seed in range(8)]
 IDS = expected(TOKENIZER, [EOT.join(TEXTS).encode()])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from amount import FULL
-from encoded import EOT, everything, read_shards, write_lines
+from encoded import EOT, TOKENIZER, everything, read_shards, write_lines
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from peers import generated_text
@@ -18,7 +18,6 @@ import pipeline
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, UsageError
 
-TOKENIZER = pipeline.Tokenizer.from_merges([(b"a", b"b"), (b"e", b"r"), (b" ", b"t")], [EOT])
 END = TOKENIZER.special_tokens[EOT]
 
 

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import command
 import pytest
-from encoded import EOT, expected
+from encoded import EOT, TOKENIZER, expected
 from peers import generated_text
 
 import pipeline
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
-
-TOKENIZER = pipeline.Tokenizer.from_merges([(b"a", b"b"), (b"e", b"r")], [EOT])
 
 
 @pytest.fixture

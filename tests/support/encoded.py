@@ -18,6 +18,7 @@ from pipeline import Tokenizer
 
 EOT = "<|endoftext|>"
 IM = "<|im|>"
+TOKENIZER = Tokenizer.from_merges([(b"a", b"b"), (b"e", b"r")], [EOT])
 
 
 def write_lines(path: Path, texts: list[str]) -> Path:
