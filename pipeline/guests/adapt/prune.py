@@ -159,19 +159,9 @@ def make_pruned(
     runner: Runner, origin: Origin, model: Model, counted: Counted, directory: Location
 ) -> tuple[Pruning, Model]:
     """Choose as the origin says and write all files into a directory."""
-    asked = origin.options
-    task = PruneTask(
-        counter=counted.path,
-        counter_fingerprint=counted.fingerprint,
-        model=model,
-        protected=frozenset(asked["protected"]),
-        keep=asked["keep"],
-        min_count=asked["min_count"],
-        keep_ids=asked["keep_ids"],
-        output=directory,
-    )
+    task = PruneTask(counted.path, counted.fingerprint, model, origin.options, directory)
     with runner.reporting("pruning", counted.facts.different_pieces, "pieces"):
         pruning = runner.executor.one(choose, task)
     removed = {one.old_id for one in pruning.removed}
-    smaller, new_of = pruned(model, removed, keep_ids=asked["keep_ids"])
+    smaller, new_of = pruned(model, removed, keep_ids=origin.options["keep_ids"])
     return pruning, write_changed(named(origin.base), smaller, new_of, directory)

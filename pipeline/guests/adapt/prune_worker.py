@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pipeline.counts.counter_file import open_counter
 from pipeline.guests.adapt.pruning import RemovedToken, pruned, removed_tokens
@@ -15,15 +16,12 @@ MAP_NAME, REMOVED_NAME = "id-map.parquet", "removed.parquet"
 
 @dataclass(frozen=True)
 class PruneTask:
-    """A counter and the tokenizer to prune. output: the directory of the tables."""
+    """A counter and the tokenizer to prune. asked: as an origin has it; output: the directory of the tables."""
 
     counter: Location
     counter_fingerprint: str
     model: Model
-    protected: frozenset[int]
-    keep: int | None
-    min_count: int | None
-    keep_ids: bool
+    asked: Mapping[str, Any]
     output: Location
 
     def __str__(self) -> str:
@@ -42,13 +40,12 @@ class Pruning:
 
 def prune(task: PruneTask) -> Pruning:
     """Choose what to remove and write both tables; raises as `removed_tokens` does."""
-    old = task.model.vocabulary
-    encoder = task.model.piece_encoder()
+    old, asked = task.model.vocabulary, task.asked
+    encoder, limits = task.model.piece_encoder(), {name: asked[name] for name in ("keep", "min_count")}
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
         uses = task.model.uses(counter.read_all())
-        limits = {"keep": task.keep, "min_count": task.min_count}
-        scores = removed_tokens(old, encoder.parts(old.tokens), uses, task.protected, **limits)
-        model, new_of = pruned(task.model, scores.keys(), keep_ids=task.keep_ids)
+        scores = removed_tokens(old, encoder.parts(old.tokens), uses, {*asked["protected"]}, **limits)
+        model, new_of = pruned(task.model, scores.keys(), keep_ids=asked["keep_ids"])
         encoder, after = model.piece_encoder(), sum(model.uses(counter.read_all()))
     removed = tuple(
         RemovedToken(id_, old.tokens[id_], score, tuple(encoder.encode_pieces([old.tokens[id_]])))

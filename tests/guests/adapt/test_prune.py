@@ -32,9 +32,9 @@ SMALL = rules.base_of_case(
 def _prune(base: Base, counter: dict[bytes, int], home: Path, **options: Any) -> Pruning:
     model = base.model()
     settled = {"keep": None, "min_count": None, "keep_ids": False} | options
-    protected = frozenset(protected_ids(model.vocabulary, settled.pop("protect", ())))
+    settled["protected"] = protected_ids(model.vocabulary, settled.pop("protect", ()))
     path = counter_files.write(home / "counter", counter, partitions=2)
-    return prune(PruneTask(path, "f", model, protected, **settled, output=home))
+    return prune(PruneTask(path, "f", model, settled, home))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
