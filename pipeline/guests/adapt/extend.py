@@ -17,7 +17,6 @@ from pipeline.guests.adapt.extend_worker import PLAN_NAME, ExtendTask, learn
 from pipeline.guests.adapt.extension import Learned, NewToken, extended, require_extendable, start_of
 from pipeline.guests.adapt.origin import DERIVED, Origin, claimed
 from pipeline.merges.merge import STAGE
-from pipeline.merges.rules import MergeRules
 from pipeline.pattern.compiled import PatternSequence
 from pipeline.pattern.presets import NAME
 from pipeline.reports.progress import for_python
@@ -155,20 +154,9 @@ def make_extended(
     runner: Runner, origin: Origin, model: Model, counted: Counted, directory: Location
 ) -> tuple[Learned, Model]:
     """Learn as the origin says and write all files into a directory."""
-    asked = origin.options
-    task = ExtendTask(
-        counter=counted.path,
-        counter_fingerprint=counted.fingerprint,
-        base=model.vocabulary,
-        whole_pieces=model.whole_pieces,
-        start=start_of(model, asked["add"], asked["first_id"]),
-        add=asked["add"],
-        rules=MergeRules(min_frequency=asked["min_frequency"], whole_characters=asked["whole_characters"]),
-        threads=runner.threads,
-        grant=runner.broker.everything_free(),
-        output=directory / PLAN_NAME,
-    )
-    with _encoding_then_merging(runner, counted.facts.different_pieces, task.add) as advance:
+    how = runner.threads, runner.broker.everything_free(), directory / PLAN_NAME
+    task = ExtendTask(counted.path, counted.fingerprint, model, origin.options, *how)
+    with _encoding_then_merging(runner, counted.facts.different_pieces, origin.options["add"]) as advance:
         learned = runner.executor.one(learn, task, advance)
     return learned, write_changed(named(origin.base), extended(model, learned), None, directory)
 

@@ -14,7 +14,6 @@ import vocabulary_rules as rules
 from command import run, succeeded
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from merge_cases import split
 from vocabulary_rules import Base
 
 import pipeline
@@ -38,13 +37,10 @@ SMALL = rules.base_of_case(
 
 def _learn(base: Base, counter: dict[bytes, int], add: int, home: Path, **options: Any) -> Learned:
     model = base.model()
-    first_id = options.pop("first_id", None)
-    rules, rest = split(options)
-    settled = {"rules": rules, "threads": 1, "grant": Grant(BIG, BIG, 0, 0)} | rest
+    how = {name: options.pop(name, one) for name, one in (("threads", 1), ("grant", Grant(BIG, BIG, 0, 0)))}
+    asked = {"add": add, "first_id": None, "min_frequency": 1, "whole_characters": False} | options
     path = counter_files.write(home / "counter", counter, partitions=2)
-    start = start_of(model, add, first_id)
-    task = ExtendTask(path, "f", model.vocabulary, model.whole_pieces, start, add, **settled, output=home / "plan")
-    return learn(task)
+    return learn(ExtendTask(path, "f", model, asked, **how, output=home / "plan"))
 
 
 def _pairs(base: Base, learned: Learned) -> list[tuple[bytes, bytes, int]]:
