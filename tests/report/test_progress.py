@@ -110,7 +110,7 @@ def test_json_events_have_the_documented_fields(corpus: Path, tmp_path: Path) ->
 
 def test_shell_completion() -> None:
     for typed, wanted in {
-        "ver": "plain,version", "train --vocab": "plain,--vocab-size", "train --pattern ll": "plain,llama3",
+        "ver": "plain,verify", "train --vocab": "plain,--vocab-size", "train --pattern ll": "plain,llama3",
         "train --tie-break g": "plain,greatest-bytes", "merge runs/a --export hf,ti": "plain,hf,tiktoken",
         "encode --shard-format b": "plain,bin", "encode --tokenizer run": "file,run", "train cor": "file,cor",
         "train --output run": "file,run",

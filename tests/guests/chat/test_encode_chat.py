@@ -111,7 +111,7 @@ def test_recorded_packing_is_equal(tmp_path: Path) -> None:
         (home / "dataset_info.json").write_text(json.dumps({"a": entry}))
         (home / "options.yaml").write_text(json.dumps({**options, "dataset_dir": str(home), "dataset": "a"}))
         common = ("--tokenizer", home / "tokenizer", "--output", home / "out")
-        succeeded(run("encode", *common, "--config", home / "options.yaml"))
+        succeeded(run("encode-chat", *common, "--config", home / "options.yaml"))
         found, expected = read_rows(home / "out"), case["result"]
         for name in found[0]:
             assert [row[name] for row in found] == expected[name], (options, name)
