@@ -246,21 +246,19 @@ def test_hash_is_fixed_for_ever():
     assert {piece: _core.hash64(piece) for piece in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [({"errors": "ignore"}, "errors"), ({"max_piece_bytes": 3}, "max_piece_bytes"), ({"window_bytes": 0}, "window"),
-     ({"budget_bytes": 1000}, "together")],
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "reason"), [
+    ({"errors": "ignore"}, "errors"), ({"max_piece_bytes": 3}, "max_piece_bytes"), ({"window_bytes": 0}, "window"),
+    ({"budget_bytes": 1000}, "together"),
+])  # fmt: skip
 def test_options_that_are_refused(arguments, reason):
     with pytest.raises(ValueError, match=reason):
         _core.ChunkCounter(AUTOMATON, [], **arguments)
 
 
-@pytest.mark.parametrize(
-    ("offsets", "offset_bytes", "reason"),
-    [([], 8, "one more offset"), ([0, 3, 2], 8, "decrease"), ([-1, 2], 8, "negative"), ([0, 6], 8, "beyond the data"),
-     ([0, 5], 2, "4 or 8")],
-)  # fmt: skip
+@pytest.mark.parametrize(("offsets", "offset_bytes", "reason"), [
+    ([], 8, "one more offset"), ([0, 3, 2], 8, "decrease"), ([-1, 2], 8, "negative"), ([0, 6], 8, "beyond the data"),
+    ([0, 5], 2, "4 or 8"),
+])  # fmt: skip
 def test_damaged_columns_are_refused(offsets, offset_bytes, reason):
     counter = _core.ChunkCounter(AUTOMATON, [END])
     with pytest.raises(ValueError, match=reason):
@@ -272,15 +270,12 @@ def raising(reason):
     raise KeyError(reason)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "reason"),
-    [
-        ({"cutter": raising}, KeyError, "one two"),
-        ({"cutter": lambda document: [document[1:]]}, ValueError, "add up"),
-        ({"cutter": lambda document: [document, document]}, ValueError, "longer"),
-        ({"budget_bytes": 1000, "spill": lambda _: raising("disk")}, KeyError, "disk"),
-    ],
-)
+@pytest.mark.parametrize(("options", "error", "reason"), [
+    ({"cutter": raising}, KeyError, "one two"),
+    ({"cutter": lambda document: [document[1:]]}, ValueError, "add up"),
+    ({"cutter": lambda document: [document, document]}, ValueError, "longer"),
+    ({"budget_bytes": 1000, "spill": lambda _: raising("disk")}, KeyError, "disk"),
+])  # fmt: skip
 def test_a_cutter_that_fails_or_loses_text_and_a_failing_spill_stop_the_feeding(options, error, reason):
     with pytest.raises(error, match=reason):
         counted(b"one two " * 100_000, window_bytes=300, **options)

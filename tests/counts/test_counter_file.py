@@ -280,11 +280,10 @@ def test_rows_out_of_order_are_refused(tmp_path):
         combine_files(paths, tmp_path / "sum.parquet")
 
 
-@pytest.mark.parametrize(
-    ("offsets", "data", "counts", "reason"),
-    [([0, 2, 1], b"ab", [1, 1], "decrease"), ([0, 0], b"", [1], "is empty"), ([0, 9], b"ab", [1], "beyond the data"),
-     ([-1, 1], b"ab", [1], "negative"), ([0], b"ab", [1], "one number more")],
-)  # fmt: skip
+@pytest.mark.parametrize(("offsets", "data", "counts", "reason"), [
+    ([0, 2, 1], b"ab", [1, 1], "decrease"), ([0, 0], b"", [1], "is empty"), ([0, 9], b"ab", [1], "beyond the data"),
+    ([-1, 1], b"ab", [1], "negative"), ([0], b"ab", [1], "one number more"),
+])  # fmt: skip
 def test_columns_that_do_not_fit_are_refused(offsets, data, counts, reason):
     with pytest.raises(ValueError, match=reason):
         _core.combine([(array("q", offsets).tobytes(), data, array("Q", counts).tobytes())])

@@ -100,13 +100,10 @@ def test_same_merges_as_huggingface(counter: Counter, tuning: dict[str, int]) ->
     assert pairs(train(counter, 50, **tuning)) == train_huggingface(counter, 50)
 
 
-@pytest.mark.parametrize(
-    ("n_pieces", "theirs", "ours"),
-    [
-        *((3000, {"min_frequency": least}, {"min_frequency": least}) for least in (1, 3)),
-        *((500, {"max_token_length": longest + 1}, {"max_token_bytes": longest}) for longest in (2, 3, 5, 8)),
-    ],
-)
+@pytest.mark.parametrize(("n_pieces", "theirs", "ours"), [
+    *((3000, {"min_frequency": least}, {"min_frequency": least}) for least in (1, 3)),
+    *((500, {"max_token_length": longest + 1}, {"max_token_bytes": longest}) for longest in (2, 3, 5, 8)),
+])  # fmt: skip
 def test_same_merges_as_huggingface_on_a_long_tail(n_pieces: int, theirs: Any, ours: Any) -> None:
     """Hugging Face joins tokens only where the result stays below max_token_length (but any two bytes)."""
     counter = natural_counter(seed=1, n_pieces=n_pieces)
@@ -147,22 +144,19 @@ GREATEST = {"tie_break": "greatest-bytes"}
 QUEUED = [own | more for own in ({}, PARTS) for more in ({}, {"index_positions": 40}, {"narrow_symbols": 300})]
 
 
-@pytest.mark.parametrize(
-    ("counter", "max_merges", "rules", "tunings"),
-    [
-        pytest.param(equal_counts(), 400, {}, QUEUED, id="equal counts"),
-        pytest.param(equal_counts(), 400, GREATEST, QUEUED, id="equal counts, by bytes"),
-        # (a, b) and (c, y) are one batch: of the 15 pairs of y with the token ab, the second takes 10 apart again.
-        pytest.param({b"ab": 1000, b"cy": 900, b"cyab": 10, b"yab": 5, b"qr": 8}, 5, {}, [PARTS], id="taken apart"),
-        pytest.param(HUGE, 20, {}, [{}, PARTS], id="beyond 32 bits"),
-        pytest.param(fillers_before_a_byte(), 101, {}, [COMPACT, {}], id="a byte like a number"),
-        pytest.param(BANANAS, 500, {"min_frequency": 3}, [COMPACT, {}], id="no pair left"),
-        pytest.param(neighbours_of_every_kind(), 130, {}, [{}], id="all neighbours"),
-        *(pytest.param(with_prefix(n), 200, GREATEST, [{}], id=f"prefix {n}") for n in (7, 8, 15, 16, 17, 40, 100)),
-        *(pytest.param(one, 5, {}, [{}], id=f"nothing in {one}") for one in ({}, {b"": 5}, {b"a": 5}, {b"ab": 0})),
-        pytest.param({b"ab": 1}, 0, {}, [{}], id="no merges"),
-    ],
-)
+@pytest.mark.parametrize(("counter", "max_merges", "rules", "tunings"), [
+    pytest.param(equal_counts(), 400, {}, QUEUED, id="equal counts"),
+    pytest.param(equal_counts(), 400, GREATEST, QUEUED, id="equal counts, by bytes"),
+    # (a, b) and (c, y) are one batch: of the 15 pairs of y with the token ab, the second takes 10 apart again.
+    pytest.param({b"ab": 1000, b"cy": 900, b"cyab": 10, b"yab": 5, b"qr": 8}, 5, {}, [PARTS], id="taken apart"),
+    pytest.param(HUGE, 20, {}, [{}, PARTS], id="beyond 32 bits"),
+    pytest.param(fillers_before_a_byte(), 101, {}, [COMPACT, {}], id="a byte like a number"),
+    pytest.param(BANANAS, 500, {"min_frequency": 3}, [COMPACT, {}], id="no pair left"),
+    pytest.param(neighbours_of_every_kind(), 130, {}, [{}], id="all neighbours"),
+    *(pytest.param(with_prefix(n), 200, GREATEST, [{}], id=f"prefix {n}") for n in (7, 8, 15, 16, 17, 40, 100)),
+    *(pytest.param(one, 5, {}, [{}], id=f"nothing in {one}") for one in ({}, {b"": 5}, {b"a": 5}, {b"ab": 0})),
+    pytest.param({b"ab": 1}, 0, {}, [{}], id="no merges"),
+])  # fmt: skip
 def test_hard_counters_are_merged_as_the_reference_does(
     counter: Counter, max_merges: int, rules: dict[str, Any], tunings: list[dict[str, Any]]
 ) -> None:
@@ -289,29 +283,26 @@ def stream_failing(_: Any) -> None:
     learn(engine, 10)
 
 
-@pytest.mark.parametrize(
-    ("act", "error", "message"),
-    [
-        (lambda one: one.add(*raw([0, 2], b"ab", [1, 1])), ValueError, "one number more"),
-        (lambda one: one.add(*raw([0, 2, 1], b"ab", [1, 1])), ValueError, "decrease"),
-        (lambda one: one.add(struct.pack("=3i", 0, 2, 2), b"ab", struct.pack("=Q", 1)), ValueError, "8-byte"),
-        (lambda one: learn(one, 1, tie_break="highest"), TypeError, "MergeRules"),
-        (lambda one: learn(one, 1, min_frequency=0), ValueError, "min_frequency"),
-        (lambda one: learn(one, 1, threads=0), ValueError, "threads"),
-        (lambda one: learn(one, 1, narrow_symbols=65537), ValueError, "narrow_symbols"),
-        (lambda one: learn(one, 1, thread_bytes=0), ValueError, "thread_bytes"),
-        (lambda one: learn(one, 1, resident_bytes=1), ValueError, "needs scratch"),
-        (lambda one: learn(one, 1, resident_bytes=1, scratch="/nowhere/words"), FileNotFoundError, "/nowhere/words"),
-        (lambda _: learn(engine_of({b"ab": 2**62, b"cd": 2**62}), 1), OverflowError, r"2\^63"),
-        (resume([0], [0], [1], []), ValueError, "each"),
-        (resume([256], [0], [1], [1]), ValueError, "comes after"),
-        (resume([0, 1], [0, 1], [1, 1], [1, 1]), ValueError, "more merges are known"),
-        (stream_failing, OSError, "gone"),
-        (lambda one: one.stream(failing_stream, 1), ValueError, "without add"),
-        (lambda one: (learn(one, 1), learn(one, 1)), ValueError, "once"),
-        (lambda one: (learn(one, 1), one.add(*arrays({b"ab": 1}))), ValueError, "after run"),
-    ],
-)
+@pytest.mark.parametrize(("act", "error", "message"), [
+    (lambda one: one.add(*raw([0, 2], b"ab", [1, 1])), ValueError, "one number more"),
+    (lambda one: one.add(*raw([0, 2, 1], b"ab", [1, 1])), ValueError, "decrease"),
+    (lambda one: one.add(struct.pack("=3i", 0, 2, 2), b"ab", struct.pack("=Q", 1)), ValueError, "8-byte"),
+    (lambda one: learn(one, 1, tie_break="highest"), TypeError, "MergeRules"),
+    (lambda one: learn(one, 1, min_frequency=0), ValueError, "min_frequency"),
+    (lambda one: learn(one, 1, threads=0), ValueError, "threads"),
+    (lambda one: learn(one, 1, narrow_symbols=65537), ValueError, "narrow_symbols"),
+    (lambda one: learn(one, 1, thread_bytes=0), ValueError, "thread_bytes"),
+    (lambda one: learn(one, 1, resident_bytes=1), ValueError, "needs scratch"),
+    (lambda one: learn(one, 1, resident_bytes=1, scratch="/nowhere/words"), FileNotFoundError, "/nowhere/words"),
+    (lambda _: learn(engine_of({b"ab": 2**62, b"cd": 2**62}), 1), OverflowError, r"2\^63"),
+    (resume([0], [0], [1], []), ValueError, "each"),
+    (resume([256], [0], [1], [1]), ValueError, "comes after"),
+    (resume([0, 1], [0, 1], [1, 1], [1, 1]), ValueError, "more merges are known"),
+    (stream_failing, OSError, "gone"),
+    (lambda one: one.stream(failing_stream, 1), ValueError, "without add"),
+    (lambda one: (learn(one, 1), learn(one, 1)), ValueError, "once"),
+    (lambda one: (learn(one, 1), one.add(*arrays({b"ab": 1}))), ValueError, "after run"),
+])  # fmt: skip
 def test_wrong_input_is_refused(act: Callable[[Any], object], error: type[Exception], message: str) -> None:
     engine = engine_of({b"ab": 1})
     with pytest.raises(error, match=message):

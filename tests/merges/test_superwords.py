@@ -222,19 +222,16 @@ def test_overwriting_a_run_removes_its_second_count(short: Path, tmp_path: Path)
     assert not [path for path in (tmp_path / "run/superwords").rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"superwords_from": 255}, "is 255 tokens; give 256"),
-        ({"superwords_from": "101%"}, "at most 100%"),
-        ({"superwords_from": "100%"}, "to 299, the vocabulary size without special tokens"),
-        ({"superwords_from": "90%", "vocab_size": [300, 290]}, "one first stage"),
-        ({"superword_words": 3}, "means nothing without --superwords-from"),
-        ({"superwords_from": 280, "superword_pattern": "gpt2"}, "superbpe, superbpe-digits, or a regular expression"),
-        ({"superwords_from": 280, "superword_words": 0}, "a whole number of at least 1"),
-        ({"superwords_from": 280, "export": "gpt2"}, "GPT-2"),
-    ],
-)
+@pytest.mark.parametrize(("options", "reason"), [
+    ({"superwords_from": 255}, "is 255 tokens; give 256"),
+    ({"superwords_from": "101%"}, "at most 100%"),
+    ({"superwords_from": "100%"}, "to 299, the vocabulary size without special tokens"),
+    ({"superwords_from": "90%", "vocab_size": [300, 290]}, "one first stage"),
+    ({"superword_words": 3}, "means nothing without --superwords-from"),
+    ({"superwords_from": 280, "superword_pattern": "gpt2"}, "superbpe, superbpe-digits, or a regular expression"),
+    ({"superwords_from": 280, "superword_words": 0}, "a whole number of at least 1"),
+    ({"superwords_from": 280, "export": "gpt2"}, "GPT-2"),
+])  # fmt: skip
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any], reason: str, tmp_path: Path) -> None:
     with pytest.raises(pipeline.PipelineError, match=reason):
         pipeline.train(__file__, output=tmp_path / "run", **{"vocab_size": 300, **options})

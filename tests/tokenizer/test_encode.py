@@ -61,20 +61,17 @@ def test_batches_keep_order(threads: int | None) -> None:
     assert ordinary == [GPT2.encode_ordinary("<|a|>"), GPT2.encode_ordinary("b")]
 
 
-@pytest.mark.parametrize(
-    ("call", "reason"),
-    [
-        (lambda: GPT2.encode_batch("a text"), "one text"),
-        (lambda: GPT2.encode_batch(["a", 7]), "a text is of type int"),
-        (lambda: list(GPT2.encode_iterable([7])), "a block of the text is of type int"),
-        (lambda: GPT2.encode_batch(["a"], num_threads=0), "num_threads"),
-        (lambda: GPT2.encode_batch(["a"], num_threads=2.5), r"num_threads: expected a whole number of .* 1, not 2\.5"),
-        (lambda: GPT2.encode_batch(["a"], disallowed_special={"\ud800"}), "no UTF-8 text contains"),
-        (lambda: GPT2.encode_batch(["a"], disallowed_special={5}), "expected a set of texts"),
-        (lambda: GPT2.encode_to_numpy("a", dtype="uint8"), "dtype: expected an integer type .* the ids up to 419"),
-        (lambda: GPT2.encode_to_numpy("a", dtype="float32"), "dtype: expected an integer type"),
-    ],
-)
+@pytest.mark.parametrize(("call", "reason"), [
+    (lambda: GPT2.encode_batch("a text"), "one text"),
+    (lambda: GPT2.encode_batch(["a", 7]), "a text is of type int"),
+    (lambda: list(GPT2.encode_iterable([7])), "a block of the text is of type int"),
+    (lambda: GPT2.encode_batch(["a"], num_threads=0), "num_threads"),
+    (lambda: GPT2.encode_batch(["a"], num_threads=2.5), r"num_threads: expected a whole number of .* 1, not 2\.5"),
+    (lambda: GPT2.encode_batch(["a"], disallowed_special={"\ud800"}), "no UTF-8 text contains"),
+    (lambda: GPT2.encode_batch(["a"], disallowed_special={5}), "expected a set of texts"),
+    (lambda: GPT2.encode_to_numpy("a", dtype="uint8"), "dtype: expected an integer type .* the ids up to 419"),
+    (lambda: GPT2.encode_to_numpy("a", dtype="float32"), "dtype: expected an integer type"),
+])  # fmt: skip
 def test_wrong_arguments_are_refused(call: Any, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         call()

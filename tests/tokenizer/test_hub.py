@@ -132,13 +132,10 @@ def test_missing_package_and_wrong_names_are_refused_before_anything_is_written(
 
 
 @pytest.mark.usefixtures("hub")
-@pytest.mark.parametrize(
-    ("token", "endpoint", "reason"),
-    [
-        ("hf_wrong", None, r"owner/name was not uploaded: .*401.*hf auth login"),
-        (TOKEN, "http://127.0.0.1:9", "check the name, the connection and the token"),
-    ],
-)
+@pytest.mark.parametrize(("token", "endpoint", "reason"), [
+    ("hf_wrong", None, r"owner/name was not uploaded: .*401.*hf auth login"),
+    (TOKEN, "http://127.0.0.1:9", "check the name, the connection and the token"),
+])  # fmt: skip
 def test_refused_token_and_absent_server_are_one_line(
     token: str, endpoint: str | None, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

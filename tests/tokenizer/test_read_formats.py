@@ -162,16 +162,13 @@ def test_line_ends_are_those_of_tokenizers(expression: str, text: str) -> None:
     assert _recovered(expression, Field(None, Path("x"))).cut(text) == cut_by_tokenizers(expression, text)
 
 
-@pytest.mark.parametrize(
-    ("expression", "reason"),
-    [
-        (r"\p{N}{1,3}+|\P{N}", "possessive counted"), (r"a{2}?|[^a]", "lazy exact"),
-        (r"\s+$*|\S", r"a quantifier on a look-ahead"), (r"(?i:strasse)|\S", "a group with flags"),
-        (r"\w+|\W", r"the escape \\w"), (r"\p{Letter}+|\P{L}", "the property Letter"),
-        (r"\xe9|.", "an escaped byte"), (r"[\d-x]|.", "a '-' inside"), (r"x\Z|.", r"the escape \\Z"),
-        (r"(?P<n>a)|.", "a group with flags"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("expression", "reason"), [
+    (r"\p{N}{1,3}+|\P{N}", "possessive counted"), (r"a{2}?|[^a]", "lazy exact"),
+    (r"\s+$*|\S", r"a quantifier on a look-ahead"), (r"(?i:strasse)|\S", "a group with flags"),
+    (r"\w+|\W", r"the escape \\w"), (r"\p{Letter}+|\P{L}", "the property Letter"),
+    (r"\xe9|.", "an escaped byte"), (r"[\d-x]|.", "a '-' inside"), (r"x\Z|.", r"the escape \\Z"),
+    (r"(?P<n>a)|.", "a group with flags"),
+])  # fmt: skip
 def test_expressions_that_may_differ_are_refused(expression: str, reason: str, tmp_path: Path) -> None:
     document = json.loads(made("gpt2", PLAIN).to_str())
     split = {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
@@ -197,13 +194,10 @@ def test_vocabulary_with_gaps_in_its_ids(tmp_path: Path) -> None:
         Tokenizer.load(written(tmp_path, document))
 
 
-@pytest.mark.parametrize(
-    ("shape", "token", "reason"),
-    [
-        ("gpt2", {"id": 500}, r"added_tokens\[0\].id is 500, but tokenizers assigns '<.begin.>' the id 416"),
-        ("llama3", {"content": "Ġfoo"}, "whole piece could be"),
-    ],
-)
+@pytest.mark.parametrize(("shape", "token", "reason"), [
+    ("gpt2", {"id": 500}, r"added_tokens\[0\].id is 500, but tokenizers assigns '<.begin.>' the id 416"),
+    ("llama3", {"content": "Ġfoo"}, "whole piece could be"),
+])  # fmt: skip
 def test_added_tokens_that_are_not_reproduced_are_refused(shape: str, token: Any, reason: str, tmp_path: Path) -> None:
     document = json.loads(made(shape, PLAIN).to_str())
     document["model"]["vocab"].update({"Ġfoo": 416} if "content" in token else {})
@@ -277,18 +271,15 @@ def test_vocab_json_is_read_as_its_configuration_says(name: str, tmp_path: Path)
 OTHER = " is .*, but .* GPT2Tokenizer or Qwen2Tokenizer"
 
 
-@pytest.mark.parametrize(
-    ("name", "document", "reason"),
-    [
-        ("tokenizer_config", {"tokenizer_class": "BartTokenizer"}, f"tokenizer_class{OTHER}"),
-        ("tokenizer_config", {"tokenizer_class": "PreTrainedTokenizerFast"}, f"tokenizer_class{OTHER}"),
-        ("config", {"model_type": "roberta"}, f"model_type{OTHER}"),
-        ("tokenizer_config", GPT | {"auto_map": {"AutoTokenizer": ["a.A", None]}}, f"auto_map{OTHER}"),
-        ("tokenizer_config", TOKENS, f"added_tokens_decoder{OTHER}"),
-        ("tokenizer_config", GPT | {"added_tokens_decoder": {"x": {}}}, "added_tokens_decoder.x is not a token id"),
-        ("special_tokens_map", MAPPED | {"pad_token": EOT}, f"pad_token names '{re.escape(EOT)}' with other rules"),
-    ],
-)
+@pytest.mark.parametrize(("name", "document", "reason"), [
+    ("tokenizer_config", {"tokenizer_class": "BartTokenizer"}, f"tokenizer_class{OTHER}"),
+    ("tokenizer_config", {"tokenizer_class": "PreTrainedTokenizerFast"}, f"tokenizer_class{OTHER}"),
+    ("config", {"model_type": "roberta"}, f"model_type{OTHER}"),
+    ("tokenizer_config", GPT | {"auto_map": {"AutoTokenizer": ["a.A", None]}}, f"auto_map{OTHER}"),
+    ("tokenizer_config", TOKENS, f"added_tokens_decoder{OTHER}"),
+    ("tokenizer_config", GPT | {"added_tokens_decoder": {"x": {}}}, "added_tokens_decoder.x is not a token id"),
+    ("special_tokens_map", MAPPED | {"pad_token": EOT}, f"pad_token names '{re.escape(EOT)}' with other rules"),
+])  # fmt: skip
 def test_files_around_vocab_json_that_do_not_fit_are_refused(
     name: str, document: Any, reason: str, tmp_path: Path
 ) -> None:
@@ -297,15 +288,12 @@ def test_files_around_vocab_json_that_do_not_fit_are_refused(
         Tokenizer.load(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("extra", "named", "reason"),
-    [
-        ({"é€": 416}, [], "not written in the byte alphabet: if it is special, name it so"),
-        ({"!!": 0}, [], "assigns the id 0 to '!!' and to another token"),
-        ({"!!": 0}, None, "the special token '!!' has id 0, which another token has too"),
-        ({}, ["<s>"], "lacks the special token '<s>'"),
-    ],
-)
+@pytest.mark.parametrize(("extra", "named", "reason"), [
+    ({"é€": 416}, [], "not written in the byte alphabet: if it is special, name it so"),
+    ({"!!": 0}, [], "assigns the id 0 to '!!' and to another token"),
+    ({"!!": 0}, None, "the special token '!!' has id 0, which another token has too"),
+    ({}, ["<s>"], "lacks the special token '<s>'"),
+])  # fmt: skip
 def test_contradictions_in_vocab_json_are_refused(extra: Any, named: Any, reason: str, tmp_path: Path) -> None:
     files_of(tmp_path, vocab=extra)
     with pytest.raises(InputError, match=reason):
@@ -360,19 +348,16 @@ def test_any_ranks_have_the_ids_of_tiktoken(tokens: list[str], texts: list[str],
         assert ours.encode(text) == theirs.encode(text)
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"IQ== 0\nIQ== 1\n", "both stand for"),
-        (b"IQ==\n", "line 1 is not a token"),
-        (b"I 0\n", "line 1 is not a token"),
-        (b"IQ== -1\n", "no new whole number"),
-        (b"IQ== 0\nIg== 0\n", "line 2 has the rank '0'"),
-        (b"IQ== 0\nIg== 5000000000\n", "line 2 has the rank 5000000000, above 268435455"),
-        (b"IQ== 0\n", "no token stands for the byte"),
-        (base64.b64encode(b"a" * 20_000) + b" 0\n", "the token of rank 0 has more than"),
-    ],
-)
+@pytest.mark.parametrize(("content", "reason"), [
+    (b"IQ== 0\nIQ== 1\n", "both stand for"),
+    (b"IQ==\n", "line 1 is not a token"),
+    (b"I 0\n", "line 1 is not a token"),
+    (b"IQ== -1\n", "no new whole number"),
+    (b"IQ== 0\nIg== 0\n", "line 2 has the rank '0'"),
+    (b"IQ== 0\nIg== 5000000000\n", "line 2 has the rank 5000000000, above 268435455"),
+    (b"IQ== 0\n", "no token stands for the byte"),
+    (base64.b64encode(b"a" * 20_000) + b" 0\n", "the token of rank 0 has more than"),
+])  # fmt: skip
 def test_damaged_rank_files_are_refused(content: bytes, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "x.tiktoken"
     with pytest.raises(InputError, match="does not exist"):
