@@ -38,10 +38,6 @@ MARKED = (
 )
 
 
-def tokenizer(pattern: str = "gpt2", specials: tuple[str, ...] = (EOT, PAD)) -> Tokenizer:
-    return samples.tokenizer(pattern, specials)
-
-
 def fields(directory: Path) -> dict[str, Any]:
     """What the gguf package reads in the file."""
     gguf = pytest.importorskip("gguf", reason="the gguf package is not installed")
@@ -63,7 +59,7 @@ def reads_llama(directory: Path) -> Any:
 
 @pytest.mark.parametrize(("pattern", "pre"), [("gpt2", "gpt-2"), ("llama3", "llama-bpe"), ("qwen2", "qwen2")])
 def test_tokens_types_and_merges_are_in_the_file(pattern: str, pre: str, tmp_path: Path) -> None:
-    model = replace(tokenizer(pattern).model, roles=Roles(pad=PAD))
+    model = replace(samples.tokenizer(pattern, (EOT, PAD)).model, roles=Roles(pad=PAD))
     found, vocabulary = exported(model, tmp_path), model.vocabulary
     assert (found["ggml.model"], found["ggml.pre"]) == ("gpt2", pre)
     special = vocabulary.special_tokens
@@ -80,7 +76,7 @@ def test_tokens_types_and_merges_are_in_the_file(pattern: str, pre: str, tmp_pat
 
 def test_chat_template_end_of_turn_and_added_bos(tmp_path: Path) -> None:
     template = ChatTemplate("{% generation %}x{% endgeneration %}<|im_end|>")
-    model = tokenizer(specials=(EOT, "<|bos|>", "<|im_end|>")).model
+    model = samples.tokenizer(specials=(EOT, "<|bos|>", "<|im_end|>")).model
     found = exported(replace(model, chat_template=template, front=("<|bos|>",)), tmp_path)
     special = model.vocabulary.special_tokens
     assert found["chat_template"] == "{% if true %}x{% endif %}<|im_end|>"
@@ -137,8 +133,7 @@ def test_llama_reads_superwords_by_digits_as_we_do(tmp_path: Path) -> None:
             assert theirs.tokenize(text.encode(), add_bos=False) == tokenizer.encode_ordinary(text), text
 
 
-def byte_pairs(pattern: str) -> Tokenizer:
-    """Two pieces where there should be one, or one for two, change ids."""
+def byte_pairs(pattern: str) -> Tokenizer:  # two pieces where there should be one, or one for two, change ids
     return Tokenizer.from_merges(BYTE_PAIRS, [EOT, "<|im_end|>", "<|im|>"], pattern=pattern)
 
 
@@ -182,25 +177,14 @@ def test_ids_without_a_token_are_unused(tmp_path: Path) -> None:
     assert reads_llama(tmp_path).tokenize(b"abc" + EOT.encode(), add_bos=False, special=True) == [258, 66, 260]
 
 
-def test_overlapping_special_tokens_are_those_that_llama_cpp_finds_elsewhere(tmp_path: Path) -> None:
-    """Why they are refused: the ids that llama.cpp has for a file with them."""
-    pytest.importorskip("gguf", reason="the gguf package is not installed")
-    overlapping = tokenizer(specials=("<a>b", "b<c>d"))
-    specials, vocabulary = overlapping.special_tokens, overlapping.model.vocabulary
-    assert overlapping.encode("<a>b<c>d")[0] == specials["<a>b"]
-    texts = {**vocabulary.texts, **{id_: text for text, id_ in specials.items()}}
-    ours._write(tmp_path / "tokenizer.gguf", overlapping.model, texts, "gpt-2")
-    assert reads_llama(tmp_path).tokenize(b"<a>b<c>d", add_bos=False, special=True)[-1] == specials["b<c>d"]
-
-
 def test_without_the_package_other_formats_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ours, "find_spec", lambda _: None)
     assert default_formats() == ["hf", "gpt2", "tiktoken"]
-    written, not_written = export_model(tokenizer().model, tmp_path / "default", None)
+    written, not_written = export_model(samples.tokenizer().model, tmp_path / "default", None)
     assert len(written) == 7
     assert not_written == {}
     with pytest.raises(ExportRefusedError, match=r"pip install 'bpe-pipeline\[gguf\]'"):
-        export_model(tokenizer().model, tmp_path / "named", ["gguf"])
+        export_model(samples.tokenizer().model, tmp_path / "named", ["gguf"])
 
 
 def test_command_names_what_is_missing_before_it_trains(tmp_path: Path) -> None:

@@ -103,25 +103,3 @@ def test_data_sets_map_in_processes_and_reuse_their_cache(tmp_path: Path) -> Non
     assert written(mapped()) == files
     fingerprint = datasets.fingerprint.Hasher.hash
     assert fingerprint(ours) == fingerprint(used(tokenizer("gpt2"))) != fingerprint(tokenizer("o200k"))
-
-
-class Texts:
-    """A data set for torch; in a spawned worker the tokenizer is unpickled."""
-
-    def __init__(self, tokenizer: Tokenizer, texts: list[str]) -> None:
-        self.tokenizer, self.texts = tokenizer, texts
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.tokenizer.encode_to_numpy(self.texts[index])
-
-
-@pytest.mark.parametrize("way", ["spawn", "forkserver"])
-def test_a_data_loader_spawns_workers(way: str) -> None:
-    data: Any = pytest.importorskip("torch.utils.data", reason="needs the package torch")
-    ours = used(tokenizer("gpt2"))
-    texts = [f"low lower {number}" for number in range(20)]
-    options: Any = {"batch_size": None, "num_workers": 2, "multiprocessing_context": way, "shuffle": False}
-    assert [ids.tolist() for ids in data.DataLoader(Texts(ours, texts), **options)] == ours.encode_batch(texts)

@@ -51,16 +51,9 @@ def theirs_of(home: Path) -> HuggingFaceTokenizer:
     return HuggingFaceTokenizer.from_file(str(home / "tokenizer.json"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40_000 if FULL else 150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(SHAPES), st.sampled_from(list(ADDED)), TEXTS)
 def test_generated_texts_have_the_ids_of_tokenizers(name: str, added: str, text: str) -> None:
-    agree(*pair(name, added), text)
-
-
-@pytest.mark.slow
-@settings(max_examples=40_000 if FULL else 2_000, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.sampled_from(SHAPES), st.sampled_from(list(ADDED)), TEXTS)
-def test_many_generated_texts_have_the_ids_of_tokenizers(name: str, added: str, text: str) -> None:
     agree(*pair(name, added), text)
 
 

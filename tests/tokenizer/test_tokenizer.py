@@ -5,13 +5,15 @@ from array import array
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import pytest
 import samples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from samples import Tensor
 
 from pipeline import Tokenizer, _core
-from pipeline.base.errors import PipelineError, UsageError
+from pipeline.base.errors import InputError, PipelineError, UsageError
 from pipeline.merges.rules import MergeRules
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.run.ids import BYTE_ORDER
@@ -63,9 +65,7 @@ def test_long_pieces_are_merged_by_definition(merges: samples.Merges, size: int,
     assert [tokens[id_] for id_ in encoder.encode_pieces([piece])] == samples.naive_merge(piece.encode(), merges)
 
 
-@pytest.mark.parametrize(
-    "merges", [[(b"aa", b"aa"), (b"a", b"a")], [(b"a", b"a"), (b"aa", b"aa")]], ids=["any", "ordered"]
-)
+@pytest.mark.parametrize("merges", [[(b"aa", b"aa"), (b"a", b"a")], [(b"a", b"a"), (b"aa", b"aa")]])
 def test_piece_of_megabytes_takes_seconds(merges: samples.Merges) -> None:
     """A quadratic algorithm would not finish; the result shows that every merge was applied."""
     encoder, tokens = encoder_of(merges)
@@ -94,6 +94,8 @@ def test_special_tokens_are_leftmost_longest() -> None:
     assert ours.encode("a   <|a|>b") == [*ours.encode("a   "), a, *ours.encode("b")]  # white space ends a document
     assert ours.decode(ours.encode_ordinary("x<|a|>y")) == "x<|a|>y"
     assert a not in ours.encode_ordinary("x<|a|>y")
+    with pytest.raises(ValueError, match=r"token '<\|a\|>'.*allowed_special"):  # the first of two
+        ours.encode("b <|a|> <|endoftext|>", allowed_special=set())
 
 
 @pytest.mark.parametrize("allowed", [None, "all", set(), {"<|a|>"}, {"<|a|>", "<|c|>", "<|unknown|>"}])
@@ -111,11 +113,6 @@ def test_allowed_and_disallowed_as_in_tiktoken(allowed: object, disallowed: obje
         assert isinstance(caught.value, PipelineError)
     else:
         assert ours.encode(text, **options) == expected
-
-
-def test_refusals_name_the_first_disallowed_token() -> None:
-    with pytest.raises(ValueError, match=r"token '<\|a\|>'.*allowed_special"):
-        tokenizer().encode("b <|a|> <|endoftext|>", allowed_special=set())
 
 
 def test_invalid_text_becomes_replacement_characters() -> None:
@@ -136,6 +133,59 @@ def test_decode_special_tokens_and_incomplete_characters() -> None:
     assert ours.decode(iter([*euro, ours.special_tokens[EOT]])) == "€" + EOT
     with pytest.raises(UnicodeDecodeError):
         ours.decode(euro[:2], errors="strict")
+
+
+GPT2 = samples.tokenizer()
+WORDS = "the words, <|endoftext|>é"
+
+
+@pytest.mark.parametrize("hold", [
+    list, tuple, iter, np.array, lambda ids: np.array(ids, "uint16"), Tensor, lambda ids: array("I", ids), "torch",
+])  # fmt: skip
+def test_ids_in_any_container(hold: Any) -> None:
+    hold = pytest.importorskip("torch").tensor if hold == "torch" else hold
+    ids = GPT2.encode(WORDS)
+    assert GPT2.decode(hold(ids)) == "".join(GPT2.decode_stream(hold(ids))) == WORDS
+    assert GPT2.decode_batch([hold(ids), hold([])]) == [WORDS, ""]
+    assert GPT2.token_byte_offsets(hold(ids))[-1][1] == len(WORDS.encode())
+    assert GPT2.decode(memoryview(array("I", ids))) == WORDS
+    assert GPT2.decode(list(hold(ids))) == GPT2.stream_decoder().push(*hold(ids)) == WORDS  # also tensors of one id
+
+
+def test_matrix_is_a_batch() -> None:
+    matrix = np.array([GPT2.encode("ab"), GPT2.encode("ba")])
+    assert GPT2.decode_batch(matrix) == ["ab", "ba"]
+    for ids in (matrix, 7, [[1]]):
+        with pytest.raises(InputError, match="one row"):
+            GPT2.decode(ids)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ids", [[1.0, 2.0], np.array([1.0, 2.0]), ["1"], [None], Tensor(1), list(Tensor([[1]]))])  # type: ignore[list-item]
+def test_ids_must_be_whole_numbers(ids: Any) -> None:
+    with pytest.raises(InputError, match="whole numbers in one row"):
+        GPT2.decode(ids)
+    for wrong in (-1, 999):
+        with pytest.raises(InputError, match=f"{wrong} is not an id of this vocabulary of 417 tokens"):
+            list(GPT2.decode_stream([1, wrong]))
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.integers(0, GPT2.vocab_size - 1), max_size=60))
+def test_stream_joined_is_decode(ids: list[int]) -> None:
+    parts = list(GPT2.decode_stream(iter(ids)))
+    assert "".join(parts) == GPT2.decode(ids)
+    assert all(parts)
+    decoder = GPT2.stream_decoder()
+    assert decoder.push(*ids[:7]) + "".join(map(decoder.push, ids[7:])) + decoder.finish() == GPT2.decode(ids)
+    assert decoder.push(GPT2.encode("a")[0]) == "a"
+
+
+def test_stream_never_yields_half_a_character() -> None:
+    ids = [GPT2.encode(bytes([byte]).decode("latin-1"))[0] for byte in b"ab"]
+    half = [next(id_ for id_, token in GPT2.vocab.items() if token == bytes([byte])) for byte in "é😀".encode()]
+    assert list(GPT2.decode_stream([*half, *ids])) == ["é", "😀", "a", "b"]
+    assert list(GPT2.decode_stream([half[0], *ids])) == ["\ufffda", "b"]
+    assert list(GPT2.decode_stream(half[2:5])) == ["\ufffd"]
 
 
 def test_properties() -> None:
