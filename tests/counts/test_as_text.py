@@ -1,10 +1,12 @@
-"""How often a special token that is added to counts can have been text."""
+"""Special tokens counted as text: how often one that is added can have been, and warnings of well-known ones."""
 
+import json
+import warnings
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from command import refused, run_here
+from command import refused, run, run_here
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +17,7 @@ from pipeline.pattern.compiler import compile_pattern
 
 MARKS = ["<|im_start|>", "<|im_end|>", "[INST]", "</s>", "<start_of_turn>", "<|a b|>", "<\uff5cUser\uff5c>", "of", "<>"]
 PATTERNS = ["gpt2", "cl100k", "o200k", "llama3", "qwen2", "none"]
+EOT = "<|endoftext|>"
 AROUND = st.text(" \n\r'|<>[]/_sdma1\u0130é", max_size=6)
 
 
@@ -37,7 +40,6 @@ def test_certain_pieces_are_in_every_text_with_the_mark(name: str, mark: str, ar
     ("<low,low>", "warning: '<low,low>' was counted as text at most 1 time, as often as the piece 'low'"),
     ("<>", "warning: how often '<>' was counted as text is unknown"),
 ])  # fmt: skip
-@pytest.mark.usefixtures("in_process")
 def test_marks_are_added_to_counts_with_the_most_often_they_were_text(mark: str, said: str, tmp_path: Path) -> None:
     run, exported = tmp_path / "run", tmp_path / "exported"
     counts = {"[": 5, "INST": 3, "]": 4, "low": 3, ",": 9, "wide": 7}
@@ -54,10 +56,7 @@ def test_marks_are_added_to_counts_with_the_most_often_they_were_text(mark: str,
     assert Tokenizer.load(exported).special_tokens == {"<|endoftext|>": 263, mark: 264}
 
 
-@pytest.mark.parametrize(
-    "reserved", ["<|reserved_special_token_0|>", "<unused7>", "[unused7]", "<|extra_0|>", "<mark>"]
-)
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("reserved", ["<|reserved_special_token_0|>", "<unused7>", "[unused7]", "<|extra_0|>", "<m>"])
 def test_a_reserved_token_of_a_downloaded_base_is_taken_first(reserved: str, tmp_path: Path) -> None:
     Tokenizer.from_merges([(b"l", b"o")], ["<s>", "</s>", reserved]).save(tmp_path / "base")
     export = ["export", tmp_path / "base", "--chat-template", "chatml", "--export", "hf", "--output", tmp_path / "chat"]
@@ -65,8 +64,64 @@ def test_a_reserved_token_of_a_downloaded_base_is_taken_first(reserved: str, tmp
     assert "add --special-token '<|im_start|>' --special-token '<|im_end|>'" in advice
     found = run_here(*export, "--special-token", "<|im_start|>", "--special-token", "<|im_end|>")
     assert found.returncode == 0, found.stderr
-    kept = ["<mark>"] if reserved == "<mark>" else []
+    kept = ["<m>"] if reserved == "<m>" else []
     names = ["<s>", "</s>", *kept, "<|im_start|>", "<|im_end|>"]
     assert Tokenizer.load(tmp_path / "chat").special_tokens == {name: 257 + at for at, name in enumerate(names)}
     assert (f"'<|im_start|>' is 259, which was {reserved!r}" in found.stderr) == (not kept)
     assert "a new id: the model needs a row for it" in found.stderr
+
+
+def warned(call, *arguments, **options) -> str:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call(*arguments, **options)
+    return "\n".join(str(one.message) for one in caught)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    (tmp_path / "a.txt").write_text(EOT.join(["low lower <s>[INST] new", "wide", "newest"] * 9))
+    return tmp_path / "a.txt"
+
+
+def test_every_well_known_token_is_counted(corpus: Path, tmp_path: Path) -> None:
+    for _ in range(2):  # the second run takes the counts, and the numbers, from the first
+        found = run("train", corpus, "--output", tmp_path / "r", "--vocab-size", 270, "--no-special-tokens")
+        [line] = [line for line in found.stderr.splitlines() if "looks like special tokens" in line]
+        assert "'<|endoftext|>' 26 times, '<s>' 9 times, '[INST]' 9 times; if they" in line
+
+
+def test_named_tokens_are_not_warned_of(corpus: Path, tmp_path: Path) -> None:
+    options = {"output": tmp_path / "r", "vocab_size": 270, "overwrite": True}
+    named = options | {"special_tokens": [EOT, "<s>", "[INST]"]}
+    assert "looks like" not in warned(pipeline.train, corpus, **named)
+    assert "looks like" not in warned(pipeline.train, corpus, special_tokens_as_text=True, **named)
+    assert "'<s>' 9 times, '[INST]' 9 times; if" in warned(pipeline.train, corpus, **options)
+
+
+def test_records_and_iterators_are_searched(tmp_path: Path) -> None:
+    texts, path = ["low<|im_start|>er", "new", "<|im_start|>"], tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    for number, (train, corpus) in enumerate(((pipeline.train, path), (pipeline.train_from_iterator, texts))):
+        text = warned(train, corpus, output=tmp_path / str(number), vocab_size=270, workers=1)
+        assert "'<|im_start|>' 2 times" in text
+
+
+def test_the_first_mebibyte_of_a_chunk_is_searched(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("<pad> low\n" * (3 << 20 >> 3))
+    options = {"output": tmp_path / "r", "vocab_size": 270, "chunk_size": "64MiB", "workers": 1}
+    text = warned(pipeline.train, tmp_path / "a.txt", **options)
+    assert any(f"'<pad>' {(1 << 20) // 10 + more:,} times" in text for more in (0, 1))
+    assert "(in 1.0 MiB of 3.8 MiB that were searched)" in text
+
+
+@pytest.mark.parametrize("pattern", ["gpt2", "none"])
+def test_encoding_warns_of_what_is_text_for_its_tokenizer(pattern: str, corpus: Path, tmp_path: Path) -> None:
+    whole = pipeline.Tokenizer.from_merges([], [EOT, "<s>", "[INST]"], pattern=pattern)
+    other = pipeline.Tokenizer.from_merges([], ["</s>"], pattern=pattern)
+    for number, (tokenizer, found) in enumerate([(whole, ""), (other, "'<s>' 9 times, '[INST]' 9 times; if they")]):
+        written = warned(pipeline.encode_corpus, corpus, tokenizer, tmp_path / str(number))
+        held = warned(pipeline.encode_files, corpus, tokenizer)
+        for text in (written, held):
+            assert found in text
+            assert ("encoded as text: '<|endoftext|>' 26 times" in text) == bool(found)

@@ -1,19 +1,28 @@
-"""The native counter against the naive one: one answer for any block and window, any bytes, any policy."""
+"""The native counter against the naive one: one answer for any block, window, bytes and policy; counting a chunk."""
 
+import gc
 import itertools
+import os
 import random
 import re
 import unicodedata
 from array import array
 from collections import Counter
+from dataclasses import replace
 
 import oracle_counting
 import pytest
+from chunk_tasks import chunk_task
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracle_counting import as_counter
 
 from pipeline import _core
+from pipeline.base.errors import InputError, InvalidTextError
+from pipeline.corpus.files import FileSpan
+from pipeline.corpus.listing import describe
+from pipeline.counts import feeding
+from pipeline.counts.count_worker import count_chunk
 from pipeline.pattern.compiler import compile_pattern
 
 END = b"<|end|>"
@@ -332,3 +341,44 @@ def test_piece_or_document_beyond_the_budget(errors):
     offset, size = caught.value.args
     assert offset >= 6
     assert 1 << 19 < size <= len(text) + len(END) + 6
+
+
+@pytest.fixture
+def task(tmp_path):
+    (tmp_path / "a.txt").write_text("one two two<|endoftext|>three")
+    return chunk_task(tmp_path / "a.txt", tmp_path / "a.parquet", 64 << 20)
+
+
+def test_a_chunk_is_counted_and_its_counter_is_freed(task):
+    """The memory of the counter would otherwise stay allocated in parallel with that of the next chunk."""
+
+    def held() -> int:
+        return sum(type(one) is _core.ChunkCounter for one in gc.get_objects())
+
+    gc.disable()
+    try:
+        before, statistics = held(), count_chunk(task)
+        assert held() == before
+    finally:
+        gc.enable()
+    assert (statistics.documents, statistics.pieces, statistics.special_tokens) == (2, 4, 1)
+    assert task.output.exists()
+
+
+@pytest.mark.parametrize("while_it_is_read", [False, True])
+def test_a_changed_file_is_refused(task, tmp_path, monkeypatch, while_it_is_read):
+    if while_it_is_read:
+        monkeypatch.setattr(feeding, "report_progress", lambda _: os.utime(tmp_path / "a.txt", ns=(1, 1)))
+    else:  # of the same size
+        os.utime(tmp_path / "a.txt", ns=(1, 1))
+    with pytest.raises(InputError, match=r"a\.txt changed" + " since the run was planned" * (not while_it_is_read)):
+        count_chunk(task)
+    assert not task.output.exists()
+
+
+def test_skipped_or_altered_input_is_located_in_its_own_file(task, tmp_path):
+    (tmp_path / "b.txt").write_bytes(b"bad \xff")
+    task = replace(task, spans=(*task.spans, FileSpan(describe(str(tmp_path / "b.txt")), 0, 5)))
+    assert count_chunk(task).losses == {"replacements": {"count": 1, "examples": [f"{tmp_path / 'b.txt'}, byte 4"]}}
+    with pytest.raises(InvalidTextError, match=r"invalid UTF-8 in .*b\.txt, byte 4"):
+        count_chunk(replace(task, errors="strict"))
