@@ -61,20 +61,12 @@ def test_counts_beyond_63_bits_are_refused():
             _core.combine([columns], wrong)
 
 
-@pytest.mark.parametrize(
-    ("written", "value"),
-    [("2.5", "5/2"), (2.5, "5/2"), (0.1, "1/10"), ("1/3", "1/3"), (3, "3"), ("1e3", "1000"), (Fraction(7, 2), "7/2")],
-)
-def test_weights_are_taken_as_written(written, value):
-    assert parse_weight(written) == Fraction(value)
-
-
-@pytest.mark.parametrize(
-    "wrong", ["0", "-1", "1/0", "many", "", "nan", "inf", "1e99", True, None, "1" * 19, "1" * 5000]
-)
-def test_invalid_weights_are_refused(wrong):
-    with pytest.raises(ValueError, match="above 0"):
-        parse_weight(wrong)
+def test_weights_are_taken_as_written_or_refused():
+    for written, value in {"2.5": "5/2", 2.5: "5/2", 0.1: "1/10", "1/3": "1/3", 3: "3", "1e3": "1000"}.items():
+        assert parse_weight(written) == parse_weight(Fraction(value)) == Fraction(value)
+    for wrong in ("0", "-1", "1/0", "many", "", "nan", "inf", "1e99", True, None, "1" * 19, "1" * 5000):
+        with pytest.raises(ValueError, match="above 0"):
+            parse_weight(wrong)
 
 
 @pytest.fixture(scope="module")
@@ -116,11 +108,9 @@ def test_unweighted_combination_equals_counting_both(runs: list[Path], tmp_path:
 
 def test_incomparable_runs_are_refused(runs: list[Path], tmp_path: Path) -> None:
     for name, options in {
-        "--pattern": {"pattern": "llama3"},
-        "--special-token": {"special_tokens": ["<x>"]},
-        "--errors": {"errors": "skip"},
-        "--max-piece-bytes": {"max_piece_bytes": 8},
-    }.items():
+        "--pattern": {"pattern": "llama3"}, "--special-token": {"special_tokens": ["<x>"]},
+        "--errors": {"errors": "skip"}, "--max-piece-bytes": {"max_piece_bytes": 8},
+    }.items():  # fmt: skip
         pipeline.count(f"{runs[0]}.txt", output=tmp_path / "other", overwrite=True, **options)
         with pytest.raises(RunDirectoryError, match=f"cannot be combined: {name} is"):
             pipeline.combine_runs([runs[0], tmp_path / "other"], output=tmp_path / "mix")
@@ -223,14 +213,13 @@ def test_merge_takes_other_weights_without_counting_again(inputs: list[Path], tm
 
 
 def test_verify_finds_a_wrong_sum_of_an_input(inputs: list[Path], tmp_path: Path) -> None:
-    home = tmp_path / "run"
-    pipeline.train(inputs, output=home, weights=WEIGHTS, chunk_size=300, vocab_size=265)
-    kept, other = home / "counts" / "input-000.parquet", home / "counts" / "input-001.parquet"
+    pipeline.train(inputs, output=tmp_path / "run", weights=WEIGHTS, chunk_size=300, vocab_size=265)
+    kept, other = (tmp_path / "run" / "counts" / f"input-00{number}.parquet" for number in range(2))
     with counter_file.open_counter(kept) as right, counter_file.open_counter(other) as wrong:
         mark, columns, statistics = right.fingerprint, list(wrong.read_all()), wrong.statistics
     counter_file.write_counter(kept, iter(columns), fingerprint=mark, statistics=statistics)
     with pytest.raises(RunDirectoryError, match="is not the sum of the counters"):
-        pipeline.verify_run(home)
+        pipeline.verify_run(tmp_path / "run")
 
 
 def test_weights_that_do_not_fit_are_refused_before_counting(inputs: list[Path], tmp_path: Path) -> None:
@@ -256,10 +245,10 @@ def test_weights_that_do_not_fit_are_refused_before_counting(inputs: list[Path],
 
 
 def test_many_inputs_are_counted_apart_only_on_request(tmp_path: Path) -> None:
-    many, weights, options = [], [*["1"] * 32, "3"], {"output": tmp_path / "run", "vocab_size": 258}
-    for index in range(33):
-        many.append(tmp_path / f"{index}.txt")
-        many[-1].write_text(f"low low {index}")
+    many = [tmp_path / f"{index}.txt" for index in range(33)]
+    weights, options = [*["1"] * 32, "3"], {"output": tmp_path / "run", "vocab_size": 258}
+    for path in many:
+        path.write_text(f"low low {path.stem}")
     pipeline.train(many, **options)
     with pytest.raises(UsageError, match="are not kept apart; name at most 256"):
         pipeline.merge_run(tmp_path / "run", weights=weights, overwrite=True)

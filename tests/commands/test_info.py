@@ -72,13 +72,10 @@ def test_info_of_shards_agrees_with_numpy_and_with_the_tokenizer(shards: Path, t
     assert "npy of uint16" in run("info", shards).stdout
 
 
-def test_info_of_unfinished_shards_says_how_far_they_are(shards: Path, tmp_path: Path) -> None:
+def test_info_of_unfinished_shards_and_of_anything_else(shards: Path, tmp_path: Path) -> None:
     unfinished = shutil.copytree(shards, tmp_path / "shards")
     (unfinished / "shards.json").unlink()
     assert "0 of " in _facts(unfinished)["encoded"]
-
-
-def test_info_of_anything_else_is_one_line(tmp_path: Path) -> None:
     assert "tokenizer.json" in refused(run("info", tmp_path), 1)
 
 

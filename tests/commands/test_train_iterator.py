@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import peers
 import pyarrow as pa
@@ -23,6 +24,7 @@ from pipeline.base.errors import InputError, InvalidTextError, PatternTimeoutErr
 from pipeline.commands import train_iterator
 from pipeline.corpus import items
 from pipeline.corpus.items import blocks
+from pipeline.counts import count_documents, elsewhere
 from pipeline.pattern.compiler import compile_pattern
 
 EOT = "<|endoftext|>"
@@ -82,7 +84,7 @@ KINDS: dict[str, Any] = {
     "dictionary": lambda: [pa.array(DOCUMENTS).dictionary_encode()],
     "mixed": lambda: [*DOCUMENTS[:9], pa.array(DOCUMENTS[9:20]), *DOCUMENTS[20:]],
     "lists": lambda: (DOCUMENTS[at : at + 30] for at in range(0, 200, 30)),
-    "lists of all kinds": lambda: [(), DOCUMENTS[0], (*DOCUMENTS[1:9],), [{"text": one} for one in DOCUMENTS[9:]]],
+    "lists of all": lambda: [(), DOCUMENTS[0], (*DOCUMENTS[1:9],), [{"text": one} for one in DOCUMENTS[9:]]],
     "data set": lambda: DataSet(TABLE),
 }
 
@@ -113,21 +115,13 @@ def test_the_tokenizer_is_that_of_the_same_documents_in_files(kind: str, from_fi
 def test_a_small_memory_limit_writes_parts_and_changes_nothing(
     from_files: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline.counts import count_documents, elsewhere
-
-    monkeypatch.setattr(count_documents, "_LEAST_COUNTER_BYTES", 1)
-    monkeypatch.setattr(count_documents, "_MEMORY_SHARE", 1 << 50)
-    monkeypatch.setattr(items, "_BLOCK_ROWS", 20)
-    seen: list[int] = []
-    combine_counters = elsewhere.combine_counters
-
-    def counting_parts(runner: Any, run: Any, parts: Any, *others: Any) -> Any:
-        seen.append(len(parts.counters))
-        return combine_counters(runner, run, parts, *others)
-
-    monkeypatch.setattr(elsewhere, "combine_counters", counting_parts)
+    for owner, name, value in (
+        *((count_documents, "_LEAST_COUNTER_BYTES", 1), (count_documents, "_MEMORY_SHARE", 1 << 50)),
+        *((items, "_BLOCK_ROWS", 20), (elsewhere, "combine_counters", Mock(side_effect=elsewhere.combine_counters))),
+    ):
+        monkeypatch.setattr(owner, name, value)
     pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "run", vocab_size=500, workers=2)
-    assert seen[0] >= 10
+    assert len(elsewhere.combine_counters.call_args_list[0].args[2].counters) >= 10
     assert model(tmp_path / "run") == from_files
     assert list((tmp_path / "run").glob(".*.part")) == []
 
@@ -137,8 +131,7 @@ def test_a_small_memory_limit_writes_parts_and_changes_nothing(
 def test_documents_are_counted_one_by_one(documents, errors):
     """Against an oracle for whole texts: a special token between documents is all that keeps them apart."""
     counter = _core.ChunkCounter(compile_pattern("gpt2").automaton, [b"<x>"], errors=errors)
-    [block] = blocks(documents, "text") if documents else [None]
-    if block is not None:
+    for block in blocks(documents, "text") if documents else ():
         counter.feed_documents(block.offsets, block.data)
     expected = count(b"<x>".join(documents), [b"<x>"], errors)
     assert as_counter(counter.columns()) == expected
@@ -149,20 +142,17 @@ INVALID = [b"fine"] * 70 + [b"not \xff fine"]
 SURROGATES = ["ab", "a\ud800\udc00b", "c\udfff"]
 
 
-@pytest.mark.parametrize(
-    ("documents", "errors", "losses"),
-    [
+def test_invalid_text_follows_the_errors_policy(tmp_path: Path) -> None:
+    for documents, errors, losses in (
         (SURROGATES, "replace", ("replacements", 3, ["item 2, byte 1", "item 2, byte 2", "item 3, byte 1"])),
         (SURROGATES, "skip", ("documents_skipped", 2, ["item 2, byte 1", "item 3, byte 1"])),
         (pa.array(INVALID)[1:], "replace", ("replacements", 1, ["item 70, byte 4"])),
-    ],
-)
-def test_invalid_text_follows_the_errors_policy(documents, errors, losses, tmp_path: Path) -> None:
-    options = {"output": tmp_path / "run", "vocab_size": 258, "errors": errors}
-    pipeline.train_from_iterator(documents, **options)
-    assert losses_in(tmp_path / "run") == [losses]
-    with pytest.raises(InputError, match="input was skipped or altered"):
-        pipeline.train_from_iterator(documents, **options, overwrite=True, fail_on_loss=True)
+    ):
+        options = {"output": tmp_path / "run", "vocab_size": 258, "errors": errors, "overwrite": True}
+        pipeline.train_from_iterator(documents, **options)
+        assert losses_in(tmp_path / "run") == [losses]
+        with pytest.raises(InputError, match="input was skipped or altered"):
+            pipeline.train_from_iterator(documents, **options, fail_on_loss=True)
 
 
 @pytest.mark.filterwarnings("ignore:1 record skipped")
@@ -173,9 +163,8 @@ def test_invalid_text_follows_the_errors_policy(documents, errors, losses, tmp_p
         (["a", 3], InputError, "item 2 is of type int"),
         ([{"body": "a"}], InputError, r"no text to count: 1 record skipped: no text field \(first: item 1\)"),
         ([None, 3], InputError, "item 2 is of type int"),
-        ({"text": "a"}, UsageError, "the documents are one dict"),
-        (pa.scalar({"text": "a"}), UsageError, "the documents are one StructScalar"),
-        (pa.scalar("a"), UsageError, "the documents are one StringScalar"),
+        *((one, UsageError, f"the documents are one {name}") for one, name in (
+            ({"text": "a"}, "dict"), (pa.scalar({"text": "a"}), "StructScalar"), (pa.scalar("a"), "StringScalar"))),
         (3, UsageError, "the documents are of type int, which has no items"),
         ([pa.scalar("a")], InputError, "item 1 is of type StringScalar, one value of a pyarrow column"),
         ([pa.scalar({"text": "a"})], InputError, "item 1 is of type StructScalar"),
@@ -183,14 +172,13 @@ def test_invalid_text_follows_the_errors_policy(documents, errors, losses, tmp_p
         (DataSet(pa.table({"body": ["a"]})), InputError, "the data set has no column 'text'"),
         ([pa.array([1, 2])], InputError, "item 1 is of type int64"),
         (pa.table({"body": ["a"]}).to_reader(), InputError, "the table has no column 'text', only body"),
-        ([], InputError, "the iterator gave no documents: it is empty, or was read to its end before"),
-        (iter(()), InputError, "the iterator gave no documents"),
-        (pa.array([], pa.string()), InputError, "the iterator gave no documents"),
+        *((none, InputError, "the iterator gave no documents: it is empty, or was read to its end before")
+          for none in ([], iter(()), pa.array([], pa.string()))),
         (["", ""], InputError, "no text to count: all of it is empty"),
         (SURROGATES, InvalidTextError, "item 2, byte 1 is invalid UTF-8 or a lone surrogate"),
         (INVALID, InvalidTextError, "item 71, byte 4 is invalid UTF-8"),
     ],
-)
+)  # fmt: skip
 def test_iterables_that_are_refused(documents, error, message, tmp_path: Path) -> None:
     with pytest.raises(error, match=message):
         pipeline.train_from_iterator(documents, output=tmp_path / "run", vocab_size=300, errors="strict")
@@ -266,17 +254,16 @@ COLUMNS = ([GOOD["meta"]], ["no field"], [{"text": None}, None], NUMBERS, [GOOD[
 BATCHES = [pa.record_batch({"body" if "no field" in column else "meta": column}) for column in map(pa.array, COLUMNS)]
 
 
-@pytest.mark.parametrize(
-    ("rows", "missing", "no_text"),
-    [
-        (RECORDS, [2, 3, 4, 8], [5, 7]),
-        (BATCHES, [2, 3, 4, 6], [5, 7]),
-        ([pa.array([GOOD, WITHOUT]), pa.array([GOOD, None])], [2, 4], []),
-        (pa.table({"meta.text": ["aab", None, "aab"]}), [2], []),
-        (pa.array(["aab", None, "aab", None]), [2, 4], []),
-    ],
-    ids=["records", "batches", "structs", "named with a dot", "texts"],
-)
+ROWS = {
+    "records": (RECORDS, [2, 3, 4, 8], [5, 7]),
+    "batches": (BATCHES, [2, 3, 4, 6], [5, 7]),
+    "structs": ([pa.array([GOOD, WITHOUT]), pa.array([GOOD, None])], [2, 4], []),
+    "named with a dot": (pa.table({"meta.text": ["aab", None, "aab"]}), [2], []),
+    "texts": (pa.array(["aab", None, "aab", None]), [2, 4], []),
+}
+
+
+@pytest.mark.parametrize(("rows", "missing", "no_text"), ROWS.values(), ids=ROWS)
 def test_records_without_text_are_skipped_and_counted(rows, missing, no_text, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="records? skipped") as warned:
         pipeline.train_from_iterator(rows, output=tmp_path / "run", vocab_size=258, text_field="meta.text")

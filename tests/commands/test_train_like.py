@@ -40,6 +40,13 @@ def trainer(vocab_size: int = 300, **changes: Any) -> trainers.BpeTrainer:
     return trainers.BpeTrainer(**{name: value for name, value in asked.items() if value is not None})
 
 
+def write_files(home: Path, texts: list[str]) -> list[str]:
+    files = [home / f"{number}.txt" for number in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text, newline="")
+    return list(map(str, files))
+
+
 def theirs(settings_: trainers.BpeTrainer, pre_tokenizer: Any, files: list[str] | None, texts: Any = None) -> Any:
     """The merges and the vocabulary that tokenizers learns."""
     tokenizer = Tokenizer(models.BPE())
@@ -71,22 +78,15 @@ SETTINGS = st.fixed_dictionaries(
 
 
 # Each example starts processes: a few, and what fails is not looked for in a smaller one.
-PROCESSES = settings(
-    max_examples=6,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+PHASES, CHECKS = [Phase.explicit, Phase.generate], [HealthCheck.function_scoped_fixture]
+PROCESSES = settings(max_examples=6, deadline=None, phases=PHASES, suppress_health_check=CHECKS)
 
 
 @pytest.mark.parametrize("kind", ["files", "texts"])
 @PROCESSES
 @given(FILES, SETTINGS, st.sampled_from(list(PRE_TOKENIZERS)), st.integers(258, 300))
 def test_corpora_are_learned_as_by_tokenizers(kind, tmp_path, texts, chosen, cut, vocab_size):
-    files = []
-    for number, text in enumerate(["low low\n", *texts]):
-        files.append(str(tmp_path / f"{number}.txt"))
-        Path(files[-1]).write_text(text, newline="")
+    files = write_files(tmp_path, ["low low\n", *texts])
     batches = [["low low", "lower"], *texts]  # tokenizers takes batches, too
     corpus = {"files": files, "chunk_size": 37} if kind == "files" else {"texts": iter(batches)}
     theirs_of = (files, None) if kind == "files" else (None, iter(batches))
@@ -100,10 +100,8 @@ def test_corpora_are_learned_as_by_tokenizers(kind, tmp_path, texts, chosen, cut
 
 @pytest.mark.processes
 def test_generated_text_in_several_files_and_chunks(tmp_path: Path) -> None:
-    files, run = [], tmp_path / "run"
-    for seed in range(3):
-        files.append(str(tmp_path / f"{seed}.txt"))
-        Path(files[-1]).write_text(peers.generated_text(seed, 3000) + EOT, newline="")
+    files = write_files(tmp_path, [peers.generated_text(seed, 3000) + EOT for seed in range(3)])
+    run = tmp_path / "run"
     chosen = {"special_tokens": ["<s>", EOT], "min_frequency": 2}
     expected = theirs(trainer(900, **chosen), PLAIN, files)
     tokenizer = pipeline.train_like(trainer(900, **chosen), PLAIN, files, output=run, workers=2, chunk_size=5000)
@@ -131,33 +129,25 @@ def test_settings_of_later_releases_may_have_their_defaults(tmp_path: Path) -> N
         pipeline.train_like(later, PLAIN, texts=["low low"], output=tmp_path / "run")
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"trainer": trainer(initial_alphabet=[])}, "initial_alphabet"),
-        ({"trainer": trainer(initial_alphabet=[*BYTES, "日"])}, "initial_alphabet"),
-        ({"trainer": trainer(limit_alphabet=100)}, "limit_alphabet=100"),
-        ({"trainer": trainer(continuing_subword_prefix="##")}, "continuing_subword_prefix='##'"),
-        ({"trainer": trainer(end_of_word_suffix="</w>")}, "end_of_word_suffix='</w>'"),
-        ({"trainer": trainer(special_tokens=[AddedToken("<a>", lstrip=True)])}, "lstrip=True"),
-        ({"trainer": trainer(special_tokens=[AddedToken("<a>", rstrip=True)])}, "rstrip=True"),
-        ({"trainer": trainer(special_tokens=[AddedToken("<a>", single_word=True)])}, "single_word=True"),
-        ({"trainer": trainer(special_tokens=["a"])}, "'a'"),
-        ({"trainer": trainers.WordPieceTrainer()}, "WordPieceTrainer"),
-        ({"pre_tokenizer": ByteLevel()}, "add_prefix_space=True"),
-        ({"pre_tokenizer": pre_tokenizers.Whitespace()}, "Whitespace"),
-        ({"pre_tokenizer": cut_by(" ", "removed")}, "behavior"),
-        ({"pre_tokenizer": Sequence([pre_tokenizers.Digits(), pre_tokenizers.Digits(), PLAIN])}, "3 steps"),
-        ({"pre_tokenizer": cut_by(Regex(r"\h+"))}, "pattern"),
-        ({"pre_tokenizer": None}, "cannot be read"),
-        ({"pre_tokenizer": normalizers.NFC()}, "NFC"),
-        ({"texts": None}, "either files or texts"),
-        ({"files": "a"}, "either files or texts"),
-        ({"texts": None, "files": ["a.txt", "./a.txt"]}, "twice"),
-        ({"vocab_size": 300}, "'vocab_size' is not for train_like"),
-        ({"tie_break": "greatest-bytes"}, "'tie_break' is not for train_like"),
-    ],
-)
+WRONG: list[tuple[dict[str, Any], str]] = [
+    *(({"trainer": trainer(initial_alphabet=alphabet)}, "initial_alphabet") for alphabet in ([], [*BYTES, "日"])),
+    *(({"trainer": trainer(**{name: value})}, f"{name}={value!r}") for name, value in (
+        ("limit_alphabet", 100), ("continuing_subword_prefix", "##"), ("end_of_word_suffix", "</w>"))),
+    *(({"trainer": trainer(special_tokens=[AddedToken("<a>", **{name: True})])}, f"{name}=True")
+      for name in ("lstrip", "rstrip", "single_word")),
+    *(({"trainer": trainer(special_tokens=["a"])}, "'a'"), ({"trainer": trainers.WordPieceTrainer()}, "WordPieceTra")),
+    *(({"pre_tokenizer": one}, said) for one, said in (
+        (ByteLevel(), "add_prefix_space=True"), (pre_tokenizers.Whitespace(), "Whitespace"),
+        (cut_by(" ", "removed"), "behavior"), (cut_by(Regex(r"\h+")), "pattern"),
+        (Sequence([pre_tokenizers.Digits(), pre_tokenizers.Digits(), PLAIN]), "3 steps"),
+        (None, "cannot be read"), (normalizers.NFC(), "NFC"))),
+    *(({"texts": None}, "either files or texts"), ({"files": "a"}, "either files or texts")),
+    ({"texts": None, "files": ["a.txt", "./a.txt"]}, "twice"),
+    *(({name: value}, f"'{name}' is not for train_like") for name, value in (("vocab_size", 300), ("tie_break", ""))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "words"), WRONG)
 def test_arguments_without_counterpart_are_named(
     changes: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +160,7 @@ def test_arguments_without_counterpart_are_named(
 
 
 def test_texts_that_are_refused(tmp_path: Path) -> None:
+    options = {"output": tmp_path / "run", "overwrite": True}
     (tmp_path / "bad.txt").write_bytes(b"low\nlow\xff low\n")
     for corpus, error, words in (
         ({"files": str(tmp_path / "bad.txt")}, InvalidTextError, r"bad\.txt, byte 4"),
@@ -178,9 +169,7 @@ def test_texts_that_are_refused(tmp_path: Path) -> None:
         ({"texts": ["lower lower"]}, ExportRefusedError, "'lower'"),  # a merge that equals the special token
     ):
         with pytest.raises(error, match=words):
-            pipeline.train_like(
-                trainer(special_tokens=["lower"]), PLAIN, **corpus, output=tmp_path / "run", overwrite=True
-            )
+            pipeline.train_like(trainer(special_tokens=["lower"]), PLAIN, **corpus, **options)
 
 
 @pytest.mark.parametrize("name", ["starcoder", "digits in groups"])
