@@ -168,9 +168,7 @@ def test_a_message_cannot_be_ended_from_inside(name: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("template", ["llama3", "chatml"])
-def test_chat_templates_in_transformers_have_our_ids(
-    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chat_templates_in_transformers_have_our_ids(template, tmp_path, monkeypatch):
     FORMATS["hf"].write(replace(chatty(template).model, roles=Roles()), tmp_path)
     ours, chat = Tokenizer.load(tmp_path), chat_format(template)
     assert ours.model.chat_template == CHAT_TEMPLATES[template]

@@ -89,26 +89,9 @@ def test_native_combination_is_a_sum(parts):
     assert list(result) == sorted(expected, key=_core.hash64)
 
 
-@pytest.mark.parametrize("memory_bytes", [1, 1 << 30])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_files_of_different_partitions_are_combined(tmp_path, monkeypatch, memory_bytes, threads):
-    monkeypatch.setattr(counter_file, "PARTITION_ROWS", 512)
-    parts = [*(random_counts(i // 2, 3000 + 1000 * i) for i in range(4)), Counter()]
-    paths, output = write_many(tmp_path, parts, lambda i: 2**i), tmp_path / "sum.parquet"
-    statistics = ChunkStatistics(pieces=1)
-    rows = combine_files(paths, output, statistics=statistics, threads=threads, memory_bytes=memory_bytes)
-    expected = sum(parts, Counter())
-    assert rows == len(expected)
-    assert read(output, fingerprint="s") == expected
-    assert len(list(tmp_path.iterdir())) == 6
-    whole = as_counter(_core.combine([columns_of(part)[0] for part in parts]))
-    assert list(whole.items()) == list(read(output).items())
-
-
-@pytest.mark.parametrize(
-    ("memory_bytes", "planned"), [(1 << 20, 0), (3 << 19, 1), (2 << 20, 2), (5 << 20, 2), (1 << 30, 2)]
-)
+@pytest.mark.parametrize(("memory_bytes", "planned"), [(2, 0), (3, 1), (4, 2), (10, 2), (2048, 2)])
 def test_threads_hold_no_more_than_planned(tmp_path, monkeypatch, memory_bytes, planned):
+    memory_bytes <<= 19
     monkeypatch.setattr(counter_file, "PARTITION_ROWS", 4096)
     counts = random_counts(0, 50_000), random_counts(1, 50_000), random_counts(9, 50)  # the last is coarse
     paths, held, add = write_many(tmp_path, counts, lambda i: 16 if i < 2 else 1), [], _core.combine
@@ -129,23 +112,26 @@ def test_threads_hold_no_more_than_planned(tmp_path, monkeypatch, memory_bytes, 
     assert threads * read_bytes + (threads + 2) * max(held) <= memory_bytes
 
 
-@pytest.mark.parametrize("shares", [1, 2, 8])
-@pytest.mark.parametrize("files", [1024, 4])
-def test_shares_of_the_hashes_are_combined_apart_and_joined(tmp_path, monkeypatch, shares, files):
+@pytest.mark.parametrize("memory_bytes", [1, 1 << 30])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("shares", "files"), [(1, 1024), (1, 4), (2, 1024), (8, 4)])
+def test_partitions_are_combined_in_shares_and_joined(tmp_path, monkeypatch, shares, files, threads, memory_bytes):
     monkeypatch.setattr("pipeline.counts.combine_worker._MOST_OPEN_FILES", files)
     monkeypatch.setattr(counter_file, "PARTITION_ROWS", 512)
-    counted = [random_counts(i // 2, 500 + 1000 * i) for i in range(7)]
+    counted = [*(random_counts(i // 2, 500 + 1000 * i) for i in range(6)), Counter()]
     paths, joined = write_many(tmp_path, counted, lambda i: 2 ** (i % 3)), tmp_path / "joined.parquet"
     parts = [tmp_path / f"share-{index}.parquet" for index in range(shares)]
-    rows = [combine_files(paths, part, share=(index, shares)) for index, part in enumerate(parts)]
+    how = {"statistics": ChunkStatistics(pieces=1), "threads": threads, "memory_bytes": memory_bytes}
+    rows = [combine_files(paths, part, share=(index, shares), **how) for index, part in enumerate(parts)]
     assert join(CombineTask([(part, "s") for part in parts], joined, "s")).rows == sum(rows)
     expected = sum(counted, Counter())
     assert read(joined, fingerprint="s") == expected
     assert shares == 1 or max(rows) < sum(rows)
     of_weights = CombineTask([(part, "s") for part in parts], joined, "s", weights={paths[0]: (1, 1)})
     assert join(of_weights).statistics.pieces == expected.total()
-    combine_files(paths, tmp_path / "whole.parquet")
-    assert list(read(joined)) == list(read(tmp_path / "whole.parquet"))
+    whole = as_counter(_core.combine([columns_of(part)[0] for part in counted]))
+    assert list(read(joined).items()) == list(whole.items())
+    assert len(list(tmp_path.iterdir())) == len(paths) + shares + 1
 
 
 @pytest.mark.parametrize("files", [4, 64])

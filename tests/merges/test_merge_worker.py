@@ -94,12 +94,6 @@ def test_same_merges_as_the_reference(counter: Counter, max_merges: int, rules: 
     assert train(counter, max_merges, **rules, **tuning) == train_reference(counter, max_merges, **rules)
 
 
-@settings(max_examples=150, deadline=None)
-@given(counter=st.one_of(counters("a", 3), counters("ab", 3), counters("abcdefg", 6)), tuning=tuning)
-def test_same_merges_as_huggingface(counter: Counter, tuning: dict[str, int]) -> None:
-    assert pairs(train(counter, 50, **tuning)) == train_huggingface(counter, 50)
-
-
 @pytest.mark.parametrize(("n_pieces", "theirs", "ours"), [
     *((3000, {"min_frequency": least}, {"min_frequency": least}) for least in (1, 3)),
     *((500, {"max_token_length": longest + 1}, {"max_token_bytes": longest}) for longest in (2, 3, 5, 8)),
@@ -157,9 +151,7 @@ QUEUED = [own | more for own in ({}, PARTS) for more in ({}, {"index_positions":
     *(pytest.param(one, 5, {}, [{}], id=f"nothing in {one}") for one in ({}, {b"": 5}, {b"a": 5}, {b"ab": 0})),
     pytest.param({b"ab": 1}, 0, {}, [{}], id="no merges"),
 ])  # fmt: skip
-def test_hard_counters_are_merged_as_the_reference_does(
-    counter: Counter, max_merges: int, rules: dict[str, Any], tunings: list[dict[str, Any]]
-) -> None:
+def test_hard_counters_are_merged_as_the_reference_does(counter, max_merges, rules, tunings):
     expected = train_reference(counter, max_merges, **rules)
     results = [learn(engine_of(counter), max_merges, **rules, **tuning) for tuning in tunings]
     assert all(merges_of(result) == expected for result in results)
@@ -355,9 +347,7 @@ def test_other_threads_run_meanwhile() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(small_counters, max_size=4), st.integers(1, 4), st.integers(1, 3), st.booleans())
-def test_rare_pieces_are_left_out_and_ranges_may_be_read_as_they_are_needed(
-    parts: list[Counter], min_piece_count: int, threads: int, streamed: bool
-) -> None:
+def test_rare_pieces_are_left_out_and_ranges_may_be_read_as_they_are_needed(parts, min_piece_count, threads, streamed):
     kept: Counter = {}  # a piece may come in several parts
     for piece, count in (one for part in parts for one in part.items() if one[1] >= min_piece_count):
         kept[piece] = kept.get(piece, 0) + count
@@ -383,9 +373,7 @@ def test_rare_pieces_are_left_out_and_ranges_may_be_read_as_they_are_needed(
     tunings=st.lists(tuning, min_size=1, max_size=4),
     data=st.data(),
 )
-def test_a_merging_that_is_stopped_after_any_phase_continues_from_there(
-    counter: Counter, max_merges: int, rules: Any, tunings: list[Any], data: Any
-) -> None:
+def test_a_merging_that_is_stopped_after_any_phase_continues_from_there(counter, max_merges, rules, tunings, data):
     """Again and again, with another budget, other threads and other symbols each time."""
     expected = train_reference(counter, max_merges, **rules)
     known = None

@@ -24,9 +24,7 @@ LEAST = 257  # the bytes and a special token
     saving=st.sampled_from([0.001, 0.02, 0.1, 0.5]),
     exhausted=st.booleans(),
 )
-def test_it_is_the_smallest_size_from_which_on_no_known_doubling_saves_more(
-    joined: list[int], allowed: int, saving: float, exhausted: bool
-) -> None:
+def test_it_is_the_smallest_size_from_which_on_no_known_doubling_saves_more(joined, allowed, saving, exhausted):
     joined = joined if exhausted else joined[:allowed]
     size_bytes = 1 + sum(joined)
     numbers = array("I", [0] * len(joined))
@@ -64,9 +62,7 @@ def test_the_size_is_chosen_once_for_a_run(corpus: Path, tmp_path: Path) -> None
     assert pipeline.load(run) == tokenizer
 
 
-def test_a_run_that_stopped_before_the_choice_is_resumed(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_stopped_before_the_choice_is_resumed(corpus, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(merge, "size_that_repays", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):

@@ -76,9 +76,7 @@ tuning = st.fixed_dictionaries(
     tuning=tuning,
     seed=st.one_of(st.none(), st.integers(0, 1000)),
 )
-def test_parts_make_the_merges_of_the_reference_also_if_some_are_lost(
-    counter: Counter, max_merges: int, rules: Any, tuning: dict[str, int], seed: int | None
-) -> None:
+def test_parts_make_the_merges_of_the_reference_also_if_some_are_lost(counter, max_merges, rules, tuning, seed):
     chance = random.Random(seed)
 
     def lost() -> list[int]:

@@ -40,9 +40,7 @@ def test_differences_are_found_in_every_format(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
-def test_code_of_a_downloaded_tokenizer_is_never_run(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_of_a_downloaded_tokenizer_is_never_run(name, tmp_path, monkeypatch):
     """Not even where a person, or a pipe, would answer `y` to transformers' question."""
     monkeypatch.setattr("builtins.input", lambda _: "y")
     ours, _ = made(tmp_path)

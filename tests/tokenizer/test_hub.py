@@ -115,9 +115,7 @@ def test_export_uploads_the_files_and_the_card(hub: type[Hub], home: Path, monke
     assert "README.md" not in hub.files
 
 
-def test_missing_package_and_wrong_names_are_refused_before_anything_is_written(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_package_and_wrong_names_are_refused_before_anything_is_written(home, monkeypatch):
     to = ("--output", home.parent / "to")
     named = "--push-to-hub: expected the name of a repository, OWNER/NAME, not 'name'"
     assert named in refused(export(home, *to, to="name"), 2)
@@ -136,9 +134,7 @@ def test_missing_package_and_wrong_names_are_refused_before_anything_is_written(
     ("hf_wrong", None, r"owner/name was not uploaded: .*401.*hf auth login"),
     (TOKEN, "http://127.0.0.1:9", "check the name, the connection and the token"),
 ])  # fmt: skip
-def test_refused_token_and_absent_server_are_one_line(
-    token: str, endpoint: str | None, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_token_and_absent_server_are_one_line(token, endpoint, reason, monkeypatch):
     if endpoint:
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", endpoint)
     with pytest.raises(StorageError, match=reason) as refusal:

@@ -219,20 +219,14 @@ def test_vocab_json_and_merges_txt(named: bool, tmp_path: Path) -> None:
 
 MAPPED = {"bos_token": BOS, "eos_token": {"content": EOT, "lstrip": True}}
 LISTED = [*PLAIN[:2], AddedToken("<think>", normalized=False, special=False), AddedToken("xe", rstrip=True)]
-DECODER = {
-    str(id_): {
-        name: getattr(token, name) for name in ("content", "lstrip", "rstrip", "single_word", "normalized", "special")
-    }
-    for id_, token in enumerate(LISTED, 416)
-}
-QWEN, GPT = {"tokenizer_class": "Qwen2Tokenizer"}, {"tokenizer_class": "GPT2Tokenizer"}
+FIELDS = ("content", "lstrip", "rstrip", "single_word", "normalized", "special")
+DECODER = {str(id_): {name: getattr(token, name) for name in FIELDS} for id_, token in enumerate(LISTED, 416)}
+QWEN, GPT = {"tokenizer_class": "Qwen2TokenizerFast"}, {"tokenizer_class": "GPT2Tokenizer"}
 TOKENS = {"added_tokens_decoder": DECODER}
 OBJECT = {"__type": "AddedToken", "content": BOS, "normalized": False, "special": True}
 CONFIGURED: dict[str, dict[str, Any]] = {  # name of a file -> what it says
     "qwen2": {"tokenizer_config": QWEN | TOKENS | {"eos_token": EOT}},
-    "qwen2 without tokens": {
-        "tokenizer_config": {"tokenizer_class": "Qwen2TokenizerFast", "extra_special_tokens": ["<q>"]}
-    },
+    "qwen2 without tokens": {"tokenizer_config": QWEN | {"extra_special_tokens": ["<q>"]}},
     "qwen2, bos": {"tokenizer_config": QWEN | {"bos_token": BOS, "add_bos_token": True}},
     "qwen2, bos as an object": {"tokenizer_config": QWEN | {"bos_token": OBJECT, "add_bos_token": True}},
     "qwen2 by its model": {"config": {"model_type": "qwen2"}, "tokenizer_config": TOKENS},
@@ -273,9 +267,7 @@ OTHER = " is .*, but .* GPT2Tokenizer or Qwen2Tokenizer"
     ("tokenizer_config", GPT | {"added_tokens_decoder": {"x": {}}}, "added_tokens_decoder.x is not a token id"),
     ("special_tokens_map", MAPPED | {"pad_token": EOT}, f"pad_token names '{re.escape(EOT)}' with other rules"),
 ])  # fmt: skip
-def test_files_around_vocab_json_that_do_not_fit_are_refused(
-    name: str, document: Any, reason: str, tmp_path: Path
-) -> None:
+def test_files_around_vocab_json_that_do_not_fit_are_refused(name, document, reason, tmp_path):
     files_of(tmp_path, {name: document})
     with pytest.raises(InputError, match=rf"{name}\.json: {reason}"):
         Tokenizer.load(tmp_path)

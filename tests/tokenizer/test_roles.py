@@ -140,9 +140,7 @@ def test_chat_template_of_a_file(train: Train, tmp_path: Path) -> None:
     ("<|im_start|>{{ " + "(" * 3000 + ")" * 3000 + " }}", "is not valid Jinja (RecursionError: maximum recursion"),
     (None, "own.jinja does not exist"),
 ])  # fmt: skip
-def test_a_template_file_with_other_marks_or_wrong_jinja_is_refused(
-    jinja: str | None, message: str, train: Train, tmp_path: Path
-) -> None:
+def test_a_template_file_with_other_marks_or_wrong_jinja_is_refused(jinja, message, train, tmp_path):
     if jinja is not None:
         (tmp_path / "own.jinja").write_text(jinja)
     assert message in refused(train(*CHATML, "--chat-template", "own.jinja"), 1 if jinja is None else 2)
@@ -192,9 +190,7 @@ ALONE, BOTH = {EOT: 269}, {EOT: 268, "<pad>": 269}
     ([], ["merge", "--pad-token", EOT], "--pad-token none: no id changes", ALONE),
     (PAD, ["merge"], "", BOTH),
 ])  # fmt: skip
-def test_ids_that_exist_change_only_with_overwrite(
-    before: list[str], command: list[str], said: str, special: dict[str, int] | None, train: Train, tmp_path: Path
-) -> None:
+def test_ids_that_exist_change_only_with_overwrite(before, command, said, special, train, tmp_path):
     (tmp_path / "more.txt").write_text("wide new low " * 9)
     assert train("--vocab-size", 270, *before).returncode == 0
     stored = Tokenizer.load(tmp_path / "run").special_tokens
@@ -213,7 +209,6 @@ def chatty(train: Train, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.mark.usefixtures("in_process")
 def test_merging_again_says_what_of_the_tokenizers_is_lost(chatty: Path) -> None:
     assert "its chat template" not in run_here("merge", chatty, "--chat-template", "chatml").stderr
     lost = run_here("merge", chatty)
@@ -224,7 +219,6 @@ def test_merging_again_says_what_of_the_tokenizers_is_lost(chatty: Path) -> None
     assert not (chatty / "tokenizer-265").exists()
 
 
-@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("named", [".", "tokenizer.json"])
 def test_roles_changed_from_within_the_directory_are_those_of_the_run_and_its_card(named: str, chatty: Path) -> None:
     home, eos = chatty / "tokenizer", ["--eos-token", "<|im_end|>"]
@@ -240,19 +234,12 @@ def test_roles_changed_from_within_the_directory_are_those_of_the_run_and_its_ca
     assert (home / "README.md").read_text() == "my own"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["merge", "--vocab-size", 264, "--special-token", "<low>"],
-        ["merge", "--vocab-size", 265, "--pad-token", "<low>", "--overwrite"],
-        ["train", "--vocab-size", 265, "--pad-token", "<low>"],
-    ],
-    ids=lambda words: " ".join(map(str, words)),
-)
-@pytest.mark.usefixtures("in_process")
-def test_a_special_token_that_is_an_ordinary_token_leaves_nothing(
-    command: list[str], train: Train, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("command", [
+    ["merge", "--vocab-size", 264, "--special-token", "<low>"],
+    ["merge", "--vocab-size", 265, "--pad-token", "<low>", "--overwrite"],
+    ["train", "--vocab-size", 265, "--pad-token", "<low>"],
+], ids=lambda words: " ".join(map(str, words)))  # fmt: skip
+def test_a_special_token_that_is_an_ordinary_token_leaves_nothing(command, train, tmp_path):
     name, *options = command
     if name == "merge":
         assert train("--pattern", "none", "--vocab-size", 265, text="<low>" * 27).returncode == 0
