@@ -76,9 +76,7 @@ def _modules() -> dict[str, ast.Module]:
 def _nodes(tree: ast.AST, types: bool) -> Iterator[ast.AST]:
     """All nodes; without those that only a type checker sees, unless they are asked for."""
     yield tree
-    hides = (
-        not types and isinstance(tree, ast.If) and isinstance(tree.test, ast.Name) and tree.test.id == "TYPE_CHECKING"
-    )
+    hides = not types and isinstance(tree, ast.If) and ast.unparse(tree.test) == "TYPE_CHECKING"
     for node in () if hides else ast.iter_child_nodes(tree):
         yield from _nodes(node, types)
 
@@ -93,10 +91,8 @@ def _imports(module: str, types: bool = True) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} has a relative import"
             names = {f"{node.module}.{alias.name}" for alias in node.names}
-            inside = {
-                name for name in names if name.removeprefix("pipeline.") in _modules() or node.module == "pipeline"
-            }
-            found |= inside or {str(node.module)}
+            known = {f"pipeline.{name}" for name in _modules()}
+            found |= (names if node.module == "pipeline" else names & known) or {str(node.module)}
     return frozenset(name.removeprefix("pipeline.") for name in found if name.startswith("pipeline.")) - {module}
 
 
@@ -119,17 +115,8 @@ def _circles() -> set[frozenset[str]]:
 @cache
 def _longest_chain(module: str) -> int:
     circle = {one for one in _behind(module) if module in _behind(one)}
-    after = (
-        {name for one in circle for name in _imports(one, types=False) if name in _modules()} - circle - {"__init__"}
-    )
+    after = {name for one in circle for name in _imports(one, types=False)} & {*_modules()} - circle - {"__init__"}
     return len(circle) + max((_longest_chain(name) for name in after), default=0)
-
-
-def _functions() -> Iterator[tuple[str, ast.FunctionDef]]:
-    for module, tree in _modules().items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef):
-                yield module, node
 
 
 def _length(function: ast.FunctionDef) -> int:
@@ -180,7 +167,8 @@ def _measures() -> dict[str, tuple[int, str]]:
     files = [path for path in SOURCE.rglob("*") if path.suffix in (".py", ".hpp", ".cpp")]
     lines = [_lines(path) for path in files]
     options = [option for command in commands.commands.values() for option in command.params]
-    functions = [(f"{module}.{function.name}", module, function) for module, function in _functions()]
+    nodes = [(module, node) for module, tree in _modules().items() for node in ast.walk(tree)]
+    functions = [(f"{module}.{one.name}", module, one) for module, one in nodes if isinstance(one, ast.FunctionDef)]
     chains = {name: _longest_chain(name) for name in _modules()}
     return {
         "modules of the longest chain of imports": max((length, name) for name, length in chains.items()),
@@ -264,13 +252,13 @@ def test_every_room_is_listed() -> None:
     assert {_room(module) for module in _modules()} == set(ROOMS) - {"_core"}
 
 
-def test_executors_and_corpus_know_nothing_of_bpe() -> None:
-    for module in _modules():
-        if _room(module) == "executors":
-            assert {_room(name) for name in _imports(module)} <= {"base", "executors", "_core", "__init__"}
-        if _room(module) == "corpus":
-            known = {"base", "corpus", "_core", "storage", "executors", "pattern"}
-            assert {_room(name) for name in _imports(module)} <= known
+@pytest.mark.parametrize(
+    ("room", "known"),
+    [("executors", {"__init__"}), ("corpus", {"storage", "executors", "pattern"})],
+)
+def test_executors_and_corpus_know_nothing_of_bpe(room: str, known: set[str]) -> None:
+    imported = {_room(name) for module in _modules() if _room(module) == room for name in _imports(module)}
+    assert imported <= known | {room, "base", "_core"}
 
 
 def test_the_native_core_knows_nothing_of_python() -> None:
@@ -282,46 +270,28 @@ def test_the_native_core_knows_nothing_of_python() -> None:
 HEAVY = {"pyarrow", "numpy", "regex", "psutil", "rich", "click", "yaml", "tokenizers", "transformers", "tiktoken"}
 
 
-def _loaded_after(statement: str) -> set[str]:
-    script = f"import sys; {statement}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
-    output = subprocess.run([sys.executable, "-P", "-c", script], check=True, capture_output=True, text=True)
-    return set(output.stdout.split())
-
-
-def test_importing_the_package_is_light() -> None:
-    assert _loaded_after("import pipeline") & HEAVY == set()
-
-
-def test_a_worker_loads_arrow_only_when_it_writes() -> None:
-    assert _loaded_after("import pipeline.executors.worker, pipeline.counts.count_worker") & HEAVY == set()
-
-
 _TRAIN = """
-import sys
 from pipeline.__main__ import main
-sys.argv = ["bpe-pipeline", "train", *sys.argv[1:]]
+words = ["--vocab-size", "300", "--output", "run", "--quiet"]
+sys.argv = ["bpe-pipeline", "train", "corpus.txt", *words]
 assert main() == 0
-print(*sys.modules)
+assert "pipeline.reports.page" in sys.modules
 """
+_LATER = {"pipeline.commands.merge", "pipeline.merges.merge", "pipeline.reports.page", "pipeline.tokenizer.tokenizer"}
 
 
-def test_training_imports_nothing_heavy_into_the_coordinator(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        pytest.param("import pipeline", HEAVY, id="the package"),
+        pytest.param("import pipeline.executors.worker, pipeline.counts.count_worker", HEAVY, id="a worker"),
+        pytest.param(_TRAIN, HEAVY - {"click", "psutil"} | {"ssl"}, id="training"),
+        pytest.param("import pipeline.cli, pipeline.run.workers, pipeline.commands.train", _LATER, id="counting"),
+    ],
+)
+def test_what_is_not_used_yet_is_not_imported(statement: str, absent: set[str], tmp_path: Path) -> None:
+    """Heavy packages; and what follows counting, which is imported while workers count."""
     (tmp_path / "corpus.txt").write_text("the theme of the thesis " * 1000)
-    words = [str(tmp_path / "corpus.txt"), "--vocab-size", "300", "--output", str(tmp_path / "run"), "--quiet"]
-    command = [sys.executable, "-P", "-c", _TRAIN, *words]
-    loaded = set(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
-    assert "pipeline.reports.page" in loaded
-    heavy = HEAVY - {"click", "psutil"} | {"ssl"}
-    assert loaded & heavy == set()
-
-
-def test_what_follows_counting_is_imported_while_workers_count() -> None:
-    script = "import sys, pipeline.cli, pipeline.run.workers, pipeline.commands.train; print(*sys.modules)"
-    output = subprocess.run([sys.executable, "-P", "-c", script], check=True, capture_output=True, text=True).stdout
-    after = {
-        "pipeline.commands.merge",
-        "pipeline.merges.merge",
-        "pipeline.reports.page",
-        "pipeline.tokenizer.tokenizer",
-    }
-    assert set(output.split()) & after == set()
+    command = [sys.executable, "-P", "-c", f"import sys\n{statement}\nprint(*sys.modules)"]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert absent & set(output.stdout.split()) == set()

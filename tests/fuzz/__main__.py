@@ -15,7 +15,6 @@ it knows the formats, so that few of its inputs are refused at their first byte.
 """
 
 import argparse
-import itertools
 import json
 import random
 import sys
@@ -57,7 +56,6 @@ from pipeline.run.runner import opened
 from pipeline.tokenizer.formats.huggingface import write_model
 
 Target = Callable[[random.Random], None]
-_LISTS = ("left", "right", "counts", "joined")
 _LETTERS = [*"abk \n\r\té1中\u00a0😀'", "<|a|>", "<|ab", *peers.WORDS[:20]]
 
 
@@ -101,9 +99,9 @@ def counter_files(home: Path) -> Target:
     def one(source: random.Random) -> None:
         bad.write_bytes(mutated(good, source))
         both, total = [(bad, "f"), (home / "good.parquet", "f")], home / "sum.parquet"
-        rows = None
         with _refused_in_one_line(), open_counter(bad, fingerprint="f") as counter:
             assert (counter.rows, counter.statistics) == (len(counts), ChunkStatistics())
+        rows = None
         with _refused_in_one_line():
             rows = combine(CombineTask(both, total, "s", threads=1)).rows
         if rows is not None:
@@ -131,8 +129,8 @@ def columns(_: Path) -> Target:
 def merge_files(home: Path) -> Target:
     """Damaged merge lists: refused, of another run, or read as they were."""
     result = learn(engine_of({peers.generated_text(1, 400).encode(): 3}), 90)
-    columns = [array(kind, getattr(result, name)) for kind, name in zip("IIQQ", _LISTS, strict=True)]
-    merges = merge_list.MergeList(*columns, result.bytes, exhausted=False)
+    lists = (result.left, "I"), (result.right, "I"), (result.counts, "Q"), (result.joined, "Q")
+    merges = merge_list.MergeList(*(array(kind, one) for one, kind in lists), result.bytes, exhausted=False)
     path = home / "merges.parquet"
     merge_list.save(merges, path, "f")
     good = path.read_bytes()
@@ -232,10 +230,8 @@ def main() -> int:
             tried = 0
             target = TARGETS[name](Path(home))
             ended = time.monotonic() + options.seconds / len(names)
-            for seed in itertools.count(options.seed):
-                if tried >= options.inputs or time.monotonic() > ended:
-                    break
-                tried += 1
+            while tried < options.inputs and time.monotonic() < ended:
+                seed, tried = options.seed + tried, tried + 1
                 try:
                     target(random.Random(f"{name} {seed}"))
                 except Exception:

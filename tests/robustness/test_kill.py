@@ -65,10 +65,10 @@ class Trained:
 
     def finish(self, output: Path, workers: int) -> None:
         """Run to the end what was killed; nothing that was whole is done again."""
-        kept = Kept.of(output)
+        kept = Kept(output)
         assert ended(self.start(output, workers)) == 0
         if self.case.command != "import-counts":
-            kept.require(output)
+            kept.require()
         require_clean(output)
         assert results(output) == self.results
         assert len(counters(output)) == self.chunks
@@ -117,13 +117,13 @@ def test_killed_at_changes_of_files(
         output = tmp_path / f"killed-{number}"
         done, at = 0, max(1, round(changes * (number + choose.random()) / runs))
         for _ in range(3):
-            kept = Kept.of(output)
+            kept = Kept(output)
             workers = choose.choice([1, 2, 4])
             trained.begin(output)
             before = _everything(output)
             status = ended(trained.start(output, workers, **killer.environment(output, at)))
             if trained.case.command != "import-counts":
-                kept.require(output)
+                kept.require()
             trained.require_nothing_lost(output, before)
             if status == 0:
                 break

@@ -375,22 +375,17 @@ def test_a_small_counter_is_not_merged_from_disk_where_its_pairs_do_not_fit() ->
     needed = forecast.least(32_000, shape)
     assert needed == forecast.whole(shape, 32_000)
     assert forecast.choose(shape, 32_000, threads=2, budget_bytes=needed - 1) is None
-    way = forecast.choose(shape, 32_000, threads=2, budget_bytes=needed)
-    assert way is not None
-    assert way.resident_bytes == 0
-    few = forecast.choose(shape, 3000, threads=2, budget_bytes=forecast.least(3000, shape))
-    assert few is not None
-    assert few.resident_bytes > 0
+    for merges, resident in ((32_000, False), (3000, True)):
+        way = forecast.choose(shape, merges, threads=2, budget_bytes=forecast.least(merges, shape))
+        assert way is not None
+        assert (way.resident_bytes > 0) == resident
 
 
 def test_a_limit_that_is_too_small_leaves_no_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pipeline.train_from_counts({"ab": 3}, output="counted", vocab_size=257)
-    for begin, given in (
-        (pipeline.train, __file__),
-        (pipeline.train_from_iterator, ["a b"]),
-        (pipeline.import_counts, {"ab": 3}),
-    ):
+    begins = {pipeline.train: __file__, pipeline.train_from_iterator: ["a b"], pipeline.import_counts: {"ab": 3}}
+    for begin, given in begins.items():
         with pytest.raises(UsageError, match="too small"):
             begin(given, memory_limit="50MiB")
     for words in (["combine", "counted"], ["count", __file__]):

@@ -41,15 +41,13 @@ def run_process(
     return subprocess.CompletedProcess(command, found.returncode, found.stdout.decode(), found.stderr.decode())
 
 
-def run(
-    *arguments: object, cwd: Path | None = None, stdin: str | bytes = "", env: Mapping[str, str] = NOTHING
-) -> subprocess.CompletedProcess[str]:
+def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run the command: in this process, in a fifth of the time, or in another one if the test is marked `processes`.
 
-    A limit of memory bounds the process, and this one is large.
+    A limit of memory bounds the process, and this one is large. Options are those of `run_here`.
     """
     here = tasks_here.active and "--memory-limit" not in arguments
-    return (run_here if here else run_process)(*arguments, cwd=cwd, stdin=stdin, env=env)
+    return (run_here if here else run_process)(*arguments, **options)
 
 
 def run_here(

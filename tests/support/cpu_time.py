@@ -16,8 +16,7 @@ MOST_S = 5.0  # of a test that runs by default; what it shares with others does 
 SLOWEST = 10
 LOOP_S = 0.04  # what `_slowness` times, on an idle machine
 
-_spent: dict[str, float] = {}  # in the controller
-_most: dict[str, float] = {}  # of them, those that must not take longer
+_spent: dict[str, tuple[float, float]] = {}  # in the controller: what each test took, and may take
 _since = 0.0
 
 
@@ -54,21 +53,20 @@ def pytest_fixture_setup(fixturedef: Any) -> Iterator[None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report: Any = yield
-    report.cpu_s, report.cpu_most_s = cpu_s() - _since, None
+    spent, most = cpu_s() - _since, float("inf")
     if not {"slow", "cluster", "page"} & {mark.name for mark in item.iter_markers()}:
-        report.cpu_most_s = MOST_S * (_slowness() if report.cpu_s > MOST_S / 2 else 1.0)
+        most = MOST_S * (_slowness() if spent > MOST_S / 2 else 1.0)
+    report.cpu_s = spent, most
     return report
 
 
 def pytest_runtest_logreport(report: Any) -> None:
     if report.when == "call" and hasattr(report, "cpu_s"):  # else xdist's own, of a test in which its worker crashed
         _spent[report.nodeid] = report.cpu_s
-        if report.cpu_most_s is not None:
-            _most[report.nodeid] = report.cpu_most_s
 
 
 def _too_slow() -> list[str]:
-    return [name for name, most in _most.items() if _spent[name] > most] if os.environ.get("CI") == "true" else []
+    return [name for name, (s, most) in _spent.items() if s > most] if os.environ.get("CI") == "true" else []
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -79,9 +77,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     if not _spent:
         return
-    terminalreporter.section(f"slowest {SLOWEST} of {sum(_spent.values()):.0f} s of CPU")
+    terminalreporter.section(f"slowest {SLOWEST} of {sum(s for s, _ in _spent.values()):.0f} s of CPU")
     for name in sorted(_spent, key=_spent.__getitem__, reverse=True)[:SLOWEST]:
-        terminalreporter.line(f"{_spent[name]:6.2f} s  {name}")
+        terminalreporter.line(f"{_spent[name][0]:6.2f} s  {name}")
     for name in _too_slow():
-        took = f"{_spent[name]:.1f} s of CPU, more than {_most[name]:.1f} s"
+        took = "{:.1f} s of CPU, more than {:.1f} s".format(*_spent[name])
         terminalreporter.line(f"{name} takes {took}: mark it slow", red=True)

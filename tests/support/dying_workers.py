@@ -18,19 +18,13 @@ _write_counter = count_worker.write_counter
 
 
 def _die() -> None:
-    if _how == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif _how == "segfault":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    elif _how == "terminate":
-        threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGTERM)).start()
-        signal.pause()
-    elif _how == "exit":
+    if _how in ("raise", "no memory"):
+        raise RuntimeError("from the core") if _how == "raise" else MemoryError
+    if _how == "exit":
         os._exit(3)
-    elif _how == "no memory":
-        raise MemoryError
-    else:
-        raise RuntimeError("from the core")
+    number = {"kill": signal.SIGKILL, "segfault": signal.SIGSEGV, "terminate": signal.SIGTERM}[_how]
+    threading.Thread(target=os.kill, args=(os.getpid(), number)).start()
+    signal.pause()
 
 
 def _write_or_die(path: Path, *arguments: Any, **options: Any) -> int:

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,20 +136,15 @@ def start(words: list[str], stdin: Path | None = None, **environment: str) -> "s
 
 def kill(coordinator: int, target: str, choose: random.Random | None = None) -> None:
     """Kill all processes of a command, or one: its `coordinator`, the `server` of its workers, or a `worker`."""
-    try:
+    with suppress(psutil.NoSuchProcess, ProcessLookupError):  # it had ended
+        if target == "all":
+            os.killpg(coordinator, signal.SIGKILL)
         process = psutil.Process(coordinator)
         servers = process.children()
         workers = [worker for server in servers for worker in server.children()]
-        if target == "all":
-            os.killpg(coordinator, signal.SIGKILL)
-        elif target == "coordinator":
-            process.kill()
-        elif target == "server" and servers:
-            servers[0].kill()
-        elif target == "worker" and workers:
-            (choose or random.Random(0)).choice(workers).kill()
-    except (psutil.NoSuchProcess, ProcessLookupError):
-        return  # it had ended
+        found = {"all": [], "coordinator": [process], "server": servers[:1], "worker": workers}[target]
+        if found:
+            (choose or random.Random(0)).choice(found).kill()
 
 
 def ended(process: "subprocess.Popen[bytes]") -> int:
@@ -187,30 +183,21 @@ def counters(run: Path) -> dict[str, tuple[int, int]]:
     return {path.name: ((seen := path.stat()).st_ino, seen.st_mtime_ns) for path in there}
 
 
-@dataclass(frozen=True)
 class Kept:
     """What a run had when it was killed: counters, those of the second count, and so many characters of log."""
 
-    counters: dict[str, tuple[int, int]]
-    coarse: dict[str, tuple[int, int]]
-    logged: int
+    def __init__(self, run: Path) -> None:
+        self._run, self._log = run, run / "log.txt"
+        self._counters = [(home, counters(home)) for home in (run, run / "superwords")]
+        self._logged = len(self._log.read_text()) if self._log.exists() else 0
 
-    @classmethod
-    def of(cls, run: Path) -> "Kept":
-        return cls(counters(run), counters(run / "superwords"), len(_log(run)))
-
-    def require(self, run: Path) -> None:
+    def require(self) -> None:
         """Counters that were whole were not written again, and the run set out to count only what was missing."""
-        for home, kept in ((run, self.counters), (run / "superwords", self.coarse)):
-            now = counters(home)
-            assert {name: now[name] for name in kept} == kept
-        for chunks, to_count in re.findall(r"counting: (\d+) tasks, (\d+) to do\n", _log(run)[self.logged :]):
-            assert int(chunks) - int(to_count) in (len(self.counters), len(self.coarse))
-
-
-def _log(run: Path) -> str:
-    path = run / "log.txt"
-    return path.read_text() if path.exists() else ""
+        for home, kept in self._counters:
+            assert kept.items() <= counters(home).items()
+        log = self._log.read_text()[self._logged :] if self._log.exists() else ""
+        for chunks, to_count in re.findall(r"counting: (\d+) tasks, (\d+) to do\n", log):
+            assert int(chunks) - int(to_count) in [len(kept) for _, kept in self._counters]
 
 
 def require_clean(run: Path) -> None:

@@ -19,10 +19,9 @@ import tiktoken
 from tokenizers import Regex, pre_tokenizers
 
 TABLES = Path(__file__).parents[2] / "pipeline" / "pattern" / "unicode.json"
-CATEGORIES = (
-    *("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No"),
-    *("Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So"),
-    *("Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"),
+CATEGORIES = (  # but Cs
+    *("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe"),
+    *("Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cn"),
 )
 WORD_CATEGORIES = ("L", "M", "Nd", "Nl", "Pc")  # as in classes.py, which adds `word_extra`
 CASED = ("Lu", "Ll", "Lt", "Mn", "Nl", "So")  # where simple case folding relates characters
@@ -57,9 +56,8 @@ def category_of() -> list[str]:
     """Ask for the general category of every code point."""
     found = ["Cs"] * 0x110000
     for name in CATEGORIES:
-        if name != "Cs":
-            for character in agreed(rf"\p{{{name}}}"):
-                found[ord(character)] = name
+        for character in agreed(rf"\p{{{name}}}"):
+            found[ord(character)] = name
     return found
 
 

@@ -24,24 +24,15 @@ def cut(document: str, expression: str = GPT2) -> list[str]:
 def split(text: bytes, specials: Iterable[bytes]) -> list[bytes]:
     """The documents of a text, empty ones left out."""
     specials = sorted(specials, key=len, reverse=True)
-    if not specials:
-        return [text] if text else []
-    found = regex.split(b"|".join(map(regex.escape, specials)), text)
+    found = regex.split(b"|".join(map(regex.escape, specials)), text) if specials else [text]
     return [document for document in found if document]
 
 
 def documents(text: bytes, specials: Iterable[bytes], errors: str = "replace") -> list[str]:
     """The documents of a text as they are counted."""
-    specials = list(specials)
     if errors != "skip":
         text = text.decode(errors=errors).encode()
-    kept = []
-    for document in split(text, specials):
-        try:
-            kept.append(document.decode())
-        except UnicodeDecodeError:
-            assert errors == "skip"
-    return kept
+    return [one.decode() for one in split(text, specials) if one.decode(errors="ignore").encode() == one]
 
 
 def count(text: bytes, specials: Iterable[bytes] = (), errors="replace", expression: str = GPT2) -> Counter[bytes]:

@@ -32,12 +32,9 @@ def merge_word(ids: list[int], pair: tuple[int, int], new: int) -> list[int]:
     merged: list[int] = []
     at = 0
     while at < len(ids):
-        if tuple(ids[at : at + 2]) == pair:
-            merged.append(new)
-            at += 2
-        else:
-            merged.append(ids[at])
-            at += 1
+        found = tuple(ids[at : at + 2]) == pair
+        merged.append(new if found else ids[at])
+        at += 1 + found
     return merged
 
 

@@ -5,6 +5,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -13,8 +14,6 @@ from pipeline.executors import DEFAULT_SETUP, Executor, Need, WorkerSetup, worke
 from pipeline.pattern import compiled, compiler
 
 active = False  # whether tests do in this process what can be done in it
-
-
 _native = functools.lru_cache(20)(compiled.AutomatonTables.native)  # a worker makes it once, and gets many tasks
 _tables = functools.lru_cache(20)(compiler._tables)  # each test would compile the presets again
 
@@ -35,9 +34,7 @@ def activated() -> Iterator[None]:
         yield
 
 
-class _Handle:
-    def __init__(self, function: Callable[[Any], object], task: object) -> None:
-        self.function, self.task = function, pickle.dumps(task)
+Handle = functools.partial[object]  # of a function, with the bytes of its task
 
 
 class TasksHere(Executor):
@@ -56,18 +53,14 @@ class TasksHere(Executor):
     def _slots(self, at_most: int, need: Need) -> int:  # noqa: ARG002
         return min(self._workers(), at_most)
 
-    def _start(self, function: Callable[[Any], object], task: object, need: Need, *, again: bool) -> _Handle:  # noqa: ARG002
-        return _Handle(function, task)
+    def _start(self, function: Callable[[Any], object], task: object, need: Need, *, again: bool) -> Handle:  # noqa: ARG002
+        return Handle(function, pickle.dumps(task))
 
-    def _messages(self, active: Sequence[_Handle]) -> Iterator[tuple[_Handle, str, Any]]:
+    def _messages(self, active: Sequence[Handle]) -> Iterator[tuple[Handle, str, Any]]:
         posted: list[tuple[str, object]] = []
-        before, worker._post = worker._post, lambda *message: posted.append(message)
-        try:
-            posted.append(worker.answer(active[0].function, pickle.loads(active[0].task)))
-        finally:
-            worker._post = before
-        for kind, value in pickle.loads(pickle.dumps(posted)):
-            yield active[0], kind, value
+        with patch.object(worker, "_post", lambda *message: posted.append(message)):
+            posted.append(worker.answer(active[0].func, pickle.loads(*active[0].args)))
+        yield from ((active[0], *message) for message in pickle.loads(pickle.dumps(posted)))
 
-    def _stop(self, handle: _Handle) -> None:
+    def _stop(self, handle: Handle) -> None:
         pass

@@ -19,10 +19,7 @@ _log = logging.getLogger("pipeline.tests")
 
 
 def results_of(
-    workers: int,
-    function: Callable[[Any], Any],
-    tasks: Sequence[Any],
-    on_progress: Callable[[int], None] = ignore,
+    workers: int, function: Callable[[Any], Any], tasks: Sequence[Any], on_progress: Callable[[int], None] = ignore
 ) -> dict[int, Any]:
     """Run tasks in this number of worker processes; return results by the tasks' indices."""
     with LocalExecutor(lambda: workers) as executor:
