@@ -16,12 +16,10 @@ from pipeline.base import machine
 @pytest.mark.parametrize(
     ("files", "quota"),
     [
-        ({"cpu.max": "max 100000"}, None),
-        ({"cpu.max": "150000 100000"}, 1.5),
-        ({"cpu.max": "50000 100000"}, 0.5),
+        ({"cpu.max": "max 100000"}, None), ({"cpu.max": "150000 100000"}, 1.5), ({"cpu.max": "50000 100000"}, 0.5),
         ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3.0),  # control groups, version 1
     ],
-)
+)  # fmt: skip
 def test_default_workers_respect_the_cpu_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files, quota) -> None:
     assert 1 <= machine.default_workers() <= (os.cpu_count() or 1)
     (tmp_path / "cpu").mkdir()

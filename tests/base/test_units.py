@@ -8,11 +8,10 @@ from pipeline.base.units import format_apart, format_limit, parse_bytes
 @pytest.mark.parametrize(
     ("one", "other", "shown"),
     [
-        (2_187_000_000, 2 << 30, ("2,187,000,000 B", "2,147,483,648 B")),
-        (3 << 30, 2 << 30, ("3.0 GiB", "2.0 GiB")),
+        (2_187_000_000, 2 << 30, ("2,187,000,000 B", "2,147,483,648 B")), (3 << 30, 2 << 30, ("3.0 GiB", "2.0 GiB")),
         (5, 5, ("5 B", "5 B")),
     ],
-)
+)  # fmt: skip
 def test_different_sizes_look_different(one, other, shown):
     assert format_apart(one, other) == shown
 

@@ -48,10 +48,8 @@ RUN_FILES = ["runs/a/run.json", "runs/a/log.txt", "runs/a/counts/0.txt"]
     ("made", "inputs", "found"),
     [
         ([], ["sub", "a.txt"], ["sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md", "a.txt"]),
-        ([], ["*.txt"], ["a.txt", "b.txt"]),
-        ([], ["**/*.txt"], ["a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt"]),
-        ([], ["s*"], ["sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md"]),
-        ([], ["{a,b}.txt"], ["a.txt", "b.txt"]),
+        ([], ["*.txt"], ["a.txt", "b.txt"]), ([], ["**/*.txt"], ["a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt"]),
+        ([], ["s*"], ["sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md"]), ([], ["{a,b}.txt"], ["a.txt", "b.txt"]),
         ([], ["{b.txt,sub/{deep,c*}}"], ["b.txt", "sub/deep/d.txt", "sub/deep/e.md", "sub/c.txt"]),
         ([], ["**/*.{md,txt}"], ["sub/deep/e.md", "a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt"]),
         (["{a,b}.txt"], ["{a,b}.txt"], ["{a,b}.txt"]),  # a name is a file first
@@ -62,7 +60,7 @@ RUN_FILES = ["runs/a/run.json", "runs/a/log.txt", "runs/a/counts/0.txt"]
         (RUN_FILES, ["**/*.txt"], ["a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt"]),
         (["sub/broken -> nowhere"], ["sub"], ["sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md"]),
     ],
-)
+)  # fmt: skip
 @pytest.mark.usefixtures("tree")
 def test_inputs_name_files(made, inputs, found):
     make(*made)
@@ -72,13 +70,11 @@ def test_inputs_name_files(made, inputs, found):
 @pytest.mark.parametrize(
     ("inputs", "exclude", "left"),
     [
-        (["."], ["*.txt"], ["sub/deep/e.md"]),
-        (["."], ["deep"], ["a.txt", "b.txt", "sub/c.txt"]),
+        (["."], ["*.txt"], ["sub/deep/e.md"]), (["."], ["deep"], ["a.txt", "b.txt", "sub/c.txt"]),
         (["."], ["deep/"], ["a.txt", "b.txt", "sub/c.txt"]),
         (["."], ["sub/*.txt"], ["a.txt", "b.txt", "sub/deep/d.txt", "sub/deep/e.md"]),
         (["."], ["sub/**/*.txt", "[a]*"], ["b.txt", "sub/deep/e.md"]),
-        (["."], ["{a,b}.txt", "sub/deep"], ["sub/c.txt"]),
-        (["."], ["./sub"], ["a.txt", "b.txt"]),
+        (["."], ["{a,b}.txt", "sub/deep"], ["sub/c.txt"]), (["."], ["./sub"], ["a.txt", "b.txt"]),
         (["sub"], ["sub"], ["sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md"]),  # what is named is no name below it
         (["sub"], ["deep/*.md"], ["sub/c.txt", "sub/deep/d.txt"]),
         (["sub"], ["sub/deep"], ["sub/c.txt"]),  # below the current directory
@@ -86,7 +82,7 @@ def test_inputs_name_files(made, inputs, found):
         (["{a,b}.txt", "sub"], ["b.txt", "*.md"], ["a.txt", "sub/c.txt", "sub/deep/d.txt"]),
         (["a.txt", "b.txt"], ["a.txt"], ["b.txt"]),
     ],
-)
+)  # fmt: skip
 @pytest.mark.usefixtures("tree")
 def test_globs_exclude_files_and_directories(inputs, exclude, left):
     assert names(*inputs, exclude=exclude) == left

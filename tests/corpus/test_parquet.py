@@ -70,10 +70,9 @@ PAGE = pa.array([{"body": {"text": "one", "x": 1}}, None, {"body": None}, {"body
         ({"text": pa.array([b"abc", None, b"def"], pa.binary(3))}, "text", [b"abc", b"", b"def"], [1]),
         ({"page": PAGE}, "page.body.text", [b"one", b"", b"", b""], [1, 2, 3]),
         ({"page.body": ONE}, "page.body", [b"one"], []),  # a dot in its name
-        ({"page": OTHER, "page.body": ONE}, "page.body", [b"one"], []),
-        ({"page": NESTED}, "page.body", [b"three"], []),
+        ({"page": OTHER, "page.body": ONE}, "page.body", [b"one"], []), ({"page": NESTED}, "page.body", [b"three"], []),
     ],
-)
+)  # fmt: skip
 def test_fixed_size_bytes_and_nested_fields(tmp_path: Path, columns_of, text_field, texts, nulls) -> None:
     pq.write_table(pa.table(columns_of), tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet", text_field) == (texts, nulls)

@@ -190,17 +190,12 @@ def test_too_many_states_are_refused(pattern, reason):
 @pytest.mark.parametrize(
     ("pattern", "written"),
     [
-        ("a$|b", r"a\Z|b"),
-        (r"[$]\$[^]$]$|b$", r"[$]\$[^]$]\Z|b\Z"),
-        ("[[:alpha:]$]$", r"[[:alpha:]$]\Z"),
-        ("[^a[:^digit:]$]$", r"[^a[:^digit:]$]\Z"),
-        ("(?V1)[[ab]$]$", r"(?V1)[[ab]$]\Z"),
-        ("(?V1)[[]$]]$", r"(?V1)[[]$]]\Z"),
-        ("(?V1)[$a&&]$]$", r"(?V1)[$a&&]$]\Z"),
-        ("[[ab]$", r"[[ab]\Z"),
+        ("a$|b", r"a\Z|b"), (r"[$]\$[^]$]$|b$", r"[$]\$[^]$]\Z|b\Z"), ("[[:alpha:]$]$", r"[[:alpha:]$]\Z"),
+        ("[^a[:^digit:]$]$", r"[^a[:^digit:]$]\Z"), ("(?V1)[[ab]$]$", r"(?V1)[[ab]$]\Z"),
+        ("(?V1)[[]$]]$", r"(?V1)[[]$]]\Z"), ("(?V1)[$a&&]$]$", r"(?V1)[$a&&]$]\Z"), ("[[ab]$", r"[[ab]\Z"),
         ("[[:x$]$", r"[[:x$]\Z"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_dollar_is_the_very_end_of_the_document_and_stays_inside_a_class(pattern, written):
     assert with_document_end(pattern) == written

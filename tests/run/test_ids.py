@@ -34,12 +34,10 @@ def test_sizes_are_rounded_up_with_reserved_tokens(size: int, rounded: int) -> N
     [
         (["<s>", "<|endoftext|>"], "<|endoftext|>"),
         (["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"], "<|end_of_text|>"),
-        (["<pad>", "<|im_start|>", "<|im_end|>", "<doc>"], "<doc>"),
-        (["<|im_start|>", "<|im_end|>"], None),
-        (["<mine>", "<other>"], "<other>"),
-        ([], None),
+        (["<pad>", "<|im_start|>", "<|im_end|>", "<doc>"], "<doc>"), (["<|im_start|>", "<|im_end|>"], None),
+        (["<mine>", "<other>"], "<other>"), ([], None),
     ],
-)
+)  # fmt: skip
 def test_separator_is_no_pad_bos_or_chat_mark(special_tokens: list[str], separator: str | None) -> None:
     assert Roles(bos="<mine>").separator_among(special_tokens) == separator
 
