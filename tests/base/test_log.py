@@ -66,8 +66,5 @@ def test_logger_has_its_previous_settings_after_overlapping_runs(tmp_path: Path)
     second.__exit__(None, None, None)
     assert (logger.level, logger.propagate, list(logger.handlers)) == before
     assert "to the second" in (tmp_path / "b.txt").read_text()
-
-
-def test_log_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(RunDirectoryError, match="cannot be written: Is a directory; make"), log_to(tmp_path):
         pass

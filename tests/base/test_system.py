@@ -9,25 +9,15 @@ from command import files_in, run_process, script, succeeded
 from pipeline.base import system
 
 
-@pytest.fixture(params=[False, True], ids=["posix", "portable"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    monkeypatch.setattr(system, "PORTABLE", request.param)
-    return bool(request.param)
-
-
-@pytest.mark.usefixtures("way")
-def test_reading_at_a_position_leaves_the_files_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("portable", [False, True])
+def test_reading_at_a_position_and_flushing(tmp_path: Path, monkeypatch, portable: bool) -> None:
+    monkeypatch.setattr(system, "PORTABLE", portable)
     (tmp_path / "a").write_bytes(b"0123456789")
     with (tmp_path / "a").open("rb", buffering=0) as file:
         file.seek(7)
         assert system.read_at(file.fileno(), 2, 3) == b"234"
         assert system.read_at(file.fileno(), 9, 3) == b"9"
         assert file.tell() == 7
-
-
-@pytest.mark.usefixtures("way")
-def test_files_and_directories_are_flushed(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"0")
     system.flush(tmp_path / "a")
     system.flush(tmp_path)
     with pytest.raises(FileNotFoundError):

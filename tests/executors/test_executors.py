@@ -1,17 +1,19 @@
 """Executors: results, errors, killed workers, retries; of the local one that no process outlives the coordinator."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
 import pytest
 import worker_tasks
+from command import script
 
 from pipeline.base.errors import InputError, UsageError, WorkerError
 from pipeline.executors import MAX_ATTEMPTS, Executor, WorkerSetup
@@ -55,9 +57,8 @@ def test_pipeline_error_ends_the_run_and_names_the_node_if_there_are_several(exe
 
 def test_crashing_task_is_retried_and_then_named(executor: Executor) -> None:
     before = executor.retries
-    with pytest.raises(
-        WorkerError, match=rf"^7 failed {MAX_ATTEMPTS} times.*ValueError: unlucky 7.*run the same command"
-    ):
+    message = rf"^7 failed {MAX_ATTEMPTS} times.*ValueError: unlucky 7.*run the same command"
+    with pytest.raises(WorkerError, match=message):
         list(executor.run(worker_tasks.raise_value_error, [7]))
     assert executor.retries - before == MAX_ATTEMPTS - 1
 
@@ -72,13 +73,10 @@ def test_killed_worker_costs_one_attempt_and_its_progress_is_subtracted(executor
     assert executor.retries - before == 3
 
 
-def test_failed_task_is_retried_in_a_fresh_process(tmp_path: Path) -> None:
+def test_failed_task_is_retried_in_a_fresh_process_and_one_that_always_dies_is_named(tmp_path: Path) -> None:
     tasks = [tmp_path / "marker", None, None]
     processes = worker_tasks.results_of(2, worker_tasks.process_but_not_the_first, tasks)
     assert processes[0] not in (processes[1], processes[2])
-
-
-def test_worker_that_always_dies_is_named_with_its_signal() -> None:
     with pytest.raises(WorkerError, match="killed by signal 9"):
         worker_tasks.results_of(1, worker_tasks.die_always, [1])
 
@@ -111,12 +109,10 @@ def test_workers_are_kept_from_run_to_run_but_fresh_tasks_have_processes_of_thei
 def test_the_coordinator_prepares_once_while_tasks_run() -> None:
     called = []
     with LocalExecutor(lambda: 1) as executor:
-        executor.meanwhile(lambda: called.append(len(called)))
-        assert list(executor.run(worker_tasks.square, [])) == []
-        assert called == []
-        assert dict(executor.run(worker_tasks.square, range(3))) == {0: 0, 1: 1, 2: 4}
-        assert dict(executor.run(worker_tasks.square, range(3))) == {0: 0, 1: 1, 2: 4}
-    assert called == [0]
+        executor.meanwhile(lambda: called.append("once"))
+        for tasks, calls in (([], []), ([3], ["once"]), ([3], ["once"])):
+            assert list(executor.run(worker_tasks.square, tasks)) == [(0, 9)] * len(tasks)
+            assert called == calls
 
 
 def test_workers_have_preloaded_modules_no_absent_ones_and_fresh_ones_what_was_imported_meanwhile() -> None:
@@ -143,13 +139,11 @@ def test_killed_fork_server_is_replaced(others: set[psutil.Process]) -> None:
 def test_command_counts_where_ended_processes_are_not_waited_for(tmp_path: Path) -> None:
     """Some supervisors start programs so; a process that ends is gone at once then."""
     (tmp_path / "a.txt").write_text("a word and a word")
-    script = (
+    ignoring = (
         "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
     )
-    words = [sys.executable, "-P", "-m", "pipeline", "count", "a.txt", "--output", "run", "--quiet"]
-    command = [sys.executable, "-c", script, *words]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stderr) == (0, "")
+    words = ["-P", "-m", "pipeline", "count", tmp_path / "a.txt", "--output", tmp_path / "run", "--quiet"]
+    assert script(ignoring, sys.executable, *words) == f"{tmp_path / 'run'}\n"
 
 
 _REFUSED_AGAIN = """
@@ -174,10 +168,7 @@ except WorkerError as error:
 
 
 def test_executor_whose_processes_cannot_be_started_again_says_so() -> None:
-    words = [sys.executable, "-P", "-c", _REFUSED_AGAIN]
-    result = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert "no worker process can be started" in result.stdout, result.stderr
-    assert "use fewer --workers" in result.stdout
+    assert re.search("no worker process can be started.*use fewer --workers", script(_REFUSED_AGAIN))
 
 
 def test_fork_server_has_one_thread(others: set[psutil.Process]) -> None:
@@ -193,12 +184,10 @@ def test_fork_server_has_one_thread(others: set[psutil.Process]) -> None:
 
 def test_workers_end_with_a_killed_coordinator(tmp_path: Path) -> None:
     marker = tmp_path / "worker"
-    script = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import worker_tasks; from pathlib import Path;"
-        "worker_tasks.results_of(1, worker_tasks.sleep_for_ever, [Path(sys.argv[2])])"
-    )
-    tests = str(Path(worker_tasks.__file__).parent)
-    coordinator = subprocess.Popen([sys.executable, "-P", "-c", script, tests, str(marker)])
+    program = "import sys, worker_tasks, pathlib; worker_tasks.results_of(1, worker_tasks.sleep_for_ever, "
+    program += "[pathlib.Path(sys.argv[1])])"
+    environment = os.environ | {"PYTHONPATH": str(Path(worker_tasks.__file__).parent)}
+    coordinator = subprocess.Popen([sys.executable, "-P", "-c", program, str(marker)], env=environment)
     _wait_until(lambda: marker.exists() and marker.read_text() != "")
     worker = int(marker.read_text())
     assert psutil.pid_exists(worker)
@@ -207,16 +196,15 @@ def test_workers_end_with_a_killed_coordinator(tmp_path: Path) -> None:
     _wait_until(lambda: not psutil.pid_exists(worker) or psutil.Process(worker).status() == psutil.STATUS_ZOMBIE)
 
 
-def _wait_until(condition: "object", seconds: float = 20.0) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + seconds
+def _wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < deadline, "timeout"
         time.sleep(0.02)
 
 
 def test_spawned_workers_have_no_fork_server_and_end_with_the_executor(
-    others: set[psutil.Process], monkeypatch: pytest.MonkeyPatch
+    others: set[psutil.Process], monkeypatch
 ) -> None:
     monkeypatch.setenv("BPE_PIPELINE_START_METHOD", "spawn")
     with LocalExecutor(lambda: 2) as executor:
@@ -225,9 +213,6 @@ def test_spawned_workers_have_no_fork_server_and_end_with_the_executor(
         assert {child.pid for child in children} == processes
     psutil.wait_procs(list(children), timeout=10)
     assert not any(child.is_running() for child in children)
-
-
-def test_unknown_start_method_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BPE_PIPELINE_START_METHOD", "thread")
     with pytest.raises(UsageError, match="BPE_PIPELINE_START_METHOD is 'thread': set it to fork or spawn"):
         worker_tasks.results_of(1, worker_tasks.square, [1])

@@ -9,15 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import worker_tasks
 from chat_cases import small_tokenizer
-from command import refused, run_process, succeeded
+from command import refused, run_here, run_process, succeeded
 from encoded import everything
 from object_store import Store
 from ray_cluster import ADDRESS, NODES, add_node, cluster_of, kill_newest, lose, processes_of, workers_of
@@ -32,6 +33,10 @@ from pipeline.run.workers import SETUP
 
 pytest.importorskip("ray")
 on_a_cluster = pytest.mark.cluster
+
+
+def ray_at(address: str) -> list[str]:
+    return ["--executor", "ray", "--ray-address", address]
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +58,6 @@ def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @on_a_cluster
-def test_nodes_have_what_tasks_may_use(on_ray: RayExecutor) -> None:
-    assert [(node.cores, node.memory_bytes) for node in on_ray.nodes()] == [(1, 4 << 30)] * NODES
-
-
-@on_a_cluster
 def test_workers_have_the_environment_of_the_setup(address: str) -> None:
     """Ray starts workers ahead that have imported Arrow: they still use the pool that returns memory."""
     with RayExecutor(address, None, SETUP) as executor:
@@ -76,32 +76,22 @@ def test_log_records_of_workers_reach_the_coordinator(on_ray: RayExecutor, caplo
 
 
 @on_a_cluster
-def test_task_too_large_for_every_node_waits_with_a_notice(
-    on_ray: RayExecutor, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    notices: list[str] = []
-
-    def give_up(notice: str) -> None:
-        notices.append(notice)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(on_ray, "on_notice", give_up)
+def test_task_too_large_for_every_node_waits_with_a_notice(on_ray: RayExecutor, caplog, monkeypatch) -> None:
+    monkeypatch.setattr(on_ray, "on_notice", give_up := Mock(side_effect=KeyboardInterrupt))
     with caplog.at_level("WARNING", logger="pipeline"), pytest.raises(KeyboardInterrupt):
         list(on_ray.run(worker_tasks.square, [1], need=Need(memory_bytes=1 << 50)))
-    assert notices[0] in caplog.text
+    assert give_up.call_args.args[0] in caplog.text
     assert "no node of the cluster has 1 core and 1,125,899,906,842,624 bytes" in caplog.text
 
 
 @on_a_cluster
-def test_cluster_trains_the_same_tokenizer(
-    cluster: Any, corpus: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cluster_trains_the_same_tokenizer(cluster: Any, corpus: Path, expected: bytes, tmp_path, monkeypatch) -> None:
     output = tmp_path / "run"
     source = tmp_path / "pipeline" / "__init__.py"  # as in the project's own directory, which has no built core
     source.parent.mkdir()
     source.write_text("raise ImportError('the source instead of the installed package')")
     monkeypatch.chdir(tmp_path)
-    words = ["--executor", "ray", "--ray-address", cluster.address, "--chunk-size", "20000", "--vocab-size", "1000"]
+    words = [*ray_at(cluster.address), "--chunk-size", "20000", "--vocab-size", "1000"]
     result = succeeded(run_process("train", corpus, "--output", output, *words))
     assert (output / "tokenizer" / "tokenizer.json").read_bytes() == expected
     assert len(list((output / "counts").iterdir())) > 20
@@ -128,9 +118,7 @@ def test_held_objects_answer_and_raise_as_their_own() -> None:
 
 @on_a_cluster
 @pytest.mark.parametrize("loss", ["parts", "node", "coordinating task"])
-def test_nodes_share_merging_also_if_some_are_lost(
-    cluster: Any, corpus: Path, expected: bytes, tmp_path: Path, loss: str
-) -> None:
+def test_nodes_share_merging_also_if_some_are_lost(cluster: Any, corpus: Path, expected, tmp_path, loss: str) -> None:
     chance, log = random.Random(loss), ""
     says = "trying again" if loss == "coordinating task" else "is made again"
     for attempt in range(6):  # what is lost after merging on a fast machine is lost sooner the next time
@@ -157,11 +145,9 @@ def _lose_while_merging(cluster: Any, corpus: Path, output: Path, loss: str, del
     shared = "import pipeline.merges.merge as it; it._SHARE_FROM_BYTES = 1000"  # as if the words were many
     script = f"{shared}; from pipeline.__main__ import main; raise SystemExit(main())"
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", script, *words, "--executor", "ray", "--ray-address", cluster.address],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+        [sys.executable, "-P", "-c", script, *words, *ray_at(cluster.address)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     for _ in range(1 if loss == "node" else 2):
         while not processes_of("Holder") and process.poll() is None:
             time.sleep(0.01)
@@ -176,15 +162,12 @@ def _lose_while_merging(cluster: Any, corpus: Path, output: Path, loss: str, del
 
 
 @on_a_cluster
-def test_cluster_encodes_the_same_shards(
-    address: str, corpus: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cluster_encodes_the_same_shards(address: str, corpus: Path, expected: bytes, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)  # the nodes have another current directory
     (tmp_path / "tokenizer.json").write_bytes(expected)
-    ray = ["--executor", "ray", "--ray-address", address]
     encode = ["encode", corpus, "--tokenizer", "tokenizer.json", "--shard-size", "100000"]
     succeeded(run_process(*encode, "--output", "here"))
-    result = succeeded(run_process(*encode, "--output", "there", "--chunk-size", "100000", *ray))
+    result = succeeded(run_process(*encode, "--output", "there", "--chunk-size", "100000", *ray_at(address)))
     assert everything(tmp_path / "there") == everything(tmp_path / "here")
     assert "had work" in result.stdout
     tokenizer = pipeline.Tokenizer.load("tokenizer.json")
@@ -196,21 +179,17 @@ def test_cluster_encodes_the_same_shards(
 
 
 @on_a_cluster
-def test_cluster_encodes_the_same_rows_of_chat_data(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cluster_encodes_the_same_rows_of_chat_data(address: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     small_tokenizer().save("tokenizer")
     rows = [{"instruction": f"low {number} " * (number % 9), "output": "lower"} for number in range(500)]
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    Path("dataset_info.json").write_text(
-        json.dumps({"a": {"file_name": "rows.jsonl", "columns": {"prompt": "instruction", "response": "output"}}})
-    )
+    described = {"a": {"file_name": "rows.jsonl", "columns": {"prompt": "instruction", "response": "output"}}}
+    Path("dataset_info.json").write_text(json.dumps(described))
     encode = ["encode", "--dataset-info", "dataset_info.json", "--dataset", "a", "--template", "chatml"]
     encode += ["--tokenizer", "tokenizer", "--pack", "neat", "--sequence-length", "64", "--shard-size", "5000"]
-    encode += ["--chunk-size", "4000"]
     succeeded(run_process(*encode, "--output", "here"))
-    result = succeeded(run_process(*encode, "--output", "there", "--executor", "ray", "--ray-address", address))
+    result = succeeded(run_process(*encode, "--output", "there", "--chunk-size", "4000", *ray_at(address)))
     assert everything(tmp_path / "there") == everything(tmp_path / "here")
     assert "had work" in result.stdout
 
@@ -237,19 +216,22 @@ def test_client_of_ray_trains_the_same_tokenizer(corpus: Path, expected: bytes, 
 
 
 def test_missing_cluster_is_one_line_with_the_remedy(corpus: Path) -> None:
-    error = refused(run_process("train", corpus, "--executor", "ray", "--ray-address", f"{ADDRESS}:1"), 2)
+    error = refused(run_process("train", corpus, *ray_at(f"{ADDRESS}:1")), 2)
     assert f"no Ray cluster at {ADDRESS}:1" in error
     assert "ray start --head" in error
+
+
+def no_cluster_at(address: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=f"^no Ray cluster at {address}.*{reason}"), RayExecutor(address, None):
+        pass
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
 def test_address_that_does_not_answer_is_one_line(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.executors.ray._ANSWER_S", 1.0)
     with socket.create_server((ADDRESS, 0)) as silent:
-        address = f"{scheme}{ADDRESS}:{silent.getsockname()[1]}"
         started = time.monotonic()
-        with pytest.raises(UsageError, match=f"^no Ray cluster at {address} .*does not answer.*ray start --head"):
-            RayExecutor(address, None).__enter__()
+        no_cluster_at(f"{scheme}{ADDRESS}:{silent.getsockname()[1]}", "does not answer.*ray start --head")
         assert time.monotonic() - started < 20
 
 
@@ -259,53 +241,31 @@ def test_address_where_something_else_answers_is_one_line() -> None:
             connection.sendall(b"SSH-2.0-OpenSSH\r\n")
             connection.recv(100)
 
-    with socket.create_server((ADDRESS, 0)) as other:
-        answering = threading.Thread(target=answer)
-        answering.start()
-        with pytest.raises(UsageError, match=r"is not Ray"):
-            RayExecutor(f"{ADDRESS}:{other.getsockname()[1]}", None).__enter__()
-        answering.join()
+    with socket.create_server((ADDRESS, 0)) as other, ThreadPoolExecutor(1) as threads:
+        threads.submit(answer)
+        no_cluster_at(f"{ADDRESS}:{other.getsockname()[1]}", "is not Ray")
 
 
-def test_loopback_is_searched_where_ray_searches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loopback_is_searched_where_ray_searches_it_and_failures_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray replaces 127.0.0.1 by another address of this machine, where nothing may listen."""
     monkeypatch.setattr("ray.util.get_node_ip_address", lambda: ADDRESS)
-    with (
-        socket.create_server(("127.0.0.1", 0)) as ours,
-        pytest.raises(UsageError, match=rf"{ADDRESS}, where Ray looks for 127\.0\.0\.1, cannot be reached"),
-    ):
-        RayExecutor(f"127.0.0.1:{ours.getsockname()[1]}", None).__enter__()
+    with socket.create_server(("127.0.0.1", 0)) as ours:
+        reason = rf"{ADDRESS}, where Ray looks for 127\.0\.0\.1, cannot be reached"
+        no_cluster_at(f"127.0.0.1:{ours.getsockname()[1]}", reason)
+    text = "Initialization failure from server:\nTraceback\nRuntimeError: Starting it failed."
+    monkeypatch.setattr("ray.init", Mock(side_effect=ConnectionAbortedError(text)))
+    no_cluster_at("auto", r" .*: Starting it failed\.\); run the same command")
 
 
-def test_failing_server_of_the_client_is_one_line_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(**_: object) -> None:
-        raise ConnectionAbortedError(
-            "Initialization failure from server:\nTraceback\nRuntimeError: Starting it failed."
-        )
-
-    monkeypatch.setattr("ray.init", fail)
-    with (
-        pytest.raises(UsageError, match=r"^no Ray cluster at auto .*: Starting it failed\.\); run the same command"),
-        RayExecutor("auto", None),
-    ):
-        pass
-
-
-def test_missing_ray_is_one_line_with_the_remedy(corpus: Path) -> None:
-    script = (
-        "import sys; sys.modules['ray'] = None; sys.argv[1:] = ['train', sys.argv[1], '--executor', 'ray']; "
-        "from pipeline.__main__ import main; sys.exit(main())"
-    )
-    result = subprocess.run([sys.executable, "-P", "-c", script, corpus], capture_output=True, text=True, check=False)
-    assert result.returncode == 2
-    assert result.stderr == "bpe-pipeline: error: the executor ray needs Ray: pip install 'bpe-pipeline[ray]'\n"
+def test_missing_ray_is_one_line_with_the_remedy(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    error = refused(run_here("train", corpus, "--executor", "ray"), 2)
+    assert error == "bpe-pipeline: error: the executor ray needs Ray: pip install 'bpe-pipeline[ray]'"
 
 
 @on_a_cluster
-def test_object_store_replaces_a_shared_directory(
-    cluster: Any, store: Store, corpus: Path, expected: bytes, tmp_path: Path
-) -> None:
-    ray = ["--executor", "ray", "--ray-address", cluster.address]
+def test_object_store_replaces_a_shared_directory(cluster: Any, store: Store, corpus: Path, expected, tmp_path) -> None:
+    ray = ray_at(cluster.address)
     text = store.put("corpus/text.txt", corpus.read_bytes())
     train = ["train", text, "--output", store.uri("run"), "--chunk-size", "20000", "--vocab-size", "1000", *ray]
     succeeded(run_process(*train))
@@ -314,30 +274,15 @@ def test_object_store_replaces_a_shared_directory(
     encode = ["encode", "--tokenizer", tokenizer, "--shard-size", "100000"]
     succeeded(run_process(*encode, corpus, "--output", tmp_path / "here"))
     succeeded(run_process(*encode, text, "--output", store.uri("shards"), "--chunk-size", "100000", *ray))
-    shards = sorted(path.name for path in (tmp_path / "here").glob("shard-*"))
+    shards = {path.name: path.read_bytes() for path in (tmp_path / "here").glob("shard-*")}
     assert len(shards) > 3
-    assert [store.get(f"shards/{name}") for name in shards] == [
-        (tmp_path / "here" / name).read_bytes() for name in shards
-    ]
+    assert {name: store.get(f"shards/{name}") for name in shards} == shards
     assert [name for name in store.listing() if "/." in name or "share-" in name or "parts" in name] == []
 
 
 @on_a_cluster
-@pytest.mark.skipif("BPE_PIPELINE_TEST_DATA" not in os.environ, reason="BPE_PIPELINE_TEST_DATA names no directory")
-def test_real_text_in_many_small_chunks_in_a_store(cluster: Any, store: Store, tmp_path: Path) -> None:
-    texts = sorted(Path(os.environ["BPE_PIPELINE_TEST_DATA"]).glob("*.txt"))
-    assert texts
-    pipeline.train(texts, output=tmp_path / "run", vocab_size=8000)
-    corpus = [store.put(f"corpus/{path.name}", path.read_bytes()) for path in texts]
-    words = ["train", *corpus, "--output", store.uri("run"), "--chunk-size", "512KiB", "--vocab-size", "8000"]
-    succeeded(run_process(*words, "--executor", "ray", "--ray-address", cluster.address))
-    assert store.get("run/tokenizer/tokenizer.json") == (tmp_path / "run/tokenizer/tokenizer.json").read_bytes()
-    assert len([name for name in store.listing() if name.startswith("run/counts/")]) > 60
-
-
-@on_a_cluster
-def test_failing_chunk_is_named_and_the_run_resumes_later(
-    address: str, corpus: Path, expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_failing_chunk_is_named_and_the_run_resumes(
+    address: str, corpus: Path, expected, tmp_path, monkeypatch
 ) -> None:
     output = tmp_path / "run"
     words = {"executor": "ray", "ray_address": address, "chunk_size": 20_000, "vocab_size": 1000}
@@ -353,22 +298,26 @@ def test_failing_chunk_is_named_and_the_run_resumes_later(
 
 
 @on_a_cluster
-def test_run_survives_loss_of_nodes_workers_and_coordinator(
-    cluster: Any, corpus: Path, expected: bytes, tmp_path: Path
-) -> None:
+def test_run_survives_loss_of_nodes_workers_and_coordinator(cluster: Any, corpus: Path, expected, tmp_path) -> None:
     output, printed = tmp_path / "run", tmp_path / "printed"
     words = [
-        *("train", corpus, "--output", output, "--executor", "ray", "--ray-address", cluster.address),
-        *("--chunk-size", "5000", "--vocab-size", "1000"),
+        "train",
+        corpus,
+        "--output",
+        output,
+        *ray_at(cluster.address),
+        "--chunk-size",
+        "5000",
+        "--vocab-size",
+        "1000",
     ]
     for node in workers_of(cluster):
         lose(cluster, node)
     for loss in ("all", "worker", "coordinator", "node"):
         before = _counters(output)
         with printed.open("wb") as stream:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "pipeline", *map(str, words)], stdout=stream, stderr=subprocess.STDOUT
-            )
+            command = [sys.executable, "-P", "-m", "pipeline", *map(str, words)]
+            process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
         if loss == "all":
             while "waiting for one that joins" not in printed.read_text() and process.poll() is None:
                 time.sleep(0.01)

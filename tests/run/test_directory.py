@@ -4,13 +4,14 @@ import fcntl
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import peers
 import pytest
 from command import files_in, refused, run, run_here
 
 import pipeline
-from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
+from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError
 from pipeline.commands.report import EXTENT
 from pipeline.counts import elsewhere
 from pipeline.run import directory, manifest
@@ -25,8 +26,7 @@ from pipeline.tokenizer.formats.save import FILE_NAMES
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "c.txt"
-    path.write_text(peers.generated_text(3, 4000))
+    (path := tmp_path / "c.txt").write_text(peers.generated_text(3, 4000))
     return path
 
 
@@ -63,16 +63,10 @@ def test_corpus_inside_a_remote_run_is_refused(path: str) -> None:
     run_.refuse_corpus_inside(["s3://b/runs/a/texts/x", "s3://b/runs/ab/counts/x"])
 
 
-def test_a_run_is_not_imported_into_itself(output: Path) -> None:
+def test_overwrite_needs_the_corpus_and_not_the_run_itself(corpus: Path, output: Path) -> None:
     with pytest.raises(RunDirectoryError, match="this command writes to"):
         pipeline.import_counts(output / "counter.parquet", output=output, overwrite=True)
-    assert (output / "counter.parquet").exists()
-
-
-def test_overwrite_needs_the_corpus(corpus: Path, output: Path) -> None:
     assert "name the corpus again" in refused(run("train", "--output", output, "--overwrite"), 2)
-    with pytest.raises(UsageError, match="name the corpus again"):
-        pipeline.train(output=output, overwrite=True)
     pipeline.train(corpus, output=output, vocab_size=310, overwrite=True)
     assert manifest.require(output).manifest.vocab_size == 310
 
@@ -95,12 +89,7 @@ def test_tokenizers_of_a_lost_merge_list_are_deleted(output: Path) -> None:
 
 
 def test_stopped_while_it_is_replaced_a_run_keeps_a_manifest(corpus: Path, output: Path, monkeypatch) -> None:
-    """Stopped while it is cleared, a directory still says whose it is."""
-
-    def stop(_: Path) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(directory, "remove", stop)
+    monkeypatch.setattr(directory, "remove", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         pipeline.train(corpus, output=output, vocab_size=300, overwrite=True)
     monkeypatch.undo()
@@ -153,12 +142,10 @@ def test_a_run_is_not_combined_into_its_parent(corpus: Path, tmp_path: Path, nam
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_interruption_promises_nothing_before_counts_are_whole(tmp_path: Path, monkeypatch, overwrite: bool) -> None:
     source = pipeline.import_counts({"ab": 3}, output=tmp_path / "source")
-
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
     for whole, message in ((False, "^interrupted; nothing was changed: start again$"), (True, "is kept: the same")):
-        monkeypatch.setattr(elsewhere, "replace_run" if whole else "combine_counters", interrupted)
+        monkeypatch.setattr(
+            elsewhere, "replace_run" if whole else "combine_counters", Mock(side_effect=KeyboardInterrupt)
+        )
         for begin in (
             lambda: pipeline.import_counts({"ab": 3}, output=tmp_path / "run", overwrite=overwrite),
             lambda: pipeline.combine_runs([source], output=tmp_path / "run", overwrite=overwrite),
@@ -188,13 +175,11 @@ def test_unreadable_files_are_not_called_damaged(corpus: Path, output: Path, tmp
 def test_refused_options_cost_nothing(tmp_path: Path, corpus: Path, output: Path, overwrite: bool) -> None:
     before = files_in(output, but=())
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
-    refusals: list[dict[str, object]] = [
-        *({"inputs": tmp_path / "missing.txt"}, {"inputs": tmp_path / "broken.parquet"}),
-        *({"memory_limit": "20MiB"}, {"vocab_size": 100}, {"pattern": "("}),
-    ]
-    for options in refusals:
-        inputs = options.pop("inputs", corpus)
-        asked = {"vocab_size": 300, **options, "inputs": inputs if overwrite else [corpus, inputs]}
+    for name, options in (
+        *(("missing.txt", {}), ("broken.parquet", {})),
+        *(("c.txt", {"memory_limit": "20MiB"}), ("c.txt", {"vocab_size": 100}), ("c.txt", {"pattern": "("})),
+    ):
+        asked = {"vocab_size": 300, **options, "inputs": [*([] if overwrite else [corpus]), tmp_path / name]}
         with pytest.raises(PipelineError, match=r"does not exist|damaged|--memory-limit|too small|pattern"):
             pipeline.train(**asked, output=output, overwrite=overwrite)
         assert files_in(output, but=()) == before, asked

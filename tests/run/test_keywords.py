@@ -24,6 +24,13 @@ SAMPLES: dict[str, dict[Any, Any]] = {  # a value of each type, where another op
     "chat_template": {str: "chatml"}, "superwords_from": {str: "80%", int: 300},
     "superword_pattern": {str: "superbpe"}, "superword_words": {str: "none", int: 3},
 }  # fmt: skip
+SCRIPT = """import pipeline
+pipeline.train('a.txt', vocab_size=300, special_tokens=['<|x|>'], tie_break='lowest-ids', progress=True)
+pipeline.train('a.txt', vocab_sise=300)
+pipeline.train('a.txt', tie_break='lowest')
+pipeline.encode_files('a.txt', 'runs/a', documents='offsets')
+pipeline.encode_files('a.txt', 'runs/a', vocab_size=300)
+"""
 
 
 def test_the_types_are_made_of_the_records() -> None:
@@ -57,15 +64,7 @@ def test_types_are_those_that_the_option_reads(name: str) -> None:
 @pytest.mark.slow
 def test_mypy_knows_the_keywords(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import pipeline\n"
-        "pipeline.train('a.txt', vocab_size=300, special_tokens=['<|x|>'], tie_break='lowest-ids', progress=True)\n"
-        "pipeline.train('a.txt', vocab_sise=300)\n"
-        "pipeline.train('a.txt', tie_break='lowest')\n"
-        "pipeline.encode_files('a.txt', 'runs/a', documents='offsets')\n"
-        "pipeline.encode_files('a.txt', 'runs/a', vocab_size=300)\n"
-    )
+    (script := tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(script)]
     home = Path(keywords.__file__).parents[2]
     installed = home.name == "site-packages"  # where mypy looks itself, and does not want to be told

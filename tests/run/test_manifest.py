@@ -41,16 +41,13 @@ def test_rounded_vocabulary_of_a_short_merge_list(tmp_path: Path) -> None:
     assert "320 tokens" in pipeline.verify_run(tmp_path / "run")["tokenizer"]
 
 
-def test_special_options_that_make_no_sense_are_damage(tmp_path: Path) -> None:
+def test_what_is_no_manifest_of_a_run_is_an_error(tmp_path: Path) -> None:
     pipeline.train_from_iterator(["low lower"], vocab_size=260, output=tmp_path / "run")
     run = manifest.require(tmp_path / "run")
     run.manifest.special["tokenizer"] = {"reserve_tokens": -1}
     manifest.save(run)
     with pytest.raises(RunDirectoryError, match=r"run\.json is damaged \(option 'reserve_tokens'"):
         manifest.require(tmp_path / "run")
-
-
-def test_a_sweep_is_no_run_and_says_where_its_runs_are(tmp_path: Path) -> None:
     (tmp_path / "sweep.json").write_text("{}")
     with pytest.raises(RunDirectoryError, match="is a sweep: name one of the runs in"):
         manifest.require(tmp_path)

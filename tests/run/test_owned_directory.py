@@ -15,12 +15,8 @@ from command import files_in
 
 import pipeline
 from pipeline.base.errors import InputError, RunDirectoryError
-from pipeline.base.events import warn_of
-from pipeline.commands.count import run_count
 from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
-from pipeline.run.options import TrainOptions, make_options
-from pipeline.run.workers import executor_for
 
 SHARD = "shard-00000.parquet"
 TEXT = "low lower lowest new newer newest " * 40
@@ -46,8 +42,7 @@ _contents = partial(files_in, but=())
 
 def _put(directory: Path, *names: str) -> dict[str, bytes]:
     """Write somebody's files of these names; returns what they hold."""
-    theirs = {name: f"somebody's {name}".encode() for name in names}
-    for name, data in theirs.items():
+    for name, data in (theirs := {name: f"somebody's {name}".encode() for name in names}).items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_bytes(data)
     return theirs
@@ -75,47 +70,40 @@ def test_no_command_removes_its_corpus(tmp_path: Path, tokenizer: Path, links: s
     assert (_contents(corpus), sorted(corpus.rglob("*"))) == before
 
 
-def _train(tmp_path: Path, output: Path, *, overwrite: bool = True) -> None:
-    train(_texts(tmp_path / "texts"), output=output, overwrite=overwrite)
-
-
-def _count(tmp_path: Path, output: Path, *, overwrite: bool = True) -> None:
-    inputs = [str(_texts(tmp_path / "texts"))]
-    options = make_options(TrainOptions, {"inputs": inputs, "output": output, "overwrite": overwrite, "workers": 1})
-    with executor_for(options) as executor:
-        run_count(options, executor, warn_of)
-
-
-def _import(_tmp_path: Path, output: Path, *, overwrite: bool = True) -> None:
-    pipeline.import_counts({"low": 3, "lower": 2}, output=output, overwrite=overwrite)
-
-
-def _combine(tmp_path: Path, output: Path, *, overwrite: bool = True) -> None:
-    runs = [pipeline.import_counts({name: 3}, output=tmp_path / name) for name in ("one", "two")]
+def _combine(home: Path, output: Path, *, overwrite: bool) -> None:
+    runs = [pipeline.import_counts({name: 3}, output=home / name) for name in ("one", "two")]
     pipeline.combine_runs(runs, output=output, overwrite=overwrite)
 
 
-def _iterate(_tmp_path: Path, output: Path, *, overwrite: bool = True) -> None:
-    pipeline.train_from_iterator([TEXT], output=output, vocab_size=262, overwrite=overwrite)
+def _encode(home: Path, output: Path, *, overwrite: bool) -> None:
+    made, texts = home / "made", _texts(home / "texts")
+    if not made.exists():
+        train(texts, output=made)
+    encode(texts, made / "tokenizer", output, overwrite=overwrite)
 
 
-def _encode(tmp_path: Path, output: Path, *, overwrite: bool = True) -> None:
-    home, texts = tmp_path / "made", _texts(tmp_path / "texts")
-    if not home.exists():
-        train(texts, output=home)
-    encode(texts, home / "tokenizer", output, overwrite=overwrite)
+WORK: dict[str, Callable[..., object]] = {
+    "train": lambda home, output, **asked: train(_texts(home / "texts"), output=output, **asked),
+    "count": lambda home, output, **asked: pipeline.count(_texts(home / "texts"), output=output, workers=1, **asked),
+    "import": lambda _, output, **asked: pipeline.import_counts({"low": 3, "lower": 2}, output=output, **asked),
+    "combine": _combine,
+    "iterate": lambda _, output, **asked: pipeline.train_from_iterator([TEXT], output=output, vocab_size=262, **asked),
+    "encode": _encode,
+}
+COMMANDS = list(WORK)
 
 
-COMMANDS = [_train, _count, _import, _combine, _iterate, _encode]
-Command = Callable[..., None]
+def work(command: str, home: Path, output: Path, *, overwrite: bool = True) -> None:
+    """Run one of the commands, with its corpus and what else it needs below `home`."""
+    WORK[command](home, output, overwrite=overwrite)
 
 
 @pytest.mark.parametrize("written", ["before", "after", "behind a link"])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_overwrite_keeps_files_that_no_manifest_lists(tmp_path: Path, command: Command, written: str) -> None:
+def test_overwrite_keeps_files_that_no_manifest_lists(tmp_path: Path, command: str, written: str) -> None:
     home = output = tmp_path / "out"
     if written != "before":
-        command(tmp_path, home)
+        work(command, tmp_path, home)
     theirs = _put(
         home,
         *("notes.txt", "counts/notes.txt", "counts/000007.parquet", "parts/notes.txt", "stdin/notes.txt"),
@@ -126,7 +114,7 @@ def test_overwrite_keeps_files_that_no_manifest_lists(tmp_path: Path, command: C
         output = tmp_path / "link"
         output.symlink_to(home)
     for _ in range(2):
-        command(tmp_path, output)
+        work(command, tmp_path, output)
         assert theirs.items() <= _contents(home).items()
     assert output.is_symlink() == (output != home)
 
@@ -134,17 +122,16 @@ def test_overwrite_keeps_files_that_no_manifest_lists(tmp_path: Path, command: C
 @pytest.mark.parametrize(
     ("command", "name"),
     [
-        *((command, "counts") for command in (_train, _count, _import, _combine)),
-        *((command, "tokenizer") for command in (_train, _iterate)),
-        *((command, "stdin") for command in (_train, _encode)),
-        (_encode, "parts"),
+        *((command, "counts") for command in ("train", "count", "import", "combine")),
+        *(("train", "tokenizer"), ("iterate", "tokenizer")),
+        *(("train", "stdin"), ("encode", "stdin"), ("encode", "parts")),
     ],
 )
 @pytest.mark.parametrize("inside", [True, False])
 def test_links_in_the_output_lead_to_nothing_that_is_removed(tmp_path: Path, command, name, inside) -> None:
     """Whether such a command is refused or works elsewhere, everything behind the link stays as it was."""
     output = tmp_path / "out"
-    command(tmp_path, output)
+    work(command, tmp_path, output)
     elsewhere = output / "mine" if inside else tmp_path / "elsewhere"
     if (output / name).exists():
         shutil.move(output / name, elsewhere)
@@ -152,7 +139,7 @@ def test_links_in_the_output_lead_to_nothing_that_is_removed(tmp_path: Path, com
     (output / name).symlink_to(elsewhere)
     before = _contents(elsewhere)
     try:
-        command(tmp_path, output)
+        work(command, tmp_path, output)
     except RunDirectoryError as error:
         assert "is a link to a directory elsewhere" in str(error)  # noqa: PT017 - it may also succeed
     assert _contents(elsewhere) == before
@@ -167,7 +154,7 @@ def test_links_to_single_files_are_removed_not_followed(tmp_path: Path, command,
     output.mkdir()
     make(file, output / "log.txt")
     for links in (True, False):
-        command(tmp_path, output)
+        work(command, tmp_path, output)
         assert _contents(tmp_path / "texts") == before
         assert file.exists() == (name != "new")
         assert not (output / "log.txt").is_symlink()
@@ -248,22 +235,22 @@ def test_overwrite_keeps_a_run_inside_the_run(tmp_path: Path, name: str) -> None
     train(_texts(tmp_path / "texts"), output=outer / name, vocab_size=261)
     before = _contents(outer / name)
     for _ in range(2):
-        _train(tmp_path, outer)
+        work("train", tmp_path, outer)
     assert before.items() <= _contents(outer / name).items()
     pipeline.verify_run(outer / name)
 
 
 @pytest.mark.parametrize(
     ("command", "damage"),
-    [*((command, "{") for command in COMMANDS), (_count, '{"format_version": 0}'), (_count, "[]"), (_encode, "")],
+    [*((one, "{") for one in COMMANDS), ("count", '{"format_version": 0}'), ("count", "[]"), ("encode", "")],
 )
 def test_overwrite_of_a_damaged_manifest_keeps_what_it_does_not_replace(tmp_path: Path, command, damage) -> None:
     output = tmp_path / "out"
-    command(tmp_path, output)
+    work(command, tmp_path, output)
     whole = set(_contents(output))
-    (output / ("encoding.json" if command is _encode else "run.json")).write_text(damage)
+    (output / ("encoding.json" if command == "encode" else "run.json")).write_text(damage)
     theirs = _put(output, "tokenizer-9/tokenizer.json", "shard-00077.npy")
-    command(tmp_path, output)
+    work(command, tmp_path, output)
     after = _contents(output)
     assert set(after) == whole | set(theirs)
     assert theirs.items() <= after.items()
@@ -305,9 +292,9 @@ def test_refused_text_is_deleted_only_if_it_is_our_copy(tmp_path: Path, tokenize
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("name", ["log.txt", "tokenizer-7/a.txt", "counts/a.txt", "report.html/a"])
 def test_foreign_files_with_reserved_names_are_refused_without_overwrite(tmp_path: Path, command, name) -> None:
-    if command is _encode:
+    if command == "encode":
         name = {"log.txt": name, "tokenizer-7/a.txt": "parts/a.txt"}.get(name, "shard-00000.bin")
     theirs = _put(tmp_path / "out", name)
     with pytest.raises(RunDirectoryError, match="may be somebody else's"):
-        command(tmp_path, tmp_path / "out", overwrite=False)
+        work(command, tmp_path, tmp_path / "out", overwrite=False)
     assert _contents(tmp_path / "out") == theirs
