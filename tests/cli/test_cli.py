@@ -67,6 +67,8 @@ def test_encode_and_decode(trained: Path, tmp_path: Path) -> None:
     assert "599" not in run("encode", "--tokenizer", trained, "--ordinary", "--text", text).stdout.split()
     assert run("decode", "--tokenizer", trained, *from_file.split()).stdout == text
     assert run("decode", "--tokenizer", trained, stdin=from_file).stdout == text
+    assert run("decode", "39 40", "41", "--tokenizer", trained).stdout == "HIJ"
+    assert "neither a directory of shards" in refused(run("decode", "missing", "--tokenizer", trained), 1)
 
 
 def test_count_once_merge_twice(text: Path, tmp_path: Path) -> None:
@@ -86,12 +88,6 @@ def test_count_once_merge_twice(text: Path, tmp_path: Path) -> None:
     assert (output / "tokenizer-9" / "mine.txt").read_text() == "mine"
 
 
-def test_second_run_keeps_all_files(text: Path, trained: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in trained.rglob("*.parquet")}
-    assert "kept" in succeeded(run("train", text, "--output", trained, "--vocab-size", 600)).stdout
-    assert {path: path.stat().st_mtime_ns for path in trained.rglob("*.parquet")} == before
-
-
 def test_flags_override_the_configuration_file(text: Path, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(f"inputs: ['{text}']\nvocab_size: 400\npattern: llama3\n")
     shown = run("train", "--config", tmp_path / "run.yaml", "--vocab-size", 500, "--print-config").stdout
@@ -103,15 +99,12 @@ def test_flags_override_the_configuration_file(text: Path, tmp_path: Path) -> No
     assert "did you mean 'vocab_size'" in line
 
 
-def test_default_output_is_a_new_directory(text: Path, tmp_path: Path) -> None:
-    for number in ("001", "002"):
-        assert f"runs/{number}" in succeeded(run("train", text, "--vocab-size", 300, cwd=tmp_path)).stdout
-
-
-def test_summary_says_that_pairs_ran_out(tmp_path: Path) -> None:
+def test_default_output_is_a_new_directory_and_the_summary_says_that_pairs_ran_out(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("ab ab ab")
-    result = succeeded(run("train", "a.txt", "--output", "run", "--vocab-size", 5000, cwd=tmp_path))
-    assert "no pair" in result.stdout
+    for number in ("001", "002"):
+        shown = succeeded(run("train", "a.txt", "--vocab-size", 5000, cwd=tmp_path)).stdout
+        assert f"runs/{number}" in shown
+        assert "no pair" in shown
 
 
 def test_merge_uses_the_options_of_the_run(text: Path, tmp_path: Path) -> None:
@@ -140,28 +133,14 @@ def test_special_token_adds_to_the_default(words: str, own: list[str], listed: l
     assert yaml.safe_load(found.stdout)["special_tokens"] == listed
 
 
-def test_separators_stay_separators_when_a_token_is_added(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(EOT.join(["low lower", "newest", "widest"]))
-    added = run("train", "a.txt", "--output", "r", "--vocab-size", 260, "--special-token", "<|im_start|>", cwd=tmp_path)
-    assert "3 documents" in " ".join(added.stdout.split())
-
-
-def test_added_files_remove_tokenizers_of_the_smaller_corpus(text: Path, tmp_path: Path) -> None:
-    (tmp_path / "more.txt").write_text(peers.generated_text(4, 500))
-    output = tmp_path / "run"
-    succeeded(run("train", text, "--output", output, "--vocab-size", "500,400"))
-    assert (output / "tokenizer-400").exists()
-    more = ["train", text, tmp_path / "more.txt", "--output", output, "--vocab-size", 500, "--export", "hf"]
-    succeeded(run(*more))
-    assert not (output / "tokenizer-400").exists()
-    assert not (output / "tokenizer" / "merges.txt").exists()
-
-
-def test_pad_token_that_separates_is_not_counted(tmp_path: Path) -> None:
-    pad = ["--special-token", "<pad>", "--pad-token", "<pad>"]
-    (tmp_path / "a.txt").write_text("<pad>one<pad>one<pad>" * 20)
-    result = run("train", "a.txt", "--output", "run", "--vocab-size", 262, *pad, cwd=tmp_path)
-    assert "40 pieces, of which 1 are different" in result.stdout
+def test_special_tokens_that_separate_are_not_counted(tmp_path: Path) -> None:
+    for text, options, said in (
+        (EOT.join(["low lower", "newest", "widest"]), ["<|im_start|>"], "3 documents"),
+        ("<pad>one<pad>one<pad>" * 20, ["<pad>", "--pad-token", "<pad>"], "40 pieces, of which 1 are different"),
+    ):
+        (tmp_path / "a.txt").write_text(text)
+        words = ["train", "a.txt", "--output", "run", "--overwrite", "--vocab-size", 262, "--special-token", *options]
+        assert said in " ".join(run(*words, cwd=tmp_path).stdout.split())
 
 
 def test_words_are_utf8_whatever_the_locale(tmp_path: Path) -> None:
@@ -205,25 +184,11 @@ def test_text_in_place_of_a_file_is_an_error_that_names_the_option(trained: Path
     assert "--text" in refused(run("encode", "long " * 2000, "--tokenizer", trained, cwd=tmp_path), 1)
 
 
-def test_quoted_ids_are_decoded(trained: Path) -> None:
-    assert run("decode", "39 40", "--tokenizer", trained).stdout == "HI"
-    assert run("decode", "39 40", "41", "--tokenizer", trained).stdout == "HIJ"
-    assert "neither a directory of shards" in refused(run("decode", "missing", "--tokenizer", trained), 1)
-
-
 def test_dry_run_forecasts_the_time(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(peers.generated_text(1, 200_000) * 10)
-    plans = {
-        pattern: dict(
-            re.split("  +", line, maxsplit=1) for line in run(*words, "--pattern", pattern).stdout.splitlines()
-        )
-        for words in [["train", tmp_path / "a.txt", "--dry-run", "--vocab-size", 400]]
-        for pattern in ("gpt2", r"(?<=\s)\p{L}+|.|\s")
-    }
-    found = (re.search(r"counting (\d+) (s|min)", plans[name]["time"]) for name in reversed(plans))
-    slow, quick = (int(one[1]) * {"s": 1, "min": 60}[one[2]] for one in found)
-    assert slow > quick
-
-
-def test_numbers_of_report_are_read_as_those_of_other_options(tmp_path: Path) -> None:
-    assert "holds no run" in refused(run("report", tmp_path / "a", "--hidden-size", "4k"), 1)
+    seconds = []
+    for pattern in ("gpt2", r"(?<=\s)\p{L}+|.|\s"):
+        plan = run("train", tmp_path / "a.txt", "--dry-run", "--vocab-size", 400, "--pattern", pattern).stdout
+        number, unit = re.findall(r"^time .*counting (\d+) (s|min)", plan, re.MULTILINE)[0]
+        seconds.append(int(number) * {"s": 1, "min": 60}[unit])
+    assert seconds[0] < seconds[1]

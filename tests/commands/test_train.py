@@ -59,13 +59,15 @@ def test_bytes_per_token_are_those_of_encoding_the_corpus(tmp_path: Path) -> Non
         assert report["bytes_per_token"] == len(text.encode()) / len(tokenizer.encode(text))
 
 
-def test_added_files_are_counted_alone(corpus: Path, tmp_path: Path) -> None:
+def test_added_files_are_counted_alone_and_all_is_learned_again(corpus: Path, tmp_path: Path) -> None:
     more = tmp_path / "more.txt"
     more.write_text(peers.generated_text(99, 3000))
     run = tmp_path / "run"
-    pipeline.train(corpus, output=run, vocab_size=800)
+    pipeline.train(corpus, output=run, vocab_size=[800, 500])
+    assert (run / "tokenizer-500").exists()
     kept = {path: path.stat().st_mtime_ns for path in (run / "counts").iterdir()}
-    pipeline.train([corpus, more], output=run, vocab_size=800)
+    pipeline.train([corpus, more], output=run, vocab_size=800, export="hf")
+    assert not any((run / name).exists() for name in ("tokenizer-500", "tokenizer/merges.txt"))  # of the smaller corpus
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert len(list((run / "counts").iterdir())) > len(kept)
     pipeline.train([corpus, more], output=tmp_path / "fresh", vocab_size=800)

@@ -44,15 +44,16 @@ def test_ratios_are_taken_round_by_round_in_the_latest_session() -> None:
     assert list(records.latest([old, *THREE_ROUNDS]).values()) == [THREE_ROUNDS]
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"format": 99, "kind": "train"}', '{"kind": "train"}'])
-def test_records_are_read_back_and_an_invalid_line_is_named(tmp_path: Path, line: str) -> None:
+def test_records_are_read_back_and_an_invalid_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "results.jsonl"
     for one in [*THREE_ROUNDS, record("x", 1, 1.0, kind="growth")]:
         records.append(path, one)
     assert records.read(path, "train") == THREE_ROUNDS
-    path.write_text(path.read_text("utf-8") + line + "\n", "utf-8")
-    with pytest.raises(ValueError, match="line 8"):
-        records.read(path)
+    valid = path.read_text("utf-8")
+    for line in ("{", "[]", '{"format": 99, "kind": "train"}', '{"kind": "train"}'):
+        path.write_text(f"{valid}{line}\n", "utf-8")
+        with pytest.raises(ValueError, match="line 8"):
+            records.read(path)
 
 
 def test_tables_show_medians_ratios_and_agreement() -> None:
@@ -64,11 +65,15 @@ def test_tables_show_medians_ratios_and_agreement() -> None:
     assert render.training_table(other)[3].endswith("| other, `00112233` |")
     failed = record("rustbpe", 1, 0.0, status="timeout", reason="longer than 5 s")
     assert render.training_table([failed])[-1].startswith("| rustbpe 1.0 | timeout: longer than 5 s |")
-    executors = [
-        record(ours.NAME, number, wall_s, kind="cluster", executor=executor)
-        for executor, walls in {"local": [4.0, 1.0, 2.0], "ray": [6.0, 2.0, 2.4]}.items()
-        for number, wall_s in enumerate(walls, start=1)
-    ]
+    seconds = {
+        ("local", 1): 4.0,
+        ("local", 2): 1.0,
+        ("local", 3): 2.0,
+        ("ray", 1): 6.0,
+        ("ray", 2): 2.0,
+        ("ray", 3): 2.4,
+    }
+    executors = [record(ours.NAME, n, s, kind="cluster", executor=one) for (one, n), s in seconds.items()]
     assert cluster.section(executors)[-2] == "| a.txt | 2.0 s | 2.4 s | 1.50x | yes |"
     executors[0]["status"], executors[1]["tokens_digest"] = "failed", "another"
     assert cluster.section(executors)[-2] == "| a.txt | 1.5 s | 2.2 s | 1.60x | no |"
@@ -126,13 +131,9 @@ def test_the_cost_model_recovers_its_parameters_and_predicts_from_smaller_runs_o
     assert (predicted.corpus_bytes, predicted.seconds) == (10**9, (pytest.approx(RUNS[3]["wall_s"]), 1000.0))
     assert cost.predict(RUNS[1:]) == []
     nodes = cost.Cluster(4, 8, 2**38, 1e9, 0.01)
-    assert cost.plan(model, nodes, 1e12, 2**32).stages[0].seconds_by["processors"] == pytest.approx(
-        model.counting(1e12) / 32
-    )
+    counted = cost.plan(model, nodes, 1e12, 2**32).stages[0]
+    assert counted.seconds_by["processors"] == pytest.approx(model.counting(1e12) / 32)
     assert cost.plan(model, nodes, 1e12, 2**24).bottleneck == "requests in combining"
-
-
-# the measurement of processes, and each tool
 
 
 _FAMILY = """
@@ -145,27 +146,27 @@ sys.exit(sum(child.wait() for child in children))
 """
 
 
-def measure(program: str, directory: Path, timeout_s: float = 30.0) -> process.Measurement:
-    argv = [sys.executable, "-S", "-c", program]
-    return process.measure(argv, timeout_s=timeout_s, directory=directory, environment=None)
-
-
 @pytest.mark.slow
 def test_memory_of_the_whole_tree_is_seen_and_a_timeout_ends_all_of_it(tmp_path: Path) -> None:
     """A parent of 20 MB and two children of 40 MB, alive together, hold a little over 100 MB."""
-    measured = measure(_FAMILY.format(3.0), tmp_path)
+
+    def measure(program: str, timeout_s: float = 30.0) -> process.Measurement:
+        argv = [sys.executable, "-S", "-c", program]
+        return process.measure(argv, timeout_s=timeout_s, directory=tmp_path, environment=None)
+
+    measured = measure(_FAMILY.format(3.0))
     assert (measured.status, measured.most_processes) == ("ok", 3), measured.stderr
     assert 100e6 < measured.peak_memory_bytes < 150e6
     assert 0 < measured.user_s + measured.system_s < 30
     if process.HAS_PSS:
         assert 100e6 < measured.peak_anonymous_bytes <= measured.peak_memory_bytes
-    assert measure(_FAMILY.format(60.0), tmp_path, timeout_s=1.0).status == "timeout"
+    assert measure(_FAMILY.format(60.0), timeout_s=1.0).status == "timeout"
     state = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
     deadline = time.monotonic() + 10  # its new parent may need a moment to collect it
     while Path("/proc").is_dir() and state.exists() and state.read_text().split(")")[1].split()[0] != "Z":
         assert time.monotonic() < deadline, "the child still runs"
         time.sleep(0.05)
-    failed = measure("import sys; sys.exit('no such thing')", tmp_path)
+    failed = measure("import sys; sys.exit('no such thing')")
     session = run.start_session(tmp_path / "r.jsonl", 1, 5.0, SPECIAL)
     made = run.record_of(session, "train", Tool("x"), corpora.Corpus(tmp_path, "a.txt", 1, "00"), "gpt2", 300, failed)
     assert (made["status"], made["reason"]) == ("failed", "exit code 1: no such thing")
@@ -217,12 +218,16 @@ def test_trainers_learn_alike_and_their_table_says_so(tmp_path: Path, small_corp
 
 
 @pytest.mark.slow
-def test_startup_is_measured_on_the_installed_command(tmp_path: Path) -> None:
+def test_startup_and_counting_with_regex_are_measured(tmp_path: Path, small_corpus: Path) -> None:
     found = run_once(["startup"], tmp_path / "results.jsonl")
     measured = {r["command"]: r["wall_s"] for r in found}
     assert len(measured) == 5
     assert measured["python alone"] < measured["bpe-pipeline train, 1 MB"]
     assert "a worker answers" in render.markdown(found)
+    session = run.start_session(tmp_path / "r.jsonl", 1, 30.0, SPECIAL)
+    counted = counting.count_once(session, Tool("regex"), corpora.open_corpus(small_corpus), "gpt2")
+    assert counted["status"] == "ok", counted["reason"]
+    assert counted["stage_mb_per_s"] > counted["wall_mb_per_s"] > 0
 
 
 @pytest.mark.slow
@@ -238,14 +243,6 @@ def test_encoders_return_the_same_ids(tmp_path: Path, small_corpus: Path) -> Non
         text = render.markdown(measured)
         assert shown in text
         assert text.count(row) == len(measured)
-
-
-@pytest.mark.slow
-def test_counting_with_regex_is_measured(tmp_path: Path, small_corpus: Path) -> None:
-    session = run.start_session(tmp_path / "r.jsonl", 1, 30.0, SPECIAL)
-    counted = counting.count_once(session, Tool("regex"), corpora.open_corpus(small_corpus), "gpt2")
-    assert counted["status"] == "ok", counted["reason"]
-    assert counted["stage_mb_per_s"] > counted["wall_mb_per_s"] > 0
 
 
 def test_bad_arguments_are_errors_of_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,9 +49,8 @@ def _content(page: Path) -> str:
 
 def _case(page: Path) -> object:
     marks = [pytest.mark.page] + [pytest.mark.slow] * (str(page) in SLOW)
-    return pytest.param(
-        page, id=str(page), marks=marks + [pytest.mark.cluster] * ("ray" in pages.needed(_content(page)))
-    )
+    marks += [pytest.mark.cluster] * ("ray" in pages.needed(_content(page)))
+    return pytest.param(page, id=str(page), marks=marks)
 
 
 @pytest.fixture(scope="session")
@@ -90,10 +89,8 @@ def test_a_command_that_is_not_run_has_a_reason_and_parses(
     found = pages.blocks(content)
     assert 2 * len(found) == len(re.findall(r"^```", content, re.MULTILINE))  # no fence of another form
     for block in found:
-        if block.title is None:
-            assert block.language in LANGUAGES
-        if block.language == "sh":
-            assert block.reason, block.text
+        assert block.title is not None or block.language in LANGUAGES
+        assert block.language != "sh" or block.reason, block.text
         if block.language == "text":
             assert not re.search(r"^(\$|>>>|    bpe-pipeline|bpe-pipeline \w+ -)", block.text, re.MULTILINE)
     assert not re.search(r"^ {4}(\$ )?(bpe-pipeline|python|pip) ", content, re.MULTILINE)  # these would not run
@@ -104,33 +101,27 @@ def test_a_command_that_is_not_run_has_a_reason_and_parses(
     assert [line for line in pages.not_run(content).splitlines() if not pages.parses(line)] == []
 
 
-def test_a_wrong_output_is_found(tmp_path: Path) -> None:
+def test_a_wrong_output_and_an_unknown_command_are_found(tmp_path: Path) -> None:
     page = "```console\n$ echo one\none\n$ echo two\nthree\n```\n```pycon\n>>> 1 + 1\n3\n```\n```python\nprint()\n```\n"
     page += "```console\n$ exit 1\n$ sh -c 'echo error: no >&2; exit 1'\nerror: no\n```\n"
     session = pages.Session(tmp_path)
     outcomes = [outcome.right for block in pages.blocks(page) for outcome in session.outcomes(block)]
     assert outcomes == [True, False, False, False, False, True]
-
-
-def test_an_unknown_command_is_found() -> None:
     assert pages.parses("bpe-pipeline train s3://corpus/ --vocab-size 128000  # a comment")
     assert not pages.parses("bpe-pipeline train --vocab 3")
     assert not pages.parses("python -m benchmarks cost --plans 1TB")
     assert "bpe-pipeline train s3://corpus/ --output" in pages.not_run("<!-- include benchmarks/SCALE.md -->\n")
 
 
-def test_every_command_and_public_name_is_in_the_reference() -> None:
+def test_every_command_and_public_name_is_in_the_reference_and_options_are_those_of_the_commands() -> None:
+    page = _content(Path("reference/command.md"))
+    assert _module("hooks").with_options(page) == page, "python docs/hooks.py"
+    assert page.count("<!-- end of options -->") == len(commands.commands)
     wanted = {"command": {f"<!-- options of {name} -->" for name in commands.commands}}
     wanted["python"] = {f"::: pipeline.{name}" for name in pipeline.__all__ if name != "__version__"}
     wanted["python"] |= {f"::: pipeline.compat.{name}" for name in compat.__all__}
     for page, marks in wanted.items():
         assert marks - {*_content(Path(f"reference/{page}.md")).splitlines()} == set()
-
-
-def test_options_in_the_reference_are_those_of_the_commands() -> None:
-    page = _content(Path("reference/command.md"))
-    assert _module("hooks").with_options(page) == page, "python docs/hooks.py"
-    assert page.count("<!-- end of options -->") == len(commands.commands)
 
 
 def test_examples_in_docstrings_become_code() -> None:
@@ -140,13 +131,10 @@ def test_examples_in_docstrings_become_code() -> None:
     assert _module("docstrings").fenced(text) == wanted
 
 
-def test_the_readme_is_short_and_runs_all_but_the_installs() -> None:
+def test_the_readme_is_short_and_links_and_files_that_are_named_exist() -> None:
     content = pages.README.read_text(encoding="utf-8")
     assert len(content.splitlines()) <= 200
     assert [block.text.strip() for block in pages.blocks(content) if block.language in ("sh", "text")] == INSTALLS
-
-
-def test_links_of_markdown_files_and_files_named_in_contributing_exist() -> None:
     named = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "benchmarks/NOTES.md", "data/README.md")
     for path in (pages.HOME / name for name in named):
         content = path.read_text(encoding="utf-8")

@@ -20,17 +20,18 @@ CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and values that a person might type
     ("add_generation_prompt add_special_tokens keep_ids mask_history preserve_thinking", ("yes", 0, 1, None)),
     ("progress skip_special_tokens tokenize train_on_prompt", ("yes", 0, 1, None)),
-    ("overwrite whole_characters", ("yes", 0, 1)),
-    ("bos eos whole_pieces", ()),
-    ("enable_thinking", ("yes", 5, [])),
+    *(("overwrite whole_characters", ("yes", 0, 1)), ("bos eos whole_pieces", ()), ("enable_thinking", ("yes", 5, []))),
     ("errors formatting return_type special_ids special_tokens_in_messages", ("nonsense", 5, None, [])),
-    ("add min_count", (-1, "x", None, 1.5, [])),
-    ("min_frequency", (-1, "x", 1.5, [])),
-    ("id", ("x", None, 1.5, [1])),
-    ("global_merges window", (-1, "x", None, 1.5, True)),
-    ("keep num_threads sequence_length", (0, -1, "x", 1.5, [])),
-    ("first_id", (-1, 1, "x", 1.5, [])),
-    ("alpha", (0, -1, "x", True, float("inf"))),
+    *(
+        ("add min_count", (-1, "x", None, 1.5, [])),
+        ("min_frequency", (-1, "x", 1.5, [])),
+        ("id", ("x", None, 1.5, [1])),
+    ),
+    *(
+        ("global_merges window", (-1, "x", None, 1.5, True)),
+        ("keep num_threads sequence_length", (0, -1, "x", 1.5, [])),
+    ),
+    *(("first_id", (-1, 1, "x", 1.5, [])), ("alpha", (0, -1, "x", True, float("inf")))),
     ("memory_limit", ("x", -1, [], 1.5)),
     ("dtype", ("uint8", "float32", "nonsense", 5, [], object())),
     ("base first path run second", (5, None, "", b"x", ["x"], "missing", "a\0b")),
@@ -88,19 +89,13 @@ GOOD: dict[str, Any] = {  # of each argument whose default is not what is tried
     "trainer": None, "first": "tokenizer", "second": "tokenizer",
 }  # fmt: skip
 OF_ONE: dict[str, dict[str, Any]] = {  # where a function takes something else under the same name
-    **{
-        name: {"output": "new"}
-        for name in ("train", "count", "import_counts", "train_parity", "combine_runs", "extend", "prune")
-    },
+    **{name: {"output": "new"} for name in ("train", "count", "import_counts", "train_parity", "combine_runs")},
+    **{name: {"output": "new"} for name in ("extend", "prune")},
     **{name: {"path": "shards"} for name in ("decode_shards", "open_shards")},
-    "from_tiktoken_file": {"path": "ranks", "special_tokens": {}},
-    "info": {"path": "run"},
-    "doctor": {"counts": None},
-    "export_counts": {"path": "counts.tsv"},
-    "from_vocab": {"special_tokens": CHATML},
-    "Llama3Tokenizer": {"path": "ranks"},
-    "GPT2Tokenizer": {"directory": "tokenizer"},
-}
+    "from_tiktoken_file": {"path": "ranks", "special_tokens": {}}, "info": {"path": "run"}, "doctor": {"counts": None},
+    "export_counts": {"path": "counts.tsv"}, "from_vocab": {"special_tokens": CHATML},
+    "Llama3Tokenizer": {"path": "ranks"}, "GPT2Tokenizer": {"directory": "tokenizer"},
+}  # fmt: skip
 OTHER = {"push_to_hub", "encode_header"}  # needs a server, see tests/tokenizer/test_hub.py; reads only the role
 Subject = tuple[str, Callable[..., Any], dict[str, Any]]  # its name, and good arguments
 
@@ -136,11 +131,8 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Subject]
                 same["ids"] = thing.encode_message(MESSAGE)
             methods = [method for name, method in inspect.getmembers(thing, inspect.ismethod) if name[0] != "_"]
             found += [_subject(one, f"{type(thing).__name__}.", **same) for one in methods if one.__name__ not in OTHER]
-        found.append(
-            ("StreamDecoder.push", lambda **given: tokenizer.stream_decoder().push(*given.values()), {"id": 1})
-        )
-        found.append(("in", lambda text: text in tokenizer, {"text": "low"}))
-        yield found
+        stream = ("StreamDecoder.push", lambda **given: tokenizer.stream_decoder().push(*given.values()), {"id": 1})
+        yield [*found, stream, ("in", lambda text: text in tokenizer, {"text": "low"})]
 
 
 def _bare(call: Callable[..., Any], arguments: dict[str, Any]) -> str | None:

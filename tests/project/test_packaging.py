@@ -21,13 +21,12 @@ from pipeline import _core
 
 HOME = Path(__file__).parents[2]
 PACKAGE = Path(pipeline.__file__).parent
-PROJECT = tomllib.loads((HOME / "pyproject.toml").read_text())
 
 
 def test_the_version_has_one_source() -> None:
     assert metadata.version("bpe-pipeline") == pipeline.__version__
-    assert "version" in PROJECT["project"]["dynamic"]
-    texts = [path.read_text() for path in (HOME / "pyproject.toml", HOME / "CMakeLists.txt")]
+    texts = [(HOME / name).read_text() for name in ("pyproject.toml", "CMakeLists.txt")]
+    assert "version" in tomllib.loads(texts[0])["project"]["dynamic"]
     assert not any(pipeline.__version__ in text for text in texts)
 
 

@@ -234,7 +234,7 @@ def test_report_refusals_are_one_line(reported: Path, small: Path, tmp_path: Pat
     for words, code, said in (
         ([unmerged], 1, "unmerged/merges.parquet is missing or belongs to another run: merge first"),
         ([counted], 2, "merge"),
-        ([nothing], 1, "nothing"),
+        ([nothing, "--hidden-size", "4k"], 1, "holds no run"),
         ([reported, "--compare", nothing], 1, "does not exist"),
         ([reported, reported], 2, "to compare with it, use --compare"),
         ([reported, "--held-out", nothing], 1, "does not exist"),
