@@ -69,11 +69,8 @@ def test_arrays_and_tensors(files: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "torch", made)  # stands in for torch, which is large
     assert ours.decode(ours.encode("the low", return_type="torch")) == "the low"
     monkeypatch.setitem(sys.modules, "torch", None)
-    for wrong, reason in (("torch", "torch is not installed"), ("arrow", "return_type is 'arrow'")):
-        with pytest.raises(UsageError, match=reason):
-            ours.encode("a", return_type=wrong)
-    with pytest.raises(UsageError, match="num_threads: expected a whole number of at least 1, not 0"):
-        ours.encode_batch(["a"], num_threads=0)
+    with pytest.raises(UsageError, match="torch is not installed"):
+        ours.encode("a", return_type="torch")
 
 
 def test_invalid_bytes_and_special_tokens(files: Path) -> None:

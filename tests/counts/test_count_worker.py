@@ -27,6 +27,7 @@ from pipeline.pattern.compiler import compile_pattern
 
 END = b"<|end|>"
 AUTOMATON = compile_pattern("gpt2").automaton
+POLICIES = ["replace", "skip"]
 
 # Characters on which all engines agree, in runs that make long and short pieces; bytes that make every kind of error.
 TEXT = st.text(st.sampled_from("ab'sé日本1 ２\n\t.<|end>x𐍈 "), max_size=80).map(str.encode)
@@ -61,12 +62,7 @@ def pieces(text, specials=(END,), **options):
 
 
 @settings(max_examples=500, deadline=None)
-@given(
-    CORPUS,
-    st.lists(st.integers(1, 40), min_size=1, max_size=4),
-    st.integers(1, 60),
-    st.sampled_from(["replace", "skip"]),
-)
+@given(CORPUS, st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(1, 60), st.sampled_from(POLICIES))
 @example(b"a" * 100 + b"\xe2\x82" + END, [1], 1, "replace")
 @example(b"a\xff" + END + b"b" + END + b"c\xe2\x82", [3], 2, "skip")
 def test_any_block_window_and_policy(text, blocks, window, errors):
@@ -86,7 +82,7 @@ def test_any_block_window_and_policy(text, blocks, window, errors):
         assert found["replacements"] == text.decode(errors="replace").count("\ufffd") - valid
 
 
-@pytest.mark.parametrize("errors", ["replace", "skip"])
+@pytest.mark.parametrize("errors", POLICIES)
 def test_special_token_within_another_does_not_hide_it_at_the_end_of_a_window(errors):
     specials = [END, b"end", b"n", b"d|>end"]
     text = b"a<|end|>b<|end<|end|>end|>\xffn<|<|end|>end<|end"
@@ -255,43 +251,44 @@ def test_hash_is_fixed_for_ever():
     assert {piece: _core.hash64(piece) for piece in expected} == expected
 
 
-@pytest.mark.parametrize(("arguments", "reason"), [
-    ({"errors": "ignore"}, "errors"), ({"max_piece_bytes": 3}, "max_piece_bytes"), ({"window_bytes": 0}, "window"),
-    ({"budget_bytes": 1000}, "together"),
-])  # fmt: skip
-def test_options_that_are_refused(arguments, reason):
-    with pytest.raises(ValueError, match=reason):
-        _core.ChunkCounter(AUTOMATON, [], **arguments)
-
-
-@pytest.mark.parametrize(("offsets", "offset_bytes", "reason"), [
-    ([], 8, "one more offset"), ([0, 3, 2], 8, "decrease"), ([-1, 2], 8, "negative"), ([0, 6], 8, "beyond the data"),
-    ([0, 5], 2, "4 or 8"),
-])  # fmt: skip
-def test_damaged_columns_are_refused(offsets, offset_bytes, reason):
-    counter = _core.ChunkCounter(AUTOMATON, [END])
-    with pytest.raises(ValueError, match=reason):
-        counter.feed_documents(array("q", offsets), b"abcde", offset_bytes)
-    assert counter.fed_bytes() == 0
-
-
 def raising(reason):
     raise KeyError(reason)
 
 
-@pytest.mark.parametrize(("options", "error", "reason"), [
-    ({"cutter": raising}, KeyError, "one two"),
-    ({"cutter": lambda document: [document[1:]]}, ValueError, "add up"),
-    ({"cutter": lambda document: [document, document]}, ValueError, "longer"),
-    ({"budget_bytes": 1000, "spill": lambda _: raising("disk")}, KeyError, "disk"),
+def by_columns(*offsets, offset_bytes=8):
+    counter = _core.ChunkCounter(AUTOMATON, [END])
+    try:
+        counter.feed_documents(array("q", offsets), b"abcde", offset_bytes)
+    finally:
+        assert counter.fed_bytes() == 0
+
+
+def cut_by(cutter, **options):
+    return lambda: counted(b"one two " * 100_000, cutter=cutter, window_bytes=300, **options)
+
+
+@pytest.mark.parametrize(("feed", "error", "reason"), [
+    (lambda: counted(b"", errors="ignore"), ValueError, "errors"),
+    (lambda: counted(b"", max_piece_bytes=3), ValueError, "max_piece_bytes"),
+    (lambda: counted(b"", window_bytes=0), ValueError, "window"),
+    (lambda: counted(b"", budget_bytes=1000), ValueError, "together"),
+    (by_columns, ValueError, "one more offset"),
+    (lambda: by_columns(0, 3, 2), ValueError, "decrease"),
+    (lambda: by_columns(-1, 2), ValueError, "negative"),
+    (lambda: by_columns(0, 6), ValueError, "beyond the data"),
+    (lambda: by_columns(0, 5, offset_bytes=2), ValueError, "4 or 8"),
+    (cut_by(raising), KeyError, "one two"),
+    (cut_by(lambda document: [document[1:]]), ValueError, "add up"),
+    (cut_by(lambda document: [document, document]), ValueError, "longer"),
+    (cut_by(AUTOMATON, budget_bytes=1000, spill=lambda _: raising("disk")), KeyError, "disk"),
 ])  # fmt: skip
-def test_a_cutter_that_fails_or_loses_text_and_a_failing_spill_stop_the_feeding(options, error, reason):
+def test_options_columns_cutters_and_spills_that_are_wrong_stop_the_feeding(feed, error, reason):
     with pytest.raises(error, match=reason):
-        counted(b"one two " * 100_000, window_bytes=300, **options)
+        feed()
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(CORPUS, max_size=8), st.integers(0, 5), st.sampled_from([4, 8]), st.sampled_from(["replace", "skip"]))
+@given(st.lists(CORPUS, max_size=8), st.integers(0, 5), st.sampled_from([4, 8]), st.sampled_from(POLICIES))
 def test_columns_of_documents_are_texts_of_their_own(documents, before, offset_bytes, errors):
     offsets = itertools.accumulate(map(len, documents), initial=before)
     data = b"x" * before + b"".join(documents) + b"behind"
@@ -333,7 +330,7 @@ def test_text_and_tables_stay_in_the_budget():
     assert as_counter(_core.combine(parts)) == pieces(text)
 
 
-@pytest.mark.parametrize("errors", ["replace", "skip"])
+@pytest.mark.parametrize("errors", POLICIES)
 def test_piece_or_document_beyond_the_budget(errors):
     text = b"x" * (16 << 20) if errors == "replace" else b" ".join(b"%d" % i for i in range(400_000))
     with pytest.raises(MemoryError) as caught:

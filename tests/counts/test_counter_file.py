@@ -73,11 +73,8 @@ def test_duckdb_reads_it(tmp_path):
     assert found == [(5_000_000_000,)]
 
 
-COUNTS = st.dictionaries(
-    st.one_of(st.text("ab", min_size=1, max_size=3).map(str.encode), st.binary(min_size=1, max_size=20)),
-    st.integers(1, 1 << 50),
-    max_size=30,
-)
+PIECES = st.one_of(st.text("ab", min_size=1, max_size=3).map(str.encode), st.binary(min_size=1, max_size=20))
+COUNTS = st.dictionaries(PIECES, st.integers(1, 1 << 50), max_size=30)
 
 
 @settings(max_examples=200, deadline=None)

@@ -1,6 +1,5 @@
 """The native merge engine, raced against the naive reference and against Hugging Face's trainer."""
 
-import itertools
 import json
 import os
 import random
@@ -78,17 +77,13 @@ tuning = merge_tuning(
 )
 
 
+# Compact words have a token's number in its first and last bytes.
 long_tokens = st.lists(st.sampled_from(["a", "b", "ab", "é", "漢", "😀", "a" * 9, "ba" * 20]), min_size=1, max_size=12)
 long_pieces = st.dictionaries(long_tokens.map(lambda one: "".join(one).encode()), st.integers(1, 50), max_size=30)
 
 
 @settings(max_examples=700, deadline=None)
-@given(
-    counter=st.one_of(small_counters, long_pieces),  # compact words have a token's number in its first and last bytes
-    max_merges=st.one_of(st.integers(0, 60), st.just(150)),
-    rules=merge_rules,
-    tuning=tuning,
-)
+@given(st.one_of(small_counters, long_pieces), st.one_of(st.integers(0, 60), st.just(150)), merge_rules, tuning)
 @example({b"ab": 9, b"cd": 8}, 9, {"min_frequency": 9}, {"scratch": SCRATCH})  # counts of one class of the sketch
 def test_same_merges_as_the_reference(counter: Counter, max_merges: int, rules: Any, tuning: Any) -> None:
     assert train(counter, max_merges, **rules, **tuning) == train_reference(counter, max_merges, **rules)
@@ -366,13 +361,7 @@ def test_rare_pieces_are_left_out_and_ranges_may_be_read_as_they_are_needed(part
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    counter=small_counters,
-    max_merges=st.integers(0, 60),
-    rules=merge_rules,
-    tunings=st.lists(tuning, min_size=1, max_size=4),
-    data=st.data(),
-)
+@given(small_counters, st.integers(0, 60), merge_rules, st.lists(tuning, min_size=1, max_size=4), st.data())
 def test_a_merging_that_is_stopped_after_any_phase_continues_from_there(counter, max_merges, rules, tunings, data):
     """Again and again, with another budget, other threads and other symbols each time."""
     expected = train_reference(counter, max_merges, **rules)
@@ -385,18 +374,7 @@ def test_a_merging_that_is_stopped_after_any_phase_continues_from_there(counter,
             assert merges_of(so_far) == expected[: len(so_far.counts)]
         if phases:
             known = data.draw(st.sampled_from(phases))
-
-
-def test_words_on_disk_and_many_threads_on_a_long_tail() -> None:
-    """Phases in memory and streamed batches take turns; long words are joined by a queue when work is resumed."""
-    counter = natural_counter(seed=8, n_pieces=3000) | {b"abcab" * 400 + b"cab" * 300: 3, b"a" * 999: 2}
-    expected = train(counter, 1500)
-    for resident_bytes, threads in itertools.product([1, 2_000, 20_000, 60_000, 10**7], [1, 3]):
-        phases: list[Any] = []
-        options = {"threads": threads, "thread_bytes": 1, "resident_bytes": resident_bytes, "scratch": SCRATCH}
-        assert merges_of(learn(engine_of(counter), 1500, **options, phase_end=phases.append)) == expected
-        assert merges_of(learn(resumed(counter, phases[len(phases) // 2]), 1500, **options)) == expected
-    assert not list(Path(SCRATCH).parent.glob(Path(SCRATCH).name + "*"))
+    assert not list(Path(SCRATCH).parent.glob(f"{Path(SCRATCH).name}*"))
 
 
 @settings(deadline=None)
@@ -420,8 +398,5 @@ def test_the_tally_of_counts(parts: list[Counter], min_count: int) -> None:
     for piece, count in pieces:
         for at in range(len(piece) - 1 if count >= min_count else 0):
             positions[piece[at : at + 2]] = positions.get(piece[at : at + 2], 0) + 1
-    assert tally.first_index(100, 1 << 40) == (
-        len(positions),
-        sum(positions.values()),
-        max(positions.values(), default=0),
-    )
+    all_and_most = sum(positions.values()), max(positions.values(), default=0)
+    assert tally.first_index(100, 1 << 40) == (len(positions), *all_and_most)

@@ -19,10 +19,7 @@ LEAST = 257  # the bytes and a special token
 
 
 @given(
-    joined=st.lists(st.integers(0, 40), max_size=800),
-    allowed=st.integers(0, 900),
-    saving=st.sampled_from([0.001, 0.02, 0.1, 0.5]),
-    exhausted=st.booleans(),
+    st.lists(st.integers(0, 40), max_size=800), st.integers(0, 900), st.sampled_from([0.001, 0.02, 0.5]), st.booleans()
 )
 def test_it_is_the_smallest_size_from_which_on_no_known_doubling_saves_more(joined, allowed, saving, exhausted):
     joined = joined if exhausted else joined[:allowed]

@@ -1,7 +1,6 @@
 """Merging that parts share makes the same merges as one engine, whatever the parts are and whichever are lost."""
 
 import random
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,17 +10,7 @@ import pytest
 from amount import FULL
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from merge_cases import (
-    Counter,
-    arrays,
-    engine_of,
-    learn,
-    merge_rules,
-    merges_of,
-    natural_counter,
-    small_counters,
-    split,
-)
+from merge_cases import arrays, engine_of, learn, merge_rules, merges_of, natural_counter, small_counters, split
 from parts_here import PartsHere
 from reference import train_reference
 
@@ -32,15 +21,7 @@ from pipeline.merges.forecast import CounterShape, Sharing, choose
 from pipeline.merges.rules import MergeRules
 
 
-def train_shared(
-    counter: Counter,
-    max_merges: int,
-    *,
-    parts: int,
-    lost: Callable[[], Sequence[int]] = tuple,
-    stop: int | None = None,
-    **options: Any,
-) -> Any:
+def train_shared(counter, max_merges, *, parts, lost=tuple, stop=None, **options):
     """The result of merging in parts, with a stop after that many merges, from where another training continues."""
     known: dict[str, Any] = {}
     pieces = list(counter.items())
@@ -57,25 +38,13 @@ def train_shared(
     return training.result, held
 
 
-tuning = st.fixed_dictionaries(
-    {"parts": st.integers(1, 4)},
-    optional={
-        "threads": st.integers(1, 3),
-        "narrow_symbols": st.integers(0, 300),
-        "index_positions": st.integers(1, 50),
-        "stop": st.integers(0, 20),
-    },
-)
+NUMBERS = {"threads": (1, 3), "narrow_symbols": (0, 300), "index_positions": (1, 50), "stop": (0, 20)}
+optional = {name: st.integers(*limits) for name, limits in NUMBERS.items()}
+tuning = st.fixed_dictionaries({"parts": st.integers(1, 4)}, optional=optional)
 
 
 @settings(max_examples=5000 if FULL else 150, deadline=None)
-@given(
-    counter=small_counters,
-    max_merges=st.integers(0, 60),
-    rules=merge_rules,
-    tuning=tuning,
-    seed=st.one_of(st.none(), st.integers(0, 1000)),
-)
+@given(small_counters, st.integers(0, 60), merge_rules, tuning, st.one_of(st.none(), st.integers(0, 1000)))
 def test_parts_make_the_merges_of_the_reference_also_if_some_are_lost(counter, max_merges, rules, tuning, seed):
     chance = random.Random(seed)
 

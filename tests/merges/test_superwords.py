@@ -67,15 +67,9 @@ texts = st.lists(
 
 @settings(max_examples=1000 if FULL else 120, deadline=None)
 @given(
-    documents=st.lists(texts, min_size=1, max_size=5).map(
-        lambda found: [one for one in found for _ in range(len(one) % 4)]
-    ),
-    first_merges=st.integers(0, 12),
-    more=st.integers(0, 15),
-    stop=st.integers(0, 27),
-    rules=st.fixed_dictionaries({"max_words": st.integers(0, 4), "no_colon": st.booleans()}),
-    min_frequency=st.integers(1, 3),
-    tuning=tuning,
+    st.lists(texts, min_size=1, max_size=5).map(lambda found: [one for one in found for _ in range(len(one) % 4)]),
+    *(st.integers(0, 12), st.integers(0, 15), st.integers(0, 27)),
+    *(st.fixed_dictionaries({"max_words": st.integers(0, 4), "no_colon": st.booleans()}), st.integers(1, 3), tuning),
 )
 def test_both_stages_are_their_definition(documents, first_merges, more, stop, rules, min_frequency, tuning):
     first = train_reference(pieces_of(documents, FIRST), first_merges, min_frequency=min_frequency)
@@ -119,17 +113,11 @@ def test_the_first_stage_joins_what_the_encoder_joins(letters: str) -> None:
 def test_recorded_cases(tmp_path: Path) -> None:
     for path, case in recorded("vocabularies", "superwords-*.json"):
         (tmp_path / f"{path.stem}.txt").write_text(EOT.join(case["documents"]), newline="")
-        tokenizer = pipeline.train(
-            tmp_path / f"{path.stem}.txt",
-            output=tmp_path / path.stem,
-            vocab_size=case["vocab_size"] + 1,
-            pattern=case["pattern"],
-            superwords_from=case["first"],
-            superword_pattern=case["coarse_pattern"],
-            superword_words=case["max_words"] or "none",
-            superword_colon=not case["no_colon"],
-            min_frequency=case["min_frequency"],
-        )
+        names = {"pattern": "pattern", "superwords_from": "first", "superword_pattern": "coarse_pattern"}
+        options = {ours: case[theirs] for ours, theirs in (names | {"min_frequency": "min_frequency"}).items()}
+        words = {"superword_words": case["max_words"] or "none", "superword_colon": not case["no_colon"]}
+        sizes = {"vocab_size": case["vocab_size"] + 1, "output": tmp_path / path.stem}
+        tokenizer = pipeline.train(tmp_path / f"{path.stem}.txt", **options, **words, **sizes)
         found = [(token_to_text(left), token_to_text(right)) for left, right in tokenizer.merges]
         assert found == [(left, right) for left, right, _ in case["stage1"] + case["stage2"]], path
         for probe in case["probes"]:

@@ -7,7 +7,6 @@ import resource
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import command
 import numpy as np
@@ -19,7 +18,6 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline import Tokenizer, _core
-from pipeline.base.errors import UsageError
 from pipeline.merges.vocabulary import Vocabulary
 
 SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>", "é<")
@@ -59,22 +57,6 @@ def test_batches_keep_order(threads: int | None) -> None:
     assert GPT2.encode_batch(["a"], num_threads=2**70) == [GPT2.encode("a")]
     ordinary = GPT2.encode_ordinary_batch(iter(["<|a|>", "b"]), num_threads=threads)
     assert ordinary == [GPT2.encode_ordinary("<|a|>"), GPT2.encode_ordinary("b")]
-
-
-@pytest.mark.parametrize(("call", "reason"), [
-    (lambda: GPT2.encode_batch("a text"), "one text"),
-    (lambda: GPT2.encode_batch(["a", 7]), "a text is of type int"),
-    (lambda: list(GPT2.encode_iterable([7])), "a block of the text is of type int"),
-    (lambda: GPT2.encode_batch(["a"], num_threads=0), "num_threads"),
-    (lambda: GPT2.encode_batch(["a"], num_threads=2.5), r"num_threads: expected a whole number of .* 1, not 2\.5"),
-    (lambda: GPT2.encode_batch(["a"], disallowed_special={"\ud800"}), "no UTF-8 text contains"),
-    (lambda: GPT2.encode_batch(["a"], disallowed_special={5}), "expected a set of texts"),
-    (lambda: GPT2.encode_to_numpy("a", dtype="uint8"), "dtype: expected an integer type .* the ids up to 419"),
-    (lambda: GPT2.encode_to_numpy("a", dtype="float32"), "dtype: expected an integer type"),
-])  # fmt: skip
-def test_wrong_arguments_are_refused(call: Any, reason: str) -> None:
-    with pytest.raises(UsageError, match=reason):
-        call()
 
 
 def test_batches_and_texts_from_many_threads_at_once() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from published import ADDED, BOS, EOT, SHAPES, TEXTS, pair
 
 from pipeline import Tokenizer, _core
-from pipeline.base.errors import InputError, SpecialTokenError, UsageError
+from pipeline.base.errors import InputError, SpecialTokenError
 
 SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>", "é<")
 LOOKBEHIND = r"(?<=x)y|[^y]+|y"  # only the `regex` package runs it
@@ -108,9 +108,6 @@ def test_every_method_refuses_disallowed_special_tokens(shape: str) -> None:
     for way in methods(ours):
         with pytest.raises(SpecialTokenError, match="disallowed special token"):
             way(f"a {EOT} b", allowed_special={BOS})
-        for name in ("allowed_special", "disallowed_special"):
-            with pytest.raises(UsageError, match=f"{name} is the text .*: give a set of texts"):
-                way("a", **{name: EOT})
     assert ours.encode_to_numpy("12 é low", dtype="uint16").dtype == np.uint16
 
 

@@ -358,7 +358,7 @@ def test_differences_from_tiktoken_are_refused(tmp_path: Path) -> None:
     path = ranks(tmp_path, "gpt2")
     with pytest.raises(InputError, match="'<a' begins '<a>'"):
         Tokenizer.from_tiktoken_file(path, pattern="gpt2", special_tokens={"<a>": 500, "<a": 501})
-    for specials in ({"<a>": "300"}, {"<a>": 300.0}, {"<a>": True}, {5: 300}):
+    for specials in ({"<a>": 300.0}, {"<a>": True}, {5: 300}):
         with pytest.raises(UsageError, match="give texts with whole numbers"):
             Tokenizer.from_tiktoken_file(path, pattern="gpt2", special_tokens=specials)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="does not match every text"):
