@@ -16,11 +16,15 @@ from pipeline.reports.compared import REFERENCES, Compared, cached, cached_or_re
 from pipeline.reports.measure import bytes_lost
 
 
-def test_name_that_is_not_cached_says_so_without_network(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pytest.importorskip("huggingface_hub")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("hub_cache")
+def test_name_that_is_not_cached_says_so_without_network(trained: Path) -> None:
     for name, said in (
         ("owner/model", "owner/model is not in the cache of transformers: load it once"),
         ("no such path/at all", "no such path/at all does not exist"),
@@ -30,14 +34,12 @@ def test_name_that_is_not_cached_says_so_without_network(
         cached_or_reference("gtp2")
 
 
-def test_cached_name_is_compared(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("huggingface_hub")
-    home = tmp_path / "models--openai-community--gpt2"
+def test_cached_name_is_compared(trained: Path, hub_cache: Path) -> None:
+    home = hub_cache / "models--openai-community--gpt2"
     (home / "refs").mkdir(parents=True)
     (home / "refs" / "main").write_text("0" * 40)
     shutil.copytree(trained / "tokenizer", home / "snapshots" / ("0" * 40))
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    succeeded(run("report", trained, "--compare", "gpt2", "--output", tmp_path / "out.html"))
+    succeeded(run("report", trained, "--compare", "gpt2", "--output", hub_cache / "out.html"))
 
 
 RANKS = [bytes([byte]) for byte in range(256)] + [b"th", b"the"]

@@ -46,7 +46,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
     return text, merges, {size: Tokenizer.load(run.tokenizer_directory(size)) for size in (420, 300, 301)}
 
 
-def test_size_curve_equals_encoding_the_corpus(learned: Learned) -> None:
+def test_size_curve_and_uses_equal_the_encoded_corpus(learned: Learned) -> None:
     text, merges, tokenizers = learned
     for size, tokenizer in tokenizers.items():
         curve = merge_numbers(merges.counts, merges.joined, merges.bytes, 257, size)
@@ -55,10 +55,6 @@ def test_size_curve_equals_encoding_the_corpus(learned: Learned) -> None:
         assert marked.bytes_per_token == pytest.approx(len(text.encode()) / len(tokenizer.encode(text)))
         assert set(curve.ranks) <= set(enumerate(merges.counts, 1))
         assert (curve.ranks[0][0], curve.ranks[-1][0]) == (1, len(merges.counts))
-
-
-def test_uses_equal_the_encoded_corpus(learned: Learned) -> None:
-    text, merges, tokenizers = learned
     vocabulary = tokenizers[420].vocabulary.result
     uses = tokens.token_uses(merges.left, merges.right, merges.joined, vocabulary)
     encoded = Counter(tokenizers[420].encode(text))
@@ -76,26 +72,20 @@ def test_saved_compares_with_half_the_size(counts: bytes, merges: int) -> None:
     assert curve.curve[-1].tokens == 10
     for one in curve.curve:
         assert one.tokens == total - sum(joined[: one.vocab_size - 256])
-        if one.vocab_size >= 512:
-            half = total - sum(joined[: one.vocab_size // 2 - 256])
-            assert one.saved == pytest.approx(1 - one.tokens / half)
-        else:
-            assert one.saved is None
+        half = total - sum(joined[: max(0, one.vocab_size // 2 - 256)])
+        assert one.saved == (pytest.approx(1 - one.tokens / half) if one.vocab_size >= 512 else None)
 
 
-@pytest.mark.parametrize(
-    ("saved", "verdict"),
-    [  # shares saved by 2,000, 4,000, ... tokens
+def test_the_verdict_looks_at_all_doublings_above_a_size() -> None:
+    for saved, verdict in (  # shares saved by 2,000, 4,000, ... tokens
         ((0.2, 0.1, 0.04), "4,000 is enough: doubling it saves 4.0%"),
         ((0.2, 0.04, 0.03), "2,000 is enough: doubling it saves 4.0%"),
         ((0.2, 0.1, 0.04, 0.088), "16,000 or more: the last doubling saved 8.8%"),
         ((0.2, 0.04, 0.088, 0.01), "8,000 is enough: doubling it saves 1.0%"),
-    ],
-)
-def test_the_verdict_looks_at_all_doublings_above_a_size(saved: tuple[float, ...], verdict: str) -> None:
-    marked = [SizePoint(1000 << power, 1, 1.0, one) for power, one in enumerate((None, *saved))]
-    merged = MergeNumbers(1, 1, (), tuple(marked), ((1, 100),))
-    assert recommended_size(merged, marked[-1].vocab_size).startswith(verdict)
+    ):
+        marked = [SizePoint(1000 << power, 1, 1.0, one) for power, one in enumerate((None, *saved))]
+        merged = MergeNumbers(1, 1, (), tuple(marked), ((1, 100),))
+        assert recommended_size(merged, marked[-1].vocab_size).startswith(verdict)
 
 
 @given(st.integers(0, 10**6))
@@ -171,15 +161,12 @@ def test_readable_tokens_are_printable(token: bytes) -> None:
     assert tokens.readable(b"\n" + b" " * 128) == "\\n ␣ ×128"
 
 
-def test_renyi_efficiency_by_hand() -> None:
+def test_renyi_efficiency_by_hand_and_of_tokenization_scorer() -> None:
     assert measure.renyi_efficiency([5, 5], 2) == pytest.approx(1)
     assert measure.renyi_efficiency([10], 8) == 0
     expected = math.log((0.75**2.5) + (0.25**2.5)) / (1 - 2.5) / math.log(16)
     assert measure.renyi_efficiency([3, 1, 0], 16) == pytest.approx(expected)
     assert measure.renyi_efficiency([], 16) is None
-
-
-def test_renyi_efficiency_equals_tokenization_scorer() -> None:
     scorer = pytest.importorskip("tokenization_scorer", reason="tokenization-scorer is not installed")
     text = peers.generated_text(3, 3000).split()
     theirs = scorer.score([text], metric="renyi", power=2.5, vocab=4000)
@@ -201,13 +188,10 @@ def test_measures_by_hand() -> None:
     scripts = {one.name: (one.words, one.tokens, one.bytes) for one in found.scripts}
     assert scripts == {"digits": (2, 3, 7), "Cyrillic": (2, 4, 4), "Latin": (1, 1, 1)}
     assert [one.name for one in found.sources] == ["a", "b"]
-
-
-@pytest.mark.parametrize(("padding", "found"), [(1, ()), (40, ((1, "c", 5),))])  # "c": a third of the bytes, 1 of 81
-def test_single_source_lists_tokens_of_a_small_source(padding: int, found: tuple[object, ...]) -> None:
     vocab = dict(enumerate([b"common", b"glitch", b"x"]))
-    cut = {"a" * padding: [0] * 100, "b" * padding: [0] * 100, "c": [1] * 5}
-    assert measured(vocab, cut, "abc").single_source == found
+    for padding, listed in (1, ()), (40, ((1, "c", 5),)):  # "c", whose token is listed: a third of the bytes, 1 of 81
+        cut = {"a" * padding: [0] * 100, "b" * padding: [0] * 100, "c": [1] * 5}
+        assert measured(vocab, cut, "abc").single_source == listed
 
 
 @given(st.lists(st.text("ab é東 _1\u0301\n", max_size=20), min_size=1, max_size=5), st.integers(1, 4))
@@ -315,11 +299,9 @@ def test_formats_without_random_access_are_sampled_from_the_start(name: str, tmp
     texts = [f"document {number} " * 50 for number in range(400)]
     path = tmp_path / name
     lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
-    content = {"gz": gzip.compress("".join(texts).encode(), mtime=0), "jsonl": lines.encode()}
-    if name.endswith(".parquet"):
-        pq.write_table(pa.table({"text": texts}), path)
-    else:
-        path.write_bytes(content[name.rpartition(".")[2]])
+    pq.write_table(pa.table({"text": texts}), path)
+    if not name.endswith(".parquet"):
+        path.write_bytes(lines.encode() if name.endswith(".jsonl") else gzip.compress("".join(texts).encode(), mtime=0))
     chosen = choose(find_files([str(path)]).files, 1 << 12)
     drawn = read_chosen(chosen, "text")
     joined = "".join(one.text for one in drawn)

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import peers
 import pytest
@@ -27,9 +26,10 @@ def test_summary_has_at_most_eight_lines_and_the_report_the_rest(tmp_path: Path)
     for fact in ("invalid", "tokenizer-350", "run/report.txt", "too rare", "peak memory", "encode --tokenizer"):
         assert fact in result.stdout
     report = (tmp_path / "run" / "report.txt").read_text()
-    for fact in ("first: ", "merge run --vocab-size", "other sizes "):
+    for fact in ("first: ", "merge run --vocab-size", "other sizes ", "no gpt2 files"):
         assert fact in report
         assert fact not in result.stdout
+    assert "no gpt2 files: " in result.stderr
 
 
 def test_counting_and_encoding_have_short_summaries(text: Path, trained: Path, tmp_path: Path) -> None:
@@ -39,31 +39,20 @@ def test_counting_and_encoding_have_short_summaries(text: Path, trained: Path, t
     assert len(run("encode", text, *words).stdout.splitlines()) <= 8
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
+def test_the_summary_names_the_dtype_that_a_reader_finds(text: Path, trained: Path, tmp_path: Path) -> None:
+    corpus = pipeline.encode_corpus(text, tokenizer=trained, output=tmp_path / "shards")
+    columns = {"columns": {"input_ids": "int32"}}
+    for changes, words in (
         ({}, "(1 npy of uint16, "),
         ({"format": "arrow"}, "(1 arrow of int32, "),
-        ({"format": "parquet", "dtype": "uint32", "columns": {"input_ids": "int32"}}, "(1 parquet of int32, "),
+        ({"format": "parquet", "dtype": "uint32"} | columns, "(1 parquet of int32, "),
         ({"format": "bin"}, "(1 bin of uint16, "),
         ({"format": "bin", "dtype": "uint32"}, "; nanoGPT's loader reads uint16: change its dtype)"),
-    ],
-)
-def test_the_summary_names_the_dtype_that_a_reader_finds(
-    changes: dict[str, Any], words: str, text: Path, trained: Path, tmp_path: Path
-) -> None:
-    corpus = pipeline.encode_corpus(text, tokenizer=trained, output=tmp_path / "shards")
-    shown = str(EncodingSummary(tmp_path, replace(corpus, **changes), {}, 0, 0, tokenizer=trained))
-    assert words in shown
-    assert ("nanoGPT" in shown) == ("nanoGPT" in words)
-    assert shown.endswith(" | head")
-
-
-def test_refused_format_is_reported_before_the_summary(text: Path, tmp_path: Path) -> None:
-    result = run("train", text, "--output", tmp_path / "run", "--vocab-size", 300, "--pattern", "llama3")
-    assert "no gpt2 files: " in result.stderr
-    assert "no gpt2 files" not in result.stdout
-    assert "no gpt2 files" in (tmp_path / "run" / "report.txt").read_text()
+    ):
+        shown = str(EncodingSummary(tmp_path, replace(corpus, **changes), {}, 0, 0, tokenizer=trained))
+        assert words in shown
+        assert ("nanoGPT" in shown) == ("nanoGPT" in words)
+        assert shown.endswith(" | head")
 
 
 def test_a_report_is_read_as_it_was_stored_and_shown_again(text: Path, tmp_path: Path) -> None:
