@@ -130,11 +130,9 @@ def test_file_size_limit_is_one_line(corpus: Path, expected: bytes, tmp_path: Pa
     assert model(tmp_path / "run") == expected
 
 
-IN_A_NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount", "bash", "-euc"]
-
-
 def in_a_namespace(script: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*IN_A_NAMESPACE, script], capture_output=True, text=True, check=False)
+    command = ["unshare", "--user", "--map-root-user", "--mount", "bash", "-euc", script]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def may_mount() -> bool:
@@ -167,22 +165,16 @@ def test_full_and_read_only_disks_are_named(corpus: Path, expected: bytes, tmp_p
     assert "Read-only file system" in lines[-1]
 
 
-class Interfere:
-    """A listener that does something to the world when the first chunks are counted, or counting begins."""
-
-    def __init__(self, moment: type[StageStarted] | type[Advanced], act: Callable[[], object]) -> None:
-        self._moment, self._act = moment, act
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, self._moment):
-            self._moment = type(None)
-            self._act()
+def interfere(moment: type[StageStarted] | type[Advanced], act: Callable[[], object]) -> Callable[[Event], None]:
+    """Return a listener that does something to the world when the first chunks are counted, or counting begins."""
+    acts = [act]
+    return lambda event: acts.pop()() if acts and isinstance(event, moment) else None
 
 
 def test_vanished_output_is_one_line(corpus: Path, expected: bytes, tmp_path: Path) -> None:
     output = tmp_path / "run"
     with pytest.raises(RunDirectoryError, match=f"{output} is not complete: it was removed while"):
-        train(options_of(corpus, output), Interfere(Advanced, lambda: shutil.rmtree(output)))
+        train(options_of(corpus, output), interfere(Advanced, lambda: shutil.rmtree(output)))
     train(options_of(corpus, output))
     assert model(output) == expected
 
@@ -192,7 +184,7 @@ def test_a_stage_that_refuses_the_limit_names_one_for_all_that_follow(
 ) -> None:
     own = [40 << 20]
     monkeypatch.setattr("pipeline.base.machine.own_memory", lambda: own[0])
-    grow = Interfere(Advanced, lambda: own.insert(0, 70 << 20))
+    grow = interfere(Advanced, lambda: own.insert(0, 70 << 20))
     with pytest.raises(UsageError, match="is too small") as refused:
         train(options_of(corpus, tmp_path / "run", vocab_size=120_000, memory_limit="150MiB", workers=1), grow)
     least = Broker(1).everything().other_bytes + forecast.later_bytes(120_000)
@@ -216,8 +208,7 @@ CHANGES = {
 def test_a_corpus_that_changes_is_named(corpus: Path, expected: bytes, tmp_path: Path, moment: str, how: str) -> None:
     ours = shutil.copytree(corpus, tmp_path / "corpus")
     output, path = tmp_path / "run", ours / "3.txt"
-    kept = shutil.copy2(path, tmp_path / "kept")
-    listener = Interfere(StageStarted, lambda: CHANGES[how](path) if moment == "planned" else None)
+    listener = interfere(StageStarted, lambda: CHANGES[how](path) if moment == "planned" else None)
     if moment == "between runs":
         train(options_of(ours, output))
         for name in ("counter.parquet", "merges.parquet", "counts/000000.parquet"):
@@ -229,7 +220,7 @@ def test_a_corpus_that_changes_is_named(corpus: Path, expected: bytes, tmp_path:
     assert not (output / "counter.parquet").exists()
     if path.is_dir():
         path.rmdir()
-    shutil.copy2(kept, path)
+    shutil.copy2(corpus / "3.txt", path)
     train(options_of(ours, output))
     assert model(output) == expected
 
@@ -247,10 +238,8 @@ def test_a_corpus_changed_behind_its_size_time_and_samples_is_named(tmp_path: Pa
         assert "attributes" not in succeeded(run(*words)).stderr
 
     def change(at: int) -> None:
-        times = path.stat()
-        with path.open("r+b") as file:
-            file.seek(at)
-            file.write(b"X")
+        times, data = path.stat(), path.read_bytes()
+        path.write_bytes(data[:at] + b"X" + data[at + 1 :])
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
     change(10_001)

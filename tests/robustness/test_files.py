@@ -25,27 +25,21 @@ from pipeline.run import manifest
 from pipeline.run.config_file import read_config
 from pipeline.storage import sealed_parquet
 
+TRAIN = ["train", "text.txt", "--output=run", "--vocab-size=500", "--chunk-size=12KiB", "--workers=1", "--quiet"]
 TEXT = "the theory, naïve 東京 😀\n  12345 \x00"
-
-
-def _words(home: Path) -> list[object]:
-    options = ["--vocab-size", "500", "--chunk-size", "12KiB", "--workers", "1", "--quiet"]
-    return ["train", home / "text.txt", "--output", home / "run", *options]
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("run")
     (home / "text.txt").write_text("\n".join(peers.generated_text(seed, 1500) for seed in range(3)), newline="")
-    succeeded(run(*_words(home)))
+    succeeded(run(*TRAIN, cwd=home))
     return home / "run"
 
 
 def _read_manifest(path: Path) -> object:
-    found = manifest.load(path.parent)
-    assert found is not None
-    found.manifest.counter_fingerprint()
-    return found.manifest
+    found = manifest.load(path.parent).manifest
+    return found.counter_fingerprint() and found
 
 
 def _read_tokenizer(path: Path) -> object:
@@ -77,18 +71,15 @@ ZSTD, DICTIONARY = {"compression": "zstd", "use_dictionary": False}, {"compressi
 GOOD, LESS = [b"a"] * 999, [b"a", None] + [b"a"] * 997
 
 
-@pytest.mark.parametrize(
-    ("pieces", "options", "groups", "message"),
-    [
-        pytest.param(NOTHINGS, PLAIN, (NOTHING, 1), "claims to hold more than", id="a bomb"),
-        pytest.param(GOOD, ZSTD, (999, 1), "not encoded as they were written", id="compressed"),
-        pytest.param(GOOD, DICTIONARY, (999, 1), "not encoded as they were written", id="a dictionary"),
-        pytest.param(GOOD, PLAIN, (500, 1), "its row groups are not those that were written", id="more groups"),
-        pytest.param(GOOD, PLAIN, (333, 3), "3 row groups are not a power of two", id="three groups"),
-        pytest.param(GOOD, PLAIN, (999, 1), "row group 0 is not as it was written", id="other rows"),
-        pytest.param(LESS, PLAIN, (999, 1), "a row without piece or count", id="a row without a piece"),
-    ],
-)
+@pytest.mark.parametrize(("pieces", "options", "groups", "message"), [
+    pytest.param(NOTHINGS, PLAIN, (NOTHING, 1), "claims to hold more than", id="a bomb"),
+    pytest.param(GOOD, ZSTD, (999, 1), "not encoded as they were written", id="compressed"),
+    pytest.param(GOOD, DICTIONARY, (999, 1), "not encoded as they were written", id="a dictionary"),
+    pytest.param(GOOD, PLAIN, (500, 1), "its row groups are not those that were written", id="more groups"),
+    pytest.param(GOOD, PLAIN, (333, 3), "3 row groups are not a power of two", id="three groups"),
+    pytest.param(GOOD, PLAIN, (999, 1), "row group 0 is not as it was written", id="other rows"),
+    pytest.param(LESS, PLAIN, (999, 1), "a row without piece or count", id="a row without a piece"),
+])  # fmt: skip
 def test_foreign_tables_under_a_right_seal_are_refused(tmp_path: Path, pieces, options, groups, message) -> None:
     counts = pa.array(memoryview(array("Q", [len(pieces) == 999]) * len(pieces)))
     metadata = {b"bpe_pipeline.format": b"1", b"bpe_pipeline.fingerprint": b"f", b"bpe_pipeline.statistics": b"{}"}
@@ -117,7 +108,7 @@ def test_damage_never_changes_the_result(made: Path) -> None:
         bad = bytearray(victim.read_bytes())
         bad[source.randrange(len(bad))] ^= 1 << source.randrange(8)
         victim.write_bytes(bad)
-        result = run(*_words(made.parent))
+        result = run(*TRAIN, cwd=made.parent)
         if result.returncode:
             assert victim.name in refused(result, 1)
         else:

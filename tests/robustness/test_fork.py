@@ -8,6 +8,7 @@ import time
 from array import array
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import Event
 from typing import Any
 
@@ -33,20 +34,18 @@ def ended(work: Callable[[], object], wait_s: float = 20) -> int:
     child = os.fork()
     if child == 0:
         signal.setitimer(signal.ITIMER_REAL, wait_s)
-        try:
+        with suppress(BaseException):
             work()
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
+            os._exit(0)
+        os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def encoder() -> _core.Encoder:
-    tokens, none = {byte: bytes([byte]) for byte in range(256)}, array("I")
-    return _core.Encoder(compile_pattern("gpt2").automaton, tokens, none, none, none, False, 1 << 20, THREADS)
-
-
 def test_children_encode_while_a_thread_of_their_parent_does() -> None:
+    def encoder() -> _core.Encoder:
+        tokens, none = {byte: bytes([byte]) for byte in range(256)}, array("I")
+        return _core.Encoder(compile_pattern("gpt2").automaton, tokens, none, none, none, False, 1 << 20, THREADS)
+
     ids = encoder().encode(TEXT)
     with ThreadPoolExecutor(1) as pool:
         for number in range(500 if amount.FULL else 20):
@@ -113,7 +112,6 @@ from pipeline import Tokenizer, _core
 from pipeline.merges.rules import MergeRules
 from pipeline.pattern.compiler import compile_pattern
 tokenizer, cutter = Tokenizer.from_merges([]), compile_pattern("gpt2").automaton
-text = "low " * 99
 text, columns = "low " * 99, (array("q", range(0, 1_024_001, 256)), bytes(range(256)) * 4000, array("Q", [1]) * 4000)
 def merged():
     engine = _core.MergeEngine()

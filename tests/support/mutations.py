@@ -109,12 +109,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Break the core on purpose and see that a test notices.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a mutation, or the start of its name")
     parser.add_argument("--in", dest="directory", type=Path, metavar="DIRECTORY", help="keeps the copy and its build")
-    parser.add_argument("--list", action="store_true", help="name the mutations and do nothing")
     given = parser.parse_args()
     chosen = [one for one in read_mutations() if not given.names or one.name.startswith(tuple(given.names))]
-    if given.list:
-        sys.stdout.writelines(f"{one.name}\n" for one in chosen)
-        return 0
     survived = 0
     with tempfile.TemporaryDirectory() as scratch:
         copy = _Copy(given.directory.resolve() if given.directory else Path(scratch))

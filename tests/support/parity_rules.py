@@ -102,11 +102,11 @@ def hugging_face_merges(parity: Parity, merges: int) -> list[tuple[str, str]]:
         options.update(variant="window", window_size=parity.window, alpha=parity.alpha)
     options.update(min_frequency=parity.min_frequency, global_merges=parity.global_merges)
     trainer: Any = trainers.ParityBpeTrainer(num_merges=merges, **options)
-    lines = [[[piece.decode()] * n for piece, n in counter.items()] for counter in [*parity.train, *(parity.dev or [])]]
-    texts = [[text for several in one for text in several] for one in lines]
-    n = len(parity.train)
-    dev = {"dev_iterators": texts[n:]} if parity.dev else {}
-    trainer.train_from_iterator(tokenizer, train_iterators=texts[:n], **dev)
+    train, dev = (
+        [[piece.decode() for piece, n in counter.items() for _ in range(n)] for counter in counters or []]
+        for counters in (parity.train, parity.dev)
+    )
+    trainer.train_from_iterator(tokenizer, train_iterators=train, **({"dev_iterators": dev} if dev else {}))
     found = json.loads(tokenizer.to_str())["model"]["merges"]
     return [tuple(one.split(" ")) if isinstance(one, str) else tuple(one) for one in found]
 

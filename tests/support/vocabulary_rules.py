@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -87,16 +88,9 @@ def require_probes(case: dict[str, Any], base: Path, changed: Tokenizer) -> None
         assert found == [probe["old"], probe["new"]], (base, probe)
 
 
-@dataclass(frozen=True)
-class ExtendedByRules:
-    merges: list[tuple[bytes, bytes, int]]
-    new_ids: dict[bytes, int]
-    made_again: list[int]
-
-
 def extend_by_rules(
     base: Base, counter: Mapping[bytes, int], add: int, *, min_frequency: int = 1, first_id: int | None = None
-) -> ExtendedByRules:
+) -> SimpleNamespace:
     ids, listed = dict(base.ids), list(base.merges)
     bytes_of = {id_: token for token, id_ in ids.items()}
     following = max([*ids.values(), *base.added.values()]) + 1 if first_id is None else first_id
@@ -130,7 +124,7 @@ def extend_by_rules(
         listed.append(pair)
         merges.append((*pair, -best[0]))
         words = [(merge_word(word, (best[1], best[2]), ids[made]), count) for word, count in words]
-    return ExtendedByRules(merges, new_ids, made_again)
+    return SimpleNamespace(merges=merges, new_ids=new_ids, made_again=made_again)
 
 
 def prune_by_rules(

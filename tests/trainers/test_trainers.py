@@ -78,9 +78,12 @@ def _write_data_sets(home: Path) -> None:
     def turns(names: tuple[str, str], keys: tuple[str, str], count: int) -> list[dict[str, str]]:
         return [{keys[0]: names[turn % 2], keys[1]: text()} for turn in range(count)]
 
+    def called() -> list[dict[str, str]]:
+        said = {"human": text(), "function_call": '{"name": "f", "arguments": {"x": 1}}', "observation": "2"}
+        return [{"from": name, "value": value} for name, value in {**said, "gpt": text()}.items()]
+
     own, openai = (("human", "gpt"), ("from", "value")), (("user", "assistant"), ("role", "content"))
     tags = dict(zip(("role_tag", "content_tag", "user_tag", "assistant_tag"), (*openai[1], *openai[0]), strict=True))
-    call, answer = ('{"name": "f", "arguments": {"x": 1}}', "2")
     rows: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
         "alpaca": ([{"instruction": text(), "input": text(20), "output": text()} for _ in range(1200)], {}),
         "turns": (
@@ -93,16 +96,7 @@ def _write_data_sets(home: Path) -> None:
         ),
         "few": ([{"instruction": text(), "input": "", "output": text()} for _ in range(50)], {"num_samples": 80}),
         "tools": (
-            [
-                {
-                    "conversations": [
-                        *({"from": "human", "value": text()}, {"from": "function_call", "value": call}),
-                        *({"from": "observation", "value": answer}, {"from": "gpt", "value": text()}),
-                    ],
-                    "tools": json.dumps([TOOL]),
-                }
-                for _ in range(50)
-            ],
+            [{"conversations": called(), "tools": json.dumps([TOOL])} for _ in range(50)],
             {"formatting": "sharegpt", "columns": {"messages": "conversations", "tools": "tools"}},
         ),
     }
@@ -219,14 +213,11 @@ def _rows(directory: Path) -> list[dict[str, list[int]]]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("stage", "template", "options"),
-    [
-        ("pt", "llama3", ("text.txt", "--sequence-length", 64, "--shard-format", "arrow")),
-        ("sft", "llama3", ("alpaca.json", "--template", "llama3", "--sequence-length", 128)),
-        ("sft", "chatml", ("turns.json", "--template", "chatml", "--sequence-length", 128, "--pack", "neat")),
-    ],
-)
+@pytest.mark.parametrize(("stage", "template", "options"), [
+    ("pt", "llama3", ("text.txt", "--sequence-length", 64, "--shard-format", "arrow")),
+    ("sft", "llama3", ("alpaca.json", "--template", "llama3", "--sequence-length", 128)),
+    ("sft", "chatml", ("turns.json", "--template", "chatml", "--sequence-length", 128, "--pack", "neat")),
+])  # fmt: skip
 def test_llamafactory_trains_from_our_rows(home: Path, stage: str, template: str, options: tuple[object, ...]) -> None:
     output, trained = home / f"rows-{stage}-{template}", home / f"trained-{stage}-{template}"
     first, *rest = options
