@@ -1,4 +1,4 @@
-"""Checkpoints inside a compressed file: a run killed at any change of a file resumes there and gives the same bytes."""
+"""Counting that is killed at any change of a file resumes, in a compressed file or a share of combining: same bytes."""
 
 import gzip
 import json
@@ -9,7 +9,7 @@ import sys
 import pyarrow as pa
 import pytest
 from amount import FULL, KILLS
-from killing import KillAt, ended, require_clean, start
+from killing import KillAt, counters, ended, require_clean, start
 from peers import generated_text
 
 END = "<|endoftext|>"
@@ -53,8 +53,8 @@ class Counted:
 def results(run):
     report = json.loads((run / "report.json").read_text().replace(str(run), "RUN"))
     left_out = ("stages", "peak_memory_bytes", "stage_peak_bytes", "retries")
-    counters = {path.name: path.read_bytes() for path in (*run.glob("counter.parquet"), *run.glob("counts/*.parquet"))}
-    return counters, {name: value for name, value in report.items() if name not in left_out}
+    found = {path.name: path.read_bytes() for path in (*run.glob("counter.parquet"), *run.glob("counts/*.parquet"))}
+    return found, {name: value for name, value in report.items() if name not in left_out}
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -103,3 +103,34 @@ def test_checkpoint_without_its_parts_is_none(counted, library, tmp_path):
     assert counted.count(run) == 0
     assert results(run) == counted.results
     assert "resuming at byte" not in (run / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("changes_left", [(12,), pytest.param((12, 36), marks=pytest.mark.slow)])
+def test_killed_combination_keeps_its_shares(library, tmp_path, changes_left):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for seed in range(6):
+        (corpus / f"{seed}.txt").write_text(generated_text(seed, 3000))
+
+    def count(name, **environment):
+        small = "import pipeline.counts.combine as it; it._SHARE_BYTES = 16384"
+        script = f"{small}; from pipeline.__main__ import main; raise SystemExit(main())"
+        words = [sys.executable, "-P", "-c", script, "count", str(corpus), "--output", str(tmp_path / name)]
+        words += ["--chunk-size", "20KB", "--workers", "2", "--quiet"]
+        return ended(start(words, None, **environment))
+
+    assert count("once") == 0
+    whole = tmp_path / "once" / "counter.parquet"
+    killer = KillAt(library, tmp_path / "changes")
+    assert count("counted", **killer.environment(tmp_path / "counted", 0)) == 0
+    kept = 0
+    for before_end in changes_left:
+        run = tmp_path / f"run-{before_end}"
+        killed = KillAt(library, tmp_path / f"changes-{before_end}")
+        count(run.name, **killed.environment(run, max(1, killer.changes - before_end)))
+        kept += len(list(run.glob("counts/share-*")))
+        assert count(run.name) == 0
+        assert (run / "counter.parquet").read_bytes() == whole.read_bytes()
+        require_clean(run)
+        assert len(counters(run)) > 4
+    assert kept > 1

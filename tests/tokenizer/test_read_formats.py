@@ -74,9 +74,8 @@ def test_ids_are_those_of_tokenizers_also_after_saving(name: str, added: str, tm
 def test_encode_cut_checks_its_ends() -> None:
     encoder = pair("deepseek", "plain")[1].model.encoder()
     text = "a low 1 " * 400
-    assert encoder.encode_cut(text, list(range(1, len(text) + 1))) == [
-        id_ for one in text for id_ in encoder.encode_pieces([one])
-    ]
+    every = [id_ for one in text for id_ in encoder.encode_pieces([one])]
+    assert encoder.encode_cut(text, list(range(1, len(text) + 1))) == every
     for wrong in ([0], [2, 1], [1, 1], [len(text) + 1]):
         with pytest.raises(ValueError, match="ends must rise"):
             encoder.encode_cut(text, wrong)
@@ -334,11 +333,8 @@ def test_any_ranks_have_the_ids_of_tiktoken(tokens: list[str], texts: list[str],
 
 
 @pytest.mark.parametrize(("content", "reason"), [
-    (b"IQ== 0\nIQ== 1\n", "both stand for"),
-    (b"IQ==\n", "line 1 is not a token"),
-    (b"I 0\n", "line 1 is not a token"),
-    (b"IQ== -1\n", "no new whole number"),
-    (b"IQ== 0\nIg== 0\n", "line 2 has the rank '0'"),
+    (b"IQ== 0\nIQ== 1\n", "both stand for"), (b"IQ==\n", "line 1 is not a token"), (b"I 0\n", "line 1 is not a token"),
+    (b"IQ== -1\n", "no new whole number"), (b"IQ== 0\nIg== 0\n", "line 2 has the rank '0'"),
     (b"IQ== 0\nIg== 5000000000\n", "line 2 has the rank 5000000000, above 268435455"),
     (b"IQ== 0\n", "no token stands for the byte"),
     (base64.b64encode(b"a" * 20_000) + b" 0\n", "the token of rank 0 has more than"),
