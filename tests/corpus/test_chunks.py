@@ -73,47 +73,35 @@ WORDS = b"some words, " * 1000
 HIDING = Cutting((b"aab", b"b<"))  # `aab` hides the `b<` that starts inside of it
 
 
-@pytest.mark.parametrize(
-    ("text", "cutting", "chunk_bytes", "cuts"),
-    [
-        pytest.param(b"x" * 40 + b"aab<" + b"x" * 10 + b"b<" + b"x" * 44, HIDING, 50, [54], id="token for certain"),
-        pytest.param(b"x" * 48 + b"aab<" + b"x" * 48, HIDING, 50, [], id="hidden token"),
-        pytest.param(b"\xff" * 500 + b"a" * 3000, Cutting((), AUTOMATON), 300, [], id="endless word"),
-        pytest.param(WORDS, Cutting((END,)), 1000, [], id="no pattern"),
-        pytest.param(WORDS, Cutting((END,), AUTOMATON, whole_documents=True), 1000, [], id="whole documents"),
-        pytest.param(WORDS, Cutting(("\ufffd".encode(),), AUTOMATON), 1000, [], id="replacement is a special token"),
-    ],
-)
-def test_cuts_are_only_where_they_are_safe(tmp_path, text, cutting, chunk_bytes, cuts):
-    assert cuts_of(tmp_path, text, cutting, chunk_bytes) == cuts
-
-
-def test_one_enormous_document_is_cut_between_pieces(tmp_path):
+def test_cuts_are_only_where_they_are_safe(tmp_path):
+    certain, hidden = b"x" * 40 + b"aab<" + b"x" * 10 + b"b<" + b"x" * 44, b"x" * 48 + b"aab<" + b"x" * 48
+    assert cuts_of(tmp_path, certain, HIDING, 50) == [54]
+    assert cuts_of(tmp_path, hidden, HIDING, 50) == []
+    assert cuts_of(tmp_path, b"\xff" * 500 + b"a" * 3000, Cutting((), AUTOMATON), 300) == []  # an endless word
+    for cutting in (
+        *(Cutting((END,)), Cutting((END,), AUTOMATON, whole_documents=True)),  # no pattern, or no cuts in documents
+        Cutting(("\ufffd".encode(),), AUTOMATON),  # what replaces invalid bytes is a special token
+    ):
+        assert cuts_of(tmp_path, WORDS, cutting, 1000) == []
     cuts = cuts_of(tmp_path, WORDS, Cutting((END,), AUTOMATON), 1000)
     assert len(cuts) == 11
     assert set(cuts) <= set(accumulate(map(len, oracle_counting.cut(WORDS.decode()))))
 
 
-def test_small_files_share_chunks_and_large_ones_are_cut(tmp_path):
-    sizes = [10, 20, 5, 300, 30]
+def test_small_files_share_chunks_large_ones_are_cut_and_changed_ones_are_errors(tmp_path):
+    files, sizes = [], [10, 20, 5, 300, 30]
     for i, size in enumerate(sizes):
         (tmp_path / str(i)).write_bytes((b"ab " * size)[:size])
-    files = [describe(str(tmp_path / str(i))) for i in range(5)]
+        files.append(describe(str(tmp_path / str(i))))
     chunks = plan_chunks(files, Cutting((), AUTOMATON), chunk_bytes=100)
     assert chunks[0] == Chunk((Span(0, 0, 10), Span(1, 0, 20), Span(2, 0, 5)))
     spans = [span for chunk in chunks for span in chunk.spans]
     assert [span.file for span in spans] == sorted(span.file for span in spans)
     assert [sum(span.stop - span.start for span in spans if span.file == i) for i in range(5)] == sizes
     assert sum(chunk.bytes for chunk in chunks) == sum(sizes)
-
-
-def test_changed_or_missing_file_is_an_error(tmp_path):
-    path = tmp_path / "text"
-    path.write_bytes(b"x" * 100)
-    file = describe(str(path))
-    path.write_bytes(b"x" * 99)
+    (tmp_path / "3").write_bytes(b"x" * 99)
     with pytest.raises(InputError, match="changed while it was planned"):
-        plan_chunks([file], Cutting(), chunk_bytes=10)
-    path.unlink()
+        plan_chunks(files, Cutting(), chunk_bytes=100)
+    (tmp_path / "3").unlink()
     with pytest.raises(InputError, match="cannot be read"):
-        plan_chunks([file], Cutting(), chunk_bytes=10)
+        plan_chunks(files, Cutting(), chunk_bytes=100)

@@ -86,6 +86,8 @@ def test_decompressing_from_a_frame_gives_the_text_from_there(file):
     with open_file(location(file.path)) as stream:
         for frame in listed[:-1:3]:
             assert b"".join(decompress(file, stream, UNLIMITED, frame)) == TEXT[frame.text :]
+    for automaton in (None, compile_pattern("none").automaton):  # without safe positions
+        assert len(plan_chunks([file], Cutting((END,), automaton, between_frames=True), chunk_bytes=7000)) == 1
 
 
 @pytest.mark.parametrize("form", ["text", "lines"])
@@ -143,12 +145,6 @@ def test_a_last_line_that_begins_before_the_last_part_is_read_once(file):
     for chunk_bytes in (2000, 4000, 12_000):
         read, _, _, ranges = read_in_chunks(file, Cutting(between_frames=True), chunk_bytes)
         assert (read, ranges[-1]) == (text, (len(text), None))  # nothing is left for the last
-
-
-@pytest.mark.parametrize("automaton", [None, compile_pattern("none").automaton])
-def test_texts_without_safe_positions_stay_whole(file, automaton):
-    cutting = Cutting((END,), automaton, between_frames=True)
-    assert len(plan_chunks([file], cutting, chunk_bytes=7000)) == 1
 
 
 @pytest.mark.parametrize(("name", "compress"), [("a.gz", gzip.compress), ("a.xz", lzma.compress), ("a.zst", zstd)])

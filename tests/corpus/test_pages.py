@@ -59,12 +59,10 @@ def test_damaged_page_headers_are_errors(data: st.DataObject, tmp_path_factory: 
             assert "header" in str(error)  # noqa: PT017 - or none at all
 
 
-@pytest.mark.parametrize(
-    ("header", "reason"), [(b"\x1c" * 99, "nested too deeply"), (b"\x15" + b"\xff" * 20, "a number that is too long")]
-)
-def test_headers_without_an_end_are_errors(header: bytes, reason: str) -> None:
-    with pytest.raises(ValueError, match=f"the header of a page .*{reason}"):
-        _struct(header, 0, 0)
+def test_headers_without_an_end_are_errors() -> None:
+    for header, reason in ((b"\x1c" * 99, "nested too deeply"), (b"\x15" + b"\xff" * 20, "a number that is too long")):
+        with pytest.raises(ValueError, match=f"the header of a page .*{reason}"):
+            _struct(header, 0, 0)
 
 
 def test_page_headers_are_read_only_if_they_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import re
 import weakref
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import peers
@@ -39,13 +40,10 @@ def line(size: int) -> bytes:
 
 
 def test_held_bytes_add_up() -> None:
-    left: list[int] = []
-    budget = ReadBudget(40 * MIB, left.append)
-    assert budget.hold("window", 20 * MIB)
-    assert not budget.hold("line", 20 * MIB)
+    budget = ReadBudget(40 * MIB, (left := list[int]()).append)
+    assert [budget.hold("window", 20 * MIB), budget.hold("line", 20 * MIB)] == [True, False]
     assert budget.left_bytes == min(left) == 20 * MIB
-    budget.hold("window", 0)
-    assert budget.hold("line", 30 * MIB)
+    assert [budget.hold("window", 0), budget.hold("line", 30 * MIB)] == [True, True]
 
 
 @settings(deadline=None, max_examples=40)
@@ -140,16 +138,16 @@ def test_named_limit_is_enough_also_if_more_workers_share_it(workers: int, most:
 
 def _line(home: Path) -> Path:
     rows = b"".join(b"x%d\t3\n" % number for number in range(70_000))
-    (home / "a.tsv").write_bytes(rows + b"y" * 4 * MIB + b"\t5\n")
-    return home / "a.tsv"
+    (path := home / "a.tsv").write_bytes(rows + b"y" * 4 * MIB + b"\t5\n")
+    return path
 
 
 def _page(home: Path) -> Path:
     """A page of 40 MB in a few kB."""
-    table = pa.table({"text": [b"some words and " * 100] * 27_000})
-    pq.write_table(table, home / "a.parquet", compression="zstd", use_dictionary=False, data_page_size=1 << 30)
-    assert (home / "a.parquet").stat().st_size < 40_000
-    return home / "a.parquet"
+    table, path = pa.table({"text": [b"some words and " * 100] * 27_000}), home / "a.parquet"
+    pq.write_table(table, path, compression="zstd", use_dictionary=False, data_page_size=1 << 30)
+    assert path.stat().st_size < 40_000
+    return path
 
 
 COUNTS: dict[str, Callable[[Path], Path]] = {
@@ -176,9 +174,8 @@ def test_reading_stays_within_the_memory_limit(name, command, reason, least_mib,
     path = COUNTS[name](tmp_path)
     words = [*command, path, "--output", tmp_path / "run", "--overwrite", "--workers=1", "--quiet"]
     refusal = rf"error: {re.escape(str(path))}, {reason}.*; give --memory-limit (\d+)MiB\n"
-    until_enough(
-        lambda limit_mib: measured(*words, cwd=tmp_path, limit_mib=limit_mib, fails=True).stderr, refusal, least_mib
-    )
+    run_within = partial(measured, *words, cwd=tmp_path, fails=True)
+    until_enough(lambda limit_mib: run_within(limit_mib=limit_mib).stderr, refusal, least_mib)
 
 
 def test_dictionary_of_pieces_is_decoded(tmp_path: Path) -> None:

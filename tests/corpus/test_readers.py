@@ -88,12 +88,8 @@ def test_last_line_need_not_end_and_long_lines_are_skipped(tmp_path: Path, monke
     counter, documents, lost = count(tmp_path, "a.txt", asked=asked)
     assert (documents, counter[b"last"], sum(counter.values())) == (3, 1, 6)
     assert lost == {"records_too_long": {"count": 1, "examples": [f"{tmp_path}/a.txt, byte 12"]}}
-
-
-def test_a_file_that_ends_while_it_is_read_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"x" * 100)
-    with pytest.raises(InputError, match=r"a\.txt ends at byte 100, before the planned 110: it changed while"):
-        list(read_span(FileSpan(describe(str(tmp_path / "a.txt")), 0, 110), "text", [].append))
+    with pytest.raises(InputError, match=r"a\.txt ends at byte 317, before the planned 400: it changed while"):
+        list(read_span(FileSpan(describe(str(tmp_path / "a.txt")), 0, 400), "text", [].append))
 
 
 def test_every_compression_counts_the_same_alone_and_mixed(tmp_path: Path) -> None:
@@ -125,22 +121,19 @@ def parquet(texts: list[bytes | None]) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "asked", "kind"),
+    ("name", "content", "kind"),
     [
-        ("no-suffix", gzip.compress(b"plain", mtime=0), FileType(), ("text", "gzip")),
-        ("b.txt", bz2.compress(b"plain text"), FileType(), ("text", "bzip2")),
-        ("c.txt", parquet([b"a"]), FileType(), ("parquet", "none")),
-        ("c.txt", parquet([b"a"]), FileType("text", "none"), ("text", "none")),
-        ("d.txt", b"BZh was here, PAR1 too", FileType(), ("text", "none")),
-        ("e.txt", b"PAR1 begins a text", FileType(), ("text", "none")),
-        ("f.ndjson.ZST", zstd(b"{}"), FileType(), ("jsonl", "zstd")),
-        ("g.pq.txt", b"plain text", FileType(), ("text", "none")),
+        ("no-suffix", gzip.compress(b"plain", mtime=0), "text gzip"), ("b.txt", bz2.compress(b"plain"), "text bzip2"),
+        ("c.txt", parquet([b"a"]), "parquet none"), ("d.txt", b"BZh was here, PAR1 too", "text none"),
+        ("e.txt", b"PAR1 begins a text", "text none"), ("f.ndjson.ZST", zstd(b"{}"), "jsonl zstd"),
+        ("g.pq.txt", b"plain text", "text none"),
     ],
-)
-def test_content_decides_before_the_name(tmp_path, name, content, asked, kind) -> None:
+)  # fmt: skip
+def test_content_decides_before_the_name(tmp_path, name, content, kind) -> None:
     (tmp_path / name).write_bytes(content)
-    file = describe(str(tmp_path / name), asked)
-    assert (file.format, file.compression) == kind
+    for asked, found in ((FileType(), kind), (FileType("text", "none"), "text none")):
+        file = describe(str(tmp_path / name), asked)
+        assert f"{file.format} {file.compression}" == found
 
 
 @pytest.mark.parametrize(
@@ -269,6 +262,5 @@ def test_decompression_bombs_and_huge_documents_need_little_memory(tmp_path: Pat
     first, compress, text, repeated, found_bytes, rest = BOMBS[name]
     (tmp_path / name).write_bytes(compress(first) + compress(text) * repeated * times)
     *found, grown_mib = command.script(BOUNDED, tmp_path, name).split()
-    assert (found, int(grown_mib) < (160 if first else 80)) == ([str(found_bytes * times), *rest.split()], True), (
-        grown_mib
-    )
+    assert found == [str(found_bytes * times), *rest.split()]
+    assert int(grown_mib) < (160 if first else 80)

@@ -5,6 +5,7 @@ import glob
 from pathlib import Path
 
 import pytest
+from command import files_in
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -36,9 +37,7 @@ def _listed(inputs: str, prefix: str = "") -> list[str] | None:
     st.lists(st.lists(_NAMES, min_size=1, max_size=4).map("/".join), min_size=1, max_size=8),
     st.lists(_PARTS, max_size=4).map("/".join),
 )
-def test_uris_match_the_same_files_as_paths(
-    tmp_path_factory: pytest.TempPathFactory, files: list[str], pattern: str
-) -> None:
+def test_uris_match_the_same_files_as_paths(tmp_path_factory, files: list[str], pattern: str) -> None:
     root = tmp_path_factory.mktemp("tree")
     for name in files:
         with contextlib.suppress(OSError):  # it is a file already, or a directory
@@ -94,8 +93,7 @@ def test_run_in_any_store_that_arrow_writes(tmp_path: Path) -> None:
     there = f"fsspec+file://{tmp_path}"
     pipeline.train(f"{there}/corpus", output=f"{there}/run", vocab_size=270, chunk_size="8KiB")
     pipeline.train(tmp_path / "corpus", output=tmp_path / "local", vocab_size=270)
-    for name in ("tokenizer.json", "vocab.json", "merges.txt", "tokenizer.tiktoken"):
-        assert (tmp_path / "run/tokenizer" / name).read_bytes() == (tmp_path / "local/tokenizer" / name).read_bytes()
+    assert files_in(tmp_path / "run/tokenizer") == files_in(tmp_path / "local/tokenizer")
     assert not [path for path in tmp_path.rglob(".*") if path.name != ".lock"]
     pipeline.train(f"{there}/corpus", output=tmp_path / "run2", vocab_size=270)
     with pytest.raises(InputError, match="is a run directory"):

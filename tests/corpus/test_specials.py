@@ -39,23 +39,13 @@ def test_tokens_are_found_leftmost_and_longest(tokens, text, data):
     assert found_one_after_the_other(tokens, text) == found_by_regex(tokens, text)
 
 
-def test_ids_in_place_of_indices():
+def test_ids_in_place_of_indices_and_the_longest_at_a_position():
     tokens = _core.SpecialTokens(["<a>", "<b>"], [7, 9])
-    assert tokens.find(b"x<b>") == (1, 4, 9)
-    assert tokens.match_at(b"<a>", 0) == (0, 3, 7)
-
-
-def test_longest_at_a_position():
+    assert (tokens.find(b"x<b>"), tokens.match_at(b"<a>", 0)) == ((1, 4, 9), (0, 3, 7))
     tokens = _core.SpecialTokens([b"<|a", b"<|a|>"])
     found = [tokens.match_at(text, at) for text, at in ((b"x<|a|>", 1), (b"x<|a|", 1), (b"x<|a|>", 0), (b"x", 5))]
     assert found == [(1, 6, 1), (1, 4, 0), None, None]
     assert tokens.longest == 5
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [([[b""]], "empty"), ([[b"a", b"b", b"a"]], "twice"), ([["<a>", "<b>"], [7]], "one id each")],
-)
-def test_refused(arguments, reason):
-    with pytest.raises(ValueError, match=reason):
-        _core.SpecialTokens(*arguments)
+    for reason, *arguments in (("empty", [b""]), ("twice", [b"a", b"b", b"a"]), ("one id each", ["<a>", "<b>"], [7])):
+        with pytest.raises(ValueError, match=reason):
+            _core.SpecialTokens(*arguments)

@@ -6,7 +6,18 @@ from command import refused, run_process, script
 from pipeline import _core
 
 
-def assert_all_cut_alike(seed: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_baseline_runs_everywhere_and_other_instructions_are_an_error() -> None:
+    assert "baseline" in _core.simd()
+    error = refused(run_process("env", env={"BPE_PIPELINE_SIMD": "mmx"}), 1)
+    assert "BPE_PIPELINE_SIMD=mmx: this machine runs" in error
+    assert "baseline" in error
+
+
+@pytest.mark.one_of(4)
+@pytest.mark.parametrize(
+    ("seed", "size"), [(1, 100_000), *(pytest.param(seed, 3_000_000, marks=pytest.mark.slow) for seed in range(2, 6))]
+)
+def test_every_instruction_set_cuts_the_same_pieces(seed: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each prints the same digest (tests/support/cut_alike.py), having compared every text with the plain automaton."""
     digests = set()
     for name in _core.simd():
@@ -15,21 +26,3 @@ def assert_all_cut_alike(seed: int, size: int, monkeypatch: pytest.MonkeyPatch) 
         assert used == name
         digests.add(digest)
     assert len(digests) == 1
-
-
-def test_the_baseline_runs_everywhere_and_other_instructions_are_an_error() -> None:
-    assert "baseline" in _core.simd()
-    error = refused(run_process("env", env={"BPE_PIPELINE_SIMD": "mmx"}), 1)
-    assert "BPE_PIPELINE_SIMD=mmx: this machine runs" in error
-    assert "baseline" in error
-
-
-def test_every_instruction_set_cuts_the_same_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_all_cut_alike(1, 100_000, monkeypatch)
-
-
-@pytest.mark.slow
-@pytest.mark.one_of(4)
-@pytest.mark.parametrize("seed", range(2, 6))
-def test_every_instruction_set_cuts_millions_of_bytes_alike(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_all_cut_alike(seed, 3_000_000, monkeypatch)

@@ -8,23 +8,20 @@ import random
 import socket
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
-from click.testing import CliRunner
-from command import run_here
+from command import run_here, script
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline import _core, cli, storage
+from pipeline import _core, storage
 from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
-from pipeline.cli import commands
 from pipeline.commands.encode_text import load_tokenizer
 from pipeline.counts import counter_file
 from pipeline.merges import merge_list
@@ -83,10 +80,9 @@ def test_invalid_location_is_refused_with_the_reason(value: str | Path, reason: 
     [
         ("s3://b/k?X-Amz-Credential=hunter2&region=x&X-Amz-Signature=hunter2", "s3://b/k?region=x"),
         ("abfs://c@account/k?Signature=hunter2&sig=hunter2&enable_tls=true", "abfs://c@account/k?enable_tls=true"),
-        ("gs://b/k?key=hunter2", "gs://b/k"),
-        ("fsspec+http://host/k?region=hunter2&token=hunter2", "fsspec+http://host/k"),
+        ("gs://b/k?key=hunter2", "gs://b/k"), ("fsspec+http://host/k?region=hunter2&token=hunter2", "fsspec+http://host/k"),
     ],
-)
+)  # fmt: skip
 def test_rest_of_a_query_opens_a_location_and_is_not_shown(uri: str, shown: str) -> None:
     where = location(uri)
     assert isinstance(where, Remote)
@@ -115,11 +111,8 @@ def test_rest_of_a_query_is_stored_and_printed_nowhere(tmp_path: Path, monkeypat
         (["train", page, *rest], 1),
         (["train", f"{page}?sig=hunter2", f"{page}?sig=hunter3", *rest], 1),
         (["encode", f"{page}?sig=hunter2", "--tokenizer", output, "--output", tmp_path / "shards"], 0),
-        (["report", output], 0),
-        (["info", output], 0),
-        (["info", f"s3://me:hunter2@{page}"], 2),
-        (["info", f"{page}?sig=hunter2"], 1),
-        ([f"{page}?sig=hunter2"], 2),
+        *((["report", output], 0), (["info", output], 0), (["info", f"s3://me:hunter2@{page}"], 2)),
+        *((["info", f"{page}?sig=hunter2"], 1), ([f"{page}?sig=hunter2"], 2)),
         (["train", f"file://{local}?sig=hunter2", "--output", tmp_path / "local", "--vocab-size", 260], 0),
     ):
         result = run_here(*command)
@@ -205,24 +198,11 @@ def test_failing_store_is_not_a_damaged_counter(tmp_path: Path, monkeypatch: pyt
     task = counter_file.LookTask([(path, "f"), (path, "g"), (path.with_name("no"), "f")])
     assert [facts and facts.rows for facts in counter_file.look(task)] == [2, None, None]
 
-    def fail(*_: object) -> bytes:
-        raise RemoteError(5, "the network is down", str(path))
-
-    monkeypatch.setattr(stores.RemoteFile, "_read_at", fail)
+    down = Mock(side_effect=RemoteError(5, "the network is down", str(path)))
+    monkeypatch.setattr(stores.RemoteFile, "_read_at", down)
     for ask in (lambda: counter_file.look(task), lambda: merge_list.load(path, "f")):
         with pytest.raises(StorageError, match=r"counter\.parquet cannot be read: the network is down"):
             ask()
-
-
-class _Refusing:
-    """An Arrow file system whose store refuses everything."""
-
-    type_name = "s3"
-
-    def refuse(self, *_: object, **__: object) -> None:
-        raise OSError("When doing so: AWS Error ACCESS_DENIED during HeadObject operation: No response body.")
-
-    get_file_info = open_input_file = delete_file = refuse
 
 
 @pytest.mark.parametrize(
@@ -234,14 +214,16 @@ class _Refusing:
         ["encode", "--tokenizer", "s3://b/k", "s3://b/a.txt"], ["export", "s3://b/k"],
     ],
 )  # fmt: skip
-def test_refusal_of_a_store_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
-) -> None:
-    monkeypatch.setattr("pipeline.storage.remote._filesystem", lambda *_: (_Refusing(), "b/"))
-    monkeypatch.setattr("pyarrow.fs.copy_files", _Refusing().refuse)
+def test_refusal_of_a_store_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+    denied = OSError("When doing so: AWS Error ACCESS_DENIED during HeadObject operation: No response body.")
+    refuse = Mock(side_effect=denied)
+    refusing = Mock(type_name="s3", get_file_info=refuse, open_input_file=refuse, delete_file=refuse)
+    monkeypatch.setattr("pipeline.storage.remote._filesystem", Mock(return_value=(refusing, "b/")))
+    monkeypatch.setattr("pyarrow.fs.copy_files", refuse)
     (tmp_path / "a.txt").write_text("text")
-    assert cli.run([word.replace("HERE", str(tmp_path)) for word in command]) in (1, 2)
-    [line] = capsys.readouterr().err.splitlines()
+    done = run_here(*(word.replace("HERE", str(tmp_path)) for word in command))
+    [line] = done.stderr.splitlines()
+    assert done.returncode in (1, 2)
     assert "ACCESS_DENIED: No response body (check the credentials" in line
     assert "defect" not in line
 
@@ -255,15 +237,14 @@ def test_partly_written_file_never_appears(tmp_path: Path) -> None:
 
 
 def test_appended_text_is_uploaded_also_after_an_error(tmp_path: Path) -> None:
-    for text, error in {"one ": None, "two ": KeyboardInterrupt, "three": None}.items():
-        with (
-            pytest.raises(error) if error else contextlib.nullcontext(),
-            atomic.appendable(remote(tmp_path) / "log.txt") as path,
-        ):
+    for text in ("one ", "two ", "three"):
+        interrupted = text == "two "
+        raising = pytest.raises(KeyboardInterrupt) if interrupted else contextlib.nullcontext()
+        with raising, atomic.appendable(remote(tmp_path) / "log.txt") as path:
             with path.open("a") as file:
                 file.write(text)
-            if error is not None:
-                raise error
+            if interrupted:
+                raise KeyboardInterrupt
     assert (tmp_path / "log.txt").read_text() == "one two three"
 
 
@@ -287,45 +268,31 @@ def test_json_round_trip_and_its_errors(tmp_path: Path) -> None:
 
 def test_coordinator_of_a_local_run_does_not_import_arrow(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("low lower lowest")
-    script = f"import sys, pipeline; pipeline.train(['{tmp_path}/a.txt'], output='{tmp_path}/run', vocab_size=260)"
-    check = "sys.exit('pyarrow' in sys.modules)"
-    assert subprocess.run([sys.executable, "-P", "-c", f"{script}; {check}"], check=False).returncode == 0
+    train = f"import sys, pipeline; pipeline.train(['{tmp_path}/a.txt'], output='{tmp_path}/run', vocab_size=260)"
+    assert script(f"{train}; print('pyarrow' in sys.modules)") == "False\n"
 
 
 def test_options_take_uris(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text("output: s3://bucket/run?region=eu-west-1\ninputs: s3://bucket/corpus/*.txt\n")
-    config = f"fsspec+file://{tmp_path}/run.yaml"
-    result = CliRunner().invoke(commands, ["train", "--config", config, "--print-config"], catch_exceptions=False)
-    assert "output: s3://bucket/run?region=eu-west-1\n" in result.output
-    assert "- s3://bucket/corpus/*.txt\n" in result.output
+    printed = run_here("train", "--config", f"fsspec+file://{tmp_path}/run.yaml", "--print-config").stdout
+    assert "output: s3://bucket/run?region=eu-west-1\n" in printed
+    assert "- s3://bucket/corpus/*.txt\n" in printed
 
 
-def test_store_that_does_not_answer_is_a_pipeline_error_of_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_store_that_does_not_answer_is_a_pipeline_error_of_one_line(tmp_path: Path, monkeypatch) -> None:
     run = remote(tmp_path / "run")
     pipeline.train([__file__], output=run, vocab_size=258)
     stored = manifest.require(run)
 
-    def silent(self: Remote) -> None:
-        raise RemoteError(5, "no answer", str(self))
-
-    monkeypatch.setattr(Remote, "_info", silent)
+    monkeypatch.setattr(Remote, "_info", Mock(side_effect=RemoteError(5, "no answer", str(run))))
     for ask in (
-        *(
-            partial(call, run)
-            for call in (pipeline.verify_run, tokenizer_home, load_tokenizer, pipeline.Tokenizer.load)
-        ),
-        lambda: manifest.store_merge_options(stored, make_options(TrainOptions, {"vocab_size": 258}), []),
-        lambda: pipeline.merge_run(run, vocab_size=257),
+        *(pipeline.verify_run, tokenizer_home, load_tokenizer, pipeline.Tokenizer.load),
+        lambda _: manifest.store_merge_options(stored, make_options(TrainOptions, {"vocab_size": 258}), []),
+        lambda _: pipeline.merge_run(run, vocab_size=257),
     ):
         with pytest.raises(PipelineError, match=r"no answer") as caught:
-            ask()
+            ask(run)
         assert "\n" not in str(caught.value)
-
-
-def _pipe(path: Path) -> None:
-    os.mkfifo(path)
 
 
 def _socket(path: Path) -> None:
@@ -340,13 +307,11 @@ def _device(path: Path) -> None:
         pytest.skip("only root makes devices")
 
 
-SPECIAL = pytest.mark.parametrize("make", [_pipe, _socket, _device, Path.mkdir])
+SPECIAL = pytest.mark.parametrize("make", [os.mkfifo, _socket, _device, Path.mkdir])
 
 
 @SPECIAL
-def test_outputs_are_regular_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
-) -> None:
+def test_outputs_are_regular_files(tmp_path: Path, monkeypatch, make: Callable[[Path], None]) -> None:
     monkeypatch.chdir(tmp_path)
     where, link = tmp_path / "special.html", tmp_path / "link.html"
     make(where)
@@ -358,8 +323,7 @@ def test_outputs_are_regular_files(
         for overwrite in (False, True):
             with pytest.raises(RunDirectoryError, match="is not a regular file"):
                 pipeline.export_counts(counted, path, overwrite=overwrite)
-        result = CliRunner().invoke(commands, ["report", str(counted), "--output", str(path), "--overwrite"])
-        assert "is not a regular file" in str(result.exception)
+        assert "is not a regular file" in run_here("report", counted, "--output", path, "--overwrite").stderr
         if not where.is_dir():
             with pytest.raises(PipelineError, match=r"cannot be made|not a directory"):
                 pipeline.train([__file__], output=path, vocab_size=300)
@@ -369,9 +333,7 @@ def test_outputs_are_regular_files(
 
 @SPECIAL
 @pytest.mark.parametrize("name", ["tokenizer.json", "log.txt", "merges.parquet"])
-def test_what_is_no_file_is_not_replaced_in_a_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None], name: str
-) -> None:
+def test_what_is_no_file_is_not_replaced_in_a_directory(tmp_path: Path, monkeypatch, make, name: str) -> None:
     monkeypatch.chdir(tmp_path)
     make(tmp_path / name)
     before = (tmp_path / name).lstat()
@@ -454,25 +416,17 @@ def test_what_dead_processes_left_is_removed(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (
-            "NETWORK_CONNECTION during HeadObject operation: curlCode: 7, Could not connect; Details: Failed",
-            "NETWORK_CONNECTION: curlCode: 7, Could not connect; Details: Failed (check the network",
-        ),
-        (
-            "ACCESS_DENIED [code 15] during GetObject operation: Access\nDenied.",
-            "ACCESS_DENIED: Access Denied (check the credentials",
-        ),
-        (
-            "NO_SUCH_BUCKET during ListObjectsV2 operation: The bucket does not exist (Request ID: x)",
-            "NO_SUCH_BUCKET: The bucket does not exist (check the bucket's name)",
-        ),
-        (
-            "INTERNAL_FAILURE during ListObjectsV2 operation: No response body.",
-            "INTERNAL_FAILURE: No response body (the store failed or was busy, after several attempts: run the same",
-        ),
+        ("NETWORK_CONNECTION during HeadObject operation: curlCode: 7, Could not connect; Details: Failed",
+         "NETWORK_CONNECTION: curlCode: 7, Could not connect; Details: Failed (check the network"),
+        ("ACCESS_DENIED [code 15] during GetObject operation: Access\nDenied.",
+         "ACCESS_DENIED: Access Denied (check the credentials"),
+        ("NO_SUCH_BUCKET during ListObjectsV2 operation: The bucket does not exist (Request ID: x)",
+         "NO_SUCH_BUCKET: The bucket does not exist (check the bucket's name)"),
+        ("INTERNAL_FAILURE during ListObjectsV2 operation: No response body.",
+         "INTERNAL_FAILURE: No response body (the store failed or was busy, after several attempts: run the same"),
         ("UNKNOWN (HTTP status 503) during PutObject operation: Busy", "UNKNOWN: Busy (the store failed"),
     ],
-)
+)  # fmt: skip
 def test_store_messages_become_one_line(message: str, reason: str) -> None:
     for front in ("", "When getting information for key 'x' in bucket 'b': ", "When reading '': "):
         found = reason_of(OSError(f"{front}AWS Error {message}"))
