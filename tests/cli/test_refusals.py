@@ -98,26 +98,20 @@ def test_other_or_changed_corpus_names_the_file(tmp_path: Path) -> None:
     succeeded(train("a.txt", "--overwrite"))
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "named"),
-    [
-        ("train TEXT --output RUN --dry-run --vocab-size 300", 0, ""),
-        ("train absent.txt --output RUN", 1, "absent.txt"),
-        ("train TEXT --output RUN --pattern a(", 2, "character 2"),
-        ("train TEXT --output RUN --pattern llama3 --export gpt2", 1, "llama3"),
-        ("train TEXT --output RUN --special-ids first --export tiktoken", 1, "first"),
-        ("merge RUN --vocab-size 100", 2, "257"),
-        ("merge RUN --special-ids first --export tiktoken", 1, "first"),
-    ],
-)
-def test_overwrite_checks_everything_before_it_deletes(
-    text: Path, trained: Path, words: str, code: int, named: str
-) -> None:
+def test_overwrite_checks_everything_before_it_deletes(text: Path, trained: Path) -> None:
     before = files_in(trained)
-    arguments = [{"TEXT": text, "RUN": trained}.get(word, word) for word in words.split()]
-    result = run(*arguments, "--overwrite")
-    assert named in (refused(result, code) if code else succeeded(result).stdout)
-    assert files_in(trained) == before
+    for words, code, named in (
+        (f"train {text} --output {trained} --dry-run --vocab-size 300", 0, ""),
+        (f"train absent.txt --output {trained}", 1, "absent.txt"),
+        (f"train {text} --output {trained} --pattern a(", 2, "character 2"),
+        (f"train {text} --output {trained} --pattern llama3 --export gpt2", 1, "llama3"),
+        (f"train {text} --output {trained} --special-ids first --export tiktoken", 1, "first"),
+        (f"merge {trained} --vocab-size 100", 2, "257"),
+        (f"merge {trained} --special-ids first --export tiktoken", 1, "first"),
+    ):
+        result = run(*words.split(), "--overwrite")
+        assert named in (refused(result, code) if code else succeeded(result).stdout)
+        assert files_in(trained) == before
 
 
 STORED = dict.fromkeys(["size", "mtime_ns", "ctime_ns"], 1) | {"digest": "", "format": "text", "compression": "none"}

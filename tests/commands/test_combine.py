@@ -167,9 +167,7 @@ def words(weights: tuple[str, ...]) -> list[str]:
 
 
 @pytest.mark.parametrize("weights", [WEIGHTS, ("0", "1/7", "1"), ("1/1000", "1/1000", "1/9")])
-def test_weights_of_inputs_are_the_definition_for_any_chunks(
-    inputs: list[Path], tmp_path: Path, weights: tuple[str, ...]
-) -> None:
+def test_weights_of_inputs_in_any_chunks(inputs: list[Path], tmp_path: Path, weights: tuple[str, ...]) -> None:
     for chunk_size, workers in ((1 << 20, 1), (300, 2), (90, 3)):
         home = tmp_path / f"run-{chunk_size}"
         options = ["--chunk-size", chunk_size, "--workers", workers, "--output", home]

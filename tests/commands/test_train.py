@@ -1,6 +1,5 @@
 """The main road from files to a tokenizer: the merges of Hugging Face's trainer, and one answer however it is done."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -46,17 +45,6 @@ def test_one_answer_for_any_workers_and_chunks(corpus: Path, tmp_path: Path, spe
         models.add(_model(options["output"]))
     assert len(models) == 1
     assert len(list((tmp_path / "2-64KiB" / "counts").glob("*.parquet"))) > 4
-
-
-def test_bytes_per_token_are_those_of_encoding_the_corpus(tmp_path: Path) -> None:
-    """Also where pairs overlap: `aaaa` holds the pair (a, a) three times and gives two tokens."""
-    text = peers.generated_text(7, 2000) + " aaaa aaaaa aaaaaaa" * 50
-    (tmp_path / "a.txt").write_text(text, newline="")
-    for size in (500, 300):
-        tokenizer = pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=size)
-        report = json.loads((tmp_path / "run" / "report.json").read_text())
-        assert report["vocabulary"]["tokens"] == len(tokenizer.encode(text))
-        assert report["bytes_per_token"] == len(text.encode()) / len(tokenizer.encode(text))
 
 
 def test_added_files_are_counted_alone_and_all_is_learned_again(corpus: Path, tmp_path: Path) -> None:

@@ -148,9 +148,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "words"), WRONG)
-def test_arguments_without_counterpart_are_named(
-    changes: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_arguments_without_counterpart_are_named(changes: Any, words: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text("low low")
     arguments = {"trainer": trainer(), "pre_tokenizer": PLAIN, "texts": ["a"], "output": "run"}

@@ -439,14 +439,6 @@ def test_leaving_out_every_piece_is_refused(copy: Path) -> None:
     pipeline.merge_run(mixed, vocab_size=300, min_piece_count=most)
 
 
-def test_several_sizes_are_one_merge_list(good: Path, tmp_path: Path) -> None:
-    tokenizers = pipeline.merge_run(good, vocab_size=[420, 360])
-    assert tokenizers[420].merges[: 360 - 257] == tokenizers[360].merges
-    corpus = json.loads((good / "run.json").read_text())["files"][0]["path"]
-    pipeline.train(corpus, output=tmp_path / "alone", vocab_size=360)
-    assert files_in(tmp_path / "alone" / "tokenizer") == files_in(good / "tokenizer-360")
-
-
 def test_several_sizes_from_flags_and_files(good: Path, tmp_path: Path) -> None:
     mixed = pipeline.combine_runs([good], output=tmp_path / "mix")
     result = succeeded(run("merge", mixed, "--vocab-size", "300,350,280", "--log-json"))

@@ -22,15 +22,9 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("progress skip_special_tokens tokenize train_on_prompt", ("yes", 0, 1, None)),
     *(("overwrite whole_characters", ("yes", 0, 1)), ("bos eos whole_pieces", ()), ("enable_thinking", ("yes", 5, []))),
     ("errors formatting return_type special_ids special_tokens_in_messages", ("nonsense", 5, None, [])),
-    *(
-        ("add min_count", (-1, "x", None, 1.5, [])),
-        ("min_frequency", (-1, "x", 1.5, [])),
-        ("id", ("x", None, 1.5, [1])),
-    ),
-    *(
-        ("global_merges window", (-1, "x", None, 1.5, True)),
-        ("keep num_threads sequence_length", (0, -1, "x", 1.5, [])),
-    ),
+    *(("add min_count", (-1, "x", None, 1.5, [])), ("min_frequency", (-1, "x", 1.5, []))),
+    *(("id", ("x", None, 1.5, [1])), ("global_merges window", (-1, "x", None, 1.5, True))),
+    ("keep num_threads sequence_length", (0, -1, "x", 1.5, [])),
     *(("first_id", (-1, 1, "x", 1.5, [])), ("alpha", (0, -1, "x", True, float("inf")))),
     ("memory_limit", ("x", -1, [], 1.5)),
     ("dtype", ("uint8", "float32", "nonsense", 5, [], object())),

@@ -47,7 +47,8 @@ RANKS = [bytes([byte]) for byte in range(256)] + [b"th", b"the"]
 
 @pytest.fixture
 def tiktoken_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache whose files tiktoken accepts and never downloads."""
+    """An empty cache whose files tiktoken accepts and never downloads, and one of transformers."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
     monkeypatch.setattr("tiktoken.load.check_hash", lambda *_: True)  # the file is not OpenAI's
@@ -62,11 +63,7 @@ def write_encoding(cache: Path, name: str) -> None:
     (cache / hashlib.sha1(address.encode()).hexdigest()).write_bytes(b"\n".join(lines))
 
 
-def test_reference_results_stand_in_until_a_cache_has_the_tokenizer(
-    trained: Path, tiktoken_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HUB_CACHE", str(tiktoken_cache))
-
+def test_reference_results_stand_in_until_a_cache_has_the_tokenizer(trained: Path, tiktoken_cache: Path) -> None:
     def report(page: str) -> tuple[dict[str, Any], str]:
         words = ["--compare", "gpt-4o", "llama3", "--output", tiktoken_cache / f"{page}.html"]
         succeeded(run("report", trained, *words))
@@ -113,18 +110,14 @@ def test_bytes_lost_are_those_that_decoding_does_not_return() -> None:
     assert {case: bytes_lost(*case) for case in lost} == lost
 
 
-def test_a_tokenizer_that_loses_white_space_gets_no_credit_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tokenizer_gets_no_credit_for_lost_white_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has a token for each byte of the text without white space, so that both are as long for what is kept."""
     text = "ab\n        \n" * 500
     (tmp_path / "a.txt").write_text(text)
     options = ["--vocab-size", 257, "--pattern", "none", "--output", tmp_path / "run"]
     succeeded(run("train", tmp_path / "a.txt", *options))
-    bytes_alone = {byte: bytes([byte]) for byte in range(256)}
-    lossy = Compared(
-        lambda text: list("".join(text.split()).encode()), bytes_alone, 256, lambda ids: bytes(ids).decode()
-    )
+    single = {byte: bytes([byte]) for byte in range(256)}
+    lossy = Compared(lambda text: list("".join(text.split()).encode()), single, 256, lambda ids: bytes(ids).decode())
     monkeypatch.setattr("pipeline.reports.numbers_worker.load_compared", lambda _: lossy)
     succeeded(run("report", tmp_path / "run", "--compare", tmp_path / "a.txt"))
     own, other = json.loads((tmp_path / "run" / "report.json").read_text())["numbers"]["sample"]["tokenizers"]

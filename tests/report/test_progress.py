@@ -24,9 +24,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def test_lines_show_rate_time_left_and_memory(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_show_rate_and_time_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     now_s = 100.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now_s)
     monkeypatch.setattr(progress.machine, "process_tree_memory", lambda: 7 << 20)
@@ -51,15 +49,13 @@ def test_lines_show_rate_time_left_and_memory(
     ]
 
 
-@pytest.mark.parametrize(
-    ("environment", "colour", "bars"),
-    [({}, True, True), ({"NO_COLOR": "1"}, False, True), ({"TERM": "dumb"}, False, False)],
-)
-def test_terminal_shows_coloured_bars_unless_refused(
-    environment: dict[str, str], colour: bool, bars: bool, corpus: Path, tmp_path: Path
-) -> None:
+TERMINALS = [({}, True, True), ({"NO_COLOR": "1"}, False, True), ({"TERM": "dumb"}, False, False)]
+
+
+@pytest.mark.parametrize(("variables", "colour", "bars"), TERMINALS)
+def test_terminal_shows_coloured_bars(variables: Any, colour: bool, bars: bool, corpus: Path, tmp_path: Path) -> None:
     words = ["train", "a.txt", "--output", str(tmp_path / "run"), "--vocab-size", "400", "--workers", "1"]
-    seen = output_on_a_terminal(words, corpus, **environment)
+    seen = output_on_a_terminal(words, corpus, **variables)
     assert bool(re.search(rb"\x1b\[[0-9;]*[39][0-7]m", seen)) == colour
     assert ("━".encode() in seen) == bars
     assert b"counting" in seen
@@ -131,9 +127,7 @@ def test_python_shows_a_bar_on_a_terminal_and_warnings_as_warnings(corpus: Path,
     assert b"UserWarning: the vocabulary is smaller than asked for" in b" ".join(words)
 
 
-def test_python_is_silent_unless_asked_and_shows_lines_in_a_pipe(
-    corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_python_shows_lines_in_a_pipe_if_asked(corpus: Path, tmp_path: Path, capfd: Any) -> None:
     for shown in (False, True):
         pipeline.train(corpus / "a.txt", output=tmp_path / str(shown), vocab_size=300, workers=1, progress=shown)
         error = capfd.readouterr().err
@@ -150,10 +144,8 @@ def test_python_is_silent_unless_asked_and_shows_lines_in_a_pipe(
 def test_a_notebook_shows_a_bar(corpus: Path, tmp_path: Path) -> None:
     modules = ("nbformat", "nbclient", "ipykernel", "ipywidgets")
     nbformat, nbclient, *_ = (pytest.importorskip(name, reason=f"needs {name}") for name in modules)
-    code = (
-        "import pipeline\n"
-        f"pipeline.train({str(corpus / 'a.txt')!r}, output={str(tmp_path / 'run')!r}, vocab_size=90_000, progress=True)"
-    )
+    options = f"output={str(tmp_path / 'run')!r}, vocab_size=90_000, progress=True"
+    code = f"import pipeline\npipeline.train({str(corpus / 'a.txt')!r}, {options})"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
     shown = str(notebook)
@@ -171,15 +163,12 @@ def test_a_notebook_shows_a_bar(corpus: Path, tmp_path: Path) -> None:
         ([(86, 5.41), (582, 5.74), (2346, 6.11), (43999, 9.87)], 19744),  # superwords
     ],
 )
-def test_time_left_of_merging_is_close(
-    measured: list[tuple[int, float]], earlier: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_time_left_of_merging_is_close(measured: Any, earlier: int, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now_s)
     *points, (new, whole_s) = measured
-    stage = progress._Stage(
-        StageStarted("merging superwords" if earlier else "merging", earlier + new, "merges", earlier)
-    )
+    name = "merging superwords" if earlier else "merging"
+    stage = progress._Stage(StageStarted(name, earlier + new, "merges", earlier))
     assert stage._left_s(5.0) is None
     for done, now_s in points:
         stage.advance(earlier + done - stage.done)
