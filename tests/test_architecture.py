@@ -54,7 +54,7 @@ MOST = {
     "modules behind commands/train": 126,
     "modules behind a counting worker": 38,
     "lines of a file": 596,
-    "lines of a file, on average": 143,
+    "lines of a file, on average": 153,
     "lines of a function": 89,
     "parameters of an internal function": 7,
     "flags of all commands": 367,

@@ -67,7 +67,7 @@ def encode(request: Request, texts: tuple[str, ...], tokenizer: Location, ordina
 
         def encode_corpus(session: Session) -> "Result":
             from pipeline.commands.encode import run_encode
-            from pipeline.tokenizer.formats.load import load_model
+            from pipeline.tokenizer.formats.files import load_model
 
             summary = run_encode(session.options, load_model(tokenizer), session.executor, session.listener)
             return replace(summary, tokenizer=tokenizer)
@@ -89,8 +89,8 @@ def encode_chat(request: Request, tokenizer: Location) -> None:
     from pipeline.run.workers import CHAT, executor_for
 
     def encode_rows(session: Session) -> "Result":
-        from pipeline.guests.chat.encode_chat import run_encode_chat
-        from pipeline.tokenizer.formats.load import load_model
+        from pipeline.guests.chat.encode import run_encode_chat
+        from pipeline.tokenizer.formats.files import load_model
 
         options = session.options
         if "shard_format" not in session.given:

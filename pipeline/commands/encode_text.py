@@ -10,7 +10,7 @@ from pipeline.base.errors import InputError
 from pipeline.reports import progress
 from pipeline.shards.decode import decode_shards
 from pipeline.storage import Location
-from pipeline.tokenizer.formats.load import load_model
+from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _SHOWN = 60  # characters of what was typed, in a message

@@ -16,8 +16,7 @@ from pipeline.storage import Location
 from pipeline.tokenizer.check import check_exports, local_files, texts_to_check
 from pipeline.tokenizer.conversions import card_in, push, require_login
 from pipeline.tokenizer.export import Check, export_in_place, limits_of, news_of, with_chat_template, with_roles
-from pipeline.tokenizer.formats.load import load_model, tokenizer_home
-from pipeline.tokenizer.formats.save import default_formats
+from pipeline.tokenizer.formats.files import default_formats, load_model, tokenizer_home
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 

@@ -43,7 +43,7 @@ from pipeline.run.runner import Runner, Stage, opened
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, Remote, open_file, parse_location
 from pipeline.tokenizer.export import check_before_work
-from pipeline.tokenizer.formats.save import FILE_NAMES
+from pipeline.tokenizer.formats.files import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 STAGE = "importing"

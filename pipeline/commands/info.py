@@ -18,8 +18,7 @@ from pipeline.shards import manifest as shards
 from pipeline.shards.manifest import RESULT, SHARDS, EncodedCorpus, find_result, tokenizer_fingerprint
 from pipeline.storage import Location, existing, named, names_in
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
-from pipeline.tokenizer.formats.load import load_model, tokenizer_home
-from pipeline.tokenizer.formats.save import FILE_NAMES
+from pipeline.tokenizer.formats.files import FILE_NAMES, load_model, tokenizer_home
 from pipeline.tokenizer.model import ChatTemplate
 
 

@@ -36,8 +36,8 @@ from pipeline.run.runner import Runner, opened
 from pipeline.run.workers import executor_for
 from pipeline.storage import Location, named
 from pipeline.tokenizer.export import Exported, Ids, Trained, check_before_work, export_size, limits_of, refuse_ordinary
+from pipeline.tokenizer.formats.files import FILE_NAMES
 from pipeline.tokenizer.formats.huggingface import chat_template_of
-from pipeline.tokenizer.formats.save import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 

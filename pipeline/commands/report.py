@@ -40,7 +40,7 @@ from pipeline.run.runner import Runner
 from pipeline.storage import MANIFEST_BYTES, Location, read_bounded
 from pipeline.storage.atomic import single_output, whole_file, write_whole
 from pipeline.tokenizer.export import Check, Trained, facts_of
-from pipeline.tokenizer.formats.load import tokenizer_path
+from pipeline.tokenizer.formats.files import tokenizer_path
 
 STAGE = "reporting"
 EXTENT = "BPE_PIPELINE_REPORT"

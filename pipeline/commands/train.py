@@ -21,7 +21,7 @@ from pipeline.run.options import TrainOptions, make_options
 from pipeline.run.runner import opened
 from pipeline.run.workers import executor_for
 from pipeline.tokenizer.export import check_before_work
-from pipeline.tokenizer.formats.save import FILE_NAMES
+from pipeline.tokenizer.formats.files import FILE_NAMES
 
 if TYPE_CHECKING:
     from pipeline.reports.summary import Summary

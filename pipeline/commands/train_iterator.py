@@ -25,7 +25,7 @@ from pipeline.run.patterns import cut_by, pattern_of
 from pipeline.run.runner import opened
 from pipeline.run.workers import executor_here, thread_count
 from pipeline.tokenizer.export import check_before_work
-from pipeline.tokenizer.formats.save import FILE_NAMES
+from pipeline.tokenizer.formats.files import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _KEPT_BYTES, _KEPT_THREAD_BYTES = 24 << 20, 4 << 20  # that this process still holds when all is written

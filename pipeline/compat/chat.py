@@ -13,9 +13,8 @@ from typing import Any
 
 from pipeline.base.errors import InputError, UsageError, unfit
 from pipeline.compat.llama3 import Llama3Tokenizer
-from pipeline.tokenizer.chat_render import Message, render
+from pipeline.tokenizer.chat_templates import BORDER, CONTENT, ROLE, Message, MessageMarks, has_marks, render, unmarked
 from pipeline.tokenizer.decode import numbers_of
-from pipeline.tokenizer.message_marks import BORDER, CONTENT, ROLE, MessageMarks, has_marks, unmarked
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _ROLES = ("user", "assistant", "system", "tool")

@@ -19,7 +19,7 @@ from typing import Any
 from pipeline.base.errors import InputError
 from pipeline.storage import Location
 from pipeline.tokenizer.encode import TextEncoder
-from pipeline.tokenizer.formats.load import load_model
+from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.model import Model
 
 KNOWN = {

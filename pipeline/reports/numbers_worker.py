@@ -38,7 +38,7 @@ from pipeline.reports.tokens import (
 )
 from pipeline.storage import Location
 from pipeline.tokenizer.export import Trained
-from pipeline.tokenizer.formats.load import load_model
+from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.model import Model
 
 _CURVE_STEPS = 160

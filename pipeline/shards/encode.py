@@ -22,13 +22,11 @@ from pipeline.shards import manifest
 from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import IDS, Layout, ShardFacts
-from pipeline.shards.ids_file import Part, part_of
+from pipeline.shards.ids_file import Part, Slice, open_source, part_of
 from pipeline.shards.manifest import EncodedCorpus, Encoding, FileFacts, directories_of, is_dealt
 from pipeline.shards.order import Split, writers
-from pipeline.shards.packing import Packing
 from pipeline.shards.plan import encoding_workers, task_of
-from pipeline.shards.sources import Slice, open_source
-from pipeline.shards.write_worker import CheckTask, ShardFile, ShardTask, is_intact, write_shard
+from pipeline.shards.write_worker import CheckTask, Packing, ShardFile, ShardTask, is_intact, write_shard
 from pipeline.storage import Location, Remote, each, existing, open_file, unreadable
 from pipeline.storage.atomic import make_directory, put, whole_file, write_whole
 from pipeline.tokenizer.model import Model

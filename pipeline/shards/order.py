@@ -19,9 +19,8 @@ from pipeline.run.directory import fingerprint
 from pipeline.run.runner import Runner, Stage
 from pipeline.shards.deal_worker import DealTask, Documents, Selection, SurveyTask, deal_part, smallest_of, survey_part
 from pipeline.shards.formats.shard_format import ID_BYTES
-from pipeline.shards.ids_file import Part, StoredIds, found_ids
+from pipeline.shards.ids_file import Bucket, Part, Source, StoredIds, found_ids
 from pipeline.shards.manifest import Encoding, holds_out, is_dealt
-from pipeline.shards.sources import Bucket, Source
 from pipeline.storage.atomic import make_directory
 
 SURVEY_STAGE, ORDERING_STAGE = "choosing validation", "ordering documents"

@@ -34,7 +34,7 @@ from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import ID_BYTES
 from pipeline.shards.manifest import Encoding
 from pipeline.storage import named
-from pipeline.tokenizer.formats.load import load_model, tokenizer_home
+from pipeline.tokenizer.formats.files import load_model, tokenizer_home
 from pipeline.tokenizer.model import CACHE_BYTES, Model
 from pipeline.tokenizer.prepare import SpecialSearch
 from pipeline.tokenizer.tokenizer import Tokenizer

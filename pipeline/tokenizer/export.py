@@ -22,15 +22,13 @@ from pipeline.run.options import TokenizerOptions, TrainOptions
 from pipeline.run.patterns import tokenizer_pattern
 from pipeline.run.vocabulary_size import check_vocabulary
 from pipeline.storage import Location, parse_location
-from pipeline.tokenizer.chat_render import marks_written
-from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
+from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES, marks_written
 from pipeline.tokenizer.conversions import CARD
 from pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
 from pipeline.tokenizer.formats.fields import read_text
+from pipeline.tokenizer.formats.files import FORMATS, default_formats, load_model
 from pipeline.tokenizer.formats.gguf import pre_type
 from pipeline.tokenizer.formats.huggingface import GENERATION_NAME, write_model
-from pipeline.tokenizer.formats.load import load_model
-from pipeline.tokenizer.formats.save import FORMATS, default_formats
 from pipeline.tokenizer.model import ChatTemplate, Model
 
 _MOST_MOVED = 5

@@ -18,13 +18,12 @@ from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.run.keywords import AnyPath
 from pipeline.storage import Remote, named
 from pipeline.tokenizer import arguments
-from pipeline.tokenizer.allowed_special import Allowed, Disallowed, SpecialChoice
-from pipeline.tokenizer.chat_render import Message, render
+from pipeline.tokenizer.chat_templates import Message, render
 from pipeline.tokenizer.conversions import Conversions
 from pipeline.tokenizer.decode import Decoding
-from pipeline.tokenizer.encode import Text, TextEncoder, utf8_blocks, utf8_of
+from pipeline.tokenizer.encode import Allowed, Disallowed, SpecialChoice, Text, TextEncoder, utf8_blocks, utf8_of
+from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.formats.huggingface import write_model
-from pipeline.tokenizer.formats.load import load_model
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
 from pipeline.tokenizer.model import Model
 
@@ -118,7 +117,7 @@ class Tokenizer(Conversions, Decoding):
         [257, 258]
 
         Args:
-            model: the `model` of another tokenizer, or what `pipeline.tokenizer.formats.load` returns.
+            model: the `model` of another tokenizer, or what `pipeline.tokenizer.formats.files` returns.
 
         Returns:
             The tokenizer.

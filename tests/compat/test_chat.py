@@ -26,7 +26,7 @@ from pipeline.compat.llama3 import RUN_CHARACTERS, SPECIAL_TOKENS, WINDOW_CHARAC
 from pipeline.pattern.presets import PRESETS
 from pipeline.run.ids import Roles
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
-from pipeline.tokenizer.formats.save import FORMATS
+from pipeline.tokenizer.formats.files import FORMATS
 from pipeline.tokenizer.model import ChatTemplate
 
 EOT = "<|endoftext|>"
@@ -210,7 +210,7 @@ FAILING = {  # what a downloaded template may do, and what the one error says
 
 @pytest.mark.parametrize("jinja", FAILING)
 def test_a_template_that_fails_is_one_error(jinja: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.tokenizer.chat_render._MOST_STEPS", 5000)
+    monkeypatch.setattr("pipeline.tokenizer.chat_templates._MOST_STEPS", 5000)
     with pytest.raises(UsageError, match=f"does not take these messages: .*({FAILING[jinja]})"):
         with_template(jinja).apply_chat_template(DIALOG)
 

@@ -15,7 +15,7 @@ import pytest
 import pipeline
 from pipeline import compat
 from pipeline.run.options import RECORDS
-from pipeline.tokenizer.formats.save import FORMATS, default_formats
+from pipeline.tokenizer.formats.files import FORMATS, default_formats
 
 THINGS = {name: getattr(pipeline, name) for name in pipeline._HOMES if name != "PipelineError"}
 THINGS |= {name: getattr(compat, name) for name in compat.__all__}

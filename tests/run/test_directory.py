@@ -21,7 +21,7 @@ from pipeline.run.options import TrainOptions, make_options
 from pipeline.shards import manifest as shards
 from pipeline.shards.manifest import SHARDS
 from pipeline.storage import named
-from pipeline.tokenizer.formats.save import FILE_NAMES
+from pipeline.tokenizer.formats.files import FILE_NAMES
 
 
 @pytest.fixture

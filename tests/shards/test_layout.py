@@ -13,9 +13,8 @@ from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.shards.encode import plan_shards
 from pipeline.shards.formats.shard_format import IDS, Layout, RowGroup, Rows, row_groups
-from pipeline.shards.ids_file import IdsWriter, StoredIds, part_of
-from pipeline.shards.packing import NUMBERS, POSITIONS, Packed, Packing
-from pipeline.shards.sources import Slice, open_part
+from pipeline.shards.ids_file import IdsWriter, Slice, StoredIds, open_part, part_of
+from pipeline.shards.write_worker import NUMBERS, POSITIONS, Packed, Packing
 
 # Parts: blocks, each of the lengths of its documents and of an unfinished one.
 BLOCKS = st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=4), st.integers(0, 3)), max_size=4)
@@ -224,7 +223,7 @@ def test_concat_cuts_documents_end_to_end(sizes: list[int], row: int, cuts: list
 
 
 def test_windows_bound_what_is_packed_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.shards.packing._WINDOW_TOKENS", 1)
-    monkeypatch.setattr("pipeline.shards.packing._WINDOW_ROWS", 2)
+    monkeypatch.setattr("pipeline.shards.write_worker._WINDOW_TOKENS", 1)
+    monkeypatch.setattr("pipeline.shards.write_worker._WINDOW_ROWS", 2)
     rows, _, _, _ = packed([6, 6, 6, 4, 4, 4], "best-fit", 10, [])
     assert [sum(id_ != PAD for id_ in row) for row in rows] == [10, 6, 6, 8]  # windows of 22 and 8 tokens

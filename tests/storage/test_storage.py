@@ -30,7 +30,7 @@ from pipeline.run.options import TrainOptions, make_options
 from pipeline.storage import Location, Remote, RemoteError, atomic, location, scratch
 from pipeline.storage import remote as stores
 from pipeline.storage.remote import reason_of
-from pipeline.tokenizer.formats.load import tokenizer_home
+from pipeline.tokenizer.formats.files import tokenizer_home
 
 pytest.importorskip("fsspec")  # `fsspec+file://` is an object store to the package, and a directory to the tests
 

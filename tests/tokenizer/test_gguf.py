@@ -24,7 +24,7 @@ from pipeline.run.ids import Roles
 from pipeline.tokenizer.check import check_exports
 from pipeline.tokenizer.export import export_model, limits_of
 from pipeline.tokenizer.formats import gguf as ours
-from pipeline.tokenizer.formats.save import FORMATS, default_formats
+from pipeline.tokenizer.formats.files import FORMATS, default_formats
 from pipeline.tokenizer.model import ChatTemplate, Model
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"

@@ -22,14 +22,14 @@ from transformers import AutoTokenizer
 from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError, PipelineError, UsageError
 from pipeline.compat import GPT2Tokenizer
-from pipeline.guests.inspect.findings import FINE, examine
+from pipeline.guests.inspect.doctor import FINE, examine
 from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.parse import first_difference
 from pipeline.pattern.presets import PRESETS
 from pipeline.tokenizer.formats.fields import Field
+from pipeline.tokenizer.formats.files import FORMATS
 from pipeline.tokenizer.formats.pre_tokenizer import _recovered
-from pipeline.tokenizer.formats.save import FORMATS
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks
 from pipeline.tokenizer.prepare import nfc
 

@@ -13,8 +13,16 @@ from pipeline.base.events import Listener
 from pipeline.base.units import parse_whole_number
 from pipeline.counts.count import Counted, require_counted
 from pipeline.executors import Executor
-from pipeline.guests.adapt.extend_worker import PLAN_NAME, ExtendTask, learn
-from pipeline.guests.adapt.extension import Learned, NewToken, extended, require_extendable, start_of
+from pipeline.guests.adapt.extend_worker import (
+    PLAN_NAME,
+    ExtendTask,
+    Learned,
+    NewToken,
+    extended,
+    learn,
+    require_extendable,
+    start_of,
+)
 from pipeline.guests.adapt.origin import DERIVED, Origin, claimed
 from pipeline.merges.merge import STAGE
 from pipeline.pattern.compiled import PatternSequence
@@ -32,7 +40,7 @@ from pipeline.run.workers import executor_here
 from pipeline.shards.manifest import tokenizer_fingerprint
 from pipeline.storage import Location, absolute, named
 from pipeline.tokenizer.formats.changed import write_changed
-from pipeline.tokenizer.formats.load import load_model
+from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 

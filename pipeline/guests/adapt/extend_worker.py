@@ -1,22 +1,146 @@
-"""Learn the tokens that extend a vocabulary, in a worker process: pieces as the base encodes them, then merges."""
+"""Learn the tokens that extend a vocabulary, in a worker process: pieces as the base encodes them, then merges.
+
+Every old id and merge stays. A new merge has a higher rank than every old one, so a piece's ids change only where a new
+pair stands in its old encoding. Two kinds of merges are never made: one that makes the text of an added token, since
+tokenizer.json gives equal texts one id, and one that makes an old token which a merge needs, since old merges would
+then fire after new ones. An old token that no merge needs, and that merges alone did not make, may be made again: it
+keeps its id.
+"""
 
 from array import array
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline import _core
-from pipeline.base.errors import TrainingError
+from pipeline._core import MergeResult
+from pipeline.base.errors import ExportRefusedError, TrainingError, UsageError
 from pipeline.base.memory import Grant
 from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_progress, report_totals
-from pipeline.guests.adapt.extension import Learned, Start, learned_of, start_of
 from pipeline.merges.forecast import surely_enough
 from pipeline.merges.rules import MergeRules
-from pipeline.merges.vocabulary import tokens_to_texts
+from pipeline.merges.vocabulary import Vocabulary, tokens_to_texts
 from pipeline.storage import Location
 from pipeline.storage.atomic import whole_file
-from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.model import Model, bytes_of_letters
+
+
+@dataclass(frozen=True)
+class NewToken:
+    """A token that was added.
+
+    left_id, right_id: what its merge joins. count: of this pair when it was merged. old_ids: its bytes as the old
+    tokenizer's merges encode them; the mean of their rows starts its embedding.
+    """
+
+    id: int
+    token: bytes
+    left_id: int
+    right_id: int
+    count: int
+    old_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Start:
+    """The tokens of a base as the merge engine numbers them, in order of ids, and what merges may not make."""
+
+    tokens: tuple[bytes, ...]
+    ids: "array[int]"
+    first_new_id: int
+    forbidden: tuple[bytes, ...]
+    again: tuple[int, ...]  # numbers of the tokens that may be made once more
+
+
+@dataclass(frozen=True)
+class Learned:
+    """New merges by ids, in order of rank. before, after: the tokens of all pieces without and with them.
+
+    new: the tokens that they add; made_again: old ids that they make, which merges alone did not.
+    """
+
+    left: "array[int]"
+    right: "array[int]"
+    counts: "array[int]"
+    result: "array[int]"
+    new: tuple[NewToken, ...]
+    made_again: tuple[int, ...]
+    exhausted: bool
+    before: int
+    after: int
+
+
+def require_extendable(model: Model) -> None:
+    """Raise `UsageError` if counts of plain text would not show the pieces that the tokenizer cuts."""
+    if model.preparation.nfc or model.preparation.space_in_front:
+        what = "puts text into NFC" if model.preparation.nfc else "puts a space in front of text"
+        raise UsageError(
+            f"the tokenizer {what} before it cuts it, so counts of the text itself are of other pieces: it cannot be "
+            "extended; take it out of its tokenizer.json if the texts need it not"
+        )
+
+
+def start_of(model: Model, add: int, first_id: int | None) -> Start:
+    """Return what learning starts from; `UsageError` where a new id would be one that is taken."""
+    old = model.vocabulary
+    first = old.max_id + 1 if first_id is None else first_id
+    taken = sorted(id_ for id_ in (*old.tokens, *old.special_tokens.values()) if first <= id_ < first + max(add, 1))
+    if taken:
+        raise UsageError(
+            f"--first-id {first} with --add {add} would take the id {taken[0]}, which is another token's; give "
+            f"--first-id {old.max_id + 1} or leave it out"
+        )
+    needed, lost = {*old.left, *old.right}, model.unreachable_tokens()
+    numbers = {id_: number for number, id_ in enumerate(old.tokens)}
+    return Start(
+        tokens=tuple(old.tokens.values()),
+        ids=array("I", old.tokens),
+        first_new_id=first,
+        forbidden=(*_added_bytes(old.special_tokens), *(old.tokens[id_] for id_ in lost if id_ in needed)),
+        again=tuple(numbers[id_] for id_ in lost if id_ not in needed),
+    )
+
+
+def _added_bytes(texts: Iterable[str]) -> Iterable[bytes]:
+    """Yield what added tokens would be in the vocabulary: their bytes, and what their text is in the byte alphabet."""
+    for text in texts:
+        yield from (text.encode(), *bytes_of_letters(text))
+
+
+def learned_of(start: Start, found: MergeResult) -> Learned:
+    """Turn the engine's numbers into ids."""
+    ids, tokens = array("I", start.ids), list(start.tokens)
+    old_ids: dict[int, tuple[int, ...]] = {id_: (id_,) for id_ in ids}
+    old, again = {*start.ids}, {start.tokens[number]: start.ids[number] for number in start.again}
+    new: list[NewToken] = []
+    for a, b, count in zip(found.left, found.right, found.counts, strict=True):
+        left, right, token = ids[a], ids[b], tokens[a] + tokens[b]
+        made = again.get(token, start.first_new_id + len(new))
+        old_ids[made] = old_ids[left] + old_ids[right]
+        if token not in again:
+            new.append(NewToken(made, token, left, right, count, old_ids[made]))
+        ids.append(made)
+        tokens.append(token)
+    lefts, rights = (array("I", map(ids.__getitem__, numbers)) for numbers in (found.left, found.right))
+    result, exhausted = ids[len(start.tokens) :], found.stop == "min-frequency"
+    revived = tuple(id_ for id_ in result if id_ in old)
+    before, after = found.bytes, found.bytes - sum(found.joined)
+    return Learned(lefts, rights, array("Q", found.counts), result, tuple(new), revived, exhausted, before, after)
+
+
+def extended(model: Model, learned: Learned) -> Model:
+    """Return the model with the new tokens and merges."""
+    old = model.vocabulary
+    tokens = old.tokens | {one.id: one.token for one in learned.new}
+    lefts, rights = [*old.left, *learned.left], [*old.right, *learned.right]
+    merges = ((tokens[left], tokens[right]) for left, right in zip(lefts, rights, strict=True))
+    new = replace(model, vocabulary=Vocabulary.from_tokens(tokens, merges, old.special_tokens), trained=False)
+    made = {id_: tokens[id_] for id_ in learned.result}
+    if lost := new.encoder().unreachable(made):
+        raise ExportRefusedError(f"the new token {tokens[lost[0]]!r} is not made of its own bytes: this is a defect")
+    return new
+
 
 PLAN_NAME = "new-tokens.parquet"
 _BYTES_PER_WORD = 32  # of a piece that is encoded, without its ids

@@ -14,7 +14,7 @@ from pipeline.run.manifest import refuse_other_options, run_of
 from pipeline.run.stored import stored
 from pipeline.storage import Location, same_location
 from pipeline.tokenizer.formats.changed import CHANGED_NAMES
-from pipeline.tokenizer.formats.load import tokenizer_home
+from pipeline.tokenizer.formats.files import tokenizer_home
 
 _NAMES = (PLAN_NAME, MAP_NAME, REMOVED_NAME, *CHANGED_NAMES)
 DERIVED = Kind("made-from.json", re.compile("|".join(map(re.escape, _NAMES))), 1)

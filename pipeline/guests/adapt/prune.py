@@ -12,9 +12,8 @@ from pipeline.counts.count import Counted, require_counted
 from pipeline.executors import Executor
 from pipeline.guests.adapt.extend import whole_number
 from pipeline.guests.adapt.origin import DERIVED, Origin, claimed
-from pipeline.guests.adapt.prune_worker import PruneTask, Pruning
+from pipeline.guests.adapt.prune_worker import PruneTask, Pruning, RemovedToken, protected_ids, pruned
 from pipeline.guests.adapt.prune_worker import prune as choose
-from pipeline.guests.adapt.pruning import RemovedToken, protected_ids, pruned
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath, OutputKeywords
@@ -28,7 +27,7 @@ from pipeline.storage import Location, Remote, absolute, named
 from pipeline.tokenizer.arguments import flag
 from pipeline.tokenizer.formats.changed import write_changed
 from pipeline.tokenizer.formats.fields import read_text
-from pipeline.tokenizer.formats.load import load_model
+from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 

@@ -1,15 +1,114 @@
-"""Count how a tokenizer uses its tokens on a counter, choose what to remove, and write the tables, in a worker."""
+"""Choose which tokens to remove by how a counter uses them, in a worker: the least used first, none that others need.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+A token's canonical merge is the last one when its own bytes are merged; a leaf is a token that no kept token's
+canonical merge joins. So every token that stays is still made by the same merges, and a piece whose encoding holds no
+removed token keeps its tokens.
+"""
+
+import heapq
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
+from pipeline.base.errors import UsageError
 from pipeline.counts.counter_file import open_counter
-from pipeline.guests.adapt.pruning import RemovedToken, pruned, removed_tokens
 from pipeline.merges.vocabulary import Vocabulary
+from pipeline.run.ids import BYTE_ORDER
 from pipeline.storage import Location
 from pipeline.storage.atomic import whole_file
-from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.model import Model, bytes_of_letters
+
+
+@dataclass(frozen=True)
+class RemovedToken:
+    """A token that was removed. score: how often it was used, with what removed tokens made of it passed on to it.
+
+    new_ids: what its bytes are encoded as now.
+    """
+
+    old_id: int
+    token: bytes
+    score: int
+    new_ids: tuple[int, ...]
+
+
+def removed_tokens(
+    vocabulary: Vocabulary,
+    parts: Mapping[int, tuple[int, int]],
+    uses: Sequence[int],
+    protected: Set[int],
+    *,
+    keep: int | None,
+    min_count: int | None,
+) -> dict[int, int]:
+    """Return the ids to remove with their scores, in order of removal.
+
+    parts: of each reachable token that is no byte, what its canonical merge joins. uses: by id. Raises `UsageError` if
+    that size cannot be reached, or nothing is to be removed.
+    """
+    score = {id_: uses[id_] for id_ in vocabulary.tokens}
+    users = Counter(part for id_, two in parts.items() for part in {*two})
+    leaves = [(score[id_], -id_) for id_ in score if not users[id_] and id_ not in protected]
+    heapq.heapify(leaves)
+    removed: dict[int, int] = {}
+    size = vocabulary.size
+    while leaves and (size - len(removed) > keep if keep is not None else leaves[0][0] < (min_count or 0)):
+        count, negative = heapq.heappop(leaves)
+        removed[-negative] = count
+        two = parts.get(-negative, ())
+        for part in two:
+            score[part] += count
+        for part in {*two}:
+            users[part] -= 1
+            if not users[part] and part not in protected:
+                heapq.heappush(leaves, (score[part], -part))
+    if keep is not None and size - len(removed) > keep:
+        raise UsageError(
+            f"--keep {keep:,} is too small: {size - len(removed):,} tokens are bytes, added or protected tokens, or "
+            "what these are made of; give at least this number"
+        )
+    if not removed:
+        why = f"it has {size:,} tokens" if keep is not None else f"each token occurs {min_count:,} times or is needed"
+        raise UsageError(
+            f"there is nothing to remove from the tokenizer: {why}; give a smaller number of tokens to keep"
+        )
+    return removed
+
+
+def protected_ids(vocabulary: Vocabulary, named: Iterable[str | bytes]) -> set[int]:
+    """Return the ids that stay whatever they are used: bytes, added tokens, those named; `UsageError` for no token.
+
+    A name is a token's text in the byte alphabet, as vocab.json has it, or its own text.
+    """
+    by_bytes = {token: id_ for id_, token in vocabulary.tokens.items()}
+    kept = {by_bytes[bytes([byte])] for byte in BYTE_ORDER} | {*vocabulary.special_tokens.values()}
+    for text in vocabulary.special_tokens:
+        kept |= {by_bytes[token] for token in bytes_of_letters(text) if token in by_bytes}
+    for name in named:
+        spellings = [name] if isinstance(name, bytes) else [*bytes_of_letters(name), name.encode()]
+        found = [by_bytes[token] for token in spellings if token in by_bytes]
+        if not found and name not in vocabulary.special_tokens:
+            raise UsageError(
+                f"{name!r} is to be protected, but is not a token: write it as vocab.json does, or leave it out"
+            )
+        kept |= {*found}
+    return kept
+
+
+def pruned(model: Model, removed: Set[int], *, keep_ids: bool) -> tuple[Model, dict[int, int]]:
+    """Return the model without these ids, and old id -> new id of all others in order."""
+    old = model.vocabulary
+    kept = sorted({*old.tokens, *old.special_tokens.values()} - removed)
+    new_of = dict(zip(kept, kept if keep_ids else range(len(kept)), strict=True))
+    tokens = {new_of[id_]: token for id_, token in old.tokens.items() if id_ in new_of}
+    rows = [row for row in zip(old.left, old.right, old.result, strict=True) if removed.isdisjoint(row)]
+    columns = zip(*rows, strict=True) if rows else ((), (), ())
+    left, right, result = (array("I", map(new_of.__getitem__, column)) for column in columns)
+    special = {text: new_of[id_] for text, id_ in old.special_tokens.items()}
+    return replace(model, vocabulary=Vocabulary(tokens, left, right, result, special), trained=False), new_of
+
 
 MAP_NAME, REMOVED_NAME = "id-map.parquet", "removed.parquet"
 

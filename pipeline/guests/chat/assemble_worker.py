@@ -13,8 +13,7 @@ from typing import Any
 from pipeline.executors.worker import report_progress
 from pipeline.guests.chat.encoder import ID_BYTES, IGNORED, Row
 from pipeline.shards.formats.shard_format import Block, Rows, ShardFacts
-from pipeline.shards.ids_file import StoredIds
-from pipeline.shards.sources import PartReader, open_part
+from pipeline.shards.ids_file import PartReader, StoredIds, open_part
 from pipeline.shards.write_worker import ShardFile
 
 _log = logging.getLogger(__name__)

@@ -1,18 +1,43 @@
-"""Conversations in memory to rows of ids and labels: the public function."""
+"""`encode-chat`: chat data become rows of ids and labels for fine-tuning; `encode_chat` does so in memory.
+
+Workers encode chunks of rows into parts, each a checkpoint; then rows are put in order, packed, and written to shards.
+What they hold depends on data sets, tokenizer, template and options alone: not on workers, chunk size or kills.
+"""
 
 import logging
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain, pairwise, repeat
 from typing import Any, Literal
 
-from pipeline.base.errors import unfit
+from pipeline.base.errors import InputError, UsageError, unfit
+from pipeline.base.events import Listener
+from pipeline.commands.encode import finished_corpus, saved_result, summary_of, total_of
 from pipeline.corpus.skipped_or_altered import Tally, in_words
-from pipeline.guests.chat.encoder import ChatEncoder, settings_of
+from pipeline.executors import Executor
+from pipeline.guests.chat.assemble_worker import AssemblyTask, write_rows
+from pipeline.guests.chat.encoder import ID_BYTES, NO_ANSWER, SPECIAL_TOKENS, ChatEncoder, settings_of
+from pipeline.guests.chat.mixing import assemble, cut, order_rows
+from pipeline.guests.chat.plan import Chat, named_data_sets, open_chat
+from pipeline.guests.chat.rows import DataSet
+from pipeline.guests.chat.rows_worker import RowsTask, encode_rows
 from pipeline.guests.chat.templates import require_marks, template_named
+from pipeline.reports.summary import EncodingSummary
 from pipeline.run.keywords import AnyPath
 from pipeline.run.options import ChatOptions, make_options
+from pipeline.run.plan import Plan
+from pipeline.run.runner import Runner, opened
 from pipeline.run.values import PUBLISHED_DATE, date_of
-from pipeline.shards.plan import model_of
+from pipeline.shards import manifest
+from pipeline.shards.encode import Writing, encode_missing, write_missing
+from pipeline.shards.encode_worker import packed
+from pipeline.shards.formats.shard_format import ShardFacts
+from pipeline.shards.ids_file import Part, open_part
+from pipeline.shards.manifest import EncodedCorpus, Encoding, FileFacts, kind_of
+from pipeline.shards.plan import encoding_workers, model_of
+from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
@@ -107,3 +132,107 @@ def _calls_unread(conversation: Mapping[str, Any]) -> bool:
     messages = (message for message in conversation.get("messages", ()) if isinstance(message, Mapping))
     called = any(message.get(name) for message in messages for name in calls)
     return called or not isinstance(conversation.get("tools"), str | None)
+
+
+def encode_conversations(
+    runner: Runner, encoding: Encoding, model: Model, chat: Chat, sets: Sequence[DataSet]
+) -> list[Part]:
+    """Encode the chunks without parts; returns all parts, in order."""
+    plan = encoding.plan
+    workers = encoding_workers(runner.broker, runner.workers, model, len(plan.chunks), runner.nodes)
+    owners = {file.path: owner for file, owner in zip(plan.files, plan.owners, strict=True)}
+    task = partial(
+        RowsTask,
+        template=chat.template,
+        settings=chat.settings,
+        model=runner.executor.broadcast(packed(model)),
+        tokenizer=encoding.options["tokenizer"],
+        cache_bytes=workers.cache_bytes,
+        budget_bytes=workers.text_bytes,
+        grant=workers.grant,
+    )
+
+    def task_of(**own: Any) -> RowsTask:
+        return task(data_set=sets[owners[own["spans"][0].file.path]], **own)
+
+    return encode_missing(runner, encoding, encode_rows, task_of, workers.grant)
+
+
+def write_conversations(
+    runner: Runner, encoding: Encoding, chat: Chat, sets: Sequence[DataSet]
+) -> tuple[list[ShardFacts], list[FileFacts]]:
+    """Put the rows in order, pack them, and write the shards that are missing; returns all files."""
+    lengths, firsts = _lengths(encoding)
+    order = order_rows(_sizes(encoding.plan, len(sets), firsts), chat.mixing)
+    compatible = bool(encoding.options["compatible"])
+    bags = [assemble(rows, lengths, chat.capacity, compatible=compatible) for rows in order]
+    parts = tuple(zip(encoding.parts(), firsts, strict=False))
+    pad = chat.pad_id.to_bytes(ID_BYTES, "little")
+    tasks = {}
+    names, row_tokens = ["train", "validation"] if chat.mixing.validation else ["train"], chat.layout.row_tokens
+    for name, (rows, ends) in zip(names, bags, strict=False):
+        sizes = repeat(row_tokens, len(ends)) if row_tokens else (lengths[row] for row in rows)
+        shards = cut(rows, ends, sizes, encoding.options["shard_size"])
+        task = partial(AssemblyTask, pack=chat.pack, pad=pad, parts=parts)
+        tasks[name] = [partial(task, rows=own.tobytes(), ends=stops.tobytes()) for own, stops in shards]
+    writing = Writing(write_rows, tasks, "conversations", lambda task: task.conversations)
+    return write_missing(runner, encoding, chat.layout, writing)
+
+
+def _lengths(encoding: Encoding) -> "tuple[array[int], list[int]]":
+    """Return the ids of each row, 0 for one that was dropped, and the number of the first row of each part."""
+    lengths, firsts = array("I"), []
+    for stored in encoding.parts():
+        firsts.append(len(lengths))
+        with open_part(stored) as reader:
+            for before, end in pairwise(chain([0], *reader.ends())):
+                lengths.append((end - before) // 2)
+    return lengths, [*firsts, len(lengths)]
+
+
+def _sizes(plan: Plan, sets: int, firsts: Sequence[int]) -> list[int]:
+    """Return the rows of each data set. firsts: of each chunk, and the number of all rows."""
+    sizes = [0] * sets
+    for index, (first, after) in enumerate(pairwise(firsts)):
+        sizes[plan.owner(index)] += after - first
+    return sizes
+
+
+_WARNED = {
+    NO_ANSWER: ": the model learns to say nothing there",
+    SPECIAL_TOKENS["text"]: "; LLaMA-Factory takes them as special tokens: --special-tokens-in-messages tokens",
+    SPECIAL_TOKENS["tokens"]: ": a message can end its own turn; --special-tokens-in-messages text prevents it",
+}
+
+
+def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:
+    """Encode the data sets and write their shards, except what the directory holds already."""
+    data_sets = named_data_sets(options)
+    if options.output is None or not (options.inputs or data_sets):
+        raise UsageError("encoding chat data takes INPUT, or --dataset-info and --dataset, and --output")
+    kind = kind_of(options.shard_format, validation=options.val_size > 0)
+    with opened(options, executor, listener, kind=kind) as (runner, directory):
+        encoding, chat, sets = open_chat(runner, directory, options, model, data_sets)
+        with runner.logged(directory, options, lambda: manifest.remove_partial(encoding)):
+            corpus = finished_corpus(runner, encoding)
+            corpus = corpus or _encode(runner, encoding, model, options, chat, sets)
+            directory.remove(encoding.owned_parts())
+            return summary_of(runner, directory.location, corpus)
+
+
+def _encode(
+    runner: Runner, encoding: Encoding, model: Model, options: ChatOptions, chat: Chat, sets: list[DataSet]
+) -> EncodedCorpus:
+    encoding.directory.remove([manifest.RESULT])  # the shards are not complete from here on
+    parts = encode_conversations(runner, encoding, model, chat, sets)
+    total = total_of(runner, encoding, parts, options)
+    for one in in_words({kind: found for kind, found in total.losses.items() if kind in _WARNED}):
+        runner.warn(f"{one}{_WARNED[one.kind]}")
+    written, index = write_conversations(runner, encoding, chat, sets)
+    if not sum(shard.documents for shard in written):
+        dropped = "; ".join(map(str, in_words(total.losses))) or "the files have no rows"
+        raise InputError(f"no conversation is left to learn from: {dropped}; look at the formatting and the tags")
+    pack = None if chat.pack == "none" else chat.pack
+    total = replace(total, bytes=sum(file.size for file in encoding.plan.files))
+    separated = {"documents_by": "offsets", "separator": None, "separator_id": None}
+    return saved_result(encoding, model, chat.layout, total, written, **separated, pack=pack, index=tuple(index))

@@ -19,8 +19,8 @@ from pipeline.corpus.skipped_or_altered import Tally
 from pipeline.guests.chat.align import JOINT, MALFORMED_TOOLS, NO_TEXT, TEXTS_LEFT_OUT, DroppedError, check_messages
 from pipeline.guests.chat.templates import BOS, CONTENT, NO_TOOLS, TURN, Slots, Template, eos_of
 from pipeline.guests.chat.tools import called, described
+from pipeline.tokenizer.chat_templates import MessageMarks, has_marks
 from pipeline.tokenizer.encode import TextEncoder
-from pipeline.tokenizer.message_marks import MessageMarks, has_marks
 from pipeline.tokenizer.model import PLAIN_RULE, Model
 
 if TYPE_CHECKING:

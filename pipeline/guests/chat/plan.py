@@ -13,10 +13,9 @@ from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import Listing
 from pipeline.executors import Node
 from pipeline.guests.chat.assemble_worker import NEAT, POSITIONS
-from pipeline.guests.chat.dataset import DataSet, listed_data_sets, recognised
 from pipeline.guests.chat.encoder import ChatSettings, refuse_exclusive, settings_of
 from pipeline.guests.chat.mixing import Mixing, check_mixing
-from pipeline.guests.chat.rows import as_chat_file, first_columns
+from pipeline.guests.chat.rows import DataSet, as_chat_file, first_columns, listed_data_sets, recognised
 from pipeline.guests.chat.templates import (
     Template,
     eos_of,

@@ -20,9 +20,8 @@ from pipeline.counts.feeding import in_text_bytes
 from pipeline.executors import Broadcast, ignore
 from pipeline.executors.worker import report_progress
 from pipeline.guests.chat.align import Conversation, MissingColumnError, aligned
-from pipeline.guests.chat.dataset import DataSet
 from pipeline.guests.chat.encoder import ID_BYTES, ChatEncoder, ChatSettings
-from pipeline.guests.chat.rows import read_rows
+from pipeline.guests.chat.rows import DataSet, read_rows
 from pipeline.guests.chat.templates import Template
 from pipeline.shards.encode_worker import loaded
 from pipeline.shards.ids_file import IdsWriter, Part

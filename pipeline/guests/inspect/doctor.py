@@ -1,18 +1,321 @@
-"""The story of `doctor`: examine a tokenizer; its findings."""
+"""`doctor`: what is wrong with a tokenizer directory, ours or another's: findings, each with a remedy.
 
-from collections.abc import Iterable, Sequence
+Nothing in the directory is executed or changed: a tiktoken_encoding.py is run only if it is, byte for byte, the one
+that this package would write.
+"""
+
+import shlex
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
-from pipeline.base.errors import InputError, RunDirectoryError
-from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Finding, examine
+from pipeline.base.errors import ExportRefusedError, InputError, RunDirectoryError
+from pipeline.base.units import format_count
+from pipeline.counts.counter_file import open_counter
+from pipeline.guests.inspect.diff import difference
 from pipeline.reports.result import NOT_STORED, Part, Result, Rows
 from pipeline.run import manifest
+from pipeline.run.ids import CHAT_MARKS
 from pipeline.run.keywords import AnyPath
+from pipeline.run.manifest import Run
+from pipeline.run.manifest import load as load_run
 from pipeline.run.options import CorpusOptions, make_options
-from pipeline.storage import Location, named, parse_location, same_location
-from pipeline.tokenizer.check import texts_to_check
+from pipeline.run.patterns import cut_by
+from pipeline.storage import Location, named, names_in, parse_location, same_location
+from pipeline.tokenizer.check import CONFIGURED, HARD_TEXTS, check_exports, local_files, texts_to_check
+from pipeline.tokenizer.formats.fields import read_json
+from pipeline.tokenizer.formats.files import FORMATS, load_model, tokenizer_home
+from pipeline.tokenizer.formats.gpt2_files import load_gpt2
+from pipeline.tokenizer.formats.huggingface import EDITABLE, check_edited
+from pipeline.tokenizer.formats.tiktoken_ranks import SNIPPET_NAME, read_ranks
+from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.prepare import nfc
+from pipeline.tokenizer.tokenizer import Tokenizer
+
+FINE, ADVICE, WRONG, NOT_CHECKED = "fine", "advice", "wrong", "not checked"
+_EXAMPLES = 5
+_NEEDED = {name: {*one.files} - {*EDITABLE} for name, one in FORMATS.items()}  # the files of each format
+_NEEDED[CONFIGURED] = {"vocab.json", "merges.txt", "tokenizer_config.json"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One result. outcome: "fine", "advice" (it works, but may surprise), "wrong", or "not checked"."""
+
+    outcome: str
+    what: str
+    message: str
+    remedy: str = ""
+
+
+Said = tuple[str, ...]  # the outcome, message and remedy of a finding
+
+
+def examine(path: Location, texts: Sequence[str], run: Run | None) -> list[Finding]:
+    """Examine a tokenizer. texts: to compare runtimes on, besides hard ones; run: whose counts say what is used."""
+    home = tokenizer_home(path)
+    try:
+        model = load_model(path)
+    except InputError as reason:
+        remedy = "only byte-level BPE is examined: what another library loads may be fine; otherwise write it again"
+        return [Finding(WRONG, "files", str(reason), remedy)]
+    checks = {
+        "files": _agreement(model, home),
+        "settings": _settings(model, home),
+        "special tokens": _special_tokens(model, home),
+        "tokens": chain(_tokens(model), _unused(model, run)),
+        "round trip": _round_trip(model),
+        "runtimes": _runtimes(model, home, texts),
+    }
+    return [Finding(outcome, what, *said) for what, found in checks.items() for outcome, *said in found]
+
+
+def _agreement(model: Model, home: Location) -> Iterator[Said]:
+    """Compare the directory's other files with the one that was loaded."""
+    names, again = set(names_in(home)), f"{_command('export', home)} writes all formats again, from tokenizer.json"
+    agree = [name for name in ("tokenizer.json",) if name in names]
+    readers: dict[str, Callable[[], str]] = {}
+    if {"vocab.json", "merges.txt", "tokenizer.json"} <= names:
+        readers["vocab.json, merges.txt"] = partial(_of_gpt2, model, home)
+    for name in sorted(one for one in names if one.endswith(".tiktoken")):
+        readers[name] = partial(_of_ranks, model, home / name)
+    for name in sorted(one for one in names if one.endswith(".gguf")) if find_spec("gguf") else ():
+        readers[name] = partial(_of_gguf, model, home / name)
+    for name, compare in readers.items():
+        try:
+            other = compare()
+        except InputError as reason:
+            other = str(reason)
+        if other:
+            yield WRONG, f"{name} and tokenizer.json disagree: {other}", again
+        else:
+            agree.append(name)
+    if agree:
+        yield FINE, f"{', '.join(agree)} say the same" if agree[1:] else f"{agree[0]} is whole"
+
+
+def _of_gpt2(model: Model, home: Location) -> str:
+    """Say how vocab.json and merges.txt differ; special tokens may be missing there, or ordinary."""
+    found = difference(model, load_gpt2(home / "vocab.json", home / "merges.txt"))
+    special = {(text.encode(),) for text in model.vocabulary.special_tokens}
+    only = [key for one in found.tokens.only for key in one if key not in special]
+    if not (only or found.tokens.moved or found.merges.anything):
+        return ""
+    merges = sum(map(len, found.merges.only)) + len(found.merges.moved)
+    moved = f"{len(found.tokens.moved):,} have another id"
+    return f"{len(only):,} tokens are only in one, {moved}, {format_count(merges, 'merges')} differ"
+
+
+def _of_ranks(model: Model, file: Location) -> str:
+    ranks, tokens = read_ranks(file), model.vocabulary.tokens
+    other = [id_ for id_ in ranks | tokens if ranks.get(id_) != tokens.get(id_)]
+    return f"{len(other):,} ids are not the same token, the first {other[0]}" if other else ""
+
+
+def _of_gguf(model: Model, file: Location) -> str:
+    """Say how the tokens and merges of a GGUF file differ; it may have more tokens at its end, as padding."""
+    vocabulary = model.vocabulary
+    try:
+        reader = import_module("gguf").GGUFReader(file)
+        listed, merges = (reader.get_field(f"tokenizer.ggml.{name}").contents() for name in ("tokens", "merges"))
+    except (OSError, ValueError, AttributeError) as reason:  # no such field: None
+        return f"it holds no byte-level BPE tokenizer ({reason})"
+    texts = vocabulary.texts | {id_: text for text, id_ in vocabulary.special_tokens.items()}
+    other = [id_ for id_, text in texts.items() if id_ >= len(listed) or listed[id_] != text]
+    if other:
+        return f"{len(other):,} ids are not the same token, the first {other[0]}"
+    pairs = zip(vocabulary.left, vocabulary.right, strict=True)
+    same = merges == [f"{vocabulary.texts[left]} {vocabulary.texts[right]}" for left, right in pairs]
+    return "" if same else "its merges are other ones"
+
+
+def _settings(model: Model, home: Location) -> Iterator[Said]:
+    """Check that settings name tokens and ids that exist, and that the model's config.json fits."""
+    for name in EDITABLE:
+        try:
+            if (home / name).exists():
+                check_edited(home / name, model.vocabulary)
+        except InputError as reason:
+            yield WRONG, str(reason), "name a special token of the tokenizer, or add the one named"
+    config = home / "config.json"
+    if not config.exists():
+        return
+    try:
+        document, rows = read_json(config), model.vocabulary.max_id + 1
+        size = document.member("vocab_size").value
+    except InputError as reason:
+        yield WRONG, str(reason), "write it again with the model"
+        return
+    if isinstance(size, int) and size < rows:
+        message = f"{config}: vocab_size is {size:,}, but the tokenizer has ids up to {rows - 1:,}"
+        yield WRONG, message, f"resize the model's embeddings to {rows:,} rows"
+    for role, text in (("bos", model.bos_token), ("eos", model.eos_token), ("pad", model.pad_token)):
+        value = document.member(f"{role}_token_id").value
+        ids = value if isinstance(value, list) else [value]
+        if text is not None and value is not None and model.vocabulary.special_tokens[text] not in ids:
+            own = model.vocabulary.special_tokens[text]
+            message = f"{config}: {role}_token_id is {value}, but the {role} token {text!r} has id {own}"
+            yield WRONG, message, f"set {role}_token_id to {own}, or name the token of that id"
+
+
+def _special_tokens(model: Model, home: Location) -> Iterator[Said]:
+    """Check roles, the chat template, and special tokens that collide."""
+    specials, export = model.vocabulary.special_tokens, _command("export", home)
+    written = {text.encode(): text for text in specials}
+    for id_, token in model.vocabulary.tokens.items():
+        if (text := written.get(token)) is not None and specials[text] != id_:
+            two = f"the special token {specials[text]} and the ordinary token {id_}"
+            yield WRONG, f"{text!r} is {two}", "rename the special token, or remove the ordinary one"
+    for shorter, longer in pairwise(sorted(specials)):
+        if longer.startswith(shorter):
+            message = f"{shorter!r} begins {longer!r}: runtimes differ in which one they find, tiktoken for one"
+            yield ADVICE, message, "rename one of them"
+    words = [text for text in specials if text.replace(" ", "").isalnum()]
+    if words:
+        message = f"{_some(words)} can occur in any text, which then has the id of a special token"
+        yield ADVICE, message, "write them with marks, such as <|name|>"
+    if model.eos_token is None:
+        message = "there is no eos token: generation does not stop, and documents cannot be separated"
+        yield ADVICE, message, f"{export} --eos-token '<|endoftext|>' --output NEW"
+    if model.pad_token in (None, model.eos_token):
+        message = f"{model.pad_token!r} is pad and eos token: trainers that mask padding never learn to stop"
+        if model.pad_token is None:
+            message = "there is no pad token: batches of texts of different lengths cannot be made"
+        yield ADVICE, message, f"{export} --pad-token '<|pad|>' --output NEW"
+    marks = [text for text in specials if text in CHAT_MARKS]
+    if model.chat_template is None and marks:
+        message = f"there is no chat template, but chat marks: {_some(marks)}"
+        yield ADVICE, message, f"{export} --chat-template NAME"
+    if model.chat_template and (missing := model.chat_template.missing(specials)):
+        message = f"the chat template writes {_some(missing)}, which are ordinary text here"
+        yield WRONG, message, "add them as special tokens, or give another --chat-template"
+
+
+def _tokens(model: Model) -> Iterator[Said]:
+    """Check that every token can be reached, and that ids leave no gaps."""
+    vocabulary, pattern = model.vocabulary, model.pattern
+    lost = model.unreachable_tokens()
+    if model.whole_pieces:  # a whole piece is looked up
+        lost = [id_ for id_ in lost if len(pattern.cut(vocabulary.tokens[id_].decode(errors="replace"))) > 1]
+    if lost:
+        shown = _some([repr(vocabulary.tokens[id_]) for id_ in lost])
+        remedy = "bpe-pipeline prune removes tokens that are not used, or restore the missing merges"
+        yield ADVICE, f"the merges never make {format_count(len(lost), 'tokens')}: {shown}", remedy
+    else:
+        yield FINE, f"each of the {len(vocabulary.tokens):,} ordinary tokens can be reached"
+    gaps = vocabulary.max_id + 1 - vocabulary.size
+    if gaps:
+        message = f"{gaps:,} ids below {vocabulary.max_id:,} are no tokens: rows of the embedding that nothing uses"
+        yield ADVICE, message, "nothing, or number the tokens without gaps before training a model"
+
+
+def _unused(model: Model, run: Run | None) -> Iterator[Said]:
+    """Count the tokens that a run's pieces, encoded, never have, and that no token of theirs is made of."""
+    if run is None:
+        remedy = "bpe-pipeline count TEXTS --like TOKENIZER, then --counts RUN"
+        yield NOT_CHECKED, "there are no counts that say which tokens are used", remedy
+        return
+    vocabulary, run, note = model.vocabulary, *_counted_like(model, run)
+    with open_counter(run.counter_path, fingerprint=run.manifest.counter_fingerprint()) as counter:
+        uses = model.uses(counter.read_all())
+    needed = bytearray(map(bool, uses))
+    for left, right, result in reversed(list(zip(vocabulary.left, vocabulary.right, vocabulary.result, strict=True))):
+        if needed[result]:
+            needed[left] = needed[right] = True
+    unused = [id_ for id_, token in vocabulary.tokens.items() if len(token) > 1 and not needed[id_]]
+    parts = sum(len(token) > 1 and not uses[id_] for id_, token in vocabulary.tokens.items()) - len(unused)
+    message = f"{format_count(len(unused), 'tokens')} of several bytes and their longer forms never occur in the counts"
+    message += f" of {run.directory}; {parts:,} occur only as parts of longer ones{note}"
+    if not unused:
+        yield FINE, message
+        return
+    remedy = f"train a smaller vocabulary, or {_command('prune', 'BASE', run.directory)} --min-count 1"
+    yield ADVICE, f"{message}: {_some([repr(vocabulary.tokens[id_]) for id_ in unused])}", remedy
+
+
+def _counted_like(model: Model, run: Run) -> tuple[Run, str]:
+    """Return the run, or its second count for superwords, that was cut as the tokenizer cuts; a note if neither was."""
+    cutting = cut_by(model.pattern)
+    for counted in filter(None, (run, load_run(run.coarse_location))):
+        if counted.manifest.cutting == cutting and counted.counter_path.exists():
+            return counted, ""
+    return run, "; they were not cut as the tokenizer cuts: bpe-pipeline count TEXTS --like TOKENIZER"
+
+
+def _command(*words: object) -> str:
+    return shlex.join(["bpe-pipeline", *map(str, words)])
+
+
+def _round_trip(model: Model) -> Iterator[Said]:
+    """Encode and decode hard strings and each special token."""
+    tokenizer = Tokenizer.from_model(model)
+    texts = [*HARD_TEXTS, *model.vocabulary.special_tokens]
+
+    def decoded(text: str) -> str:
+        return tokenizer.decode(tokenizer.encode(text, add_special_tokens=False))
+
+    changed = [text for text in texts if decoded(text) != text]
+    if not changed:
+        yield FINE, f"{len(texts):,} hard texts and special tokens are decoded as they were"
+        return
+    shown = f"{len(changed):,} of {len(texts):,} texts are not decoded as they were, the first {changed[0][:40]!r}"
+    preparation = model.preparation
+    if preparation.nfc and all(decoded(nfc(text)) == nfc(text) for text in changed):
+        yield ADVICE, f"{shown}: text is put into NFC first", "nothing, if that is wanted"
+    elif preparation.changes_ids:
+        why = "the file says so (a space in front, or special tokens that take white space)"
+        yield ADVICE, f"{shown}: {why}", "nothing, if that is wanted"
+    else:
+        yield WRONG, shown, "please report it"
+
+
+def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Said]:
+    """Compare the ids of every installed library that reads a file of the directory."""
+    formats = []
+    for name, needed in _NEEDED.items():
+        names = set(names_in(home))
+        if not needed <= names or (name == CONFIGURED and "tokenizer.json" in names):
+            continue
+        if reason := _not_to_be_checked(model, home, name):
+            yield NOT_CHECKED, f"{name}: {reason}"
+        else:
+            formats.append(name)
+    with local_files(home) as local:
+        checks = check_exports(Tokenizer.from_model(model), local, formats, texts)
+    outcomes = {"same": FINE, "different": WRONG}
+    for check in checks:
+        outcome = outcomes.get(check.outcome, NOT_CHECKED)
+        remedy = f"pip install {check.library}" if check.detail.endswith("is not installed") else ""
+        if outcome == WRONG:
+            remedy = (
+                f"{_command('export', home)} writes its files again; a config.json next to them can change ids, too"
+            )
+        yield outcome, f"{check.format} with {check.library}: {check.detail}", remedy
+
+
+def _not_to_be_checked(model: Model, home: Location, name: str) -> str:
+    """Say why a format's readers are not compared: they cannot have these ids, or it is a program of someone else."""
+    if name not in ("gpt2", "tiktoken"):
+        return ""
+    with tempfile.TemporaryDirectory() as written:
+        try:
+            FORMATS[name].write(model, Path(written))
+        except ExportRefusedError as reason:
+            return f"its readers may have other ids: {reason}"
+        if name == "tiktoken" and (home / SNIPPET_NAME).read_bytes() != (Path(written) / SNIPPET_NAME).read_bytes():
+            return f"{SNIPPET_NAME} is a program that this package did not write, and is not run"
+    return ""
+
+
+def _some(texts: Sequence[str]) -> str:
+    return ", ".join([*texts[:_EXAMPLES], *(["..."] if texts[_EXAMPLES:] else [])])
+
 
 _ORDER = (FINE, NOT_CHECKED, ADVICE, WRONG)  # what matters is last, where a terminal ends
 

@@ -1,19 +1,215 @@
-"""Why a text has its ids: load a tokenizer, and the counts of its merges if it is a run's, and explain the text."""
+"""`explain`: how a text becomes its ids: pieces, the merges of each in order, and why two neighbours stayed apart.
 
-from collections.abc import Sequence
+Plain Python, for texts that people read; the ids are those of `Tokenizer.encode`, which tests hold.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from weakref import WeakKeyDictionary
 
-from pipeline.guests.inspect.explanation import Explainer, Explanation, rows_of
 from pipeline.merges import merge, merge_list
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.reports.page import element, html_of, plain_page
+from pipeline.reports.result import Note, Part, Result, Rows
 from pipeline.reports.tokens import readable
 from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath
 from pipeline.storage import Location, named
-from pipeline.tokenizer.encode import Text
-from pipeline.tokenizer.formats.load import load_model
+from pipeline.tokenizer.encode import Text, utf8_of
+from pipeline.tokenizer.formats.files import load_model
+from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.prepare import SpecialSearch
 from pipeline.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class MergeStep:
+    """One merge in a piece. at: byte of the piece where the new token starts; count: in training, if it is known."""
+
+    rank: int
+    left: bytes
+    right: bytes
+    id: int
+    at: int
+    count: int | None = None
+
+
+@dataclass(frozen=True)
+class LostMerge:
+    """A merge that was possible over a border until one of a lower rank took one of the two tokens."""
+
+    rank: int
+    left: bytes
+    right: bytes
+    taken_by: int  # its rank
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Two neighbours in a piece that did not merge: no merge joins them. at: byte of the piece between them.
+
+    token: id of the token with the bytes of both, if there is one: it is made of other parts.
+    """
+
+    at: int
+    left: bytes
+    right: bytes
+    token: int | None
+    lost: tuple[LostMerge, ...]
+
+
+@dataclass(frozen=True)
+class ExplainedPiece:
+    """A piece, or a special token. start: its first byte in the text, as it was prepared.
+
+    kind: "merged", "whole" (looked up as a token before any merge), or "special".
+    """
+
+    start: int
+    piece: bytes
+    kind: str
+    ids: tuple[int, ...]
+    tokens: tuple[bytes, ...]
+    merges: tuple[MergeStep, ...] = ()
+    apart: tuple[Apart, ...] = ()
+
+
+_KINDS = {"special": "special token", "whole": "a token as a whole: looked up before any merge"}
+
+
+def rows_of(piece: ExplainedPiece) -> Rows:
+    """Show a piece: its tokens, its merges in order, and what stayed apart."""
+    if piece.kind in _KINDS:
+        became = f"id {piece.ids[0]}, {_KINDS[piece.kind]}"
+    else:
+        tokens = ", ".join(f"{readable(token)} {id_}" for token, id_ in zip(piece.tokens, piece.ids, strict=True))
+        became = f"{'ids' if len(piece.ids) > 1 else 'id'} {tokens}"
+    merges = (
+        (
+            f"{readable(one.left)} + {readable(one.right)}",
+            f"rank {one.rank:,}" + ("" if one.count is None else f", {one.count:,} times in training"),
+        )
+        for one in piece.merges
+    )
+    apart = ((f"{readable(one.left)} | {readable(one.right)}", _why(one)) for one in piece.apart)
+    return Rows((*merges, *apart), f"{readable(piece.piece)}: {became}")
+
+
+def _why(apart: Apart) -> str:
+    """Say why two neighbours did not merge."""
+    made = "" if apart.token is None else f"; token {apart.token} has their bytes, but is made of other parts"
+    lost = "".join(
+        f"; {readable(one.left)} + {readable(one.right)} (rank {one.rank:,}) was possible until rank {one.taken_by:,} "
+        "took a part of it"
+        for one in apart.lost
+    )
+    return f"no merge joins them{made}{lost}"
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation(Result):
+    """The pieces of a text in order, and all of its ids. Neighbours in different pieces never merge."""
+
+    ids: tuple[int, ...]
+    pieces: tuple[ExplainedPiece, ...]
+
+    def shown(self) -> Iterable[Part]:
+        """Return rows for each piece."""
+        return list(map(rows_of, self.pieces)) or [Note("no ids", "the text is empty")]
+
+    __repr__ = Result.__str__
+
+
+@dataclass
+class _Chain:
+    """The tokens of a piece while it is merged, linked by the byte where each starts."""
+
+    ids: list[int]
+    after: list[int]
+    before: list[int]
+    lost: dict[int, list[LostMerge]] = field(default_factory=dict)  # by the byte between the two tokens
+
+
+class Explainer:
+    """Explains texts of one model. counts: of the merges when they were learned, by rank, if they are known."""
+
+    def __init__(self, model: Model, counts: Sequence[int] = ()) -> None:
+        self._model, self._counts = model, counts
+        vocabulary: Vocabulary = model.vocabulary
+        self._tokens = vocabulary.tokens
+        self._ids = {token: id_ for id_, token in vocabulary.tokens.items()}
+        self._ranks = {pair: rank for rank, pair in enumerate(zip(vocabulary.left, vocabulary.right, strict=True))}
+
+    def explain(self, text: Text) -> Explanation:
+        """Explain a text as `Tokenizer.encode` encodes it."""
+        pieces = list(self._pieces(utf8_of(text)))
+        return Explanation(tuple(id_ for piece in pieces for id_ in piece.ids), tuple(pieces))
+
+    def _pieces(self, data: bytes) -> Iterator[ExplainedPiece]:
+        model, special_tokens = self._model, self._model.vocabulary.special_tokens
+        texts, start = {id_: text.encode() for text, id_ in special_tokens.items()}, 0
+        front, behind = ([(b"", special_tokens[text]) for text in added] for added in (model.front, model.behind))
+        stretches = SpecialSearch(special_tokens, model.preparation).stretches(data)
+        for stretch, id_ in (*front, *stretches, *behind):
+            if id_ is not None:  # what encoding puts around a text has no bytes in it
+                yield ExplainedPiece(start, stretch or texts[id_], "special", (id_,), (texts[id_],))
+                start += len(stretch)
+                continue
+            for piece in map(str.encode, model.pattern.cut(stretch.decode())):
+                yield self._piece(start, piece)
+                start += len(piece)
+
+    def _piece(self, start: int, piece: bytes) -> ExplainedPiece:
+        if self._model.whole_pieces and piece in self._ids:
+            return ExplainedPiece(start, piece, "whole", (self._ids[piece],), (piece,))
+        ids = [self._ids[piece[at : at + 1]] for at in range(len(piece))]
+        chain = _Chain(ids, list(range(1, len(piece) + 1)), list(range(-1, len(piece) - 1)))
+        merges = tuple(self._merge(chain))
+        starts = [at for at, id_ in enumerate(chain.ids) if id_ >= 0]
+        found = tuple(chain.ids[at] for at in starts)
+        tokens = tuple(map(self._tokens.__getitem__, found))
+        apart = tuple(
+            Apart(at, left, right, self._ids.get(left + right), tuple(chain.lost.get(at, ())))
+            for at, left, right in zip(starts[1:], tokens, tokens[1:], strict=False)
+        )
+        return ExplainedPiece(start, piece, "merged", found, tokens, merges, apart)
+
+    def _merge(self, chain: _Chain) -> Iterator[MergeStep]:
+        """Merge by rank, leftmost first among equals."""
+        possible = [(rank, at) for at in range(len(chain.ids)) if (rank := self._rank(chain, at)) is not None]
+        heapify(possible)
+        while possible:
+            rank, at = heappop(possible)
+            if self._rank(chain, at) != rank:
+                continue
+            right = chain.after[at]
+            left_id, right_id, before, after = chain.ids[at], chain.ids[right], chain.before[at], chain.after[right]
+            self._lose(chain, before, rank)
+            self._lose(chain, right, rank)
+            chain.lost.pop(right, None)
+            chain.ids[at], chain.ids[right] = self._model.vocabulary.result[rank], -1
+            chain.after[at] = after
+            if after < len(chain.ids):
+                chain.before[after] = at
+            for start in (before, at):
+                if start >= 0 and (new := self._rank(chain, start)) is not None:
+                    heappush(possible, (new, start))
+            count = self._counts[rank] if rank < len(self._counts) else None
+            yield MergeStep(rank, self._tokens[left_id], self._tokens[right_id], chain.ids[at], at, count)
+
+    def _rank(self, chain: _Chain, at: int) -> int | None:
+        """Return the rank of the merge of the token that starts at a byte with the next one."""
+        right = chain.after[at]
+        return self._ranks.get((chain.ids[at], chain.ids[right])) if right < len(chain.ids) else None
+
+    def _lose(self, chain: _Chain, at: int, taken_by: int) -> None:
+        """Note that the token at a byte and the next one will not be neighbours any more."""
+        if at >= 0 and (rank := self._rank(chain, at)) is not None:
+            right = chain.after[at]
+            parts = self._tokens[chain.ids[at]], self._tokens[chain.ids[right]]
+            chain.lost.setdefault(right, []).append(LostMerge(rank, *parts, taken_by))
+
 
 _SECTIONS = 500  # of different pieces, on a page
 _explainers: WeakKeyDictionary[Tokenizer, Explainer] = WeakKeyDictionary()  # making one takes longer than most texts

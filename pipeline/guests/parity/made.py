@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.count import require_counted
 from pipeline.guests.parity import parity_worker
-from pipeline.guests.parity.languages import Parity
+from pipeline.guests.parity.parity_worker import Parity
 from pipeline.merges import merge, merge_worker
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import Learner

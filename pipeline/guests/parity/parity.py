@@ -17,8 +17,8 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.count import require_counted
 from pipeline.counts.counter_file import Parts
 from pipeline.executors import Executor
-from pipeline.guests.parity.languages import Language, Parity, read_settings
 from pipeline.guests.parity.made import Chooser
+from pipeline.guests.parity.parity_worker import Language, Parity, read_settings
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest

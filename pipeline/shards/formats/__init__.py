@@ -8,9 +8,8 @@
 from pipeline.base.errors import InputError
 from pipeline.run.values import foreign_formats
 from pipeline.shards.formats.arrow import ParquetRows, SavedDataset
-from pipeline.shards.formats.ids_end_to_end import Bin, Npy
+from pipeline.shards.formats.ids_end_to_end import Bin, IndexedDataset, Npy
 from pipeline.shards.formats.mds import StreamingShards
-from pipeline.shards.formats.megatron import IndexedDataset
 from pipeline.shards.formats.shard_format import ShardFormat
 
 FORMATS: dict[str, ShardFormat] = {

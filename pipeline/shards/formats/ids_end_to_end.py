@@ -1,15 +1,16 @@
-"""Ids end to end: `.bin` is nothing else, `.npy` has NumPy's header before them.
+"""Ids end to end: `.bin` is nothing else, `.npy` has NumPy's header before them, Megatron-LM's `.bin` has an `.idx`.
 
-Rows of one length are the first dimension of two in `.npy`.
-
-The offsets of documents are another `.npy` file, of uint64: where each document starts and the last one ends.
+Rows of one length are the first dimension of two in `.npy`. The offsets of documents are another `.npy` file, of
+uint64: where each document starts and the last one ends. In Megatron's `.idx` a sequence is a row; ids of four bytes
+are signed there, which makes no difference below 2**31.
 """
 
 import os
+import struct
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import ClassVar
 
@@ -99,3 +100,44 @@ def _npy_header(item_bytes: int, count: int, row_values: int | None = None) -> b
     text = f"{{'descr': '<u{item_bytes}', 'fortran_order': False, 'shape': {shape}, }}"
     rest = _HEADER_BYTES - 10
     return b"\x93NUMPY\x01\x00" + rest.to_bytes(2, "little") + f"{text:<{rest - 1}}\n".encode("latin-1")
+
+
+_HEADER = struct.Struct("<9sQBQQ")  # mark, version, dtype, sequences, document ends
+_MARK = b"MMIDIDX\x00\x00"
+_DTYPES = {2: 8, 4: 4}  # bytes of an id -> Megatron's number of the dtype
+
+
+class IndexedDataset(Bin):
+    """The format megatron."""
+
+    rows: ClassVar[bool] = True
+    alone: ClassVar[bool] = False
+    second: ClassVar[str | None] = "shard-{index:05d}.idx"
+
+    def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
+        """Write both files."""
+        assert second is not None
+        ends = array("Q", [0])
+        with path.open("wb") as file:
+            for more in rows:
+                file.write(more.columns[IDS])
+                ends.extend(more.ends)
+            values = file.tell() // layout.id_bytes
+        if values > ends[-1]:
+            ends.append(values)  # a document that continues in the next shard
+        count = len(ends) - 1
+        with second.open("wb") as file:
+            file.write(_HEADER.pack(_MARK, 1, _DTYPES[layout.id_bytes], count, count + 1))
+            file.write(array("i", (end - start for start, end in pairwise(ends))))
+            file.write(array("q", (start * layout.id_bytes for start in ends[:-1])))
+            file.write(array("q", range(count + 1)))
+        return count
+
+    def ends(self, where: Location, layout: Layout, facts: ShardFacts) -> "array[int]":
+        """Read where rows end from the index."""
+        with open_file(where) as file:
+            header = file.read_at(0, _HEADER.size)
+            if len(header) < _HEADER.size or header[:9] != _MARK:
+                raise ValueError("the header of its index is not as it was written")
+            lengths = array("i", file.read_at(_HEADER.size, 4 * _HEADER.unpack(header)[3]))
+        return array("Q", accumulate(lengths[: layout.ended(facts)]))

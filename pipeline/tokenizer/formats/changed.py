@@ -11,10 +11,16 @@ from typing import Any
 from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.storage import Location
-from pipeline.tokenizer.formats.added_tokens import check_numbering
 from pipeline.tokenizer.formats.fields import Field, read_bytes, read_json, write_files
-from pipeline.tokenizer.formats.huggingface import EDITABLE, MODEL_NAME, TEMPLATE_NAME, load_huggingface, write_model
-from pipeline.tokenizer.formats.load import tokenizer_home
+from pipeline.tokenizer.formats.files import tokenizer_home
+from pipeline.tokenizer.formats.huggingface import (
+    EDITABLE,
+    MODEL_NAME,
+    TEMPLATE_NAME,
+    check_numbering,
+    load_huggingface,
+    write_model,
+)
 from pipeline.tokenizer.model import Model
 
 CHANGED_NAMES = (*EDITABLE, TEMPLATE_NAME, MODEL_NAME)

@@ -19,10 +19,9 @@ from vocabulary_rules import Base
 import pipeline
 from pipeline.base.errors import TrainingError, UsageError
 from pipeline.base.memory import Grant
-from pipeline.guests.adapt.extend_worker import ExtendTask, learn
-from pipeline.guests.adapt.extension import Learned, extended, start_of
+from pipeline.guests.adapt.extend_worker import ExtendTask, Learned, extended, learn, start_of
 from pipeline.merges.vocabulary import text_to_token
-from pipeline.tokenizer.formats.save import FORMATS
+from pipeline.tokenizer.formats.files import FORMATS
 
 BIG = 1 << 40
 SMALL = rules.base_of_case(

@@ -15,8 +15,7 @@ from vocabulary_rules import Base
 
 import pipeline
 from pipeline.base.errors import ExportRefusedError, UsageError
-from pipeline.guests.adapt.prune_worker import PruneTask, Pruning, prune
-from pipeline.guests.adapt.pruning import protected_ids, pruned
+from pipeline.guests.adapt.prune_worker import PruneTask, Pruning, protected_ids, prune, pruned
 from pipeline.merges.vocabulary import text_to_token
 
 SMALL = rules.base_of_case(

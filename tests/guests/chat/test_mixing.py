@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.guests.chat.assemble import pack_rows
-from pipeline.guests.chat.mixing import Mixing, order_rows
+from pipeline.guests.chat.mixing import Mixing, order_rows, pack_rows
 
 SIZES = st.lists(st.integers(1, 20), min_size=2, max_size=4)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline import Tokenizer
-from pipeline.guests.inspect.difference import cut_differently, difference
+from pipeline.guests.inspect.diff import cut_differently, difference
 from pipeline.reports.result import plain
 from pipeline.run.ids import Roles
 from pipeline.tokenizer.model import ChatTemplate, Model, Preparation, SpecialRule

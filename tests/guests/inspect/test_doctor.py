@@ -12,10 +12,10 @@ from command import refused, run, succeeded
 
 import pipeline
 from pipeline import Tokenizer
-from pipeline.guests.inspect import findings as doctor
-from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, examine
+from pipeline.guests.inspect import doctor
+from pipeline.guests.inspect.doctor import ADVICE, FINE, NOT_CHECKED, WRONG, examine
 from pipeline.run import manifest
-from pipeline.tokenizer.formats.save import FORMATS
+from pipeline.tokenizer.formats.files import FORMATS
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
 

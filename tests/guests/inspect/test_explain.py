@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 import pipeline
 from pipeline import Tokenizer, explain
-from pipeline.guests.inspect.explanation import Explainer
+from pipeline.guests.inspect.explain import Explainer
 
 SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>")
 TEXTS = st.one_of(st.text(), st.text(" \n\t'theofandr0é你<|a>"), st.sampled_from(samples.HARD_TEXTS))
