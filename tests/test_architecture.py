@@ -280,15 +280,12 @@ assert "pipeline.reports.page" in sys.modules
 _LATER = {"pipeline.commands.merge", "pipeline.merges.merge", "pipeline.reports.page", "pipeline.tokenizer.tokenizer"}
 
 
-@pytest.mark.parametrize(
-    ("statement", "absent"),
-    [
-        pytest.param("import pipeline", HEAVY, id="the package"),
-        pytest.param("import pipeline.executors.worker, pipeline.counts.count_worker", HEAVY, id="a worker"),
-        pytest.param(_TRAIN, HEAVY - {"click", "psutil"} | {"ssl"}, id="training"),
-        pytest.param("import pipeline.cli, pipeline.run.workers, pipeline.commands.train", _LATER, id="counting"),
-    ],
-)
+@pytest.mark.parametrize(("statement", "absent"), [
+    pytest.param("import pipeline", HEAVY, id="the package"),
+    pytest.param("import pipeline.executors.worker, pipeline.counts.count_worker", HEAVY, id="a worker"),
+    pytest.param(_TRAIN, HEAVY - {"click", "psutil"} | {"ssl"}, id="training"),
+    pytest.param("import pipeline.cli, pipeline.run.workers, pipeline.commands.train", _LATER, id="counting"),
+])  # fmt: skip
 def test_what_is_not_used_yet_is_not_imported(statement: str, absent: set[str], tmp_path: Path) -> None:
     """Heavy packages; and what follows counting, which is imported while workers count."""
     (tmp_path / "corpus.txt").write_text("the theme of the thesis " * 1000)

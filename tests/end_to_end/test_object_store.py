@@ -160,7 +160,7 @@ def test_lock_is_refreshed_and_its_loss_is_noticed(store: Store, monkeypatch: py
 
 
 @pytest.mark.usefixtures("in_process")
-def test_overwrite_removes_only_files_of_the_run(store: Store, corpus: str) -> None:
+def test_overwrite_removes_only_files_of_the_run_and_changed_objects_are_noticed(store: Store, corpus: str) -> None:
     output = store.uri("r")
     pipeline.train(corpus, output=output, vocab_size=300)
     pipeline.train(output=output, vocab_size=290)
@@ -175,18 +175,13 @@ def test_overwrite_removes_only_files_of_the_run(store: Store, corpus: str) -> N
     assert store.listing("r/tokenizer-290/") == []
     assert len(json.loads(store.get("r/tokenizer/tokenizer.json"))["model"]["vocab"]) == 320
 
-
-@pytest.mark.usefixtures("in_process")
-def test_changed_object_is_noticed(store: Store, corpus: str) -> None:
-    output = store.uri("r")
-    pipeline.train(corpus, output=output, vocab_size=300)
     store.put("r/counts/000000.parquet", b"PAR1")
     store.remote("r/counter.parquet").unlink()
-    pipeline.train(corpus, output=output, vocab_size=300)
+    pipeline.train(corpus, output=output, vocab_size=320, pattern="llama3")
     assert len(store.get("r/counts/000000.parquet")) > 4
     store.put("corpus/a.txt", TEXTS["corpus/a.txt"].upper())
     with pytest.raises(RunDirectoryError, match=r"corpus/a\.txt\S+ changed since"):
-        pipeline.train(corpus, output=output, vocab_size=300)
+        pipeline.train(corpus, output=output, vocab_size=320, pattern="llama3")
 
 
 def test_unreadable_or_unwritable_location_is_one_line(store: Store, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ END = "<|endoftext|>"
 EOT = END.encode()
 DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
 FILES = sorted(Path(DATA).glob("*.txt")) if DATA else []
-SIZES = (300, 1000, 8000, 32_000)
 PATTERNS = ("gpt2", "llama3", "qwen2")
 CASES = [
     pytest.param(path, pattern, id=f"{path.stem}-{pattern}", marks=() if one == at % 3 else pytest.mark.slow)
@@ -33,32 +32,27 @@ PAIRS = list(itertools.product(FILES, PATTERNS) if FULL else zip(FILES, itertool
 pytestmark = pytest.mark.skipif(not FILES, reason="BPE_PIPELINE_TEST_DATA names no directory with *.txt files")
 
 
-def theirs(data: bytes, pattern: str, size: int) -> list[tuple[str, str]]:
-    """Return the merges of Hugging Face's trainer for a vocabulary of this size, with one special token."""
-    texts = oracle_counting.documents(data, [EOT])
-    return peers.hugging_face_merges(texts, compile_pattern(pattern).expression, size - 257)
-
-
-def texts_of(tokenizer: pipeline.Tokenizer) -> list[tuple[str, str]]:
-    return [(token_to_text(left), token_to_text(right)) for left, right in tokenizer.merges]
+def require_their_merges(path: Path, pattern: str, sizes: tuple[int, ...], home: Path) -> None:
+    """Compare with Hugging Face's trainer, for vocabularies of these sizes with one special token."""
+    texts = oracle_counting.documents(path.read_bytes(), [EOT])
+    expected = peers.hugging_face_merges(texts, compile_pattern(pattern).expression, sizes[-1] - 257)
+    for size in sizes:
+        merges = pipeline.train(path, output=home / str(size), vocab_size=size, pattern=pattern).merges
+        assert [(token_to_text(left), token_to_text(right)) for left, right in merges] == expected[: size - 257]
 
 
 @pytest.mark.parametrize(("path", "pattern"), CASES)
 def test_merges_are_those_of_hugging_face(path: Path, pattern: str, tmp_path: Path) -> None:
     """On the first half megabyte; whole files are the slow test's."""
     (tmp_path / "part.txt").write_bytes(path.read_bytes()[:500_000])
-    tokenizer = pipeline.train(tmp_path / "part.txt", output=tmp_path / "run", vocab_size=8000, pattern=pattern)
-    assert texts_of(tokenizer) == theirs(path.read_bytes()[:500_000], pattern, 8000)
+    require_their_merges(tmp_path / "part.txt", pattern, (8000,), tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.one_of(2)
 @pytest.mark.parametrize(("path", "pattern"), PAIRS, ids=lambda part: getattr(part, "stem", part))
 def test_merges_of_every_size_are_those_of_hugging_face(path: Path, pattern: str, tmp_path: Path) -> None:
-    expected = theirs(path.read_bytes(), pattern, SIZES[-1])
-    for size in SIZES:
-        tokenizer = pipeline.train(path, output=tmp_path / str(size), vocab_size=size, pattern=pattern)
-        assert texts_of(tokenizer) == expected[: size - 257]
+    require_their_merges(path, pattern, (300, 1000, 8000, 32_000), tmp_path)
 
 
 @pytest.mark.parametrize("size", [500_000, pytest.param(3_000_000, marks=pytest.mark.slow)])

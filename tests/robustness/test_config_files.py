@@ -58,16 +58,13 @@ def test_a_configuration_of_any_bytes_is_refused_or_read(suffix: str, data: byte
 LAUGHS = "a0: &a0 [ha, ha]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 40))
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "refusal"),
-    [
-        ("a.yaml", "vocab_size: 300\npattern: gpt2\nvocab_size: 400\n", "'vocab_size' is given twice; remove one"),
-        ("a.yaml", "{weights: [1], other: {b: 1, b: 2}}", "'b' is given twice; remove one"),
-        ("a.json", '{"vocab_size": 300, "vocab_size": 400}', "'vocab_size' is given twice; remove one"),
-        ("a.yaml", LAUGHS + "vocab_size: *a39\n", "it has an alias .*write the value out"),
-        ("a.toml", "vocab_size = 300\nvocab_size = 400\n", "Cannot overwrite a value"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "refusal"), [
+    ("a.yaml", "vocab_size: 300\npattern: gpt2\nvocab_size: 400\n", "'vocab_size' is given twice; remove one"),
+    ("a.yaml", "{weights: [1], other: {b: 1, b: 2}}", "'b' is given twice; remove one"),
+    ("a.json", '{"vocab_size": 300, "vocab_size": 400}', "'vocab_size' is given twice; remove one"),
+    ("a.yaml", LAUGHS + "vocab_size: *a39\n", "it has an alias .*write the value out"),
+    ("a.toml", "vocab_size = 300\nvocab_size = 400\n", "Cannot overwrite a value"),
+])  # fmt: skip
 def test_repeated_names_and_aliases_are_refused(tmp_path: Path, name: str, text: str, refusal: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(UsageError, match=rf"configuration file .*{name}: .*{refusal}"):

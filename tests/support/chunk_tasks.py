@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import counter_files
@@ -10,7 +9,7 @@ import counter_files
 from pipeline.base.memory import Grant
 from pipeline.corpus.chunks import Cutting, plan_chunks
 from pipeline.corpus.files import FileSpan, FileType
-from pipeline.corpus.listing import describe, find_files
+from pipeline.corpus.listing import describe
 from pipeline.corpus.skipped_or_altered import add_up
 from pipeline.counts.count_worker import CountTask, count_chunk
 from pipeline.pattern.compiler import compile_pattern
@@ -33,16 +32,15 @@ def _task(spans: tuple[FileSpan, ...], output: Path, budget_bytes: int, **option
 
 
 def chunk_task(path: Path, output: Path, budget_bytes: int, **options: object) -> CountTask:
-    [file] = find_files([str(path)]).files
+    file = describe(str(path), FileType())
     return _task((FileSpan(file, 0, file.size),), output, budget_bytes, **options)
 
 
 def counted_within(path: Path, budget_bytes: int) -> None:
     """Count a file within a budget; the result is that of any other budget."""
-    output = path.with_name(f"{path.name}.{budget_bytes}.parquet")
+    output, whole = (path.with_name(f"{path.name}.{name}.parquet") for name in (budget_bytes, "whole"))
     grant = Grant(budget_bytes, (100 << 20) + budget_bytes, 100 << 20, 0)
-    count_chunk(replace(chunk_task(path, output, budget_bytes), grant=grant))
-    whole = path.with_name(f"{path.name}.parquet")
+    count_chunk(chunk_task(path, output, budget_bytes, grant=grant))
     count_chunk(chunk_task(path, whole, 1 << 31))
     assert counter_files.read(output) == counter_files.read(whole)
 

@@ -7,7 +7,8 @@ answers, and a process that forks writes before it does. Nothing of this is in t
 
 import os
 import sys
-from functools import wraps
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import coverage
@@ -19,18 +20,15 @@ def coverage_init(*_: Any) -> None:
     if worker is None:
         os.register_at_fork(before=_save, after_in_parent=_save)
     elif not hasattr(worker.answer, "__wrapped__"):
-        worker.answer = _saving(worker.answer)
+        worker.answer = _saving()(worker.answer)
 
 
-def _saving(answer: Any) -> Any:
-    @wraps(answer)
-    def answer_and_save(*arguments: Any) -> Any:
-        try:
-            return answer(*arguments)
-        finally:
-            _save()
-
-    return answer_and_save
+@contextmanager
+def _saving() -> Iterator[None]:
+    try:
+        yield
+    finally:
+        _save()
 
 
 def _save() -> None:
