@@ -25,7 +25,7 @@ def test_version_and_env() -> None:
     assert re.search(r"^installed in  +.*/pipeline$[^$]*^default workers", facts, re.MULTILINE)
 
 
-def test_help_lists_all_commands_in_order_of_use() -> None:
+def test_help_lists_commands_in_order_of_use_and_flags_in_groups() -> None:
     shown = run("--help").stdout
     listed = re.findall(r"^  ([a-z-]+)  +(.*)$", shown.partition("Train:\n")[2], re.MULTILINE)
     assert sorted(name for name, _ in listed) == sorted(commands.commands)
@@ -34,6 +34,10 @@ def test_help_lists_all_commands_in_order_of_use() -> None:
     assert re.findall("^([A-Z].*):$", shown, re.MULTILINE) == ["Options", *SECTIONS.values()]
     assert "_BPE_PIPELINE_COMPLETE=bash_source" in shown
     assert "'train'" in run("trian").stderr
+    titles = {name: re.findall(r"^(\w.*):$", run(name, "--help").stdout, re.MULTILINE) for name in ("train", "encode")}
+    shared = ["Output", "Resources", "Other"]
+    assert titles["train"] == ["Input", "Vocabulary", "Special tokens", *shared]
+    assert titles["encode"] == ["Options", "Input", "Shards", "Order and split", "Packing", *shared]
 
 
 @pytest.mark.parametrize("name", commands.commands)
@@ -50,13 +54,6 @@ def test_help_of_a_command_has_an_example_and_what_most_people_need(name: str) -
     assert flags == {"--help", *(next(flag for flag in one.opts if flag.startswith("--")) for one in options)}
 
 
-def test_flags_stand_in_titled_groups() -> None:
-    titles = {name: re.findall(r"^(\w.*):$", run(name, "--help").stdout, re.MULTILINE) for name in ("train", "encode")}
-    shared = ["Output", "Resources", "Other"]
-    assert titles["train"] == ["Input", "Vocabulary", "Special tokens", *shared]
-    assert titles["encode"] == ["Options", "Input", "Shards", "Order and split", "Packing", *shared]
-
-
 def test_encode_and_decode(trained: Path, tmp_path: Path) -> None:
     text = f"the cat{EOT} sat\n"
     (tmp_path / "t.txt").write_text(text)
@@ -69,6 +66,10 @@ def test_encode_and_decode(trained: Path, tmp_path: Path) -> None:
     assert run("decode", "--tokenizer", trained, stdin=from_file).stdout == text
     assert run("decode", "39 40", "41", "--tokenizer", trained).stdout == "HIJ"
     assert "neither a directory of shards" in refused(run("decode", "missing", "--tokenizer", trained), 1)
+    assert run("encode", "--tokenizer", trained, "--text", text, "--text", "").stdout == f"{from_file}\n"
+    line = refused(run("encode", "Hello world", "--tokenizer", trained, cwd=tmp_path), 1)
+    assert "there is no file 'Hello world'; to encode it as text: --text 'Hello world'" in line
+    assert "--text" in refused(run("encode", "long " * 2000, "--tokenizer", trained, cwd=tmp_path), 1)
 
 
 def test_count_once_merge_twice(text: Path, tmp_path: Path) -> None:
@@ -176,12 +177,6 @@ def test_verbose_prints_the_log_with_debug_messages(text: Path, tmp_path: Path) 
     assert " DEBUG " not in run("-v", "env").stdout
     quiet = run("train", text, "-o", tmp_path / "other", "--vocab-size", 400)
     assert " DEBUG " not in quiet.stderr + (tmp_path / "other" / "log.txt").read_text()
-
-
-def test_text_in_place_of_a_file_is_an_error_that_names_the_option(trained: Path, tmp_path: Path) -> None:
-    line = refused(run("encode", "Hello world", "--tokenizer", trained, cwd=tmp_path), 1)
-    assert "there is no file 'Hello world'; to encode it as text: --text 'Hello world'" in line
-    assert "--text" in refused(run("encode", "long " * 2000, "--tokenizer", trained, cwd=tmp_path), 1)
 
 
 def test_dry_run_forecasts_the_time(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """An option that is given twice adds up if it holds several values, and is refused otherwise: all of all commands."""
 
-from pathlib import Path
 from typing import get_type_hints
 
 import click
@@ -50,9 +49,3 @@ def test_every_option_that_is_a_list_can_be_repeated() -> None:
     assert lists
     assert lists <= set(SEVERAL)
     assert {name for name, record in RECORDS.items() if record.several} - {"inputs"} == set(SEVERAL)
-
-
-def test_each_text_is_encoded(trained: Path) -> None:
-    words = ["encode", "--tokenizer", trained]
-    both = run_here(*words, "--text", "the cat", "--text", "").stdout
-    assert both == run_here(*words, "--text", "the cat").stdout + "\n"

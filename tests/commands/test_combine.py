@@ -106,7 +106,7 @@ def test_unweighted_combination_equals_counting_both(runs: list[Path], tmp_path:
     assert read(nested / "counter.parquet") == read(straight / "counter.parquet")
 
 
-def test_incomparable_runs_are_refused(runs: list[Path], tmp_path: Path) -> None:
+def test_incomparable_runs_and_wrong_arguments_are_refused(runs: list[Path], tmp_path: Path) -> None:
     for name, options in {
         "--pattern": {"pattern": "llama3"}, "--special-token": {"special_tokens": ["<x>"]},
         "--errors": {"errors": "skip"}, "--max-piece-bytes": {"max_piece_bytes": 8},
@@ -123,20 +123,17 @@ def test_incomparable_runs_are_refused(runs: list[Path], tmp_path: Path) -> None
     manifest.save(older)
     with pytest.raises(RunDirectoryError, match="not completely counted"):
         pipeline.combine_runs([runs[0], tmp_path / "older"], output=tmp_path / "mix")
-    assert not (tmp_path / "mix").exists()
-
-
-def test_wrong_arguments_are_refused(runs: list[Path], tmp_path: Path) -> None:
     one, other = runs
     for listed, weights, output, error, message in (
         ([one, other], [1], "mix", UsageError, "2 runs; give one for each"),
         ([one, other], [1, 0], "mix", UsageError, "--weight: expected"),
         ([one, other], None, one, UsageError, "is one of the runs"),
         ([one, one], None, "mix", UsageError, "named twice"),
-        ([one, other], [10**18, 1], "mix", TrainingError, "smaller weights"),
+        ([one, other], [10**18, 1], "sum", TrainingError, "smaller weights"),
     ):
         with pytest.raises(error, match=message):
             pipeline.combine_runs(listed, weights, output=tmp_path / output)
+    assert not (tmp_path / "mix").exists()
 
 
 @pytest.fixture

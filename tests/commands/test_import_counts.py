@@ -159,9 +159,7 @@ def test_sorted_rows_take_no_longer(tmp_path):
     assert elapsed_s["sorted"] < 2 * elapsed_s["shuffled"] + 0.3
 
 
-@pytest.mark.parametrize(
-    ("home", "name"), [(import_counts.hashlib, "file_digest"), (import_worker, "read_counts")], ids=["digested", "read"]
-)
+@pytest.mark.parametrize(("home", "name"), [(import_counts.hashlib, "file_digest"), (import_worker, "read_counts")])
 def test_a_file_that_changes_meanwhile_is_refused(tmp_path, monkeypatch, home, name):
     path, own = tmp_path / "c.tsv", getattr(home, name)
     path.write_text("a\t1\n")
@@ -178,10 +176,10 @@ def test_a_file_that_changes_meanwhile_is_refused(tmp_path, monkeypatch, home, n
     assert not (tmp_path / "run" / "counter.parquet").exists()
 
 
-@pytest.mark.parametrize(
-    "piece_type",
-    [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.dictionary(pa.int32(), pa.string())],
-)
+TEXT_TYPES = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.dictionary(pa.int32(), pa.string())]
+
+
+@pytest.mark.parametrize("piece_type", TEXT_TYPES)
 @pytest.mark.parametrize("count_type", [pa.int8(), pa.uint64(), pa.int64()])
 def test_parquet_of_all_types(tmp_path, piece_type, count_type):
     pieces = pa.array(["the", "é", "the"]).cast(pa.binary() if "binary" in str(piece_type) else pa.string())

@@ -276,8 +276,7 @@ def exchange_counts(columns: dict[str, list[Any]]) -> None:
 
 
 def drop_last(columns: dict[str, list[Any]]) -> None:
-    for values in columns.values():
-        values.pop()
+    columns |= {name: values[:-1] for name, values in columns.items()}
 
 
 def flip_bit(file: Path, seed: int) -> None:
@@ -305,10 +304,9 @@ DAMAGES: list[tuple[str, Callable[[Path], object], str]] = [
     (CONFIG, lambda file: edit(file, pad_token="<none>"), "config.json: pad_token names '<none>', which is not one of"),
     (CONFIG, lambda file: edit(file, additional_special_tokens=["<none>"]), r"json: \w+ names '<none>', which is not"),
 ]
+CHANGES = {raise_count: "but says that", exchange_counts: "is not the sum of", lambda c: swap(c, 3): "not in order"}
 for _name in ("counter.parquet", "counts/000001.parquet"):
-    DAMAGES.append((_name, lambda file: rewrite(file, raise_count), "but says that"))
-    DAMAGES.append((_name, lambda file: rewrite(file, exchange_counts), "is not the sum of"))
-    DAMAGES.append((_name, lambda file: rewrite(file, lambda c: swap(c, 3)), "not in order"))
+    DAMAGES += [(_name, lambda file, change=change: rewrite(file, change), said) for change, said in CHANGES.items()]
 for _name in ("counter.parquet", "counts/000000.parquet", MERGES, MODEL):
     DAMAGES += [(_name, lambda file, seed=seed: flip_bit(file, seed), Path(_name).name) for seed in range(2)]
 

@@ -36,19 +36,15 @@ def _functions(name: str) -> Iterator[tuple[str, Any]]:
 FUNCTIONS = [found for name in NAMES for found in _functions(name)]
 
 
-def test_public_names_match_their_import_table_and_their_completion() -> None:
+def test_public_names_match_their_import_table_and_completion_and_no_module_replaces_them() -> None:
     assert sorted(pipeline.__all__) == sorted([*pipeline._HOMES, "__version__"]) == dir(pipeline)
     text = Path(pipeline.__file__).read_text()
     listed = re.findall(r"^    from (\S+) import (\S+) as \2$", text, re.MULTILINE)
     assert {name: home for home, name in listed} == pipeline._HOMES
-
-
-def test_no_module_replaces_a_public_name() -> None:
-    """A module would take the place of a function of its name."""
     public = {name: getattr(pipeline, name) for name in pipeline.__all__}
     for found in pkgutil.walk_packages(pipeline.__path__, "pipeline."):
         if found.name != "pipeline.__main__":  # starts the command
-            import_module(found.name)
+            import_module(found.name)  # which would take the place of a function of its name
     assert {name: getattr(pipeline, name) for name in pipeline.__all__} == public
 
 

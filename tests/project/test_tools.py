@@ -28,10 +28,9 @@ def test_long():
 """
 
 
-CASES = [("true", "", True), ("", "", False), ("true", "@pytest.mark.slow", False)]
-
-
-@pytest.mark.parametrize(("ci", "mark", "failed"), CASES)
+@pytest.mark.parametrize(
+    ("ci", "mark", "failed"), [("true", "", True), ("", "", False), ("true", "@pytest.mark.slow", False)]
+)
 def test_a_default_test_that_takes_too_long_fails_in_ci(ci: str, mark: str, failed: bool, tmp_path: Path) -> None:
     (tmp_path / "test_times.py").write_text(_TESTS.format(mark=mark))
     environment = {**os.environ, "CI": ci, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}

@@ -16,15 +16,9 @@ from pipeline.reports.compared import REFERENCES, Compared, cached, cached_or_re
 from pipeline.reports.measure import bytes_lost
 
 
-@pytest.fixture
-def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def test_cached_name_is_compared_and_others_are_refused(trained: Path, tmp_path: Path, monkeypatch: Any) -> None:
     pytest.importorskip("huggingface_hub")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    return tmp_path
-
-
-@pytest.mark.usefixtures("hub_cache")
-def test_name_that_is_not_cached_says_so_without_network(trained: Path) -> None:
     for name, said in (
         ("owner/model", "owner/model is not in the cache of transformers: load it once"),
         ("no such path/at all", "no such path/at all does not exist"),
@@ -32,14 +26,11 @@ def test_name_that_is_not_cached_says_so_without_network(trained: Path) -> None:
         assert said in refused(run("report", trained, "--compare", name), 1)
     with pytest.raises(InputError, match=r"^gtp2 is no path, .* or one of gpt2, qwen, .*, o200k, gpt-4o$"):
         cached_or_reference("gtp2")
-
-
-def test_cached_name_is_compared(trained: Path, hub_cache: Path) -> None:
-    home = hub_cache / "models--openai-community--gpt2"
+    home = tmp_path / "models--openai-community--gpt2"
     (home / "refs").mkdir(parents=True)
     (home / "refs" / "main").write_text("0" * 40)
     shutil.copytree(trained / "tokenizer", home / "snapshots" / ("0" * 40))
-    succeeded(run("report", trained, "--compare", "gpt2", "--output", hub_cache / "out.html"))
+    succeeded(run("report", trained, "--compare", "gpt2", "--output", tmp_path / "out.html"))
 
 
 RANKS = [bytes([byte]) for byte in range(256)] + [b"th", b"the"]
