@@ -195,19 +195,15 @@ def test_other_superwords_keep_the_counts_and_the_first_stage(corpus: Path, tmp_
     assert "--superwords-from 350, not 450" in refused(run("merge", output, "--superwords-from", 450), 1)
 
 
-def test_a_corpus_that_changed_is_not_read_again(short: Path, tmp_path: Path) -> None:
-    succeeded(run("count", short, "--output", tmp_path / "run"))
-    short.write_text("of the day of the night")
-    words = ["merge", tmp_path / "run", "--vocab-size", 270, "--superwords-from", 260]
-    assert "a.txt changed since" in refused(run(*words), 1)
-
-
-def test_overwriting_a_run_removes_its_second_count(short: Path, tmp_path: Path) -> None:
+def test_a_second_count_is_removed_and_a_corpus_that_changed_not_read(short: Path, tmp_path: Path) -> None:
     options = ["--output", tmp_path / "run", "--vocab-size", 270, "--quiet"]
     succeeded(run("train", short, "--superwords-from", 260, *options))
     assert (tmp_path / "run/superwords/counter.parquet").exists()
     succeeded(run("train", short, "--overwrite", *options))
     assert not [path for path in (tmp_path / "run/superwords").rglob("*") if path.is_file()]
+    short.write_text("of the day of the night")
+    words = ["merge", tmp_path / "run", "--vocab-size", 270, "--superwords-from", 260, "--overwrite"]
+    assert "a.txt changed since" in refused(run(*words), 1)
 
 
 @pytest.mark.parametrize(("options", "reason"), [
@@ -312,13 +308,6 @@ def test_other_libraries_encode_alike(corpus: Path, trained: Path, tmp_path: Pat
         assert ours.decode(ids) == text
 
 
-def test_a_pattern_that_is_no_finer_is_warned_of(corpus: Path, tmp_path: Path) -> None:
-    options = ["--vocab-size", 500, "--superwords-from", 400, "--output", tmp_path / "run"]
-    result = run("train", corpus, "--pattern", r" ?\w+|\s+|[^\w\s]+", *options)
-    assert "would cut pieces of --pattern apart" in result.stderr
-    assert "--pattern superbpe fits" in result.stderr
-
-
 def test_explain_and_like_know_the_second_stage(trained: Path, tmp_path: Path) -> None:
     explained = json.loads(run("explain", "--tokenizer", trained, "of the end of the day", "--json").stdout)
     counts = parquet.read_table(trained / "merges.parquet")["count"].to_pylist()
@@ -330,7 +319,10 @@ def test_explain_and_like_know_the_second_stage(trained: Path, tmp_path: Path) -
     assert "is --pattern right" not in like.stderr
 
 
-def test_a_dry_run_says_that_the_corpus_is_read_twice(corpus: Path, tmp_path: Path) -> None:
+def test_a_dry_run_says_that_the_corpus_is_read_twice_and_a_run_that_a_pattern_is_no_finer(corpus, tmp_path):
     words = ["train", corpus, "--superwords-from", "80%", "--vocab-size", 500, "--output", tmp_path / "x"]
     assert "from 400 tokens on" in succeeded(run(*words, "--dry-run")).stdout
     assert not (tmp_path / "x").exists()
+    said = run(*words, "--pattern", r" ?\w+|\s+|[^\w\s]+").stderr
+    assert "would cut pieces of --pattern apart" in said
+    assert "--pattern superbpe fits" in said

@@ -26,11 +26,9 @@ GPT2 = samples.tokenizer("gpt2", SPECIALS)
 
 
 def test_blocks_are_str_or_bytes() -> None:
-    assert list(GPT2.encode_iterable(["a\ud83d", "\ude00b"])) == GPT2.encode("a😀b")
     mixed = [b"a\xe2\x82", "b", bytearray(b"c"), "\ud83d", b"d"]
     assert list(GPT2.encode_iterable(mixed)) == GPT2.encode("a\ufffdbc\ufffdd")
     assert list(GPT2.encode_iterable("one text")) == GPT2.encode("one text")
-    assert list(GPT2.encode_iterable([])) == []
 
 
 def test_memory_of_blocks_is_bounded() -> None:

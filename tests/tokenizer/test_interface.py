@@ -171,10 +171,8 @@ def test_encoded_files_are_copied(tmp_path: Path) -> None:
         hash(encoded)
 
 
-@pytest.mark.parametrize("way", ["spawn", "forkserver", "fork"])
+@pytest.mark.parametrize("way", multiprocessing.get_all_start_methods())
 def test_processes_take_a_tokenizer(way: str) -> None:
-    if way not in multiprocessing.get_all_start_methods():
-        pytest.skip(f"this system cannot start processes by {way}")
     ours = used(tokenizer("gpt2"))
     texts = [TEXT, "low", ""]
     with multiprocessing.get_context(way).Pool(2) as pool:

@@ -15,7 +15,7 @@ from published import ADDED, BOS, EOT, SHAPES, TEXTS, pair
 from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, SpecialTokenError
 
-SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>", "é<")
+SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>", "é<", "<|1|>", "<|1|>\r\n2", "é<1")
 LOOKBEHIND = r"(?<=x)y|[^y]+|y"  # only the `regex` package runs it
 # What makes trouble: all planes, lone halves of pairs, specials and their parts, runs, words that have tokens.
 CHARACTERS = st.one_of(
@@ -24,6 +24,7 @@ CHARACTERS = st.one_of(
     st.sampled_from(["\x00", " ", "\n", "'", "\r\n", "\u3000", "\u0085", "<|", "|>", *SPECIALS, *peers.WORDS]),
 )
 HALVES = st.lists(st.one_of(TEXTS, CHARACTERS), max_size=30).map("".join)
+STEPS = [pair(shape, "plain")[1].pattern for shape in ("deepseek", "coder")]
 SIZES = st.lists(st.integers(0, 9), max_size=12)
 CHOICES: list[dict[str, Any]] = [{}, {"allowed_special": "all"}, {"disallowed_special": ()}]
 CHOICES += [{"allowed_special": {EOT}, "disallowed_special": ()}]
@@ -70,9 +71,10 @@ def test_every_method_has_the_ids_of_encode(shape, added, text, sizes, choice):
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("pattern", [*samples.PATTERNS, LOOKBEHIND])
-def test_every_method_of_trained_tokenizers_has_the_ids_of_encode(pattern: str) -> None:
-    merges = samples.trained("none" if pattern == LOOKBEHIND else pattern)
+@pytest.mark.parametrize("pattern", [*samples.PATTERNS, LOOKBEHIND, *STEPS])
+def test_every_method_of_trained_tokenizers_has_the_ids_of_encode(pattern: Any) -> None:
+    """Special tokens are found before any step of a pattern cuts."""
+    merges = samples.trained(pattern if pattern in samples.PATTERNS else "none")
     ours = Tokenizer.from_merges(merges, SPECIALS, pattern=pattern)
 
     @settings(max_examples=120 if FULL else 30, deadline=None)
@@ -83,6 +85,8 @@ def test_every_method_of_trained_tokenizers_has_the_ids_of_encode(pattern: str) 
         assert ours.decode(ours.encode(text)) == valid
 
     check()
+    for size in range(1, 5):
+        agree(ours, "<|1|>\r\n2é<1<|1\r\n2漢 <|1|>a<|1|><|1|>\r\n", [size] * 40, {})
 
 
 def methods(ours: Tokenizer) -> list[Any]:
@@ -157,16 +161,3 @@ def test_sequence_knows_which_pieces_are_final() -> None:
         for later in ("", "1", "x", " ", "\n", "é", "漢"):
             assert pattern.ends(part + later.encode())[: len(ends)] == ends
     assert isinstance(pattern.steps[0].automaton, _core.Automaton)
-
-
-@pytest.mark.usefixtures("small_blocks")
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.sampled_from(["<|1|>", "<|1|>\r\n2", "<|1", "\r\n2", "é<1", "a", " ", "漢"]), max_size=9),
-    st.lists(st.integers(0, 5), max_size=12),
-)
-def test_special_tokens_are_found_before_any_step_cuts(parts: list[str], sizes: list[int]) -> None:
-    for shape in ("deepseek", "coder"):
-        pattern = pair(shape, "plain")[1].pattern
-        ours = Tokenizer.from_merges(samples.trained("none"), ["<|1|>", "<|1|>\r\n2", "é<1"], pattern=pattern)
-        agree(ours, "".join(parts), sizes, {})

@@ -200,15 +200,13 @@ def cut_by_split(document: Any, expression: str) -> None:
 
 
 @pytest.mark.parametrize(("path", "value", "message"), [
-    ("version", "2.0", 'version is "2.0"'),
-    ("normalizer", {"type": "NFKC"}, 'normalizer.type is .*only "NFC"'),
+    ("version", "2.0", 'version is "2.0"'), ("normalizer", {"type": "NFKC"}, 'normalizer.type is .*only "NFC"'),
     ("truncation", {"max_length": 3}, "truncation is"),
     ("post_processor", {"type": "Unknown"}, "post_processor.type is"),
     ("post_processor", lambda old: {"type": "Sequence", "processors": [old, old]}, "several steps"),
     ("post_processor.single", lambda old: old[:1], "does not hold the text once"),
     (f"post_processor.special_tokens.{EOT}.ids", [7], "adds the id 7 to"),
-    ("decoder", None, "decoder is null, but only"),
-    ("pre_tokenizer", None, "pre_tokenizer must be an object"),
+    ("decoder", None, "decoder is null, but only"), ("pre_tokenizer", None, "pre_tokenizer must be an object"),
     ("pre_tokenizer", {"type": "Whitespace"}, "pre_tokenizer.type is"),
     ("pre_tokenizer.pretokenizers", [], "pre_tokenizer.* is"),
     ("pre_tokenizer.pretokenizers", lambda old: old[::-1], "type is"),
