@@ -27,11 +27,10 @@ def extend(session: Session, base: Location, run_directory: Location, add: str, 
     bpe-pipeline count swahili/*.txt --like gpt2/tokenizer.json --output runs/sw
     bpe-pipeline extend gpt2/tokenizer.json runs/sw --add 10000 --output gpt2-sw
     """
-    from pipeline.guests.adapt.extend import run_extend
+    from pipeline.guests.adapt.extend import NewIds, run_extend
 
-    done = run_extend(
-        base, run_directory, session.options, session.executor, session.listener, add=add, first_id=first_id
-    )
+    new = NewIds(add, first_id)
+    done = run_extend(base, run_directory, new, session.options, session.executor, session.listener)
     facts = {
         "new_tokens": len(done.plan),
         "new_ids": f"{done.plan[0].id} to {done.plan[-1].id}" if done.plan else "none",

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any, Unpack
 
@@ -27,7 +27,7 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 Blocks = list[tuple[memoryview, memoryview]]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class EncodedFiles(Sequence[memoryview]):
     """The ids of a corpus; a sequence of documents, each with its ids.
 
@@ -43,11 +43,6 @@ class EncodedFiles(Sequence[memoryview]):
 
     def __len__(self) -> int:
         return len(self.ends)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, EncodedFiles):
-            return NotImplemented
-        return all(getattr(self, field.name) == getattr(other, field.name) for field in fields(self))
 
     __hash__ = None  # type: ignore[assignment]
 

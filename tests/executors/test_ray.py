@@ -186,10 +186,11 @@ def test_cluster_encodes_the_same_rows_of_chat_data(address: str, tmp_path: Path
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     described = {"a": {"file_name": "rows.jsonl", "columns": {"prompt": "instruction", "response": "output"}}}
     Path("dataset_info.json").write_text(json.dumps(described))
-    encode = ["encode", "--dataset-info", "dataset_info.json", "--dataset", "a", "--template", "chatml"]
+    encode = ["encode-chat", "--dataset-info", "dataset_info.json", "--dataset", "a", "--template", "chatml"]
     encode += ["--tokenizer", "tokenizer", "--pack", "neat", "--sequence-length", "64", "--shard-size", "5000"]
+    encode += ["--chunk-size", "4000"]
     succeeded(run_process(*encode, "--output", "here"))
-    result = succeeded(run_process(*encode, "--output", "there", "--chunk-size", "4000", *ray_at(address)))
+    result = succeeded(run_process(*encode, "--output", "there", *ray_at(address)))
     assert everything(tmp_path / "there") == everything(tmp_path / "here")
     assert "had work" in result.stdout
 

@@ -6,7 +6,7 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Unpack
+from typing import NamedTuple, Unpack
 
 from pipeline.base.errors import RunDirectoryError, UsageError, unfit
 from pipeline.base.events import Listener
@@ -46,6 +46,13 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 
 ENCODING = "encoding pieces"
 _CUTTING = {"expression": "the pattern", "by": "what cuts", "unicode": "the Unicode version"}
+
+
+class NewIds(NamedTuple):
+    """How many ids to add, and the first of them; None: one more than the largest of the base."""
+
+    add: int | str
+    first_id: int | str | None
 
 
 @dataclass(frozen=True)
@@ -107,25 +114,18 @@ def extend(
     )
     with for_python(progress) as listener, executor_here(settled) as executor:
         paths = named(base, "base"), named(run, "run")
-        return run_extend(*paths, settled, executor, listener, add=add, first_id=first_id)
+        return run_extend(*paths, NewIds(add, first_id), settled, executor, listener)
 
 
 def run_extend(
-    base: Location,
-    location: Location,
-    options: ExtendOptions,
-    executor: Executor,
-    listener: Listener,
-    *,
-    add: int | str,
-    first_id: int | str | None,
+    base: Location, location: Location, new: NewIds, options: ExtendOptions, executor: Executor, listener: Listener
 ) -> Extended:
     """Learn, write the tokenizer's directory, and return what was added."""
     if options.output is None:
         raise UsageError("extend needs --output, a directory for the extended tokenizer")
     chosen = {
-        "add": (wanted := whole_number("add", add, 0)),
-        "first_id": None if first_id is None else whole_number("first_id", first_id),
+        "add": (wanted := whole_number("add", new.add)),
+        "first_id": None if new.first_id is None else whole_number("first_id", new.first_id),
         "min_frequency": options.min_frequency,
         "whole_characters": options.whole_characters,
     }
