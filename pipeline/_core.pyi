@@ -506,42 +506,15 @@ class Packer:
 
 class MergeReplay:
     """
-    Merging done the plain way, one merge at a time: the second opinion on a merge list.
-    """
-
-    def __init__(self, rules: MergeRules, byte_order: bytes) -> None: ...
-
-    def add(self, counter: Columns) -> None:
-        """
-        Adds pieces, before the first merge. OverflowError where their bytes are 2^63 or more.
-        """
-
-    def best(self) -> tuple[int, int, int] | None:
-        """
-        The pair that is to be merged now and its count; None where no pair may be.
-        """
-
-    def merge(self, left: int, right: int) -> int:
-        """
-        Carries out a merge; returns how many occurrences became one token. IndexError for unknown tokens.
-        """
-
-    def token(self, id: int) -> bytes:
-        """The bytes of a token."""
-
-    @property
-    def bytes(self) -> int:
-        """Of all pieces, each as often as it was found."""
-
-class StreamedReplay:
-    """
-    The same opinion in a bounded memory, from several readings of all pieces.
+    The second opinion on a merge list, from two readings of all pieces or more.
     """
 
     def __init__(self, rules: MergeRules, byte_order: bytes, left: Buffer, right: Buffer, counts: Buffer, joined: Buffer, *, exhausted: bool, budget_bytes: int, first: int = 0) -> None: ...
 
     def add(self, counter: Columns) -> None:
-        """Adds pieces; all of them in each reading."""
+        """
+        Adds pieces; all of them in each reading. OverflowError where their bytes are 2^63 or more.
+        """
 
     def next_reading(self) -> bool:
         """Ends a reading; returns whether another one is needed."""

@@ -20,6 +20,7 @@ from pipeline.storage import Location
 
 _MODULUS = 1 << 64
 _BYTES_AT_LEAST = 24 << 20  # of the replay, and next to its notes
+_BYTES_PER_COUNTED_BYTE = 4  # of the replay: with more, two readings are no faster
 _COPIES_READ = 3  # of a partition: as read, decoded, and checked
 
 
@@ -120,19 +121,20 @@ def replay(task: ReplayTask) -> tuple[MergeList, int]:
     """
     _core.give_back_memory()
     merges = load(task)
-    engine = _core.StreamedReplay(
-        task.rules,
-        bytes(BYTE_ORDER),
-        merges.left,
-        merges.right,
-        merges.counts,
-        merges.joined,
-        exhausted=merges.exhausted,
-        budget_bytes=max(task.budget_bytes - _BYTES_AT_LEAST, _BYTES_AT_LEAST),
-        first=task.first.merges if task.first else 0,
-    )
     readings, more, report = 0, True, report_totals()
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
+        enough = _BYTES_PER_COUNTED_BYTE * counter.partitions * counter.partition_bytes()
+        engine = _core.MergeReplay(
+            task.rules,
+            bytes(BYTE_ORDER),
+            merges.left,
+            merges.right,
+            merges.counts,
+            merges.joined,
+            exhausted=merges.exhausted,
+            budget_bytes=max(min(task.budget_bytes - _BYTES_AT_LEAST, enough), _BYTES_AT_LEAST),
+            first=task.first.merges if task.first else 0,
+        )
         while more:
             readings += 1
             for partition, columns in enumerate(counter.read_all(), 1):
@@ -152,7 +154,7 @@ def replay(task: ReplayTask) -> tuple[MergeList, int]:
 def _wrong(
     task: ReplayTask,
     merges: MergeList,
-    engine: _core.StreamedReplay,
+    engine: _core.MergeReplay,
     found: tuple[int, tuple[int, int, int] | None, int, int],
 ) -> RunDirectoryError:
     """Return the error for a wrong merge. found: its rank, the better pair if there is one, its count and joins."""

@@ -14,7 +14,6 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import peers
 import pyarrow.parquet as pq
@@ -23,8 +22,8 @@ from command import files_in, refused, run, succeeded
 from counter_files import columns_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from merge_cases import learn
-from reference import GPT2_BYTES, train_reference
+from merge_cases import engine_of, judged, learn
+from reference import joined_reference, train_reference
 
 import pipeline
 from pipeline import Tokenizer, _core
@@ -32,7 +31,6 @@ from pipeline.base import system
 from pipeline.base.errors import PipelineError, RunDirectoryError, TrainingError
 from pipeline.counts import counter_file
 from pipeline.merges import merge_list
-from pipeline.merges.rules import MergeRules
 from pipeline.merges.vocabulary import Vocabulary
 
 COUNTS = st.dictionaries(
@@ -57,23 +55,10 @@ RULES = st.fixed_dictionaries(
 )
 
 
-def replay_of(counts, **rules):
-    replay = _core.MergeReplay(MergeRules(**rules), bytes(GPT2_BYTES))
-    replay.add(columns_of(Counter(counts))[0])
-    return replay
-
-
 def require_definition(counts, merges, **rules):
-    replay = replay_of(counts, **rules)
-    assert replay.bytes == sum(len(piece) * count for piece, count in counts.items())
-    with pytest.raises(IndexError):  # of tokens that do not exist
-        replay.merge(0, 1 << 30)
     expected = train_reference(counts, merges, **rules)
-    for merge in expected:
-        assert replay.best() == merge
-        replay.merge(*merge[:2])
-    if len(expected) < merges:
-        assert replay.best() is None
+    listed = [(*merge, joined) for merge, joined in zip(expected, joined_reference(counts, expected), strict=True)]
+    assert judged(counts, listed, exhausted=len(expected) < merges, **rules)[0] is None
 
 
 @settings(max_examples=150, deadline=None)
@@ -99,13 +84,29 @@ WORDS = Counter(
 del WORDS[b""]
 
 
-def first_wrong(counts, listed, exhausted, rules, first=0):
-    """The rank from which a list is wrong, by the replay in memory; None if it is right."""
-    replay = replay_of(counts, **rules)
-    for rank, (left, right, count, joined) in enumerate(listed):
-        if (rank >= first and replay.best() != (left, right, count)) or replay.merge(left, right) != joined:
+def first_wrong(counts, listed, exhausted, first, rules):
+    """The rank from which a list is wrong, by the definition; None if it is right."""
+    known = [merge[:3] for merge in listed[:first]]
+    expected = train_reference(counts, len(listed) + 1, known=known, **rules)
+    joined = joined_reference(counts, expected)
+    for rank, merge in enumerate(listed):
+        if rank == len(expected) or merge != (*expected[rank], joined[rank]):
             return rank
-    return len(listed) if exhausted and replay.best() is not None else None
+    return len(listed) if exhausted and len(expected) > len(listed) else None
+
+
+def damaged(listed, first, damage, at):
+    """The list, without or with other values from some merge on."""
+    at = first + at % (len(listed) - first)
+    left, right, count, joined = listed[at]
+    other = max(first, at // 2)
+    if damage == "swap" and max(listed[other][:2]) < 256 > max(left, right):
+        listed[at], listed[other] = listed[other], listed[at]
+    elif damage == "drop":
+        del listed[at:]
+    elif damage in ("count", "joined"):
+        listed[at] = left, right, count + (damage == "count"), joined + (damage == "joined")
+    return listed
 
 
 @settings(max_examples=200, deadline=None)
@@ -118,61 +119,36 @@ def first_wrong(counts, listed, exhausted, rules, first=0):
     damage=st.sampled_from(["none", "count", "joined", "swap", "end", "drop"]),
     at=st.integers(0, 30),
 )
-def test_the_streamed_replay_finds_what_the_other_finds(counts, first, rules, merges, budget, damage, at):
+def test_the_replay_finds_what_the_definition_finds(counts, first, rules, merges, budget, damage, at):
     """Also after the merges of a first stage, to which the rules do not apply."""
-    engine, columns = _core.MergeEngine(), columns_of(Counter(counts))[0]
-    engine.add(*columns)
-    if known := train_reference(counts, first):
-        parts = (array(code, part) for code, part in zip("IIQ", zip(*known, strict=True), strict=True))
-        engine.resume(*parts, array("Q", [0] * len(known)))
-    first = len(known)
-    result = learn(engine, first + merges, **rules)
-    listed = list(zip(result.left, result.right, result.counts, result.joined, strict=True))
-    exhausted = (result.stop == "min-frequency") != (damage == "end")
-    if len(listed) > first and damage not in ("none", "end"):
-        at = first + at % (len(listed) - first)
-        left, right, count, joined = listed[at]
-        other = max(first, at // 2)
-        if damage == "swap" and max(listed[other][:2]) < 256 > max(left, right):
-            listed[at], listed[other] = listed[other], listed[at]
-        elif damage == "drop":
-            del listed[at:]
-            exhausted = True
-        elif damage in ("count", "joined"):
-            listed[at] = left, right, count + (damage == "count"), joined + (damage == "joined")
-    packed = [array(code, column) for code, column in zip("IIQQ", zip(*listed, strict=True) or [()] * 4, strict=False)]
-    packed = packed or [array(code) for code in "IIQQ"]
-    replay = _core.StreamedReplay(
-        MergeRules(**rules), bytes(GPT2_BYTES), *packed, exhausted=exhausted, budget_bytes=budget, first=first
-    )
-    more, readings = True, 0
-    while more:
-        replay.add(columns)
-        more = replay.next_reading()
-        readings += 1
-        assert readings < 60
-    assert replay.bytes == result.bytes
-    found = replay.wrong()
-    assert (found and found[0]) == first_wrong(counts, listed, exhausted, rules, first)
+    known = train_reference(counts, first)
+    expected = train_reference(counts, len(known) + merges, known=known, **rules)
+    listed = [(*merge, joined) for merge, joined in zip(expected, joined_reference(counts, expected), strict=True)]
+    exhausted = (len(expected) < len(known) + merges) != (damage == "end") or damage == "drop"
+    if len(listed) > len(known) and damage not in ("none", "end"):
+        listed = damaged(listed, len(known), damage, at)
+    found, _ = judged(counts, listed, exhausted=exhausted, first=len(known), budget=budget, **rules)
+    assert (found and found[0]) == first_wrong(counts, listed, exhausted, len(known), rules)
 
 
 @pytest.mark.parametrize("counts", [WORDS, LONG], ids=["words", "long"])
-def test_the_replays_join_as_the_engine_does(counts):
-    engine, columns = _core.MergeEngine(), columns_of(counts)[0]
-    engine.add(*columns)
-    result = learn(engine, 500)
-    learned = result.left, result.right, result.counts, result.joined
-    assert first_wrong(counts, zip(*learned, strict=True), False, {}) is None
-    readings = []
-    for budget in (1 << 24, 60_000):
-        replay = _core.StreamedReplay(MergeRules(), bytes(GPT2_BYTES), *learned, exhausted=False, budget_bytes=budget)
-        replay.add(columns)
-        readings.append(1)
-        while replay.next_reading():
-            replay.add(columns)
-            readings[-1] += 1
-        assert replay.wrong() is None
-    assert counts is LONG or readings[1] > readings[0] == 2  # what does not fit is divided
+def test_the_replay_joins_as_the_engine_does(counts):
+    result = learn(engine_of(counts), 500)
+    listed = list(zip(result.left, result.right, result.counts, result.joined, strict=True))
+    whole, divided = (judged(counts, listed, budget=budget) for budget in (1 << 24, 60_000))
+    assert whole == (None, 2)
+    assert divided[0] is None
+    assert counts is LONG or divided[1] > 2  # what does not fit is divided
+
+
+def test_tokens_that_do_not_exist_are_not_joined():
+    with pytest.raises(IndexError):
+        judged({b"ab": 1}, [(0, 1 << 30, 1, 1)])
+
+
+def test_pieces_of_too_many_bytes_are_refused():
+    with pytest.raises(OverflowError, match="2\\^63 bytes"):
+        judged({b"ab": 1 << 62, b"abc": 1 << 62}, [])
 
 
 @settings(max_examples=50, deadline=None)
@@ -188,11 +164,10 @@ def test_sums_of_counters_distinguish_counters(one, other):
 
 def test_giant_piece_is_verified_in_linear_time() -> None:
     """Were it read anew for every merge, a thousand of them would be gigabytes."""
-    replay = replay_of({random.Random(1).randbytes(2_000_000): 1})
+    counts = {random.Random(1).randbytes(1_000_000): 1}
+    result = learn(engine_of(counts), 1000)
     started = time.process_time()
-    for _ in range(1000):
-        left, right, _ = replay.best()
-        replay.merge(left, right)
+    assert judged(counts, list(zip(result.left, result.right, result.counts, result.joined, strict=True)))[0] is None
     assert time.process_time() - started < 20
 
 
@@ -243,9 +218,11 @@ def rewrite(path: Path, change: Callable[[dict[str, list[Any]]], object], *, exh
     before = merge_list.load(path, fingerprint)
     assert before is not None
     vocabulary = Vocabulary.from_merges(zip(columns["left"], columns["right"], strict=True))
-    changed = {"left": vocabulary.left, "right": vocabulary.right} | ({} if exhausted is None else {"exhausted": True})
-    changed |= {"counts": array("Q", columns["count"]), "joined": array("Q", columns["joined"])}
-    merge_list.save(replace(before, **changed), path, fingerprint)
+    numbers = array("Q", columns["count"]), array("Q", columns["joined"])
+    changed = replace(before, left=vocabulary.left, right=vocabulary.right, counts=numbers[0], joined=numbers[1])
+    if exhausted is not None:
+        changed = replace(changed, exhausted=exhausted)
+    merge_list.save(changed, path, fingerprint)
 
 
 def swap(columns: dict[str, list[Any]], rank: int) -> None:
@@ -256,13 +233,13 @@ def swap(columns: dict[str, list[Any]], rank: int) -> None:
 def swap_merges(file: Path) -> None:
     """Swap two merges of different counts, of which the second does not need the first."""
     rows = pq.read_table(file).to_pylist()
-    ranks = (
+    rank = next(
         rank
         for rank, (one, other) in enumerate(pairwise(rows))
         if rank >= 50 and one["count"] != other["count"]
         if one["left"] + one["right"] not in (other["left"], other["right"])
     )
-    rewrite(file, lambda columns: swap(columns, next(ranks)))
+    rewrite(file, lambda columns: swap(columns, rank))
 
 
 def raise_count(columns: dict[str, list[Any]], row: int = 5, column: str = "count") -> None:
@@ -276,7 +253,8 @@ def exchange_counts(columns: dict[str, list[Any]]) -> None:
 
 
 def drop_last(columns: dict[str, list[Any]]) -> None:
-    columns |= {name: values[:-1] for name, values in columns.items()}
+    for values in columns.values():
+        values.pop()
 
 
 def flip_bit(file: Path, seed: int) -> None:
@@ -304,9 +282,10 @@ DAMAGES: list[tuple[str, Callable[[Path], object], str]] = [
     (CONFIG, lambda file: edit(file, pad_token="<none>"), "config.json: pad_token names '<none>', which is not one of"),
     (CONFIG, lambda file: edit(file, additional_special_tokens=["<none>"]), r"json: \w+ names '<none>', which is not"),
 ]
-CHANGES = {raise_count: "but says that", exchange_counts: "is not the sum of", lambda c: swap(c, 3): "not in order"}
 for _name in ("counter.parquet", "counts/000001.parquet"):
-    DAMAGES += [(_name, lambda file, change=change: rewrite(file, change), said) for change, said in CHANGES.items()]
+    DAMAGES.append((_name, lambda file: rewrite(file, raise_count), "but says that"))
+    DAMAGES.append((_name, lambda file: rewrite(file, exchange_counts), "is not the sum of"))
+    DAMAGES.append((_name, lambda file: rewrite(file, lambda c: swap(c, 3)), "not in order"))
 for _name in ("counter.parquet", "counts/000000.parquet", MERGES, MODEL):
     DAMAGES += [(_name, lambda file, seed=seed: flip_bit(file, seed), Path(_name).name) for seed in range(2)]
 
@@ -322,7 +301,10 @@ def test_damage_is_found(copy: Path, name: str, damage: Callable[[Path], object]
 @pytest.mark.parametrize("file", ["", "vocab.json", "tokenizer.tiktoken"])
 def test_files_of_a_tokenizer_that_are_missing_are_named(copy: Path, name: str, size: int, file: str) -> None:
     before = files_in(copy / name)
-    (copy / name / file).unlink() if file else shutil.rmtree(copy / name)
+    if file:
+        (copy / name / file).unlink()
+    else:
+        shutil.rmtree(copy / name)
     with pytest.raises(RunDirectoryError, match=rf"{name}/{file or 'm'}.* is missing.* --vocab-size {size}` writes"):
         pipeline.verify_run(copy)
     pipeline.merge_run(copy, vocab_size=size)
@@ -334,32 +316,38 @@ def _set(**values: object) -> Callable[[str], str]:
     return lambda text: json.dumps(json.loads(text or "{}") | values, indent=2)
 
 
-EDITED = "edited, with tokens that exist: "
-CONFIG_VALUES = (
-    {"eos_token": "<|im_end|>"}, {"pad_token": {"content": "<|endoftext|>"}, "model_max_length": 2048},
-    {"auto_map": {"AutoTokenizer": ["a.B", None]}}, {"chat_template": "{{ messages }}"},
-)  # fmt: skip
+EDITED = "edited, with tokens that exist"
+AS_WRITTEN = "as they were written: README.md"
 
 
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
-        *(("tokenizer_config.json", _set(**values), EDITED) for values in CONFIG_VALUES),
+        ("tokenizer_config.json", _set(eos_token="<|im_end|>"), EDITED),
+        ("tokenizer_config.json", _set(pad_token={"content": "<|endoftext|>"}, model_max_length=2048), EDITED),
+        ("tokenizer_config.json", _set(auto_map={"AutoTokenizer": ["a.B", None]}), EDITED),
+        ("tokenizer_config.json", _set(chat_template="{{ messages }}"), EDITED),
         ("special_tokens_map.json", _set(pad_token="<|im_end|>"), EDITED),
         ("generation_config.json", _set(eos_token_id=[1], temperature=0.6), EDITED),
         ("README.md", lambda text: text + "More.", EDITED),
-        ("README.md", None, "missing: "),
-        ("chat_template.jinja", lambda _: "{{ messages }}", "not of this run: "),
-        ("tokenizer.json", lambda text: text, "as they were written: README.md; "),
+        ("README.md", None, "missing"),
+        ("chat_template.jinja", lambda _: "{{ messages }}", "not of this run"),
+        ("tokenizer.json", lambda text: text, AS_WRITTEN),
     ],
 )
-def test_every_file_of_a_tokenizer_is_compared(name: str, change: Any, said: str, with_template: Path) -> None:
+def test_every_file_of_a_tokenizer_is_compared(
+    name: str, change: Callable[[str], str] | None, said: str, with_template: Path
+) -> None:
     file = with_template / "tokenizer" / name
-    file.write_text(change(file.read_text() if file.exists() else "")) if change else file.unlink()
+    if change is None:
+        file.unlink()
+    else:
+        file.write_text(change(file.read_text() if file.exists() else ""))
     verdict = pipeline.verify_run(with_template)["tokenizer"]
-    assert (said if said.endswith("; ") else said + name) in verdict + "; "
-    if said in (EDITED, "missing: "):
-        assert name not in verdict.partition(";")[2].partition(";")[0]
+    assert (said if said == AS_WRITTEN else f"{said}: {name}") in verdict
+    if said in (EDITED, "missing"):
+        made = verdict.partition(";")[2].partition(";")[0]
+        assert name not in made
     else:
         assert "edited" not in verdict
 
@@ -408,9 +396,14 @@ def test_an_edited_card_stays_when_a_run_starts_again(with_template: Path, monke
 
 def test_unreadable_tokenizer_is_named(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the system says it of a directory without permissions; for root there are none that hold."""
-    refused, stat = Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")), Path.stat
-    inside = copy / "tokenizer"
-    monkeypatch.setattr(Path, "stat", lambda path, **how: (refused if path.parent == inside else stat)(path, **how))
+    stat = Path.stat
+
+    def refusing(path: Path, **options: Any) -> Any:
+        if path.parent == copy / "tokenizer":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", refusing)
     with pytest.raises(RunDirectoryError, match=r"tokenizer/\S+ cannot be read: Permission denied; check its perm"):
         pipeline.verify_run(copy)
 
@@ -437,6 +430,14 @@ def test_leaving_out_every_piece_is_refused(copy: Path) -> None:
     pipeline.merge_run(mixed, vocab_size=300, min_piece_count=most)
 
 
+def test_several_sizes_are_one_merge_list(good: Path, tmp_path: Path) -> None:
+    tokenizers = pipeline.merge_run(good, vocab_size=[420, 360])
+    assert tokenizers[420].merges[: 360 - 257] == tokenizers[360].merges
+    corpus = json.loads((good / "run.json").read_text())["files"][0]["path"]
+    pipeline.train(corpus, output=tmp_path / "alone", vocab_size=360)
+    assert files_in(tmp_path / "alone" / "tokenizer") == files_in(good / "tokenizer-360")
+
+
 def test_several_sizes_from_flags_and_files(good: Path, tmp_path: Path) -> None:
     mixed = pipeline.combine_runs([good], output=tmp_path / "mix")
     result = succeeded(run("merge", mixed, "--vocab-size", "300,350,280", "--log-json"))
@@ -453,8 +454,15 @@ def test_several_sizes_from_flags_and_files(good: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("owner", "name"), [(system, "flush"), (tempfile, "TemporaryDirectory")])
-def test_unwritable_temporary_files_are_named(owner: Any, name: str, good: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(owner, name, Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
+def test_unwritable_temporary_files_are_named(
+    owner: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.train_from_counts({"ab": 3}, output=tmp_path / "run", vocab_size=257)
+
+    def over_budget(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(owner, name, over_budget)
     told = "No space left on device; free disk space, or name another directory with TMPDIR"
     with pytest.raises(RunDirectoryError, match=told):
-        pipeline.verify_run(good)
+        pipeline.verify_run(tmp_path / "run")

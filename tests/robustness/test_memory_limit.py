@@ -210,8 +210,8 @@ engine.add(*columns)
 made = engine.run(1500, MergeRules())
 _core.give_back_memory()
 grown = growth()
-replay = _core.StreamedReplay(MergeRules(), bytes(GPT2_BYTES), made.left, made.right, made.counts, made.joined,
-                              exhausted=False, budget_bytes=int(sys.argv[1]))
+replay = _core.MergeReplay(MergeRules(), bytes(GPT2_BYTES), made.left, made.right, made.counts, made.joined,
+                           exhausted=False, budget_bytes=int(sys.argv[1]))
 readings, more = 0, True
 while more:
     replay.add(columns)

@@ -98,3 +98,13 @@ def train_reference(
         token_bytes.append(joined)
         merges.append((*best, highest))
     return merges
+
+
+def joined_reference(counter: Mapping[bytes, int], merges: Sequence[tuple[int, int, int]]) -> list[int]:
+    """How many occurrences each merge makes one token of."""
+    words, joined = words_of(counter), list[int]()
+    for rank, (left, right, _) in enumerate(merges):
+        merged = [(merge_word(ids, (left, right), 256 + rank), count) for ids, count in words]
+        joined.append(sum(count * (len(ids) - len(new)) for (ids, count), (new, _) in zip(words, merged, strict=True)))
+        words = merged
+    return joined

@@ -1,6 +1,6 @@
 // Shows the folder verify to Python: MergeReplay, counter_sum.
-#include "verify/streamed_replay.hpp"
-#include "verify/verify.hpp"
+#include "verify/counter_sum.hpp"
+#include "verify/replay.hpp"
 
 #include "bind/casters.hpp"
 
@@ -8,7 +8,6 @@ namespace nb = nanobind;
 using namespace nb::literals;
 using bpe::BorrowedColumns;
 using bpe::MergeReplay;
-using bpe::StreamedReplay;
 using bpe::unlocked;
 
 namespace {
@@ -21,28 +20,23 @@ std::array<uint8_t, 256> order_of(const nb::bytes& byte_order) {
 }
 
 // Adds all pieces of a counter.
-template <class Replay>
-void add(Replay& replay, const BorrowedColumns& counter) {
+void add(MergeReplay& replay, const BorrowedColumns& counter) {
   const bpe::ColumnsView columns = counter.view();
   for (size_t row = 0; row < columns.rows; ++row) replay.add(columns.text(row), columns.counts[row]);
 }
 
-void make_streamed(StreamedReplay* self, const bpe::MergeRules& rules, const nb::bytes& byte_order,
+void make_replay(MergeReplay* self, const bpe::MergeRules& rules, const nb::bytes& byte_order,
                    const bpe::Buffer& left, const bpe::Buffer& right, const bpe::Buffer& counts,
                    const bpe::Buffer& joined, bool exhausted, size_t budget_bytes, size_t first) {
   if (first > left.as<uint32_t>("left").size()) throw nb::value_error("first is beyond the list");
   const auto copy = [](auto items) { return std::vector(items.begin(), items.end()); };
-  StreamedReplay::Listed listed{copy(left.as<uint32_t>("left")), copy(right.as<uint32_t>("right")),
+  MergeReplay::Listed listed{copy(left.as<uint32_t>("left")), copy(right.as<uint32_t>("right")),
                                 copy(counts.as<uint64_t>("counts")), copy(joined.as<uint64_t>("joined")), exhausted,
                                 first};
   if (listed.right.size() != listed.left.size() || listed.counts.size() != listed.left.size() ||
       listed.joined.size() != listed.left.size())
     throw nb::value_error("left, right, counts and joined must be of one length");
-  new (self) StreamedReplay(std::move(listed), rules, order_of(byte_order), budget_bytes);
-}
-
-void make_replay(MergeReplay* self, const bpe::MergeRules& rules, const nb::bytes& byte_order) {
-  new (self) MergeReplay(rules, order_of(byte_order));
+  new (self) MergeReplay(std::move(listed), rules, order_of(byte_order), budget_bytes);
 }
 
 }  // namespace
@@ -50,39 +44,16 @@ void make_replay(MergeReplay* self, const bpe::MergeRules& rules, const nb::byte
 void bind_verify(nb::module_& module) {
   const auto without_gil = nb::call_guard<bpe::Released>();
   nb::class_<MergeReplay>(module, "MergeReplay",
-                          "Merging done the plain way, one merge at a time: the second opinion on a merge list.")
-      .def("__init__", &make_replay, "rules"_a, "byte_order"_a)
-      .def("add", &add<MergeReplay>, "counter"_a, without_gil,
-           "Adds pieces, before the first merge. OverflowError where their bytes are 2^63 or more.")
-      .def(
-          "best",
-          [](MergeReplay& self) -> std::optional<nb::typed<nb::tuple, int, int, int>> {
-            const auto found = unlocked([&] { return self.best(); });
-            if (!found) return std::nullopt;
-            return nb::make_tuple(found->left, found->right, found->count);
-          },
-          "The pair that is to be merged now and its count; None where no pair may be.")
-      .def("merge", &MergeReplay::merge, "left"_a, "right"_a, without_gil,
-           "Carries out a merge; returns how many occurrences became one token. IndexError for unknown tokens.")
-      .def(
-          "token",
-          [](const MergeReplay& self, uint32_t id) {
-            const std::string& token = self.token(id);
-            return nb::bytes(token.data(), token.size());
-          },
-          "id"_a, "The bytes of a token.")
-      .def_prop_ro("bytes", &MergeReplay::bytes, "Of all pieces, each as often as it was found.");
-  nb::class_<StreamedReplay>(module, "StreamedReplay",
-                             "The same opinion in a bounded memory, from several readings of all pieces.")
-      .def("__init__", &make_streamed, "rules"_a, "byte_order"_a, "left"_a, "right"_a, "counts"_a, "joined"_a,
+                             "The second opinion on a merge list, from two readings of all pieces or more.")
+      .def("__init__", &make_replay, "rules"_a, "byte_order"_a, "left"_a, "right"_a, "counts"_a, "joined"_a,
            nb::kw_only(), "exhausted"_a, "budget_bytes"_a, "first"_a = 0)
-      .def("add", &add<StreamedReplay>, "counter"_a, without_gil, "Adds pieces; all of them in each reading.")
-      .def("next_reading", &StreamedReplay::next_reading, without_gil,
+      .def("add", &add, "counter"_a, without_gil, "Adds pieces; all of them in each reading. OverflowError where their bytes are 2^63 or more.")
+      .def("next_reading", &MergeReplay::next_reading, without_gil,
            "Ends a reading; returns whether another one is needed.")
-      .def("done", &StreamedReplay::done, "of_reading"_a, "How much of all readings is done when so much of this one is.")
+      .def("done", &MergeReplay::done, "of_reading"_a, "How much of all readings is done when so much of this one is.")
       .def(
           "wrong",
-          [](const StreamedReplay& self)
+          [](const MergeReplay& self)
               -> std::optional<nb::typed<nb::tuple, int, std::optional<nb::typed<nb::tuple, int, int, int>>, int, int>> {
             const auto& wrong = self.wrong();
             if (!wrong) return std::nullopt;
@@ -94,12 +65,12 @@ void bind_verify(nb::module_& module) {
           "count and joined occurrences that the listed pair really has; None where all are right.")
       .def(
           "token",
-          [](const StreamedReplay& self, uint32_t id) {
+          [](const MergeReplay& self, uint32_t id) {
             const std::string& token = self.token(id);
             return nb::bytes(token.data(), token.size());
           },
           "id"_a, "The bytes of a token.")
-      .def_prop_ro("bytes", &StreamedReplay::bytes, "Of all pieces, each as often as it was found.");
+      .def_prop_ro("bytes", &MergeReplay::bytes, "Of all pieces, each as often as it was found.");
   module.def(
       "counter_sum",
       [](const BorrowedColumns& counter) -> nb::typed<nb::tuple, int, int, int, int, bool> {

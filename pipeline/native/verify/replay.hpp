@@ -1,5 +1,5 @@
-// StreamedReplay: checks a merge list in a bounded memory, reading all pieces several times; it shares no code with the
-// merge engine either.
+// MergeReplay: checks a merge list in a bounded memory, reading all pieces two times or more; it shares no code with the
+// merge engine: a second opinion.
 //
 // Idea: what the listed merges do to one piece depends on that piece alone. So the first reading replays each piece by
 // itself and adds up, by rank, how often the merged pair occurred and how often it was joined: exact numbers to compare
@@ -14,13 +14,42 @@
 #include <queue>
 
 #include "count/pages.hpp"
+#include "text/merge_rules.hpp"
+#include "text/utf8.hpp"
 #include "verify/number_table.hpp"
-#include "verify/verify.hpp"
 
 namespace bpe {
 
-class StreamedReplay {
+// Parts between spaces.
+inline uint64_t words_in(const std::string& bytes) {
+  uint64_t words = 0;
+  for (size_t at = bytes.find_first_not_of(' '); at != std::string::npos; at = bytes.find_first_not_of(' ', at)) {
+    ++words;
+    at = std::min(bytes.find(' ', at), bytes.size());
+  }
+  return words;
+}
+// Whether bytes are characters of UTF-8, or the beginning of one.
+inline bool is_text(const std::string& bytes) {
+  const auto* const text = reinterpret_cast<const uint8_t*>(bytes.data());
+  const size_t whole = valid_utf8_prefix(text, bytes.size());
+  if (whole != 0 || bytes.empty()) return whole == bytes.size();
+  const auto [size, unfinished] = ill_formed_at(text, bytes.size());
+  return unfinished && size == bytes.size();
+}
+// Whether two tokens may become one, whatever their count.
+inline bool allows(const MergeRules& rules, const std::string& left, const std::string& right) {
+  return left.size() + right.size() <= rules.max_token_bytes && (!rules.whole_characters || is_text(left + right)) &&
+         (rules.max_words == 0 || words_in(left + right) <= rules.max_words) &&
+         (!rules.no_colon || (left + right).find(": ") == std::string::npos);
+}
+
+class MergeReplay {
  public:
+  struct Pair {
+    uint32_t left, right;
+    uint64_t count;
+  };
   struct Listed {
     std::vector<uint32_t> left, right;
     std::vector<uint64_t> counts, joined;
@@ -29,12 +58,11 @@ class StreamedReplay {
   };
   struct Wrong {
     uint64_t rank;
-    std::optional<MergeReplay::Pair> due;  // the better pair; nothing where the list's numbers are wrong
-    uint64_t count, joined;                // what the listed pair has
+    std::optional<Pair> due;  // the better pair; nothing where the list's numbers are wrong
+    uint64_t count, joined;   // what the listed pair has
   };
 
-  StreamedReplay(Listed listed, const MergeRules& rules, const std::array<uint8_t, 256>& byte_order,
-                 size_t budget_bytes)
+  MergeReplay(Listed listed, const MergeRules& rules, const std::array<uint8_t, 256>& byte_order, size_t budget_bytes)
       : listed_(std::move(listed)), rules_(rules), budget_bytes_(budget_bytes),
         bounds_(std::bit_floor(std::clamp<size_t>(budget_bytes / 2 / sizeof(uint32_t), 64, kMostBounds)), 0),
         ranks_(std::bit_ceil(2 * listed_.left.size() + NumberTable::kLeastSlots)) {
@@ -54,10 +82,15 @@ class StreamedReplay {
         std::is_sorted_until(decided(), listed_.counts.end(), std::greater<>()) - listed_.counts.begin());
   }
 
-  // All pieces, once in each reading; those that are too rare are left out.
+  // All pieces, once in each reading; those that are too rare are left out. Throws std::overflow_error where the bytes of
+  // all others are 2^63 or more.
   void add(std::string_view piece, uint64_t count) {
-    if (count < rules_.min_piece_count) return;
-    if (reading_ == 0) bytes_ += piece.size() * count;
+    if (count < rules_.min_piece_count || piece.empty()) return;
+    if (reading_ == 0) {
+      constexpr uint64_t most = (uint64_t{1} << 63) - 1;
+      if (count > (most - bytes_) / piece.size()) throw std::overflow_error("the pieces have 2^63 bytes or more");
+      bytes_ += piece.size() * count;
+    }
     if (piece.size() > 1 && count != 0) replay(piece, count);
   }
   // Ends a reading; true where another one is needed.
@@ -283,7 +316,7 @@ class StreamedReplay {
     for (; fall != last; ++fall) count -= fall->number;
     const bool left = own == nullptr && checked_ == listed_.counts.size() && listed_.exhausted;
     if (left && count >= std::max<uint64_t>(rules_.min_frequency, 1))
-      note_wrong({checked_, MergeReplay::Pair{key.first, key.second, count}, 0, 0});
+      note_wrong({checked_, Pair{key.first, key.second, count}, 0, 0});
   }
   // Whether the pair was better than a merge of these ranks, whose counts fall.
   bool compare_between(const Key& key, uint64_t count, size_t from, size_t until) {
@@ -293,7 +326,7 @@ class StreamedReplay {
                          std::greater<>()) - counts);
     for (; rank < until && (!wrong_ || rank <= wrong_->rank); ++rank) {
       if (!is_before(key, count, {listed_.left[rank], listed_.right[rank]}, listed_.counts[rank])) continue;
-      note_wrong({rank, MergeReplay::Pair{key.first, key.second, count}, counted_[rank], joined_[rank]});
+      note_wrong({rank, Pair{key.first, key.second, count}, counted_[rank], joined_[rank]});
       return true;
     }
     return false;
