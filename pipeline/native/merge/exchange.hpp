@@ -6,12 +6,12 @@
 // a shard raises it while it reads and sends words away again.
 // Invariant: a word of one token is nowhere: nothing can change it.
 #pragma once
+#include "merge/phases.hpp"
 #include "merge/scan.hpp"
 #include "merge/stored_words.hpp"
 
 namespace bpe::merge {
 
-inline constexpr uint64_t kNeverReached = std::numeric_limits<uint64_t>::max();
 inline constexpr uint64_t kPositionBytes = 8;  // of a listed position, with its part of a copy of the longest list
 inline constexpr size_t kSampledBlocks = 64;   // of each shard
 

@@ -10,7 +10,7 @@
 #include <queue>
 
 #include "count/pair_map.hpp"
-#include "merge/tokens.hpp"
+#include "merge/sketch.hpp"
 #include "merge/words.hpp"
 
 namespace bpe::merge {
@@ -35,7 +35,14 @@ class KnownMerges {
     std::vector<Stretch> stretches;
   };
 
-  // Of bytes: merges are added in order of rank, and words are bytes until they are applied.
+  KnownMerges() = default;
+  // Of bytes: merges in order of rank; words are bytes until they are applied.
+  explicit KnownMerges(const std::vector<PairKey>& merges) {
+    for (const auto key : merges) add(left_of(key), right_of(key), kFirstMerge + static_cast<Symbol>(merges_.size()));
+  }
+  size_t merges() const { return merges_.size(); }
+
+ private:
   void add(Symbol left, Symbol right, Symbol made) {
     if (merges_.empty()) first_ = made;
     const Ends before = ends_of(left), after = ends_of(right);
@@ -51,8 +58,8 @@ class KnownMerges {
     ends_.push_back(both);
     made_.insert(left, right, made);
   }
-  size_t merges() const { return merges_.size(); }
 
+ public:
   // Joins what can be joined in word[0, size), which occurs `weight` times, and returns its new size.
   template <class S>
   size_t apply(S* word, size_t size, uint64_t weight, Memory& memory) const {

@@ -21,26 +21,16 @@ namespace bpe {
 namespace merge {
 namespace {
 
-constexpr uint64_t kSpareWords = uint64_t{1} << 22;  // that a shard's lists may grow by in a phase, at least
-constexpr uint64_t kMaxPairs = uint64_t{1} << 19;
-constexpr uint64_t kShardSlots = uint64_t{1} << 31;
 constexpr uint64_t kPairBytes = 256;  // of an indexed pair, about
 constexpr size_t kFewMerges = 16;  // so few that a phase is hardly worth its pass over the disk
 
-class Training {
+class Training : Phases {
  public:
   Training(const MergeOptions& options, MergeResult known, const MergePoll& poll, const PhaseEnd& phase_end)
-      : options_(options), phase_end_(phase_end), pulse_(poll), team_(options.threads, pulse_),
-        tokens_(options), max_merges_(options.max_merges), spans_(tokens_.next(), 1),
-        result_(std::move(known)) {
+      : Phases(options, std::move(known)), phase_end_(phase_end), pulse_(poll), team_(options.threads, pulse_),
+        max_merges_(options.max_merges), known_(merges()), spans_(tokens_.next(), 1) {
     pulse_.progress.max_merges = options.max_merges;
     pulse_.progress.merges = result_.counts.size();
-    const auto symbol_of = [](uint32_t id) { return id < kBoundary ? id : id + 1; };
-    for (size_t rank = 0; rank < result_.counts.size(); ++rank) {
-      const Symbol left = symbol_of(result_.left[rank]), right = symbol_of(result_.right[rank]);
-      known_.add(left, right, tokens_.add(left, right));
-    }
-    spans_.resize(tokens_.next(), 1);
   }
 
   // `slots`: of all pieces, about.
@@ -199,11 +189,6 @@ class Training {
     return false;
   }
 
-  // Counters shared by several pairs may promise a count that no pair has: the next threshold then, 0 after the last.
-  uint64_t lower(uint64_t threshold) const {
-    return threshold > options_.rules.min_frequency ? std::max(threshold / 2, options_.rules.min_frequency) : 0;
-  }
-
   // Indexes the pairs that reach the threshold and merges them; false when there are none.
   template <class S>
   bool merge_above(std::vector<Shard<S>>& shards, uint64_t threshold, bool gaps, Symbol end_symbol) {
@@ -295,19 +280,17 @@ class Training {
   size_t start_tokens() const { return options_.start ? options_.start->tokens.size() : 0; }
   uint64_t remaining() const { return max_merges_ - result_.counts.size(); }
 
-  // Pairs beyond twice the merges still to make would be indexed for nothing.
   uint64_t max_pairs(Symbol end_symbol) const {
     const auto merges = std::min<uint64_t>(remaining(), end_symbol - tokens_.next());
     const auto most = options_.resident_bytes == 0 ? kMaxPairs : options_.resident_bytes / 8 / kPairBytes + 64;
-    return std::min({2 * merges + 256, kMaxPairs, most});
+    return std::min(Phases::max_pairs(merges), most);
   }
 
   template <class S>
   uint64_t max_positions(const std::vector<Shard<S>>& shards) const {
-    if (options_.index_positions != 0) return options_.index_positions;
     uint64_t slots = 0;
     for (const auto& shard : shards) slots += shard.size;
-    return std::max<uint64_t>(uint64_t{1} << 20, slots / (options_.compact ? 6 : 4));
+    return Phases::max_positions(slots, options_.compact ? 6 : 4);
   }
 
   // Merges until no indexed pair reaches the threshold, or the lists of new pairs have grown far beyond those that the
@@ -316,7 +299,7 @@ class Training {
   bool merge_indexed(std::vector<Shard<S>>& shards, PairIndex& index, Symbol end_symbol) {
     IndexedMerging<S> merging(shards, index, learned(), work_, options_.share_from, team_, pulse_);
     bool any = false;
-    const auto most_words = stored_.empty() ? 2 * listed_words() + kSpareWords * work_.arenas.size()
+    const auto most_words = stored_.empty() ? most_listed(listed_words(), work_.arenas.size())
                                             : listed_words() + options_.resident_bytes / 8 / sizeof(Position);
     while (result_.counts.size() < max_merges_ && tokens_.next() < end_symbol && listed_words() <= most_words) {
       if (merging.merge_batch(std::min<uint64_t>(remaining(), end_symbol - tokens_.next()), max_merges_) == 0) break;
@@ -331,11 +314,9 @@ class Training {
                            [](auto sum, const PositionArena& arena) { return sum + arena.words(); });
   }
 
-  const MergeOptions& options_;
   const PhaseEnd& phase_end_;
   Pulse pulse_;
   Team team_;
-  Tokens tokens_;
   uint64_t slots_ = 0;
   uint64_t max_merges_;  // with those that make no new token
   std::optional<Sketch> sketch_;
@@ -345,7 +326,6 @@ class Training {
   bool gaps_ = false;  // merges were made since the last compaction
   std::vector<uint32_t> spans_;  // by symbol: slots since the last compaction
   Workspace work_;
-  MergeResult result_;
 };
 
 }  // namespace

@@ -22,7 +22,7 @@
 
 namespace bpe::merge {
 
-class ParityTraining {
+class ParityTraining : public Phases {
  public:
   static constexpr uint32_t kGlobal = LanguageChoice::kNone;
 
@@ -30,30 +30,23 @@ class ParityTraining {
   // language. `options` without start and resident_bytes.
   ParityTraining(const MergeOptions& options, MergeResult known, const ParityOptions& parity,
                  std::vector<uint32_t> chosen_by, const std::vector<PieceSource>& texts)
-      : options_(options), languages_(static_cast<uint32_t>(parity.languages)),
+      : Phases(options, std::move(known)), languages_(static_cast<uint32_t>(parity.languages)),
         measured_from_(parity.dev ? languages_ : 0), global_merges_(parity.global_merges), choice_(parity),
-        team_(options.threads, pulse_), tokens_(options_), around_(team_.members()), listed_(team_.members()), result_(std::move(known)),
-        chosen_by_(std::move(chosen_by)) {
+        team_(options.threads, pulse_), around_(team_.members()), listed_(team_.members()), chosen_by_(std::move(chosen_by)) {
     if (languages_ == 0 || texts.size() != languages_ + measured_from_)
       throw std::invalid_argument("parity needs the texts of each language");
     if (chosen_by_.size() != result_.counts.size())
       throw std::invalid_argument("known merges need the language that chose each");
-    const auto symbol_of = [](uint32_t id) { return id < kBoundary ? id : id + 1; };
-    KnownMerges merges;
-    for (size_t rank = 0; rank < result_.counts.size(); ++rank) {
-      const Symbol left = symbol_of(result_.left[rank]), right = symbol_of(result_.right[rank]);
-      merges.add(left, right, tokens_.add(left, right));
-    }
+    const KnownMerges made(merges());
     result_.bytes = result_.left_out_pieces = result_.left_out_bytes = 0;
-    if (tokens_.next() < end_narrow(options_))
-      words_ = take<uint16_t>(texts, merges);
+    if (is_narrow())
+      words_ = take<uint16_t>(texts, made);
     else
-      words_ = take<uint32_t>(texts, merges);
+      words_ = take<uint32_t>(texts, made);
     give_back_memory();
     arenas_ = std::vector<PositionArena>(language_of_.size());
     work_.resize(language_of_.size());
   }
-  const MergeResult& result() const { return result_; }
   const std::vector<uint32_t>& chosen_by() const { return chosen_by_; }  // kGlobal: all languages together
   const LanguageChoice& choice() const { return choice_; }
 
@@ -67,8 +60,6 @@ class ParityTraining {
   }
 
  private:
-  static constexpr uint64_t kShardSlots = uint64_t{1} << 31, kMostPairs = uint64_t{1} << 19, kNever = ~uint64_t{0};
-  static constexpr uint64_t kSpareWords = uint64_t{1} << 22;  // that a shard's lists may grow by in a phase, at least
   static constexpr uint64_t kSampled = uint64_t{1} << 16;     // positions of all texts together, about
   static constexpr uint32_t kNone = LanguageChoice::kNone;
 
@@ -76,11 +67,11 @@ class ParityTraining {
   struct Queue {
     uint64_t slots = 0, mass = 0;  // of its shards, as they were read
     size_t first = 0, end = 0;     // shards
-    uint64_t threshold = kNever;   // of the phase; 0: no pair reaches min_frequency
+    uint64_t threshold = kNeverReached;   // of the phase; 0: no pair reaches min_frequency
     std::optional<Sketch> sketch;
     std::optional<PairQueue> pairs;
 
-    uint64_t reached_from() const { return pairs ? pairs->threshold() : kNever; }
+    uint64_t reached_from() const { return pairs ? pairs->threshold() : kNeverReached; }
   };
   struct Cell {
     uint32_t shard;
@@ -120,10 +111,6 @@ class ParityTraining {
     uint64_t most_words = 0;  // of the shard's lists in this phase
   };
 
-  static Symbol end_narrow(const MergeOptions& options) {
-    return std::min(options.narrow_symbols, Slots<uint16_t>::kEndSymbol);
-  }
-  uint64_t remaining() const { return options_.max_merges - result_.counts.size(); }
   // Pairs of a queue that will hardly all be merged: a merge that one language chooses takes apart pairs of others.
   uint64_t enough() const { return remaining() / 2 + 1024; }
   bool is_global() const { return result_.counts.size() < global_merges_; }
@@ -163,9 +150,8 @@ class ParityTraining {
   bool open_phase() {
     if (remaining() == 0) return false;
     if (queues_.empty() || global_ != is_global()) make_queues();
-    const bool narrow = tokens_.next() < end_narrow(options_);
-    end_symbol_ = narrow ? end_narrow(options_) : Slots<uint32_t>::kEndSymbol;
-    if (auto* const words = std::get_if<0>(&words_); words != nullptr && !narrow) words_ = widen<uint16_t, uint32_t>(std::move(*words), team_);
+    end_symbol_ = end_symbol();
+    if (auto* const words = std::get_if<0>(&words_); words != nullptr && !is_narrow()) words_ = widen<uint16_t, uint32_t>(std::move(*words), team_);
     return std::visit([this](auto& shards) { return index(shards); }, words_);
   }
   void make_queues() {
@@ -219,7 +205,7 @@ class ParityTraining {
         found.push_back({numbers_.find(left, right), s, list.finish(arenas_[s]), count});
       }
       tallies[s] = {};
-      work_[s].most_words = 2 * arenas_[s].words() + kSpareWords;
+      work_[s].most_words = most_listed(arenas_[s].words());
     }
     add(keys, found);
     full_ = false;
@@ -231,13 +217,12 @@ class ParityTraining {
     const bool none_found = queue.pairs && queue.pairs->pairs().empty();  // counters promised a count that no pair has
     queue.pairs.reset();
     if (queue.threshold == 0) return;
-    queue.sketch.emplace(queue.slots, queue.mass, kNever);
+    queue.sketch.emplace(queue.slots, queue.mass, kNeverReached);
     std::vector<uint64_t> sums(queue.sketch->size(), 0);
     each_pair(queue, shards, 1, [&](PairKey key, uint64_t weight) { sums[queue.sketch->counter_of(key)] += weight; });
     queue.sketch->set(sums);
     if (none_found) {
-      const auto lower = std::max(queue.threshold / 2, options_.rules.min_frequency);
-      queue.threshold = queue.threshold > options_.rules.min_frequency ? lower : 0;
+      queue.threshold = lower(queue.threshold);
     } else {
       BoundHistogram histogram(*queue.sketch);
       const auto step = static_cast<Position>(queue.slots / (kSampled / queues_.size()) + 1);
@@ -245,10 +230,8 @@ class ParityTraining {
         if (const auto bound = queue.sketch->bound(queue.sketch->counter_of(key)); bound != 0)
           histogram.add_positions(bound, step);
       });
-      const auto most_pairs = std::min(enough(), kMostPairs);
-      const auto most_positions =
-          options_.index_positions != 0 ? options_.index_positions : std::max<uint64_t>(uint64_t{1} << 20, queue.slots / 4);
-      queue.threshold = histogram.threshold(most_pairs, most_positions, options_.rules.min_frequency);
+      queue.threshold = histogram.threshold(std::min(enough(), kMaxPairs), max_positions(queue.slots),
+                                            options_.rules.min_frequency);
     }
     if (queue.threshold != 0) queue.pairs.emplace(tokens_, queue.threshold);
   }
@@ -339,10 +322,7 @@ class ParityTraining {
       around.left.move_to(work.left);
       around.right.move_to(work.right);
     });
-    result_.left.push_back(id_of(left));
-    result_.right.push_back(id_of(right));
-    result_.counts.push_back(count);
-    result_.joined.push_back(note(join, key));
+    append(join, count, note(join, key));
     chosen_by_.push_back(global_ ? kGlobal : chooser);
     if (!global_) choice_.chose(chooser);
     if (!fresh_.empty()) {
@@ -451,14 +431,12 @@ class ParityTraining {
     add(fresh_, found_);
   }
 
-  const MergeOptions options_;
   const uint32_t languages_, measured_from_;  // the first text that is measured
   const uint64_t global_merges_;
   LanguageChoice choice_;
   const MergePoll poll_ = [](const MergeProgress&) {};
   Pulse pulse_{poll_};
   Team team_;
-  Tokens tokens_;
   std::vector<uint32_t> spans_, language_of_;  // by symbol; by shard
   std::vector<std::pair<uint64_t, uint64_t>> sizes_;  // by language: slots and mass
   std::variant<std::vector<Shard<uint16_t>>, std::vector<Shard<uint32_t>>> words_;
@@ -478,7 +456,6 @@ class ParityTraining {
   std::vector<Found> found_;
   std::vector<const Found*> order_;  // what was found, by pair
   std::vector<uint32_t> next_;
-  MergeResult result_;
   std::vector<uint32_t> chosen_by_;  // by rank
 };
 

@@ -6,8 +6,6 @@
 namespace bpe::merge {
 namespace {
 
-constexpr uint64_t kShardSlots = uint64_t{1} << 31;
-constexpr uint64_t kSpareWords = uint64_t{1} << 22;  // that a shard's lists may grow by in a phase, at least
 constexpr size_t kLongList = size_t{1} << 16;  // positions
 constexpr size_t kFlushFrom = size_t{1} << 15;       // pairs that a member counts by itself
 
@@ -28,8 +26,8 @@ void take_apart(S* symbols, const Join& join, const std::vector<uint32_t>& spans
 
 Part::Part(const MergeOptions& options, const PieceSource& source, const std::vector<PairKey>& known)
     : options_(options), team_(options_.threads, pulse_), tokens_(options_) {
-  KnownMerges merges;
-  for (const auto key : known) merges.add(left_of(key), right_of(key), tokens_.add(left_of(key), right_of(key)));
+  const KnownMerges merges(known);
+  for (const auto key : known) tokens_.add(left_of(key), right_of(key));
   const auto least = options_.rules.min_piece_count;
   if (tokens_.next() < end_narrow(options_))
     words_ = take_merged<uint16_t>(source, least, kShardSlots, merges, team_, pulse_, corpus_, facts_);
@@ -99,7 +97,7 @@ PairTally Part::index(uint64_t version, const PairFilter& filter) {
     for (const auto& slot : tally.slots())
       if (slot.key != PairTally::kFree)
         lists.of.insert(left_of(slot.key), right_of(slot.key), slot.list.finish(lists.arena).handle);
-    lists.most_words = 2 * lists.arena.words() + kSpareWords;
+    lists.most_words = most_listed(lists.arena.words());
   });
   std::fill(spans_.begin(), spans_.end(), 1);
   PairTally sum;

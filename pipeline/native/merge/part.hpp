@@ -9,7 +9,7 @@
 #pragma once
 #include <variant>
 
-#include "merge/join.hpp"
+#include "merge/phases.hpp"
 #include "merge/scan.hpp"
 
 namespace bpe::merge {
@@ -31,9 +31,6 @@ struct JoinedAround {
     }
   }
 };
-
-// The symbols from which on words are wide.
-inline Symbol end_narrow(const MergeOptions& options) { return std::min(options.narrow_symbols, Slots<uint16_t>::kEndSymbol); }
 
 class Part {
  public:

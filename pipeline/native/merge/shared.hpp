@@ -19,22 +19,9 @@ inline constexpr size_t kMostGuessed = 256;
 // Slots, their mass, bytes, pieces left out, their bytes.
 using PartFacts = std::array<uint64_t, 5>;
 
-class SharedTraining {
+class SharedTraining : public Phases {
  public:
-  SharedTraining(const MergeOptions& options, MergeResult known)
-      : options_(options), tokens_(options_), result_(std::move(known)) {
-    for (size_t rank = 0; rank < result_.counts.size(); ++rank)
-      tokens_.add(symbol_of(result_.left[rank]), symbol_of(result_.right[rank]));
-  }
-  SharedTraining(const SharedTraining&) = delete;
-  SharedTraining& operator=(const SharedTraining&) = delete;
-  const MergeResult& result() const { return result_; }
-  std::vector<PairKey> merges() const {
-    std::vector<PairKey> keys;
-    for (size_t rank = 0; rank < result_.counts.size(); ++rank)
-      keys.push_back(key_of(symbol_of(result_.left[rank]), symbol_of(result_.right[rank])));
-    return keys;
-  }
+  using Phases::Phases;
   // Returns the size of a sketch for all parts together.
   size_t start(const std::vector<PartFacts>& parts) {
     uint64_t mass = 0;
@@ -60,7 +47,7 @@ class SharedTraining {
   // The pairs of the next phase, chosen by samples of one position in `step` of each part; empty when no merge is left.
   PairFilter begin_phase(const std::vector<std::vector<PairKey>>& samples, double step) {
     if (result_.counts.size() == options_.max_merges) return {};
-    end_symbol_ = tokens_.next() < end_narrow(options_) ? end_narrow(options_) : Slots<uint32_t>::kEndSymbol;
+    end_symbol_ = end_symbol();
     if (!sums_.empty()) sketch_->set(std::exchange(sums_, {}));
     choose_threshold(samples, step);
     result_.exhausted = threshold_ == 0;
@@ -147,33 +134,23 @@ class SharedTraining {
   }
 
  private:
-  static constexpr uint64_t kMostPairs = uint64_t{1} << 19;
-  static constexpr uint64_t kNeverReached = std::numeric_limits<uint64_t>::max();
-
   // What a part has on one side of a merge.
   struct Side {
     std::span<const Symbol> symbols;
     std::span<const uint64_t> weights;
   };
 
-  static Symbol symbol_of(uint32_t id) { return id < kBoundary ? id : id + 1; }
-  uint64_t remaining() const { return options_.max_merges - result_.counts.size(); }
-
   void choose_threshold(const std::vector<std::vector<PairKey>>& samples, double step) {
     if (threshold_ == 0) return;
     if (index_ && index_->pairs().empty()) {  // counters promised a count that no pair has
-      const auto lower = std::max(threshold_ / 2, options_.rules.min_frequency);
-      threshold_ = threshold_ > options_.rules.min_frequency ? lower : 0;
+      threshold_ = lower(threshold_);
       return;
     }
     BoundHistogram histogram(*sketch_);
     for (const auto& sample : samples)
       for (const auto key : sample)
         if (const auto bound = sketch_->bound(sketch_->counter_of(key)); bound != 0) histogram.add_positions(bound, step);
-    const auto most_pairs = std::min<uint64_t>(2 * remaining() + 256, kMostPairs);
-    const auto most_positions =
-        options_.index_positions != 0 ? options_.index_positions : std::max<uint64_t>(uint64_t{1} << 20, slots_ / 4);
-    threshold_ = histogram.threshold(most_pairs, most_positions, options_.rules.min_frequency);
+    threshold_ = histogram.threshold(max_pairs(remaining()), max_positions(slots_), options_.rules.min_frequency);
   }
 
   static Side next_of(const JoinedAround& part, std::pair<size_t, size_t>& next) {
@@ -200,10 +177,7 @@ class SharedTraining {
     const auto joined = note_changes(join, count, left, right, [&](PairKey pair, uint64_t weight, uint32_t positions) {
       positions == 0 ? vanish(pair, weight) : appear(pair, weight);
     });
-    result_.left.push_back(id_of(join.left));
-    result_.right.push_back(id_of(join.right));
-    result_.counts.push_back(count);
-    result_.joined.push_back(joined);
+    append(join, count, joined);
   }
   void vanish(PairKey key, uint64_t weight) {
     if (tokens_.forbids(left_of(key), right_of(key))) return;
@@ -219,8 +193,6 @@ class SharedTraining {
     fresh_.push_back(key);
   }
 
-  const MergeOptions options_;
-  Tokens tokens_;
   uint64_t slots_ = 0, most_occurrences_ = 0;
   uint64_t threshold_ = kNeverReached;  // of the phase; 0: no pair reaches min_frequency
   Symbol end_symbol_ = 0;
@@ -232,7 +204,6 @@ class SharedTraining {
   size_t guesses_ = 4;  // at most
   Neighbours around_;
   std::vector<Side> left_, right_;  // of the merge that is made, by part
-  MergeResult result_;
 };
 
 }  // namespace bpe::merge

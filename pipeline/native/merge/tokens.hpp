@@ -30,6 +30,7 @@ inline constexpr auto kByteOfId = [] {
 inline uint8_t byte_of_id(unsigned id) { return kByteOfId[id]; }
 
 inline uint32_t id_of(Symbol symbol) { return symbol < kBoundary ? symbol : symbol - 1; }
+inline Symbol symbol_of(uint32_t id) { return id < kBoundary ? id : id + 1; }
 
 class Tokens {
  public:
