@@ -35,12 +35,14 @@ class CharacterState {
     CharacterState both;
     if (left.is_complete() && right.is_complete()) return left;
     if (!left.is_beginning() || !right.is_continuation()) return both;
-    const auto first = left.value_, next = right.value_;
-    const uint32_t bytes = first < 0x100 ? 1 : first < 0x10000 ? 2 : 3, lead = first >> (8 * (bytes - 1));
-    const bool too_long = (first == 0xE0 && next < 0xA0) || (first == 0xF0 && next < 0x90);
-    const bool no_character = (first == 0xED && next > 0x9F) || (first == 0xF4 && next > 0x8F);
-    if (too_long || no_character) return both;
-    both.value_ = bytes + 1 == (lead < 0xE0 ? 2u : lead < 0xF0 ? 3u : 4u) ? kComplete : first << 8 | next;
+    const uint32_t value = left.value_ << 8 | right.value_;
+    const size_t size = left.value_ < 0x100 ? 2 : left.value_ < 0x10000 ? 3 : 4;
+    std::array<uint8_t, 4> text;
+    for (size_t i = 0; i < size; ++i) text[i] = static_cast<uint8_t>(value >> (8 * (size - 1 - i)));
+    if (character_size(text.data(), size) == size)
+      both.value_ = kComplete;
+    else if (const auto found = ill_formed_at(text.data(), size); found.unfinished && found.size == size)
+      both.value_ = value;
     return both;
   }
 
