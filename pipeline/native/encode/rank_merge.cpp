@@ -4,7 +4,8 @@ namespace bpe {
 
 static constexpr uint32_t kNone = PairMap<true>::kNone;
 
-RankMerger::RankMerger(std::span<const Token> tokens, std::span<const Merge> merges) : ranks_(merges.size()) {
+RankMerger::RankMerger(std::span<const Token> tokens, std::span<const Merge> merges, bool chain)
+    : ranks_(merges.size()) {
   byte_ids_.fill(kNone);
   uint32_t id_limit = 0;
   for (const Token& token : tokens) {
@@ -30,7 +31,7 @@ RankMerger::RankMerger(std::span<const Token> tokens, std::span<const Merge> mer
     if (!ranks_.insert(merge.left, merge.right, rank))
       throw std::invalid_argument("merge " + std::to_string(rank) + " is in the list twice");
   }
-  chain_ = ChainMerger(by_id, merges);
+  if (chain) chain_ = ChainMerger(by_id, merges);
 }
 
 void RankMerger::encode(std::string_view piece, Scratch& scratch, IdBuffer& out) const {

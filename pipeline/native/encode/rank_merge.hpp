@@ -27,8 +27,9 @@ class RankMerger {
   };
   static constexpr size_t kMaxPieceBytes = size_t{1} << 30;
 
-  // `merges` in order of rank. std::invalid_argument where a byte has no token, or a merge names no token.
-  RankMerger(std::span<const Token> tokens, std::span<const Merge> merges);
+  // `merges` in order of rank. Without `chain`, only the first and the last byte of each token matter.
+  // std::invalid_argument where a byte has no token, or a merge names no token.
+  RankMerger(std::span<const Token> tokens, std::span<const Merge> merges, bool chain = true);
 
   // Appends the ids of `piece`. std::runtime_error for a piece above kMaxPieceBytes.
   void encode(std::string_view piece, Scratch& scratch, IdBuffer& out) const;

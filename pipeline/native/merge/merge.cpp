@@ -91,7 +91,7 @@ class Training : Phases {
     if (options_.resident_bytes == 0)
       return take_words<S>(source,
                            {.min_count = options_.rules.min_piece_count, .slots = slots_, .shard_slots = kShardSlots,
-                            .start_tokens = start_tokens(), .known = result_.counts.empty() ? nullptr : &known_},
+                            .start_tokens = start_tokens(), .known = &known_},
                            team_, pulse_, corpus, result_);
     std::vector<Shard<S>> shards;
     if constexpr (sizeof(S) > 1) {

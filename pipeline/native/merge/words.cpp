@@ -231,7 +231,8 @@ std::vector<Shard<S>> take_words(const PieceSource& source, const Taking& taking
   std::vector<Reading<S>> readings(team.members());
   for (auto& reading : readings) reading.dealt.assign(n_shards, 1);
   std::vector<KnownMerges::Memory> memories;
-  if (taking.known) memories.assign(team.members(), KnownMerges::Memory(*taking.known));
+  const bool any_known = taking.known != nullptr && !taking.known->empty();
+  for (unsigned m = 0; any_known && m < team.members(); ++m) memories.emplace_back(*taking.known);
   std::vector<std::optional<Filling<S>>> fillings(n_shards);
   for (auto& filling : fillings) filling.emplace(taking.slots / n_shards);
   bool text = true;
@@ -247,7 +248,7 @@ std::vector<Shard<S>> take_words(const PieceSource& source, const Taking& taking
         else if (!read_bytes(piece, count, word, byte_pairs.data()))
           member_text = false;
         if constexpr (sizeof(S) > 1)
-          if (taking.known) word.resize(taking.known->apply(word.data(), word.size(), count, memories[m]));
+          if (any_known) taking.known->apply(piece, count, memories[m], word);
         if (word.size() < 2) return;
         word.push_back(Slots<S>::kEnd);
         fillings[s]->add(fillings[s]->lane_of(piece, count), word.data(), word.size());
@@ -258,7 +259,7 @@ std::vector<Shard<S>> take_words(const PieceSource& source, const Taking& taking
   if (!text) return {};
   corpus.byte_pairs.assign(256 * 256, 0);
   for (const auto& reading : readings) add_to(corpus.byte_pairs, reading.byte_pairs);
-  if (taking.known) result.joined = taking.known->joined(memories);
+  if (any_known) result.joined = taking.known->joined(memories);
   std::vector<Shard<S>> shards(n_shards);
   team.each(n_shards, [&](size_t s, unsigned) {
     shards[s] = fillings[s]->finish();
@@ -291,7 +292,8 @@ void store_words(const PieceSource& source, uint64_t min_count, const KnownMerge
   min_count = std::max<uint64_t>(min_count, 1);
   Accounts accounts(min_count, 0);
   std::vector<Reading<S>> members(team.members());
-  std::vector<KnownMerges::Memory> memories(team.members(), KnownMerges::Memory(known));
+  std::vector<KnownMerges::Memory> memories;
+  for (unsigned m = 0; m < team.members(); ++m) memories.emplace_back(known);
   for (auto& member : members) member.dealt.assign(stored.size(), 1);
   std::vector<std::vector<WordBlock<S>>> lanes(stored.size(), std::vector<WordBlock<S>>(kLanes));
   source([&](const ColumnsView& batch) {
@@ -301,10 +303,10 @@ void store_words(const PieceSource& source, uint64_t min_count, const KnownMerge
       deal(batch, min_count, 0, dealt, m, pulse, [&](std::span<const uint8_t> piece, uint64_t count, size_t s) {
         if (s % team.members() != m) return;
         text = read_bytes(piece, count, word, byte_pairs.data());
-        const auto size = known.apply(word.data(), word.size(), count, memories[m]);
-        if (size < 2) return;
+        if (!known.empty()) known.apply(piece, count, memories[m], word);
+        if (word.size() < 2) return;
         auto& block = lanes[s][storing_lane(piece, count)];
-        block.add(word.data(), size, count);
+        block.add(word.data(), word.size(), count);
         if (block.symbols.size() >= kBlockSymbols / 2) stored[s].append(block);
       });
     });
