@@ -41,11 +41,10 @@ auto index_part(Part& part, std::uint64_t version, const Buffer& filter) {
   const auto tally = unlocked([&] { return part.index(version, passing); });
   std::vector<PairKey> keys;
   std::vector<std::uint64_t> counts;
-  for (const auto& slot : tally.slots())
-    if (slot.key != PairTally::kFree) {
-      keys.push_back(slot.key);
-      counts.push_back(slot.count);
-    }
+  tally.each([&](const PairTally::Slot& slot) {
+    keys.push_back(slot.key);
+    counts.push_back(slot.count);
+  });
   return std::tuple(bpe::give(std::move(keys)), bpe::give(std::move(counts)));
 }
 

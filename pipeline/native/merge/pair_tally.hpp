@@ -34,6 +34,20 @@ class PairTally {
     }
     return slots[place];
   }
+  void add(PairKey key, uint64_t weight) {
+    reserve(1);
+    at(key, place_of(key)).count += weight;
+  }
+  // Adds the counts of another one.
+  void add(const PairTally& other) {
+    other.each([this](const Slot& slot) { add(slot.key, slot.count); });
+  }
+  // Calls use(slot) for each pair.
+  template <class Use>
+  void each(Use&& use) const {
+    for (const auto& slot : slots_)
+      if (slot.key != kFree) use(slot);
+  }
   const Slot* find(PairKey key) const {
     for (size_t place = place_of(key);; place = (place + 1) & (slots_.size() - 1)) {
       if (slots_[place].key == key) return &slots_[place];
@@ -51,7 +65,6 @@ class PairTally {
     for (const auto& slot : old)
       if (slot.key != kFree) at(slot.key, place_of(slot.key)) = slot;
   }
-  const std::vector<Slot>& slots() const { return slots_; }
   size_t used() const { return used_; }
 
  private:

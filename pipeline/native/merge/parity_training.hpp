@@ -198,12 +198,12 @@ class ParityTraining : public Phases {
     std::vector<Found> found;
     numbers_ = PairMap<true>();
     for (uint32_t s = 0; s < shards.size(); ++s) {
-      for (const auto& [key, count, list] : tallies[s].slots()) {
-        const auto left = left_of(key), right = right_of(key);
-        if (key == PairTally::kFree || left == kBoundary || right == kBoundary || tokens_.forbids(left, right)) continue;
-        if (numbers_.insert(left, right, static_cast<uint32_t>(keys.size()))) keys.push_back(key);
-        found.push_back({numbers_.find(left, right), s, list.finish(arenas_[s]), count});
-      }
+      tallies[s].each([&](const PairTally::Slot& slot) {
+        const auto left = left_of(slot.key), right = right_of(slot.key);
+        if (left == kBoundary || right == kBoundary || tokens_.forbids(left, right)) return;
+        if (numbers_.insert(left, right, static_cast<uint32_t>(keys.size()))) keys.push_back(slot.key);
+        found.push_back({numbers_.find(left, right), s, slot.list.finish(arenas_[s]), slot.count});
+      });
       tallies[s] = {};
       work_[s].most_words = most_listed(arenas_[s].words());
     }

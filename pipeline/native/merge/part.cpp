@@ -43,18 +43,16 @@ std::vector<uint64_t> Part::sums(size_t sketch_size) {
   each_shard([&](auto& shard, Lists&, unsigned) {
     PairTally tally;  // frequent pairs are counted by each member: sums are shared
     const auto flush = [&] {
-      for (const auto& slot : tally.slots())
-        if (slot.key != PairTally::kFree)
-          std::atomic_ref(sums[Sketch::spread(Sketch::product(slot.key)) & (sketch_size - 1)])
-              .fetch_add(slot.count, std::memory_order_relaxed);
+      tally.each([&](const PairTally::Slot& slot) {
+        std::atomic_ref(sums[Sketch::spread(Sketch::product(slot.key)) & (sketch_size - 1)])
+            .fetch_add(slot.count, std::memory_order_relaxed);
+      });
       tally = {};
     };
     filter_words(shard, [&](const auto* word, size_t size, uint64_t weight) {
       for (size_t i = 0; i + 1 < size; ++i) {
         if (tokens_.forbids(word[i], word[i + 1])) continue;
-        const auto key = key_of(word[i], word[i + 1]);
-        tally.reserve(1);
-        tally.at(key, tally.place_of(key)).count += weight;
+        tally.add(key_of(word[i], word[i + 1]), weight);
       }
       if (tally.used() > kFlushFrom) flush();
       return true;
@@ -94,19 +92,17 @@ PairTally Part::index(uint64_t version, const PairFilter& filter) {
     lists.arena.clear();
     tally = tally_shard(shard, lists.arena, nullptr, passes, true, pulse_, member);
     lists.of = PairMap<false>(tally.used());
-    for (const auto& slot : tally.slots())
-      if (slot.key != PairTally::kFree)
-        lists.of.insert(left_of(slot.key), right_of(slot.key), slot.list.finish(lists.arena).handle);
+    tally.each([&](const PairTally::Slot& slot) {
+      lists.of.insert(left_of(slot.key), right_of(slot.key), slot.list.finish(lists.arena).handle);
+    });
     lists.most_words = most_listed(lists.arena.words());
   });
   std::fill(spans_.begin(), spans_.end(), 1);
   PairTally sum;
   for (const auto& tally : tallies)
-    for (const auto& slot : tally.slots()) {
-      if (slot.key == PairTally::kFree || left_of(slot.key) == kBoundary || right_of(slot.key) == kBoundary) continue;
-      sum.reserve(1);
-      sum.at(slot.key, sum.place_of(slot.key)).count += slot.count;
-    }
+    tally.each([&](const PairTally::Slot& slot) {
+      if (left_of(slot.key) != kBoundary && right_of(slot.key) != kBoundary) sum.add(slot.key, slot.count);
+    });
   return sum;
 }
 

@@ -134,11 +134,10 @@ inline PairIndex combine(const std::vector<PairTally>& tallies, std::vector<Posi
   std::vector<const PairTally::Slot*> found(tallies.size());
   std::vector<ListWriter::List> lists(tallies.size());
   for (size_t first = 0; first < tallies.size(); ++first)
-    for (const auto& slot : tallies[first].slots()) {
-      if (slot.key == PairTally::kFree) continue;
+    tallies[first].each([&](const PairTally::Slot& slot) {
       if (left_of(slot.key) == kBoundary || right_of(slot.key) == kBoundary ||
           tokens.forbids(left_of(slot.key), right_of(slot.key)))
-        continue;
+        return;
       uint64_t count = 0;
       bool earlier = false;
       for (size_t s = 0; s < tallies.size() && !earlier; ++s) {
@@ -147,7 +146,7 @@ inline PairIndex combine(const std::vector<PairTally>& tallies, std::vector<Posi
         earlier = s < first;
         count += found[s]->count;
       }
-      if (earlier || count < threshold) continue;
+      if (earlier || count < threshold) return;
       uint64_t positions = 0;
       for (size_t s = first; s < tallies.size(); ++s) {
         lists[s] = found[s] != nullptr ? found[s]->list.finish(arenas[s]) : ListWriter::List{};
@@ -155,7 +154,7 @@ inline PairIndex combine(const std::vector<PairTally>& tallies, std::vector<Posi
       }
       const auto number = index.add(slot.key, count, positions);
       for (size_t s = first; s < tallies.size(); ++s) index.list(number, s) = lists[s].handle;
-    }
+    });
   return index;
 }
 

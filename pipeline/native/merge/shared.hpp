@@ -60,19 +60,17 @@ class SharedTraining : public Phases {
   }
   // Adds the counts that a part has of the pairs that pass.
   void count(std::span<const PairKey> pairs, std::span<const uint64_t> counts) {
-    for (size_t i = 0; i < pairs.size(); ++i) {
-      tally_.reserve(1);
-      tally_.at(pairs[i], tally_.place_of(pairs[i])).count += counts[i];
-    }
+    for (size_t i = 0; i < pairs.size(); ++i) tally_.add(pairs[i], counts[i]);
   }
   void open_phase() {
     fresh_.clear();
     ++result_.phases;
     const auto tally = std::exchange(tally_, {});
     index_.emplace(tokens_, 0, threshold_, tally.used());
-    for (const auto& slot : tally.slots())
-      if (slot.key != PairTally::kFree && slot.count >= threshold_ && !tokens_.forbids(left_of(slot.key), right_of(slot.key)))
+    tally.each([this](const PairTally::Slot& slot) {
+      if (slot.count >= threshold_ && !tokens_.forbids(left_of(slot.key), right_of(slot.key)))
         index_->add(slot.key, slot.count, 0);
+    });
   }
   // What passes in a part that is made again during a phase.
   PairFilter indexed() const {

@@ -50,11 +50,6 @@ class Batch {
 struct BatchChanges {
   PairTally counts;
   std::vector<uint64_t> joined;  // by join
-
-  void add(PairKey key, uint64_t weight) {
-    counts.reserve(1);
-    counts.at(key, counts.place_of(key)).count += weight;
-  }
 };
 
 // Makes the batch's merges in a word, left to right; returns its new size.
@@ -76,12 +71,12 @@ size_t join_word(S* word, size_t size, uint64_t weight, const Batch& batch, Batc
         last = word[i + 1];
         symbol = made;
         changes.joined[made - first_made] += weight;
-        changes.add(key_of(first, last), 0 - weight);
+        changes.counts.add(key_of(first, last), 0 - weight);
       }
     }
     if (out > 0 && (joined || joined_before)) {
-      changes.add(key_of(last_before, first), 0 - weight);
-      changes.add(key_of(before, symbol), weight);
+      changes.counts.add(key_of(last_before, first), 0 - weight);
+      changes.counts.add(key_of(before, symbol), weight);
     }
     word[out++] = static_cast<S>(symbol);
     i += joined ? 2 : 1;
@@ -122,8 +117,7 @@ PairTally count_stored(StoredWords& stored, const Sketch& sketch, uint64_t& thre
     for (size_t i = 0; i + 1 < size; ++i) {
       const auto key = key_of(word[i], word[i + 1]);
       if (!sketch.reaches(sketch.counter_of(key), lowest)) continue;
-      tally.reserve(1);
-      tally.at(key, tally.place_of(key)).count += weight;
+      tally.add(key, weight);
     }
   };
   stored.look<S>(0, [&](WordBlock<S>& block) {
@@ -132,11 +126,9 @@ PairTally count_stored(StoredWords& stored, const Sketch& sketch, uint64_t& thre
     while (tally.used() > max_pairs && threshold < kNeverReached / 2) {
       lowest = sketch.lowest_reaching(threshold *= 2);
       PairTally fewer;
-      for (const auto& slot : tally.slots()) {
-        if (slot.key == PairTally::kFree || !sketch.reaches(sketch.counter_of(slot.key), lowest)) continue;
-        fewer.reserve(1);
-        fewer.at(slot.key, fewer.place_of(slot.key)).count = slot.count;
-      }
+      tally.each([&](const PairTally::Slot& slot) {
+        if (sketch.reaches(sketch.counter_of(slot.key), lowest)) fewer.add(slot.key, slot.count);
+      });
       tally = std::move(fewer);
     }
   });
@@ -156,18 +148,13 @@ PairIndex count_ledger(std::vector<StoredWords>& stored, const Learned& learned,
       tallies[s] = count_stored<S>(stored[s], sketch, thresholds[s], max_pairs, pulse, member);
     });
     const auto threshold = *std::max_element(thresholds.begin(), thresholds.end());
-    for (size_t s = 1; s < tallies.size(); ++s)
-      for (const auto& slot : tallies[s].slots()) {
-        if (slot.key == PairTally::kFree) continue;
-        tallies[0].reserve(1);
-        tallies[0].at(slot.key, tallies[0].place_of(slot.key)).count += slot.count;
-      }
+    for (size_t s = 1; s < tallies.size(); ++s) tallies[0].add(tallies[s]);
     PairIndex ledger(tokens, 0, threshold, tallies[0].used());
-    for (const auto& slot : tallies[0].slots())
-      if (slot.key != PairTally::kFree && slot.count >= threshold &&
-          sketch.bound(sketch.counter_of(slot.key)) >= threshold &&
+    tallies[0].each([&, &tokens = tokens, &sketch = sketch](const PairTally::Slot& slot) {
+      if (slot.count >= threshold && sketch.bound(sketch.counter_of(slot.key)) >= threshold &&
           !tokens.forbids(left_of(slot.key), right_of(slot.key)))
         ledger.add(slot.key, slot.count, 0);
+    });
     if (!ledger.pairs().empty() || threshold == options.rules.min_frequency) return ledger;
     wanted /= 2;  // counters promise a count that no pair has
     max_pairs = std::min(4 * max_pairs, uint64_t{1} << 40);
@@ -209,11 +196,10 @@ void merge_batch(std::vector<StoredWords>& stored, PairIndex& ledger, const Batc
   });
   for (size_t s = 0; s < changes.size(); ++s) {
     for (size_t i = 0; i < batch.joins().size(); ++i) result.joined[first_rank + i] += changes[s].joined[i];
-    for (const auto& slot : changes[s].counts.slots())
-      if (s != 0 && slot.key != PairTally::kFree) changes[0].add(slot.key, slot.count);
+    if (s != 0) changes[0].counts.add(changes[s].counts);
   }
-  for (const auto& slot : changes[0].counts.slots()) {
-    if (slot.key == PairTally::kFree || tokens.forbids(left_of(slot.key), right_of(slot.key))) continue;
+  changes[0].counts.each([&, &tokens = tokens, &sketch = sketch](const PairTally::Slot& slot) {
+    if (tokens.forbids(left_of(slot.key), right_of(slot.key))) return;
     const auto counter = sketch.counter_of(slot.key);
     const bool fell = slot.count > kNeverReached / 2;
     fell ? sketch.subtract(counter, 0 - slot.count) : sketch.add(counter, slot.count);
@@ -221,7 +207,7 @@ void merge_batch(std::vector<StoredWords>& stored, PairIndex& ledger, const Batc
       ledger.pair(number).count += slot.count;
     else if (!fell && slot.count >= ledger.threshold())
       ledger.add(slot.key, slot.count, 0);
-  }
+  });
 }
 
 }  // namespace bpe::merge
