@@ -14,6 +14,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import peers
 import pyarrow.parquet as pq
@@ -218,11 +219,9 @@ def rewrite(path: Path, change: Callable[[dict[str, list[Any]]], object], *, exh
     before = merge_list.load(path, fingerprint)
     assert before is not None
     vocabulary = Vocabulary.from_merges(zip(columns["left"], columns["right"], strict=True))
-    numbers = array("Q", columns["count"]), array("Q", columns["joined"])
-    changed = replace(before, left=vocabulary.left, right=vocabulary.right, counts=numbers[0], joined=numbers[1])
-    if exhausted is not None:
-        changed = replace(changed, exhausted=exhausted)
-    merge_list.save(changed, path, fingerprint)
+    changed = {"left": vocabulary.left, "right": vocabulary.right} | ({} if exhausted is None else {"exhausted": True})
+    changed |= {"counts": array("Q", columns["count"]), "joined": array("Q", columns["joined"])}
+    merge_list.save(replace(before, **changed), path, fingerprint)
 
 
 def swap(columns: dict[str, list[Any]], rank: int) -> None:
@@ -233,13 +232,13 @@ def swap(columns: dict[str, list[Any]], rank: int) -> None:
 def swap_merges(file: Path) -> None:
     """Swap two merges of different counts, of which the second does not need the first."""
     rows = pq.read_table(file).to_pylist()
-    rank = next(
+    ranks = (
         rank
         for rank, (one, other) in enumerate(pairwise(rows))
         if rank >= 50 and one["count"] != other["count"]
         if one["left"] + one["right"] not in (other["left"], other["right"])
     )
-    rewrite(file, lambda columns: swap(columns, rank))
+    rewrite(file, lambda columns: swap(columns, next(ranks)))
 
 
 def raise_count(columns: dict[str, list[Any]], row: int = 5, column: str = "count") -> None:
@@ -253,8 +252,7 @@ def exchange_counts(columns: dict[str, list[Any]]) -> None:
 
 
 def drop_last(columns: dict[str, list[Any]]) -> None:
-    for values in columns.values():
-        values.pop()
+    columns |= {name: values[:-1] for name, values in columns.items()}
 
 
 def flip_bit(file: Path, seed: int) -> None:
@@ -282,10 +280,9 @@ DAMAGES: list[tuple[str, Callable[[Path], object], str]] = [
     (CONFIG, lambda file: edit(file, pad_token="<none>"), "config.json: pad_token names '<none>', which is not one of"),
     (CONFIG, lambda file: edit(file, additional_special_tokens=["<none>"]), r"json: \w+ names '<none>', which is not"),
 ]
+CHANGES = {raise_count: "but says that", exchange_counts: "is not the sum of", lambda c: swap(c, 3): "not in order"}
 for _name in ("counter.parquet", "counts/000001.parquet"):
-    DAMAGES.append((_name, lambda file: rewrite(file, raise_count), "but says that"))
-    DAMAGES.append((_name, lambda file: rewrite(file, exchange_counts), "is not the sum of"))
-    DAMAGES.append((_name, lambda file: rewrite(file, lambda c: swap(c, 3)), "not in order"))
+    DAMAGES += [(_name, lambda file, change=change: rewrite(file, change), said) for change, said in CHANGES.items()]
 for _name in ("counter.parquet", "counts/000000.parquet", MERGES, MODEL):
     DAMAGES += [(_name, lambda file, seed=seed: flip_bit(file, seed), Path(_name).name) for seed in range(2)]
 
@@ -301,10 +298,7 @@ def test_damage_is_found(copy: Path, name: str, damage: Callable[[Path], object]
 @pytest.mark.parametrize("file", ["", "vocab.json", "tokenizer.tiktoken"])
 def test_files_of_a_tokenizer_that_are_missing_are_named(copy: Path, name: str, size: int, file: str) -> None:
     before = files_in(copy / name)
-    if file:
-        (copy / name / file).unlink()
-    else:
-        shutil.rmtree(copy / name)
+    (copy / name / file).unlink() if file else shutil.rmtree(copy / name)
     with pytest.raises(RunDirectoryError, match=rf"{name}/{file or 'm'}.* is missing.* --vocab-size {size}` writes"):
         pipeline.verify_run(copy)
     pipeline.merge_run(copy, vocab_size=size)
@@ -316,38 +310,32 @@ def _set(**values: object) -> Callable[[str], str]:
     return lambda text: json.dumps(json.loads(text or "{}") | values, indent=2)
 
 
-EDITED = "edited, with tokens that exist"
-AS_WRITTEN = "as they were written: README.md"
+EDITED = "edited, with tokens that exist: "
+CONFIG_VALUES = (
+    {"eos_token": "<|im_end|>"}, {"pad_token": {"content": "<|endoftext|>"}, "model_max_length": 2048},
+    {"auto_map": {"AutoTokenizer": ["a.B", None]}}, {"chat_template": "{{ messages }}"},
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
-        ("tokenizer_config.json", _set(eos_token="<|im_end|>"), EDITED),
-        ("tokenizer_config.json", _set(pad_token={"content": "<|endoftext|>"}, model_max_length=2048), EDITED),
-        ("tokenizer_config.json", _set(auto_map={"AutoTokenizer": ["a.B", None]}), EDITED),
-        ("tokenizer_config.json", _set(chat_template="{{ messages }}"), EDITED),
+        *(("tokenizer_config.json", _set(**values), EDITED) for values in CONFIG_VALUES),
         ("special_tokens_map.json", _set(pad_token="<|im_end|>"), EDITED),
         ("generation_config.json", _set(eos_token_id=[1], temperature=0.6), EDITED),
         ("README.md", lambda text: text + "More.", EDITED),
-        ("README.md", None, "missing"),
-        ("chat_template.jinja", lambda _: "{{ messages }}", "not of this run"),
-        ("tokenizer.json", lambda text: text, AS_WRITTEN),
+        ("README.md", None, "missing: "),
+        ("chat_template.jinja", lambda _: "{{ messages }}", "not of this run: "),
+        ("tokenizer.json", lambda text: text, "as they were written: README.md; "),
     ],
 )
-def test_every_file_of_a_tokenizer_is_compared(
-    name: str, change: Callable[[str], str] | None, said: str, with_template: Path
-) -> None:
+def test_every_file_of_a_tokenizer_is_compared(name: str, change: Any, said: str, with_template: Path) -> None:
     file = with_template / "tokenizer" / name
-    if change is None:
-        file.unlink()
-    else:
-        file.write_text(change(file.read_text() if file.exists() else ""))
+    file.write_text(change(file.read_text() if file.exists() else "")) if change else file.unlink()
     verdict = pipeline.verify_run(with_template)["tokenizer"]
-    assert (said if said == AS_WRITTEN else f"{said}: {name}") in verdict
-    if said in (EDITED, "missing"):
-        made = verdict.partition(";")[2].partition(";")[0]
-        assert name not in made
+    assert (said if said.endswith("; ") else said + name) in verdict + "; "
+    if said in (EDITED, "missing: "):
+        assert name not in verdict.partition(";")[2].partition(";")[0]
     else:
         assert "edited" not in verdict
 
@@ -396,14 +384,9 @@ def test_an_edited_card_stays_when_a_run_starts_again(with_template: Path, monke
 
 def test_unreadable_tokenizer_is_named(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the system says it of a directory without permissions; for root there are none that hold."""
-    stat = Path.stat
-
-    def refusing(path: Path, **options: Any) -> Any:
-        if path.parent == copy / "tokenizer":
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return stat(path, **options)
-
-    monkeypatch.setattr(Path, "stat", refusing)
+    refused, stat = Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")), Path.stat
+    inside = copy / "tokenizer"
+    monkeypatch.setattr(Path, "stat", lambda path, **how: (refused if path.parent == inside else stat)(path, **how))
     with pytest.raises(RunDirectoryError, match=r"tokenizer/\S+ cannot be read: Permission denied; check its perm"):
         pipeline.verify_run(copy)
 
@@ -430,14 +413,6 @@ def test_leaving_out_every_piece_is_refused(copy: Path) -> None:
     pipeline.merge_run(mixed, vocab_size=300, min_piece_count=most)
 
 
-def test_several_sizes_are_one_merge_list(good: Path, tmp_path: Path) -> None:
-    tokenizers = pipeline.merge_run(good, vocab_size=[420, 360])
-    assert tokenizers[420].merges[: 360 - 257] == tokenizers[360].merges
-    corpus = json.loads((good / "run.json").read_text())["files"][0]["path"]
-    pipeline.train(corpus, output=tmp_path / "alone", vocab_size=360)
-    assert files_in(tmp_path / "alone" / "tokenizer") == files_in(good / "tokenizer-360")
-
-
 def test_several_sizes_from_flags_and_files(good: Path, tmp_path: Path) -> None:
     mixed = pipeline.combine_runs([good], output=tmp_path / "mix")
     result = succeeded(run("merge", mixed, "--vocab-size", "300,350,280", "--log-json"))
@@ -454,15 +429,8 @@ def test_several_sizes_from_flags_and_files(good: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("owner", "name"), [(system, "flush"), (tempfile, "TemporaryDirectory")])
-def test_unwritable_temporary_files_are_named(
-    owner: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pipeline.train_from_counts({"ab": 3}, output=tmp_path / "run", vocab_size=257)
-
-    def over_budget(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(owner, name, over_budget)
+def test_unwritable_temporary_files_are_named(owner: Any, name: str, good: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(owner, name, Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
     told = "No space left on device; free disk space, or name another directory with TMPDIR"
     with pytest.raises(RunDirectoryError, match=told):
-        pipeline.verify_run(tmp_path / "run")
+        pipeline.verify_run(good)
