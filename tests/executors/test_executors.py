@@ -34,15 +34,12 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
         yield executor
 
 
-def test_every_task_returns_its_result_once_and_reports_progress(executor: Executor) -> None:
+def test_every_task_returns_its_result_once_from_a_few_other_processes_and_reports_progress(executor: Executor) -> None:
     progress: list[int] = []
     results = dict(executor.run(worker_tasks.square, range(40), progress.append))
     assert results == {number: number * number for number in range(40)}
     assert sum(progress) == sum(range(40))
     assert dict(executor.run(worker_tasks.square, [])) == {}
-
-
-def test_tasks_run_in_a_few_other_processes(executor: Executor) -> None:
     processes = set(dict(executor.run(worker_tasks.process_after_a_while, range(9))).values())
     assert len(processes) >= 3
     assert os.getpid() not in processes

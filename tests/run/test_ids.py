@@ -6,19 +6,21 @@ from pipeline.base.errors import UsageError
 from pipeline.run.ids import Roles, SpecialTokens
 
 
-def test_tokens_with_a_role_count_in_the_vocabulary() -> None:
+def test_tokens_with_a_role_count_and_reserved_ones_come_last_and_within_the_size() -> None:
     assert SpecialTokens(("<|a|>",)).named() == ["<|a|>"]
     roles = Roles(bos="<s>", eos="</s>", pad="</s>", separator="<|a|>")
     assert SpecialTokens(("<|a|>",), roles).named() == ["<|a|>", "<s>", "</s>"]
     assert SpecialTokens(("<|pad|>", "<|a|>"), Roles(pad="<|pad|>")).named() == ["<|pad|>", "<|a|>"]
     assert SpecialTokens(("<|a|>",), Roles(pad="<|pad|>")).merge_budget(1000) == 742
-
-
-def test_reserved_tokens_come_last_and_within_the_size() -> None:
     special = SpecialTokens(("<|a|>", "<|reserved_special_token_1|>"), reserved=2)
     assert special.merge_budget(1000) == 740
     reserved = ["<|reserved_special_token_0|>", "<|reserved_special_token_2|>"]
     assert special.texts(996) == [*special.separators, *reserved]
+    assert SpecialTokens(("<|a|>",)).merge_budget(257) == 0
+    with pytest.raises(UsageError, match="at least 258"):
+        SpecialTokens(("<|a|>",), Roles(pad="<pad>")).merge_budget(257)
+    with pytest.raises(UsageError, match="too large"):
+        SpecialTokens().merge_budget(1 << 40)
 
 
 @pytest.mark.parametrize(("size", "rounded"), [(50257, 50304), (50304, 50304), (300, 320)])
@@ -40,11 +42,3 @@ def test_sizes_are_rounded_up_with_reserved_tokens(size: int, rounded: int) -> N
 )  # fmt: skip
 def test_separator_is_no_pad_bos_or_chat_mark(special_tokens: list[str], separator: str | None) -> None:
     assert Roles(bos="<mine>").separator_among(special_tokens) == separator
-
-
-def test_vocabulary_too_small_or_too_large() -> None:
-    assert SpecialTokens(("<|a|>",)).merge_budget(257) == 0
-    with pytest.raises(UsageError, match="at least 258"):
-        SpecialTokens(("<|a|>",), Roles(pad="<pad>")).merge_budget(257)
-    with pytest.raises(UsageError, match="too large"):
-        SpecialTokens().merge_budget(1 << 40)

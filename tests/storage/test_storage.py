@@ -228,15 +228,12 @@ def test_refusal_of_a_store_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
     assert "defect" not in line
 
 
-def test_partly_written_file_never_appears(tmp_path: Path) -> None:
+def test_partly_written_file_never_appears_but_appended_text_does(tmp_path: Path) -> None:
     refused = pytest.raises(RunDirectoryError, match=r"/a cannot be written: No space left on device")
     with refused, atomic.whole_file(remote(tmp_path) / "a") as partial:
         partial.write_text("half")
         raise OSError(28, "No space left on device")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_appended_text_is_uploaded_also_after_an_error(tmp_path: Path) -> None:
     for text in ("one ", "two ", "three"):
         interrupted = text == "two "
         raising = pytest.raises(KeyboardInterrupt) if interrupted else contextlib.nullcontext()
