@@ -31,7 +31,7 @@ ROOMS = {
     "merges": 1436,
     "counts": 2475,
     "run": 3069,
-    "corpus": 2430,
+    "corpus": 2439,
     "pattern": 1702,
     "executors": 1148,
     "storage": 1009,

@@ -244,13 +244,18 @@ def _matching(root: Location, pattern: str) -> Iterator[Location]:
             yield root / key
 
 
-def _glob(root: Location, above: str, parts: Sequence[str], deep: bool = False) -> Iterator[tuple[str, bool]]:
-    """Yield the paths below `above` that match, as Python's `glob`, and which are files; `deep`: after a wildcard."""
+def _glob(
+    root: Location, above: str, parts: Sequence[str], deep: bool = False, passed: frozenset[str] = frozenset()
+) -> Iterator[tuple[str, bool]]:
+    """Yield the paths below `above` that match, as Python's `glob`, and which are files.
+
+    deep: after a wildcard. passed: the directories through which a `**` came here; a link to one is not followed.
+    """
     part, *rest = parts
     if _is_magic(root, part):
         deep = deep or "**" in parts
         if part == "**" and rest:
-            yield from _glob(root, above, rest, deep)
+            yield from _glob(root, above, rest, deep, passed)
         children = _children(root / above.rstrip("/") if above else root, part)
     else:
         where = root / f"{above}{part}"
@@ -261,8 +266,12 @@ def _glob(root: Location, above: str, parts: Sequence[str], deep: bool = False) 
         path = f"{above}{name}"
         if not rest and (is_file or part != "**"):
             yield path, is_file
-        if not is_file and (rest or part == "**") and not (deep and _is_output_directory(root / path)):
-            yield from _glob(root, f"{path}/", parts if part == "**" else rest, deep)
+        if is_file or not (rest or part == "**") or (deep and _is_output_directory(root / path)):
+            continue
+        if part != "**":
+            yield from _glob(root, f"{path}/", rest, deep, passed)
+        elif (real := path if isinstance(root, Remote) else os.path.realpath(root / path)) not in passed:
+            yield from _glob(root, f"{path}/", parts, deep, passed | {real})
 
 
 def _children(where: Location, part: str) -> list[tuple[str, bool]]:
