@@ -3,7 +3,6 @@
 import json
 import zlib
 from array import array
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +15,16 @@ EOT = "<|endoftext|>"
 TOKENIZER = pipeline.Tokenizer.from_merges([(b"o", b"n"), (b"on", b"e")], special_tokens=[EOT])
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "a.txt"
-    path.write_text(f"one{EOT}one on{EOT}end")
-    return path
-
-
-def encoded(corpus: Path, output: Path, **options: Any) -> Path:
-    pipeline.encode_corpus(corpus, TOKENIZER, output, workers=1, **options)
+def encoded(output: Path, **options: Any) -> Path:
+    output.with_name("a.txt").write_text(f"one{EOT}one on{EOT}end")
+    pipeline.encode_corpus(output.with_name("a.txt"), TOKENIZER, output, workers=1, **options)
     return output
 
 
 @pytest.mark.parametrize("shard_format", ["npy", "bin", "parquet"])
 @pytest.mark.parametrize("documents", ["separator", "offsets"])
-def test_flipped_bit_is_detected_before_any_text(
-    corpus: Path, tmp_path: Path, shard_format: str, documents: str
-) -> None:
-    output = encoded(corpus, tmp_path / "shards", shard_format=shard_format, documents=documents)
+def test_flipped_bit_is_detected_before_any_text(tmp_path: Path, shard_format: str, documents: str) -> None:
+    output = encoded(tmp_path / "shards", shard_format=shard_format, documents=documents)
     assert b"".join(pipeline.decode_shards(output, TOKENIZER)) == f"one{EOT}one on{EOT}end{EOT}".encode()
     for path in output.glob("shard-*"):
         whole = path.read_bytes()
@@ -41,10 +32,6 @@ def test_flipped_bit_is_detected_before_any_text(
         with pytest.raises(InputError, match=rf"shard-00000\.{shard_format} is damaged: .*CRC-32"):
             next(pipeline.decode_shards(output, TOKENIZER))
         path.write_bytes(whole)
-
-
-def with_ends(*ends: int) -> Callable[[bytes], bytes]:
-    return lambda data: data[:128] + array("Q", ends).tobytes()
 
 
 @pytest.mark.parametrize(
@@ -56,17 +43,17 @@ def with_ends(*ends: int) -> Callable[[bytes], bytes]:
         *(("mds", "name", lambda data, size=size: data[:size], "its samples are not") for size in (0, 20, -1)),
         ("megatron", "offsets", lambda data: data[:20], "the header of its index is not as it was written"),
         ("npy", "offsets", lambda data: b"x" + data[1:], "the header of its offsets is not as it was written"),
-        ("npy", "offsets", with_ends(0, 6, 1, 10), "its offsets are not in order"),
-        ("npy", "offsets", with_ends(0, 1, 6, 1 << 40), "its offsets are not in order"),
+        *(
+            ("npy", "offsets", lambda data, ends=ends: data[:128] + array("Q", ends), "its offsets are not in order")
+            for ends in ([0, 6, 1, 10], [0, 1, 6, 1 << 40])
+        ),
         ("npy", "offsets", {"documents": 9}, "there are fewer offsets than documents"),
         ("parquet", "name", {"tokens": 11}, "it holds 10 tokens, not 11"),
     ],
 )
-def test_damage_under_a_right_checksum_is_refused(
-    corpus: Path, tmp_path: Path, shard_format: str, file: str, change: Any, reason: str
-) -> None:
+def test_damage_under_a_right_checksum_is_refused(tmp_path: Path, shard_format, file, change, reason) -> None:
     documents = "offsets" if (shard_format, file) == ("npy", "offsets") else "separator"
-    output = encoded(corpus, tmp_path / "shards", shard_format=shard_format, documents=documents)
+    output = encoded(tmp_path / "shards", shard_format=shard_format, documents=documents)
     described = json.loads((output / "shards.json").read_text())
     facts = described["shards"][0]
     path = output / facts[file]
@@ -94,8 +81,8 @@ def test_parquet_shard_is_decoded_in_blocks(tmp_path: Path, monkeypatch: pytest.
     assert len(blocks) > 4
 
 
-def test_wrong_values_in_shards_json_are_refused(corpus: Path, tmp_path: Path) -> None:
-    output = encoded(corpus, tmp_path / "shards", documents="offsets")
+def test_wrong_values_in_shards_json_are_refused(tmp_path: Path) -> None:
+    output = encoded(tmp_path / "shards", documents="offsets")
     written = (output / "shards.json").read_text()
     wrong: dict[str, list[Any]] = {
         "format": ["zip", []], "dtype": ["int8"], "documents_by": [None], "tokens": ["5", -1], "separator": [5],
@@ -115,8 +102,8 @@ def test_wrong_values_in_shards_json_are_refused(corpus: Path, tmp_path: Path) -
                 list(pipeline.decode_shards(output, TOKENIZER))
 
 
-def test_shards_of_another_encoding_than_the_manifest_are_refused(corpus: Path, tmp_path: Path) -> None:
-    output, other = encoded(corpus, tmp_path / "shards"), encoded(corpus, tmp_path / "other", documents="offsets")
+def test_shards_of_another_encoding_than_the_manifest_are_refused(tmp_path: Path) -> None:
+    output, other = encoded(tmp_path / "shards"), encoded(tmp_path / "other", documents="offsets")
     (output / "encoding.json").write_bytes((other / "encoding.json").read_bytes())
     with pytest.raises(InputError, match=r"shards\.json is of another encoding than encoding\.json"):
         list(pipeline.decode_shards(output, TOKENIZER))

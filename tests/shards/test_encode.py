@@ -147,6 +147,8 @@ def test_ids_of_four_bytes(tmp_path: Path) -> None:
         output = tmp_path / shard_format
         assert pipeline.encode_corpus(text, tokenizer, output, shard_format=shard_format, workers=1).dtype == "uint32"
         assert read_shards(output) == expected(tokenizer, [text.read_bytes()])
+    encoded = pipeline.encode_files(text, tokenizer)
+    assert (encoded.ids.format, encoded.ids.tolist()) == ("I", expected(tokenizer, [text.read_bytes()]))
 
 
 def test_command_encodes_and_resumes(corpus: Path, saved: Path, tmp_path: Path) -> None:

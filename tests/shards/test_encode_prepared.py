@@ -15,10 +15,7 @@ import pipeline
 
 TRAINED = "trained"  # one of ours, whose texts are cut as they are
 RAW = [b"\xff", b"\xe2\x82", b"\xf0\x9f", b"\xc3", b"\xcc", b"\x81", *(part.encode() for part in PARTS)]
-SEPARATED = [
-    EOT.encode(),
-    *(text.encode() for text in (encoded.EOT, encoded.IM, "<|end", "oftext|>", "a", " b\n", "日本")),
-]
+SEPARATED = [text.encode() for text in (EOT, encoded.EOT, encoded.IM, "<|end", "oftext|>", "a", " b\n", "日本")]
 RULES = f"x {BOS} y<mask> thx thx_ éé {EOT}  thxé z".encode()
 JOINED = f"{EOT}bad\udcff{EOT}bad\udcff{BOS}".encode(errors="surrogateescape")  # EOT * 2 is a token too, and not here
 LONGER = f"a{EOT}{EOT}{BOS}b{EOT}{BOS}".encode()  # ends no document before its second BOS
@@ -26,11 +23,9 @@ WHOLE = {"chunk_size": 60, "documents": "separator"}
 TINY = WHOLE | {"chunk_size": 8}
 FILES = st.lists(st.lists(st.sampled_from([*SEPARATED, *RAW]), max_size=25).map(b"".join), min_size=1, max_size=3)
 OPTIONS = {
-    "chunk_size": st.integers(1, 60),
-    "shard_size": st.integers(1, 40),
-    "documents": st.sampled_from(["offsets", "separator"]),
-    "errors": st.sampled_from(["replace", "skip"]),
-}
+    "chunk_size": st.integers(1, 60), "shard_size": st.integers(1, 40),
+    "documents": st.sampled_from(["offsets", "separator"]), "errors": st.sampled_from(["replace", "skip"]),
+}  # fmt: skip
 
 
 @settings(max_examples=300 if FULL else 40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -64,22 +59,18 @@ def test_any_text_in_any_chunks(
 
 
 @pytest.mark.parametrize(
-    ("shape", "documents", "separator", "ends"),
-    [
-        ("llama3", "separator", EOT, [EOT]),
-        ("llama3", "offsets", EOT, []),
+    ("shape", "documents", "separator", "ends"), [
+        ("llama3", "separator", EOT, [EOT]), ("llama3", "offsets", EOT, []),
         ("roberta", "separator", EOT, [EOT]),  # what the tokenizer adds is the separator: once
-        ("roberta", "separator", EOT * 2, [EOT, EOT * 2]),
-        ("roberta", "offsets", EOT, [EOT]),
+        ("roberta", "separator", EOT * 2, [EOT, EOT * 2]), ("roberta", "offsets", EOT, [EOT]),
     ],
-)
+)  # fmt: skip
 def test_documents_have_what_the_tokenizer_adds_once(
     shape: str, documents: str, separator: str, ends: list[str], tmp_path: Path
 ) -> None:
     """The line is longer than a chunk: a document that continues in another one starts and ends once."""
     ours = pair(shape, "plain")[1]
-    texts = ["low lower " * 9, "widest"]
-    (tmp_path / "a.txt").write_text(separator.join(texts))
+    (tmp_path / "a.txt").write_text(separator.join(texts := ["low lower " * 9, "widest"]))
     settings = {"documents": documents, "separator": separator, "chunk_size": 20}
     pipeline.encode_corpus(tmp_path / "a.txt", ours, tmp_path / "shards", shard_format="bin", **settings)
     rows = [[ours.special_tokens[BOS], *ours.encode_ordinary(text)] for text in texts]

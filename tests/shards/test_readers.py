@@ -20,16 +20,10 @@ from pipeline.shards.formats.shard_format import Layout, Rows
 MISSING = "the extra [readers] is not installed"
 
 
-def tokenizer_of(id_bytes: int) -> pipeline.Tokenizer:
-    """Return a tokenizer whose ids take that many bytes."""
-    seconds = range(256) if id_bytes == 4 else range(101, 111)
-    merges = [(bytes([first]), bytes([second])) for first in range(256) for second in seconds]
-    return pipeline.Tokenizer.from_merges(merges, [EOT])
-
-
-@pytest.fixture(scope="module", params=[2, 4], ids=["uint16", "uint32"])
+@pytest.fixture(scope="module", params=[range(101, 111), range(256)], ids=["uint16", "uint32"])
 def tokenizer(request: pytest.FixtureRequest) -> pipeline.Tokenizer:
-    return tokenizer_of(request.param)
+    merges = [(bytes([first]), bytes([second])) for first in range(256) for second in request.param]
+    return pipeline.Tokenizer.from_merges(merges, [EOT])
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +36,9 @@ def corpus(texts: list[str], tmp_path: Path) -> Path:
     return write_lines(tmp_path / "a.jsonl", texts)
 
 
-def rows_of(tokenizer: pipeline.Tokenizer, texts: list[str]) -> list[list[int]]:
-    return [[*tokenizer.encode(text), tokenizer.special_tokens[EOT]] for text in texts if text]
-
-
 @pytest.fixture
 def rows(tokenizer: pipeline.Tokenizer, texts: list[str]) -> list[list[int]]:
-    return rows_of(tokenizer, texts)
+    return [[*tokenizer.encode(text), tokenizer.special_tokens[EOT]] for text in texts if text]
 
 
 @pytest.fixture
@@ -122,9 +112,7 @@ class Lines:
     """A format of another package: ids as text, a line per row."""
 
     rows = True
-    columns = False
-    alone = False
-    split_directories = False
+    columns = alone = split_directories = False
 
     def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:
         assert shards > index
@@ -132,7 +120,7 @@ class Lines:
         return f"shard-{index:05d}.txt", None
 
     def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
-        assert (second, layout.id_bytes) == (None, 2)
+        assert (second, layout.id_bytes) in ((None, 2), (None, 4))
         ids, ends = [], []
         for more in rows:
             ids += memoryview(more.columns["input_ids"]).tolist()
@@ -146,9 +134,7 @@ class Lines:
         return {}
 
 
-def test_another_package_adds_a_format(
-    texts: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_package_adds_a_format(encode: Any, rows: list[list[int]], tmp_path: Path, monkeypatch) -> None:
     package = tmp_path / "packages" / "lines-1.dist-info"
     package.mkdir(parents=True)
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: lines\nVersion: 1\n")
@@ -157,12 +143,11 @@ def test_another_package_adds_a_format(
     module.LINES = Lines()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "test_readers_lines", module)
     monkeypatch.syspath_prepend(str(package.parent))
-    tokenizer = tokenizer_of(2)
-    pipeline.encode_corpus(corpus, tokenizer, tmp_path / "set", shard_format="lines", shard_size=10**6)
+    encode(shard_format="lines", shard_size=10**6)
     lines = (tmp_path / "set" / "shard-00000.txt").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == rows_of(tokenizer, texts)
+    assert [json.loads(line) for line in lines] == rows
     with pytest.raises(UsageError, match="one of npy, bin, parquet, arrow, megatron, mds, lines"):
-        pipeline.encode_corpus(corpus, tokenizer, tmp_path / "other", shard_format="line")
+        encode(shard_format="line")
     monkeypatch.undo()
     with pytest.raises(InputError, match=r"shards.json cannot be read .the shard format 'lines' is none of npy, .*:"):
         pipeline.open_shards(tmp_path / "set")
