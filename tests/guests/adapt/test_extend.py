@@ -24,14 +24,10 @@ from pipeline.merges.vocabulary import text_to_token
 from pipeline.tokenizer.formats.files import FORMATS
 
 BIG = 1 << 40
-SMALL = rules.base_of_case(
-    {
-        "vocab": {"lo": 256, "low": 257, "wid": 258, "wide": 259},
-        "merges": [("l", "o"), ("lo", "w"), ("wid", "e")],
-        "added_tokens": {"<x>": 300},
-        "ignore_merges": False,
-    }
-)
+SMALL = rules.base_of_case({
+    "vocab": {"lo": 256, "low": 257, "wid": 258, "wide": 259}, "added_tokens": {"<x>": 300}, "ignore_merges": False,
+    "merges": [("l", "o"), ("lo", "w"), ("wid", "e")],
+})  # fmt: skip
 
 
 def _learn(base: Base, counter: dict[bytes, int], add: int, home: Path, **options: Any) -> Learned:
@@ -96,13 +92,10 @@ def test_the_table_of_new_tokens_has_a_row_a_token(tmp_path: Path) -> None:
     assert (learned.exhausted, learned.before, learned.after) == (True, 15, 12)
 
 
-@pytest.mark.parametrize(("first_id", "add", "taken"), [(257, 1, 257), (299, 2, 300), (260, 100, 300)])
-def test_an_id_that_is_taken_is_refused(first_id: int, add: int, taken: int) -> None:
-    with pytest.raises(UsageError, match=rf"would take the id {taken}.*--first-id 301"):
-        start_of(SMALL.model(), add, first_id)
-
-
-def test_too_little_memory_is_refused_with_numbers(tmp_path: Path) -> None:
+def test_ids_that_are_taken_and_too_little_memory_are_refused_with_numbers(tmp_path: Path) -> None:
+    for first_id, add, taken in ((257, 1, 257), (299, 2, 300), (260, 100, 300)):
+        with pytest.raises(UsageError, match=rf"would take the id {taken}.*--first-id 301"):
+            start_of(SMALL.model(), add, first_id)
     with pytest.raises(UsageError, match=r"extending with 1 pieces takes .*give --memory-limit \d+MiB"):
         _learn(SMALL, {b"lowlow": 3}, 1, tmp_path, grant=Grant(1000, 1000, 0, 0))
 
@@ -159,11 +152,8 @@ def test_no_new_token_is_a_copy(base: Path, counted: Path, tmp_path: Path) -> No
     assert (tmp_path / "new" / "tokenizer.json").read_bytes() == (base / "tokenizer.json").read_bytes()
 
 
-def test_pieces_and_merges_are_stages_and_counts_without_a_separator_are_warned_about(
-    base: Path, counted: Path, tmp_path: Path
-) -> None:
-    words = ["count", counted.parent / "other.txt", "--output", tmp_path / "run", "--pattern", "llama3"]
-    succeeded(run(*words))
+def test_pieces_and_merges_are_stages_and_a_missing_separator_warns(base: Path, counted: Path, tmp_path: Path) -> None:
+    succeeded(run("count", counted.parent / "other.txt", "--output", tmp_path / "run", "--pattern", "llama3"))
     words = ["extend", base, tmp_path / "run", "--add", 20, "--output", tmp_path / "new", "--log-json"]
     events = [json.loads(line) for line in succeeded(run(*words)).stdout.splitlines()]
     assert any("was counted without the special token '<|user|>'" in event.get("text", "") for event in events)

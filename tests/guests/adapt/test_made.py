@@ -2,8 +2,10 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import peers
 import pyarrow.parquet as pq
@@ -72,30 +74,22 @@ def test_report_says_what_changed_and_what_is_missing(
     shutil.rmtree(own)
     assert f"{own}, which must be there as they were: " in refused(run("report", tmp_path / "new"), 1)
     pipeline.combine_runs([counted], [2], output=own)
-    assert f"{own} has other counts than {tmp_path / 'new'} was made from" in refused(
-        run("verify", tmp_path / "new"), 1
-    )
+    message = refused(run("verify", tmp_path / "new"), 1)
+    assert f"{own} has other counts than {tmp_path / 'new'} was made from" in message
     shutil.copy(extended / "tokenizer.json", old)
     assert f"{old} is not the tokenizer that {tmp_path / 'new'} was made" in refused(run("verify", tmp_path / "new"), 1)
 
 
-def test_the_same_command_is_repeated_and_one_that_fails_leaves_what_there_was(
-    base: Path, counted: Path, extended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_command_is_repeated_or_fails_whole(base: Path, counted: Path, extended: Path, tmp_path: Path) -> None:
     home = shutil.copytree(extended, tmp_path / "new")
     half, foreign = (home / f".{name}.elsewhere-1.partial" for name in ("new-tokens.parquet", "x"))
     for left in (half, foreign):  # by a process of another machine, which was killed; and what is not ours
         left.touch()
     assert len(pipeline.extend(base, counted, add=9, output=home).plan) == 9
     assert files_in(home) == files_in(extended) | {foreign.name: b""}
-
-    def stopped(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("pipeline.guests.adapt.extend.make_extended", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            pipeline.extend(base, counted, add=9, output=home)
+    failing = patch("pipeline.guests.adapt.extend.make_extended", side_effect=KeyboardInterrupt)
+    with failing, pytest.raises(KeyboardInterrupt):
+        pipeline.extend(base, counted, add=9, output=home)
     assert files_in(home) == files_in(extended) | {foreign.name: b""}
     assert len(pipeline.extend(base, counted, add=8, output=home, overwrite=True).plan) == 8
 
@@ -117,12 +111,8 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
     def extend(tokenizer: Path, run: object, output: Path = new, **options: Any) -> None:
         pipeline.extend(tokenizer, run, add=8, output=output, **options)
 
-    def prune(output: Path = new, **options: Any) -> None:
-        pipeline.prune(base, counted, output=output, **options)
-
-    def train() -> None:
-        pipeline.train(counted.parent / "other.txt", output=extended, vocab_size=260, overwrite=True)
-
+    prune = partial(pipeline.prune, base, counted, output=new)
+    train = partial(pipeline.train, counted.parent / "other.txt", output=extended, vocab_size=260, overwrite=True)
     before = files_in(extended)
     for error, message, refusal in (
         (UsageError, "puts text into NFC", lambda: extend(tmp_path, counted)),
@@ -134,10 +124,10 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
         (RunDirectoryError, "--add 9, not 8; choose another --output", lambda: extend(base, counted, extended)),
         (RunDirectoryError, f"another tokenizer, {base}; cho", lambda: extend(tmp_path / "other", counted, extended)),
         (RunDirectoryError, r"a run \(run.json\); choose", lambda: extend(base, counted, counted, overwrite=True)),
-        (RunDirectoryError, "by `extend`, not `prune`", lambda: prune(extended, keep=9)),
+        (RunDirectoryError, "by `extend`, not `prune`", lambda: prune(output=extended, keep=9)),
         (UsageError, "needs either --keep or --min-count", prune),
         (UsageError, "needs either", lambda: prune(keep=9, min_count=2)),
-        (RunDirectoryError, "without --keep, not with 9; cho", lambda: prune(pruned, keep=9)),
+        (RunDirectoryError, "without --keep, not with 9; cho", lambda: prune(output=pruned, keep=9)),
         (RunDirectoryError, r"is an extended or pruned tokenizer \(made-from.json\)", train),
     ):
         with pytest.raises(error, match=message):

@@ -18,14 +18,10 @@ from pipeline.base.errors import ExportRefusedError, UsageError
 from pipeline.guests.adapt.prune_worker import PruneTask, Pruning, protected_ids, prune, pruned
 from pipeline.merges.vocabulary import text_to_token
 
-SMALL = rules.base_of_case(
-    {
-        "vocab": {"ab": 256, "abc": 257, "bc": 258},
-        "merges": [("a", "b"), ("ab", "c"), ("b", "c"), ("a", "bc")],  # the last one never makes abc
-        "added_tokens": {"<x>": 300},
-        "ignore_merges": False,
-    }
-)
+SMALL = rules.base_of_case({
+    "vocab": {"ab": 256, "abc": 257, "bc": 258}, "added_tokens": {"<x>": 300}, "ignore_merges": False,
+    "merges": [("a", "b"), ("ab", "c"), ("b", "c"), ("a", "bc")],  # the last one never makes abc
+})  # fmt: skip
 
 
 def _prune(base: Base, counter: dict[bytes, int], home: Path, **options: Any) -> Pruning:
@@ -71,13 +67,16 @@ def test_what_is_removed_and_what_stays_are_those_of_the_definition(
     assert all(list(one.new_ids) == encoders[1].encode_pieces([one.token]) for one in found.removed)
 
 
-def test_the_tables_of_ids_and_of_removed_tokens_have_a_row_a_token(tmp_path: Path) -> None:
+def test_the_tables_have_a_row_a_token_and_nothing_to_remove_is_an_error(tmp_path: Path) -> None:
     _prune(SMALL, {b"abc": 5, b"ab": 1}, tmp_path, min_count=1)
     ids = pq.read_table(tmp_path / "id-map.parquet").to_pylist()
     rows = [(256, 256, b"ab"), (257, 257, b"abc"), (258, 300, b"<x>")]
     assert ids[256:] == [dict(zip(("new_id", "old_id", "token"), row, strict=True)) for row in rows]
     removed = pq.read_table(tmp_path / "removed.parquet").to_pylist()
     assert removed == [{"old_id": 258, "token": b"bc", "score": 0, "new_ids": [65, 66]}]
+    for limits in ({"keep": 260}, {"keep": 999}, {"min_count": 1}):
+        with pytest.raises(UsageError, match="nothing to remove"):
+            _prune(SMALL, {b"abc": 5, b"bc": 1}, tmp_path, **limits)
 
 
 def test_protected_tokens_are_named_as_in_vocab_json_or_as_text() -> None:
@@ -88,12 +87,6 @@ def test_protected_tokens_are_named_as_in_vocab_json_or_as_text() -> None:
     assert protected_ids(vocabulary, ["<x>"]) == always
     with pytest.raises(UsageError, match="'zz' is to be protected, but is not a token"):
         protected_ids(vocabulary, ["zz"])
-
-
-@pytest.mark.parametrize("limits", [{"keep": 260}, {"keep": 999}, {"min_count": 1}])
-def test_nothing_to_remove_is_an_error(limits: dict[str, int], tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nothing to remove"):
-        _prune(SMALL, {b"abc": 5, b"bc": 1}, tmp_path, **limits)
 
 
 @pytest.mark.filterwarnings("ignore")  # of pieces that the pattern would cut, of ids that move
@@ -135,10 +128,8 @@ def test_ids_in_the_other_files_move_too_or_are_refused(base: Path, counted: Pat
     assert moved["generation_config.json"] == {"eos_token_id": [399], "pad_token_id": 399}
     theirs = pytest.importorskip("tokenizers").Tokenizer.from_file(str(new / "tokenizer.json"))
     assert theirs.encode("a").ids[-1] == 399
-    for change, id_ in (
-        ({"added_tokens_decoder": {"9999": {"content": "<x>"}}}, "'9999'"),
-        ({"eos_token_id": [497]}, "497"),
-    ):
+    decoder = {"added_tokens_decoder": {"9999": {"content": "<x>"}}}
+    for change, id_ in ((decoder, "'9999'"), ({"eos_token_id": [497]}, "497")):
         (home / "tokenizer_config.json").write_text(json.dumps(config | change))
         with pytest.raises(ExportRefusedError, match=rf"_config.json names the token id {id_}, which no token"):
             pipeline.prune(home, counted, keep=400, output=tmp_path / "other")

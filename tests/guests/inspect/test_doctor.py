@@ -62,35 +62,26 @@ def _edit(name: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
     return _text(name, changed)
 
 
-def _without_last_line(text: str) -> str:
-    return "".join(text.splitlines(keepends=True)[:-1])
-
-
-def _config(**fields: Any) -> Callable[[Path], None]:
-    return _edit("tokenizer_config.json", lambda document: document.update(fields))
+def _shorter(name: str) -> Callable[[Path], None]:
+    return _text(name, lambda text: "".join(text.splitlines(keepends=True)[:-1]))
 
 
 DEFECTS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "a merge is missing": (_edit("tokenizer.json", lambda d: d["model"]["merges"].pop()), ADVICE, "never make 1 token"),
-    "merges.txt is of another": (
-        _text("merges.txt", _without_last_line), WRONG, "vocab.json, merges.txt and tokenizer.json disagree",
-    ),
-    "ranks are of another": (
-        _text("tokenizer.tiktoken", _without_last_line), WRONG, "tokenizer.tiktoken and tokenizer.json disagree",
-    ),
+    "other merges": (_shorter("merges.txt"), WRONG, "vocab.json, merges.txt and tokenizer.json disagree"),
+    "other ranks": (_shorter("tokenizer.tiktoken"), WRONG, "tokenizer.tiktoken and tokenizer.json disagree"),
     "ranks are damaged": (_text("tokenizer.tiktoken", lambda _: "?"), WRONG, "base64"),
     "not JSON": (_text("tokenizer.json", lambda _: "{"), WRONG, "tokenizer.json"),
-    "an eos that is none": (_config(eos_token="<none>"), WRONG, "'<none>', which is not one"),
+    "an eos that is none": (
+        _edit("tokenizer_config.json", lambda d: d.update(eos_token="<none>")), WRONG, "'<none>', which is not one"),
     "too few rows": (_edit("config.json", lambda d: d.update(vocab_size=300)), WRONG, "vocab_size is 300"),
     "another eos id": (_edit("config.json", lambda d: d.update(eos_token_id=[1, 2])), WRONG, "eos_token_id is [1, 2]"),
     "a template without its marks": (
-        _config(chat_template="<|im_start|>{{ messages }}<|im_end|>"), WRONG,
-        "the chat template writes <|im_start|>, <|im_end|>",
-    ),
+        _edit("tokenizer_config.json", lambda d: d.update(chat_template="<|im_start|>{{ messages }}<|im_end|>")),
+        WRONG, "the chat template writes <|im_start|>, <|im_end|>"),
     "a program is not run": (
         _text("tiktoken_encoding.py", lambda text: f"{text}\nPath(__file__).with_name('ran').touch()\n"),
-        NOT_CHECKED, "is not run",
-    ),
+        NOT_CHECKED, "is not run"),
 }  # fmt: skip
 
 

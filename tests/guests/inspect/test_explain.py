@@ -111,9 +111,7 @@ def test_counts_are_those_of_the_run_if_it_has_the_merges(trained: Path, tmp_pat
         assert "in training" not in shown
 
 
-def test_the_page_has_some_pieces_and_nothing_that_runs(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_has_pieces_and_no_script(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page, text = tmp_path / "page.html", "the <script>alert(1)</script> lower the case"
     words = ["explain", "--tokenizer", trained, text, "--html", page]
     assert succeeded(run(*words)).stdout == f"{page}\n"

@@ -180,9 +180,7 @@ def test_other_settings_are_another_run(train: Train, merged: Path) -> None:
         train(merged, window=5, **given)
 
 
-def test_counts_of_a_language_that_are_gone_are_named(
-    runs: dict[str, Path], merged: Path, executor: Executor, tmp_path: Path
-) -> None:
+def test_lost_counts_are_named(runs: dict[str, Path], merged: Path, executor: Executor, tmp_path: Path) -> None:
     home, counter = tmp_path / "p", runs["sw"] / "counter.parquet"
     shutil.copytree(merged, home)
     counter.rename(tmp_path / "kept.parquet")
@@ -195,12 +193,9 @@ def test_counts_of_a_language_that_are_gone_are_named(
         (tmp_path / "kept.parquet").rename(counter)
 
 
-def test_options_of_plain_merging_and_damaged_settings_are_refused(
-    merged: Path, executor: Executor, tmp_path: Path
-) -> None:
-    with pytest.raises(
-        UsageError, match="--tie-break: of merges that languages choose, it means nothing here: leave it out"
-    ):
+def test_plain_options_and_damaged_settings_are_refused(merged: Path, executor: Executor, tmp_path: Path) -> None:
+    message = "--tie-break: of merges that languages choose, it means nothing here: leave it out"
+    with pytest.raises(UsageError, match=message):
         run_merge(merged, {"tie_break": "greatest-bytes"}, executor, lambda _: None)
     found = manifest.require(shutil.copytree(merged, tmp_path / "p"))
     for source in ({"chosen_by": {"parity": {"window": 0}}}, {"kind": "other"}):
@@ -210,9 +205,7 @@ def test_options_of_plain_merging_and_damaged_settings_are_refused(
             manifest.require(tmp_path / "p")
 
 
-def test_little_memory_and_languages_of_rare_pieces_are_refused_before_merging(
-    merged: Path, executor: Executor
-) -> None:
+def test_little_memory_and_languages_of_rare_pieces_are_refused(merged: Path, executor: Executor) -> None:
     task, most = task_of(merged, executor, 400), max(TRAIN["sw"].values())
     assert most < max(TRAIN["en"].values())
     with pytest.raises(UsageError, match=r"4 counters by parity takes .* give --memory-limit"):

@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections import Counter
+from contextlib import chdir
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -111,9 +112,7 @@ def test_workers_and_memory_change_no_number(home: Path, swept: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("kept", [0, 1, 5, 9] if FULL else [5])
-def test_an_interrupted_sweep_measures_what_it_lacks_and_a_finished_one_what_is_new(
-    home: Path, swept: Path, tmp_path: Path, kept: int
-) -> None:
+def test_an_interrupted_sweep_measures_what_it_lacks(home: Path, swept: Path, tmp_path: Path, kept: int) -> None:
     output = shutil.copytree(swept, tmp_path / "sweep")
     known = list(json.loads((output / "sweep.json").read_text())["points"].items())
     Directory(output, SWEEP).write_manifest({"points": dict(known[:kept])})
@@ -133,12 +132,10 @@ def test_an_interrupted_sweep_measures_what_it_lacks_and_a_finished_one_what_is_
 
 
 @pytest.mark.slow
-def test_a_killed_sweep_ends_with_the_same_points(
-    home: Path, swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(home)
+def test_a_killed_sweep_ends_with_the_same_points(home: Path, swept: Path, tmp_path: Path) -> None:
     for tenths in range(4, 40, 4):
-        process = start([sys.executable, "-P", "-m", "pipeline", *WORDS, "--output", str(tmp_path / "sweep")])
+        with chdir(home):
+            process = start([sys.executable, "-P", "-m", "pipeline", *WORDS, "--output", str(tmp_path / "sweep")])
         time.sleep(tenths / 10)
         kill(process.pid, "all")
         ended(process)
@@ -164,9 +161,8 @@ def test_less_text_is_each_so_many_th_chunk(home: Path, tmp_path: Path) -> None:
                 expected[piece] += weight * count
     learned = pipeline.merge_run(pipeline.import_counts(expected, output=tmp_path / "own"), vocab_size=400)[400]
     measured = [_measure(learned, (home / f"{name}.txt").read_bytes().decode()) for name in "ab"]
-    assert document["parts"][0]["rate"] == pytest.approx(
-        math.sqrt(math.prod(size / tokens for size, tokens in measured))
-    )
+    mean = math.sqrt(math.prod(size / tokens for size, tokens in measured))
+    assert document["parts"][0]["rate"] == pytest.approx(mean)
     whole = pipeline.load(tmp_path / "sweep" / "tokenizer").merges
     shared = {b"".join(one) for one in whole} & {b"".join(one) for one in learned.merges}
     assert document["parts"][0]["shared"] == len(shared)
@@ -263,9 +259,7 @@ def test_what_does_not_fit_is_refused(home: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists(), "nothing is computed before the options are checked"
 
 
-def test_other_options_of_merging_need_overwrite_and_leave_no_file_of_another_tokenizer(
-    home: Path, tmp_path: Path
-) -> None:
+def test_other_options_need_overwrite_and_leave_no_file_of_another(home: Path, tmp_path: Path) -> None:
     words = ["sweep", "runs/a", "--vocab-size", "300,400", "--output", tmp_path / "x"]
     succeeded(run(*words, cwd=home))
     assert (tmp_path / "x" / "tokenizer" / "vocab.json").exists()
