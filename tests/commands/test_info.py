@@ -45,7 +45,11 @@ def test_info_of_a_tokenizer_agrees_with_tokenizers(text: Path, tmp_path: Path) 
     assert all(f"{name} (id {number})" in shown for name, number in facts["special_tokens"].items())
 
 
-def test_info_of_a_run_has_its_corpus_options_and_tokenizers(trained: Path) -> None:
+def test_info_of_a_run_in_python_and_as_the_command_prints_it(trained: Path, shards: Path) -> None:
+    for path in (trained, trained / "tokenizer", shards):
+        info = pipeline.info(path)
+        assert repr(info) == run_here("info", path).stdout.rstrip("\n")
+        assert json.loads(json.dumps(info.to_json())) == _facts(path)
     facts = _facts(trained)
     assert facts["corpus"].startswith("1 file, ")
     assert facts["counted"] == "completely"
@@ -54,12 +58,16 @@ def test_info_of_a_run_has_its_corpus_options_and_tokenizers(trained: Path) -> N
     assert "\n\ntokenizer " in run("info", trained).stdout
 
 
-def test_info_of_a_run_that_is_not_counted(text: Path, tmp_path: Path) -> None:
+def test_info_of_what_is_unfinished_and_of_anything_else(text: Path, shards: Path, tmp_path: Path) -> None:
     succeeded(run("count", text, "--output", tmp_path / "run", "--chunk-size", "16KiB"))
     parts = len(list((tmp_path / "run" / "counts").iterdir()))
     (tmp_path / "run" / "counter.parquet").unlink()
     (tmp_path / "run" / "counts" / "000000.parquet").unlink()
     assert _facts(tmp_path / "run")["counted"] == f"{parts - 1} of {parts} chunks"
+    unfinished = shutil.copytree(shards, tmp_path / "shards")
+    (unfinished / "shards.json").unlink()
+    assert "0 of " in _facts(unfinished)["encoded"]
+    assert "tokenizer.json" in refused(run("info", tmp_path), 1)
 
 
 def test_info_of_shards_agrees_with_numpy_and_with_the_tokenizer(shards: Path, trained: Path) -> None:
@@ -70,17 +78,3 @@ def test_info_of_shards_agrees_with_numpy_and_with_the_tokenizer(shards: Path, t
     assert facts["vocab_size"] == len(pipeline.Tokenizer.load(trained / "tokenizer").vocab)
     assert facts["tokenizer"] == _facts(trained / "tokenizer")["fingerprint"]
     assert "npy of uint16" in run("info", shards).stdout
-
-
-def test_info_of_unfinished_shards_and_of_anything_else(shards: Path, tmp_path: Path) -> None:
-    unfinished = shutil.copytree(shards, tmp_path / "shards")
-    (unfinished / "shards.json").unlink()
-    assert "0 of " in _facts(unfinished)["encoded"]
-    assert "tokenizer.json" in refused(run("info", tmp_path), 1)
-
-
-def test_info_in_python_is_the_facts_and_shows_what_the_command_prints(trained: Path, shards: Path) -> None:
-    for path in (trained, trained / "tokenizer", shards):
-        facts = pipeline.info(path)
-        assert repr(facts) == run_here("info", path).stdout.rstrip("\n")
-        assert json.loads(json.dumps(facts.to_json())) == _facts(path)

@@ -67,16 +67,10 @@ LINE_ENDS = ["\n", "\r\n", "\n\n", "\r", " \n", ""]
 WORDS = [" the", "low", "er", " 日本", "é", "'s", " 123", "a b", "  ", EOT, "<s>", "\u2028", "\0", "😀"]
 TEXTS = st.lists(st.sampled_from(WORDS + LINE_ENDS), min_size=1, max_size=40).map("".join)
 FILES = st.lists(TEXTS.filter(bool), min_size=1, max_size=3)  # a file without a byte is worth a warning
-SETTINGS = st.fixed_dictionaries(
-    {
-        "min_frequency": st.integers(0, 4),
-        "special_tokens": st.sampled_from([[], [EOT], ["<s>", EOT], [EOT, EOT]]),
-        "max_token_length": st.none() | st.integers(1, 7),
-        "limit_alphabet": st.sampled_from([None, 256]),
-    }
-)
-
-
+SETTINGS = st.fixed_dictionaries({
+    "min_frequency": st.integers(0, 4), "special_tokens": st.sampled_from([[], [EOT], ["<s>", EOT], [EOT, EOT]]),
+    "max_token_length": st.none() | st.integers(1, 7), "limit_alphabet": st.sampled_from([None, 256]),
+})  # fmt: skip
 # Each example starts processes: a few, and what fails is not looked for in a smaller one.
 PHASES, CHECKS = [Phase.explicit, Phase.generate], [HealthCheck.function_scoped_fixture]
 PROCESSES = settings(max_examples=6, deadline=None, phases=PHASES, suppress_health_check=CHECKS)

@@ -34,26 +34,18 @@ from pipeline.counts import counter_file
 from pipeline.merges import merge_list
 from pipeline.merges.vocabulary import Vocabulary
 
-COUNTS = st.dictionaries(
-    st.one_of(
-        st.text("ab", min_size=1, max_size=8).map(str.encode),
-        st.text("éèa日本🙂", min_size=1, max_size=6).map(str.encode),
-        st.lists(st.sampled_from([" the", "of", ":", " "]), min_size=1, max_size=9).map("".join).map(str.encode),
-        st.binary(min_size=1, max_size=12),
-    ),
-    st.integers(1, 50),
-    max_size=12,
+PIECES = st.one_of(
+    st.text("ab", min_size=1, max_size=8).map(str.encode),
+    st.text("éèa日本🙂", min_size=1, max_size=6).map(str.encode),
+    st.lists(st.sampled_from([" the", "of", ":", " "]), min_size=1, max_size=9).map("".join).map(str.encode),
+    st.binary(min_size=1, max_size=12),
 )
-RULES = st.fixed_dictionaries(
-    {
-        "tie_break": st.sampled_from(["lowest-ids", "greatest-bytes"]),
-        "min_frequency": st.integers(1, 4),
-        "max_token_bytes": st.sampled_from([None, 2, 5]),
-        "whole_characters": st.booleans(),
-        "max_words": st.integers(0, 3),
-        "no_colon": st.booleans(),
-    }
-)
+COUNTS = st.dictionaries(PIECES, st.integers(1, 50), max_size=12)
+RULES = st.fixed_dictionaries({
+    "tie_break": st.sampled_from(["lowest-ids", "greatest-bytes"]), "min_frequency": st.integers(1, 4),
+    "max_token_bytes": st.sampled_from([None, 2, 5]), "whole_characters": st.booleans(),
+    "max_words": st.integers(0, 3), "no_colon": st.booleans(),
+})  # fmt: skip
 
 
 def require_definition(counts, merges, **rules):
@@ -112,14 +104,10 @@ def damaged(listed, first, damage, at):
 
 @settings(max_examples=200, deadline=None)
 @given(
-    counts=COUNTS,
-    first=st.integers(0, 8),
-    rules=RULES,
-    merges=st.integers(0, 30),
+    counts=COUNTS, rules=RULES, first=st.integers(0, 8), merges=st.integers(0, 30), at=st.integers(0, 30),
     budget=st.sampled_from([0, 40_000, 1 << 24]),
     damage=st.sampled_from(["none", "count", "joined", "swap", "end", "drop"]),
-    at=st.integers(0, 30),
-)
+)  # fmt: skip
 def test_the_replay_finds_what_the_definition_finds(counts, first, rules, merges, budget, damage, at):
     """Also after the merges of a first stage, to which the rules do not apply."""
     known = train_reference(counts, first)
@@ -142,12 +130,9 @@ def test_the_replay_joins_as_the_engine_does(counts):
     assert counts is LONG or divided[1] > 2  # what does not fit is divided
 
 
-def test_tokens_that_do_not_exist_are_not_joined():
+def test_tokens_that_do_not_exist_and_pieces_of_too_many_bytes_are_refused():
     with pytest.raises(IndexError):
         judged({b"ab": 1}, [(0, 1 << 30, 1, 1)])
-
-
-def test_pieces_of_too_many_bytes_are_refused():
     with pytest.raises(OverflowError, match="2\\^63 bytes"):
         judged({b"ab": 1 << 62, b"abc": 1 << 62}, [])
 
