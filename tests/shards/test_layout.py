@@ -122,10 +122,7 @@ def test_every_changed_bit_of_a_part_is_detected(tmp_path: Path) -> None:
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
         if part_of(path, "f") is not None:
-            with (
-                open_part(stored) as reader,
-                pytest.raises(RunDirectoryError, match=r"part is damaged \(a block"),
-            ):
+            with open_part(stored) as reader, pytest.raises(RunDirectoryError, match=r"part is damaged \(a block"):
                 list(reader.blocks(Slice(0, 0, 10, with_start=True)))
     for size in range(len(whole)):
         path.write_bytes(whole[:size])

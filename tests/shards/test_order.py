@@ -29,11 +29,10 @@ def documents(ids: list[int]) -> list[str]:
 def splits(output: Path) -> tuple[list[str], list[str]]:
     """Return the documents of training and of validation."""
     described = json.loads((output / "shards.json").read_text())
-    ids: dict[bool, list[int]] = {False: [], True: []}
+    ids: tuple[list[int], list[int]] = [], []
     for shard in described["shards"]:
-        data = (output / shard["name"]).read_bytes()
-        ids[shard["name"].startswith("validation/")] += memoryview(data).cast("H").tolist()
-    return documents(ids[False]), documents(ids[True])
+        ids[shard["name"].startswith("validation/")].extend(array("H", (output / shard["name"]).read_bytes()))
+    return documents(ids[0]), documents(ids[1])
 
 
 _DOCUMENTS = st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 9), max_size=4), st.booleans()), max_size=6)
@@ -58,22 +57,20 @@ def test_a_bucket_of_several_runs_is_a_stable_sort(runs: list[list[tuple[int, li
             _core.in_order(words, [*parts[:last], parts[last][:-1], *parts[last + 1 :]], 2)
 
 
-@pytest.fixture
-def texts() -> list[str]:
-    return [f"{number} {generated_text(number, 8 + number % 40)}" for number in range(300)]
+TEXTS = [f"{number} {generated_text(number, 8 + number % 40)}" for number in range(300)]
 
 
 @pytest.fixture
-def corpus(texts: list[str], tmp_path: Path) -> Path:
-    return write_lines(tmp_path / "a.jsonl", texts)
+def corpus(tmp_path: Path) -> Path:
+    return write_lines(tmp_path / "a.jsonl", TEXTS)
 
 
-def test_shuffle_is_a_permutation_that_the_seed_decides(corpus: Path, texts: list[str], tmp_path: Path) -> None:
+def test_shuffle_is_a_permutation_that_the_seed_decides(corpus: Path, tmp_path: Path) -> None:
     found = {}
     for name, seed in {"a": 1, "b": 1, "c": 2}.items():
         pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / name, shuffle=seed, chunk_size=4000)
         found[name] = documents(read_shards(tmp_path / name))
-        assert Counter(found[name]) == Counter(texts)
+        assert Counter(found[name]) == Counter(TEXTS)
     assert found["a"] == found["b"] != found["c"]
     neighbours = sum(abs(int(one.split()[0]) - int(other.split()[0])) == 1 for one, other in pairwise(found["a"]))
     assert neighbours < 10  # two of 300 are expected
@@ -81,68 +78,67 @@ def test_shuffle_is_a_permutation_that_the_seed_decides(corpus: Path, texts: lis
     assert 110 < sum(place[:100]) / 100 < 190  # 149.5 is expected
 
 
-def test_each_epoch_is_a_permutation_of_its_own(corpus: Path, texts: list[str], tmp_path: Path) -> None:
+def test_each_epoch_is_a_permutation_of_its_own(corpus: Path, tmp_path: Path) -> None:
     encoded = pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "o", shuffle=5, repeat=3, chunk_size=4000)
     found = documents(read_shards(tmp_path / "o"))
     epochs = [found[start : start + 300] for start in (0, 300, 600)]
-    assert all(Counter(epoch) == Counter(texts) for epoch in epochs)
+    assert all(Counter(epoch) == Counter(TEXTS) for epoch in epochs)
     assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
     assert encoded.documents == 900
     pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "one", shuffle=5)
     assert documents(read_shards(tmp_path / "one")) == epochs[0]
     pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "plain", repeat=2)
-    assert documents(read_shards(tmp_path / "plain")) == texts * 2
+    assert documents(read_shards(tmp_path / "plain")) == TEXTS * 2
 
 
-def test_weights_are_of_inputs(texts: list[str], tmp_path: Path) -> None:
-    inputs = [write_lines(tmp_path / "one.jsonl", texts[:100]), write_lines(tmp_path / "two.jsonl", texts[100:])]
+def test_weights_are_of_inputs(tmp_path: Path) -> None:
+    inputs = [write_lines(tmp_path / "one.jsonl", TEXTS[:100]), write_lines(tmp_path / "two.jsonl", TEXTS[100:])]
     for name, options in {"plain": {}, "shuffled": {"shuffle": 1}}.items():
         pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / name, weights=["5/2", 0.25], **options)
         found = Counter(documents(read_shards(tmp_path / name)))
-        assert all(found[text] in (2, 3) for text in texts[:100])
-        assert 20 < sum(found[text] == 3 for text in texts[:100]) < 80
-        assert all(found[text] in (0, 1) for text in texts[100:])
-        assert 25 < sum(found[text] for text in texts[100:]) < 80
+        assert all(found[text] in (2, 3) for text in TEXTS[:100])
+        assert 20 < sum(found[text] == 3 for text in TEXTS[:100]) < 80
+        assert all(found[text] in (0, 1) for text in TEXTS[100:])
+        assert 25 < sum(found[text] for text in TEXTS[100:]) < 80
     pipeline.encode_corpus(inputs[::-1], TOKENIZER, tmp_path / "none", weights=[0, 1])
-    assert documents(read_shards(tmp_path / "none")) == texts[:100]
+    assert documents(read_shards(tmp_path / "none")) == TEXTS[:100]
     with pytest.raises(UsageError, match="1 weight for 2 inputs"):
         pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "x", weights=[1])
     with pytest.raises(RunDirectoryError, match="weight"):
         pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "none", weights=[1, 1])
 
 
-def test_validation_stays_when_the_corpus_grows(texts: list[str], tmp_path: Path) -> None:
+def test_validation_stays_when_the_corpus_grows(tmp_path: Path) -> None:
     held_out = []
     for number, count in enumerate((200, 300)):
-        corpus = write_lines(tmp_path / f"{number}.jsonl", [*texts[250:], *texts[:count]])
+        corpus = write_lines(tmp_path / f"{number}.jsonl", [*TEXTS[250:], *TEXTS[:count]])
         output = tmp_path / str(number)
         pipeline.encode_corpus(corpus, TOKENIZER, output, val_fraction=0.2, shard_format="bin", chunk_size=3000)
         train, validation = splits(output)
-        assert Counter(train + validation) == Counter([*texts[250:], *texts[:count]])
+        assert Counter(train + validation) == Counter([*TEXTS[250:], *TEXTS[:count]])
         assert not {*train} & {*validation}
         held_out.append({*validation})
     assert held_out[0] < held_out[1]
     assert 35 < len(held_out[1]) < 90
 
 
-def test_validation_of_a_number_of_tokens(corpus: Path, texts: list[str], tmp_path: Path) -> None:
-    sizes = {text: len(TOKENIZER.encode(text)) + 1 for text in texts}
+def test_validation_of_a_number_of_tokens(corpus: Path, tmp_path: Path) -> None:
+    sizes = {text: len(TOKENIZER.encode(text)) + 1 for text in TEXTS}
     options = {"val_tokens": 5000, "shuffle": 1, "repeat": 2, "shard_format": "bin"}
     for chunk_size in (2000, 100_000):
         pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / str(chunk_size), chunk_size=chunk_size, **options)
     assert everything(tmp_path / "2000") == everything(tmp_path / "100000")
     train, validation = splits(tmp_path / "2000")
     assert 5000 <= sum(sizes[text] for text in validation) < 5000 + max(sizes.values())
-    assert Counter(train) == Counter({text: 2 for text in texts if text not in validation})
+    assert Counter(train) == Counter({text: 2 for text in TEXTS if text not in validation})
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
-    [
+    ("asked", "message"), [
         ({"val_tokens": 10**6}, "--val-tokens 1,000,000 holds out all 3 documents, which leaves none for training"),
         ({"val_fraction": 1e-9}, "--val-fraction 1e-09 holds out none of 3 documents, so validation is empty"),
     ],
-)
+)  # fmt: skip
 def test_an_empty_side_is_warned_about(asked: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=message):
         pipeline.encode_corpus(write_lines(tmp_path / "a.jsonl", ["a", "b", "c"]), TOKENIZER, tmp_path / "out", **asked)

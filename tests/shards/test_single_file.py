@@ -26,9 +26,7 @@ def names(home: Path) -> list[str]:
 
 @pytest.mark.parametrize("extension", ["bin", "npy", "parquet"])
 def test_single_file_has_all_ids(text: Path, tmp_path: Path, extension: str) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    file = home / f"train.{extension}"
+    file = (home := tmp_path / "home") / f"train.{extension}"
     encoded = pipeline.encode_corpus(text, TOKENIZER, file, shard_size=100, chunk_size=2000)
     assert encoded.format == extension
     assert [shard.name for shard in encoded.shards] == [file.name]
@@ -86,8 +84,7 @@ def test_other_files_are_not_replaced(text: Path, tmp_path: Path) -> None:
 def test_command_makes_one_file(text: Path, tmp_path: Path) -> None:
     TOKENIZER.save(tmp_path / "t")
     words = ["encode", text, "--tokenizer", tmp_path / "t", "--output", tmp_path / "train.bin", "--workers", 2]
-    done = command.run(*words, "--shuffle", 3, "--val-fraction", "0.2", "--log-json")
-    assert done.returncode == 0, done.stderr
+    command.succeeded(command.run(*words, "--shuffle", 3, "--val-fraction", "0.2", "--log-json"))
     described = json.loads((tmp_path / "train.bin.json").read_text())
     assert [shard["name"] for shard in described["shards"]] == ["train.bin", "val.bin"]
     assert "bin of uint16" in command.run("info", tmp_path / "train.bin").stdout
