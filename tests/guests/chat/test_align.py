@@ -114,26 +114,22 @@ def test_texts_next_to_calls_are_counted() -> None:
 NO_TURNS = ("text", turns("a"), turns("a", None), turns("a", "b")[::-1], [*turns("a"), *turns("b")])
 
 
-@pytest.mark.parametrize(
-    ("row", "formatting"),
-    [
-        ({"instruction": "a", "input": "", "output": None}, "alpaca"),
-        ({"instruction": "a", "input": "", "output": "b", "history": [["a"]]}, "alpaca"),
-        ({"messages": asked(content=None)}, "openai"),
-        *(({"conversations": messages}, "sharegpt") for messages in NO_TURNS),
-        ({"conversations": [*turns("a"), {"role": "critic", "content": None}]}, "sharegpt"),
-    ],
-)
+@pytest.mark.parametrize(("row", "formatting"), [
+    ({"instruction": "a", "input": "", "output": None}, "alpaca"),
+    ({"instruction": "a", "input": "", "output": "b", "history": [["a"]]}, "alpaca"),
+    ({"messages": asked(content=None)}, "openai"),
+    *(({"conversations": messages}, "sharegpt") for messages in NO_TURNS),
+    ({"conversations": [*turns("a"), {"role": "critic", "content": None}]}, "sharegpt"),
+])  # fmt: skip
 def test_a_row_without_an_answer_in_its_turn_has_no_messages(row: dict[str, Any], formatting: str) -> None:
     columns = None if "history" not in row else {**ALPACA_COLUMNS, "history": "history"}
     tags = TAGS if formatting == "sharegpt" else None
     assert pipeline.align_chat(row, formatting, columns, tags)["messages"] == []
 
 
-@pytest.mark.parametrize(
-    ("formatting", "reason"),
-    [("sharegpt", "'from', which is its role_tag"), ("vicuna", "choose one of alpaca, sharegpt, openai")],
-)
+@pytest.mark.parametrize(("formatting", "reason"), [
+    ("sharegpt", "'from', which is its role_tag"), ("vicuna", "choose one of alpaca, sharegpt, openai"),
+])  # fmt: skip
 def test_a_missing_tag_or_formatting_is_named(formatting: str, reason: str) -> None:
     with pytest.raises(pipeline.PipelineError, match=reason):
         pipeline.align_chat({"conversations": [{"role": "user"}]}, formatting)

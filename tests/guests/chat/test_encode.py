@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_cases import cases, conversation, dialog, recorded_tokenizer, small_tokenizer
+from chat_cases import MARKS, cases, conversation, dialog, recorded_tokenizer, small_tokenizer
 
 import pipeline
 from pipeline.guests.chat.templates import missing_marks, template_named
@@ -89,8 +89,6 @@ def test_special_tokens_in_messages_may_be_tokens_or_refused(caplog: pytest.LogC
     for typing in TYPING:
         with pytest.raises(pipeline.PipelineError, match=r"a message contains the special token '<\|im_"):
             list(pipeline.encode_chat([typing], tokenizer, "chatml", special_tokens_in_messages="refuse"))
-    with pytest.raises(pipeline.PipelineError, match="special_tokens_in_messages: expected one of text, tokens"):
-        pipeline.encode_chat([], tokenizer, special_tokens_in_messages="all")  # type: ignore[arg-type]
 
 
 def test_words_around_thoughts_are_the_templates() -> None:
@@ -123,8 +121,6 @@ def test_the_date_before_tools_is_the_one_asked_for() -> None:
     for date, written in (("2026-03-01", "01 Mar 2026"), ("1 May 2025", "01 May 2025")):
         row = next(pipeline.encode_chat(dialogs, small_tokenizer(), date=date))
         assert f"Today Date: {written}\n" in small_tokenizer().decode(row["input_ids"])
-    with pytest.raises(pipeline.PipelineError, match="date: expected a date such as 2026-11-23"):
-        pipeline.encode_chat(dialogs, small_tokenizer(), date="2026-02-30")
 
 
 def test_an_empty_thought_is_learned_only_where_thinking_is_enabled() -> None:
@@ -146,15 +142,6 @@ def test_what_is_no_pair_is_dropped() -> None:
     assert list(pipeline.encode_chat(dialogs, small_tokenizer(), template="chatml")) == []
 
 
-def test_options_that_exclude_each_other_are_refused() -> None:
-    for template, options, reason in (
-        ("chatml", {"mask_history": True}, "--train-on-prompt excludes --mask-history"),
-        ("fewshot", {}, "share one end of text"),
-    ):
-        with pytest.raises(pipeline.PipelineError, match=reason):
-            next(pipeline.encode_chat([], small_tokenizer(), template=template, train_on_prompt=True, **options))
-
-
 def test_a_template_of_ones_own_may_be_like_another(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text('like: chatml\nuser: ["Q {{content}}\\n", {id: eos}]\ndefault_system: ""\n')
@@ -162,20 +149,17 @@ def test_a_template_of_ones_own_may_be_like_another(tmp_path: Path) -> None:
     assert small_tokenizer().decode(row["input_ids"]) == "Q the low\n<|im_end|>lower<|im_end|>\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("user: 3", "is no slot"), ("user: [low]", "needs a text with"),
-        ('prefix: ["{{content}}"]', "must not have"), ("nonsense: 1", "the field 'nonsense' is unknown"),
-        ("like: none", "which is unknown"), ("kind: odd", "kind must be one of plain"),
-        ("replace_eos: true", "replace_eos needs stop_words"), ("efficient_eos: 1", "efficient_eos is 1"),
-        ("marks: x", "marks must be a list of texts"), ("[", "cannot be read"), ("- a", "must hold the fields"),
-        ('user: ["<|mine|>{{content}}<|im_end|>"]', "mine: the vocabulary has no special token <|mine|>;"),
-        ('like: chatml\nmarks: []\nuser: ["<\uff5cUser\uff5c>{{content}}"]', "no special token <\uff5cUser\uff5c>;"),
-        ('assistant: ["{{content}}</s>"]', "no special token </s>;"),
-        ('prefix: ["<start_of_turn>"]\nmarks: ["<x>"]', "no special token <x> <start_of_turn>;"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "message"), [
+    ("user: 3", "is no slot"), ("user: [low]", "needs a text with"),
+    ('prefix: ["{{content}}"]', "must not have"), ("nonsense: 1", "the field 'nonsense' is unknown"),
+    ("like: none", "which is unknown"), ("kind: odd", "kind must be one of plain"),
+    ("replace_eos: true", "replace_eos needs stop_words"), ("efficient_eos: 1", "efficient_eos is 1"),
+    ("marks: x", "marks must be a list of texts"), ("[", "cannot be read"), ("- a", "must hold the fields"),
+    ('user: ["<|mine|>{{content}}<|im_end|>"]', "mine: the vocabulary has no special token <|mine|>;"),
+    ('like: chatml\nmarks: []\nuser: ["<\uff5cUser\uff5c>{{content}}"]', "no special token <\uff5cUser\uff5c>;"),
+    ('assistant: ["{{content}}</s>"]', "no special token </s>;"),
+    ('prefix: ["<start_of_turn>"]\nmarks: ["<x>"]', "no special token <x> <start_of_turn>;"),
+])  # fmt: skip
 def test_a_wrong_file_is_an_error_that_names_the_field_or_the_marks(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(text)
@@ -183,14 +167,16 @@ def test_a_wrong_file_is_an_error_that_names_the_field_or_the_marks(tmp_path: Pa
         pipeline.encode_chat([DIALOG], small_tokenizer(), template=str(path))
 
 
-@pytest.mark.parametrize(
-    ("name", "special_tokens", "message"),
-    [
-        ("lama3", [EOT], "did you mean 'llama3'"), ("zzz", [EOT], "llama3, chatml, qwen, qwen3"),
-        ("chatml", [EOT], "<|im_start|> <|im_end|>; add"), ("default", [], "the tokenizer has none"),
-        ("deepseek3", [EOT], "<\uff5cUser\uff5c> <\uff5cAssistant\uff5c>; add"),
-    ],
-)  # fmt: skip
-def test_a_name_that_does_not_fit_is_refused(name: str, special_tokens: list[str], message: str) -> None:
+@pytest.mark.parametrize(("name", "special_tokens", "options", "message"), [
+    ("lama3", [EOT], {}, "did you mean 'llama3'"), ("zzz", [EOT], {}, "llama3, chatml, qwen, qwen3"),
+    ("chatml", [EOT], {}, "<|im_start|> <|im_end|>; add"), ("default", [], {}, "the tokenizer has none"),
+    ("deepseek3", [EOT], {}, "<\uff5cUser\uff5c> <\uff5cAssistant\uff5c>; add"),
+    ("chatml", MARKS, {"train_on_prompt": True, "mask_history": True}, "--train-on-prompt excludes --mask-history"),
+    ("fewshot", MARKS, {"train_on_prompt": True}, "share one end of text"),
+    ("llama3", MARKS, {"special_tokens_in_messages": "all"}, "in_messages: expected one of text, tokens"),
+    ("llama3", MARKS, {"date": "2026-02-30"}, "date: expected a date such as 2026-11-23"),
+])  # fmt: skip
+def test_what_does_not_fit_is_refused(name: str, special_tokens: list[str], options: Any, message: str) -> None:
+    tokenizer = small_tokenizer() if special_tokens is MARKS else pipeline.Tokenizer.from_merges([], special_tokens)
     with pytest.raises(pipeline.PipelineError, match=re.escape(message)):
-        pipeline.encode_chat([DIALOG], pipeline.Tokenizer.from_merges([], special_tokens), template=name)
+        pipeline.encode_chat([DIALOG], tokenizer, template=name, **options)

@@ -25,20 +25,6 @@ COLUMNS = {"messages": "messages", "system": "system"}
 WORDS = ["low", "lower", "the", "other", "<|eot_id|>", "slower"]
 
 
-def _rows(count: int, seed: int = 1) -> list[dict[str, Any]]:
-    """Return generated rows; some have an odd number of messages and are dropped."""
-    chosen = random.Random(seed)
-    return [
-        {
-            "conversations": [
-                {"from": ("human", "gpt")[turn % 2], "value": " ".join(chosen.choices(WORDS, k=chosen.randint(1, 30)))}
-                for turn in range(chosen.choice((2, 2, 4, 6, 3)))
-            ]
-        }
-        for _ in range(count)
-    ]
-
-
 def _write_lines(path: Path, rows: Sequence[Any]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -55,7 +41,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the small tokenizer, and 300 rows in three formats."""
     home = tmp_path_factory.mktemp("chat")
     small_tokenizer().save(home / "tokenizer")
-    rows = _rows(300)
+    chosen = random.Random(1)
+
+    def said(turn: int) -> dict[str, str]:
+        return {"from": ("human", "gpt")[turn % 2], "value": " ".join(chosen.choices(WORDS, k=chosen.randint(1, 30)))}
+
+    rows = [{"conversations": [*map(said, range(chosen.choice((2, 2, 4, 6, 3))))]} for _ in range(300)]  # 3 is dropped
     _write_lines(home / "rows.jsonl", rows)
     (home / "rows.json").write_text(json.dumps(rows, indent=2))
     table = pa.Table.from_pylist(rows)
@@ -130,15 +121,12 @@ def test_rows_are_those_of_python(home: Path, tmp_path: Path) -> None:
     assert f"{sum(map(unlike, whole, expected))} conversations cut to the sequence length (first: {home}" in altered
 
 
-@pytest.mark.processes
-def test_two_workers_and_small_chunks_change_nothing(home: Path, packed: dict[str, bytes], tmp_path: Path) -> None:
-    succeeded(_encode(home, tmp_path / "out", home / "rows.jsonl", *PACKED, "--workers", 2, "--chunk-size", "4KiB"))
-    assert _files(tmp_path / "out") == packed
-
-
-@pytest.mark.parametrize("name", ["rows.json", "rows.parquet", "stream.arrow", "file.arrow"])
-def test_formats_of_files_change_nothing(home: Path, packed: dict[str, bytes], tmp_path: Path, name: str) -> None:
-    succeeded(_encode(home, tmp_path / "out", home / name, *PACKED))
+@pytest.mark.parametrize("words", [
+    pytest.param(("rows.jsonl", "--workers", 2, "--chunk-size", "4KiB"), marks=pytest.mark.processes),
+    ("rows.json",), ("rows.parquet",), ("stream.arrow",), ("file.arrow",),
+])  # fmt: skip
+def test_workers_chunks_and_formats_change_nothing(home: Path, packed: Any, tmp_path: Path, words: Any) -> None:
+    succeeded(_encode(home, tmp_path / "out", home / words[0], *PACKED, *words[1:]))
     assert _files(tmp_path / "out") == packed
 
 
@@ -200,60 +188,43 @@ _ROWS = ("rows.jsonl", "--template", "chatml")
 _LISTED = ("--dataset-info", "dataset_info.json", "--template", "chatml", "--dataset")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("rows.jsonl", "--template", "gemma"), 2, "no special token <start_of_turn> <end_of_turn>"),
-        ((*_ROWS, "--shard-format", "bin"), 2, "no column for labels"),
-        ((*_ROWS, "--shuffle", 1), 2, "No such option '--shuffle'"),
-        (("rows.jsonl",), 2, "chat data need a --template"),
-        ((*_LISTED, "c"), 2, "has no data set 'c'"),
-        ((*_LISTED, "bad"), 1, "bad.jsonl, byte 0: a row has no column 'input'"),
-        ((*_ROWS, "--pack", "best-fit"), 2, "choose none, greedy or neat"),
-        (("bad.csv", *_ROWS[1:]), 1, "bad.csv cannot be read as CSV after 1 rows (a row has more cells"),
-        (("cut.json", *_ROWS[1:]), 1, "cut.json cannot be read as JSON after 1 rows (its array does not end)"),
-        (("cut.arrow", *_ROWS[1:]), 1, "cut.arrow cannot be read as Arrow ("),
-        (("bad.parquet", *_ROWS[1:]), 1, "bad.parquet cannot be read as Parquet ("),
-        (("a.txt", *_ROWS[1:]), 1, "a.txt holds text, and chat data are rows: name .jsonl, .json, .csv"),
-        (("lost.jsonl", *_ROWS[1:]), 1, "no conversation is left to learn from: 1 conversation dropped: the messages"),
-        (("other.jsonl", *_ROWS[1:]), 1, "other.jsonl has the columns body: chat data have messages, conversations"),
-        ((*_LISTED, "url"), 2, "data set 'url' is not a local file (hf_hub_url): save it as a file"),
-        ((*_LISTED, "ranking"), 2, "data set 'ranking' is for preferences (ranking), which have two answers: name one"),
-        ((*_LISTED, "form"), 2, "data set 'form': formatting 'odd' is none of alpaca, sharegpt, openai"),
-        ((*_LISTED, "tags"), 2, "data set 'tags': tags must be names and values"),
-        ((*_LISTED, "none"), 2, "data set 'none': num_samples must be a whole number from 1"),
-        ((*_LISTED, "a,link"), 2, "link.jsonl is of data set link and of one before it: give one of them a copy"),
-        (("--dataset-info", "cut.json", *_LISTED[2:], "a"), 2, "--dataset-info cut.json cannot be read: "),
-        ((*_ROWS, "--dataset", "a"), 2, "--dataset names entries of a file: give --dataset-info dataset_info.json"),
-        (("rows.jsonl", *_LISTED, "a"), 2, "--dataset-info takes --dataset NAME[,NAME...] and no INPUT"),
-        (_ROWS[1:], 2, "encoding chat data takes INPUT, or --dataset-info and --dataset, and --output"),
-        ((*_ROWS, "--pack", "neat", "--sequence-length", 1), 2, "--sequence-length of packed rows must be at least 2"),
-        ((*_ROWS, "--config", "names.json"), 2, "cutoff_len and sequence_length are one option: give one of them"),
-        ((*_ROWS, "--config", "stage.yaml"), 2, "stage dpo: only sft is done here; leave it out"),
-    ],
-)
-def test_what_cannot_be_is_refused(
-    home: Path, tmp_path: Path, arguments: tuple[object, ...], code: int, message: str
-) -> None:
-    result = run("encode-chat", "--tokenizer", "tokenizer", "--output", tmp_path / "out", *arguments, cwd=home)
-    assert message in refused(result, code)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("rows.jsonl", "--chat", "--template", "chatml"), 2, "--chat of encode is the command encode-chat now"),
-        (("rows.jsonl", "--pack", "neat"), 2, "--pack neat is for chat data"),
-        (("rows.jsonl",), 1, "no document is left to encode: 300 records skipped: no text field (first: "),
-        (("rows.jsonl",), 1, "for chat data, use encode-chat"),
-        (("other.jsonl",), 1, "; name the field with --text-field"),
-    ],
-)
-def test_chat_data_are_no_documents(
-    home: Path, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
-) -> None:
-    result = run("encode", "--tokenizer", "tokenizer", "--output", tmp_path / "out", *arguments, cwd=home)
-    assert message in refused(result, code)
+@pytest.mark.parametrize(("arguments", "code", "message"), [
+    (("rows.jsonl", "--template", "gemma"), 2, "no special token <start_of_turn> <end_of_turn>"),
+    ((*_ROWS, "--shard-format", "bin"), 2, "no column for labels"),
+    ((*_ROWS, "--shuffle", 1), 2, "No such option '--shuffle'"),
+    (("rows.jsonl",), 2, "chat data need a --template"),
+    ((*_LISTED, "c"), 2, "has no data set 'c'"),
+    ((*_LISTED, "bad"), 1, "bad.jsonl, byte 0: a row has no column 'input'"),
+    ((*_ROWS, "--pack", "best-fit"), 2, "choose none, greedy or neat"),
+    (("bad.csv", *_ROWS[1:]), 1, "bad.csv cannot be read as CSV after 1 rows (a row has more cells"),
+    (("cut.json", *_ROWS[1:]), 1, "cut.json cannot be read as JSON after 1 rows (its array does not end)"),
+    (("cut.arrow", *_ROWS[1:]), 1, "cut.arrow cannot be read as Arrow ("),
+    (("bad.parquet", *_ROWS[1:]), 1, "bad.parquet cannot be read as Parquet ("),
+    (("a.txt", *_ROWS[1:]), 1, "a.txt holds text, and chat data are rows: name .jsonl, .json, .csv"),
+    (("lost.jsonl", *_ROWS[1:]), 1, "no conversation is left to learn from: 1 conversation dropped: the messages"),
+    (("other.jsonl", *_ROWS[1:]), 1, "other.jsonl has the columns body: chat data have messages, conversations"),
+    ((*_LISTED, "url"), 2, "data set 'url' is not a local file (hf_hub_url): save it as a file"),
+    ((*_LISTED, "ranking"), 2, "data set 'ranking' is for preferences (ranking), which have two answers: name one"),
+    ((*_LISTED, "form"), 2, "data set 'form': formatting 'odd' is none of alpaca, sharegpt, openai"),
+    ((*_LISTED, "tags"), 2, "data set 'tags': tags must be names and values"),
+    ((*_LISTED, "none"), 2, "data set 'none': num_samples must be a whole number from 1"),
+    ((*_LISTED, "a,link"), 2, "link.jsonl is of data set link and of one before it: give one of them a copy"),
+    (("--dataset-info", "cut.json", *_LISTED[2:], "a"), 2, "--dataset-info cut.json cannot be read: "),
+    ((*_ROWS, "--dataset", "a"), 2, "--dataset names entries of a file: give --dataset-info dataset_info.json"),
+    (("rows.jsonl", *_LISTED, "a"), 2, "--dataset-info takes --dataset NAME[,NAME...] and no INPUT"),
+    (_ROWS[1:], 2, "encoding chat data takes INPUT, or --dataset-info and --dataset, and --output"),
+    ((*_ROWS, "--pack", "neat", "--sequence-length", 1), 2, "--sequence-length of packed rows must be at least 2"),
+    ((*_ROWS, "--config", "names.json"), 2, "cutoff_len and sequence_length are one option: give one of them"),
+    ((*_ROWS, "--config", "stage.yaml"), 2, "stage dpo: only sft is done here; leave it out"),
+    (("encode", *_ROWS, "--chat"), 2, "--chat of encode is the command encode-chat now"),
+    (("encode", "rows.jsonl", "--pack", "neat"), 2, "--pack neat is for chat data"),
+    (("encode", "rows.jsonl"), 1, "no document is left to encode: 300 records skipped: no text field (first: "),
+    (("encode", "rows.jsonl"), 1, "for chat data, use encode-chat"),
+    (("encode", "other.jsonl"), 1, "; name the field with --text-field"),
+])  # fmt: skip
+def test_what_cannot_be_is_refused(home: Path, tmp_path: Path, arguments: Any, code: int, message: str) -> None:
+    words = arguments if arguments[:1] == ("encode",) else ("encode-chat", *arguments)
+    assert message in refused(run(*words, "--tokenizer", "tokenizer", "--output", tmp_path / "out", cwd=home), code)
 
 
 MESSAGES: list[Any] = [

@@ -14,7 +14,7 @@ from pipeline.guests.chat.mixing import Mixing, order_rows, pack_rows
 SIZES = st.lists(st.integers(1, 20), min_size=2, max_size=4)
 
 
-def test_recorded_orders_are_equal() -> None:
+def test_recorded_orders_and_bags_are_equal() -> None:
     for case in cases("mixing"):
         if "val_size" in case:
             training, validation = order_rows([12], Mixing(validation=case["val_size"], seed=case["seed"]))
@@ -23,6 +23,9 @@ def test_recorded_orders_are_equal() -> None:
         mixing = Mixing(strategy=case["strategy"], seed=case["seed"], probabilities=tuple(case["probs"] or ()))
         order, _ = order_rows([8, 4], mixing)
         assert [f"a{row}" if row < 8 else f"b{row - 8}" for row in order] == case["order"]
+    for case in cases("knapsack"):
+        bags = _bags(case["lengths"], case["capacity"])
+        assert [[case["lengths"][row] for row in bag] for bag in bags] == case["bins"]
 
 
 @settings(deadline=None)
@@ -46,16 +49,13 @@ def test_samples_repeat_only_what_is_too_little(size: int, wanted: int, seed: in
     assert len(set(rows)) == min(size, wanted)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "asked", "message"),
-    [
-        ([1, 1], {"strategy": "interleave_over", "probabilities": (1.0,)}, "--interleave-probs has 1 numbers for 2"),
-        ([1, 1], {"strategy": "interleave_over", "probabilities": (0.9, 0.9)}, "the sum 1"),
-        ([1, 1], {"probabilities": (0.5, 0.5)}, "--interleave-probs is for an interleaving"),
-        ([3], {"validation": 3}, "--val-size 3 leaves 0 of 3"),
-        ([3, 0], {"strategy": "interleave_over"}, "data set 2 has no rows"),
-    ],
-)
+@pytest.mark.parametrize(("sizes", "asked", "message"), [
+    ([1, 1], {"strategy": "interleave_over", "probabilities": (1.0,)}, "--interleave-probs has 1 numbers for 2"),
+    ([1, 1], {"strategy": "interleave_over", "probabilities": (0.9, 0.9)}, "the sum 1"),
+    ([1, 1], {"probabilities": (0.5, 0.5)}, "--interleave-probs is for an interleaving"),
+    ([3], {"validation": 3}, "--val-size 3 leaves 0 of 3"),
+    ([3, 0], {"strategy": "interleave_over"}, "data set 2 has no rows"),
+])  # fmt: skip
 def test_wrong_mixing_is_an_error_that_names_the_option(sizes: list[int], asked: dict[str, Any], message: str) -> None:
     with pytest.raises(pipeline.PipelineError, match=message):
         order_rows(sizes, Mixing(**asked))
@@ -64,12 +64,6 @@ def test_wrong_mixing_is_an_error_that_names_the_option(sizes: list[int], asked:
 def _bags(lengths: list[int], capacity: int) -> list[list[int]]:
     rows, ends = pack_rows(lengths, capacity)
     return [list(rows[start:stop]) for start, stop in zip([0, *ends], ends, strict=False)]
-
-
-def test_recorded_bags_are_equal() -> None:
-    for case in cases("knapsack"):
-        bags = _bags(case["lengths"], case["capacity"])
-        assert [[case["lengths"][row] for row in bag] for bag in bags] == case["bins"]
 
 
 @settings(deadline=None)
