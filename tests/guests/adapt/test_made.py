@@ -67,8 +67,7 @@ def test_report_says_what_changed_and_what_is_missing(
         assert [facts["tokens_before"], facts["tokens_after"]] == totals
         assert (facts["vocabulary_before"], facts["vocabulary_after"]) == (500, len(new))
         assert (facts["added"], facts["removed"]) == (max(len(new) - 500, 0), max(500 - len(new), 0))
-    own = shutil.copytree(counted, tmp_path / "run")
-    old = shutil.copytree(base, tmp_path / "old")
+    own, old = shutil.copytree(counted, tmp_path / "run"), shutil.copytree(base, tmp_path / "old")
     pipeline.prune(old, own, keep=450, output=tmp_path / "new")
     assert "is only printed: leave out --held-out" in refused(run("report", tmp_path / "new", "--held-out", base), 2)
     shutil.rmtree(own)

@@ -55,11 +55,7 @@ def _text(name: str, change: Callable[[str], str]) -> Callable[[Path], None]:
 
 
 def _edit(name: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
-    def changed(text: str) -> str:
-        change(document := json.loads(text))
-        return json.dumps(document)
-
-    return _text(name, changed)
+    return _text(name, lambda text: json.dumps((document := json.loads(text), change(document))[0]))
 
 
 def _shorter(name: str) -> Callable[[Path], None]:

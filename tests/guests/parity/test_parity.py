@@ -172,8 +172,7 @@ def test_merging_continues_after_the_merges_so_far(merged: Path, executor: Execu
 
 
 def test_other_settings_are_another_run(train: Train, merged: Path) -> None:
-    given = {"dev": True, "vocab_size": 256 + 60}
-    before = (merged / "merges.parquet").read_bytes()
+    given, before = {"dev": True, "vocab_size": 256 + 60}, (merged / "merges.parquet").read_bytes()
     assert train(merged, **given) == expected(60, dev=True)[0]
     assert (merged / "merges.parquet").read_bytes() == before
     with pytest.raises(RunDirectoryError, match="holds another run"):

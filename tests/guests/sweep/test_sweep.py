@@ -147,11 +147,9 @@ def test_a_killed_sweep_ends_with_the_same_points(home: Path, swept: Path, tmp_p
 
 def test_less_text_is_each_so_many_th_chunk(home: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        words = ["count", f"{name}.txt", "--output", tmp_path / name, "--chunk-size", "8KiB", "--quiet"]
-        succeeded(run(*words, cwd=home))
+        succeeded(run("count", f"{name}.txt", "--output", tmp_path / name, "--chunk-size", "8KiB", cwd=home))
     words = ["sweep", tmp_path / "a", tmp_path / "b", "--weights", "b=3", "--vocab-size", 400, "--log-json"]
-    result = succeeded(run(*words, "--output", tmp_path / "sweep", cwd=home))
-    document = json.loads(result.stdout.splitlines()[-1])
+    document = json.loads(succeeded(run(*words, "--output", tmp_path / "sweep", cwd=home)).stdout.splitlines()[-1])
     assert [part["every"] for part in document["parts"]] == [4, 2]
     expected: Counter[bytes] = Counter()
     for name, weight in (("a", 1), ("b", 3)):
