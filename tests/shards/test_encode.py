@@ -105,14 +105,17 @@ def test_offsets_separate_documents(corpus: Path, tokenizer: pipeline.Tokenizer,
     assert result.documents == len(rows)
 
 
-def test_skipped_documents_leave_no_ids(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("added", [None, "rules"])
+def test_skipped_documents_leave_no_ids(tokenizer: pipeline.Tokenizer, tmp_path: Path, added: str | None) -> None:
+    """Nor where the tokenizer changes texts before it cuts them."""
+    ours, separator = (published.pair("qwen2", added)[1], published.EOT) if added else (tokenizer, EOT)
     path, bad = tmp_path / "a.txt", peers.generated_text(1, 3000).encode() + b"\xff" + b"tail"
-    path.write_bytes(EOT.encode().join(["cafe\u0301".encode(), bad, b"two"]))
-    encode = partial(pipeline.encode_corpus, path, tokenizer, workers=1)
+    path.write_bytes(separator.encode().join(["cafe\u0301".encode(), bad, b"two"]))
+    encode = partial(pipeline.encode_corpus, path, ours, separator=separator, workers=1)
     for chunk_size in (1 << 10, 1 << 20):
         output = tmp_path / str(chunk_size)
         result = encode(output, errors="skip", chunk_size=chunk_size)
-        assert read_shards(output) == tokenizer.encode(f"cafe\u0301{EOT}{EOT}two{EOT}")
+        assert read_shards(output) == ours.encode(f"cafe\u0301{separator}{separator}two{separator}")
         assert result.losses["documents_skipped"]["count"] == 1
     with pytest.raises(InvalidTextError, match="byte"):
         encode(tmp_path / "strict", errors="strict")
