@@ -72,21 +72,17 @@ class DataSet:
 
 TABLE = pa.table({"other": range(len(DOCUMENTS)), "text": DOCUMENTS})
 KINDS: dict[str, Any] = {
-    "str": lambda: iter(DOCUMENTS),
-    "bytes": lambda: [text.encode() for text in DOCUMENTS],
+    "str": lambda: iter(DOCUMENTS), "bytes": lambda: [text.encode() for text in DOCUMENTS],
     "mappings": lambda: ({"text": text, "id": 3} for text in DOCUMENTS),
     "array": lambda: pa.array(DOCUMENTS, pa.large_binary()),
     "chunked": lambda: pa.chunked_array([DOCUMENTS[:50], DOCUMENTS[50:]]),
     "slices": lambda: [TABLE["text"].chunk(0)[:77], TABLE["text"].chunk(0)[77:]],
-    "table": lambda: TABLE,
-    "batches": lambda: TABLE.to_batches(max_chunksize=33),
-    "reader": lambda: TABLE.to_reader(),
-    "dictionary": lambda: [pa.array(DOCUMENTS).dictionary_encode()],
+    "table": lambda: TABLE, "batches": lambda: TABLE.to_batches(max_chunksize=33), "reader": lambda: TABLE.to_reader(),
+    "dictionary": lambda: [pa.array(DOCUMENTS).dictionary_encode()], "data set": lambda: DataSet(TABLE),
     "mixed": lambda: [*DOCUMENTS[:9], pa.array(DOCUMENTS[9:20]), *DOCUMENTS[20:]],
     "lists": lambda: (DOCUMENTS[at : at + 30] for at in range(0, 200, 30)),
     "lists of all": lambda: [(), DOCUMENTS[0], (*DOCUMENTS[1:9],), [{"text": one} for one in DOCUMENTS[9:]]],
-    "data set": lambda: DataSet(TABLE),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -248,8 +244,6 @@ RECORDS = [
 ]
 COLUMNS = ([GOOD["meta"]], ["no field"], [{"text": None}, None], NUMBERS, [GOOD["meta"]])
 BATCHES = [pa.record_batch({"body" if "no field" in column else "meta": column}) for column in map(pa.array, COLUMNS)]
-
-
 ROWS = {
     "records": (RECORDS, [2, 3, 4, 8], [5, 7]),
     "batches": (BATCHES, [2, 3, 4, 6], [5, 7]),
@@ -264,10 +258,8 @@ def test_records_without_text_are_skipped_and_counted(rows, missing, no_text, tm
     with pytest.warns(UserWarning, match="records? skipped") as warned:
         pipeline.train_from_iterator(rows, output=tmp_path / "run", vocab_size=258, text_field="meta.text")
     losses, messages = [], []
-    for name, reason, numbers in (
-        ("records_without_field", "no text field", missing),
-        ("records_not_text", "the text field is not text", no_text),
-    ):
+    kinds = ("records_without_field", "no text field"), ("records_not_text", "the text field is not text")
+    for (name, reason), numbers in zip(kinds, (missing, no_text), strict=True):
         if places := [f"item {number}" for number in numbers]:
             losses.append((name, len(places), places))
             many, first = f"{len(places)} record{'s' * (len(places) > 1)}", "; ".join(places[:3])

@@ -302,18 +302,15 @@ CONFIG_VALUES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "said"),
-    [
-        *(("tokenizer_config.json", _set(**values), EDITED) for values in CONFIG_VALUES),
-        ("special_tokens_map.json", _set(pad_token="<|im_end|>"), EDITED),
-        ("generation_config.json", _set(eos_token_id=[1], temperature=0.6), EDITED),
-        ("README.md", lambda text: text + "More.", EDITED),
-        ("README.md", None, "missing: "),
-        ("chat_template.jinja", lambda _: "{{ messages }}", "not of this run: "),
-        ("tokenizer.json", lambda text: text, "as they were written: README.md; "),
-    ],
-)
+@pytest.mark.parametrize(("name", "change", "said"), [
+    *(("tokenizer_config.json", _set(**values), EDITED) for values in CONFIG_VALUES),
+    ("special_tokens_map.json", _set(pad_token="<|im_end|>"), EDITED),
+    ("generation_config.json", _set(eos_token_id=[1], temperature=0.6), EDITED),
+    ("README.md", lambda text: text + "More.", EDITED),
+    ("README.md", None, "missing: "),
+    ("chat_template.jinja", lambda _: "{{ messages }}", "not of this run: "),
+    ("tokenizer.json", lambda text: text, "as they were written: README.md; "),
+])  # fmt: skip
 def test_every_file_of_a_tokenizer_is_compared(name: str, change: Any, said: str, with_template: Path) -> None:
     file = with_template / "tokenizer" / name
     file.write_text(change(file.read_text() if file.exists() else "")) if change else file.unlink()

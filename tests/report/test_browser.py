@@ -67,17 +67,12 @@ def require_fit(view: Any) -> None:
     assert view.evaluate(COLLISIONS) == []
 
 
-OTHERS = ((390, "light"), (1280, "light"), (1280, "dark"))
+OTHERS = [pytest.param(*view, marks=pytest.mark.slow) for view in ((390, "light"), (1280, "light"), (1280, "dark"))]
 
 
 @pytest.mark.parametrize("made", [_of_a_run, _of_a_sweep, _of_a_text])
-@pytest.mark.parametrize(
-    ("width", "scheme"),
-    [(390, "dark"), *(pytest.param(*view, marks=pytest.mark.slow) for view in OTHERS)],
-)
-def test_a_page_fits_is_readable_and_requests_nothing(
-    made: Any, width: int, scheme: str, reported: Path, browser: Any, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), *OTHERS])
+def test_a_page_fits_is_readable_and_requests_nothing(made, width, scheme, reported, browser, tmp_path) -> None:
     page = tmp_path / "page.html"
     page.write_text(made(reported), encoding="utf-8")
     assert page.stat().st_size < 5e6

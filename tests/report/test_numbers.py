@@ -133,12 +133,11 @@ def test_addresses_and_repeats_equal_plain_searches(texts: list[str]) -> None:
     numbered = dict(enumerate(texts))
     address = re.compile(r"https?:|www\.|://|\.(?:com|org|net|html?|php)\b", re.IGNORECASE)
     assert tokens.with_address(numbered) == [id_ for id_, text in numbered.items() if address.search(text)]
-    repeat = [
-        id_
-        for id_, text in numbered.items()
-        if any(text[at : at + size] * 8 == text[at : at + size * 8] for at in range(len(text)) for size in (1, 2, 3, 4))
-    ]
-    assert tokens.with_repeat(numbered) == repeat
+
+    def repeats(text: str) -> bool:
+        return any(text[at : at + n] * 8 == text[at : at + n * 8] for at in range(len(text)) for n in (1, 2, 3, 4))
+
+    assert tokens.with_repeat(numbered) == [id_ for id_, text in numbered.items() if repeats(text)]
 
 
 @given(st.text("aZ0 _~!\t\n\x1c\x7f", max_size=12))

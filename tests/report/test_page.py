@@ -27,7 +27,6 @@ def whole_report() -> Iterator[None]:
 
 @pytest.fixture
 def copied(reported: Path, tmp_path: Path) -> Path:
-    """A copy of the run, which a test may change."""
     return Path(shutil.copytree(reported, tmp_path / "run"))
 
 
@@ -90,16 +89,13 @@ def test_numbers_match_the_tokenizer(reported: Path) -> None:
         assert ids == tokenizer.encode_ordinary(sentence["text"])
         assert sentence["counts"][0] == len(ids)
         assert len(sentence["counts"]) == 1 + len(numbers["references"]) == len(numbers["ginis"])
-
-
-def test_single_bytes_by_language_are_those_of_tokenizers(reported: Path) -> None:
-    """In the byte alphabet a token of one letter is one byte; ASCII, which is a character alone, keeps its letter."""
+    # In the byte alphabet a token of one letter is one byte; ASCII, which is a character alone, keeps its letter.
     other = pytest.importorskip("tokenizers").Tokenizer.from_file(str(reported / "tokenizer" / "tokenizer.json"))
-    found = {one["language"]: one["fallback"] for one in numbers_of(reported)["sentences"]}
+    found = {one["language"]: one["fallback"] for one in numbers["sentences"]}
     assert found["English"] == [0]
     assert found["Korean"][0] > 0.5
     text = (reported / "report.txt").read_text().partition("Single bytes by language\n")[2].partition("\n\n")[0]
-    for one in numbers_of(reported)["sentences"]:
+    for one in numbers["sentences"]:
         tokens = other.encode(one["text"], add_special_tokens=False).tokens
         alone = [token for token in tokens if len(token) == 1 and token not in "ĠĊ" and not token.isascii()]
         assert found[one["language"]] == [len(alone) / len(tokens)]
@@ -236,10 +232,8 @@ def test_report_refusals_are_one_line(reported: Path, small: Path, tmp_path: Pat
 
 
 def test_numbers_that_cannot_be_made_are_left_out(small: Path, tmp_path: Path) -> None:
-    for name, replacement, said in (
-        ("choose", lambda *_: 1 / 0, "ZeroDivisionError"),
-        ("_shortage", lambda *_: "2 GiB of 1 GiB", "they take 2 GiB of 1 GiB"),
-    ):
+    broken = ("choose", lambda *_: 1 / 0, "ZeroDivisionError")
+    for name, replacement, said in (broken, ("_shortage", lambda *_: "2 GiB of 1 GiB", "they take 2 GiB of 1 GiB")):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(f"pipeline.commands.report.{name}", replacement)
             result = succeeded(run("train", small, "--output", tmp_path / name, "--vocab-size", 270))
@@ -248,7 +242,7 @@ def test_numbers_that_cannot_be_made_are_left_out(small: Path, tmp_path: Path) -
         assert pipeline.load(tmp_path / name).vocab_size <= 270
 
 
-def test_missing_plotly_is_a_hint(small: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_less_of_a_report_without_plotly_or_by_the_environment(small: Path, monkeypatch: Any, tmp_path: Path) -> None:
     monkeypatch.setattr(page, "plotly_script", lambda: None)
     pipeline.train(small, output=tmp_path / "run", vocab_size=260)
     assert not (tmp_path / "run" / "report.html").exists()
@@ -259,6 +253,12 @@ def test_missing_plotly_is_a_hint(small: Path, monkeypatch: pytest.MonkeyPatch, 
     assert not (tmp_path / "page.html").exists()
     assert (tmp_path / "page.json").exists()
     assert hint in shown.stderr
+    monkeypatch.undo()
+    for extent, numbers in (("text", True), ("none", False)):
+        monkeypatch.setenv("BPE_PIPELINE_REPORT", extent)
+        pipeline.train(small, output=tmp_path / extent, vocab_size=260)
+        assert not (tmp_path / extent / "report.html").exists()
+        assert (numbers_of(tmp_path / extent) is not None) == numbers
 
 
 def test_run_in_an_object_store_has_its_report_there(store: object_store.Store, small: Path) -> None:
@@ -269,14 +269,6 @@ def test_run_in_an_object_store_has_its_report_there(store: object_store.Store, 
     again = json.loads(store.get("runs/a/report.json"))["numbers"]
     assert again["tokenizers"] == [["this tokenizer", 262], ["a", 262]]
     assert again["merged"] == first["merged"]
-
-
-def test_environment_limits_the_report(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for extent, numbers in (("text", True), ("none", False)):
-        monkeypatch.setenv("BPE_PIPELINE_REPORT", extent)
-        pipeline.train(small, output=tmp_path / extent, vocab_size=260)
-        assert not (tmp_path / extent / "report.html").exists()
-        assert (numbers_of(tmp_path / extent) is not None) == numbers
 
 
 def test_markup_escapes_texts() -> None:
@@ -300,10 +292,7 @@ def test_missing_text_of_the_sample_is_a_warning(small: Path, tmp_path: Path, mo
 
 def test_plotly_accepts_the_figures(reported: Path) -> None:
     graphs = pytest.importorskip("plotly.graph_objects")
-    if not (reported / "report.html").exists():
-        pytest.skip("needs plotly")
     figures = figures_of(reported / "report.html")
     assert len(figures) == 4
     for figure in figures.values():
-        plain = re.sub(r"var\(--\w+\)", "#123456", json.dumps(figure))
-        graphs.Figure(json.loads(plain))  # it checks every name and value
+        graphs.Figure(json.loads(re.sub(r"var\(--\w+\)", "#123456", json.dumps(figure))))  # it checks names and values

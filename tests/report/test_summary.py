@@ -33,14 +33,12 @@ def test_summary_has_at_most_eight_lines_and_the_report_the_rest(tmp_path: Path)
 
 
 def test_counting_and_encoding_have_short_summaries(text: Path, trained: Path, tmp_path: Path) -> None:
+    """Of shards it names the dtype that a reader finds."""
     counted = run("count", text, "--output", tmp_path / "run").stdout.splitlines()
     assert [line.split("  ")[0] for line in counted] == ["corpus", "time", "run", "next"]
     words = ["--tokenizer", trained, "--output", tmp_path / "shards", "--documents", "offsets"]
     assert len(run("encode", text, *words).stdout.splitlines()) <= 8
-
-
-def test_the_summary_names_the_dtype_that_a_reader_finds(text: Path, trained: Path, tmp_path: Path) -> None:
-    corpus = pipeline.encode_corpus(text, tokenizer=trained, output=tmp_path / "shards")
+    corpus = pipeline.encode_corpus(text, tokenizer=trained, output=tmp_path / "other")
     columns = {"columns": {"input_ids": "int32"}}
     for changes, words in (
         ({}, "(1 npy of uint16, "),
