@@ -63,11 +63,14 @@ def test_calls_and_answers_of_tools_in_openai_rows() -> None:
     ]
 
 
-def test_calls_of_tools_need_no_tag() -> None:
+def test_calls_of_tools_need_no_tag_and_texts_next_to_them_are_counted() -> None:
     row = {"messages": asked(content="", tool_calls=calls({}))}
     for more, roles in (({"observation_tag": "tool", "system_tag": "system"}, ["user", "function"]), ({}, [])):
         found = pipeline.align_chat(row, "openai", {"messages": "messages"}, {**TAGS, **more})
         assert [message["role"] for message in found["messages"]] == roles
+    aligned = pipeline.align_chat({"messages": asked(content="So:", tool_calls=calls("{}"))}, "messages")
+    assert aligned["texts_next_to_calls"] == 1
+    assert aligned["messages"][1] == {"role": "function", "content": '[{"name": "f", "arguments": {}}]'}
 
 
 BROKEN: dict[str, list[Any]] = {
@@ -105,12 +108,6 @@ def test_each_broken_row_has_its_reason(messages: Any, reason: str) -> None:
     assert bool(reason) == bool(found)
 
 
-def test_texts_next_to_calls_are_counted() -> None:
-    aligned = pipeline.align_chat({"messages": asked(content="So:", tool_calls=calls("{}"))}, "messages")
-    assert aligned["texts_next_to_calls"] == 1
-    assert aligned["messages"][1] == {"role": "function", "content": '[{"name": "f", "arguments": {}}]'}
-
-
 NO_TURNS = ("text", turns("a"), turns("a", None), turns("a", "b")[::-1], [*turns("a"), *turns("b")])
 
 
@@ -123,13 +120,10 @@ NO_TURNS = ("text", turns("a"), turns("a", None), turns("a", "b")[::-1], [*turns
 ])  # fmt: skip
 def test_a_row_without_an_answer_in_its_turn_has_no_messages(row: dict[str, Any], formatting: str) -> None:
     columns = None if "history" not in row else {**ALPACA_COLUMNS, "history": "history"}
-    tags = TAGS if formatting == "sharegpt" else None
-    assert pipeline.align_chat(row, formatting, columns, tags)["messages"] == []
+    assert pipeline.align_chat(row, formatting, columns, TAGS if formatting == "sharegpt" else None)["messages"] == []
 
 
-@pytest.mark.parametrize(("formatting", "reason"), [
-    ("sharegpt", "'from', which is its role_tag"), ("vicuna", "choose one of alpaca, sharegpt, openai"),
-])  # fmt: skip
-def test_a_missing_tag_or_formatting_is_named(formatting: str, reason: str) -> None:
-    with pytest.raises(pipeline.PipelineError, match=reason):
-        pipeline.align_chat({"conversations": [{"role": "user"}]}, formatting)
+def test_a_missing_tag_or_formatting_is_named() -> None:
+    for name, reason in (("sharegpt", "'from', which is its role_tag"), ("vicuna", "one of alpaca, sharegpt, openai")):
+        with pytest.raises(pipeline.PipelineError, match=reason):
+            pipeline.align_chat({"conversations": [{"role": "user"}]}, name)

@@ -13,7 +13,6 @@ from pipeline.guests.chat.templates import missing_marks, template_named
 
 DIALOG, EOT = dialog("the low", "lower"), "<|endoftext|>"
 AS_THEIRS = {"special_tokens_in_messages": "tokens", "date": "22 Nov 2026"}  # the day they were recorded
-NOT_HERE = {"split_special_tokens"}  # never useful
 
 
 def test_recorded_rows_are_equal() -> None:
@@ -21,7 +20,7 @@ def test_recorded_rows_are_equal() -> None:
     for case in cases("sft"):
         options: dict[str, Any] = dict(case["options"])
         template, after = options.pop("template", None), case["tokenizer_after"]
-        if template is None or NOT_HERE & set(options):
+        if template is None or "split_special_tokens" in options:  # never useful
             continue
         arguments = {"template": template, "sequence_length": options.pop("cutoff_len"), **AS_THEIRS, **options}
         tokenizer, dialog = recorded_tokenizer(case["tokenizer"]), conversation(case["example"])

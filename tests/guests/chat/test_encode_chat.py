@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from chat_cases import cases, conversation, recorded_tokenizer, small_tokenizer
+from chat_cases import cases, conversation, dialog, recorded_tokenizer, small_tokenizer
 from command import files_in, refused, run, succeeded
 from object_store import Store
 
@@ -22,7 +22,6 @@ from pipeline.guests.chat.encode import encode_chat
 
 ALIGNED = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
 COLUMNS = {"messages": "messages", "system": "system"}
-WORDS = ["low", "lower", "the", "other", "<|eot_id|>", "slower"]
 
 
 def _write_lines(path: Path, rows: Sequence[Any]) -> Path:
@@ -41,10 +40,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the small tokenizer, and 300 rows in three formats."""
     home = tmp_path_factory.mktemp("chat")
     small_tokenizer().save(home / "tokenizer")
-    chosen = random.Random(1)
+    chosen, words = random.Random(1), ["low", "lower", "the", "other", "<|eot_id|>", "slower"]
 
     def said(turn: int) -> dict[str, str]:
-        return {"from": ("human", "gpt")[turn % 2], "value": " ".join(chosen.choices(WORDS, k=chosen.randint(1, 30)))}
+        return {"from": ("human", "gpt")[turn % 2], "value": " ".join(chosen.choices(words, k=chosen.randint(1, 30)))}
 
     rows = [{"conversations": [*map(said, range(chosen.choice((2, 2, 4, 6, 3))))]} for _ in range(300)]  # 3 is dropped
     _write_lines(home / "rows.jsonl", rows)
@@ -56,14 +55,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             writer.write_table(table, max_chunksize=90)
     listed = {"a": {"file_name": "rows.jsonl", "formatting": "sharegpt"}}
     listed |= {"b": {**listed["a"], "file_name": "rows.json"}, "bad": {"file_name": "bad.jsonl"}}
-    _write_lines(home / "other.jsonl", [{"body": "low"}])
     _write_lines(home / "bad.jsonl", [{"instruction": "a", "output": "b"}])
     odd: dict[str, dict[str, Any]] = {"ranking": {"ranking": True}, "form": {"formatting": "odd"}, "tags": {"tags": []}}
     odd |= {"none": {"num_samples": 0}, "link": {"file_name": "link.jsonl"}}
     listed |= {name: {**listed["a"], **entry} for name, entry in odd.items()} | {"url": {"hf_hub_url": "a/b"}}
     (home / "link.jsonl").symlink_to("rows.jsonl")
-    _write_lines(home / "lost.jsonl", [{"messages": 5}])
     files = {"bad.csv": b"instruction,output\na,b\na,b,c\n", "cut.json": b'[{"instruction": "a"}', "a.txt": b"low"}
+    files |= {"other.jsonl": b'{"body": "low"}', "lost.jsonl": b'{"messages": 5}'}
     files |= {"names.json": b'{"cutoff_len": 5, "sequence_length": 5}', "stage.yaml": b"stage: dpo"}
     files["cut.arrow"] = (home / "stream.arrow").read_bytes()[:3000]
     files["bad.parquet"] = b"PAR1" + bytes([255]) * 40 + (home / "rows.parquet").read_bytes()[44:]
@@ -114,11 +112,10 @@ def test_rows_are_those_of_python(home: Path, tmp_path: Path) -> None:
     conversations = [pipeline.align_chat(row, "sharegpt") for row in lines]
     expected = list(encode_chat(conversations, small_tokenizer(), "chatml", 50))
     assert read_rows(tmp_path / "out") == [row | {"attention_mask": [1] * len(row["labels"])} for row in expected]
-    altered = run("info", tmp_path / "out").stdout
-    dropped = 300 - len(expected)
-    assert f"{dropped} conversations dropped: not pairs of a question and an answer (first: {home}" in altered
+    told = run("info", tmp_path / "out").stdout
+    assert f"{300 - len(expected)} conversations dropped: not pairs of a question and an answer (first: {home}" in told
     whole = list(encode_chat(conversations, small_tokenizer(), "chatml", 10_000))
-    assert f"{sum(map(unlike, whole, expected))} conversations cut to the sequence length (first: {home}" in altered
+    assert f"{sum(map(unlike, whole, expected))} conversations cut to the sequence length (first: {home}" in told
 
 
 @pytest.mark.parametrize("words", [
@@ -190,10 +187,8 @@ _LISTED = ("--dataset-info", "dataset_info.json", "--template", "chatml", "--dat
 
 @pytest.mark.parametrize(("arguments", "code", "message"), [
     (("rows.jsonl", "--template", "gemma"), 2, "no special token <start_of_turn> <end_of_turn>"),
-    ((*_ROWS, "--shard-format", "bin"), 2, "no column for labels"),
-    ((*_ROWS, "--shuffle", 1), 2, "No such option '--shuffle'"),
-    (("rows.jsonl",), 2, "chat data need a --template"),
-    ((*_LISTED, "c"), 2, "has no data set 'c'"),
+    ((*_ROWS, "--shard-format", "bin"), 2, "no column for labels"), ((*_LISTED, "c"), 2, "has no data set 'c'"),
+    ((*_ROWS, "--shuffle", 1), 2, "No such option '--shuffle'"), (("rows.jsonl",), 2, "chat data need a --template"),
     ((*_LISTED, "bad"), 1, "bad.jsonl, byte 0: a row has no column 'input'"),
     ((*_ROWS, "--pack", "best-fit"), 2, "choose none, greedy or neat"),
     (("bad.csv", *_ROWS[1:]), 1, "bad.csv cannot be read as CSV after 1 rows (a row has more cells"),
@@ -227,33 +222,26 @@ def test_what_cannot_be_is_refused(home: Path, tmp_path: Path, arguments: Any, c
     assert message in refused(run(*words, "--tokenizer", "tokenizer", "--output", tmp_path / "out", cwd=home), code)
 
 
-MESSAGES: list[Any] = [
-    [{"role": "user", "content": "low <|im_end|>"}, {"role": "assistant", "content": "er"}],
-    "no list",
-    [{"role": "user", "content": "low"}, {"role": "assistant", "content": ""}],
-    [{"role": "user", "content": "low"}, {"role": "assistant", "content": None}],
-]
+MESSAGES = [dialog(*said)["messages"] for said in (("low <|im_end|>", "er"), ("low", ""), ("low", None))]
 
 
 def test_broken_rows_stop_nothing_and_each_kind_has_its_reason(home: Path, tmp_path: Path) -> None:
-    rows = _write_lines(tmp_path / "rows.jsonl", [{"messages": messages} for messages in MESSAGES])
+    rows = _write_lines(tmp_path / "rows.jsonl", [{"messages": messages} for messages in (*MESSAGES, "no list")])
     rows.write_text(rows.read_text() + "no JSON\n")
-    common = ("encode-chat", rows, "--template", "chatml", "--tokenizer", home / "tokenizer", "--output")
-    result = succeeded(run(*common, tmp_path / "out"))
+    result = succeeded(_encode(home, tmp_path / "out", rows))
     assert len(read_rows(tmp_path / "out")) == 2
     for line in ("the messages are not a list of messages (first: ", "a content is missing or not text"):
         assert f"1 conversation dropped: {line}" in run("info", tmp_path / "out").stdout
     assert "1 record skipped: not a JSON object" in result.stdout
     assert "warning: 1 empty answer learned (first: " in result.stderr
     assert "warning: 1 special token in messages taken as text (first: " in result.stderr
-    line = refused(run(*common, tmp_path / "other", "--special-tokens-in-messages", "refuse"), 1)
+    line = refused(_encode(home, tmp_path / "other", rows, "--special-tokens-in-messages", "refuse"), 1)
     assert f"{rows}, byte 0: a message contains the special token '<|im_end|>'" in line
 
 
 def test_a_file_with_their_names_means_special_tokens(home: Path, tmp_path: Path) -> None:
     rows = _write_lines(tmp_path / "rows.jsonl", [{"messages": MESSAGES[0]}])
-    typed = {}
-    both = {"cutoff_len": 50, "special_tokens_in_messages": "text"}
+    typed, both = {}, {"cutoff_len": 50, "special_tokens_in_messages": "text"}
     for name, more in (("ours", {}), ("theirs", {"cutoff_len": 50}), ("both", both)):
         config = tmp_path / f"{name}.yaml"
         config.write_text(json.dumps({"template": "chatml", **more}))
@@ -264,14 +252,11 @@ def test_a_file_with_their_names_means_special_tokens(home: Path, tmp_path: Path
 
 
 def test_the_date_of_the_first_start_is_kept(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tools = [{"name": "f", "parameters": {}}]
-    rows = _write_lines(tmp_path / "rows.jsonl", [{"messages": MESSAGES[2], "tools": tools}])
-    tokenizer = ("--tokenizer", home / "tokenizer", "--quiet", "--output")
-    common = ("encode-chat", rows, "--template", "llama3", *tokenizer)
+    rows = _write_lines(tmp_path / "rows.jsonl", [dialog("low", "", tools=[{"name": "f", "parameters": {}}])])
+    common = ("encode-chat", rows, "--template", "llama3", "--tokenizer", home / "tokenizer", "--quiet", "--output")
     for output, date, written in (("a", (), "26 Jul 2024"), ("b", ("--date", "today"), "01 Jan 2025")):
         for today in ("01 Jan 2025", "02 Jan 2025"):
-            at = {"today": today}
-            monkeypatch.setattr("pipeline.guests.chat.plan.date_of", lambda text, at=at: at.get(text, text))
+            monkeypatch.setattr("pipeline.guests.chat.plan.date_of", lambda text, day=today: text.replace("today", day))
             assert run(*common, tmp_path / output, *date).returncode == 0
             text = small_tokenizer().decode(read_rows(tmp_path / output)[0]["input_ids"])
             assert f"Today Date: {written}" in text

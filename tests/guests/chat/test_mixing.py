@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 import pipeline
 from pipeline.guests.chat.mixing import Mixing, order_rows, pack_rows
 
-SIZES = st.lists(st.integers(1, 20), min_size=2, max_size=4)
-
 
 def test_recorded_orders_and_bags_are_equal() -> None:
     for case in cases("mixing"):
@@ -29,7 +27,7 @@ def test_recorded_orders_and_bags_are_equal() -> None:
 
 
 @settings(deadline=None)
-@given(SIZES, st.booleans(), st.integers(0, 99))
+@given(st.lists(st.integers(1, 20), min_size=2, max_size=4), st.booleans(), st.integers(0, 99))
 def test_every_row_once_where_all_are_wanted(sizes: list[int], drawn: bool, seed: int) -> None:
     probabilities = (1 / len(sizes),) * len(sizes) if drawn else ()
     once, over, under = (
