@@ -59,7 +59,7 @@ MOST = {
     "parameters of an internal function": 7,
     "flags of all commands": 367,
     "flags in the help of a command": 24,
-    "lines of tests": 23_947,
+    "lines of tests": 23_949,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

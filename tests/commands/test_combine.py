@@ -199,8 +199,10 @@ def test_merge_takes_other_weights_without_counting_again(inputs: list[Path], tm
     for path in inputs:
         Path(f"{path}.away").rename(path)
     assert "with --weight '1/3' '5/2' '1', not without it" in refused(run(*train), 1)
+    written = {path: path.stat().st_mtime_ns for path in home.rglob("*.parquet")}
     again = run("train", inputs[2], *inputs[:2], "--weight", "1", *options[:4], *train[-6:])
     assert "counting kept, merging kept" in again.stdout, again.stderr
+    assert {path: path.stat().st_mtime_ns for path in home.rglob("*.parquet")} == written
     more = tmp_path / "more.txt"
     more.write_text("lowest " * 9)
     succeeded(run("train", *inputs, more, *options, "--weight", "4", *train[-6:]))
