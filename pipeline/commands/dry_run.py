@@ -17,8 +17,7 @@ from pipeline.merges import forecast
 from pipeline.merges.merge import merges_for, sharing
 from pipeline.merges.rules import MergeRules
 from pipeline.reports.progress import duration
-from pipeline.run.directory import Directory
-from pipeline.run.files import RUN
+from pipeline.run.directory import RUN, Directory
 from pipeline.run.manifest import Run
 from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.open_run import open_run, special_bytes
@@ -33,6 +32,9 @@ from pipeline.tokenizer.export import check_before_work
 _SAMPLE_BYTES, _SLOW_SAMPLE_BYTES = 16 << 20, 256 << 10
 _LOW, _HIGH = 0.6, 1.6  # of what a forecast says
 _UNKNOWN = {"time": "unknown: the sample has too little text"}
+_SECOND_COUNT = (
+    "the corpus is read again; its counters, about as large as the text, and their time are not in the forecast"
+)
 _START_S = 1.0  # of the command, its workers, and the files that are made at its end
 _ROW_S = 0.4e-6  # to combine a row of a counter, by one thread
 _PACKED_BYTES, _FILE_BYTES = 2.2, 4096  # a count and a length in a counter's file; its footer
@@ -52,7 +54,7 @@ def run_dry(options: TrainOptions, listener: Listener) -> dict[str, str]:
 
 
 def _described(runner: Runner, run: Run, options: TrainOptions) -> dict[str, str]:
-    pattern, nodes, plan = pattern_of(options), runner.nodes, run.manifest.plan
+    pattern, nodes, plan, first = pattern_of(options), runner.nodes, run.manifest.plan, options.first_stage
     workers = runner.reserve(len(plan.chunks))
     cutter = pattern.automaton or RegexCutter(pattern)
     counter = _core.ChunkCounter(cutter, list(special_bytes(run.manifest.counting)))
@@ -71,17 +73,9 @@ def _described(runner: Runner, run: Run, options: TrainOptions) -> dict[str, str
         "workers": f"{workers.count} on {format_count(len(nodes), 'nodes')}" if nodes else f"{workers.count}",
         **(_UNKNOWN if found is None else _forecasts(runner, run, workers, found, options)),
         "memory limit": f"{format_bytes(workers.limit_bytes)}{on_each}",
-        **_second_count(options),
+        **({} if first is None else {"superwords": f"from {first:,} tokens on: {_SECOND_COUNT}"}),
         "vocabulary": f"{' and '.join(f'{size:,}' for size in options.vocab_size)} tokens, pattern {options.pattern}",
     }
-
-
-def _second_count(options: TrainOptions) -> dict[str, str]:
-    """Say what superwords add, which is not in the forecasts."""
-    if options.first_stage is None:
-        return {}
-    more = "the corpus is read again; its counters, about as large as the text, and their time are not in the forecast"
-    return {"superwords": f"from {options.first_stage:,} tokens on: {more}"}
 
 
 def _forecasts(runner: Runner, run: Run, workers: Grant, found: Sample, options: TrainOptions) -> dict[str, str]:

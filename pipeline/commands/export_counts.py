@@ -4,13 +4,12 @@ import shutil
 
 from pipeline.counts import export_worker
 from pipeline.counts.count import require_counted
-from pipeline.executors import Executor
 from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath
 from pipeline.run.memory import WRITE_BYTES, Broker
 from pipeline.run.options import OutputOptions, make_options
 from pipeline.run.workers import executor_here
-from pipeline.storage import Location, named, open_file
+from pipeline.storage import named, open_file
 from pipeline.storage.atomic import single_output, whole_file
 
 _BAND_SHARE = 4  # sorted pieces take one in this many bytes of the budget: filtered, joined, taken, as text
@@ -41,23 +40,18 @@ def export_counts(
     2
     """
     options = make_options(OutputOptions, {"workers": 1, "memory_limit": memory_limit, "overwrite": overwrite})
-    with executor_here(options) as executor:
-        return run_export_counts(named(run, "run"), named(path), executor, options)
-
-
-def run_export_counts(directory: Location, path: Location, executor: Executor, options: OutputOptions) -> int:
-    """Write the counts of a run, in a worker."""
-    to_parquet = path.suffix == ".parquet"
-    path = single_output(path, overwrite=options.overwrite)
+    to_parquet = named(path).suffix == ".parquet"
+    target = single_output(named(path), overwrite=overwrite)
     grant = Broker.of(options.memory_limit).reserve(wanted=_BAND_SHARE * _MOST_BAND_BYTES + WRITE_BYTES)
     band_bytes = (grant.bytes - WRITE_BYTES) // _BAND_SHARE
-    counted = require_counted(manifest.require(directory), executor)
-    task = export_worker.WriteTask(counted.path, counted.fingerprint, path, band_bytes)
-    # a damaged counter is not passed on
-    rows = executor.one(export_worker.read_whole if to_parquet else export_worker.write_tsv, task)
+    with executor_here(options) as executor:
+        counted = require_counted(manifest.require(named(run, "run")), executor)
+        task = export_worker.WriteTask(counted.path, counted.fingerprint, target, band_bytes)
+        # a damaged counter is not passed on
+        rows = executor.one(export_worker.read_whole if to_parquet else export_worker.write_tsv, task)
     if to_parquet:
         with (
-            whole_file(path, export_worker.EXPORT_REMEDY) as partial,
+            whole_file(target, export_worker.EXPORT_REMEDY) as partial,
             open_file(counted.path) as counter,
             partial.open("wb") as copy,
         ):

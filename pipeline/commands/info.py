@@ -8,8 +8,7 @@ from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.skipped_or_altered import in_words
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
-from pipeline.run.directory import Directory
-from pipeline.run.files import RUN
+from pipeline.run.directory import RUN, Directory
 from pipeline.run.guests import guest_of
 from pipeline.run.keywords import AnyPath
 from pipeline.run.manifest import Run

@@ -24,8 +24,7 @@ from pipeline.reports.numbers import Numbers
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import OtherSize, Summary
 from pipeline.run import manifest
-from pipeline.run.directory import Directory
-from pipeline.run.files import RUN
+from pipeline.run.directory import RUN, Directory
 from pipeline.run.keywords import AnyPath, MergeKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Run
@@ -237,8 +236,9 @@ def merge_and_export(
     learn = merge.learn if counted.coarse is None else superwords.learn
     learned = learn(runner, run, counted, options)
     if options.stop_at_saving is not None:
-        options, why = _size_that_repays(learned, options, options.stop_at_saving)
+        size, why = size_that_repays(learned, options.special, options.vocab_size[0], options.stop_at_saving)
         runner.inform(why)
+        options = replace(options, vocab_size=(size,), stop_at_saving=None)
         run = manifest.store_merge_options(run, options, FILE_NAMES)
     trained = Trained(learned, tokenizer_pattern(options), options)
     exporting_bytes = _check_memory(runner, learned.first(merge.merges_for(options)), max(options.vocab_size))
@@ -302,12 +302,6 @@ def _changed_ids(trained: Trained, exported: Sequence[Exported], replaced: Mappi
         if (before := replaced.get(one.directory.name)) is not None
         and (found := before.changes(Ids.of(trained.vocabulary(size))))
     }
-
-
-def _size_that_repays(learned: MergeList, options: TrainOptions, saving: float) -> tuple[TrainOptions, str]:
-    """Return the options with the vocabulary size that repays, and say why it is this one."""
-    size, why = size_that_repays(learned, options.special, options.vocab_size[0], saving)
-    return replace(options, vocab_size=(size,), stop_at_saving=None), why
 
 
 def _check_memory(runner: Runner, learned: MergeList, largest: int) -> int:

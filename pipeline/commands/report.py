@@ -198,42 +198,22 @@ def run_report(
 
     Raises `UsageError` for a run without a tokenizer, `InputError` for paths that cannot be read.
     """
-    compare, held_out = extras.compare, extras.held_out
     run, home = manifest.tokenizer_named(path)
-    stored = run.manifest
-    if stored.merging is None or not (home / "tokenizer.json").exists():
+    if run.manifest.merging is None or not (home / "tokenizer.json").exists():
         raise UsageError(f"{path} has no tokenizer yet: bpe-pipeline merge {run.directory}")
-    of_run = stored.options_of(home.name)
+    of_run = run.manifest.options_of(home.name)
     [size] = of_run.vocab_size
-    loading = size * 1000 * (1 + len(compare))  # a token takes that much while a tokenizer is read from its file
+    loading = size * 1000 * (1 + len(extras.compare))  # a token takes that much while a tokenizer is read from its file
     if shortage := _shortage(_needed_bytes(size, size * 8, _SAMPLE_BYTES) + loading, Broker.of(options.memory_limit)):
         raise UsageError(f"the report takes {shortage}: give a larger --memory-limit, or compare with fewer tokenizers")
     learned = merge_list.load(run.merges_path, merge.merges_fingerprint(run, of_run))
     if learned is None:
         raise RunDirectoryError(f"{run.merges_path} is missing or belongs to another run: merge first")
-    files = find_files(map(str, held_out)).files if held_out else stored.plan.files
-    trained_on, description = _about_held_out(held_out, files, run) if held_out else ("", _RANDOM)
-    found = {
-        name: tokenizer_path(one) if not isinstance(one, Path) or one.exists() else cached_or_reference(str(one))
-        for name, one in zip(short_names(compare), compare, strict=True)
-    }
     trained = Trained(learned, tokenizer_pattern(of_run), of_run)
-    task = NumbersTask(
-        trained,
-        choose(files, _SAMPLE_BYTES),
-        "text" if held_out else of_run.text_field,
-        description,
-        held_out=bool(held_out) and not trained_on,
-        skip_changed=not held_out,
-        home=home,
-        compare=tuple((name, path) for name, path in found.items() if not isinstance(path, str)),
-        references=tuple(path for path in found.values() if isinstance(path, str)) if compare else tuple(REFERENCES),
-        hidden_size=extras.hidden_size,
-    )
-    if trained_on:
-        listener(Notice("warning", f"--held-out names text that was trained on: {trained_on}"))
+    task = _task_of(run, home, trained, extras, listener)
     with contextlib.nullcontext() if outputs is not None else run.directory.locked():
         numbers = executor.one(compute_numbers, task)
+        run = manifest.require(run.directory.location)
         report = replace(_stored_report(run, home, trained, executor), numbers=numbers)
         written = _write_files(run, report, home, outputs)
     if numbers.unread:
@@ -245,6 +225,33 @@ def run_report(
     if hint:
         listener(Notice("info", hint))
     return WrittenReport(written, hint)
+
+
+def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listener: Listener) -> NumbersTask:
+    """Return the task of a report with these extras; warns if text that is held out was trained on."""
+    compare, held_out, files = extras.compare, extras.held_out, run.manifest.plan.files
+    trained_on, description = "", _RANDOM
+    if held_out:
+        files = find_files(map(str, held_out)).files
+        trained_on, description = _about_held_out(held_out, files, run)
+    if trained_on:
+        listener(Notice("warning", f"--held-out names text that was trained on: {trained_on}"))
+    found = {
+        name: tokenizer_path(one) if not isinstance(one, Path) or one.exists() else cached_or_reference(str(one))
+        for name, one in zip(short_names(compare), compare, strict=True)
+    }
+    return NumbersTask(
+        trained,
+        choose(files, _SAMPLE_BYTES),
+        "text" if held_out else trained.options.text_field,
+        description,
+        held_out=bool(held_out) and not trained_on,
+        skip_changed=not held_out,
+        home=home,
+        compare=tuple((name, path) for name, path in found.items() if not isinstance(path, str)),
+        references=tuple(path for path in found.values() if isinstance(path, str)) if compare else tuple(REFERENCES),
+        hidden_size=extras.hidden_size,
+    )
 
 
 def page_outputs(output: Location, *, overwrite: bool) -> tuple[Location, Location]:
@@ -295,7 +302,7 @@ def _write_files(
     if outputs is None and not _is_edited(tokenizer / model_card.NAME):
         written.append(tokenizer / model_card.NAME)
         write_whole(written[-1], model_card.model_card(options_of(run, tokenizer), numbers))
-        manifest.store_written(manifest.require(run.directory.location), written[-1:])
+        manifest.store_written(run, written[-1:])
     return tuple(written)
 
 

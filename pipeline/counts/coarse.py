@@ -15,8 +15,7 @@ from pipeline.counts.count import Counted, as_counted, combine_chunks, count_chu
 from pipeline.counts.counter_file import Parts
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.run import manifest
-from pipeline.run.directory import Directory, fingerprint
-from pipeline.run.files import RUN
+from pipeline.run.directory import RUN, Directory, fingerprint
 from pipeline.run.manifest import RUNS, Run, Source, Weighted
 from pipeline.run.open_run import open_run, replace_run
 from pipeline.run.options import READING_OPTIONS, TrainOptions

@@ -20,8 +20,7 @@ from typing import Any, TypeAlias
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.run.format_versions import COUNTER_FORMAT
-from pipeline.run.stored import stored
+from pipeline.run.stored import COUNTER_FORMAT, stored
 from pipeline.storage import Location, Remote, each, sealed_parquet
 from pipeline.storage.atomic import parts_next_to, whole_file
 from pipeline.storage.scratch import own_mark

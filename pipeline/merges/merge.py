@@ -10,8 +10,7 @@ from pipeline.merges.forecast import Sharing
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import MergeTask
 from pipeline.merges.rules import MergeRules
-from pipeline.run.directory import fingerprint
-from pipeline.run.files import MERGES_SO_FAR
+from pipeline.run.directory import MERGES_SO_FAR, fingerprint
 from pipeline.run.manifest import Run
 from pipeline.run.options import TrainOptions
 from pipeline.run.patterns import coarse_pattern, cut_by

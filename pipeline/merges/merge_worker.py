@@ -132,7 +132,16 @@ def learn(task: MergeTask) -> MergeList:
                 result = shared_worker.learn(task, way, before, on_merged, part_bytes)
             else:
                 scratch = str(neighbour.with_name(f".{neighbour.name}.{own_mark()}.words"))
-                result = _learn_here(task, way, counter, before, progress, store, scratch)
+                result = _engine(counter, before).run(
+                    task.merges,
+                    task.rules,
+                    threads=way.threads,
+                    progress=progress,
+                    compact=way.compact,
+                    resident_bytes=way.resident_bytes,
+                    scratch=scratch,
+                    phase_end=store,
+                )
         except (OverflowError, ValueError) as error:
             raise TrainingError(f"merging cannot continue: {error}; train on a part of the corpus") from None
     learned = as_list(result, chosen)
@@ -142,30 +151,13 @@ def learn(task: MergeTask) -> MergeList:
     return learned
 
 
-def _learn_here(
-    task: MergeTask,
-    way: Merging,
-    counter: CounterFile,
-    before: MergeList | None,
-    progress: Callable[..., None],
-    phase_end: Callable[[_core.MergeResult], None],
-    scratch: str,
-) -> _core.MergeResult:
-    """Learn the merges in this process."""
+def _engine(counter: CounterFile, before: MergeList | None) -> _core.MergeEngine:
+    """Return an engine that reads this counter, after the merges that are known."""
     engine = _core.MergeEngine()
     if before:
         engine.resume(before.left, before.right, before.counts, before.joined)
     engine.stream(counter.read_all, counter.piece_bytes + counter.rows)
-    return engine.run(
-        task.merges,
-        task.rules,
-        threads=way.threads,
-        progress=progress,
-        compact=way.compact,
-        resident_bytes=way.resident_bytes,
-        scratch=scratch,
-        phase_end=phase_end,
-    )
+    return engine
 
 
 class _Storing:

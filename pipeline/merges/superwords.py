@@ -14,7 +14,7 @@ from pipeline.merges import merge
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import FirstStage
 from pipeline.merges.rules import MergeRules
-from pipeline.run.files import MERGES_SO_FAR
+from pipeline.run.directory import MERGES_SO_FAR
 from pipeline.run.manifest import Run
 from pipeline.run.options import TrainOptions
 from pipeline.run.runner import Runner

@@ -30,8 +30,6 @@ KNOWN = {
 }
 OF_TIKTOKEN = {"cl100k": "cl100k_base", "gpt-4": "cl100k_base", "o200k": "o200k_base", "gpt-4o": "o200k_base"}
 _STORE = "https://openaipublic.blob.core.windows.net/encodings"
-
-
 _SAME_VOCABULARY = {"qwen2": "qwen", "gpt-4": "cl100k", "gpt-4o": "o200k"}
 REFERENCES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("references.json").read_bytes())
 

@@ -28,14 +28,7 @@ from pipeline.reports.numbers import (
     Shape,
     SizePoint,
 )
-from pipeline.reports.tokens import (
-    SpecialToken,
-    readable,
-    shape,
-    token_group,
-    token_uses,
-    vocabulary_numbers,
-)
+from pipeline.reports.tokens import SpecialToken, readable, shape, token_group, token_uses, vocabulary_numbers
 from pipeline.storage import Location
 from pipeline.tokenizer.export import Trained
 from pipeline.tokenizer.formats.files import load_model

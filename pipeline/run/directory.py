@@ -35,6 +35,10 @@ _HOLDS = {
     "made-from.json": "an extended or pruned tokenizer",
 }
 LOG = "log.txt"
+MERGES_SO_FAR = "merges-so-far.parquet"  # of a merging that has not ended
+COARSE = "superwords"  # the directory of the second count
+RESULTS = ("merges.parquet", MERGES_SO_FAR, "report.txt", "report.json", "report.html")
+_OF_RUN = (*RESULTS, "counts", "counter.parquet", COARSE, LOG)
 STANDARD_INPUT = "stdin"  # where copies of standard input are; each is named by the digest of its content
 COPY = re.compile("input-([0-9a-f]{32})")
 
@@ -65,6 +69,9 @@ class Kind:
     manifest: str
     reserved: re.Pattern[str]
     format_version: int
+
+
+RUN = Kind("run.json", re.compile("|".join([*map(re.escape, _OF_RUN), "tokenizer(-[0-9]+)?"])), format_version=1)
 
 
 @dataclass(frozen=True)

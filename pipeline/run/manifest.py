@@ -16,14 +16,12 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError
 from pipeline.base.machine import versions
-from pipeline.run.directory import LOG, STANDARD_INPUT, Directory, fingerprint
-from pipeline.run.files import COARSE, RESULTS, RUN
-from pipeline.run.format_versions import COUNTER_FORMAT
+from pipeline.run.directory import COARSE, LOG, RESULTS, RUN, STANDARD_INPUT, Directory, fingerprint
 from pipeline.run.guests import chooser_of
 from pipeline.run.options import TrainOptions, flag_of, make_options
 from pipeline.run.plan import MOST_INPUTS, Plan, stored_plan
 from pipeline.run.standard_input import remove_copies
-from pipeline.run.stored import plain, stored
+from pipeline.run.stored import COUNTER_FORMAT, plain, stored
 from pipeline.run.values import parse_weights
 from pipeline.storage import Location, existing, open_file
 from pipeline.storage.atomic import make_directory

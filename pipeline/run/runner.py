@@ -18,8 +18,7 @@ from pipeline.base.memory import Grant
 from pipeline.base.printable import without_secrets
 from pipeline.base.units import format_apart, format_bytes
 from pipeline.executors import ONE_CORE, Executor, Need, Node
-from pipeline.run.directory import LOG, Directory, Kind, new_directory
-from pipeline.run.files import RUN
+from pipeline.run.directory import LOG, RUN, Directory, Kind, new_directory
 from pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from pipeline.run.options import OutputOptions, Values, WorkOptions
 from pipeline.run.standard_input import removed_if_refused

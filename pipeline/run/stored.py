@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints, is_
 from pipeline.base.errors import shown
 from pipeline.storage import parse_location
 
+COUNTER_FORMAT = 1  # of counters, which carry such values; part of what counting depends on
 Value = TypeVar("Value")
 Reader = Callable[[Any], Any]
 

@@ -238,25 +238,27 @@ def shown_weight(weight: Fraction) -> str:
     return decimal if Fraction(decimal) == weight else str(weight)
 
 
+def _number(value: object) -> float:
+    """Return a number, which may be written as text; not a number (NaN) for anything else."""
+    with contextlib.suppress(ValueError):
+        return math.nan if isinstance(value, bool) or not isinstance(value, str | int | float) else float(value)
+    return math.nan
+
+
 def parse_fraction(value: object) -> float:
     """Read a share between 0 and 1."""
-    share = 0.0
-    if isinstance(value, str | float):
-        with contextlib.suppress(ValueError):
-            share = float(value)
-    if not 0 < share < 1:
+    if not 0 < (share := _number(value)) < 1:
         raise ValueError("a share between 0 and 1, such as 0.01")
     return share
 
 
 def parse_saving(value: object) -> float:
     """Read a share between 0 and 1, which may be written in percent: `1%`, `0.01`."""
-    try:
-        if isinstance(value, str) and value.strip().endswith("%"):
-            return parse_fraction(float(value.strip().removesuffix("%")) / 100)
-        return parse_fraction(value)
-    except ValueError:
-        raise ValueError("a share such as 1% or 0.01") from None
+    percent = isinstance(value, str) and value.strip().endswith("%")
+    share = _number(str(value).strip().removesuffix("%")) / 100 if percent else _number(value)
+    if not 0 < share < 1:
+        raise ValueError("a share such as 1% or 0.01")
+    return share
 
 
 def parse_weight(value: object) -> Fraction:
@@ -295,21 +297,15 @@ def parse_thinking(value: object) -> str:
 def parse_shares(value: object) -> tuple[float, ...]:
     """Read shares between 0 and 1, in a list or separated by commas."""
     listed = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    try:
-        shares = tuple(map(float, listed.split(",")))
-    except ValueError:
-        shares = ()
-    if not shares or not all(0 <= share <= 1 for share in shares):
+    shares = tuple(map(_number, listed.split(",")))
+    if not all(0 <= share <= 1 for share in shares):
         raise ValueError("shares between 0 and 1, separated by commas")
     return shares
 
 
 def parse_amount(value: object) -> float:
     """Read a share below 1, or a whole number."""
-    number = math.nan
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
-        with contextlib.suppress(ValueError):
-            number = float(value)
+    number = _number(value)
     if not (0 <= number < 1 or (number >= 1 and number.is_integer())):
         raise ValueError("a number of rows, or a share below 1")
     return number

@@ -17,8 +17,7 @@ from command import files_in, refused, run, succeeded
 
 import pipeline
 from pipeline.base.units import format_bytes, parse_bytes
-from pipeline.run.directory import Directory
-from pipeline.run.files import RUN
+from pipeline.run.directory import RUN, Directory
 
 EOT = "<|endoftext|>"
 

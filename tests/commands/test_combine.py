@@ -20,8 +20,7 @@ from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.counts import counter_file
 from pipeline.run import manifest
-from pipeline.run.directory import Directory
-from pipeline.run.files import RUN
+from pipeline.run.directory import RUN, Directory
 from pipeline.run.values import parse_weight
 
 COUNTS = st.dictionaries(st.binary(min_size=1, max_size=20), st.integers(1, 1 << 40), max_size=20)

@@ -150,29 +150,26 @@ def test_invalid_text_follows_the_errors_policy(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:1 record skipped")
-@pytest.mark.parametrize(
-    ("documents", "error", "message"),
-    [
-        ("one text", UsageError, "give a list of texts"),
-        (["a", 3], InputError, "item 2 is of type int"),
-        ([{"body": "a"}], InputError, r"no text to count: 1 record skipped: no text field \(first: item 1\)"),
-        ([None, 3], InputError, "item 2 is of type int"),
-        *((one, UsageError, f"the documents are one {name}") for one, name in (
-            ({"text": "a"}, "dict"), (pa.scalar({"text": "a"}), "StructScalar"), (pa.scalar("a"), "StringScalar"))),
-        (3, UsageError, "the documents are of type int, which has no items"),
-        ([pa.scalar("a")], InputError, "item 1 is of type StringScalar, one value of a pyarrow column"),
-        ([pa.scalar({"text": "a"})], InputError, "item 1 is of type StructScalar"),
-        (pa.table({"body": ["a"]}), InputError, "no column 'text', only body"),
-        (DataSet(pa.table({"body": ["a"]})), InputError, "the data set has no column 'text'"),
-        ([pa.array([1, 2])], InputError, "item 1 is of type int64"),
-        (pa.table({"body": ["a"]}).to_reader(), InputError, "the table has no column 'text', only body"),
-        *((none, InputError, "the iterator gave no documents: it is empty, or was read to its end before")
-          for none in ([], iter(()), pa.array([], pa.string()))),
-        (["", ""], InputError, "no text to count: all of it is empty"),
-        (SURROGATES, InvalidTextError, "item 2, byte 1 is invalid UTF-8 or a lone surrogate"),
-        (INVALID, InvalidTextError, "item 71, byte 4 is invalid UTF-8"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("documents", "error", "message"), [
+    ("one text", UsageError, "give a list of texts"),
+    (["a", 3], InputError, "item 2 is of type int"),
+    ([{"body": "a"}], InputError, r"no text to count: 1 record skipped: no text field \(first: item 1\)"),
+    ([None, 3], InputError, "item 2 is of type int"),
+    *((one, UsageError, f"the documents are one {name}") for one, name in (
+        ({"text": "a"}, "dict"), (pa.scalar({"text": "a"}), "StructScalar"), (pa.scalar("a"), "StringScalar"))),
+    (3, UsageError, "the documents are of type int, which has no items"),
+    ([pa.scalar("a")], InputError, "item 1 is of type StringScalar, one value of a pyarrow column"),
+    ([pa.scalar({"text": "a"})], InputError, "item 1 is of type StructScalar"),
+    (pa.table({"body": ["a"]}), InputError, "no column 'text', only body"),
+    (DataSet(pa.table({"body": ["a"]})), InputError, "the data set has no column 'text'"),
+    ([pa.array([1, 2])], InputError, "item 1 is of type int64"),
+    (pa.table({"body": ["a"]}).to_reader(), InputError, "the table has no column 'text', only body"),
+    *((none, InputError, "the iterator gave no documents: it is empty, or was read to its end before")
+      for none in ([], iter(()), pa.array([], pa.string()))),
+    (["", ""], InputError, "no text to count: all of it is empty"),
+    (SURROGATES, InvalidTextError, "item 2, byte 1 is invalid UTF-8 or a lone surrogate"),
+    (INVALID, InvalidTextError, "item 71, byte 4 is invalid UTF-8"),
+])  # fmt: skip
 def test_iterables_that_are_refused(documents, error, message, tmp_path: Path) -> None:
     with pytest.raises(error, match=message):
         pipeline.train_from_iterator(documents, output=tmp_path / "run", vocab_size=300, errors="strict")

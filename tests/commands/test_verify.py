@@ -29,7 +29,7 @@ from reference import joined_reference, train_reference
 import pipeline
 from pipeline import Tokenizer, _core
 from pipeline.base import system
-from pipeline.base.errors import PipelineError, RunDirectoryError, TrainingError
+from pipeline.base.errors import PipelineError, RunDirectoryError
 from pipeline.counts import counter_file
 from pipeline.merges import merge_list
 from pipeline.merges.vocabulary import Vocabulary
@@ -380,34 +380,6 @@ def test_counts_alone_and_counts_of_other_runs(good: Path, tmp_path: Path) -> No
     assert "each the right one" in pipeline.verify_run(mixed)["merges"]
     rewrite(mixed / "counter.parquet", raise_count)
     assert "but says that" in refused(run("verify", mixed), 1)
-
-
-def test_leaving_out_every_piece_is_refused(copy: Path) -> None:
-    most = max(pq.read_table(copy / "counter.parquet")["count"].to_pylist())
-    before = files_in(copy)
-    with pytest.raises(TrainingError, match=rf"leaves out every piece.*give at most {most}$"):
-        pipeline.merge_run(copy, vocab_size=300, min_piece_count=most + 1, overwrite=True)
-    assert files_in(copy) == before
-    mixed = pipeline.combine_runs([copy], output=copy.with_name("mix"))  # of which nothing is learned yet
-    with pytest.raises(TrainingError, match="leaves out every piece"):
-        pipeline.merge_run(mixed, vocab_size=300, min_piece_count=most + 1)
-    assert not (mixed / "merges.parquet").exists()
-    pipeline.merge_run(mixed, vocab_size=300, min_piece_count=most)
-
-
-def test_several_sizes_from_flags_and_files(good: Path, tmp_path: Path) -> None:
-    mixed = pipeline.combine_runs([good], output=tmp_path / "mix")
-    result = succeeded(run("merge", mixed, "--vocab-size", "300,350,280", "--log-json"))
-    summary = json.loads(result.stdout.splitlines()[-1])
-    assert summary["vocabulary"]["vocab_size"] == 300
-    assert [other["vocabulary"]["vocab_size"] for other in summary["other_sizes"]] == [350, 280]
-    assert sorted(path.name for path in mixed.glob("tokenizer*")) == ["tokenizer", "tokenizer-280", "tokenizer-350"]
-    (tmp_path / "c.yaml").write_text("vocab-size: [290, 310]\n")
-    quiet = run("merge", mixed, "--config", tmp_path / "c.yaml", "--quiet").stdout.split()
-    assert quiet == [str(mixed / "tokenizer-290"), str(mixed / "tokenizer-310")]
-    assert "290" in run("merge", mixed, "--config", tmp_path / "c.yaml", "--print-config").stdout
-    assert "too small" in refused(run("merge", mixed, "--vocab-size", "300,3"), 2)
-    assert "whole number" in refused(run("merge", mixed, "--vocab-size", "300,,3"), 2)
 
 
 @pytest.mark.parametrize(("owner", "name"), [(system, "flush"), (tempfile, "TemporaryDirectory")])

@@ -20,8 +20,7 @@ from object_store import CREDENTIALS, Store
 import pipeline
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.compat import GPT2Tokenizer
-from pipeline.run.directory import Directory
-from pipeline.run.files import RUN
+from pipeline.run.directory import RUN, Directory
 from pipeline.storage import lock, scratch
 
 NAMES = ("a.txt", "b b.txt", "é/c.txt")

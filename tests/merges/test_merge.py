@@ -10,12 +10,15 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from chunk_tasks import random_words
+from command import files_in, refused, run, succeeded
 from killing import kill, require_clean
 
 import pipeline
-from pipeline.run.files import MERGES_SO_FAR
+from pipeline.base.errors import TrainingError
+from pipeline.run.directory import MERGES_SO_FAR
 
 SIZE = 3000
 
@@ -76,3 +79,32 @@ def test_damaged_checkpoint_is_not_used(counted: Path, tmp_path: Path) -> None:
     process, known = started(run)
     assert known == 0
     require_merged(process, run, counted)
+
+
+def test_leaving_out_every_piece_is_refused(trained: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(trained, tmp_path / "run"))
+    most = max(pq.read_table(copy / "counter.parquet")["count"].to_pylist())
+    before = files_in(copy)
+    with pytest.raises(TrainingError, match=rf"leaves out every piece.*give at most {most}$"):
+        pipeline.merge_run(copy, vocab_size=300, min_piece_count=most + 1, overwrite=True)
+    assert files_in(copy) == before
+    mixed = pipeline.combine_runs([copy], output=copy.with_name("mix"))  # of which nothing is learned yet
+    with pytest.raises(TrainingError, match="leaves out every piece"):
+        pipeline.merge_run(mixed, vocab_size=300, min_piece_count=most + 1)
+    assert not (mixed / "merges.parquet").exists()
+    pipeline.merge_run(mixed, vocab_size=300, min_piece_count=most)
+
+
+def test_several_sizes_from_flags_and_files(trained: Path, tmp_path: Path) -> None:
+    mixed = pipeline.combine_runs([trained], output=tmp_path / "mix")
+    result = succeeded(run("merge", mixed, "--vocab-size", "300,350,280", "--log-json"))
+    summary = json.loads(result.stdout.splitlines()[-1])
+    assert summary["vocabulary"]["vocab_size"] == 300
+    assert [other["vocabulary"]["vocab_size"] for other in summary["other_sizes"]] == [350, 280]
+    assert sorted(path.name for path in mixed.glob("tokenizer*")) == ["tokenizer", "tokenizer-280", "tokenizer-350"]
+    (tmp_path / "c.yaml").write_text("vocab-size: [290, 310]\n")
+    quiet = run("merge", mixed, "--config", tmp_path / "c.yaml", "--quiet").stdout.split()
+    assert quiet == [str(mixed / "tokenizer-290"), str(mixed / "tokenizer-310")]
+    assert "290" in run("merge", mixed, "--config", tmp_path / "c.yaml", "--print-config").stdout
+    assert "too small" in refused(run("merge", mixed, "--vocab-size", "300,3"), 2)
+    assert "whole number" in refused(run("merge", mixed, "--vocab-size", "300,,3"), 2)

@@ -15,8 +15,7 @@ from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError
 from pipeline.commands.report import EXTENT
 from pipeline.counts import elsewhere
 from pipeline.run import directory, manifest
-from pipeline.run.directory import Directory
-from pipeline.run.files import RUN
+from pipeline.run.directory import RUN, Directory
 from pipeline.run.options import TrainOptions, make_options
 from pipeline.shards import manifest as shards
 from pipeline.shards.manifest import SHARDS

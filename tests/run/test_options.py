@@ -13,14 +13,11 @@ from pipeline.run.config_file import read_config
 from pipeline.run.options import ChatOptions, EncodeOptions, TrainOptions, make_options, parsed
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("64MiB", 64 << 20), ("1GB", 10**9), ("1 gb", 10**9), ("8GiB", 8 << 30), ("2k", 2000), ("1.5KiB", 1536),
-        ("4096", 4096), ("17B", 17), (12345, 12345),
-        ("4503599627370495KiB", 4503599627370495 << 10), (str((1 << 62) - 1), (1 << 62) - 1),  # exact, if large
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "size"), [
+    ("64MiB", 64 << 20), ("1GB", 10**9), ("1 gb", 10**9), ("8GiB", 8 << 30), ("2k", 2000), ("1.5KiB", 1536),
+    ("4096", 4096), ("17B", 17), (12345, 12345),
+    ("4503599627370495KiB", 4503599627370495 << 10), (str((1 << 62) - 1), (1 << 62) - 1),  # exact, if large
+])  # fmt: skip
 def test_sizes(text: object, size: int) -> None:
     assert parse_bytes(text) == size
 
@@ -37,40 +34,37 @@ def test_sizes_and_counts_are_formatted() -> None:
     assert [format_count(number, "files") for number in (0, 1, 2000)] == ["0 files", "1 file", "2,000 files"]
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"vocab_sise": 1}, "'vocab_sise' is unknown; did you mean 'vocab_size'"),
-        ({"vocab_size": "many"}, "'vocab_size': expected a whole number of at least 1, not 'many'"),
-        ({"vocab_size": True}, "'vocab_size'"), ({"vocab_size": "8,,000"}, "not '8,,000'"),
-        ({"vocab_size": "32x"}, "not '32x'"), ({"vocab_size": "300M"}, "at most 268435456"),
-        ({"tie_break": "greatest"}, "did you mean greatest-bytes"),
-        ({"special_tokens": ["<a>", "<b>", "<a>"]}, "'<a>' is given twice"),
-        ({"special_tokens": [""]}, "'special_tokens': a special token is empty"),
-        ({"special_tokens": 5}, "a list of texts"),
-        ({"chunk_size": "64 melons"}, "'chunk_size': expected a size such as 64MiB"),
-        ({"export": "hf,onnx"}, "one of hf, gpt2, tiktoken"), ({"quiet": "yes"}, "true or false"),
-        ({"inputs": []}, "option 'inputs': expected files, directories or globs (leave it out"),
-        ({"inputs": {"a": 1}}, "a path or a list of paths"), ({"inputs": {"a"}}, "a path or a list of paths"),
-        ({"inputs": b"a"}, "a path or a list of paths"), ({"inputs": [""]}, "not empty"),
-        ({"inputs": ("good", "caf\udce9")}, "valid UTF-8: rename it, not 'caf\\udce9'"),
-        ({"output": "caf\udce9"}, "valid UTF-8: rename"), ({"special_tokens": {"a"}}, "their order decides the ids"),
-        ({"special_tokens": ["a"]}, "token of a single byte"), ({"special_tokens": ["<\ud800>"]}, "lone surrogate"),
-        ({"pad_token": "a"}, "'pad_token': the special token 'a'"), ({"pattern": "\udce9+"}, "lone surrogate"),
-        ({"min_frequency": 2**63}, "at most 9223372036854775807"), ({"max_token_bytes": 2**31}, "at most 1073741824"),
-        ({"workers": 5000}, "at most 4096"), ({"vocab_size": "9" * 400}, "at most 268435456"),
-        ({"vocab_size": 10**5000}, "at most 268435456"), ({"chunk_size": "9" * 400}, "at most 2**62"),
-        ({"chunk_size": 2**63}, "at most 2**62"), ({"max_piece_bytes": 3}, "at least 4"),
-        ({"executor": "spark"}, "one of local, ray"), ({"vocab_size": []}, "a whole number, or several, not []"),
-        ({"no_special_tokens": True, "special_tokens": ["a"]}, "exclude each other"),
-        ({"text_field": "page..body"}, "the name of a field, such as text or page.body, not 'page..body'"),
-        ({"exclude": ["./"]}, "globs, such as *.log or old/**, not ['./']"),
-        ({"dataset": ","}, "names, separated by commas, not ','"),
-        ({"interleave_probs": "2"}, "shares between 0 and 1, separated by commas, not '2'"),
-        ({"val_size": "1.5"}, "a number of rows, or a share below 1, not '1.5'"),
-        ({"output": "~nobody-there/run"}, "a path below an existing home directory (write ./~name"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("values", "message"), [
+    ({"vocab_sise": 1}, "'vocab_sise' is unknown; did you mean 'vocab_size'"),
+    ({"vocab_size": "many"}, "'vocab_size': expected a whole number of at least 1, not 'many'"),
+    ({"vocab_size": True}, "'vocab_size'"), ({"vocab_size": "8,,000"}, "not '8,,000'"),
+    ({"vocab_size": "32x"}, "not '32x'"), ({"vocab_size": "300M"}, "at most 268435456"),
+    ({"tie_break": "greatest"}, "did you mean greatest-bytes"),
+    ({"special_tokens": ["<a>", "<b>", "<a>"]}, "'<a>' is given twice"),
+    ({"special_tokens": [""]}, "'special_tokens': a special token is empty"),
+    ({"special_tokens": 5}, "a list of texts"),
+    ({"chunk_size": "64 melons"}, "'chunk_size': expected a size such as 64MiB"),
+    ({"export": "hf,onnx"}, "one of hf, gpt2, tiktoken"), ({"quiet": "yes"}, "true or false"),
+    ({"inputs": []}, "option 'inputs': expected files, directories or globs (leave it out"),
+    ({"inputs": {"a": 1}}, "a path or a list of paths"), ({"inputs": {"a"}}, "a path or a list of paths"),
+    ({"inputs": b"a"}, "a path or a list of paths"), ({"inputs": [""]}, "not empty"),
+    ({"inputs": ("good", "caf\udce9")}, "valid UTF-8: rename it, not 'caf\\udce9'"),
+    ({"output": "caf\udce9"}, "valid UTF-8: rename"), ({"special_tokens": {"a"}}, "their order decides the ids"),
+    ({"special_tokens": ["a"]}, "token of a single byte"), ({"special_tokens": ["<\ud800>"]}, "lone surrogate"),
+    ({"pad_token": "a"}, "'pad_token': the special token 'a'"), ({"pattern": "\udce9+"}, "lone surrogate"),
+    ({"min_frequency": 2**63}, "at most 9223372036854775807"), ({"max_token_bytes": 2**31}, "at most 1073741824"),
+    ({"workers": 5000}, "at most 4096"), ({"vocab_size": "9" * 400}, "at most 268435456"),
+    ({"vocab_size": 10**5000}, "at most 268435456"), ({"chunk_size": "9" * 400}, "at most 2**62"),
+    ({"chunk_size": 2**63}, "at most 2**62"), ({"max_piece_bytes": 3}, "at least 4"),
+    ({"executor": "spark"}, "one of local, ray"), ({"vocab_size": []}, "a whole number, or several, not []"),
+    ({"no_special_tokens": True, "special_tokens": ["a"]}, "exclude each other"),
+    ({"text_field": "page..body"}, "the name of a field, such as text or page.body, not 'page..body'"),
+    ({"exclude": ["./"]}, "globs, such as *.log or old/**, not ['./']"),
+    ({"dataset": ","}, "names, separated by commas, not ','"),
+    ({"interleave_probs": "2"}, "shares between 0 and 1, separated by commas, not '2'"),
+    ({"val_size": "1.5"}, "a number of rows, or a share below 1, not '1.5'"),
+    ({"output": "~nobody-there/run"}, "a path below an existing home directory (write ./~name"),
+])  # fmt: skip
 def test_wrong_options_are_named(values: dict[str, object], message: str) -> None:
     kinds = (TrainOptions, EncodeOptions, ChatOptions)
     kind = next((kind for kind in kinds if set(values) <= {one.name for one in fields(kind)}), TrainOptions)
@@ -108,15 +102,12 @@ def test_options_have_documented_defaults_and_stages() -> None:
     assert json.loads(json.dumps(options.of_stage("count", "merge"))) == options.of_stage("count", "merge")
 
 
-@pytest.mark.parametrize(
-    ("name", "typed", "number"),
-    [
-        ("vocab_size", "32k", (32_000,)), ("vocab_size", "48,000", (48_000,)), ("vocab_size", "8000,300", (8000, 300)),
-        ("vocab_size", "1,000,500", (1_000_500,)), ("vocab_size", "100,400,000", (100_400_000,)),
-        ("vocab_size", "8k,16K, 32_000", (8000, 16_000, 32_000)), ("vocab_size", "300,400", (300, 400)),
-        ("vocab_size", ["48,000", 500], (48_000, 500)), ("min_frequency", "1,500", 1500), ("shard_size", "1M", 10**6),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "typed", "number"), [
+    ("vocab_size", "32k", (32_000,)), ("vocab_size", "48,000", (48_000,)), ("vocab_size", "8000,300", (8000, 300)),
+    ("vocab_size", "1,000,500", (1_000_500,)), ("vocab_size", "100,400,000", (100_400_000,)),
+    ("vocab_size", "8k,16K, 32_000", (8000, 16_000, 32_000)), ("vocab_size", "300,400", (300, 400)),
+    ("vocab_size", ["48,000", 500], (48_000, 500)), ("min_frequency", "1,500", 1500), ("shard_size", "1M", 10**6),
+])  # fmt: skip
 def test_numbers_as_people_write_them(name: str, typed: object, number: object) -> None:
     assert parsed(name, typed, str) == number
 
@@ -124,14 +115,11 @@ def test_numbers_as_people_write_them(name: str, typed: object, number: object) 
 CONFIG = {"vocab_size": 500, "special_tokens": ["<a>", "<b>"], "pattern": "llama3", "chunk_size": "1MiB"}
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("run.json", json.dumps(CONFIG)),
-        ("run.yaml", "vocab-size: 500\nspecial-token: ['<a>', '<b>']\npattern: llama3\nchunk_size: 1MiB\n"),
-        ("run.toml", 'vocab_size = 500\nspecial_tokens = ["<a>", "<b>"]\npattern = "llama3"\nchunk-size = "1MiB"\n'),
-    ],
-)
+@pytest.mark.parametrize(("name", "text"), [
+    ("run.json", json.dumps(CONFIG)),
+    ("run.yaml", "vocab-size: 500\nspecial-token: ['<a>', '<b>']\npattern: llama3\nchunk_size: 1MiB\n"),
+    ("run.toml", 'vocab_size = 500\nspecial_tokens = ["<a>", "<b>"]\npattern = "llama3"\nchunk-size = "1MiB"\n'),
+])  # fmt: skip
 def test_configuration_files(tmp_path: Path, name: str, text: str) -> None:
     path = tmp_path / name
     path.write_text(text)
@@ -139,15 +127,12 @@ def test_configuration_files(tmp_path: Path, name: str, text: str) -> None:
     assert make_options(TrainOptions, read_config(path)).chunk_size == 1 << 20
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("run.json", "{"), ("run.yaml", "a: [1"), ("run.toml", "a = "), ("run.ini", ""), ("run.json", "[1]"),
-        ("run.json", "[" * 100_000), ("run.yaml", "[" * 5_000), ("run.yaml", "vocab-size: 1\nvocab_size: 2\n"),
-        ("run.json", '{"special_token": "<a>", "special_tokens": ["<b>"]}'),
-        ("run.yaml", "!!python/object/apply:os.system ['true']"), ("run.yaml", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "text"), [
+    ("run.json", "{"), ("run.yaml", "a: [1"), ("run.toml", "a = "), ("run.ini", ""), ("run.json", "[1]"),
+    ("run.json", "[" * 100_000), ("run.yaml", "[" * 5_000), ("run.yaml", "vocab-size: 1\nvocab_size: 2\n"),
+    ("run.json", '{"special_token": "<a>", "special_tokens": ["<b>"]}'),
+    ("run.yaml", "!!python/object/apply:os.system ['true']"), ("run.yaml", None),
+])  # fmt: skip
 def test_unreadable_configuration_is_named(tmp_path: Path, name: str, text: str | None) -> None:
     path = tmp_path / name
     if text is not None:

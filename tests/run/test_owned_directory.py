@@ -119,14 +119,11 @@ def test_overwrite_keeps_files_that_no_manifest_lists(tmp_path: Path, command: s
     assert output.is_symlink() == (output != home)
 
 
-@pytest.mark.parametrize(
-    ("command", "name"),
-    [
-        *((command, "counts") for command in ("train", "count", "import", "combine")),
-        *(("train", "tokenizer"), ("iterate", "tokenizer")),
-        *(("train", "stdin"), ("encode", "stdin"), ("encode", "parts")),
-    ],
-)
+@pytest.mark.parametrize(("command", "name"), [
+    *((command, "counts") for command in ("train", "count", "import", "combine")),
+    *(("train", "tokenizer"), ("iterate", "tokenizer")),
+    *(("train", "stdin"), ("encode", "stdin"), ("encode", "parts")),
+])  # fmt: skip
 @pytest.mark.parametrize("inside", [True, False])
 def test_links_in_the_output_lead_to_nothing_that_is_removed(tmp_path: Path, command, name, inside) -> None:
     """Whether such a command is refused or works elsewhere, everything behind the link stays as it was."""

@@ -31,17 +31,14 @@ def test_defaults_are_not_stored() -> None:
     assert plain(PLAN.chunks[0]) == {"spans": [[0, 0, 9], [1, 0, 9, 20]]}
 
 
-@pytest.mark.parametrize(
-    ("value", "error", "reason"),
-    [
-        ({"kind": "runs", "digest": "d"}, KeyError, "description"),
-        ({**plain(SOURCE), "kind": 5}, ValueError, "kind: 5 is not of type str"),
-        ({**plain(SOURCE), "mixed": {}}, ValueError, "mixed: {} is not of type list"),
-        ({**plain(SOURCE), "mixed": [{"run": "r", "counts": "f", "weight": [1]}]}, ValueError, "mixed: weight: "),
-        ({**plain(SOURCE), "mixed": [{"run": "r", "counts": "f", "weight": [1, True]}]}, ValueError, "True is not"),
-        ([], ValueError, r"\[\] is not of type dict"),
-    ],
-)
+@pytest.mark.parametrize(("value", "error", "reason"), [
+    ({"kind": "runs", "digest": "d"}, KeyError, "description"),
+    ({**plain(SOURCE), "kind": 5}, ValueError, "kind: 5 is not of type str"),
+    ({**plain(SOURCE), "mixed": {}}, ValueError, "mixed: {} is not of type list"),
+    ({**plain(SOURCE), "mixed": [{"run": "r", "counts": "f", "weight": [1]}]}, ValueError, "mixed: weight: "),
+    ({**plain(SOURCE), "mixed": [{"run": "r", "counts": "f", "weight": [1, True]}]}, ValueError, "True is not"),
+    ([], ValueError, r"\[\] is not of type dict"),
+])  # fmt: skip
 def test_values_of_other_types_are_refused_by_name(value, error, reason) -> None:
     with pytest.raises(error, match=reason):
         stored(Source, value)

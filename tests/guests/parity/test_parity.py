@@ -33,7 +33,7 @@ from pipeline.guests.parity.parity import run_parity
 from pipeline.merges import merge, merge_list, merge_worker
 from pipeline.merges.rules import MergeRules
 from pipeline.run import manifest
-from pipeline.run.files import MERGES_SO_FAR
+from pipeline.run.directory import MERGES_SO_FAR
 from pipeline.run.options import TrainOptions, make_options
 from pipeline.run.runner import watched
 from pipeline.run.workers import executor_here
