@@ -29,6 +29,7 @@ from pipeline.run.keywords import AnyPath, OutputKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Manifest, Run, Source, Weighted
 from pipeline.run.options import READING_OPTIONS, RECORDS, OutputOptions, flag_of, make_options
+from pipeline.run.plan import require_weights
 from pipeline.run.runner import opened
 from pipeline.run.values import parse_weight, shown_weight
 from pipeline.run.workers import executor_here
@@ -146,10 +147,8 @@ def write_combination(found: Combination, options: OutputOptions, executor: Exec
 def _factors(directories: Sequence[Location], weights: Sequence[Any]) -> list[Fraction]:
     if not directories:
         raise UsageError("combine needs the directories of runs; name one or more")
-    if weights and len(weights) != len(directories):
-        raise UsageError(
-            f"--weight is given {len(weights)} times for {len(directories)} runs; give one for each run, or none"
-        )
+    if weights:
+        require_weights(weights, directories, "runs")
     for index, directory in enumerate(directories):
         if any(same_location(directory, other) for other in directories[:index]):
             raise UsageError(f"the run {directory} is named twice; name it once, with the sum of its weights")

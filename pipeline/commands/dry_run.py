@@ -152,18 +152,13 @@ def _merging(
     budget_bytes = workers.limit_bytes - workers.other_bytes
     team = runner.threads
     way = forecast.choose(shape, merges, threads=team, budget_bytes=budget_bytes, sharing=sharing(runner))
-    seconds = _merging_s(options, team, found, pieces) * (way.times_longer if way else 1.0)
+    engine, started = _core.MergeEngine(), time.monotonic()
+    engine.add(*found.columns)
+    engine.run(merges, MergeRules(tie_break=options.tie_break), threads=team)
+    sample_s = time.monotonic() - started  # merging takes time for different pieces
+    seconds = sample_s * max(grown, 1) * (way.times_longer if way else 1.0)
     if way is None:
         return forecast.least(merges, shape), seconds, "at least, which is more than the limit"
     if way.parts > 1:
         return way.bytes, seconds, f"on each of {way.parts} nodes, which share it"
     return way.bytes, seconds, f"in about {way.passes} passes over words on disk" if way.passes else ""
-
-
-def _merging_s(options: TrainOptions, thread_count: int, found: Sample, pieces: float) -> float:
-    """Forecast the time of merging in memory: merge the sample; it takes time for different pieces."""
-    engine, started = _core.MergeEngine(), time.monotonic()
-    engine.add(*found.columns)
-    engine.run(merges_for(options), MergeRules(tie_break=options.tie_break), threads=thread_count)
-    merged_s = time.monotonic() - started
-    return merged_s * max(pieces / found.points[1][1], 1)

@@ -285,11 +285,11 @@ def _export(runner: Runner, run: Run, trained: Trained, exporting_bytes: int) ->
             for size in sizes:
                 report.remove_card(run, size)
             fits = report.fits_next_to(exporting_bytes, runner, trained.learned)
-            computing = pool.submit(compute, fits=True) if fits else None
+            computing = pool.submit(compute) if fits else None
             exported = [export_size(run, trained, size) for size in sizes]
         with runner.timed(report.STAGE):
             if computing is None:
-                return exported, compute(fits=False)
+                return exported, compute()
             report.prepare_page()
             return exported, computing.result()
 

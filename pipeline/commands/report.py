@@ -110,13 +110,13 @@ def fits_next_to(other_bytes: int, runner: Runner, learned: MergeList) -> bool:
     return not runner.nodes and not _shortage(_least_bytes(learned) + other_bytes, runner.broker)
 
 
-def after_training(runner: Runner, run: Run, trained: Trained, *, fits: bool) -> Numbers | None:
-    """Compute the numbers of the new vocabulary; None, with a notice, if they fail. fits: memory was checked before."""
+def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None:
+    """Compute the numbers of the new vocabulary; None, with a notice, if they fail."""
     if os.environ.get(EXTENT) == "none":
         return None
     learned = trained.learned
     try:
-        if not fits and not runner.nodes and (shortage := _shortage(_least_bytes(learned), runner.broker)):
+        if not runner.nodes and (shortage := _shortage(_least_bytes(learned), runner.broker)):
             remedy = f"bpe-pipeline report {run.directory} makes them where there is more"
             runner.inform(f"no numbers in the report: they take {shortage}; {remedy}")
             return None

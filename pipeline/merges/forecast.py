@@ -7,7 +7,6 @@ Compact words take half the memory and a fifth more time. Where these are too mu
 any budget above a small one, and takes longer.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipeline import _core
@@ -96,17 +95,12 @@ def surely_enough(pieces: int, piece_bytes: int, merges: int, *, threads: int) -
 def shape_of(tally: _core.CountTally, merges: int, min_piece_count: int) -> CounterShape:
     """Return the shape of a counter that was tallied for this `min_piece_count`: rarer pieces have no slots."""
     classes = tally.classes()
-    slots, rare = _merged(classes, min_piece_count)
+    kept = [one for one in classes if one[0] >= min_piece_count]
+    slots, rare = sum(one[3] for one in kept), sum(one[1] for one in kept) / max(sum(one[4] for one in kept), 1.0)
     pairs, whole_pieces = _pairs(merges, slots), (sum(one[1] for one in classes), sum(one[2] for one in classes))
     first = tally.first_index(pairs, max(_LEAST_POSITIONS, slots // 4))
     compact = tally.first_index(pairs, max(_LEAST_POSITIONS, slots // 6))
     return CounterShape(*whole_pieces, slots, rare, *first, tally.is_text(), *compact[:2])
-
-
-def _merged(classes: Sequence[CountClass], min_piece_count: int) -> tuple[int, float]:
-    """Slots of the pieces that are merged, and how rare they are."""
-    kept = [one for one in classes if one[0] >= min_piece_count]
-    return sum(one[3] for one in kept), sum(one[1] for one in kept) / max(sum(one[4] for one in kept), 1.0)
 
 
 def merging_bytes(shape: CounterShape, merges: int, *, threads: int, compact: bool = False) -> int:

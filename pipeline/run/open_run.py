@@ -50,32 +50,30 @@ def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run
 def _planned(runner: Runner, directory: Directory, stored: Run | None, listing: Listing, options: CountOptions) -> Run:
     """Return the run of these files. options: with the inputs as they are named."""
     cutting, inputs, asked = cut_by(pattern_of(options)), options.inputs, options.weights
-    owners = dict(zip(listing.files, owners_of(options, listing), strict=False))
     if stored is None:
         directory.refuse_linked_directories()
         if not options.overwrite:
             directory.refuse_foreign_files()
-        counting = options.of_stage("count")
-        plan = _extended(Plan(empty=listing.empty), listing.files, counting, options, runner.reserve(None), owners)
-        plan = plan.of_inputs(inputs or (), listing)
-        weights = () if asked is None else plan.weights(asked, inputs or ())
-        run = Run(directory, Manifest(counting, cutting, plan, weights=weights))
-        return run if options.dry_run else replace_run(run, keep=[file.path for file in listing.files])
-    if stored.manifest.cutting != cutting:
+    before = stored.manifest if stored else Manifest(options.of_stage("count"), cutting)
+    if before.cutting != cutting:
         raise RunDirectoryError(
-            f"{directory} was cut by {' '.join(stored.manifest.cutting.values())}, here it would be by "
+            f"{directory} was cut by {' '.join(before.cutting.values())}, here it would be by "
             f"{' '.join(cutting.values())}; use the installation that started it, or start again with --overwrite"
         )
-    added = stored.manifest.plan.added_files(directory, listing, runner.listener)
-    plan, weights = replace(stored.manifest.plan.reopened(listing), empty=listing.empty), stored.manifest.weights
+    added = before.plan.added_files(directory, listing, runner.listener)
+    plan, weights = replace(before.plan.reopened(listing), empty=listing.empty), before.weights
     if added:
-        plan = _extended(plan, added, stored.manifest.counting, options, runner.reserve(None), owners)
-    if inputs:
-        plan = plan.of_inputs(inputs, listing)
-        weights = () if asked is None else plan.weights(asked, inputs)
+        owners = dict(zip(listing.files, owners_of(options, listing), strict=False))
+        plan = _extended(plan, added, before.counting, options, runner.reserve(None), owners)
+    if inputs or stored is None:
+        plan = plan.of_inputs(inputs or (), listing)
+        weights = () if asked is None else plan.weights(asked, inputs or ())
     elif asked is not None:
         weights = plan.weights(asked)
-    found = replace(stored.manifest, plan=plan, weights=weights)
+    found = replace(before, plan=plan, weights=weights)
+    if stored is None:
+        run = Run(directory, found)
+        return run if options.dry_run else replace_run(run, keep=[file.path for file in listing.files])
     if added or found.counter_fingerprint() != stored.manifest.counter_fingerprint():
         if not added:
             refuse_other_weights(stored, weights)

@@ -195,10 +195,10 @@ class Plan:
         return self
 
 
-def require_weights(weights: Sized, inputs: Sized) -> None:
+def require_weights(weights: Sized, inputs: Sized, what: str = "inputs") -> None:
     """Raise `UsageError` if there is not one weight for each input."""
     if len(weights) != len(inputs):
-        counts = f"{format_count(len(weights), 'weights')} for {format_count(len(inputs), 'inputs')}"
+        counts = f"{format_count(len(weights), 'weights')} for {format_count(len(inputs), what)}"
         raise UsageError(
             f"--weight: {counts}: give one for each, and quote globs: a shell replaces them by the files that match"
         )

@@ -23,7 +23,6 @@ from pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from pipeline.run.options import OutputOptions, Values, WorkOptions
 from pipeline.run.standard_input import removed_if_refused
 from pipeline.run.workers import thread_count, worker_count
-from pipeline.storage import Location
 from pipeline.storage.atomic import appendable
 
 _log = logging.getLogger(__name__)
@@ -194,11 +193,6 @@ def watched(
             listener(Notice("warning", f"memory passed the limit of {limit}: all processes together took {peak}"))
 
 
-def _as_workers_know(directory: Location, executor: Executor) -> Location:
-    """Return a directory by a name that all workers understand: on a cluster they have other current directories."""
-    return directory.absolute() if isinstance(directory, Path) and executor.nodes() else directory
-
-
 @contextlib.contextmanager
 def opened(
     options: OutputOptions,
@@ -215,7 +209,10 @@ def opened(
     """
     broker = broker or Broker.of(options.memory_limit)
     broker.reserve()  # refuses a limit that is too small for any work
-    directory = Directory(_as_workers_know(options.output or new_directory(), executor), kind)
+    output = options.output or new_directory()
+    if isinstance(output, Path) and executor.nodes():
+        output = output.absolute()  # the workers of a cluster have other current directories
+    directory = Directory(output, kind)
     runner = None
     try:
         with directory.locked(), watched(options, executor, listener, broker) as runner:

@@ -124,7 +124,7 @@ def test_incomparable_runs_and_wrong_arguments_are_refused(runs: list[Path], tmp
         pipeline.combine_runs([runs[0], tmp_path / "older"], output=tmp_path / "mix")
     one, other = runs
     for listed, weights, output, error, message in (
-        ([one, other], [1], "mix", UsageError, "2 runs; give one for each"),
+        ([one, other], [1], "mix", UsageError, "1 weight for 2 runs: give one for each"),
         ([one, other], [1, 0], "mix", UsageError, "--weight: expected"),
         ([one, other], None, one, UsageError, "is one of the runs"),
         ([one, one], None, "mix", UsageError, "named twice"),
