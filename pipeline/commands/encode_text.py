@@ -10,22 +10,16 @@ from pipeline.base.errors import InputError
 from pipeline.reports import progress
 from pipeline.shards.decode import decode_shards
 from pipeline.storage import Location
-from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _SHOWN = 60  # characters of what was typed, in a message
-
-
-def load_tokenizer(path: Location) -> Tokenizer:
-    """Load the tokenizer of a tokenizer.json, a tokenizer directory, or a run directory."""
-    return Tokenizer.from_model(load_model(path))
 
 
 def encode_command(
     tokenizer_path: Location, paths: Sequence[Location], texts: Sequence[str], *, ordinary: bool
 ) -> None:
     """Print the ids of each text or else of each file, one line each."""
-    tokenizer = load_tokenizer(tokenizer_path)
+    tokenizer = Tokenizer.load(tokenizer_path)
     encode = tokenizer.encode_ordinary if ordinary else tokenizer.encode
     for one in texts or map(_read, paths):
         progress.write(" ".join(map(str, encode(one))))
@@ -33,7 +27,7 @@ def encode_command(
 
 def decode_command(tokenizer_path: Location, words: Sequence[str]) -> None:
     """Print the text of ids, given as words or on standard input, byte for byte."""
-    tokenizer = load_tokenizer(tokenizer_path)
+    tokenizer = Tokenizer.load(tokenizer_path)
     ids = []
     for word in words or _read(Path("-"), "backslashreplace").split():
         try:
@@ -47,7 +41,7 @@ def decode_command(tokenizer_path: Location, words: Sequence[str]) -> None:
 
 def decode_shards_command(tokenizer_path: Location, paths: Sequence[Location]) -> None:
     """Print the text of shards, byte for byte."""
-    tokenizer = load_tokenizer(tokenizer_path)
+    tokenizer = Tokenizer.load(tokenizer_path)
     _print(text for path in paths for text in decode_shards(path, tokenizer))
 
 

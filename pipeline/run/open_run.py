@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
-from pipeline.base.memory import Grant
 from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.inputs import sample_corpus
@@ -63,8 +62,7 @@ def _planned(runner: Runner, directory: Directory, stored: Run | None, listing: 
     added = before.plan.added_files(directory, listing, runner.listener)
     plan, weights = replace(before.plan.reopened(listing), empty=listing.empty), before.weights
     if added:
-        owners = dict(zip(listing.files, owners_of(options, listing), strict=False))
-        plan = _extended(plan, added, before.counting, options, runner.reserve(None), owners)
+        plan = _extended(runner, plan, added, listing, options)
     if inputs or stored is None:
         plan = plan.of_inputs(inputs or (), listing)
         weights = () if asked is None else plan.weights(asked, inputs or ())
@@ -133,21 +131,22 @@ def _refuse_another_corpus(directory: Directory) -> None:
 
 
 def _extended(
-    plan: Plan,
-    files: tuple[CorpusFile, ...],
-    counting: Mapping[str, Any],
-    options: CountOptions,
-    workers: Grant,
-    owners: Mapping[CorpusFile, int],
+    runner: Runner, plan: Plan, added: tuple[CorpusFile, ...], listing: Listing, options: CountOptions
 ) -> Plan:
-    pattern, whole_documents = pattern_of(options), options.errors == "skip"
+    """Return the plan with chunks for the files of a listing that it does not have."""
+    pattern, workers, special_tokens = (
+        pattern_of(options),
+        runner.reserve(None),
+        special_bytes(options.of_stage("count")),
+    )
     cutting = Cutting(
-        special_bytes(counting), pattern.automaton, whole_documents, options.text_field, between_frames=True
+        special_tokens, pattern.automaton, options.errors == "skip", options.text_field, between_frames=True
     )
     work_bytes = workers.bytes - WRITE_BYTES
-    default = default_chunk_bytes(corpus_bytes(files), workers.count, work_bytes, slow=on_regex(pattern))
-    apart = tuple(owners[file] for file in files) if owners else ()
-    return plan.extended(files, cutting, options.chunk_size or default, apart)
+    default = default_chunk_bytes(corpus_bytes(added), workers.count, work_bytes, slow=on_regex(pattern))
+    owners = dict(zip(listing.files, owners_of(options, listing), strict=False))
+    apart = tuple(owners[file] for file in added) if owners else ()
+    return plan.extended(added, cutting, options.chunk_size or default, apart)
 
 
 def special_bytes(counting: Mapping[str, Any]) -> tuple[bytes, ...]:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.base.errors import UsageError
 from pipeline.commands import merge
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.saving import size_that_repays
@@ -67,11 +66,3 @@ def test_a_run_that_stopped_before_the_choice_is_resumed(corpus, tmp_path, monke
     tokenizer = pipeline.train(corpus, output=tmp_path / "run", stop_at_saving="4%")
     assert pipeline.load(tmp_path / "run") == tokenizer
     assert [path.name for path in (tmp_path / "run").glob("tokenizer*")] == ["tokenizer"]
-
-
-@pytest.mark.parametrize("wrong", ["5", "0%", "100%", "x", 0, 1.0, True])
-def test_other_shares_are_refused(wrong: object) -> None:
-    with pytest.raises(UsageError, match=r"a share such as 1% or 0\.01"):
-        pipeline.train("none", stop_at_saving=wrong)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="chooses one size"):
-        pipeline.train("none", stop_at_saving="1%", vocab_size=[300, 400])

@@ -62,6 +62,9 @@ def test_sizes_and_counts_are_formatted() -> None:
     ({"exclude": ["./"]}, "globs, such as *.log or old/**, not ['./']"),
     ({"dataset": ","}, "names, separated by commas, not ','"),
     ({"interleave_probs": "2"}, "shares between 0 and 1, separated by commas, not '2'"),
+    *(({"stop_at_saving": one}, "a share such as 1% or 0.01") for one in ("5", "0%", "100%", "x", 0, 1.0, True)),
+    ({"stop_at_saving": "1%", "vocab_size": [300, 400]}, "chooses one size"),
+    *(({"val_fraction": one}, "a share between 0 and 1") for one in ("1", "nan", True, [0.1])),
     ({"val_size": "1.5"}, "a number of rows, or a share below 1, not '1.5'"),
     ({"output": "~nobody-there/run"}, "a path below an existing home directory (write ./~name"),
 ])  # fmt: skip

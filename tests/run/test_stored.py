@@ -15,18 +15,10 @@ PLAN = Plan(FILES, (Chunk((Span(0, 0, 9), Span(1, 0, 9, 20))),), ("c",), ("a", "
 SOURCE = Source("runs", "d", "two", (Weighted("r", "f", (1, 2)),), {"alpha": 1.5})
 
 
-@pytest.mark.parametrize(
-    "manifest",
-    [
-        Manifest({"pattern": "gpt2"}, {}),
-        Manifest({}, {"by": "x"}, PLAN, {"a": None}, 300, SOURCE, ("t",), {"t": "f"}, {"t": {}}, ("1", "2")),
-    ],
-)
-def test_what_is_stored_is_read_back(manifest: Manifest) -> None:
-    assert stored(Manifest, json.loads(json.dumps(plain(manifest)))) == manifest
-
-
-def test_defaults_are_not_stored() -> None:
+def test_what_is_stored_is_read_back_and_defaults_are_not_stored() -> None:
+    whole = Manifest({}, {"by": "x"}, PLAN, {"a": None}, 300, SOURCE, ("t",), {"t": "f"}, {"t": {}}, ("1", "2"))
+    for manifest in (Manifest({"pattern": "gpt2"}, {}), whole):
+        assert stored(Manifest, json.loads(json.dumps(plain(manifest)))) == manifest
     assert plain(FILES[0]) == {"path": "a", "size": 9, "mtime_ns": 1, "digest": "x"}
     assert plain(PLAN.chunks[0]) == {"spans": [[0, 0, 9], [1, 0, 9, 20]]}
 

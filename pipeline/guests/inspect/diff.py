@@ -10,7 +10,6 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from pipeline.base.units import format_count
-from pipeline.commands.encode_text import load_tokenizer
 from pipeline.corpus.listing import find_files
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.reports.measure import source_names
@@ -248,7 +247,7 @@ def diff(
     options = make_options(CorpusOptions, {"inputs": inputs, "exclude": exclude})
     strings = [utf8_of(text).decode() for text in texts_of(texts)]
     pairs = (("first", first), ("second", second))
-    one, other = (each if isinstance(each, Tokenizer) else load_tokenizer(named(each, name)) for name, each in pairs)
+    one, other = (each if isinstance(each, Tokenizer) else Tokenizer.load(named(each, name)) for name, each in pairs)
     names = str(first), str(second)
     found = difference(one.model, other.model)
     sources, cuts = cut_differently(one, other, _texts(options.inputs or (), strings, options.exclude or ()))
