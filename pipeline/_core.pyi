@@ -144,11 +144,6 @@ def combine(counters: Sequence[Columns], weights: Sequence[tuple[int, int]] = ()
     Adds counters, each in order of hash, into one that is. weights: for each counter a fraction, numerator and denominator, that its counts are multiplied by, rounded half up and never below 1. OverflowError beyond 2^63 - 1.
     """
 
-def sorted_counter(pieces: Sequence[bytes], counts: Sequence[int]) -> Columns:
-    """
-    A counter of pieces in any order, in order of hash; a piece that comes twice is added. OverflowError beyond 2^63 - 1, ValueError for an empty piece or one beyond 1 GiB.
-    """
-
 def weighted_total(counter: Columns, weight: tuple[int, int]) -> int:
     """
     The sum of a counter's counts as `combine` would weight them. OverflowError beyond 2^63 - 1.

@@ -225,16 +225,6 @@ void bind_combine(nb::module_& module) {
       "denominator, that its counts are multiplied by, rounded half up and never below 1. OverflowError beyond "
       "2^63 - 1.");
   module.def(
-      "sorted_counter",
-      [](const std::vector<nb::bytes>& pieces, const std::vector<uint64_t>& counts) {
-        std::vector<std::string_view> views;
-        for (const nb::bytes& piece : pieces) views.emplace_back(piece.c_str(), piece.size());
-        return give(unlocked([&] { return bpe::sorted_counter(views, counts); }));
-      },
-      "pieces"_a, "counts"_a,
-      "A counter of pieces in any order, in order of hash; a piece that comes twice is added. OverflowError beyond "
-      "2^63 - 1, ValueError for an empty piece or one beyond 1 GiB.");
-  module.def(
       "weighted_total",
       [](const BorrowedColumns& counter, const Fraction& weight) {
         return bpe::weighted_total(counter.view(), {weight.first, weight.second});

@@ -88,27 +88,6 @@ Columns combine(const std::vector<ColumnsView>& counters, const std::vector<Weig
   return combined;
 }
 
-Columns sorted_counter(const std::vector<std::string_view>& pieces, const std::vector<uint64_t>& counts) {
-  if (pieces.size() != counts.size()) throw std::invalid_argument("as many counts as pieces are needed");
-  struct Row {
-    uint64_t hash;
-    std::string_view piece;
-    uint64_t count;
-  };
-  std::vector<Row> rows;
-  rows.reserve(pieces.size());
-  size_t data_bytes = 0;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    rows.push_back({hash64(reinterpret_cast<const uint8_t*>(pieces[i].data()), pieces[i].size()), pieces[i], counts[i]});
-    data_bytes += pieces[i].size();
-  }
-  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.hash < b.hash; });
-  Columns columns(rows.size(), data_bytes);
-  for (const Row& row : rows)
-    columns.append(reinterpret_cast<const uint8_t*>(row.piece.data()), row.piece.size(), row.count);
-  return combine({{columns.offsets.get(), columns.data.get(), columns.counts.get(), columns.rows}});
-}
-
 uint64_t weighted_total(const ColumnsView& counter, const Weight& weight) {
   check(weight);
   uint64_t total = 0;

@@ -20,12 +20,6 @@ struct Weight {
 // `weights` are as many as counters, or none. Throws std::overflow_error when a count or sum is beyond 2^63 - 1.
 Columns combine(const std::vector<ColumnsView>& counters, const std::vector<Weight>& weights = {});
 
-// A counter of rows in any order; a piece that comes twice is added. Sorting it is: a table of pieces is in the order
-// of hashes, so rows that come in that order, as those of a counter do, would crowd into one end of it while it grows.
-// Throws std::invalid_argument for an empty piece, std::length_error for one beyond kMaxPieceBytes, std::overflow_error
-// when a count or sum is beyond 2^63 - 1.
-Columns sorted_counter(const std::vector<std::string_view>& pieces, const std::vector<uint64_t>& counts);
-
 // The sum of a counter's counts after `weight`; std::overflow_error beyond 2^63 - 1.
 uint64_t weighted_total(const ColumnsView& counter, const Weight& weight);
 
