@@ -73,7 +73,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     homes = [tmp_path_factory.mktemp("runs") / name for name in "ab"]
     for seed, home in enumerate(homes, start=1):
         home.with_suffix(".txt").write_text(peers.generated_text(seed, 3000))
-        succeeded(run("count", f"{home}.txt", "--output", home))
+        succeeded(run("count", f"{home}.txt", "--output", home, "--text-field", home.name))  # how texts were found
     return homes
 
 
@@ -87,7 +87,9 @@ def test_combine_command(runs: list[Path], tmp_path: Path) -> None:
     facts = json.loads((output / "report.json").read_text())["corpus"]
     assert (facts["pieces"], facts["different_pieces"], facts["files"]) == (expected.total(), len(expected), 2)
     succeeded(run("merge", output, "--vocab-size", 400))
+    mixed = manifest.require(output)
     succeeded(run("combine", other, one, "--weight", "2.5", "--weight", "1", "--output", output))  # in another order
+    assert manifest.require(output) == mixed
     assert (output / "tokenizer" / "tokenizer.json").exists()
     assert "another run" in refused(run("combine", one, other, "--output", output), 1)
     for command in ("train", "count"):

@@ -369,8 +369,6 @@ def test_counts_alone_and_counts_of_other_runs(good: Path, tmp_path: Path) -> No
     assert pipeline.verify_run(mixed)["merges"] == "none were learned yet"
     pipeline.merge_run(mixed, vocab_size=300)
     assert "each the right one" in pipeline.verify_run(mixed)["merges"]
-    rewrite(mixed / "counter.parquet", raise_count)
-    assert "but says that" in refused(run("verify", mixed), 1)
 
 
 @pytest.mark.parametrize(("owner", "name"), [(system, "flush"), (tempfile, "TemporaryDirectory")])

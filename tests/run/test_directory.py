@@ -1,7 +1,6 @@
 """A run directory deletes what is a run's own, and nothing else, and keeps what it would need again."""
 
 import fcntl
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
@@ -95,15 +94,6 @@ def test_stopped_while_it_is_replaced_a_run_keeps_a_manifest(corpus: Path, outpu
     assert manifest.require(output).manifest.plan.files
     pipeline.train(corpus, output=output, vocab_size=300)
     assert "each the right one" in pipeline.verify_run(output)["merges"]
-
-
-def test_runs_are_combined_in_any_order(corpus: Path, tmp_path: Path) -> None:
-    lines = tmp_path / "d.jsonl"
-    lines.write_text('{"body": "low lower lowest"}\n')
-    runs = [_counted(corpus, tmp_path / "one"), _counted(lines, tmp_path / "two", "--text-field", "body")]
-    first = manifest.require(pipeline.combine_runs(runs, output=tmp_path / "mix"))
-    again = manifest.require(pipeline.combine_runs(runs[::-1], output=tmp_path / "mix"))
-    assert replace(first, directory=again.directory) == again
 
 
 @pytest.mark.parametrize("whole", [False, True])
