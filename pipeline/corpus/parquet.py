@@ -25,9 +25,9 @@ from pipeline.storage import OpenFile
 _BATCH_BYTES, _MOST_BATCH_ROWS = 1 << 20, 1 << 16
 _MOST_ENCODED_ROWS = 1 << 10  # if a dictionary is used for some of them
 _FEW_BYTES = 64  # of a row as it is encoded: fewer are mostly a number in a dictionary
-_PAGE_COPIES = 4  # of a page: compressed, not, decoded
+PAGE_COPIES = 4  # of a page: compressed, not, decoded
 _UNSEEN_SHARE = 4  # a row group that takes at most one byte in this many of the budget may be a single page
-_parquet_file = partial(pq.ParquetFile, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
+parquet_file = partial(pq.ParquetFile, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
 
 
 def row_group_bytes(file: CorpusFile, text_field: str) -> list[tuple[int, int]]:
@@ -35,7 +35,7 @@ def row_group_bytes(file: CorpusFile, text_field: str) -> list[tuple[int, int]]:
     with opened(file.path) as stream:
         if not text_field:
             with _intact(file, "its end, where Parquet keeps its index"):
-                return [(group.num_rows, group.total_byte_size) for group in _groups(_parquet_file(stream))]
+                return [(group.num_rows, group.total_byte_size) for group in _groups(parquet_file(stream))]
         parquet, leaf = _open(file, stream, text_field)
         return [(group.num_rows, group.column(leaf).total_uncompressed_size) for group in _groups(parquet)]
 
@@ -53,7 +53,7 @@ def read_row_groups(
     for group in _groups(parquet):
         column = group.column(leaf)
         if column.has_dictionary_page and column.total_uncompressed_size < _FEW_BYTES * group.num_rows:
-            parquet = _parquet_file(stream, metadata=parquet.metadata, read_dictionary=[text_field])
+            parquet = parquet_file(stream, metadata=parquet.metadata, read_dictionary=[text_field])
             break
     for number in groups:
         facts = parquet.metadata.row_group(number)
@@ -89,7 +89,7 @@ def _open(file: CorpusFile, stream: OpenFile, text_field: str) -> tuple[pq.Parqu
     """Open a file; return it with the number of its column of texts."""
     with _intact(file, "its end, where Parquet keeps its index"):
         stream.seek(0)
-        parquet = _parquet_file(stream)
+        parquet = parquet_file(stream)
         schema = parquet.schema_arrow
     paths = [parquet.schema.column(index).path for index in range(len(parquet.schema))]
     if paths.count(text_field) > 1:
@@ -119,12 +119,12 @@ def _require_pages(file: CorpusFile, stream: OpenFile, column: Any, group: int, 
     """Hold the largest page of a row group, if it matters; return how many rows may be decoded at once."""
     budget.hold("page", 0)
     left, held, most = budget.left_bytes, column.total_uncompressed_size, _MOST_BATCH_ROWS
-    if left is None or _PAGE_COPIES * held <= SMALL_BYTES:
+    if left is None or PAGE_COPIES * held <= SMALL_BYTES:
         return most
-    if _UNSEEN_SHARE * _PAGE_COPIES * held > left:
+    if _UNSEEN_SHARE * PAGE_COPIES * held > left:
         with _intact(file, f"row group {group}"):
             sizes = pages.sizes(stream, column)
         held, most = sizes.page + sizes.dictionary, sizes.rows(_BATCH_BYTES, most)
     what = f"{file.path}, row group {group}: a page with its dictionary of {format_bytes(held)}"
-    budget.require("page", _PAGE_COPIES * held, what)
+    budget.require("page", PAGE_COPIES * held, what)
     return most

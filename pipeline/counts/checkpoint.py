@@ -7,10 +7,12 @@ together. A resumed run counts from there. The chunk's counter replaces them all
 import contextlib
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from pipeline.base.errors import PipelineError
 from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.counts.counter_file import PartPath
 from pipeline.run.stored import stored
 from pipeline.storage import Location, existing, read_json, remove
 from pipeline.storage.atomic import write_json
@@ -31,18 +33,23 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of one chunk, whose counter is `output`: the last one, and when the next is due."""
+    """The parts of one chunk, whose counter is `output`, the last checkpoint, and when the next is due.
 
-    def __init__(self, output: Location, fingerprint: str) -> None:
-        self._output, self._fingerprint = output, fingerprint
+    temporary: the names of parts that no other process uses; then there are no checkpoints.
+    """
+
+    def __init__(self, output: Location, fingerprint: str, temporary: PartPath | None) -> None:
+        self._output, self._fingerprint, self._temporary = output, fingerprint, temporary
         self.part_fingerprint = f"{fingerprint}, a part"  # of every part
         self._path = output.with_name(f".{output.name}.checkpoint.kept")
         self._interval_s = float(os.environ.get("BPE_PIPELINE_CHECKPOINT_S", _INTERVAL_S))
-        self.last = self._load()
+        self.last = self._load() if temporary is None else Checkpoint()
         self._due_s = time.monotonic() + self._interval_s
 
     def part_path(self, number: int) -> Location:
         """Return where to write a part; only this process, of all machines of a cluster, writes it."""
+        if self._temporary is not None:
+            return self._temporary(number)
         return self._output.with_name(f".{self._output.name}.{own_mark()}.{number:06d}.kept")
 
     def located(self, names: tuple[str, ...]) -> list[Location]:
@@ -51,7 +58,7 @@ class Checkpoints:
 
     def due(self) -> bool:
         """Whether it is time for another checkpoint."""
-        return time.monotonic() >= self._due_s
+        return self._temporary is None and time.monotonic() >= self._due_s
 
     def save(self, checkpoint: Checkpoint, started_s: float) -> None:
         """Make this the last checkpoint; its parts are on disk. started_s: when writing them started."""
@@ -60,12 +67,11 @@ class Checkpoints:
         now = time.monotonic()
         self._due_s = now + max(self._interval_s, _LEAST_SHARE * (now - started_s))
 
-    def remove(self) -> None:
-        """Delete the last checkpoint and its parts."""
-        if self.last.parts or self.last.offset:
-            for path in [self._path, *self.located(self.last.parts)]:
-                with contextlib.suppress(OSError):
-                    remove(path)
+    def remove(self, parts: Sequence[Location]) -> None:
+        """Delete the parts, and the last checkpoint."""
+        for path in [*parts, *([self._path] if self.last != Checkpoint() else [])]:
+            with contextlib.suppress(OSError):
+                remove(path)
 
     def _load(self) -> Checkpoint:
         """Read the last checkpoint; one that is damaged, of other text, or without its parts is none."""

@@ -7,7 +7,6 @@ from the last checkpoint (`pipeline.counts.checkpoint`).
 This module imports little, so that a worker starts fast; pyarrow is imported when the counter is written.
 """
 
-import contextlib
 import logging
 import time
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from pipeline.counts.counter_file import PartPath, counter_partitions, part_path
 from pipeline.counts.feeding import ChunkTask, RegexCutter, Resumable, feed_chunk
 from pipeline.counts.looks_special import LooksSpecial
 from pipeline.run.stored import stored
-from pipeline.storage import Location, remove
+from pipeline.storage import Location
 
 _log = logging.getLogger(__name__)
 
@@ -61,12 +60,11 @@ class _Counting(Resumable):
     def __init__(self, task: CountTask, cutter: Any, part_path: PartPath) -> None:
         self._task, self._cutter, self._part_path = task, cutter, part_path
         compressed = any(file.compression != "none" for file, _, _ in task.spans)
-        self._checkpoints = Checkpoints(task.output, task.fingerprint) if compressed else None
-        last = Checkpoint() if self._checkpoints is None else self._checkpoints.last
+        self._checkpoints = Checkpoints(task.output, task.fingerprint, None if compressed else part_path)
+        last = self._checkpoints.last
         self._before = last.statistics
         self.start = (last.span, last.offset)
-        self.parts = [] if self._checkpoints is None else self._checkpoints.located(last.parts)
-        self._part_fingerprint = "" if self._checkpoints is None else self._checkpoints.part_fingerprint
+        self.parts = self._checkpoints.located(last.parts)
         self.looks = LooksSpecial(task.special_tokens, self._before.searched_bytes)
         if last.offset:
             _log.info("%s: resuming at byte %d of the text", task, last.offset)
@@ -89,20 +87,20 @@ class _Counting(Resumable):
             written = write_counter(task.output, partitions, fingerprint=task.fingerprint, statistics=statistics)
         else:
             self.write_part()
-            parts = [(part, self._part_fingerprint) for part in self.parts]
+            parts = [(part, self._checkpoints.part_fingerprint) for part in self.parts]
             sum_path = self._part_path("sum")
             whole = CombineTask(
                 parts, sum_path, task.fingerprint, statistics, threads=1, memory_bytes=task.budget_bytes
             )
             combine(whole)
             written = rewrite_as_counted(sum_path, task.output, whole)
-        self._remove_kept()
+        self._checkpoints.remove(self.parts)  # a resumed run would need them if the counter were not complete
         return statistics, written.rows
 
     def _spill(self, counter: _core.ChunkCounter) -> None:
         number = len(self.parts)
-        part = self._part_path(number) if self._checkpoints is None else self._checkpoints.part_path(number)
-        write_counter(part, counter_partitions(counter), fingerprint=self._part_fingerprint)
+        part = self._checkpoints.part_path(number)
+        write_counter(part, counter_partitions(counter), fingerprint=self._checkpoints.part_fingerprint)
         self.parts.append(part)
         _log.info("part %d of %s: %d different pieces", number, self._task.output.name, len(counter))
 
@@ -122,20 +120,11 @@ class _Counting(Resumable):
 
     def due(self) -> bool:
         """Whether a checkpoint is due; never before the text is counted that `looks` searches as a whole."""
-        return self._checkpoints is not None and self.looks.complete and self._checkpoints.due()
+        return self.looks.complete and self._checkpoints.due()
 
     def keep(self, span: int, offset: int, tally: Tally) -> None:
         """Write a checkpoint."""
-        assert self._checkpoints is not None
         started_s = time.monotonic()
         self.write_part()
         names = tuple(part.name for part in self.parts)
         self._checkpoints.save(Checkpoint(span, offset, names, self.statistics(tally)), started_s)
-
-    def _remove_kept(self) -> None:
-        """Delete what a resumed run would need if the counter were not complete."""
-        if self._checkpoints is not None:
-            for part in self.parts:
-                with contextlib.suppress(OSError):
-                    remove(part)
-            self._checkpoints.remove()

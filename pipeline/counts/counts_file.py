@@ -33,7 +33,6 @@ _READ_BYTES = 1 << 20  # of TSV, which become a batch
 _BATCH_BYTES = 16 << 20  # of Parquet
 _MOST_LINE_BYTES = 1 << 30
 _COPIES = 10  # of a piece until it is written, and of a batch
-_PAGE_COPIES = 4  # of a page of Parquet: compressed, not, decoded
 _ROW_BYTES = 160  # of a piece in a batch, besides its bytes
 _LEAST_LINE_BYTES = 4  # of TSV
 _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.?))", re.DOTALL)
@@ -146,17 +145,15 @@ def escaped(piece: bytes) -> str:
 
 
 def _read_parquet(path: Location, stream: OpenFile, budget: ReadBudget) -> Iterator[Batch]:
-    import pyarrow.parquet as pq
-
     from pipeline.corpus.columns import plain
+    from pipeline.corpus.parquet import PAGE_COPIES, parquet_file
 
-    options: Any = {"page_checksum_verification": True, "pre_buffer": False, "buffer_size": 1 << 20}
-    file = pq.ParquetFile(stream, **options)
+    file = parquet_file(stream)
     _require_columns(file.schema_arrow, str(path))
     groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
     chunks = [{one.path_in_schema: one for one in map(group.column, range(group.num_columns))} for group in groups]
     if any(columns["piece"].has_dictionary_page for columns in chunks):  # a few of its bytes may become very many
-        file = pq.ParquetFile(stream, read_dictionary=["piece"], **options)
+        file = parquet_file(stream, read_dictionary=["piece"])
     first = 1
     for number, columns in enumerate(chunks):
         if not groups[number].num_rows:
@@ -164,7 +161,7 @@ def _read_parquet(path: Location, stream: OpenFile, budget: ReadBudget) -> Itera
         piece, count = (pages.sizes(stream, columns[name]) for name in ("piece", "count"))
         held = piece.page + piece.dictionary + count.page + count.dictionary
         what = f"{path}, row group {number}: a page with its dictionary of {format_bytes(held)}"
-        budget.require("page", _PAGE_COPIES * held, what)
+        budget.require("page", PAGE_COPIES * held, what)
         batch_bytes = _fitting(_BATCH_BYTES, budget)
         rows = piece.rows(batch_bytes, min(BATCH_ROWS, 1 + batch_bytes // (_ROW_BYTES // _COPIES)))
         for batch in file.iter_batches(rows, row_groups=[number], columns=["piece", "count"], use_threads=False):

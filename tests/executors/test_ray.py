@@ -301,17 +301,8 @@ def test_failing_chunk_is_named_and_the_run_resumes(
 @on_a_cluster
 def test_run_survives_loss_of_nodes_workers_and_coordinator(cluster: Any, corpus: Path, expected, tmp_path) -> None:
     output, printed = tmp_path / "run", tmp_path / "printed"
-    words = [
-        "train",
-        corpus,
-        "--output",
-        output,
-        *ray_at(cluster.address),
-        "--chunk-size",
-        "5000",
-        "--vocab-size",
-        "1000",
-    ]
+    words = ["train", corpus, "--output", output, "--chunk-size", "5000", "--vocab-size", "1000"]
+    words += ray_at(cluster.address)
     for node in workers_of(cluster):
         lose(cluster, node)
     for loss in ("all", "worker", "coordinator", "node"):

@@ -127,13 +127,9 @@ def test_refusal_names_the_position_and_the_pattern_runs_on_regex(pattern, posit
 
 
 def test_parse_refuses_alone_what_regex_does_not_compile_either():
-    refusals = [
-        ("a)", 1, "closes nothing"),
-        ("a(b", 1, "not closed"),
-        ("a+*", 2, "on a quant"),
-        ("a[b", 1, "not closed"),
-    ]
-    for pattern, position, word in refusals:
+    not_closed = ("not closed", 1)
+    refusals = {"a)": ("closes nothing", 1), "a(b": not_closed, "a+*": ("on a quant", 2), "a[b": not_closed}
+    for pattern, (word, position) in refusals.items():
         with pytest.raises(Refusal) as caught:
             parse(pattern)
         assert (word in caught.value.reason, caught.value.position) == (True, position)
