@@ -71,7 +71,7 @@ def find_files(
             raise InputError(f"{path} is named twice with different queries, which are not stored: name one of them")
     described = partial(describe, asked=asked)
     chosen = [path for _, path in different.values()]
-    files = list(each(described, chosen, remote=any(map(is_uri, chosen))))
+    files = list(each(described, chosen))
     empty = [file.path for file in files if not file.size]
     if len(empty) == len(files) and not may_be_empty:
         reason = f"none of its {len(empty)} files has a byte" if len(empty) > 1 else f"{empty[0]} has no bytes"

@@ -29,7 +29,7 @@ from pipeline.counts.counter_file import (
     rows_of,
     write_counter,
 )
-from pipeline.storage import Location, Remote, each
+from pipeline.storage import Location, each
 from pipeline.storage.atomic import parts_next_to, put
 from pipeline.storage.scratch import own_mark
 
@@ -182,7 +182,7 @@ def _write_sum(
             raise RunDirectoryError(f"a counter among {names} is damaged ({error}); remove it and run again") from None
 
     try:
-        list(each(_Source.open, sources, remote=_any_remote(sources)))
+        list(each(_Source.open, sources, [source.path for source in sources]))
         sums = _in_order(sum_of, todo, threads)
         if wanted is not None and wanted < partitions:
             sums = _joined(sums, partitions // wanted)
@@ -263,16 +263,12 @@ def _close(sources: Sequence[_Source]) -> None:
         source.close()
 
 
-def _any_remote(sources: Sequence[_Source]) -> bool:
-    """Whether any counter is in a store: then several are opened at the same time."""
-    return any(isinstance(source.path, Remote) for source in sources)
-
-
 def _extents(sources: Sequence[_Source], memory_bytes: int) -> list["Extent"]:
     """Read every footer. Files stay open within limits of memory and number, so that no footer is read twice."""
     too_many = len(sources) > _open_files()
     extents: list[Extent] = []
-    for source, extent in zip(sources, each(_Source.extent, sources, remote=_any_remote(sources)), strict=True):
+    found = each(_Source.extent, sources, [source.path for source in sources])
+    for source, extent in zip(sources, found, strict=True):
         memory_bytes -= extent.footer_bytes
         extents.append(extent)
         if too_many or memory_bytes < 0:

@@ -21,7 +21,7 @@ from pipeline import _core
 from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.stored import COUNTER_FORMAT, stored
-from pipeline.storage import Location, Remote, each, sealed_parquet
+from pipeline.storage import Location, each, sealed_parquet
 from pipeline.storage.atomic import parts_next_to, whole_file
 from pipeline.storage.scratch import own_mark
 
@@ -210,7 +210,7 @@ def look(task: LookTask) -> list[CounterFacts | None]:
         except RunDirectoryError:
             return None
 
-    return list(each(facts_of, task.parts, remote=any(isinstance(path, Remote) for path, _ in task.parts)))
+    return list(each(facts_of, task.parts, [path for path, _ in task.parts]))
 
 
 def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFile:

@@ -21,10 +21,9 @@ from pipeline import __version__
 from pipeline.base import system
 from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError, os_error_as
 from pipeline.corpus.files import CorpusFile
-from pipeline.storage import Location, Remote, existing, is_uri, lock, named, read_json, remove
+from pipeline.storage import Location, Remote, existing, is_uri, lock, named, read_json, remove, scratch
 from pipeline.storage import names_in as stored_names
 from pipeline.storage.atomic import make_directory, write_json, write_whole
-from pipeline.storage.scratch import sweep_scratch
 
 _LOCK = ".lock"
 # What a directory with this manifest is, for other kinds that are asked to work in it.
@@ -98,7 +97,7 @@ class Directory:
             make_directory(self.location)
             if isinstance(self.location, Remote):
                 leaving.enter_context(lock.held(self.location))
-                leaving.callback(sweep_scratch)  # of processes that were still dying when we began
+                leaving.callback(scratch.sweep)  # of processes that were still dying when we began
             else:
                 leaving.callback(os.close, _lock_file(self.location))
                 leaving.callback(self._remove_unused, self.location)
@@ -202,7 +201,7 @@ class Directory:
                     if not listed.isdisjoint(stems):
                         self._remove(parent / name)
         if isinstance(self.location, Remote):
-            sweep_scratch()
+            scratch.sweep()
 
     def _by_parent(self, names: Iterable[str]) -> dict[Location, set[str]]:
         """Group relative paths by directory, without directories that are links or outside this one."""

@@ -27,7 +27,7 @@ from pipeline.shards.manifest import EncodedCorpus, Encoding, FileFacts, directo
 from pipeline.shards.order import Split, writers
 from pipeline.shards.plan import encoding_workers, task_of
 from pipeline.shards.write_worker import CheckTask, Packing, ShardFile, ShardTask, is_intact, write_shard
-from pipeline.storage import Location, Remote, each, existing, open_file, unreadable
+from pipeline.storage import Location, each, existing, open_file, unreadable
 from pipeline.storage.atomic import make_directory, put, whole_file, write_whole
 from pipeline.tokenizer.model import Model
 
@@ -202,7 +202,7 @@ def damaged_file(runner: Runner, encoding: Encoding, corpus: EncodedCorpus) -> s
     """Read all files of a finished directory; return the name of the first that is missing or not what was written."""
     location = encoding.home
     tasks = [CheckTask(location / name, size, crc32) for name, size, crc32 in corpus.checksums()]
-    sizes = each(_size, [task.path for task in tasks], remote=isinstance(location, Remote))
+    sizes = each(_size, [task.path for task in tasks])
     for task, size in zip(tasks, sizes, strict=True):
         if size != task.bytes:
             return task.path.name

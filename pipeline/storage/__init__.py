@@ -202,9 +202,14 @@ def existing(files: Sequence[Location]) -> list[bool]:
     return [file.name in names[file.parent] if isinstance(file, Remote) else file.exists() for file in files]
 
 
-def each(function: Callable[[Item], Answer], items: Sequence[Item], *, remote: bool) -> Iterator[Answer]:
-    """Yield the function's result for each item, in order; with `remote`, send up to 16 requests at the same time."""
-    if not remote:
+def each(
+    function: Callable[[Item], Answer], items: Sequence[Item], places: Sequence[object] | None = None
+) -> Iterator[Answer]:
+    """Yield the function's result for each item, in order; if a place is in a store, up to 16 at the same time.
+
+    places: None if the items are.
+    """
+    if not any(isinstance(place, Remote | str) and is_uri(str(place)) for place in places or items):
         yield from map(function, items)
         return
     from concurrent.futures import ThreadPoolExecutor

@@ -66,7 +66,7 @@ def held(directory: Remote) -> Iterator[None]:
         if refreshing.ident is not None:
             refreshing.join()
         with contextlib.suppress(OSError):
-            lock.unlink()
+            lock.remove()
 
 
 def require_ours(directory: Remote) -> None:

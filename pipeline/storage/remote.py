@@ -179,11 +179,6 @@ class Remote:
         children = [Child(info.path.removeprefix(path).strip("/"), bool(info.is_file)) for info in found]
         return sorted(children, key=lambda child: child.name.split("/"))
 
-    def unlink(self) -> None:
-        """Remove an object, or raise FileNotFoundError if the store reports that."""
-        with self._opened() as (filesystem, path):
-            filesystem.delete_file(path)
-
     def remove(self) -> None:
         """Remove the object, or everything in the prefix, if it exists."""
         info = self._info()

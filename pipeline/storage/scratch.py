@@ -59,25 +59,22 @@ def scratch_directory() -> Iterator[Path]:
     """Make a directory for temporary files (under TMPDIR) that is removed when the block ends."""
     import tempfile
 
-    sweep_once(Path(tempfile.gettempdir()))
+    sweep_once()
     ending = f".{own_mark()}{PARTIAL}"
     with tempfile.TemporaryDirectory(ending, "bpe-pipeline-", ignore_cleanup_errors=True) as directory:
         yield Path(directory)
 
 
-def sweep_scratch() -> None:
-    """Remove scratch directories as `sweep` does."""
+def sweep(directory: Path | None = None) -> None:
+    """Remove what dead processes of this namespace left in a directory, and those of this host from before its boot.
+
+    directory: None for the one of scratch directories.
+    """
+    import shutil
     import tempfile
 
-    sweep(Path(tempfile.gettempdir()))
-
-
-def sweep(directory: Path) -> None:
-    """Remove what dead processes of this namespace left in a directory, and those of this host from before its boot."""
-    import shutil
-
     with contextlib.suppress(OSError):
-        for left in directory.glob(f"*.{_host()}*-*{PARTIAL}"):
+        for left in (directory or Path(tempfile.gettempdir())).glob(f"*.{_host()}*-*{PARTIAL}"):
             if not left.is_symlink() and _is_left(left):
                 shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
 

@@ -16,13 +16,13 @@ def test_zombie_process_is_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with subprocess.Popen(["sleep", "100"]) as process:
         left = tmp_path / f"x.{scratch.process_namespace()}-{process.pid}.partial"
         left.mkdir()
-        scratch.sweep_scratch()
+        scratch.sweep()
         assert left.exists()
         process.kill()
         deadline = time.monotonic() + 20
         while left.exists():
             assert time.monotonic() < deadline
-            scratch.sweep_scratch()
+            scratch.sweep()
 
 
 @pytest.mark.parametrize("make", [Path.touch, Path.mkdir])
