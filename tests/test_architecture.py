@@ -41,11 +41,11 @@ ROOMS = {
 }
 NATIVE = {
     "text": 2098,
-    "count": 1796,
-    "merge": 5099,
+    "count": 1769,
+    "merge": 5071,
     "encode": 1914,
     "verify": 491,
-    "bind": 1665,
+    "bind": 1655,
     "stub_patterns": 10,
 }
 MOST = {

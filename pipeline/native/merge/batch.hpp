@@ -13,6 +13,8 @@
 
 namespace bpe::merge {
 
+inline constexpr uint64_t kBatchPositions = uint64_t{1} << 16;  // of a batch of several merges
+
 // What training knows and each merge changes.
 struct Learned {
   Tokens& tokens;
@@ -20,6 +22,22 @@ struct Learned {
   Sketch& sketch;
   MergeResult& result;
 };
+
+// Enters what a pair has lost, into counts without positions.
+inline void fall(const Tokens& tokens, Sketch& sketch, PairIndex& index, PairKey key, uint64_t weight) {
+  if (tokens.forbids(left_of(key), right_of(key))) return;
+  sketch.subtract(sketch.counter_of(key), weight);
+  if (const auto number = index.find(key); number != kNoPair && index.pair(number).count != 0)
+    index.pair(number).count -= weight;
+}
+// Enters a pair that a merge made; returns whether it is in the index now.
+inline bool appear(const Tokens& tokens, Sketch& sketch, PairIndex& index, PairKey key, uint64_t weight) {
+  if (tokens.forbids(left_of(key), right_of(key))) return false;
+  sketch.add(sketch.counter_of(key), weight);
+  if (weight < index.threshold()) return false;
+  index.add(key, weight, 0);
+  return true;
+}
 
 class Certificate {
  public:
@@ -85,6 +103,53 @@ class HighestNeighbours {
     return index.threshold() - 1;
   }
   std::vector<Heap> to_right_, from_left_;  // by symbol
+};
+
+// The merges that are made together: one by one where nothing is known of neighbours.
+class Batch {
+ public:
+  // Takes the next pairs off the queue, `most` at the most; returns how many of them make a token that had an id.
+  size_t choose(PairIndex& index, HighestNeighbours* highest, const Learned& learned, uint64_t most) {
+    auto& [tokens, spans, sketch, result] = learned;
+    certificate_.clear();
+    pairs_.clear();
+    counts_.clear();
+    positions_ = 0;
+    size_t again = 0;
+    const auto most_merges = highest == nullptr ? std::min<uint64_t>(most, 1) : most;
+    while (pairs_.size() < most_merges) {
+      const auto best = index.take_best();
+      if (best == kNoPair) break;
+      auto& pair = index.pair(best);
+      if (!pairs_.empty() && (positions_ + pair.positions > kBatchPositions || !certificate_.admits(pair.count))) {
+        index.put_back(best);
+        break;
+      }
+      const Symbol left = left_of(pair.key), right = right_of(pair.key);
+      const Join join{left, right, tokens.add(left, right)};
+      again += !tokens.last_is_new();
+      spans.push_back(spans[left] + spans[right]);
+      result.left.push_back(id_of(left));
+      result.right.push_back(id_of(right));
+      result.counts.push_back(pair.count);
+      positions_ += pair.positions;
+      pairs_.push_back(best);
+      const auto count = std::exchange(pair.count, 0);
+      counts_.push_back(count);
+      certificate_.add(join, count, highest != nullptr ? highest->around(index, left, right) : count, tokens.frees(left));
+    }
+    return again;
+  }
+  const std::vector<Join>& joins() const { return certificate_.joins(); }
+  const std::vector<PairNumber>& pairs() const { return pairs_; }
+  uint64_t count(size_t merge) const { return counts_[merge]; }  // when it was chosen
+  uint64_t positions() const { return positions_; }              // of all, about
+
+ private:
+  Certificate certificate_;
+  std::vector<PairNumber> pairs_;
+  std::vector<uint64_t> counts_;
+  uint64_t positions_ = 0;
 };
 
 }  // namespace bpe::merge

@@ -13,7 +13,6 @@
 namespace bpe::merge {
 
 inline constexpr size_t kMostInBatch = 64;
-inline constexpr uint64_t kBatchPositions = uint64_t{1} << 16;  // of a batch of several merges
 inline constexpr uint32_t kCountersTogether = 16;               // that one member enters: those of a cache line
 inline constexpr size_t kChangesAhead = 32;
 inline constexpr uint64_t kSmall = 256;  // occurrences up to which a merge is prepared while earlier ones are made
@@ -79,11 +78,13 @@ class IndexedMerging {
   // Makes the next merges, `most` at the most: those of one batch. Returns how many they were, and adds to `again`
   // those that made a token which had an id.
   size_t merge_batch(uint64_t most, uint64_t& again) {
-    again += choose(most);
-    const auto& joins = certificate_.joins();
+    again += batch_.choose(index_, highest_ ? &*highest_ : nullptr, learned_, std::min<uint64_t>(most, kMostInBatch));
+    const auto& joins = batch_.joins();
     if (joins.empty()) return 0;
+    pulse_.progress.best_count = learned_.result.counts.back();
+    pulse_.progress.merges = learned_.result.counts.size();
     if (!highest_) prefetch_upcoming();
-    parts_ = positions_ >= share_from_ ? team_.members() : 1;
+    parts_ = batch_.positions() >= share_from_ ? team_.members() : 1;
     const auto on_shards = [&](auto&& work) {
       if (parts_ > 1) return team_.each(shards_.size(), work);
       for (size_t s = 0; s < shards_.size(); ++s) work(s, 0);
@@ -109,42 +110,6 @@ class IndexedMerging {
     uint32_t merge;
   };
 
-  // Takes the pairs of the batch off the queue; returns how many of them make a token that had an id.
-  size_t choose(uint64_t most) {
-    auto& [tokens, spans, sketch, result] = learned_;
-    certificate_.clear();
-    pairs_.clear();
-    positions_ = 0;
-    size_t again = 0;
-    const auto most_merges = std::min<uint64_t>(most, highest_ ? kMostInBatch : 1);
-    while (pairs_.size() < most_merges) {
-      const auto best = index_.take_best();
-      if (best == kNoPair) break;
-      auto& pair = index_.pair(best);
-      if (!pairs_.empty() &&
-          (positions_ + pair.positions > kBatchPositions || !certificate_.admits(pair.count))) {
-        index_.put_back(best);
-        break;
-      }
-      const Symbol left = left_of(pair.key), right = right_of(pair.key);
-      const Join join{left, right, tokens.add(left, right)};
-      again += !tokens.last_is_new();
-      spans.push_back(spans[left] + spans[right]);
-      result.left.push_back(id_of(left));
-      result.right.push_back(id_of(right));
-      result.counts.push_back(pair.count);
-      positions_ += pair.positions;
-      pairs_.push_back(best);
-      const auto count = std::exchange(pair.count, 0);
-      counts_at_[pairs_.size() - 1] = count;
-      const auto neighbours = highest_ ? highest_->around(index_, left, right) : count;
-      certificate_.add(join, count, neighbours, tokens.frees(left));
-      pulse_.progress.best_count = count;
-    }
-    pulse_.progress.merges = result.counts.size();
-    return again;
-  }
-
   // Makes the batch's merges in a shard.
   void join(size_t s, unsigned member) {
     auto& batch = work_.batches[s];
@@ -152,13 +117,13 @@ class IndexedMerging {
     auto& arena = work_.arenas[s];
     batch.clear();
     around.make_space(learned_.tokens.next());
-    for (size_t merge = 0; merge < pairs_.size(); ++merge) {
+    for (size_t merge = 0; merge < batch_.pairs().size(); ++merge) {
       const auto upcoming = [&](size_t ahead) {
-        return merge + ahead < pairs_.size() ? pairs_[merge + ahead] : kNoPair;
+        return merge + ahead < batch_.pairs().size() ? batch_.pairs()[merge + ahead] : kNoPair;
       };
       if (highest_) prefetch(s, upcoming);
-      read_list(arena, index_.list(pairs_[merge], s), work_.members[member].listed, [&](std::span<Position> positions) {
-        join_listed(shards_[s], certificate_.joins()[merge], learned_.spans, positions, around, pulse_, member);
+      read_list(arena, index_.list(batch_.pairs()[merge], s), work_.members[member].listed, [&](std::span<Position> positions) {
+        join_listed(shards_[s], batch_.joins()[merge], learned_.spans, positions, around, pulse_, member);
       });
       around.left.move_to(batch.neighbours);
       const auto left = batch.neighbours.size();
@@ -178,12 +143,12 @@ class IndexedMerging {
     mine.changes.resize(parts_);
     for (auto& changes : mine.changes) changes.clear();
     mine.around.make_space(learned_.tokens.next());
-    const auto first_rank = learned_.result.joined.size() - pairs_.size();
-    for (auto merge = part; merge < pairs_.size(); merge += parts_) {
+    const auto first_rank = learned_.result.joined.size() - batch_.pairs().size();
+    for (auto merge = part; merge < batch_.pairs().size(); merge += parts_) {
       const auto left = in_all_shards(merge, &ShardBatch::left, mine.around.left, mine.left);
       const auto right = in_all_shards(merge, &ShardBatch::right, mine.around.right, mine.right);
       learned_.result.joined[first_rank + merge] =
-          merge::note_changes(certificate_.joins()[merge], counts_at_[merge], left, right, [&](auto... change) {
+          merge::note_changes(batch_.joins()[merge], batch_.count(merge), left, right, [&](auto... change) {
             note(change..., merge, mine);
           });
     }
@@ -213,7 +178,7 @@ class IndexedMerging {
     auto& mine = work_.members[part];
     mine.appeared.clear();
     mine.entered.assign(parts_, 0);
-    for (uint32_t merge = 0; merge < pairs_.size(); ++merge) {
+    for (uint32_t merge = 0; merge < batch_.pairs().size(); ++merge) {
       const auto& changes = work_.members[merge % parts_].changes[part];
       auto& at = mine.entered[merge % parts_];
       for (; at < changes.size() && changes[at].merge == merge; ++at) {
@@ -241,7 +206,7 @@ class IndexedMerging {
     if (!may_be_indexed) return;
     if (const auto number = index_.find(change.key); number != kNoPair) {
       if (index_.pair(number).count != 0) index_.pair(number).count -= change.weight;
-    } else if (std::max(left_of(change.key), right_of(change.key)) >= certificate_.joins().front().made) {
+    } else if (std::max(left_of(change.key), right_of(change.key)) >= batch_.joins().front().made) {
       for (auto& pair : appeared)  // the batch made it
         if (pair.key == change.key) pair.weight -= change.weight;
     }
@@ -255,7 +220,7 @@ class IndexedMerging {
         if (pair.weight < index_.threshold()) continue;
         const auto number = index_.add(pair.key, pair.weight, pair.positions);
         if (highest_) highest_->add(index_, number);
-        const bool on_left = right_of(pair.key) == certificate_.joins()[pair.merge].made;
+        const bool on_left = right_of(pair.key) == batch_.joins()[pair.merge].made;
         fresh_.push_back({number, on_left ? left_of(pair.key) : right_of(pair.key), on_left, pair.merge});
       }
     std::sort(fresh_.begin(), fresh_.end(), [](const Fresh& a, const Fresh& b) { return a.merge < b.merge; });
@@ -272,8 +237,8 @@ class IndexedMerging {
       size_t end = i;
       for (; end < fresh_.size() && fresh_[end].merge == merge; ++end)
         writer_of(around, end) = static_cast<uint32_t>(end + 1);
-      read_list(arena, index_.list(pairs_[merge], s), work_.members[member].listed, [&](std::span<Position> positions) {
-        list_neighbours(shards_[s], certificate_.joins()[merge], learned_.spans, positions, around, arena, batch.writers,
+      read_list(arena, index_.list(batch_.pairs()[merge], s), work_.members[member].listed, [&](std::span<Position> positions) {
+        list_neighbours(shards_[s], batch_.joins()[merge], learned_.spans, positions, around, arena, batch.writers,
                         pulse_, member);
       });
       for (; i < end; ++i) writer_of(around, i) = 0;
@@ -324,10 +289,7 @@ class IndexedMerging {
   Team& team_;
   Pulse& pulse_;
   std::optional<HighestNeighbours> highest_;  // null: batches of one merge
-  Certificate certificate_;
-  std::vector<PairNumber> pairs_;                    // of the batch
-  std::array<uint64_t, kMostInBatch> counts_at_{};   // of these, when they were chosen
-  uint64_t positions_ = 0;                           // of these, about
+  Batch batch_;
   unsigned parts_ = 1;  // members that work on the batch
   std::vector<Fresh> fresh_;
 };

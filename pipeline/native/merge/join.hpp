@@ -88,6 +88,11 @@ class Neighbours {
 struct Surroundings {
   Neighbours left, right;
 
+  // Of a pair that the merge made.
+  uint32_t& writer(Symbol made, uint64_t key) {
+    const auto before = static_cast<Symbol>(key >> 32), after = static_cast<Symbol>(key);
+    return after == made ? left.writer(before) : right.writer(after);
+  }
   void make_space(Symbol symbols) {
     left.make_space(symbols);
     right.make_space(symbols);

@@ -27,8 +27,7 @@ constexpr size_t kFewMerges = 16;  // so few that a phase is hardly worth its pa
 class Training : Phases {
  public:
   Training(const MergeOptions& options, MergeResult known, const MergePoll& poll, const PhaseEnd& phase_end)
-      : Phases(options, std::move(known)), phase_end_(phase_end), pulse_(poll), team_(options.threads, pulse_),
-        max_merges_(options.max_merges), known_(merges()), spans_(tokens_.next(), 1) {
+      : Phases(options, std::move(known)), phase_end_(phase_end), pulse_(poll), team_(options.threads, pulse_), known_(merges()), spans_(tokens_.next(), 1) {
     pulse_.progress.max_merges = options.max_merges;
     pulse_.progress.merges = result_.counts.size();
   }
@@ -155,11 +154,12 @@ class Training : Phases {
   // Phase after phase; false when the next symbol would pass `end_symbol`.
   template <class S>
   bool train(std::vector<Shard<S>>& shards, Symbol end_symbol) {
+    end_symbol_ = end_symbol;
     while (result_.counts.size() < max_merges_) {
       // A phase for the last few symbols of a width would cost more than it gains.
       const Symbol left = end_symbol - tokens_.next();
       if (left == 0 || (left < remaining() && left < end_symbol / 8)) return false;
-      if (!phase(shards, end_symbol)) {
+      if (!phase(shards)) {
         result_.exhausted = true;
         return true;
       }
@@ -170,19 +170,19 @@ class Training : Phases {
 
   // False when no pair is left to be merged.
   template <class S>
-  bool phase(std::vector<Shard<S>>& shards, Symbol end_symbol) {
+  bool phase(std::vector<Shard<S>>& shards) {
     if constexpr (sizeof(S) > 1)
-      if (!stored_.empty()) return stored_phase(shards, end_symbol);
-    return resident_phase(shards, end_symbol);
+      if (!stored_.empty()) return stored_phase(shards);
+    return resident_phase(shards);
   }
 
   // With all words in memory; false when no pair is left to be merged.
   template <class S>
-  bool resident_phase(std::vector<Shard<S>>& shards, Symbol end_symbol) {
-    auto threshold = choose_threshold(shards, spans_, *sketch_, max_pairs(end_symbol), max_positions(shards),
-                                      options_.rules.min_frequency);
+  bool resident_phase(std::vector<Shard<S>>& shards) {
+    auto threshold = choose_threshold(*sketch_, max_pairs(), max_positions(shards),
+                                      [&](auto&& note) { sample_pairs(shards, spans_, note); });
     while (threshold != 0) {
-      gaps_ = merge_above(shards, threshold, gaps_, end_symbol);
+      gaps_ = merge_above(shards, threshold, gaps_);
       if (gaps_) return true;
       threshold = lower(threshold);
     }
@@ -191,36 +191,36 @@ class Training : Phases {
 
   // Indexes the pairs that reach the threshold and merges them; false when there are none.
   template <class S>
-  bool merge_above(std::vector<Shard<S>>& shards, uint64_t threshold, bool gaps, Symbol end_symbol) {
+  bool merge_above(std::vector<Shard<S>>& shards, uint64_t threshold, bool gaps) {
     auto index = compact_and_index(shards, work_.arenas, *sketch_, threshold, gaps, tokens_, team_, pulse_);
     forget_spans<S>();
     ++result_.phases;
-    return merge_indexed(shards, index, end_symbol);
+    return merge_indexed(shards, index);
   }
 
   // With the words in memory that the phase needs. Where these are too many, or allow hardly any merge, merges are made
   // while words are streamed.
   template <class S>
-  bool stored_phase(std::vector<Shard<S>>& shards, Symbol end_symbol) {
+  bool stored_phase(std::vector<Shard<S>>& shards) {
     const auto before = result_.counts.size();
-    auto threshold = prefer_streaming_ ? kNeverReached : affordable(shards, end_symbol);
+    auto threshold = prefer_streaming_ ? kNeverReached : affordable(shards);
     prefer_streaming_ = false;
     const auto best = before == 0 ? kNeverReached - 1 : result_.counts.back();  // no pair has a higher count
     while (threshold != 0 && threshold <= best) {
       const auto reached = exchange(shards, threshold);
-      if (reached != kNeverReached && merge_above(shards, reached, false, end_symbol)) {
+      if (reached != kNeverReached && merge_above(shards, reached, false)) {
         prefer_streaming_ = result_.counts.size() - before < kFewMerges;
         return true;
       }
       if (reached > threshold) break;
       threshold = lower(threshold);
     }
-    return threshold != 0 && streamed_phase(shards, end_symbol);
+    return threshold != 0 && streamed_phase(shards);
   }
 
   template <class S>
-  uint64_t affordable(std::vector<Shard<S>>& shards, Symbol end_symbol) {
-    return affordable_threshold(shards, stored_, *sketch_, max_pairs(end_symbol),
+  uint64_t affordable(std::vector<Shard<S>>& shards) {
+    return affordable_threshold(shards, stored_, *sketch_, max_pairs(),
                                 shard_bytes() * shards.size() / 8 * 7, options_.rules.min_frequency);
   }
 
@@ -251,22 +251,24 @@ class Training : Phases {
 
   // Makes at least one batch of merges while streaming, and more until a phase in memory would make many.
   template <class S>
-  bool streamed_phase(std::vector<Shard<S>>& shards, Symbol end_symbol) {
+  bool streamed_phase(std::vector<Shard<S>>& shards) {
     put_all_away(shards);
-    const auto pairs = max_pairs(end_symbol);
+    const auto pairs = max_pairs();
     auto ledger = count_ledger<S>(stored_, learned(), pairs, options_, team_, pulse_);
+    Batch batch;
     bool any = false;
-    while (result_.counts.size() < max_merges_ && tokens_.next() < end_symbol) {
-      const auto batch = choose_batch(ledger, learned(), std::min<uint64_t>(remaining(), end_symbol - tokens_.next()));
+    while (possible() != 0) {
+      HighestNeighbours highest(ledger);
+      batch.choose(ledger, &highest, learned(), std::min<uint64_t>(possible(), kMostBatch));
       if (batch.joins().empty()) break;
       any = true;
       ++result_.phases;
-      merge_batch<S>(stored_, ledger, batch, learned(), team_, pulse_);
+      merge_batch<S>(stored_, ledger, batch.joins(), learned(), team_, pulse_);
       pulse_.progress.merges = result_.counts.size();
       pulse_.progress.best_count = result_.counts.back();
       if (result_.counts.size() == max_merges_ || ledger.pairs().size() > 8 * pairs + 4096) break;
       phase_end_(result_);
-      const auto threshold = affordable(shards, end_symbol);
+      const auto threshold = affordable(shards);
       if (threshold == kNeverReached) continue;
       const auto& known = ledger.pairs();
       const auto reaching = static_cast<size_t>(
@@ -278,12 +280,10 @@ class Training : Phases {
 
   Learned learned() { return {tokens_, spans_, *sketch_, result_}; }
   size_t start_tokens() const { return options_.start ? options_.start->tokens.size() : 0; }
-  uint64_t remaining() const { return max_merges_ - result_.counts.size(); }
 
-  uint64_t max_pairs(Symbol end_symbol) const {
-    const auto merges = std::min<uint64_t>(remaining(), end_symbol - tokens_.next());
+  uint64_t max_pairs() const {
     const auto most = options_.resident_bytes == 0 ? kMaxPairs : options_.resident_bytes / 8 / kPairBytes + 64;
-    return std::min(Phases::max_pairs(merges), most);
+    return std::min(Phases::max_pairs(), most);
   }
 
   template <class S>
@@ -296,15 +296,15 @@ class Training : Phases {
   // Merges until no indexed pair reaches the threshold, or the lists of new pairs have grown far beyond those that the
   // phase began with; false when there was no merge at all.
   template <class S>
-  bool merge_indexed(std::vector<Shard<S>>& shards, PairIndex& index, Symbol end_symbol) {
+  bool merge_indexed(std::vector<Shard<S>>& shards, PairIndex& index) {
     IndexedMerging<S> merging(shards, index, learned(), work_, options_.share_from, team_, pulse_);
     bool any = false;
     const auto most_words = stored_.empty() ? most_listed(listed_words(), work_.arenas.size())
                                             : listed_words() + options_.resident_bytes / 8 / sizeof(Position);
-    while (result_.counts.size() < max_merges_ && tokens_.next() < end_symbol && listed_words() <= most_words) {
-      if (merging.merge_batch(std::min<uint64_t>(remaining(), end_symbol - tokens_.next()), max_merges_) == 0) break;
+    while (possible() != 0 && listed_words() <= most_words) {
+      if (merging.merge_batch(possible(), max_merges_) == 0) break;
       any = true;
-      index.narrow(remaining() + remaining() / 4 + 1024);
+      index.narrow(enough());
     }
     return any;
   }
@@ -318,7 +318,6 @@ class Training : Phases {
   Pulse pulse_;
   Team team_;
   uint64_t slots_ = 0;
-  uint64_t max_merges_;  // with those that make no new token
   std::optional<Sketch> sketch_;
   KnownMerges known_;
   std::vector<StoredWords> stored_;  // by shard; none where all words are in memory

@@ -112,7 +112,7 @@ class ParityTraining : public Phases {
   };
 
   // Pairs of a queue that will hardly all be merged: a merge that one language chooses takes apart pairs of others.
-  uint64_t enough() const { return remaining() / 2 + 1024; }
+  uint64_t enough_of_one() const { return remaining() / 2 + 1024; }
   bool is_global() const { return result_.counts.size() < global_merges_; }
   // kNone: of a text that is only measured.
   uint32_t queue_of(uint32_t shard) const {
@@ -124,7 +124,6 @@ class ParityTraining : public Phases {
   std::vector<Shard<S>> take(const std::vector<PieceSource>& texts, const KnownMerges& merges) {
     std::vector<Shard<S>> all;
     Team alone(1, pulse_);
-    uint64_t mass = 0;
     for (uint32_t text = 0; text < texts.size(); ++text) {
       Corpus corpus;
       MergeResult facts;
@@ -135,12 +134,7 @@ class ParityTraining : public Phases {
       language_of_.insert(language_of_.end(), shards.size(), text);
       std::move(shards.begin(), shards.end(), std::back_inserter(all));
       if (text >= languages_) continue;
-      if (corpus.mass > kMaxCount - mass)
-        throw std::overflow_error("the counts add up to a corpus of 2^63 bytes or more");
-      mass += corpus.mass;
-      result_.bytes += facts.bytes;
-      result_.left_out_pieces += facts.left_out_pieces;
-      result_.left_out_bytes += facts.left_out_bytes;
+      take_in(corpus.mass, facts.bytes, facts.left_out_pieces, facts.left_out_bytes);
       sizes_.emplace_back(corpus.slots, corpus.mass);
     }
     return all;
@@ -180,14 +174,10 @@ class ParityTraining : public Phases {
     result_.exhausted = std::all_of(queues_.begin(), queues_.end(), [](const auto& one) { return one.threshold == 0; });
     if (result_.exhausted) return false;
     ++result_.phases;
-    std::vector<std::pair<uint64_t, uint64_t>> reaching;  // counters, and how many their sketch has
-    for (const auto& queue : queues_) {
-      if (queue.threshold == 0) continue;
-      const auto lowest = queue.sketch->lowest_reaching(queue.threshold);
-      for (size_t counter = 0; counter < queue.sketch->size(); ++counter)
-        if (queue.sketch->reaches(counter, lowest)) reaching.emplace_back(counter, queue.sketch->size());
-    }
-    const auto filter = filter_of(reaching);
+    std::vector<std::pair<const Sketch*, uint64_t>> thresholds;
+    for (const auto& queue : queues_)
+      if (queue.threshold != 0) thresholds.emplace_back(&*queue.sketch, queue.threshold);
+    const auto filter = filter_above(thresholds);
     std::vector<PairTally> tallies(shards.size());
     team_.each(shards.size(), [&](size_t s, unsigned member) {
       tallies[s] = tally_shard(shards[s], arenas_[s], nullptr, passing(filter), false, pulse_, member);
@@ -224,14 +214,11 @@ class ParityTraining : public Phases {
     if (none_found) {
       queue.threshold = lower(queue.threshold);
     } else {
-      BoundHistogram histogram(*queue.sketch);
       const auto step = static_cast<Position>(queue.slots / (kSampled / queues_.size()) + 1);
-      each_pair(queue, shards, step, [&](PairKey key, uint64_t) {
-        if (const auto bound = queue.sketch->bound(queue.sketch->counter_of(key)); bound != 0)
-          histogram.add_positions(bound, step);
+      const auto most_pairs = std::min(enough_of_one(), kMaxPairs);
+      queue.threshold = Phases::choose_threshold(*queue.sketch, most_pairs, max_positions(queue.slots), [&](auto&& note) {
+        each_pair(queue, shards, step, [&](PairKey key, uint64_t) { note(key, step); });
       });
-      queue.threshold = histogram.threshold(std::min(enough(), kMaxPairs), max_positions(queue.slots),
-                                            options_.rules.min_frequency);
     }
     if (queue.threshold != 0) queue.pairs.emplace(tokens_, queue.threshold);
   }
@@ -294,7 +281,7 @@ class ParityTraining : public Phases {
   // Makes the next merge; false when the phase has ended.
   template <class S>
   bool merge_next(std::vector<Shard<S>>& shards) {
-    if (full_ || remaining() == 0 || tokens_.next() == end_symbol_ || global_ != is_global()) return false;
+    if (full_ || possible() == 0 || global_ != is_global()) return false;
     const auto [chooser, best] = take_next();
     if (best == kNoPair) return false;
     const auto [key, count, positions, unused] = queues_[chooser].pairs->pair(best);
@@ -329,7 +316,7 @@ class ParityTraining : public Phases {
       on_cells([&](const Cell& cell, unsigned member) { list(shards[cell.shard], cell, join, member); });
       add_fresh();
     }
-    queues_[chooser].pairs->narrow(enough());
+    queues_[chooser].pairs->narrow(enough_of_one());
     return true;
   }
 
@@ -399,9 +386,6 @@ class ParityTraining : public Phases {
     const auto s = cell.shard;
     auto& work = work_[s];
     auto& around = around_[member];
-    const auto writer = [&](PairKey key) -> uint32_t& {
-      return right_of(key) == join.made ? around.left.writer(left_of(key)) : around.right.writer(right_of(key));
-    };
     work.found.clear();
     std::erase_if(work.appeared, [&](const Appeared& one) {
       const auto& mark = mark_of(join, one.key);
@@ -409,13 +393,13 @@ class ParityTraining : public Phases {
     });
     if (work.appeared.empty()) return;
     work.writers.assign(work.appeared.size(), {});
-    for (size_t w = 0; w < work.appeared.size(); ++w) writer(work.appeared[w].key) = static_cast<uint32_t>(w + 1);
+    for (size_t w = 0; w < work.appeared.size(); ++w) around.writer(join.made, work.appeared[w].key) = static_cast<uint32_t>(w + 1);
     read_list(arenas_[s], cell.list, listed_[member], [&](std::span<Position> listed) {
       list_neighbours(shard, join, spans_, listed, around, arenas_[s], work.writers, pulse_, member);
     });
     for (size_t w = 0; w < work.appeared.size(); ++w) {
       const auto& [key, weight] = work.appeared[w];
-      writer(key) = 0;
+      around.writer(join.made, key) = 0;
       work.found.push_back({mark_of(join, key).fresh - size_t{1}, s, work.writers[w].finish(arenas_[s]), weight});
     }
   }
@@ -445,7 +429,6 @@ class ParityTraining : public Phases {
   std::vector<Surroundings> around_;  // by member
   std::vector<std::vector<Position>> listed_;  // by member: some of those of a list
   bool global_ = false, in_phase_ = false, full_ = false;
-  Symbol end_symbol_ = 0;
   std::vector<Queue> queues_;  // by language; while all choose together, one
   PairMap<true> numbers_;      // of the pairs of the phase
   std::vector<uint32_t> begins_;  // by pair: its first cell; then the end of all

@@ -165,13 +165,10 @@ void Part::list_fresh(Shard<S>& shard, Lists& lists, const std::vector<std::vect
     const auto& join = guess_[i];
     lists.around.make_space(static_cast<Symbol>(spans_.size()));
     lists.writers.assign(fresh[i].size(), {});
-    const auto writer = [&](PairKey key) -> uint32_t& {
-      return right_of(key) == join.made ? lists.around.left.writer(left_of(key)) : lists.around.right.writer(right_of(key));
-    };
-    for (size_t w = 0; w < fresh[i].size(); ++w) writer(fresh[i][w]) = static_cast<uint32_t>(w + 1);
+    for (size_t w = 0; w < fresh[i].size(); ++w) lists.around.writer(join.made, fresh[i][w]) = static_cast<uint32_t>(w + 1);
     list_neighbours(shard, join, spans_, lists.joined[i], lists.around, lists.arena, lists.writers, pulse_, member);
     for (size_t w = 0; w < fresh[i].size(); ++w) {
-      writer(fresh[i][w]) = 0;
+      lists.around.writer(join.made, fresh[i][w]) = 0;
       if (const auto list = lists.writers[w].finish(lists.arena).handle; list != 0)  // most occur in few parts
         lists.of.insert(left_of(fresh[i][w]), right_of(fresh[i][w]), list);
     }

@@ -22,7 +22,8 @@ inline Symbol end_narrow(const MergeOptions& options) { return std::min(options.
 
 class Phases {
  public:
-  Phases(const MergeOptions& options, MergeResult known) : options_(options), tokens_(options_), result_(std::move(known)) {
+  Phases(const MergeOptions& options, MergeResult known)
+      : options_(options), tokens_(options_), result_(std::move(known)), max_merges_(options_.max_merges) {
     for (const auto key : merges()) tokens_.add(left_of(key), right_of(key));
   }
   Phases(const Phases&) = delete;
@@ -40,16 +41,39 @@ class Phases {
   bool is_narrow() const { return tokens_.next() < end_narrow(options_); }
   // The first symbol that the words of the next phase cannot hold.
   Symbol end_symbol() const { return is_narrow() ? end_narrow(options_) : Slots<uint32_t>::kEndSymbol; }
-  uint64_t remaining() const { return options_.max_merges - result_.counts.size(); }
-  uint64_t max_pairs(uint64_t merges) const { return std::min(2 * merges + 256, kMaxPairs); }
+  uint64_t remaining() const { return max_merges_ - result_.counts.size(); }
+  // Merges that the phase may make.
+  uint64_t possible() const { return std::min<uint64_t>(remaining(), end_symbol_ - tokens_.next()); }
+  uint64_t max_pairs() const { return std::min(2 * possible() + 256, kMaxPairs); }
+  // Pairs that a queue need not fall below while more appear.
+  uint64_t enough() const { return remaining() + remaining() / 4 + 1024; }
   // Positions that a phase may list: a share of all slots.
   uint64_t max_positions(uint64_t slots, uint64_t share = 4) const {
     return options_.index_positions != 0 ? options_.index_positions : std::max<uint64_t>(uint64_t{1} << 20, slots / share);
+  }
+  // The lowest threshold whose index is estimated to stay within these; 0: no pair can reach min_frequency. sample(note)
+  // calls note(pair, positions) for pairs of the words, each with how many positions it stands for.
+  template <class Sample>
+  uint64_t choose_threshold(const Sketch& sketch, uint64_t most_pairs, uint64_t most_positions, Sample&& sample) const {
+    BoundHistogram histogram(sketch);
+    sample([&](PairKey key, double positions) {
+      if (const auto bound = sketch.bound(sketch.counter_of(key)); bound != 0) histogram.add_positions(bound, positions);
+    });
+    return histogram.threshold(most_pairs, most_positions, options_.rules.min_frequency);
   }
   // Counters shared by several pairs may promise a count that no pair has: the next threshold then, 0 after the last.
   uint64_t lower(uint64_t threshold) const {
     const auto least = options_.rules.min_frequency;
     return threshold > least ? std::max(threshold / 2, least) : 0;
+  }
+  // Notes what the pieces of a language or a part are; those of all have less than 2^63 bytes.
+  void take_in(uint64_t mass, uint64_t bytes, uint64_t left_out_pieces, uint64_t left_out_bytes) {
+    if (mass > (uint64_t{1} << 63) - 1 - mass_)
+      throw std::overflow_error("the counts add up to a corpus of 2^63 bytes or more");
+    mass_ += mass;
+    result_.bytes += bytes;
+    result_.left_out_pieces += left_out_pieces;
+    result_.left_out_bytes += left_out_bytes;
   }
   void append(const Join& join, uint64_t count, uint64_t joined) {
     result_.left.push_back(id_of(join.left));
@@ -61,6 +85,9 @@ class Phases {
   const MergeOptions options_;
   Tokens tokens_;
   MergeResult result_;
+  uint64_t max_merges_;  // with those that make no new token
+  uint64_t mass_ = 0;    // of all that was taken in
+  Symbol end_symbol_ = 0;  // the first that the words of the phase cannot hold
 };
 
 }  // namespace bpe::merge

@@ -34,6 +34,16 @@ inline PairFilter filter_of(const std::vector<std::pair<uint64_t, uint64_t>>& re
     for (auto at = counter & (size - 1); at < size; at += all) filter[at >> 6] |= uint64_t{1} << (at & 63);
   return filter;
 }
+// Of all pairs whose counter in one of the sketches reaches the threshold that comes with it.
+inline PairFilter filter_above(const std::vector<std::pair<const Sketch*, uint64_t>>& thresholds) {
+  std::vector<std::pair<uint64_t, uint64_t>> reaching;
+  for (const auto& [sketch, threshold] : thresholds) {
+    const auto lowest = sketch->lowest_reaching(threshold);
+    for (size_t counter = 0; counter < sketch->size(); ++counter)
+      if (sketch->reaches(counter, lowest)) reaching.emplace_back(counter, sketch->size());
+  }
+  return filter_of(reaching);
+}
 // Whether the pair of a product passes.
 inline auto passing(const PairFilter& filter) {
   return [&filter, mask = 64 * filter.size() - 1](uint64_t product) {
@@ -158,14 +168,10 @@ inline PairIndex combine(const std::vector<PairTally>& tallies, std::vector<Posi
   return index;
 }
 
-// The lowest threshold whose index is estimated to stay within that many pairs and positions (0: no pair can reach
-// min_frequency). Words need not be compact.
-template <class S>
-uint64_t choose_threshold(const std::vector<Shard<S>>& shards, const std::vector<uint32_t>& spans,
-                               const Sketch& sketch, uint64_t max_pairs, uint64_t max_positions,
-                               uint64_t min_frequency) {
+// note(pair, positions) for a sample of the words, which need not be compact.
+template <class S, class Note>
+void sample_pairs(const std::vector<Shard<S>>& shards, const std::vector<uint32_t>& spans, Note&& note) {
   constexpr uint64_t kSampled = 64, kSampleEvery = 256 * kSampled, kSmall = uint64_t{1} << 18;
-  BoundHistogram histogram(sketch);
   for (const auto& shard : shards) {
     const auto step = shard.size < kSmall ? kSampled : kSampleEvery;
     for (uint64_t begin = 1; begin < shard.size; begin += step)
@@ -174,13 +180,10 @@ uint64_t choose_threshold(const std::vector<Shard<S>>& shards, const std::vector
         if (!Slots<S>::starts(at)) continue;
         const auto left = Slots<S>::starting(at);
         if (left == kBoundary) continue;
-        const auto right = Slots<S>::starting(at + spans[left]);
-        if (right == kBoundary) continue;
-        const auto bound = sketch.bound(sketch.counter_of(key_of(left, right)));
-        if (bound != 0) histogram.add_positions(bound, static_cast<double>(step / kSampled));
+        if (const auto right = Slots<S>::starting(at + spans[left]); right != kBoundary)
+          note(key_of(left, right), static_cast<double>(step / kSampled));
       }
   }
-  return histogram.threshold(max_pairs, max_positions, min_frequency);
 }
 
 // Compacts the words, if they may have gaps, and indexes all pairs of count >= threshold, ready to start.

@@ -9,7 +9,7 @@
 #include <array>
 #include <numeric>
 
-#include "merge/index.hpp"
+#include "merge/batch.hpp"
 #include "merge/part.hpp"
 
 namespace bpe::merge {
@@ -24,18 +24,11 @@ class SharedTraining : public Phases {
   using Phases::Phases;
   // Returns the size of a sketch for all parts together.
   size_t start(const std::vector<PartFacts>& parts) {
-    uint64_t mass = 0;
-    for (const auto& [slots, part_mass, bytes, left_out_pieces, left_out_bytes] : parts) {
-      if (part_mass > (uint64_t{1} << 63) - 1 - mass)
-        throw std::overflow_error("the counts add up to a corpus of 2^63 bytes or more");
-      mass += part_mass;
+    for (const auto& [slots, mass, bytes, left_out_pieces, left_out_bytes] : parts) {
+      take_in(mass, bytes, left_out_pieces, left_out_bytes);
       slots_ += slots;
-      result_.bytes += bytes;
-      result_.left_out_pieces += left_out_pieces;
-      result_.left_out_bytes += left_out_bytes;
     }
-    most_occurrences_ = mass / 32;
-    sketch_.emplace(slots_, mass, kNeverReached);
+    sketch_.emplace(slots_, mass_, kNeverReached);
     sums_.assign(sketch_->size(), 0);
     return sketch_->size();
   }
@@ -46,17 +39,19 @@ class SharedTraining : public Phases {
 
   // The pairs of the next phase, chosen by samples of one position in `step` of each part; empty when no merge is left.
   PairFilter begin_phase(const std::vector<std::vector<PairKey>>& samples, double step) {
-    if (result_.counts.size() == options_.max_merges) return {};
+    if (remaining() == 0) return {};
     end_symbol_ = end_symbol();
     if (!sums_.empty()) sketch_->set(std::exchange(sums_, {}));
-    choose_threshold(samples, step);
+    if (index_ && index_->pairs().empty())  // counters promised a count that no pair has
+      threshold_ = lower(threshold_);
+    else if (threshold_ != 0)
+      threshold_ = choose_threshold(*sketch_, max_pairs(), max_positions(slots_), [&](auto&& note) {
+        for (const auto& sample : samples)
+          for (const auto key : sample) note(key, step);
+      });
     result_.exhausted = threshold_ == 0;
     if (result_.exhausted) return {};
-    const auto lowest = sketch_->lowest_reaching(threshold_);
-    std::vector<std::pair<uint64_t, uint64_t>> reaching;
-    for (size_t counter = 0; counter < sketch_->size(); ++counter)
-      if (sketch_->reaches(counter, lowest)) reaching.emplace_back(counter, sketch_->size());
-    return filter_of(reaching);
+    return filter_above({{&*sketch_, threshold_}});
   }
   // Adds the counts that a part has of the pairs that pass.
   void count(std::span<const PairKey> pairs, std::span<const uint64_t> counts) {
@@ -85,10 +80,10 @@ class SharedTraining : public Phases {
   // apart are left out: they will hardly be next.
   const std::vector<PairKey>& guess() {
     guess_.clear();
-    const auto most = std::min<uint64_t>({remaining(), end_symbol_ - tokens_.next(), guesses_});
+    const auto most = std::min<uint64_t>(possible(), guesses_);
     std::vector<PairNumber> taken;
     uint64_t occurrences = 0;  // a part keeps their positions until the next guess
-    while (guess_.size() < most && taken.size() < 2 * most && occurrences <= most_occurrences_) {
+    while (guess_.size() < most && taken.size() < 2 * most && occurrences <= mass_ / 32) {
       const auto best = index_->take_best();
       if (best == kNoPair) break;
       taken.push_back(best);
@@ -127,7 +122,7 @@ class SharedTraining : public Phases {
     }
     // Half as many again as hold, on average: what does not hold is work and bytes for nothing.
     guesses_ = std::clamp<size_t>((6 * guesses_ + 3 * made + 7) / 8, 4, kMostGuessed);
-    index_->narrow(remaining() + remaining() / 4 + 1024);
+    index_->narrow(enough());
     return fresh_;
   }
 
@@ -137,19 +132,6 @@ class SharedTraining : public Phases {
     std::span<const Symbol> symbols;
     std::span<const uint64_t> weights;
   };
-
-  void choose_threshold(const std::vector<std::vector<PairKey>>& samples, double step) {
-    if (threshold_ == 0) return;
-    if (index_ && index_->pairs().empty()) {  // counters promised a count that no pair has
-      threshold_ = lower(threshold_);
-      return;
-    }
-    BoundHistogram histogram(*sketch_);
-    for (const auto& sample : samples)
-      for (const auto key : sample)
-        if (const auto bound = sketch_->bound(sketch_->counter_of(key)); bound != 0) histogram.add_positions(bound, step);
-    threshold_ = histogram.threshold(max_pairs(remaining()), max_positions(slots_), options_.rules.min_frequency);
-  }
 
   static Side next_of(const JoinedAround& part, std::pair<size_t, size_t>& next) {
     const auto size = part.sizes.at(next.first++);
@@ -173,27 +155,16 @@ class SharedTraining : public Phases {
     const Join join{left_of(key), right_of(key), tokens_.add(left_of(key), right_of(key))};
     const auto left = sum_of(left_), right = sum_of(right_);
     const auto joined = note_changes(join, count, left, right, [&](PairKey pair, uint64_t weight, uint32_t positions) {
-      positions == 0 ? vanish(pair, weight) : appear(pair, weight);
+      if (positions == 0)
+        fall(tokens_, *sketch_, *index_, pair, weight);
+      else if (appear(tokens_, *sketch_, *index_, pair, weight))
+        fresh_.push_back(pair);
     });
     append(join, count, joined);
   }
-  void vanish(PairKey key, uint64_t weight) {
-    if (tokens_.forbids(left_of(key), right_of(key))) return;
-    sketch_->subtract(sketch_->counter_of(key), weight);
-    if (const auto number = index_->find(key); number != kNoPair && index_->pair(number).count != 0)
-      index_->pair(number).count -= weight;
-  }
-  void appear(PairKey key, uint64_t weight) {
-    if (tokens_.forbids(left_of(key), right_of(key))) return;
-    sketch_->add(sketch_->counter_of(key), weight);
-    if (weight < index_->threshold()) return;
-    index_->add(key, weight, 0);
-    fresh_.push_back(key);
-  }
 
-  uint64_t slots_ = 0, most_occurrences_ = 0;
+  uint64_t slots_ = 0;
   uint64_t threshold_ = kNeverReached;  // of the phase; 0: no pair reaches min_frequency
-  Symbol end_symbol_ = 0;
   std::vector<uint64_t> sums_;
   std::optional<Sketch> sketch_;
   PairTally tally_;

@@ -11,37 +11,24 @@ namespace bpe::merge {
 
 inline constexpr size_t kMostBatch = 128;
 
-class Batch {
+// The joins of a batch, by what they join.
+class JoinTable {
  public:
-  explicit Batch(const PairIndex& ledger) {
-    for (const auto& pair : ledger.pairs()) {
-      raise(to_right_, right_of(pair.key), pair.count);
-      raise(from_left_, left_of(pair.key), pair.count);
+  explicit JoinTable(const std::vector<Join>& joins)
+      : first_made_(joins.front().made), size_(joins.size()), begins_(joins.back().made + 1, 0), made_(joins.size()) {
+    for (const auto& join : joins) {
+      begins_[join.left] = 1;
+      made_.insert(join.left, join.right, join.made);
     }
-  }
-  // Whether the next pair of the queue is the next one to be merged after those that are in the batch.
-  bool certifies(uint64_t count) const { return certificate_.admits(count); }
-  // `below`: what a pair that is not in the ledger may have.
-  void add(const Join& join, uint64_t count, uint64_t below, bool freed) {
-    certificate_.add(join, count, std::max({below, of(to_right_, join.left), of(from_left_, join.right)}), freed);
-    if (begins_.size() <= join.made) begins_.resize(join.made + 1, 0);
-    begins_[join.left] = 1;
-    made_.insert(join.left, join.right, join.made);
   }
   bool begins(Symbol symbol) const { return begins_[symbol] != 0; }
   Symbol made(Symbol left, Symbol right) const { return made_.find(left, right); }
-  const std::vector<Join>& joins() const { return certificate_.joins(); }
+  Symbol first_made() const { return first_made_; }
+  size_t size() const { return size_; }
 
  private:
-  static void raise(std::vector<uint64_t>& highest, Symbol symbol, uint64_t count) {
-    if (highest.size() <= symbol) highest.resize(symbol + symbol / 2 + 1, 0);
-    highest[symbol] = std::max(highest[symbol], count);
-  }
-  static uint64_t of(const std::vector<uint64_t>& highest, Symbol symbol) {
-    return symbol < highest.size() ? highest[symbol] : 0;
-  }
-  std::vector<uint64_t> to_right_, from_left_;  // by token: the highest count of a pair with it on the right, on the left
-  Certificate certificate_;
+  Symbol first_made_;
+  size_t size_;
   std::vector<uint8_t> begins_;  // by symbol: whether a join begins with it
   PairMap<false> made_;
 };
@@ -54,8 +41,7 @@ struct BatchChanges {
 
 // Makes the batch's merges in a word, left to right; returns its new size.
 template <class S>
-size_t join_word(S* word, size_t size, uint64_t weight, const Batch& batch, BatchChanges& changes) {
-  const Symbol first_made = batch.joins().front().made;
+size_t join_word(S* word, size_t size, uint64_t weight, const JoinTable& batch, BatchChanges& changes) {
   size_t out = 0;
   while (out + 1 < size && (!batch.begins(word[out]) || batch.made(word[out], word[out + 1]) == kNoPair)) ++out;
   if (out + 1 >= size) return size;
@@ -70,7 +56,7 @@ size_t join_word(S* word, size_t size, uint64_t weight, const Batch& batch, Batc
         joined = true;
         last = word[i + 1];
         symbol = made;
-        changes.joined[made - first_made] += weight;
+        changes.joined[made - batch.first_made()] += weight;
         changes.counts.add(key_of(first, last), 0 - weight);
       }
     }
@@ -89,9 +75,9 @@ size_t join_word(S* word, size_t size, uint64_t weight, const Batch& batch, Batc
 
 // Makes the batch's merges in all words of a shard, which are on disk.
 template <class S>
-BatchChanges join_stored(StoredWords& stored, const Batch& batch, Pulse& pulse, unsigned member) {
+BatchChanges join_stored(StoredWords& stored, const JoinTable& batch, Pulse& pulse, unsigned member) {
   BatchChanges changes;
-  changes.joined.assign(batch.joins().size(), 0);
+  changes.joined.assign(batch.size(), 0);
   WordBlock<S> out;
   stored.begin_pass();
   for (WordBlock<S> block; stored.read_next(block);) {
@@ -161,52 +147,26 @@ PairIndex count_ledger(std::vector<StoredWords>& stored, const Learned& learned,
   }
 }
 
-// Takes the next merges off the ledger's queue, as many as are certified.
-inline Batch choose_batch(PairIndex& ledger, const Learned& learned, uint64_t most_merges) {
-  auto& [tokens, spans, sketch, result] = learned;
-  Batch batch(ledger);
-  while (batch.joins().size() < std::min<uint64_t>(most_merges, kMostBatch)) {
-    const auto best = ledger.take_best();
-    if (best == kNoPair) break;
-    auto& pair = ledger.pair(best);
-    if (!batch.certifies(pair.count)) {
-      ledger.put_back(best);
-      break;
-    }
-    const Join join{left_of(pair.key), right_of(pair.key), tokens.add(left_of(pair.key), right_of(pair.key))};
-    spans.push_back(1);
-    batch.add(join, pair.count, ledger.threshold() - 1, tokens.frees(join.left));
-    result.left.push_back(id_of(join.left));
-    result.right.push_back(id_of(join.right));
-    result.counts.push_back(pair.count);
-    result.joined.push_back(0);
-  }
-  return batch;
-}
-
 // Makes a batch in all words on disk, and enters what changed into sketch and ledger.
 template <class S>
-void merge_batch(std::vector<StoredWords>& stored, PairIndex& ledger, const Batch& batch, const Learned& learned,
+void merge_batch(std::vector<StoredWords>& stored, PairIndex& ledger, const std::vector<Join>& joins, const Learned& learned,
                  Team& team, Pulse& pulse) {
   auto& [tokens, spans, sketch, result] = learned;
-  const size_t first_rank = result.joined.size() - batch.joins().size();
+  const JoinTable batch(joins);
+  result.joined.resize(result.counts.size());
+  const size_t first_rank = result.joined.size() - batch.size();
   std::vector<BatchChanges> changes(stored.size());
   team.each(stored.size(), [&](size_t s, unsigned member) {
     changes[s] = join_stored<S>(stored[s], batch, pulse, member);
   });
   for (size_t s = 0; s < changes.size(); ++s) {
-    for (size_t i = 0; i < batch.joins().size(); ++i) result.joined[first_rank + i] += changes[s].joined[i];
+    for (size_t i = 0; i < batch.size(); ++i) result.joined[first_rank + i] += changes[s].joined[i];
     if (s != 0) changes[0].counts.add(changes[s].counts);
   }
   changes[0].counts.each([&, &tokens = tokens, &sketch = sketch](const PairTally::Slot& slot) {
-    if (tokens.forbids(left_of(slot.key), right_of(slot.key))) return;
-    const auto counter = sketch.counter_of(slot.key);
     const bool fell = slot.count > kNeverReached / 2;
-    fell ? sketch.subtract(counter, 0 - slot.count) : sketch.add(counter, slot.count);
-    if (const auto number = ledger.find(slot.key); number != kNoPair)
-      ledger.pair(number).count += slot.count;
-    else if (!fell && slot.count >= ledger.threshold())
-      ledger.add(slot.key, slot.count, 0);
+    fell ? fall(tokens, sketch, ledger, slot.key, 0 - slot.count)
+         : static_cast<void>(appear(tokens, sketch, ledger, slot.key, slot.count));
   });
 }
 
