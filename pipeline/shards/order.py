@@ -128,16 +128,11 @@ def _deal_tasks(
             validation=epoch == 0,
         )
         parts_of = [part.fingerprint for part, _ in own.parts]
-        output = StoredIds(
-            encoding.directory / name, fingerprint(parts_of, own.inside, asdict(selection), number, buckets)
+        made_of = fingerprint(parts_of, own.inside, asdict(selection), number, buckets)
+        output = StoredIds(encoding.directory / name, made_of)
+        yield DealTask(
+            **vars(own), output=output, selection=selection, number=number, buckets=buckets, run_bytes=2 * bucket_bytes
         )
-        run: dict[str, Any] = {
-            "output": output,
-            "selection": selection,
-            "number": number,
-            "run_bytes": 2 * bucket_bytes,
-        }
-        yield DealTask(**vars(own), **run, buckets=buckets)
 
 
 def _deal(runner: Runner, tasks: Sequence[DealTask], workers: Grant) -> "array[int]":

@@ -53,15 +53,10 @@ class Packed:
         )
         self.tokens = 0
 
-    @property
-    def padded(self) -> int:
-        """Tokens that fill rows up."""
-        return self._packer.amounts()[0]
-
-    @property
-    def truncated(self) -> int:
-        """Tokens of documents that were left out."""
-        return self._packer.amounts()[1]
+    def cost(self) -> dict[str, int]:
+        """Return the tokens that fill rows up, and those of documents that were left out."""
+        padded, truncated, _ = self._packer.amounts()
+        return {"padded": padded, "truncated": truncated}
 
     def rows(self, blocks: Iterator[Block]) -> Iterator[Rows]:
         """Yield the rows of the documents in these blocks."""
@@ -186,8 +181,7 @@ def write_shard(task: ShardTask) -> ShardFacts:
         if packed is None:
             apart = shard_format(task.file.format).rows and count != documents
             return {**own, "tokens": task.tokens, "rows": count if apart else None}
-        cost = {"padded": packed.padded, "truncated": packed.truncated, "dropped": task.dropped}
-        return {**own, "tokens": packed.tokens, "rows": count, **cost}
+        return {**own, "tokens": packed.tokens, "rows": count, **packed.cost(), "dropped": task.dropped}
 
     rows = (Rows({IDS: ids}, ends) for ids, ends in blocks()) if packed is None else packed.rows(blocks())
     return task.file.write(rows, facts)

@@ -184,7 +184,7 @@ def test_best_fit_keeps_documents_whole(sizes: list[int], row: int, cuts: list[i
             found.append(ids[own[0] : own[-1] + 1])
     assert sorted(found) == wanted
     assert [piece[0] for piece in found if piece == min(found)] == [0] * bool(found)
-    assert packer.padded == sum(row.count(PAD) for row in rows)
+    assert packer.cost()["padded"] == sum(row.count(PAD) for row in rows)
     # No two rows would fit in one: otherwise the fuller had taken the longest piece of the other.
     filled = sorted(sum(id_ != PAD for id_ in one) for one in rows)
     assert sum(filled[:2]) > row or len(rows) < 2
@@ -197,8 +197,8 @@ def test_none_takes_the_start_of_each_document(sizes: list[int], row: int, cuts:
     kept = [document[:row] for document in documents_of(sizes) if document]
     assert rows == [[*one, *[PAD] * (row - len(one)) * padded] for one in kept]
     assert [own[: len(one)] for own, one in zip(positions, kept, strict=True)] == [[*range(len(one))] for one in kept]
-    assert packer.truncated == sum(max(size - row, 0) for size in sizes)
-    assert packer.padded == sum(one.count(PAD) for one in rows)
+    assert packer.cost()["truncated"] == sum(max(size - row, 0) for size in sizes)
+    assert packer.cost()["padded"] == sum(one.count(PAD) for one in rows)
 
 
 @settings(max_examples=100, deadline=None)
