@@ -37,14 +37,7 @@ class InputError(PipelineError):
 
 
 class InvalidTextError(InputError):
-    """Invalid UTF-8 in the corpus under `errors="strict"`; names file and byte offset. path: the file's, if any."""
-
-    def __init__(self, message: str, path: str = "") -> None:
-        super().__init__(message, path)
-        self.path = path
-
-    def __str__(self) -> str:
-        return printable(self.args[0])
+    """Invalid UTF-8 in the corpus under `errors="strict"`; names file and byte offset."""
 
 
 class RunDirectoryError(PipelineError):

@@ -19,12 +19,12 @@ from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.commands import report
 from pipeline.commands.merge import keep_ids, merge_and_export
-from pipeline.corpus.files import compression_marked
+from pipeline.corpus.files import compression_marked, reading
 from pipeline.counts import import_worker
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.count import Counted
 from pipeline.counts.counter_file import PartPath, Parts
-from pipeline.counts.counts_file import MOST_COUNT, counts_in, readable
+from pipeline.counts.counts_file import MOST_COUNT, counts_in
 from pipeline.counts.elsewhere import take_counts
 from pipeline.counts.import_worker import State, TakeTask
 from pipeline.executors import Executor
@@ -164,7 +164,7 @@ def _source_of_files(paths: Sequence[Location]) -> tuple[list[State], Source]:
     """Return size and time of change of each file as it was digested, and what all of them are."""
     states, digests = [], []
     for path in paths:
-        with readable(path):
+        with reading(str(path)):
             if isinstance(path, Path) and not path.is_dir():  # others cannot be read twice, or not in a worker
                 of_process = str(path.absolute()).startswith(_OWN_OF_PROCESSES)
                 if of_process or not stat.S_ISREG(path.stat().st_mode):

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from pipeline.base.errors import InputError, os_error_as
-from pipeline.storage import OpenFile, named, open_file
+from pipeline.storage import Location, OpenFile, named, open_file
 
 WHOLE_FORMATS = ("json", "csv", "arrow")  # of chat data alone, a file in one go; the first: one array
 FORMATS = ("text", "lines", "jsonl", "parquet", *WHOLE_FORMATS)
@@ -80,9 +80,9 @@ def reading(
 
 
 @contextmanager
-def opened(path: str, *remedy: str) -> Iterator[OpenFile]:
-    """Open a file of a listing to read bytes; raise `InputError` with the remedy if opening or reading fails."""
-    with reading(path, *remedy), open_file(named(path)) as file:
+def opened(path: str | Location, *remedy: str) -> Iterator[OpenFile]:
+    """Open a file to read bytes; raise `InputError` with the remedy if opening or reading fails."""
+    with reading(str(path), *remedy), open_file(named(path)) as file:
         yield file
 
 

@@ -12,19 +12,19 @@ Files are read in batches of bounded size. Errors name the file and the number o
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
 
-from pipeline.base.errors import InputError, os_error_as
+from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus import pages
+from pipeline.corpus.files import opened
 from pipeline.corpus.lines import LINE, whole_lines
 from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
 from pipeline.executors.worker import report_progress
-from pipeline.storage import Location, OpenFile, open_file
+from pipeline.storage import Location, OpenFile
 
 BATCH_ROWS = 1 << 16
 MOST_COUNT = (1 << 63) - 1
@@ -50,18 +50,13 @@ class Batch:
     location: Callable[[int], str]
 
 
-def readable(path: Location) -> AbstractContextManager[None]:
-    """Raise `InputError` naming the file for what the system or a store refuses."""
-    return os_error_as(InputError, f"{path} cannot be read", "give a readable file")
-
-
 def read_counts(path: Location, budget: ReadBudget = UNLIMITED) -> Iterator[Batch]:
     """Read the piece counts in a file within a memory budget: Parquet if its name ends so, TSV otherwise."""
     import pyarrow as pa
 
     read = _read_parquet if path.suffix == ".parquet" else _read_tsv
     try:
-        with readable(path), open_file(path) as stream:
+        with opened(path) as stream:
             yield from read(path, stream, budget)
     except (pa.ArrowException, ValueError) as error:
         raise InputError(f"{path} is no Parquet file that can be read ({str(error).splitlines()[0]})") from None

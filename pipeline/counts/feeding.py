@@ -89,8 +89,6 @@ def feed_chunk(
         except PatternTimeoutError as error:
             file, start, stop = span
             raise PatternTimeoutError(f"{file.path}, bytes {start} to {stop}: {error}") from None
-        except InvalidTextError as error:
-            raise InvalidTextError(str(error), span[0].path) from None
     return feeding.found()
 
 

@@ -11,11 +11,12 @@ from typing import TypeAlias
 from pipeline import _core
 from pipeline.base.errors import InputError, PatternTimeoutError, TrainingError
 from pipeline.base.memory import Grant
+from pipeline.corpus.files import opened
 from pipeline.corpus.read_budget import ReadBudget
 from pipeline.counts.counter_file import counter_partitions, write_counter
-from pipeline.counts.counts_file import COUNT_WANTED, MOST_COUNT, Batch, read_counts, readable, shown
+from pipeline.counts.counts_file import COUNT_WANTED, MOST_COUNT, Batch, read_counts, shown
 from pipeline.pattern.compiled import CompiledPattern
-from pipeline.storage import Location, open_file
+from pipeline.storage import Location
 
 State: TypeAlias = tuple[int, int]  # of a file: its size and time of change (ns)
 
@@ -59,7 +60,7 @@ def take_file(task: TakeTask) -> Taken:
     """Import the counts of a file; `InputError` if it changed since it was digested."""
     budget = ReadBudget(task.budget_bytes, lambda _: None, task.grant, task.copies)
     taken = take(read_counts(task.path, budget), task)
-    with readable(task.path), open_file(task.path) as stream:
+    with opened(task.path) as stream:
         state = stream.state()[:2]
     if task.state not in (None, state):
         raise InputError(f"{task.path} changed while it was read; import it again when no one writes it")

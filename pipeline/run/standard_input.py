@@ -105,12 +105,12 @@ def removed_if_refused(directory: Directory) -> Iterator[None]:
     try:
         yield
     except InvalidTextError as error:
-        path = named(error.path)
-        if path.parent != directory.copies or not _is_copy(path):
+        message, found = error.args[0], COPY.search(error.args[0])
+        path = directory.copies / (found[0] if found else "none")
+        if str(path) not in message or not _is_copy(path):
             raise
         directory.remove([f"{STANDARD_INPUT}/{path.name}"])
-        message = str(error).replace(error.path, "standard input")
-        raise InvalidTextError(f"{message} (its copy was deleted)") from None
+        raise InvalidTextError(f"{message.replace(str(path), 'standard input')} (its copy was deleted)") from None
 
 
 def _read() -> bytes:
