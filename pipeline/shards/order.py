@@ -110,7 +110,8 @@ def _deal_tasks(
 ) -> Iterator[DealTask]:
     """Yield the task of each part."""
     options, names = encoding.options, encoding.owned_dealt()[epoch]
-    weights, id_bytes = _weights(encoding), ID_BYTES[options["dtype"]]
+    of_inputs, plan, id_bytes = options["weights"], encoding.plan, ID_BYTES[options["dtype"]]
+    weights = [Fraction(1 if of_inputs is None else of_inputs[plan.owner(index)]) for index in range(len(parts))]
     seed = hashlib.sha256(f"{options.get('shuffle')} {epoch}".encode()).digest()
     ids = sum(part.ids * weight for part, weight in zip(parts, weights, strict=True)) * id_bytes
     share = options.get("val_fraction") or (options.get("val_tokens") or 0) * id_bytes / max(ids, 1)
@@ -151,12 +152,6 @@ def _deal(runner: Runner, tasks: Sequence[DealTask], workers: Grant) -> "array[i
         for bucket, count in enumerate(dealt):
             totals[bucket] += count
     return totals
-
-
-def _weights(encoding: Encoding) -> list[Fraction]:
-    """Return the weight of each part."""
-    plan, weights = encoding.plan, encoding.options["weights"]
-    return [Fraction(1 if weights is None else weights[plan.owner(index)]) for index in range(len(plan.chunks))]
 
 
 def _held_out(runner: Runner, options: Mapping[str, Any], owned: Sequence[Documents], workers: Grant) -> int:

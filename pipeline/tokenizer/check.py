@@ -73,7 +73,8 @@ def check_exports(tokenizer: Tokenizer, directory: Path, formats: Sequence[str],
         except metadata.PackageNotFoundError:
             return Check(name, library, "not checked", f"{library} is not installed")
         library = f"{library} {version}"
-        if library.startswith("tokenizers 1.") and (why := _not_in_version_1(name, tokenizer)):
+        why = "it reads tokenizer.json only" if name == "gpt2" else not_in_tokenizers_1(tokenizer.pattern)
+        if library.startswith("tokenizers 1.") and why:
             return Check(name, library, "not checked", why)
         starts = name in ("hf", CONFIGURED)  # elsewhere the caller adds what starts a text
         try:
@@ -90,10 +91,6 @@ def check_exports(tokenizer: Tokenizer, directory: Path, formats: Sequence[str],
         )
 
     return [check(name, library, load) for name in formats for library, load in _LOADERS[name].items()]
-
-
-def _not_in_version_1(format_: str, tokenizer: Tokenizer) -> str | None:
-    return "it reads tokenizer.json only" if format_ == "gpt2" else not_in_tokenizers_1(tokenizer.pattern)
 
 
 def _first_difference(encode: Encode, texts: Sequence[str], expected: Sequence[list[int]]) -> str | None:

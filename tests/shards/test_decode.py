@@ -34,23 +34,18 @@ def test_flipped_bit_is_detected_before_any_text(tmp_path: Path, shard_format: s
         path.write_bytes(whole)
 
 
-@pytest.mark.parametrize(
-    ("shard_format", "file", "change", "reason"),
-    [
-        *((name, "name", lambda data: data[:-2], "it holds 9 tokens, not 10") for name in ("npy", "bin", "mds")),
-        *((name, "name", lambda data: data[:-2], "") for name in ("arrow", "parquet")),
-        ("npy", "name", lambda data: data[1:], "its header is not as it was written"),
-        *(("mds", "name", lambda data, size=size: data[:size], "its samples are not") for size in (0, 20, -1)),
-        ("megatron", "offsets", lambda data: data[:20], "the header of its index is not as it was written"),
-        ("npy", "offsets", lambda data: b"x" + data[1:], "the header of its offsets is not as it was written"),
-        *(
-            ("npy", "offsets", lambda data, ends=ends: data[:128] + array("Q", ends), "its offsets are not in order")
-            for ends in ([0, 6, 1, 10], [0, 1, 6, 1 << 40])
-        ),
-        ("npy", "offsets", {"documents": 9}, "there are fewer offsets than documents"),
-        ("parquet", "name", {"tokens": 11}, "it holds 10 tokens, not 11"),
-    ],
-)
+@pytest.mark.parametrize(("shard_format", "file", "change", "reason"), [
+    *((name, "name", lambda data: data[:-2], "it holds 9 tokens, not 10") for name in ("npy", "bin", "mds")),
+    *((name, "name", lambda data: data[:-2], "") for name in ("arrow", "parquet")),
+    ("npy", "name", lambda data: data[1:], "its header is not as it was written"),
+    *(("mds", "name", lambda data, size=size: data[:size], "its samples are not") for size in (0, 20, -1)),
+    ("megatron", "offsets", lambda data: data[:20], "the header of its index is not as it was written"),
+    ("npy", "offsets", lambda data: b"x" + data[1:], "the header of its offsets is not as it was written"),
+    ("npy", "offsets", lambda data: data[:128] + array("Q", [0, 6, 1, 10]), "its offsets are not in order"),
+    ("npy", "offsets", lambda data: data[:128] + array("Q", [0, 1, 6, 1 << 40]), "its offsets are not in order"),
+    ("npy", "offsets", {"documents": 9}, "there are fewer offsets than documents"),
+    ("parquet", "name", {"tokens": 11}, "it holds 10 tokens, not 11"),
+])  # fmt: skip
 def test_damage_under_a_right_checksum_is_refused(tmp_path: Path, shard_format, file, change, reason) -> None:
     documents = "offsets" if (shard_format, file) == ("npy", "offsets") else "separator"
     output = encoded(tmp_path / "shards", shard_format=shard_format, documents=documents)

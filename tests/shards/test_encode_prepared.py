@@ -58,13 +58,11 @@ def test_any_text_in_any_chunks(
     assert b"".join(pipeline.decode_shards(output, ours)) == ours.decode_bytes(ids)
 
 
-@pytest.mark.parametrize(
-    ("shape", "documents", "separator", "ends"), [
-        ("llama3", "separator", EOT, [EOT]), ("llama3", "offsets", EOT, []),
-        ("roberta", "separator", EOT, [EOT]),  # what the tokenizer adds is the separator: once
-        ("roberta", "separator", EOT * 2, [EOT, EOT * 2]), ("roberta", "offsets", EOT, [EOT]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("shape", "documents", "separator", "ends"), [
+    ("llama3", "separator", EOT, [EOT]), ("llama3", "offsets", EOT, []),
+    ("roberta", "separator", EOT, [EOT]),  # what the tokenizer adds is the separator: once
+    ("roberta", "separator", EOT * 2, [EOT, EOT * 2]), ("roberta", "offsets", EOT, [EOT]),
+])  # fmt: skip
 def test_documents_have_what_the_tokenizer_adds_once(
     shape: str, documents: str, separator: str, ends: list[str], tmp_path: Path
 ) -> None:

@@ -133,12 +133,10 @@ def test_validation_of_a_number_of_tokens(corpus: Path, tmp_path: Path) -> None:
     assert Counter(train) == Counter({text: 2 for text in TEXTS if text not in validation})
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"), [
-        ({"val_tokens": 10**6}, "--val-tokens 1,000,000 holds out all 3 documents, which leaves none for training"),
-        ({"val_fraction": 1e-9}, "--val-fraction 1e-09 holds out none of 3 documents, so validation is empty"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("asked", "message"), [
+    ({"val_tokens": 10**6}, "--val-tokens 1,000,000 holds out all 3 documents, which leaves none for training"),
+    ({"val_fraction": 1e-9}, "--val-fraction 1e-09 holds out none of 3 documents, so validation is empty"),
+])  # fmt: skip
 def test_an_empty_side_is_warned_about(asked: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=message):
         pipeline.encode_corpus(write_lines(tmp_path / "a.jsonl", ["a", "b", "c"]), TOKENIZER, tmp_path / "out", **asked)
