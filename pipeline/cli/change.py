@@ -27,9 +27,9 @@ def extend(session: Session, base: Location, run_directory: Location, add: str, 
     bpe-pipeline count swahili/*.txt --like gpt2/tokenizer.json --output runs/sw
     bpe-pipeline extend gpt2/tokenizer.json runs/sw --add 10000 --output gpt2-sw
     """
-    from pipeline.guests.adapt.extend import NewIds, run_extend
+    from pipeline.guests.adapt.extend import run_extend
 
-    new = NewIds(add, first_id)
+    new = {"add": add, "first_id": first_id}
     done = run_extend(base, run_directory, new, session.options, session.executor, session.listener)
     facts = {
         "new_tokens": len(done.plan),
@@ -65,9 +65,10 @@ def prune(
     bpe-pipeline count my-texts --like base/tokenizer.json --output runs/mine
     bpe-pipeline prune base/tokenizer.json runs/mine --keep 50000 --output smaller
     """
-    from pipeline.guests.adapt.prune import Staying, read_protected, run_prune
+    from pipeline.guests.adapt.prune import read_protected, run_prune
 
-    staying = Staying(keep, min_count, [] if protect is None else read_protected(protect), keep_ids)
+    protected = [] if protect is None else read_protected(protect)
+    staying = {"keep": keep, "min_count": min_count, "protect": protected, "keep_ids": keep_ids}
     done = run_prune(base, run_directory, staying, session.options, session.executor, session.listener)
     facts = {"removed": len(done.removed), "tokens": done.tokenizer.vocab_size}
     return _changed("pruned", session, facts, done.before, done.after)

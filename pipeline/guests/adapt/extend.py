@@ -4,18 +4,15 @@
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Unpack
+from typing import Unpack
 
-from pipeline.base.errors import RunDirectoryError, UsageError, unfit
+from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener
-from pipeline.base.units import parse_whole_number
-from pipeline.counts.count import Counted, require_counted
+from pipeline.counts.count import Counted
 from pipeline.executors import Executor
 from pipeline.guests.adapt.extend_worker import (
-    PLAN_NAME,
-    ExtendTask,
     Learned,
     NewToken,
     extended,
@@ -23,22 +20,20 @@ from pipeline.guests.adapt.extend_worker import (
     require_extendable,
     start_of,
 )
-from pipeline.guests.adapt.origin import DERIVED, Origin, claimed
+from pipeline.guests.adapt.origin import Change, changing, whole_number
 from pipeline.merges.merge import STAGE
 from pipeline.pattern.compiled import PatternSequence
 from pipeline.pattern.presets import NAME
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest
-from pipeline.run.ids import MAX_IDS
 from pipeline.run.keywords import AnyPath, OutputKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Run
-from pipeline.run.options import CountOptions, ExtendOptions, flag_of, make_options
+from pipeline.run.options import CountOptions, ExtendOptions, make_options
 from pipeline.run.patterns import cut_by
-from pipeline.run.runner import Advance, Runner, opened
+from pipeline.run.runner import Advance, Runner
 from pipeline.run.workers import executor_here
-from pipeline.shards.manifest import tokenizer_fingerprint
-from pipeline.storage import Location, absolute, named
+from pipeline.storage import Location, named
 from pipeline.tokenizer.formats.changed import write_changed
 from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.model import Model
@@ -46,13 +41,6 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 
 ENCODING = "encoding pieces"
 _CUTTING = {"expression": "the pattern", "by": "what cuts", "unicode": "the Unicode version"}
-
-
-class NewIds(NamedTuple):
-    """How many ids to add, and the first of them; None: one more than the largest of the base."""
-
-    add: int | str
-    first_id: int | str | None
 
 
 @dataclass(frozen=True)
@@ -114,33 +102,32 @@ def extend(
     )
     with for_python(progress) as listener, executor_here(settled) as executor:
         paths = named(base, "base"), named(run, "run")
-        return run_extend(*paths, NewIds(add, first_id), settled, executor, listener)
+        return run_extend(*paths, {"add": add, "first_id": first_id}, settled, executor, listener)
 
 
 def run_extend(
-    base: Location, location: Location, new: NewIds, options: ExtendOptions, executor: Executor, listener: Listener
+    base: Location,
+    location: Location,
+    new: Mapping[str, object],
+    options: ExtendOptions,
+    executor: Executor,
+    listener: Listener,
 ) -> Extended:
-    """Learn, write the tokenizer's directory, and return what was added."""
+    """Learn, write the tokenizer's directory, and return what was added. new: `add` and `first_id`, as given."""
     if options.output is None:
         raise UsageError("extend needs --output, a directory for the extended tokenizer")
     chosen = {
-        "add": (wanted := whole_number("add", new.add)),
-        "first_id": None if new.first_id is None else whole_number("first_id", new.first_id),
+        "add": (wanted := whole_number("add", new["add"])),
+        "first_id": None if new["first_id"] is None else whole_number("first_id", new["first_id"]),
         "min_frequency": options.min_frequency,
         "whole_characters": options.whole_characters,
     }
     model, run = load_model(base), manifest.require(location)
     require_extendable(model)
     start_of(model, wanted, chosen["first_id"])  # before anything is written
-    with opened(options, executor, listener, kind=DERIVED) as (runner, directory):
-        _require_same_cutting(runner, model, run)
-        counted = require_counted(run, executor)
-        origin = Origin(
-            *("extend", absolute(base), tokenizer_fingerprint(model)),
-            *(absolute(location), counted.fingerprint, chosen),
-        )
-        with claimed(directory, origin, base=base, overwrite=options.overwrite):
-            learned, written = make_extended(runner, origin, model, counted, directory.location)
+    change = Change("extend", base, model, run, chosen)
+    with changing(change, options, executor, listener, _require_same_cutting) as (runner, counted, directory):
+        learned, written = make_extended(runner, change, counted, directory)
     stopped = "as many as were asked for"
     if len(learned.new) < wanted:
         often = "at all" if options.min_frequency == 1 else f"{options.min_frequency:,} times"
@@ -150,23 +137,12 @@ def run_extend(
     return Extended(tokenizer, learned.new, again, stopped, learned.before, learned.after)
 
 
-def whole_number(name: str, value: object, at_least: int = 0) -> int:
-    """Read the value of an option that is a number of ids; `UsageError` naming the option."""
-    try:
-        return parse_whole_number(at_least, MAX_IDS)(value)
-    except ValueError as error:
-        raise unfit(flag_of(name), error.args[0], value) from None
-
-
-def make_extended(
-    runner: Runner, origin: Origin, model: Model, counted: Counted, directory: Location
-) -> tuple[Learned, Model]:
-    """Learn as the origin says and write all files into a directory."""
-    how = runner.threads, runner.broker.everything_free(), directory / PLAN_NAME
-    task = ExtendTask(counted.path, counted.fingerprint, model, origin.options, *how)
-    with _encoding_then_merging(runner, counted.facts.different_pieces, origin.options["add"]) as advance:
+def make_extended(runner: Runner, change: Change, counted: Counted, directory: Location) -> tuple[Learned, Model]:
+    """Learn what is asked for and write all files into a directory."""
+    task = change.task(runner, counted, directory)
+    with _encoding_then_merging(runner, counted.facts.different_pieces, change.asked["add"]) as advance:
         learned = runner.executor.one(learn, task, advance)
-    return learned, write_changed(named(origin.base), extended(model, learned), None, directory)
+    return learned, write_changed(change.base, extended(change.model, learned), None, directory)
 
 
 @contextlib.contextmanager

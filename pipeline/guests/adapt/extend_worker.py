@@ -8,21 +8,18 @@ keeps its id.
 """
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pipeline import _core
 from pipeline._core import MergeResult
 from pipeline.base.errors import ExportRefusedError, TrainingError, UsageError
-from pipeline.base.memory import Grant
 from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_progress, report_totals
+from pipeline.guests.adapt.change_worker import ChangeTask, write_rows
 from pipeline.merges.forecast import surely_enough
 from pipeline.merges.rules import MergeRules
 from pipeline.merges.vocabulary import Vocabulary, tokens_to_texts
-from pipeline.storage import Location
-from pipeline.storage.atomic import whole_file
 from pipeline.tokenizer.model import Model, bytes_of_letters
 
 
@@ -146,26 +143,7 @@ PLAN_NAME = "new-tokens.parquet"
 _BYTES_PER_WORD = 32  # of a piece that is encoded, without its ids
 
 
-@dataclass(frozen=True)
-class ExtendTask:
-    """A counter and the tokenizer whose encoding of it learning starts from.
-
-    asked: as an origin has it; output: the table of new tokens.
-    """
-
-    counter: Location
-    counter_fingerprint: str
-    model: Model
-    asked: Mapping[str, Any]
-    threads: int
-    grant: Grant
-    output: Location
-
-    def __str__(self) -> str:
-        return f"extending with {self.counter}"
-
-
-def learn(task: ExtendTask) -> Learned:
+def learn(task: ChangeTask) -> Learned:
     """Learn the new merges and write the table of new tokens; `TrainingError` if there is nothing to learn."""
     asked, least, engine = task.asked, task.asked["min_frequency"], _core.MergeEngine()
     start = start_of(task.model, asked["add"], asked["first_id"])
@@ -189,7 +167,7 @@ def learn(task: ExtendTask) -> Learned:
     return learned
 
 
-def _take(task: ExtendTask, start: Start, counter: CounterFile, engine: _core.MergeEngine) -> None:
+def _take(task: ChangeTask, start: Start, counter: CounterFile, engine: _core.MergeEngine) -> None:
     """Give the engine all pieces as the base encodes them."""
     base = task.model.vocabulary
     numbers = {id_: number for number, id_ in enumerate(base.tokens)}
@@ -207,19 +185,17 @@ def _take(task: ExtendTask, start: Start, counter: CounterFile, engine: _core.Me
         report_progress(memoryview(columns[2]).nbytes // 8)
 
 
-def _needed(task: ExtendTask, words: int, slots: int) -> int:
+def _needed(task: ChangeTask, words: int, slots: int) -> int:
     """Return the most bytes that words take, while they are encoded and merged."""
     return surely_enough(words, slots, task.asked["add"], threads=task.threads) + _BYTES_PER_WORD * words + 4 * slots
 
 
-def _write(task: ExtendTask, learned: Learned) -> None:
+def _write(task: ChangeTask, learned: Learned) -> None:
     """Write new-tokens.parquet, a row a token."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     ids, count = pa.uint32(), pa.uint64()
     kinds = {"id": ids, "token": pa.binary(), "text": pa.string(), "left_id": ids, "right_id": ids, "count": count}
     texts = tokens_to_texts(one.token for one in learned.new)
-    rows = [{**vars(one), "text": text} for one, text in zip(learned.new, texts, strict=True)]
-    with whole_file(task.output) as partial:
-        pq.write_table(pa.Table.from_pylist(rows, pa.schema({**kinds, "old_ids": pa.list_(ids)})), partial)
+    rows = ({**vars(one), "text": text} for one, text in zip(learned.new, texts, strict=True))
+    write_rows(task.output / PLAN_NAME, rows, kinds | {"old_ids": pa.list_(ids)})

@@ -9,9 +9,9 @@ from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
+from pipeline.guests.adapt.change_worker import same_rows, total
 from pipeline.guests.adapt.extend import make_extended
-from pipeline.guests.adapt.made_worker import TablesTask, TotalTask, same_rows, total
-from pipeline.guests.adapt.origin import Origin, require
+from pipeline.guests.adapt.origin import Change, Origin, require
 from pipeline.guests.adapt.prune import make_pruned
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
@@ -32,14 +32,15 @@ def verify(location: Location, options: WorkOptions, executor: Executor, listene
     with watched(options, executor, listener) as runner, tempfile.TemporaryDirectory() as scratch:
         right = Path(scratch)
         counted = require_counted(run, executor)
+        change = Change(origin.done, named(origin.base), model, run, origin.options)
         if origin.done == "extend":
-            learned, written = make_extended(runner, origin, model, counted, right)
+            learned, written = make_extended(runner, change, counted, right)
             done = f"{format_count(len(learned.left), 'merges')} added, each the right one with the right count"
         else:
-            pruning, written = make_pruned(runner, origin, model, counted, right)
+            pruning, written = make_pruned(runner, change, counted, right)
             done = f"{format_count(len(pruning.removed), 'tokens')} removed, each the right one"
         same, edited = _compare(executor, location, right, written)
-    verified = {"made from": f"{named(origin.base)} and {run.directory}, both as they were", origin.done: done}
+    verified = {"made from": f"{change.base} and {run.directory}, both as they were", origin.done: done}
     verified["files"] = f"as they were made: {', '.join(same)}"
     return verified | ({"edited": f"with tokens that exist: {', '.join(edited)}"} if edited else {})
 
@@ -49,8 +50,7 @@ def report(location: Location, executor: Executor) -> Facts:
     origin = require(location)
     base, run = made_from(location, origin)
     model, counted = load_model(location), require_counted(run, executor)
-    task = TotalTask(counted.path, counted.fingerprint, (base, model))
-    before, after = executor.one(total, task)
+    before, after = executor.one(total, (counted.path, counted.fingerprint, (base, model)))
     old, new = ({*one.vocabulary.tokens.values()} for one in (base, model))
     facts: dict[str, object] = {
         "tokenizer": str(location),
@@ -100,7 +100,7 @@ def _compare(executor: Executor, home: Location, right: Path, model: Model) -> t
     for expected in sorted(right.iterdir()):
         found = home / expected.name
         if expected.suffix == ".parquet":
-            alike = executor.one(same_rows, TablesTask(found, expected))
+            alike = executor.one(same_rows, (found, expected))
         else:
             alike = found.exists() and _content(found) == expected.read_bytes()
         if alike:

@@ -1,20 +1,30 @@
-"""What an extended or pruned tokenizer was made from, in made-from.json next to its files: `verify` makes it again."""
+"""What `extend` and `prune` share, and what a tokenizer was made from: made-from.json next to its files."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.base.errors import RunDirectoryError, UsageError, unfit
+from pipeline.base.events import Listener
+from pipeline.base.units import parse_whole_number
+from pipeline.counts.count import Counted, require_counted
+from pipeline.executors import Executor
+from pipeline.guests.adapt.change_worker import ChangeTask
 from pipeline.guests.adapt.extend_worker import PLAN_NAME
 from pipeline.guests.adapt.prune_worker import MAP_NAME, REMOVED_NAME
 from pipeline.run.directory import Directory, Kind
-from pipeline.run.manifest import refuse_other_options, run_of
+from pipeline.run.ids import MAX_IDS
+from pipeline.run.manifest import Run, refuse_other_options, run_of
+from pipeline.run.options import OutputOptions, flag_of
+from pipeline.run.runner import Runner, opened
 from pipeline.run.stored import stored
-from pipeline.storage import Location, same_location
+from pipeline.shards.manifest import tokenizer_fingerprint
+from pipeline.storage import Location, absolute, same_location
 from pipeline.tokenizer.formats.changed import CHANGED_NAMES
 from pipeline.tokenizer.formats.files import tokenizer_home
+from pipeline.tokenizer.model import Model
 
 _NAMES = (PLAN_NAME, MAP_NAME, REMOVED_NAME, *CHANGED_NAMES)
 DERIVED = Kind("made-from.json", re.compile("|".join(map(re.escape, _NAMES))), 1)
@@ -32,8 +42,52 @@ class Origin:
     options: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class Change:
+    """A change of the tokenizer at `base`, by the counts of a run. asked: its options, as an origin stores them."""
+
+    done: str
+    base: Location
+    model: Model
+    run: Run
+    asked: Mapping[str, Any]
+
+    def origin(self, counted: Counted) -> Origin:
+        """Return what is stored of it."""
+        marks = tokenizer_fingerprint(self.model), absolute(self.run.directory.location), counted.fingerprint
+        return Origin(self.done, absolute(self.base), *marks, self.asked)
+
+    def task(self, runner: Runner, counted: Counted, output: Location) -> ChangeTask:
+        """Return what a worker does of it, into a directory."""
+        how = self.asked, output, runner.threads, runner.broker.everything_free()
+        return ChangeTask(counted.path, counted.fingerprint, self.model, *how)
+
+
+Checked = Callable[[Runner, Model, Run], None]
+
+
 @contextmanager
-def claimed(directory: Directory, origin: Origin, *, base: Location, overwrite: bool) -> Iterator[None]:
+def changing(
+    change: Change, options: OutputOptions, executor: Executor, listener: Listener, check: Checked
+) -> Iterator[tuple[Runner, Counted, Location]]:
+    """Open the directory of a changed tokenizer, which is written when the block ends; first check how the run cuts."""
+    with opened(options, executor, listener, kind=DERIVED) as (runner, directory):
+        check(runner, change.model, change.run)
+        counted = require_counted(change.run, executor)
+        with _claimed(directory, change.origin(counted), base=change.base, overwrite=options.overwrite):
+            yield runner, counted, directory.location
+
+
+def whole_number(name: str, value: object, at_least: int = 0) -> int:
+    """Read the value of an option that is a number of ids; `UsageError` naming the option."""
+    try:
+        return parse_whole_number(at_least, MAX_IDS)(value)
+    except ValueError as error:
+        raise unfit(flag_of(name), error.args[0], value) from None
+
+
+@contextmanager
+def _claimed(directory: Directory, origin: Origin, *, base: Location, overwrite: bool) -> Iterator[None]:
     """Write what the directory will hold when the block ends; `RunDirectoryError` if it holds something else."""
     if same_location(directory.location, tokenizer_home(base)):
         raise UsageError(f"--output {directory} is the base itself; choose another directory")

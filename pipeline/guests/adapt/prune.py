@@ -8,47 +8,27 @@ from typing import Any, Unpack
 from pipeline.base.errors import UsageError, unfit
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
-from pipeline.counts.count import Counted, require_counted
+from pipeline.counts.count import Counted
 from pipeline.executors import Executor
-from pipeline.guests.adapt.extend import whole_number
-from pipeline.guests.adapt.origin import DERIVED, Origin, claimed
-from pipeline.guests.adapt.prune_worker import PruneTask, Pruning, RemovedToken, protected_ids, pruned
+from pipeline.guests.adapt.origin import Change, changing, whole_number
+from pipeline.guests.adapt.prune_worker import Pruning, RemovedToken, protected_ids, pruned
 from pipeline.guests.adapt.prune_worker import prune as choose
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath, OutputKeywords
 from pipeline.run.listed_options import lists_options
+from pipeline.run.manifest import Run
 from pipeline.run.options import OutputOptions, make_options
 from pipeline.run.patterns import cut_by
-from pipeline.run.runner import Runner, opened
+from pipeline.run.runner import Runner
 from pipeline.run.workers import executor_here
-from pipeline.shards.manifest import tokenizer_fingerprint
-from pipeline.storage import Location, Remote, absolute, named
+from pipeline.storage import Location, Remote, named
 from pipeline.tokenizer.arguments import flag
 from pipeline.tokenizer.formats.changed import write_changed
 from pipeline.tokenizer.formats.fields import read_text
 from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
-
-
-@dataclass(frozen=True)
-class Staying:
-    """Which tokens stay: `keep` of them or those used `min_count` times, and protected ones; and whether ids do."""
-
-    keep: int | str | None
-    min_count: int | str | None
-    protect: Sequence[str | bytes]
-    keep_ids: bool
-
-    def in_origin(self, model: Model) -> dict[str, Any]:
-        """Return it checked and as an origin stores it, with the ids of protected tokens."""
-        return {
-            "keep": None if self.keep is None else whole_number("keep", self.keep, 1),
-            "min_count": None if self.min_count is None else whole_number("min_count", self.min_count, 1),
-            "protected": sorted(protected_ids(model.vocabulary, self.protect)),
-            "keep_ids": flag("keep_ids", self.keep_ids),
-        }
 
 
 @dataclass(frozen=True)
@@ -112,8 +92,8 @@ def prune(
     else:
         raise unfit("protect", "a list of tokens, or a file with one a line", protect)
     with for_python(progress) as listener, executor_here(settled) as executor:
-        paths = named(base, "base"), named(run, "run")
-        return run_prune(*paths, Staying(keep, min_count, kept, keep_ids), settled, executor, listener)
+        staying = {"keep": keep, "min_count": min_count, "protect": kept, "keep_ids": keep_ids}
+        return run_prune(named(base, "base"), named(run, "run"), staying, settled, executor, listener)
 
 
 def read_protected(file: Location) -> list[str]:
@@ -122,45 +102,53 @@ def read_protected(file: Location) -> list[str]:
 
 
 def run_prune(
-    base: Location, location: Location, staying: Staying, options: OutputOptions, executor: Executor, listener: Listener
+    base: Location,
+    location: Location,
+    staying: Mapping[str, Any],
+    options: OutputOptions,
+    executor: Executor,
+    listener: Listener,
 ) -> Pruned:
-    """Choose, write the tokenizer's directory, and return what was removed."""
+    """Choose, write the tokenizer's directory, and return what was removed.
+
+    staying: which tokens do, `keep` of them or those used `min_count` times, and `protect`; and `keep_ids`.
+    """
     if options.output is None:
         raise UsageError("prune needs --output, a directory for the pruned tokenizer")
-    if (staying.keep is None) == (staying.min_count is None):
+    if (staying["keep"] is None) == (staying["min_count"] is None):
         raise UsageError("prune needs either --keep or --min-count")
     model, run = load_model(base), manifest.require(location)
-    chosen = staying.in_origin(model)
-    with opened(options, executor, listener, kind=DERIVED) as (runner, directory):
-        if run.manifest.cutting != cut_by(model.pattern):
-            runner.warn(
-                f"{location} was not cut as the tokenizer cuts: its tokens are chosen by how it encodes the pieces in "
-                "there; to count as it cuts, use count --like"
-            )
-        counted = require_counted(run, executor)
-        origin = Origin(
-            *("prune", absolute(base), tokenizer_fingerprint(model)),
-            *(absolute(location), counted.fingerprint, chosen),
+    special = model.vocabulary.special_tokens
+    limits = ("keep", "min_count")
+    chosen = {
+        **{name: None if staying[name] is None else whole_number(name, staying[name], 1) for name in limits},
+        "protected": sorted(protected_ids(model.vocabulary, staying["protect"])),
+        "keep_ids": flag("keep_ids", staying["keep_ids"]),
+    }
+    change = Change("prune", base, model, run, chosen)
+    with changing(change, options, executor, listener, _warn_of_other_cutting) as (runner, counted, directory):
+        pruning, written = make_pruned(runner, change, counted, directory)
+    if moved := [text for text, id_ in written.vocabulary.special_tokens.items() if special[text] != id_]:
+        which = f"{format_count(len(moved), 'added tokens')} moved to other ids, {moved[0]!r} among them"
+        runner.warn(
+            f"{which}: change eos_token_id, bos_token_id and pad_token_id in the model's config.json and "
+            "generation_config.json by id-map.parquet"
         )
-        with claimed(directory, origin, base=base, overwrite=options.overwrite):
-            pruning, written = make_pruned(runner, origin, model, counted, directory.location)
-        special = model.vocabulary.special_tokens
-        if moved := [text for text, id_ in written.vocabulary.special_tokens.items() if special[text] != id_]:
-            which = f"{format_count(len(moved), 'added tokens')} moved to other ids, {moved[0]!r} among them"
-            runner.warn(
-                f"{which}: change eos_token_id, bos_token_id and pad_token_id in the model's config.json and "
-                "generation_config.json by id-map.parquet"
-            )
     return Pruned(Tokenizer.from_model(written), pruning.id_map, pruning.removed, pruning.before, pruning.after)
 
 
-def make_pruned(
-    runner: Runner, origin: Origin, model: Model, counted: Counted, directory: Location
-) -> tuple[Pruning, Model]:
-    """Choose as the origin says and write all files into a directory."""
-    task = PruneTask(counted.path, counted.fingerprint, model, origin.options, directory)
+def _warn_of_other_cutting(runner: Runner, model: Model, run: Run) -> None:
+    if run.manifest.cutting != cut_by(model.pattern):
+        runner.warn(
+            f"{run.directory} was not cut as the tokenizer cuts: its tokens are chosen by how it encodes the pieces in "
+            "there; to count as it cuts, use count --like"
+        )
+
+
+def make_pruned(runner: Runner, change: Change, counted: Counted, directory: Location) -> tuple[Pruning, Model]:
+    """Choose what is asked for and write all files into a directory."""
     with runner.reporting("pruning", counted.facts.different_pieces, "pieces"):
-        pruning = runner.executor.one(choose, task)
+        pruning = runner.executor.one(choose, change.task(runner, counted, directory))
     removed = {one.old_id for one in pruning.removed}
-    smaller, new_of = pruned(model, removed, keep_ids=origin.options["keep_ids"])
-    return pruning, write_changed(named(origin.base), smaller, new_of, directory)
+    smaller, new_of = pruned(change.model, removed, keep_ids=change.asked["keep_ids"])
+    return pruning, write_changed(change.base, smaller, new_of, directory)

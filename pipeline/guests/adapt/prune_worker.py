@@ -10,14 +10,12 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.counts.counter_file import open_counter
+from pipeline.guests.adapt.change_worker import ChangeTask, write_rows
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.run.ids import BYTE_ORDER
-from pipeline.storage import Location
-from pipeline.storage.atomic import whole_file
 from pipeline.tokenizer.model import Model, bytes_of_letters
 
 
@@ -114,20 +112,6 @@ MAP_NAME, REMOVED_NAME = "id-map.parquet", "removed.parquet"
 
 
 @dataclass(frozen=True)
-class PruneTask:
-    """A counter and the tokenizer to prune. asked: as an origin has it; output: the directory of the tables."""
-
-    counter: Location
-    counter_fingerprint: str
-    model: Model
-    asked: Mapping[str, Any]
-    output: Location
-
-    def __str__(self) -> str:
-        return f"pruning by {self.counter}"
-
-
-@dataclass(frozen=True)
 class Pruning:
     """What to remove, in order. before, after: the tokens of all pieces. id_map: new id -> old id."""
 
@@ -137,7 +121,7 @@ class Pruning:
     after: int
 
 
-def prune(task: PruneTask) -> Pruning:
+def prune(task: ChangeTask) -> Pruning:
     """Choose what to remove and write both tables; raises as `removed_tokens` does."""
     old, asked = task.model.vocabulary, task.asked
     encoder, limits = task.model.piece_encoder(), {name: asked[name] for name in ("keep", "min_count")}
@@ -155,15 +139,12 @@ def prune(task: PruneTask) -> Pruning:
     return pruning
 
 
-def _write(task: PruneTask, pruning: Pruning, old: Vocabulary) -> None:
+def _write(task: ChangeTask, pruning: Pruning, old: Vocabulary) -> None:
     """Write id-map.parquet, a row a token that stays, and removed.parquet, a row a token that goes."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     tokens, id_ = old.to_dict(), pa.uint32()
-    of_map = pa.schema({"new_id": id_, "old_id": id_, "token": pa.binary()})
-    of_removed = pa.schema({"old_id": id_, "token": pa.binary(), "score": pa.uint64(), "new_ids": pa.list_(id_)})
-    ids = [{"new_id": new, "old_id": was, "token": tokens[was]} for new, was in pruning.id_map.items()]
-    for name, rows, schema in ((MAP_NAME, ids, of_map), (REMOVED_NAME, map(vars, pruning.removed), of_removed)):
-        with whole_file(task.output / name) as partial:
-            pq.write_table(pa.Table.from_pylist(list(rows), schema), partial)
+    ids = ({"new_id": new, "old_id": was, "token": tokens[was]} for new, was in pruning.id_map.items())
+    write_rows(task.output / MAP_NAME, ids, {"new_id": id_, "old_id": id_, "token": pa.binary()})
+    of_removed = {"old_id": id_, "token": pa.binary(), "score": pa.uint64(), "new_ids": pa.list_(id_)}
+    write_rows(task.output / REMOVED_NAME, map(vars, pruning.removed), of_removed)

@@ -19,7 +19,8 @@ from vocabulary_rules import Base
 import pipeline
 from pipeline.base.errors import TrainingError, UsageError
 from pipeline.base.memory import Grant
-from pipeline.guests.adapt.extend_worker import ExtendTask, Learned, extended, learn, start_of
+from pipeline.guests.adapt.change_worker import ChangeTask
+from pipeline.guests.adapt.extend_worker import PLAN_NAME, Learned, extended, learn, start_of
 from pipeline.merges.vocabulary import text_to_token
 from pipeline.tokenizer.formats.files import FORMATS
 
@@ -35,7 +36,7 @@ def _learn(base: Base, counter: dict[bytes, int], add: int, home: Path, **option
     how = {name: options.pop(name, one) for name, one in (("threads", 1), ("grant", Grant(BIG, BIG, 0, 0)))}
     asked = {"add": add, "first_id": None, "min_frequency": 1, "whole_characters": False} | options
     path = counter_files.write(home / "counter", counter, partitions=2)
-    return learn(ExtendTask(path, "f", model, asked, **how, output=home / "plan"))
+    return learn(ChangeTask(path, "f", model, asked, home, **how))
 
 
 def _pairs(base: Base, learned: Learned) -> list[tuple[bytes, bytes, int]]:
@@ -88,7 +89,7 @@ def test_the_table_of_new_tokens_has_a_row_a_token(tmp_path: Path) -> None:
     learned = _learn(SMALL, {b"lowlow": 3, b"low": 9}, 5, tmp_path)
     names = ["id", "token", "text", "left_id", "right_id", "count", "old_ids"]
     row = [301, b"lowlow", "lowlow", 257, 257, 3, [257, 257]]
-    assert pq.read_table(tmp_path / "plan").to_pylist() == [dict(zip(names, row, strict=True))]
+    assert pq.read_table(tmp_path / PLAN_NAME).to_pylist() == [dict(zip(names, row, strict=True))]
     assert (learned.exhausted, learned.before, learned.after) == (True, 15, 12)
 
 

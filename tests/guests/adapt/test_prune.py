@@ -15,7 +15,9 @@ from vocabulary_rules import Base
 
 import pipeline
 from pipeline.base.errors import ExportRefusedError, UsageError
-from pipeline.guests.adapt.prune_worker import PruneTask, Pruning, protected_ids, prune, pruned
+from pipeline.base.memory import Grant
+from pipeline.guests.adapt.change_worker import ChangeTask
+from pipeline.guests.adapt.prune_worker import Pruning, protected_ids, prune, pruned
 from pipeline.merges.vocabulary import text_to_token
 
 SMALL = rules.base_of_case({
@@ -29,7 +31,7 @@ def _prune(base: Base, counter: dict[bytes, int], home: Path, **options: Any) ->
     settled = {"keep": None, "min_count": None, "keep_ids": False} | options
     settled["protected"] = protected_ids(model.vocabulary, settled.pop("protect", ()))
     path = counter_files.write(home / "counter", counter, partitions=2)
-    return prune(PruneTask(path, "f", model, settled, home))
+    return prune(ChangeTask(path, "f", model, settled, home, 1, Grant(0, 0, 0, 0)))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)

@@ -1,0 +1,54 @@
+"""What changes of a tokenizer share in a worker: their task, the tables that they write, and what `verify` asks."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.base.memory import Grant
+from pipeline.counts.counter_file import open_counter
+from pipeline.storage import Location, arrow_source, sealed_parquet
+from pipeline.storage.atomic import whole_file
+from pipeline.tokenizer.model import Model
+
+
+@dataclass(frozen=True)
+class ChangeTask:
+    """A counter and the tokenizer to change. asked: as an origin has it; output: the directory of the tables."""
+
+    counter: Location
+    counter_fingerprint: str
+    model: Model
+    asked: Mapping[str, Any]
+    output: Location
+    threads: int
+    grant: Grant
+
+    def __str__(self) -> str:
+        return f"changing a tokenizer by {self.counter}"
+
+
+def write_rows(file: Location, rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, Any]) -> None:
+    """Write a Parquet file of these columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with whole_file(file) as partial:
+        pq.write_table(pa.Table.from_pylist(list(rows), pa.schema(kinds)), partial)
+
+
+def same_rows(files: tuple[Location, Location]) -> bool:
+    """Return whether two Parquet files have the same columns and rows: each release of Arrow writes other bytes."""
+    import pyarrow.parquet as pq
+
+    try:
+        found, expected = (pq.read_table(arrow_source(file)) for file in files)
+    except sealed_parquet.DAMAGE:
+        return False
+    return bool(found.equals(expected))
+
+
+def total(counter_and_models: tuple[Location, str, tuple[Model, ...]]) -> tuple[int, ...]:
+    """Return how many tokens each of the tokenizers makes of all pieces of a counter with this fingerprint."""
+    path, fingerprint, models = counter_and_models
+    with open_counter(path, fingerprint=fingerprint) as counter:
+        return tuple(sum(model.uses(counter.read_all())) for model in models)
