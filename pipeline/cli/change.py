@@ -65,10 +65,9 @@ def prune(
     bpe-pipeline count my-texts --like base/tokenizer.json --output runs/mine
     bpe-pipeline prune base/tokenizer.json runs/mine --keep 50000 --output smaller
     """
-    from pipeline.guests.adapt.prune import read_protected, run_prune
+    from pipeline.guests.adapt.prune import run_prune
 
-    protected = [] if protect is None else read_protected(protect)
-    staying = {"keep": keep, "min_count": min_count, "protect": protected, "keep_ids": keep_ids}
+    staying = {"keep": keep, "min_count": min_count, "protect": protect or (), "keep_ids": keep_ids}
     done = run_prune(base, run_directory, staying, session.options, session.executor, session.listener)
     facts = {"removed": len(done.removed), "tokens": done.tokenizer.vocab_size}
     return _changed("pruned", session, facts, done.before, done.after)

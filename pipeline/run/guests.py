@@ -9,7 +9,7 @@ from pipeline.run.stored import stored
 from pipeline.storage import Location
 
 _MAKERS = {"made-from.json": "pipeline.guests.adapt.made"}  # the manifest of a directory -> `verify`, `report`, `info`
-_CHOOSERS = {"languages": "pipeline.guests.parity.made"}  # the kind of a run's source -> `Chooser`, with the same
+_CHOOSERS = {"languages": "pipeline.guests.parity.parity"}  # the kind of a run's source -> `Chooser`, with the same
 
 
 def guest_of(location: Location) -> ModuleType | None:

@@ -84,21 +84,16 @@ def prune(
         ExportRefusedError: tokenizer.json cannot hold the result.
     """
     settled = make_options(OutputOptions, options)
-    kept: list[str | bytes]
+    kept: Location | Sequence[str | bytes]
     if isinstance(protect, str | PathLike | Remote):
-        kept = [*read_protected(named(protect, "protect"))]
+        kept = named(protect, "protect")
     elif not isinstance(protect, bytes) and isinstance(protect, Sequence) and {*map(type, protect)} <= {str, bytes}:
-        kept = list(protect)
+        kept = protect
     else:
         raise unfit("protect", "a list of tokens, or a file with one a line", protect)
     with for_python(progress) as listener, executor_here(settled) as executor:
         staying = {"keep": keep, "min_count": min_count, "protect": kept, "keep_ids": keep_ids}
         return run_prune(named(base, "base"), named(run, "run"), staying, settled, executor, listener)
-
-
-def read_protected(file: Location) -> list[str]:
-    """Read tokens from a file, one a line."""
-    return [line for line in read_text(file).splitlines() if line]
 
 
 def run_prune(
@@ -111,7 +106,8 @@ def run_prune(
 ) -> Pruned:
     """Choose, write the tokenizer's directory, and return what was removed.
 
-    staying: which tokens do, `keep` of them or those used `min_count` times, and `protect`; and `keep_ids`.
+    staying: which tokens do, `keep` of them or those used `min_count` times, and those to `protect`, listed or in a
+    file with one a line; and `keep_ids`.
     """
     if options.output is None:
         raise UsageError("prune needs --output, a directory for the pruned tokenizer")
@@ -119,10 +115,12 @@ def run_prune(
         raise UsageError("prune needs either --keep or --min-count")
     model, run = load_model(base), manifest.require(location)
     special = model.vocabulary.special_tokens
-    limits = ("keep", "min_count")
+    limits, kept = ("keep", "min_count"), staying["protect"]
+    if not isinstance(kept, Sequence):
+        kept = [line for line in read_text(kept).splitlines() if line]
     chosen = {
         **{name: None if staying[name] is None else whole_number(name, staying[name], 1) for name in limits},
-        "protected": sorted(protected_ids(model.vocabulary, staying["protect"])),
+        "protected": sorted(protected_ids(model.vocabulary, kept)),
         "keep_ids": flag("keep_ids", staying["keep_ids"]),
     }
     change = Change("prune", base, model, run, chosen)

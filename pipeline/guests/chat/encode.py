@@ -103,9 +103,9 @@ def encode_chat(
         "special_tokens_in_messages": special_tokens_in_messages,
     }
     options = make_options(ChatOptions, given, str)
-    settings = settings_of(options, options.sequence_length or 4096, date_of(options.date))
     found, model = template_named(template), model_of(tokenizer, conversations)
     require_marks(found, model)
+    settings = settings_of(options, found, options.sequence_length or 4096, date_of(options.date))
     return _rows(ChatEncoder(found, model, settings), conversations)
 
 

@@ -48,10 +48,13 @@ class ChatSettings:
     special_tokens_in_messages: str = "text"
 
 
-def settings_of(options: "ChatOptions", sequence_length: int, day: str) -> ChatSettings:
-    """Return the settings that options ask for, for rows of that many ids on that day."""
+def settings_of(options: "ChatOptions", template: Template, sequence_length: int, day: str) -> ChatSettings:
+    """Return the settings for rows of that many ids; `UsageError` if they exclude each other or the template."""
     thinking = {"true": True, "false": False, "null": None}[options.enable_thinking]
     own = {field.name: getattr(options, field.name) for field in fields(ChatSettings)}
+    if options.train_on_prompt and (template.efficient_eos or options.mask_history):
+        other = f"template {template.name}, whose turns share one end of text"
+        raise UsageError(f"--train-on-prompt excludes {'--mask-history' if options.mask_history else other}")
     return ChatSettings(**own | {"sequence_length": sequence_length, "date": day, "enable_thinking": thinking})
 
 
@@ -71,20 +74,12 @@ def infer_seqlen(source: int, target: int, limit: int) -> tuple[int, int]:
     return min(max(limit - kept, 0), source), kept
 
 
-def refuse_exclusive(template: Template, settings: ChatSettings) -> None:
-    """Raise `UsageError` for settings that exclude each other or the template."""
-    if settings.train_on_prompt and (template.efficient_eos or settings.mask_history):
-        other = f"template {template.name}, whose turns share one end of text"
-        raise UsageError(f"--train-on-prompt excludes {'--mask-history' if settings.mask_history else other}")
-
-
 class ChatEncoder:
     """Encodes conversations by one template."""
 
     def __init__(
         self, template: Template, model: Model, settings: ChatSettings, native: _core.Encoder | None = None
     ) -> None:
-        refuse_exclusive(template, settings)
         self._template, self._settings = template, settings
         self._altered: Counter[str] = Counter()  # kinds of altered input since `noting`
         self._encoder = TextEncoder(model, native)

@@ -13,7 +13,7 @@ from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import Listing
 from pipeline.executors import Node
 from pipeline.guests.chat.assemble_worker import NEAT, POSITIONS
-from pipeline.guests.chat.encoder import ChatSettings, refuse_exclusive, settings_of
+from pipeline.guests.chat.encoder import ChatSettings, settings_of
 from pipeline.guests.chat.mixing import Mixing, check_mixing
 from pipeline.guests.chat.rows import DataSet, as_chat_file, first_columns, listed_data_sets, recognised
 from pipeline.guests.chat.templates import (
@@ -73,8 +73,7 @@ def chat_of(options: ChatOptions, model: Model, data_sets: Sequence[DataSet] | N
     length = options.sequence_length or 2048
     if packed and length < 2:
         raise UsageError("--sequence-length of packed rows must be at least 2: one id is filled")
-    settings = settings_of(options, length - packed, day)
-    refuse_exclusive(template, settings)
+    settings = settings_of(options, template, length - packed, day)
     mask = "int32" if pack == NEAT else "int8"
     columns = {"input_ids": "int32", "labels": "int32", "attention_mask": mask}
     layout = Layout({**columns, POSITIONS: "int32"}, length, documents=False) if packed else Layout(columns)

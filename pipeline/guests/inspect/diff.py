@@ -265,8 +265,13 @@ def _texts(paths: Sequence[str], texts: Sequence[str], exclude: Sequence[str]) -
         yield from SENTENCES.items()
 
 
+def first_of(parts: Sequence[str], between: str = ", ") -> str:
+    """Return the first few of several texts as one."""
+    return between.join([*parts[:_EXAMPLES], *(["..."] if len(parts) > _EXAMPLES else [])])
+
+
 def _joined(parts: Sequence[str]) -> str:
-    return " | ".join([*parts[:_EXAMPLES], *(["..."] if len(parts) > _EXAMPLES else [])])
+    return first_of(parts, " | ")
 
 
 def _cut(value: str) -> str:
@@ -280,8 +285,8 @@ def _lines(listed: Listed, number: str, join: Callable[[Sequence[str]], str]) ->
     moved = [(key, f" ({one:,} in A, {other:,} in B)") for key, one, other in listed.moved]
     for what, found in [*groups, (f"have another {number}", moved)]:
         if found:
-            shown = [join(list(map(readable, key))) + where for key, where in found[:_EXAMPLES]]
-            yield f"{len(found):,} {what}: {', '.join([*shown, *(['...'] if len(found) > _EXAMPLES else [])])}"
+            shown = [join(list(map(readable, key))) + where for key, where in found[: _EXAMPLES + 1]]
+            yield f"{len(found):,} {what}: {first_of(shown)}"
 
 
 def _table(sources: Sequence[CutTexts]) -> Table:

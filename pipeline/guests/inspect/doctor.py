@@ -18,7 +18,7 @@ from typing import Any
 from pipeline.base.errors import ExportRefusedError, InputError, RunDirectoryError
 from pipeline.base.units import format_count
 from pipeline.counts.counter_file import open_counter
-from pipeline.guests.inspect.diff import difference
+from pipeline.guests.inspect.diff import difference, first_of
 from pipeline.reports.result import NOT_STORED, Part, Result, Rows
 from pipeline.run import manifest
 from pipeline.run.ids import CHAT_MARKS
@@ -39,7 +39,6 @@ from pipeline.tokenizer.prepare import nfc
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 FINE, ADVICE, WRONG, NOT_CHECKED = "fine", "advice", "wrong", "not checked"
-_EXAMPLES = 5
 _NEEDED = {name: {*one.files} - {*EDITABLE} for name, one in FORMATS.items()}  # the files of each format
 _NEEDED[CONFIGURED] = {"vocab.json", "merges.txt", "tokenizer_config.json"}
 
@@ -178,7 +177,7 @@ def _special_tokens(model: Model, home: Location) -> Iterator[Said]:
             yield ADVICE, message, "rename one of them"
     words = [text for text in specials if text.replace(" ", "").isalnum()]
     if words:
-        message = f"{_some(words)} can occur in any text, which then has the id of a special token"
+        message = f"{first_of(words)} can occur in any text, which then has the id of a special token"
         yield ADVICE, message, "write them with marks, such as <|name|>"
     if model.eos_token is None:
         message = "there is no eos token: generation does not stop, and documents cannot be separated"
@@ -190,10 +189,10 @@ def _special_tokens(model: Model, home: Location) -> Iterator[Said]:
         yield ADVICE, message, f"{export} --pad-token '<|pad|>' --output NEW"
     marks = [text for text in specials if text in CHAT_MARKS]
     if model.chat_template is None and marks:
-        message = f"there is no chat template, but chat marks: {_some(marks)}"
+        message = f"there is no chat template, but chat marks: {first_of(marks)}"
         yield ADVICE, message, f"{export} --chat-template NAME"
     if model.chat_template and (missing := model.chat_template.missing(specials)):
-        message = f"the chat template writes {_some(missing)}, which are ordinary text here"
+        message = f"the chat template writes {first_of(missing)}, which are ordinary text here"
         yield WRONG, message, "add them as special tokens, or give another --chat-template"
 
 
@@ -204,7 +203,7 @@ def _tokens(model: Model) -> Iterator[Said]:
     if model.whole_pieces:  # a whole piece is looked up
         lost = [id_ for id_ in lost if len(pattern.cut(vocabulary.tokens[id_].decode(errors="replace"))) > 1]
     if lost:
-        shown = _some([repr(vocabulary.tokens[id_]) for id_ in lost])
+        shown = first_of([repr(vocabulary.tokens[id_]) for id_ in lost])
         remedy = "bpe-pipeline prune removes tokens that are not used, or restore the missing merges"
         yield ADVICE, f"the merges never make {format_count(len(lost), 'tokens')}: {shown}", remedy
     else:
@@ -236,7 +235,7 @@ def _unused(model: Model, run: Run | None) -> Iterator[Said]:
         yield FINE, message
         return
     remedy = f"train a smaller vocabulary, or {_command('prune', 'BASE', run.directory)} --min-count 1"
-    yield ADVICE, f"{message}: {_some([repr(vocabulary.tokens[id_]) for id_ in unused])}", remedy
+    yield ADVICE, f"{message}: {first_of([repr(vocabulary.tokens[id_]) for id_ in unused])}", remedy
 
 
 def _counted_like(model: Model, run: Run) -> tuple[Run, str]:
@@ -311,10 +310,6 @@ def _not_to_be_checked(model: Model, home: Location, name: str) -> str:
         if name == "tiktoken" and (home / SNIPPET_NAME).read_bytes() != (Path(written) / SNIPPET_NAME).read_bytes():
             return f"{SNIPPET_NAME} is a program that this package did not write, and is not run"
     return ""
-
-
-def _some(texts: Sequence[str]) -> str:
-    return ", ".join([*texts[:_EXAMPLES], *(["..."] if texts[_EXAMPLES:] else [])])
 
 
 _ORDER = (FINE, NOT_CHECKED, ADVICE, WRONG)  # what matters is last, where a terminal ends
