@@ -42,7 +42,7 @@ ROOMS = {
 NATIVE = {
     "text": 2098,
     "count": 1769,
-    "merge": 5071,
+    "merge": 5061,
     "encode": 1914,
     "verify": 491,
     "bind": 1655,

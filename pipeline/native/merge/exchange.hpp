@@ -15,15 +15,6 @@ namespace bpe::merge {
 inline constexpr uint64_t kPositionBytes = 8;  // of a listed position, with its part of a copy of the longest list
 inline constexpr size_t kSampledBlocks = 64;   // of each shard
 
-// The highest bound of a pair in the word; 0 if it has none.
-template <class S>
-uint64_t highest_bound(const S* word, size_t size, const Sketch& sketch) {
-  uint64_t highest = 0;
-  for (size_t i = 0; i + 1 < size; ++i)
-    highest = std::max(highest, sketch.bound(sketch.counter_of(key_of(word[i], word[i + 1]))));
-  return highest;
-}
-
 // The words of a shard without gaps, one after the other, in `to`, which may be the same shard; those for which
 // keep(word, size, weight) is false are dropped. It may shorten the word, which is followed by a boundary.
 template <class From, class S, class Keep>

@@ -7,7 +7,6 @@
 // The result is that of one engine, for any guesses.
 #pragma once
 #include <array>
-#include <numeric>
 
 #include "merge/batch.hpp"
 #include "merge/part.hpp"
