@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.base.errors import InputError, UsageError, unfit
 from pipeline.base.units import format_count
+from pipeline.shards.formats import FORMATS, shard_format
+from pipeline.shards.formats.ids_end_to_end import Bin
 from pipeline.shards.manifest import find_result
 from pipeline.storage import Location, Remote, named
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-_MAPPED = ("npy", "bin", "megatron")
-_NPY_HEADER_BYTES = 128
 
 
 class Shards(Sequence[Any]):
@@ -231,12 +230,14 @@ def _open(where: Location) -> Shards:
     if found is None:
         raise InputError(f"{where} is no local directory of shards, nor one of them: name what `encode --output` wrote")
     home, corpus, shards = found
-    if corpus.format not in _MAPPED:
+    format_ = shard_format(corpus.format)
+    if not isinstance(format_, Bin):
+        mapped = ", ".join(name for name, one in FORMATS.items() if isinstance(one, Bin))
         raise InputError(
-            f"{where} is of the format {corpus.format}, whose own reader reads it; open_shards maps "
-            f"{', '.join(_MAPPED)}: encode with one of these --shard-format"
+            f"{where} is of the format {corpus.format}, whose own reader reads it; open_shards maps {mapped}: encode "
+            "with one of these --shard-format"
         )
-    start = _NPY_HEADER_BYTES if corpus.format == "npy" else 0
+    start = len(format_.header(corpus.layout(), 0))
     chosen = [one for one in shards if home != where or one.split is None]
     files = [(Path(str(home / one.name)).absolute(), start, one.tokens) for one in chosen if one.tokens]
     return Shards(files, corpus.dtype, corpus.vocab_size, corpus.row_tokens)
