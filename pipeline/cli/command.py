@@ -83,10 +83,8 @@ _DEBUGGING: list[click.Parameter] = [
         ["--verbose", "-v"], is_flag=True, expose_value=False, callback=_be_verbose,
         help="print the log, with debug messages", group=OTHER, advanced=True,
     ),
-    Flag(
-        ["--debug"], is_flag=True, expose_value=False, help="show the traceback of a failure", group=OTHER,
-        advanced=True,
-    ),
+    Flag(["--debug"], is_flag=True, expose_value=False, help="show the traceback of a failure", group=OTHER,
+         advanced=True),
 ]  # fmt: skip
 inputs = click.argument("inputs", nargs=-1, metavar="[INPUT ...]", type=PATH_TEXT)
 run_argument = click.argument("run_directory", type=LOCATION, metavar="RUN")
@@ -143,7 +141,7 @@ def command(
             help=help_text,
             short_help=help_text.partition("\n")[0],  # otherwise click would cut it
         )
-        found.section = SECTIONS[function.__module__.rpartition(".")[2]]
+        found.section = SECTIONS.get(title) or SECTIONS[function.__module__.rpartition(".")[2]]
         commands.add_command(found)
         return found
 
@@ -200,7 +198,7 @@ def _flags(kind: type[Values]) -> list[click.Option]:
         ),
     ]  # fmt: skip
     flags: list[click.Option] = of_run if issubclass(kind, WorkOptions | RayOptions) else []
-    flags += [flag for name in _names(kind) for flag in _flags_of(RECORDS[name])]
+    flags += [flag for name in _names(kind) if flag_of(name) != name for flag in _flags_of(RECORDS[name])]
     spelt = {name: dict.fromkeys((f"--{name}", flag_of(name))) for name in THEIRS} if kind is ChatOptions else {}
     return flags + [click.Option([*both, name], default=None, hidden=True) for name, both in spelt.items()]
 

@@ -32,27 +32,6 @@ def import_counts(session: Session, files: tuple[Location, ...]) -> "Result":
     return run_import(list(files), session.options, session.executor, session.listener)
 
 
-@command(RayOptions)
-def env(request: Request) -> "Result":
-    """Print versions and the machine, for a bug report.
-
-    With --executor ray, also the nodes of the cluster.
-
-    \b
-    bpe-pipeline env
-    bpe-pipeline env --executor ray --ray-address auto
-    """
-    from pipeline.base.machine import describe
-    from pipeline.reports.result import Facts
-    from pipeline.run.workers import nodes
-
-    machines = nodes(request.options)
-    facts = describe() | {f"node {number}": str(node) for number, node in enumerate(machines)}
-    if request.options.executor != "local" and not machines:
-        facts["nodes"] = "none with cores"
-    return Facts(facts)
-
-
 @command()
 @run_argument
 @click.argument("file", type=LOCATION, metavar="FILE")
@@ -73,3 +52,24 @@ def export_counts(run_directory: Location, file: Location, memory_limit: str | N
         raise UsageError(f"{file}: the name must end in .tsv or .parquet, which says the format")
     export_counts(run_directory, file, memory_limit=memory_limit, overwrite=overwrite)
     progress.write(printable(file))
+
+
+@command(RayOptions)
+def env(request: Request) -> "Result":
+    """Print versions and the machine, for a bug report.
+
+    With --executor ray, also the nodes of the cluster.
+
+    \b
+    bpe-pipeline env
+    bpe-pipeline env --executor ray --ray-address auto
+    """
+    from pipeline.base.machine import describe
+    from pipeline.reports.result import Facts
+    from pipeline.run.workers import nodes
+
+    machines = nodes(request.options)
+    facts = describe() | {f"node {number}": str(node) for number, node in enumerate(machines)}
+    if request.options.executor != "local" and not machines:
+        facts["nodes"] = "none with cores"
+    return Facts(facts)

@@ -6,10 +6,12 @@ from typing import Any
 
 import click
 
+from pipeline.run.options import flag_of
 from pipeline.run.record import GROUPS
 
-SECTIONS = {  # of the list of commands: the file that defines them -> its title
-    "train": "Train", "use": "Use", "change": "Change", "inspect": "Inspect", "counts": "Counts and system"
+SECTIONS = {  # of the list of commands: the file that defines them, or one's name -> its title
+    "train": "Train", "use": "Use", "encode-chat": "Chat data", "change": "Change", "inspect": "Inspect",
+    "counts": "Counts and system",
 }  # fmt: skip
 OWN, OTHER = "Options", "Other"  # groups of flags that belong to one command, and to all
 _ALL = "bpe-pipeline.help_all"
@@ -17,10 +19,10 @@ GONE = {  # a flag by its command, and what it is called now
     "merge --parity": "the command parity",
     "encode --chat": "the command encode-chat",
     "export --counts": "the command export-counts",
-    **{
-        f"merge --{flag}": f"{name} in a configuration file of the command parity"
-        for flag, name in (("parity-window", "window"), ("parity-alpha", "alpha"), ("global-merges", "global_merges"))
-    },
+    "sweep --weights": "--weight",
+    "merge --parity-window": "window in a configuration file of the command parity",
+    "merge --parity-alpha": "alpha in a configuration file of the command parity",
+    "merge --global-merges": "global_merges in a configuration file of the command parity",
 }
 
 
@@ -50,8 +52,10 @@ class _Once(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse what is given, each option once."""
-        for flag in (word.partition("=")[0] for word in args):
-            if (now := GONE.get(f"{ctx.info_name} {flag}")) is not None:
+        for flag in (word.partition("=")[0] for word in args if not isinstance(self, click.Group)):
+            name = flag.removeprefix("--").replace("-", "_")
+            stored = f"{name} in a file for --config" if flag_of(name) == name != flag else None
+            if now := GONE.get(f"{ctx.info_name} {flag}", stored):
                 raise click.UsageError(f"{flag} of {ctx.info_name} is {now} now", ctx)
         _, _, order = self.make_parser(ctx).parse_args(list(args))
         once = [one for one in order if isinstance(one, click.Option) and not (one.multiple or one.is_eager)]

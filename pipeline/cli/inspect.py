@@ -108,7 +108,7 @@ def report(
 @run_command(SweepOptions)
 @click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
 @click.option(
-    "--weights", multiple=True, metavar="'NAME=W,W ...'",
+    "--weight", "weights", multiple=True, metavar="NAME=W[,W...]",
     help="of runs, by the last part of their paths: every choice of one weight for each is a mixture; 0 leaves a run "
     "out; repeatable  [default: 1]",
 )  # fmt: skip
@@ -139,7 +139,7 @@ def sweep(
     sizes or weights computes what is new; --overwrite computes all of it again.
 
     \b
-    bpe-pipeline sweep runs/english runs/code --weights 'code=1,2,4' --vocab-size 8k,32k,128k --output sweep
+    bpe-pipeline sweep runs/english runs/code --weight code=1,2,4 --vocab-size 8k,32k,128k --output sweep
     bpe-pipeline sweep runs/* --vocab-size 32k,64k --held-out unseen/*.txt --parameters 7B --tokens 2T --output sweep
     """
     from pipeline.guests.sweep.rule import for_model

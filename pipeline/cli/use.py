@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline.base.errors import ExportRefusedError, UsageError
-from pipeline.cli.command import (
-    Request,
-    Session,
-    as_utf8,
-    carry_out,
-    command,
-    inputs,
-    show,
-    tokenizer_option,
-)
+from pipeline.cli.command import Request, Session, as_utf8, carry_out, command, inputs, show, tokenizer_option
 from pipeline.cli.completion import LOCATION, PATH_TEXT
 from pipeline.cli.help import Flag
 from pipeline.run.options import ChatOptions, EncodeOptions, ExportOptions, WorkOptions, flag_of
@@ -158,7 +149,7 @@ def export(
     from pipeline.commands.export import run_export
 
     exported = run_export(tokenizer, request.options, samples if check else None, push_to_hub)
-    for note in exported.notes:
+    for note in () if request.options.quiet else exported.notes:
         progress.write_error(note)
     if exported.failure:
         show(exported)

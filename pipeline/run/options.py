@@ -57,7 +57,7 @@ class RayOptions(Values):
     executor: str = _resource("run", "local", read.parse_one_of("local", "ray"),
         "where workers run: on this machine, or on a Ray cluster")
     ray_address: str | None = _resource("run", None, read.parse_text,
-        "of the Ray cluster: auto, HOST:PORT or ray://HOST:PORT; default: this machine's", "ADDRESS")
+        "address of the Ray cluster: auto, HOST:PORT or ray://HOST:PORT; default: this machine's", "ADDRESS")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,13 +89,14 @@ class CorpusOptions(WorkOptions):
     exclude: tuple[str, ...] | None = _input("run", None, read.parse_globs,
         "leave out the files and directories of INPUT with this name or path; repeatable", "GLOB")
     input_format: str = _input("count", "auto", read.parse_one_of("auto", "text", "lines", "jsonl", "parquet"),
-        "of all inputs: text, lines (each a document), jsonl, parquet; auto: by content and name", advanced=True)
+        "what all inputs are: text, lines (each a document), jsonl, parquet; auto: by content and name", advanced=True)
     compression: str = _input("count", "auto", read.parse_one_of("auto", "none", "gzip", "zstd", "bzip2", "xz"),
-        "of all inputs: none, gzip, zstd, bzip2, xz; auto: by content", advanced=True)
+        "how all inputs are compressed: none, gzip, zstd, bzip2, xz; auto: by content", advanced=True)
     pattern_timeout: int = _resource("run", 60, parse_whole_number(1, 1_000_000),
-        "seconds for a document, for each MiB of a long one, where the regex package cuts", "SECONDS", advanced=True)
+        "stop when a document, or a MiB of a long one, takes the regex package longer than this", "SECONDS",
+        advanced=True)
     chunk_size: int | None = _resource("run", None, parse_bytes,
-        "bytes of corpus in a chunk; default: by memory and cores", "SIZE", advanced=True)
+        "bytes of corpus that a worker counts at a time; default: by memory and cores", "SIZE", advanced=True)
     fail_on_loss: bool = _input("run", False, read.parse_flag, "fail if input was skipped or altered", advanced=True)
 
 
@@ -104,7 +105,7 @@ class TextOptions(CorpusOptions):
     """What text files hold."""
 
     errors: str = _input("count", "replace", read.parse_one_of("replace", "strict", "skip"),
-        "invalid UTF-8: replace it, stop, or skip its document", advanced=True)
+        "with invalid UTF-8: replace it, stop, or skip its document", advanced=True)
     text_field: str = _input("count", "text", read.parse_text_field,
         "the field of JSON Lines or column of Parquet to read; a.b for nested", "NAME")
 
@@ -122,7 +123,7 @@ class PieceOptions(Values):
         "gpt2, cl100k, llama3, o200k, qwen2, qwen3.5, superbpe, digits-from-right, deepseek-v3, kimi-k2, none, or a "
         "regular expression", "NAME|REGEX")
     max_piece_bytes: int | None = _vocabulary("count", None, parse_piece_bytes,
-        "cut longer pieces (the tokenizer will not cut so)", "SIZE", advanced=True)
+        "split pieces longer than this while counting; the tokenizer itself does not", "SIZE", advanced=True)
     pattern_timeout: int = as_in(CorpusOptions, "pattern_timeout")
 
 
@@ -136,7 +137,7 @@ class CountOptions(ClusterOptions, ImportOptions, TextOptions):
     """Of `count`."""
 
     weights: tuple[str, ...] | None = _input("mix", None, read.parse_weights,
-        "of each INPUT, in their order: how often its text is taken: 2, 0.5, 1/3; repeatable", "NUMBER",
+        "how often to take the text of each INPUT, in their order: 2, 0.5, 1/3; repeatable", "NUMBER",
         flag="--weight", keyword="Sequence[float | str] | None")
     dry_run: bool = _output("run", False, read.parse_flag, "print the plan and stop")
 
@@ -166,6 +167,7 @@ class ExportOptions(TokenizerOptions):
     """Of `export`."""
 
     output: Location | None = as_in(OutputOptions, "output")
+    quiet: bool = as_in(WorkOptions, "quiet")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +184,7 @@ class VocabularyOptions(TokenizerOptions):
     max_token_bytes: int | None = _vocabulary("merge", None, parse_whole_number(2, 1 << 30),
         "make no token longer than this", "N", advanced=True)
     whole_characters: bool = _vocabulary("merge", False, read.parse_flag,
-        "join no part of a character of UTF-8 with anything but its other bytes", advanced=True)
+        "never merge a part of a UTF-8 character with anything but its other bytes", advanced=True)
     special_ids: str = _special("merge", "last", read.parse_one_of("last", "first"),
         "where the special tokens' ids are: after the merges or before", advanced=True)
     reserve_tokens: int = _special("special", 0, parse_whole_number(0, 1 << 20),
@@ -205,11 +207,12 @@ class MergeOptions(ClusterOptions, OverwriteOptions, VocabularyOptions):
         "let tokens hold several words from this size on, or this share of the size; reads the corpus twice", "N|80%",
         advanced=True)
     superword_pattern: str = _vocabulary("merge", "superbpe", read.parse_superword_pattern,
-        "what still cuts then: superbpe, superbpe-digits, or a regular expression", "NAME|REGEX", advanced=True)
+        "where text is still cut with --superwords-from: superbpe, superbpe-digits, or a regex", "NAME|REGEX",
+        advanced=True)
     superword_words: int | str = _vocabulary("merge", 4, read.parse_superword_words,
-        "words in such a token, at most; none: any number", "N|none", advanced=True)
+        "most words in a token with --superwords-from; none: any number", "N|none", advanced=True)
     superword_colon: bool = _vocabulary("merge", False, read.parse_flag,
-        "let such tokens hold a colon followed by a space", advanced=True)
+        "let such tokens hold a colon followed by a space", flag="superword_colon")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,7 +320,7 @@ class ChatOptions(ClusterOptions, OutputOptions, CorpusOptions, RowOptions):
     dataset: tuple[str, ...] | None = _chat(None, read.parse_names,
         "entries of --dataset-info to read", "NAME[,NAME...]", advanced=True)
     compatible: bool = _chat(False, read.parse_flag,
-        "pack batches of 1,000 conversations, as LLaMA-Factory does, instead of all together", advanced=True)
+        "pack batches of 1,000 conversations, as LLaMA-Factory does, instead of all together", flag="compatible")
     train_on_prompt: bool = _chat(False, read.parse_flag, "learn questions too", advanced=True)
     mask_history: bool = _chat(False, read.parse_flag,
         "learn only the last answer, and keep the last turns where a conversation is too long", advanced=True)
@@ -327,10 +330,10 @@ class ChatOptions(ClusterOptions, OutputOptions, CorpusOptions, RowOptions):
         "empty thoughts of reasoning templates: learned, false: none are kept, null: not learned", "true|false|null",
         advanced=True)
     preserve_thinking: bool = _chat(False, read.parse_flag,
-        "keep thoughts of earlier answers with --mask-history", advanced=True)
+        "keep thoughts of earlier answers with --mask-history", flag="preserve_thinking")
     tool_format: str | None = _chat(None, read.parse_one_of(*read.TOOL_FORMATS),
         "how tools and calls become text: default, llama3, qwen, mistral; default: the template's", "NAME",
-        advanced=True)
+        flag="tool_format")
     date: str = _chat(read.PUBLISHED_DATE, read.parse_date,
         "what Llama 3's description of tools names as today, such as 2026-11-23, or today", "DATE", advanced=True)
     special_tokens_in_messages: str = _chat("text", read.parse_one_of(*read.SPECIAL_TOKENS_IN_MESSAGES),
@@ -341,9 +344,9 @@ class ChatOptions(ClusterOptions, OutputOptions, CorpusOptions, RowOptions):
     interleave_probs: tuple[float, ...] | None = _chat(None, read.parse_shares,
         "how often each data set is next; default: they take turns", "P[,P...]", advanced=True)
     seed: int = _chat(42, parse_whole_number(0, (1 << 32) - 1),
-        "of interleaving, samples and the split", "N", advanced=True)
+        "seed of interleaving, samples and the split", "N", advanced=True)
     val_size: float = _chat(0.0, read.parse_amount,
-        "rows for validation: a number, or a share below 1", "N|SHARE", advanced=True)
+        "hold rows out for validation: a number, or a share below 1", "N|SHARE", advanced=True)
     max_samples: int | None = _chat(None, parse_whole_number(1, (1 << 63) - 1),
         "take only the first rows of each data set", "N", advanced=True)
 # fmt: on

@@ -166,6 +166,8 @@ def test_short_flags(text: Path, tmp_path: Path) -> None:
     assert (result.stdout, result.stderr) == (f"{tmp_path / 'run' / 'tokenizer'}\n", "")
     succeeded(run("export", tmp_path / "run", "-o", tmp_path / "files", "--export", "gpt2"))
     assert sorted(path.name for path in (tmp_path / "files").iterdir()) == ["merges.txt", "vocab.json"]
+    quiet = succeeded(run("export", tmp_path / "run", "-o", tmp_path / "quiet", "--export", "gpt2", "-q"))
+    assert (len(quiet.stdout.splitlines()), quiet.stderr) == (2, "")
 
 
 def test_verbose_prints_the_log_with_debug_messages(text: Path, tmp_path: Path) -> None:

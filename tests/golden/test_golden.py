@@ -58,6 +58,10 @@ def _train(
     home: Path, texts: list[Path], counting: list[str], merging: list[str], how: list[str], shards: list[str]
 ) -> dict[str, str]:
     way, mode, stop = how
+    if "--superword-colon" in merging:  # which has no flag
+        (home / "colon.yaml").write_text("superword_colon: true")
+        at = merging.index("--superword-colon")
+        merging = [*merging[:at], "--config", str(home / "colon.yaml"), *merging[at + 1 :]]
     if way == "train":
         _command("train", *texts, *counting, *merging, output=home / "run")
     else:

@@ -2,7 +2,7 @@
 
 Every choice is made as LLaMA-Factory makes it, with NumPy's generators, so the same seed gives the same rows. Only
 numbers and lengths of rows are needed; a row is the number that it has when the data sets follow one another. A set is
-packed as one batch before any of its rows is written; with `--compatible` as batches of 1,000 rows.
+packed as one batch before any of its rows is written; with `compatible` as batches of 1,000 rows.
 """
 
 import math

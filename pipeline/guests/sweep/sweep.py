@@ -85,18 +85,18 @@ def mixtures_of(weights: Sequence[str], names: Sequence[str]) -> list[Mixture]:
     for word in itertools.chain.from_iterable(map(words.findall, weights)):
         name, equals, listed = word.rpartition("=")
         if not equals or name not in choices:
-            raise UsageError(f"--weights: {word!r} is not NAME=W,W... with one of the names {', '.join(names)}")
+            raise UsageError(f"--weight: {word!r} is not NAME=W,W... with one of the names {', '.join(names)}")
         if name in named:
-            raise UsageError(f"--weights: {name} is named twice; list all its weights once, with commas")
+            raise UsageError(f"--weight: {name} is named twice; list all its weights once, with commas")
         named.add(name)
         try:
             choices[name] = [Fraction(0) if one == "0" else parse_weight(one) for one in listed.split(",")]
         except ValueError as error:
-            raise UsageError(f"--weights: expected {error}, in {word!r}") from None
+            raise UsageError(f"--weight: expected {error}, in {word!r}") from None
     chosen = itertools.islice(itertools.product(*choices.values()), _MOST_MIXTURES + 1)
     found = [Mixture({name: by for name, by in zip(names, one, strict=True) if by}) for one in chosen if any(one)]
     if not found or len(found) > _MOST_MIXTURES:
-        raise UsageError(f"--weights: between 1 and {_MOST_MIXTURES} mixtures, not {len(found) or 'only zeros'}")
+        raise UsageError(f"--weight: between 1 and {_MOST_MIXTURES} mixtures, not {len(found) or 'only zeros'}")
     return list({mixture.name: mixture for mixture in found}.values())
 
 
@@ -216,7 +216,7 @@ def _refuse_unfit(locations: Sequence[Location]) -> None:
                 f"{location} is a file, not a run: count it first, or measure with it: --held-out {location}"
             )
         if any(same_location(location, other) for other in locations[:index]):
-            raise UsageError(f"the run {location} is named twice; name it once, with several --weights")
+            raise UsageError(f"the run {location} is named twice; name it once, with several weights")
 
 
 def _counted_files(files: Sequence[CorpusFile], locations: Sequence[Location]) -> list[str]:

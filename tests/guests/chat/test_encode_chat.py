@@ -156,7 +156,8 @@ def test_rows_and_data_sets_may_be_in_an_object_store(home: Path, packed: dict[s
 
 
 def test_packed_rows_hold_every_conversation_once(home: Path, tmp_path: Path) -> None:
-    for length, *pack in ((79, "none"), (80, "neat"), (80, "greedy", "--compatible")):
+    (tmp_path / "compatible.yaml").write_text("compatible: true")
+    for length, *pack in ((79, "none"), (80, "neat"), (80, "greedy", "--config", tmp_path / "compatible.yaml")):
         words = (home / "rows.jsonl", "--sequence-length", length, "--pack", *pack)
         succeeded(_encode(home, tmp_path / pack[0], *words))
     found = []

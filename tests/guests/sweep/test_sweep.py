@@ -40,7 +40,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-WORDS = ["sweep", "runs/a", "runs/b", "--weights", "a=1,2.5 b=1,0", "--vocab-size", "300,400,600"]
+WORDS = ["sweep", "runs/a", "runs/b", "--weight", "a=1,2.5 b=1,0", "--vocab-size", "300,400,600"]
 WORDS += ["--held-out", "held.txt"]
 
 
@@ -148,7 +148,7 @@ def test_a_killed_sweep_ends_with_the_same_points(home: Path, swept: Path, tmp_p
 def test_less_text_is_each_so_many_th_chunk(home: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         succeeded(run("count", f"{name}.txt", "--output", tmp_path / name, "--chunk-size", "8KiB", cwd=home))
-    words = ["sweep", tmp_path / "a", tmp_path / "b", "--weights", "b=3", "--vocab-size", 400, "--log-json"]
+    words = ["sweep", tmp_path / "a", tmp_path / "b", "--weight", "b=3", "--vocab-size", 400, "--log-json"]
     document = json.loads(succeeded(run(*words, "--output", tmp_path / "sweep", cwd=home)).stdout.splitlines()[-1])
     assert [part["every"] for part in document["parts"]] == [4, 2]
     expected: Counter[bytes] = Counter()
@@ -184,7 +184,7 @@ def test_mixtures_are_all_choices_of_weights() -> None:
     assert len(long.name) < 220
     assert [one.name for one in mixtures_of(["a b=2 c=3"], ["a b", "c"])] == ["a b-x2+c-x3"]
     for wrong in ("d=1", "a", "a=1 a=2", "a=x", "a=-1", "a=0 b=0 c=0", "a=" + ",".join(map(str, range(1, 300)))):
-        with pytest.raises(UsageError, match="--weights"):
+        with pytest.raises(UsageError, match="--weight"):
             mixtures_of([wrong], ["a", "b", "c"])
 
 
@@ -246,7 +246,7 @@ def test_what_does_not_fit_is_refused(home: Path, tmp_path: Path) -> None:
         (2, "runs/a is named twice", "runs/a", *new),
         (2, "--held-out a.txt", "a.txt", *new),
         (2, "one of the runs", "--output", "runs/a"),
-        (2, "--weights", "--weights", "z=1", *new),
+        (2, "--weight", "--weight", "z=1", *new),
         (1, "mixtures", "--output", tmp_path / "mine"),
         (1, "--pattern", "runs/other", "--vocab-size", 300, "--output", tmp_path / "other"),
         (2, "at least 257", "--vocab-size", 200, *new),
