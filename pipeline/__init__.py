@@ -12,7 +12,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pipeline.base.errors import ExportRefusedError as ExportRefusedError
+    from pipeline.base.errors import InputError as InputError
+    from pipeline.base.errors import InvalidTextError as InvalidTextError
+    from pipeline.base.errors import PatternError as PatternError
+    from pipeline.base.errors import PatternTimeoutError as PatternTimeoutError
     from pipeline.base.errors import PipelineError as PipelineError
+    from pipeline.base.errors import RunDirectoryError as RunDirectoryError
+    from pipeline.base.errors import SpecialTokenError as SpecialTokenError
+    from pipeline.base.errors import StorageError as StorageError
+    from pipeline.base.errors import TrainingError as TrainingError
+    from pipeline.base.errors import UsageError as UsageError
+    from pipeline.base.errors import WorkerError as WorkerError
     from pipeline.commands.combine import combine_runs as combine_runs
     from pipeline.commands.count import count as count
     from pipeline.commands.encode import encode_corpus as encode_corpus
@@ -40,8 +51,10 @@ if TYPE_CHECKING:
     from pipeline.tokenizer.tokenizer import load as load
 
 __version__ = "0.1.0"
+_ERRORS = """PipelineError ExportRefusedError InputError InvalidTextError PatternError PatternTimeoutError
+RunDirectoryError SpecialTokenError StorageError TrainingError UsageError WorkerError"""
 _HOMES = {
-    "PipelineError": "pipeline.base.errors",
+    **dict.fromkeys(_ERRORS.split(), "pipeline.base.errors"),
     "Tokenizer": "pipeline.tokenizer.tokenizer",
     "align_chat": "pipeline.guests.chat.align",
     "combine_runs": "pipeline.commands.combine",

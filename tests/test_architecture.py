@@ -37,7 +37,7 @@ ROOMS = {
     "storage": 1009,
     "base": 839,
     "_core": 0,
-    "__init__": 123,
+    "__init__": 136,
 }
 NATIVE = {
     "text": 2098,

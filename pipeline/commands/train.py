@@ -6,6 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Unpack
 
+import pipeline
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener
 from pipeline.base.machine import usable_cores
@@ -26,13 +27,12 @@ from pipeline.tokenizer.formats.files import FILE_NAMES
 if TYPE_CHECKING:
     from pipeline.reports.summary import Summary
     from pipeline.tokenizer.export import Trained
-    from pipeline.tokenizer.tokenizer import Tokenizer
 
 
 @lists_options
 def train(
     inputs: AnyPath | Sequence[AnyPath] | None = None, *, progress: bool = False, **options: Unpack[TrainKeywords]
-) -> "Tokenizer":
+) -> "pipeline.Tokenizer":  # imported when it is asked for
     """Train a tokenizer and return it.
 
     A run directory that holds the same run is resumed; one that holds another run is refused. What a person should know

@@ -116,7 +116,7 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Subject]
         chatty = Tokenizer.from_model(replace(tokenizer.model, chat_template=CHAT_TEMPLATES["chatml"]))
         llama = Llama3Tokenizer("ranks")
         same = {name: getattr(tokenizer, name) for name in ("vocabulary", "vocab", "model")} | {"tokenizer": chatty}
-        things = [getattr(pipeline, name) for name in pipeline._HOMES if name != "PipelineError"]
+        things = [getattr(pipeline, name) for name, home in pipeline._HOMES.items() if not home.endswith(".errors")]
         things += [getattr(compat, name) for name in compat.__all__]
         found = [_subject(thing, **same) for thing in things]
         chats = (ChatFormat(llama), ChatMLFormat(tokenizer), ChatFormat(chatty))

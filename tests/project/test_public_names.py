@@ -8,16 +8,17 @@ import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 import pipeline
 from pipeline import compat
+from pipeline.base import errors as base_errors
 from pipeline.run.options import RECORDS
 from pipeline.tokenizer.formats.files import FORMATS, default_formats
 
-THINGS = {name: getattr(pipeline, name) for name in pipeline._HOMES if name != "PipelineError"}
+THINGS = {name: getattr(pipeline, name) for name, home in pipeline._HOMES.items() if home != "pipeline.base.errors"}
 THINGS |= {name: getattr(compat, name) for name in compat.__all__}
 NAMES = sorted(THINGS)
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
@@ -41,6 +42,11 @@ def test_public_names_match_their_import_table_and_completion_and_no_module_repl
     text = Path(pipeline.__file__).read_text()
     listed = re.findall(r"^    from (\S+) import (\S+) as \2$", text, re.MULTILINE)
     assert {name: home for home, name in listed} == pipeline._HOMES
+    assert get_type_hints(pipeline.train)["return"] is pipeline.Tokenizer
+    errors = [value for value in vars(base_errors).values() if inspect.isclass(value)]
+    assert [
+        one for one in errors if issubclass(one, pipeline.PipelineError) and one.__name__ not in pipeline.__all__
+    ] == []
     public = {name: getattr(pipeline, name) for name in pipeline.__all__}
     for found in pkgutil.walk_packages(pipeline.__path__, "pipeline."):
         if found.name != "pipeline.__main__":  # starts the command
