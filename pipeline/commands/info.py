@@ -47,6 +47,8 @@ def info(path: AnyPath) -> Facts:
         return _shards(where)
     if where.is_file() and (found := find_result(where)) is not None:
         return _encoded(where, found[1])
+    if where.name and ((unfinished := where.with_name(where.name + shards.PARTS)) / SHARDS.manifest).exists():
+        return _shards(unfinished)
     guest = guest_of(tokenizer_home(where))
     return _tokenizer(where, {} if guest is None else guest.info(tokenizer_home(where)))
 

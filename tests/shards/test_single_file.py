@@ -88,6 +88,10 @@ def test_command_makes_one_file(text: Path, tmp_path: Path) -> None:
     described = json.loads((tmp_path / "train.bin.json").read_text())
     assert [shard["name"] for shard in described["shards"]] == ["train.bin", "val.bin"]
     assert "bin of uint16" in command.run("info", tmp_path / "train.bin").stdout
+    (tmp_path / "bad.txt").write_bytes(b"x\xff")
+    bad = ("encode", tmp_path / "bad.txt", "--tokenizer", words[words.index("--tokenizer") + 1], "--errors", "strict")
+    command.refused(command.run(*bad, "--output", tmp_path / "bad.bin"), 1)
+    assert "0 of 1 chunk; the same command resumes" in command.run("info", tmp_path / "bad.bin").stdout
     assert "no place for them" in command.refused(command.run(*words, "--sequence-length", 9, "--position-ids"), 2)
     assert "give --sequence-length" in command.refused(command.run(*words, "--pack", "best-fit"), 2)
     assert "is a file of the format" in command.refused(command.run(*words, "--shard-format", "mds"), 2)
