@@ -35,7 +35,7 @@ def import_counts(session: Session, files: tuple[Location, ...]) -> "Result":
 @command()
 @run_argument
 @click.argument("file", type=LOCATION, metavar="FILE")
-@click.option("--memory-limit", metavar="SIZE", help="for all processes together")
+@click.option("--memory-limit", metavar="SIZE", help="memory for all processes together")
 @overwrite_option
 def export_counts(run_directory: Location, file: Location, memory_limit: str | None, overwrite: bool) -> None:
     """Write the piece counts of RUN to FILE, a .tsv or .parquet.

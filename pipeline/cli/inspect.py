@@ -52,11 +52,11 @@ def info(path: Location) -> "Result":
     help="other tokenizers on the same sample: directories, files, runs, SentencePiece .model, or names such as gpt2",
 )  # fmt: skip
 @click.option(
-    "--hidden-size", type=whole_number(1), metavar="N", help="of the model: also report what its embedding costs"
+    "--hidden-size", type=whole_number(1), metavar="N", help="width of the model: also report what its embedding costs"
 )
 @click.option(
     "--held-out", multiple=True, type=LOCATION, metavar="PATH",
-    help="text that was not trained on, to measure with; repeatable; default: a sample of the run's corpus",
+    help="measure on this text, which was not trained on; repeatable; default: a sample of the run's corpus",
 )  # fmt: skip
 @click.option(
     "--output", "-o", type=LOCATION, metavar="FILE",
@@ -109,21 +109,21 @@ def report(
 @click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
 @click.option(
     "--weight", "weights", multiple=True, metavar="NAME=W[,W...]",
-    help="of runs, by the last part of their paths: every choice of one weight for each is a mixture; 0 leaves a run "
-    "out; repeatable  [default: 1]",
+    help="weights to try for the run of this name, the last part of its path: every choice of one for each run is a "
+    "mixture; 0 leaves a run out; repeatable  [default: 1]",
 )  # fmt: skip
 @click.option(
-    "--held-out", multiple=True, type=LOCATION, metavar="PATH...",
-    help="text that was not counted, to measure with, such as a file for each language",
+    "--held-out", multiple=True, type=LOCATION, metavar="PATH",
+    help="measure on this text, which was not trained on; repeatable",
 )  # fmt: skip
 @click.option(
-    "--parameters", metavar="N", help="of the model, without embeddings, such as 7B: they say which size fits"
+    "--parameters", metavar="N", help="size of the model without embeddings, such as 7B: it says which vocabulary fits"
 )
 @click.option(
-    "--tokens", metavar="N", help="that the model is trained on, such as 2T  [default: its optimum of compute]"
+    "--tokens", metavar="N", help="tokens that the model is trained on, such as 2T  [default: its optimum of compute]"
 )
 @click.option(
-    "--hidden-size", metavar="N", help="of the model, a row of the embedding  [default: usual for --parameters]"
+    "--hidden-size", metavar="N", help="width of the model, a row of its embedding  [default: usual for --parameters]"
 )
 def sweep(
     session: Session,
@@ -221,7 +221,12 @@ def diff(
     "--sample", "samples", multiple=True, type=LOCATION, metavar="FILE",
     help="text to compare runtimes on, besides hard strings; repeatable; default: a sample of the run's corpus",
 )  # fmt: skip
-@click.option("--counts", type=LOCATION, metavar="RUN", help="whose counts say which tokens are used; default: its run")
+@click.option(
+    "--counts",
+    type=LOCATION,
+    metavar="RUN",
+    help="the run whose counts say which tokens are used; default: the tokenizer's own",
+)
 @click.option("--strict", is_flag=True, help="advice makes the exit code 1, too")
 @json_option
 def doctor(tokenizer: Location, samples: tuple[Location, ...], counts: Location | None, strict: bool) -> "Result":

@@ -113,7 +113,7 @@ def parity(session: Session, runs: tuple[Location, ...], dev: tuple[Location, ..
 @run_command(OutputOptions)
 @click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
 @click.option(
-    "--weight", "weights", multiple=True, metavar="NUMBER", help="of each run, in their order: 2.5, 1/3  [default: 1]"
+    "--weight", "weights", multiple=True, metavar="NUMBER", help="weight of each RUN in order: 2.5, 1/3  [default: 1]"
 )
 def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ...]) -> "Result":
     """Add the counts of RUNs, with weights, into a new run.
