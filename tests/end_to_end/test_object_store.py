@@ -153,7 +153,7 @@ def test_lock_is_refreshed_and_its_loss_is_noticed(store: Store, monkeypatch: py
         directory.require_lock()
         monkeypatch.setattr(lock, "REFRESH_S", 1000.0)
         time.sleep(0.3)
-        store.remote(held).unlink()
+        store.remote(held).remove()
         with pytest.raises(RunDirectoryError, match="took over"):
             directory.require_lock()
 
@@ -175,7 +175,7 @@ def test_overwrite_removes_only_files_of_the_run_and_changed_objects_are_noticed
     assert len(json.loads(store.get("r/tokenizer/tokenizer.json"))["model"]["vocab"]) == 320
 
     store.put("r/counts/000000.parquet", b"PAR1")
-    store.remote("r/counter.parquet").unlink()
+    store.remote("r/counter.parquet").remove()
     pipeline.train(corpus, output=output, vocab_size=320, pattern="llama3")
     assert len(store.get("r/counts/000000.parquet")) > 4
     store.put("corpus/a.txt", TEXTS["corpus/a.txt"].upper())
