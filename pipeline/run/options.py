@@ -93,8 +93,7 @@ class CorpusOptions(WorkOptions):
     compression: str = _input("count", "auto", read.parse_one_of("auto", "none", "gzip", "zstd", "bzip2", "xz"),
         "how all inputs are compressed: none, gzip, zstd, bzip2, xz; auto: by content", advanced=True)
     pattern_timeout: int = _resource("run", 60, parse_whole_number(1, 1_000_000),
-        "stop when a document, or a MiB of a long one, takes the regex package longer than this", "SECONDS",
-        advanced=True)
+        "most time that the regex package may take for a document, or a MiB of one", "SECONDS", advanced=True)
     chunk_size: int | None = _resource("run", None, parse_bytes,
         "bytes of corpus that a worker counts at a time; default: by memory and cores", "SIZE", advanced=True)
     fail_on_loss: bool = _input("run", False, read.parse_flag, "fail if input was skipped or altered", advanced=True)
@@ -207,8 +206,7 @@ class MergeOptions(ClusterOptions, OverwriteOptions, VocabularyOptions):
         "let tokens hold several words from this size on, or this share of the size; reads the corpus twice", "N|80%",
         advanced=True)
     superword_pattern: str = _vocabulary("merge", "superbpe", read.parse_superword_pattern,
-        "where text is still cut with --superwords-from: superbpe, superbpe-digits, or a regex", "NAME|REGEX",
-        advanced=True)
+        "what still cuts with --superwords-from: superbpe, superbpe-digits, a regex", "NAME|REGEX", advanced=True)
     superword_words: int | str = _vocabulary("merge", 4, read.parse_superword_words,
         "most words in a token with --superwords-from; none: any number", "N|none", advanced=True)
     superword_colon: bool = _vocabulary("merge", False, read.parse_flag,
@@ -332,8 +330,7 @@ class ChatOptions(ClusterOptions, OutputOptions, CorpusOptions, RowOptions):
     preserve_thinking: bool = _chat(False, read.parse_flag,
         "keep thoughts of earlier answers with --mask-history", flag="preserve_thinking")
     tool_format: str | None = _chat(None, read.parse_one_of(*read.TOOL_FORMATS),
-        "how tools and calls become text: default, llama3, qwen, mistral; default: the template's", "NAME",
-        flag="tool_format")
+        "how tools and calls become text: default, llama3, qwen, mistral; default: the template's", flag="tool_format")
     date: str = _chat(read.PUBLISHED_DATE, read.parse_date,
         "what Llama 3's description of tools names as today, such as 2026-11-23, or today", "DATE", advanced=True)
     special_tokens_in_messages: str = _chat("text", read.parse_one_of(*read.SPECIAL_TOKENS_IN_MESSAGES),

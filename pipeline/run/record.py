@@ -15,8 +15,9 @@ GROUPS = (  # of the help
 class Record:
     """All that is said of an option.
 
-    flag: its spelling where that is not its name; INPUT is no flag. without: of a list, the help of `--no-NAME`, which
-    starts from none. keyword: its type in Python where that does not follow from kind.
+    flag: its spelling where that is not its name; INPUT is no flag, and neither is one spelt as its name, which
+    configuration files and Python have. without: of a list, the help of `--no-NAME`, which starts from none. keyword:
+    its type in Python where that does not follow from kind.
     """
 
     name: str
