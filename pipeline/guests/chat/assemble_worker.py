@@ -26,12 +26,12 @@ NEAT, POSITIONS = "neat", "position_ids"
 class AssemblyTask:
     """One shard for a worker.
 
-    rows: their numbers, uint64; ends: where the rows of the shard end among them; pack: how they are packed. pad: the
-    bytes of the id that fills packed rows. parts: each with the number of its first row.
+    rows: their numbers, uint64; ends: where the rows of the shard end among them; pack: how they are packed, if they
+    are. pad: the bytes of the id that fills packed rows. parts: each with the number of its first row.
     """
 
     file: ShardFile
-    pack: str
+    pack: str | None
     pad: bytes
     rows: bytes
     ends: bytes
@@ -63,7 +63,7 @@ def write_rows(task: AssemblyTask) -> ShardFacts:
             yield made
 
     def facts(count: int) -> dict[str, Any]:
-        packed = {} if task.pack == "none" else {"rows": count, "padded": padded}
+        packed = {} if task.pack is None else {"rows": count, "padded": padded}
         return {"tokens": tokens, "documents": task.conversations, **packed}
 
     with contextlib.ExitStack() as open_parts:
@@ -114,7 +114,7 @@ def _rows(task: AssemblyTask, stored: StoredRows) -> Iterator[tuple[Rows, int]]:
         parts = [stored[row] for row in rows[first : stops[-1]]]
         sizes = [len(ids) // ID_BYTES for ids, _ in parts]
         columns, filled = _unpacked(parts), 0
-        if task.pack != "none":
+        if task.pack is not None:
             made = [_packed(task, parts[low - first : high - first]) for low, high in pairwise([first, *stops])]
             columns = {name: b"".join(row[name] for row in made) for name in task.file.layout.columns}
             filled = task.row_tokens * len(made) - sum(sizes)

@@ -18,12 +18,11 @@ from pipeline.commands.encode import finished_corpus, saved_result, summary_of, 
 from pipeline.corpus.skipped_or_altered import Tally, in_words
 from pipeline.executors import Executor
 from pipeline.guests.chat.assemble_worker import AssemblyTask, write_rows
-from pipeline.guests.chat.encoder import ID_BYTES, NO_ANSWER, SPECIAL_TOKENS, ChatEncoder, settings_of
+from pipeline.guests.chat.encoder import ID_BYTES, NO_ANSWER, SPECIAL_TOKENS, ChatEncoder
 from pipeline.guests.chat.mixing import assemble, cut, order_rows
 from pipeline.guests.chat.plan import Chat, named_data_sets, open_chat
-from pipeline.guests.chat.rows import DataSet
 from pipeline.guests.chat.rows_worker import RowsTask, encode_rows
-from pipeline.guests.chat.templates import require_marks, template_named
+from pipeline.guests.chat.templates import require_fitting, template_named
 from pipeline.reports.summary import EncodingSummary
 from pipeline.run.keywords import AnyPath
 from pipeline.run.options import ChatOptions, make_options
@@ -104,9 +103,9 @@ def encode_chat(
     }
     options = make_options(ChatOptions, given, str)
     found, model = template_named(template), model_of(tokenizer, conversations)
-    require_marks(found, model)
-    settings = settings_of(options, found, options.sequence_length or 4096, date_of(options.date))
-    return _rows(ChatEncoder(found, model, settings), conversations)
+    require_fitting(found, model, options)
+    options = replace(options, sequence_length=options.sequence_length or 4096, date=date_of(options.date))
+    return _rows(ChatEncoder(found, model, options), conversations)
 
 
 def _rows(encoder: "ChatEncoder", conversations: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, list[int]]]:
@@ -134,9 +133,7 @@ def _calls_unread(conversation: Mapping[str, Any]) -> bool:
     return called or not isinstance(conversation.get("tools"), str | None)
 
 
-def encode_conversations(
-    runner: Runner, encoding: Encoding, model: Model, chat: Chat, sets: Sequence[DataSet]
-) -> list[Part]:
+def encode_conversations(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> list[Part]:
     """Encode the chunks without parts; returns all parts, in order."""
     plan = encoding.plan
     workers = encoding_workers(runner.broker, runner.workers, model, len(plan.chunks), runner.nodes)
@@ -144,7 +141,7 @@ def encode_conversations(
     task = partial(
         RowsTask,
         template=chat.template,
-        settings=chat.settings,
+        options=chat.options,
         model=runner.executor.broadcast(packed(model)),
         tokenizer=encoding.options["tokenizer"],
         cache_bytes=workers.cache_bytes,
@@ -153,26 +150,25 @@ def encode_conversations(
     )
 
     def task_of(**own: Any) -> RowsTask:
-        return task(data_set=sets[owners[own["spans"][0].file.path]], **own)
+        return task(data_set=chat.sets[owners[own["spans"][0].file.path]], **own)
 
     return encode_missing(runner, encoding, encode_rows, task_of, workers.grant)
 
 
-def write_conversations(
-    runner: Runner, encoding: Encoding, chat: Chat, sets: Sequence[DataSet]
-) -> tuple[list[ShardFacts], list[FileFacts]]:
+def write_conversations(runner: Runner, encoding: Encoding, chat: Chat) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Put the rows in order, pack them, and write the shards that are missing; returns all files."""
     lengths, firsts = _lengths(encoding)
-    order = order_rows(_sizes(encoding.plan, len(sets), firsts), chat.mixing)
-    compatible = bool(encoding.options["compatible"])
-    bags = [assemble(rows, lengths, chat.capacity, compatible=compatible) for rows in order]
+    options, row_tokens, wanted = chat.options, chat.layout.row_tokens, [one.num_samples for one in chat.sets]
+    order = order_rows(_sizes(encoding.plan, len(chat.sets), firsts), options, wanted)
+    capacity = options.sequence_length if chat.pack else None
+    bags = [assemble(rows, lengths, capacity, compatible=options.compatible) for rows in order]
     parts = tuple(zip(encoding.parts(), firsts, strict=False))
     pad = chat.pad_id.to_bytes(ID_BYTES, "little")
     tasks = {}
-    names, row_tokens = ["train", "validation"] if chat.mixing.validation else ["train"], chat.layout.row_tokens
+    names = ["train", "validation"] if options.val_size else ["train"]
     for name, (rows, ends) in zip(names, bags, strict=False):
         sizes = repeat(row_tokens, len(ends)) if row_tokens else (lengths[row] for row in rows)
-        shards = cut(rows, ends, sizes, encoding.options["shard_size"])
+        shards = cut(rows, ends, sizes, options.shard_size)
         task = partial(AssemblyTask, pack=chat.pack, pad=pad, parts=parts)
         tasks[name] = [partial(task, rows=own.tobytes(), ends=stops.tobytes()) for own, stops in shards]
     writing = Writing(write_rows, tasks, "conversations", lambda task: task.conversations)
@@ -212,27 +208,24 @@ def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, list
         raise UsageError("encoding chat data takes INPUT, or --dataset-info and --dataset, and --output")
     kind = kind_of(options.shard_format, validation=options.val_size > 0)
     with opened(options, executor, listener, kind=kind) as (runner, directory):
-        encoding, chat, sets = open_chat(runner, directory, options, model, data_sets)
+        encoding, chat = open_chat(runner, directory, options, model, data_sets)
         with runner.logged(directory, options, lambda: manifest.remove_partial(encoding)):
             corpus = finished_corpus(runner, encoding)
-            corpus = corpus or _encode(runner, encoding, model, options, chat, sets)
+            corpus = corpus or _encode(runner, encoding, model, chat)
             directory.remove(encoding.owned_parts())
             return summary_of(runner, directory.location, corpus)
 
 
-def _encode(
-    runner: Runner, encoding: Encoding, model: Model, options: ChatOptions, chat: Chat, sets: list[DataSet]
-) -> EncodedCorpus:
+def _encode(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> EncodedCorpus:
     encoding.directory.remove([manifest.RESULT])  # the shards are not complete from here on
-    parts = encode_conversations(runner, encoding, model, chat, sets)
-    total = total_of(runner, encoding, parts, options)
+    parts = encode_conversations(runner, encoding, model, chat)
+    total = total_of(runner, encoding, parts, chat.options)
     for one in in_words({kind: found for kind, found in total.losses.items() if kind in _WARNED}):
         runner.warn(f"{one}{_WARNED[one.kind]}")
-    written, index = write_conversations(runner, encoding, chat, sets)
+    written, index = write_conversations(runner, encoding, chat)
     if not sum(shard.documents for shard in written):
         dropped = "; ".join(map(str, in_words(total.losses))) or "the files have no rows"
         raise InputError(f"no conversation is left to learn from: {dropped}; look at the formatting and the tags")
-    pack = None if chat.pack == "none" else chat.pack
     total = replace(total, bytes=sum(file.size for file in encoding.plan.files))
     separated = {"documents_by": "offsets", "separator": None, "separator_id": None}
-    return saved_result(encoding, model, chat.layout, total, written, **separated, pack=pack, index=tuple(index))
+    return saved_result(encoding, model, chat.layout, total, written, **separated, pack=chat.pack, index=tuple(index))

@@ -8,23 +8,20 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline import _core
-from pipeline.base.errors import SpecialTokenError, UsageError
+from pipeline.base.errors import SpecialTokenError
 from pipeline.corpus.skipped_or_altered import Tally
 from pipeline.guests.chat.align import JOINT, MALFORMED_TOOLS, NO_TEXT, TEXTS_LEFT_OUT, DroppedError, check_messages
 from pipeline.guests.chat.templates import BOS, CONTENT, NO_TOOLS, TURN, Slots, Template, eos_of
 from pipeline.guests.chat.tools import called, described
+from pipeline.run.options import ChatOptions
 from pipeline.tokenizer.chat_templates import MessageMarks, has_marks
 from pipeline.tokenizer.encode import TextEncoder
 from pipeline.tokenizer.model import PLAIN_RULE, Model
-
-if TYPE_CHECKING:
-    from pipeline.run.options import ChatOptions
 
 ID_BYTES = 4
 CUT, NO_ANSWER, NO_TOOL_FORMAT = "conversations_cut", "answers_empty", "conversations_without_tool_format"
@@ -32,30 +29,6 @@ SPECIAL_TOKENS = {"text": "special_tokens_as_text", "tokens": "special_tokens_in
 IGNORED = (-100).to_bytes(ID_BYTES, "little", signed=True)
 Row = tuple[bytes, bytes]  # ids and labels
 Messages = Sequence[Mapping[str, str]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChatSettings:
-    """What decides the rows, besides template and tokenizer. date: what a template may name as today."""
-
-    sequence_length: int = 2048
-    train_on_prompt: bool = False
-    mask_history: bool = False
-    default_system: str | None = None
-    enable_thinking: bool | None = True
-    preserve_thinking: bool = False
-    date: str = ""
-    special_tokens_in_messages: str = "text"
-
-
-def settings_of(options: "ChatOptions", template: Template, sequence_length: int, day: str) -> ChatSettings:
-    """Return the settings for rows of that many ids; `UsageError` if they exclude each other or the template."""
-    thinking = {"true": True, "false": False, "null": None}[options.enable_thinking]
-    own = {field.name: getattr(options, field.name) for field in fields(ChatSettings)}
-    if options.train_on_prompt and (template.efficient_eos or options.mask_history):
-        other = f"template {template.name}, whose turns share one end of text"
-        raise UsageError(f"--train-on-prompt excludes {'--mask-history' if options.mask_history else other}")
-    return ChatSettings(**own | {"sequence_length": sequence_length, "date": day, "enable_thinking": thinking})
 
 
 def infer_seqlen(source: int, target: int, limit: int) -> tuple[int, int]:
@@ -75,12 +48,13 @@ def infer_seqlen(source: int, target: int, limit: int) -> tuple[int, int]:
 
 
 class ChatEncoder:
-    """Encodes conversations by one template."""
+    """Encodes conversations by one template. options: with the length of a row, and what templates name as today."""
 
     def __init__(
-        self, template: Template, model: Model, settings: ChatSettings, native: _core.Encoder | None = None
+        self, template: Template, model: Model, options: ChatOptions, native: _core.Encoder | None = None
     ) -> None:
-        self._template, self._settings = template, settings
+        self._template, self._options = template, options
+        self._row_ids = options.sequence_length or 0
         self._altered: Counter[str] = Counter()  # kinds of altered input since `noting`
         self._encoder = TextEncoder(model, native)
         special = model.vocabulary.special_tokens
@@ -96,7 +70,7 @@ class ChatEncoder:
         self._no_thought = self._slots((start + stop,), "") if template.kind == "reasoning" else b""
         self._slots_of = {role: getattr(template, role) for role in ("user", "assistant", "observation", "function")}
         self._start = lru_cache(16)(self._start_of)  # system texts repeat
-        self._system = template.default_system if settings.default_system is None else settings.default_system
+        self._system = template.default_system if options.default_system is None else options.default_system
 
     def encode(self, conversation: Mapping[str, Any]) -> Row:
         """Return the row of a conversation; raises `DroppedError`, and `SpecialTokenError` where those are refused."""
@@ -130,7 +104,7 @@ class ChatEncoder:
         """Return what the data say as the setting has it, with the special tokens in it counted."""
         found: list[str] = []
         marked = self._marks.marked(value, kept, found)
-        how = self._settings.special_tokens_in_messages
+        how = self._options.special_tokens_in_messages
         if found and how not in SPECIAL_TOKENS:
             raise SpecialTokenError(
                 f"a message contains the special token {found[0]!r}; take it as text with "
@@ -151,21 +125,21 @@ class ChatEncoder:
 
     def _pairs(self, messages: Messages, system: str | None, tools: str) -> list[Row]:
         """Return the ids of each question and answer."""
-        template, settings = self._template, self._settings
+        template, options = self._template, self._options
         calls = any(message["role"] == "function" for message in messages)
         if template.tools == NO_TOOLS and (calls or tools.strip() not in ("", "[]")):
             raise DroppedError(NO_TOOL_FORMAT, f"template {template.name}")
         system = self._said(system) if system else ""
         contents = list(map(self._content_of, messages))
-        reasons = template.kind == "reasoning"
-        last_only = settings.mask_history and not settings.preserve_thinking
-        if reasons and (settings.enable_thinking is False or last_only):
+        reasons, no_thoughts = template.kind == "reasoning", options.enable_thinking == "false"
+        last_only = options.mask_history and not options.preserve_thinking
+        if reasons and (no_thoughts or last_only):
             for index in range(1, len(contents), 2):
-                if settings.enable_thinking is False or index < len(contents) - 1:
+                if no_thoughts or index < len(contents) - 1:
                     contents[index] = self._thought.sub("", contents[index]).lstrip("\n")
         about = system or self._system
         if tools:
-            about += described(tools, template.tools, settings.date, self._said)
+            about += described(tools, template.tools, options.date, self._said)
         spoken = bool(system or self._system or tools)
         in_user = template.kind == "system_in_user"
         if spoken and in_user and messages[0]["role"] == "user":
@@ -179,9 +153,10 @@ class ChatEncoder:
         if reasons:
             for index in (len(encoded) - 1,) if last_only else range(1, len(encoded), 2):
                 if not any(mark in contents[index] for mark in self._thought_marks):
-                    place = index if settings.enable_thinking else index - 1
-                    before, after = (self._no_thought, b"") if settings.enable_thinking else (b"", self._no_thought)
-                    encoded[place] = before + encoded[place] + after
+                    if options.enable_thinking == "true":
+                        encoded[index] = self._no_thought + encoded[index]
+                    else:
+                        encoded[index - 1] += self._no_thought
         return list(zip(encoded[::2], encoded[1::2], strict=True))
 
     def _start_of(self, system: str | None) -> bytes:
@@ -221,26 +196,26 @@ class ChatEncoder:
 
     def _labelled(self, pairs: list[Row]) -> Row:
         """Cut the turns to the length of a row, and put them together with what is learned."""
-        settings, eos = self._settings, self._eos
+        options, eos = self._options, self._eos
         size = sum(len(source) + len(target) for source, target in pairs)
-        if size <= ID_BYTES * settings.sequence_length and not (eos or settings.mask_history):  # all of it fits
+        if size <= ID_BYTES * self._row_ids and not (eos or options.mask_history):  # all of it fits
             ids = b"".join(chain.from_iterable(pairs))
             masked = ((IGNORED * (len(source) // ID_BYTES), target) for source, target in pairs)
-            return ids, ids if settings.train_on_prompt else b"".join(chain.from_iterable(masked))
-        left = settings.sequence_length - bool(eos)
+            return ids, ids if options.train_on_prompt else b"".join(chain.from_iterable(masked))
+        left = self._row_ids - bool(eos)
         taken: list[Row] = []
-        for source, target in reversed(pairs) if settings.mask_history else pairs:
+        for source, target in reversed(pairs) if options.mask_history else pairs:
             if left <= 0:
                 break
             lengths = infer_seqlen(len(source) // ID_BYTES, len(target) // ID_BYTES, left)
             asked, answered = source[: ID_BYTES * lengths[0]], target[: ID_BYTES * lengths[1]]
             left -= sum(lengths)
-            question = asked if settings.train_on_prompt else IGNORED * lengths[0]
+            question = asked if options.train_on_prompt else IGNORED * lengths[0]
             if eos and taken and asked:  # without ids of a question no place is left for the label
                 question = eos + question[ID_BYTES:]
-            learned = IGNORED * lengths[1] if settings.mask_history and taken else answered
+            learned = IGNORED * lengths[1] if options.mask_history and taken else answered
             taken.append((asked + answered, question + learned))
-        if settings.mask_history:
+        if options.mask_history:
             taken.reverse()
         ids, labels = (b"".join(column) for column in zip(*taken, strict=True)) if taken else (b"", b"")
         self._altered[CUT] += len(ids) < size

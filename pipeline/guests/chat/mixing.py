@@ -10,35 +10,23 @@ from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 from pipeline.base.errors import InputError, UsageError
+from pipeline.run.options import ChatOptions
 
 _DRAWN_AT_ONCE = 1000  # the generator's numbers depend on it
 _SUM_DIFFERS = 1e-8  # NumPy refuses a little more
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mixing:
-    """What decides the order. probabilities: one for each data set; validation: a share below 1, or a number of rows.
-
-    num_samples: of each data set, or None; max_samples: of each data set, after that.
-    """
-
-    strategy: str = "concat"
-    probabilities: tuple[float, ...] = ()
-    seed: int = 42
-    validation: float = 0
-    max_samples: int | None = None
-    num_samples: tuple[int | None, ...] = ()
+Samples = Sequence[int | None]  # rows to draw of each data set, if not all as they are
 
 
-def check_mixing(mixing: Mixing, sets: int) -> None:
+def check_mixing(options: ChatOptions, sets: int) -> None:
     """Raise `UsageError` for probabilities that do not fit the strategy or that many data sets."""
-    given = mixing.probabilities
-    if given and mixing.strategy == "concat":
+    given = options.interleave_probs
+    if given and options.mix_strategy == "concat":
         raise UsageError("--interleave-probs is for an interleaving --mix-strategy: choose one, or leave it out")
     if sets == 1:
         return
@@ -48,30 +36,29 @@ def check_mixing(mixing: Mixing, sets: int) -> None:
         raise UsageError(f"--interleave-probs {','.join(map(str, given))}: give numbers with the sum 1")
 
 
-def order_rows(sizes: Sequence[int], mixing: Mixing) -> "tuple[array[int], array[int]]":
+def order_rows(sizes: Sequence[int], options: ChatOptions, wanted: Samples = ()) -> "tuple[array[int], array[int]]":
     """Return the rows for training and for validation, in order, of data sets with these numbers of rows."""
-    check_mixing(mixing, len(sizes))
-    chosen = _samples(sizes, mixing)
-    order = chosen[0] if len(chosen) == 1 else _mixed(chosen, mixing)
-    if not mixing.validation:
+    check_mixing(options, len(sizes))
+    chosen = _samples(sizes, options, wanted or (None,) * len(sizes))
+    order = chosen[0] if len(chosen) == 1 else _mixed(chosen, options)
+    if not (share := options.val_size):
         return order, array("Q")
     count = len(order)
-    held = int(mixing.validation) if mixing.validation > 1 else -int(-mixing.validation * count // 1)
+    held = int(share) if share > 1 else -int(-share * count // 1)
     if not 0 < held < count:
         raise UsageError(
-            f"--val-size {mixing.validation:g} leaves {max(count - held, 0):,} of {count:,} rows for training: give a "
+            f"--val-size {share:g} leaves {max(count - held, 0):,} of {count:,} rows for training: give a "
             "smaller number of rows, or a share below 1"
         )
-    permutation = _numpy().random.default_rng(mixing.seed).permutation(count).tolist()
+    permutation = _numpy().random.default_rng(options.seed).permutation(count).tolist()
     rows = array("Q", (order[place] for place in permutation))
     return rows[held:], rows[:held]
 
 
-def _samples(sizes: Sequence[int], mixing: Mixing) -> "list[array[int]]":
+def _samples(sizes: Sequence[int], options: ChatOptions, wanted: Samples) -> "list[array[int]]":
     """Return the rows that are taken of each data set, in order."""
     found = []
-    wanted = mixing.num_samples or (None,) * len(sizes)
-    generator = _numpy().random.RandomState(mixing.seed) if any(wanted) else None
+    generator = _numpy().random.RandomState(options.seed) if any(wanted) else None
     for first, size, number in zip(accumulate(sizes, initial=0), sizes, wanted, strict=False):
         rows = array("Q", range(first, first + size))
         if number is not None and generator is not None and size:
@@ -79,23 +66,24 @@ def _samples(sizes: Sequence[int], mixing: Mixing) -> "list[array[int]]":
             if number > size:
                 places += generator.choice(size, number - size).tolist()
             rows = array("Q", (first + place for place in places))
-        found.append(rows[: mixing.max_samples])
+        found.append(rows[: options.max_samples])
     return found
 
 
-def _mixed(sets: "list[array[int]]", mixing: Mixing) -> "array[int]":
+def _mixed(sets: "list[array[int]]", options: ChatOptions) -> "array[int]":
     """Return the rows of several data sets in one order."""
-    if mixing.strategy == "concat":
+    strategy = options.mix_strategy
+    if strategy == "concat":
         return array("Q", (row for rows in sets for row in rows))
     if empty := [number for number, rows in enumerate(sets, 1) if not rows]:
         raise InputError(f"data set {empty[0]} has no rows, so nothing can be interleaved with it: leave it out")
-    if mixing.probabilities:
-        enough = any if mixing.strategy == "interleave_under" else all
-        return array("Q", _taken(sets, _drawn(len(sets), mixing), enough, once=mixing.strategy == "interleave_once"))
-    sizes = [len(rows) for rows in sets]
-    rounds = min(sizes) if mixing.strategy == "interleave_under" else max(sizes)
-    in_turn = (source for _ in range(rounds) for source in range(len(sets)))
-    return array("Q", _taken(sets, in_turn, lambda _: False, once=mixing.strategy == "interleave_once"))
+    enough: Callable[[list[bool]], bool] = any if strategy == "interleave_under" else all
+    sources = _drawn(len(sets), options)
+    if not options.interleave_probs:
+        sizes = [len(rows) for rows in sets]
+        rounds = min(sizes) if strategy == "interleave_under" else max(sizes)
+        sources, enough = (source for _ in range(rounds) for source in range(len(sets))), lambda _: False
+    return array("Q", _taken(sets, sources, enough, once=strategy == "interleave_once"))
 
 
 def _taken(
@@ -114,11 +102,11 @@ def _taken(
             places[source], exhausted[source] = 0, True
 
 
-def _drawn(sets: int, mixing: Mixing) -> Iterator[int]:
+def _drawn(sets: int, options: ChatOptions) -> Iterator[int]:
     """Yield sets at random, each with its probability."""
-    generator = _numpy().random.default_rng(mixing.seed)
+    generator = _numpy().random.default_rng(options.seed)
     while True:
-        yield from generator.choice(sets, size=_DRAWN_AT_ONCE, p=mixing.probabilities).tolist()
+        yield from generator.choice(sets, size=_DRAWN_AT_ONCE, p=options.interleave_probs).tolist()
 
 
 def _numpy() -> Any:

@@ -13,16 +13,9 @@ from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import Listing
 from pipeline.executors import Node
 from pipeline.guests.chat.assemble_worker import NEAT, POSITIONS
-from pipeline.guests.chat.encoder import ChatSettings, settings_of
-from pipeline.guests.chat.mixing import Mixing, check_mixing
+from pipeline.guests.chat.mixing import check_mixing
 from pipeline.guests.chat.rows import DataSet, as_chat_file, first_columns, listed_data_sets, recognised
-from pipeline.guests.chat.templates import (
-    Template,
-    eos_of,
-    require_marks,
-    template_named,
-    with_tool_format,
-)
+from pipeline.guests.chat.templates import Template, eos_of, require_fitting, template_named, with_tool_format
 from pipeline.run.directory import Directory
 from pipeline.run.options import ChatOptions
 from pipeline.run.plan import Plan
@@ -41,19 +34,19 @@ _MOST_CHUNK_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Chat:
-    """What decides the rows of a set of chat data."""
+    """What decides the rows of chat data: `options` have the most ids of conversations in a row, of packed ones one
+    less than the row has, how they are packed, and what templates name as today."""
 
     template: Template
-    settings: ChatSettings
-    pack: str
+    options: ChatOptions
+    sets: tuple[DataSet, ...]
     layout: Layout
-    mixing: Mixing
     pad_id: int
 
     @property
-    def capacity(self) -> int | None:
-        """The most ids of conversations in a packed row: one is always filled."""
-        return None if self.pack == "none" else self.settings.sequence_length
+    def pack(self) -> str | None:
+        """How rows are packed, if they are."""
+        return self.options.pack if self.options.pack in ("greedy", "neat") else None
 
 
 def chat_of(options: ChatOptions, model: Model, data_sets: Sequence[DataSet] | None, day: str) -> Chat:
@@ -63,36 +56,27 @@ def chat_of(options: ChatOptions, model: Model, data_sets: Sequence[DataSet] | N
     template = template_named(options.template)
     if options.tool_format is not None:
         template = with_tool_format(template, options.tool_format)
-    require_marks(template, model)
+    require_fitting(template, model, options)
     if not shard_format(options.shard_format).columns:
         raise UsageError(f"--shard-format {options.shard_format} has no column for labels: choose arrow or parquet")
     if options.pack == "best-fit":
         raise UsageError("--pack best-fit is for documents: of conversations, choose none, greedy or neat")
-    pack = options.pack if options.pack in ("greedy", "neat") else "none"
-    packed = pack != "none"
-    length = options.sequence_length or 2048
+    packed, length = options.pack in ("greedy", "neat"), options.sequence_length or 2048
     if packed and length < 2:
         raise UsageError("--sequence-length of packed rows must be at least 2: one id is filled")
-    settings = settings_of(options, template, length - packed, day)
-    mask = "int32" if pack == NEAT else "int8"
+    mask = "int32" if options.pack == NEAT else "int8"
     columns = {"input_ids": "int32", "labels": "int32", "attention_mask": mask}
     layout = Layout({**columns, POSITIONS: "int32"}, length, documents=False) if packed else Layout(columns)
-    mixing = Mixing(
-        strategy=options.mix_strategy,
-        probabilities=options.interleave_probs or (),
-        seed=options.seed,
-        validation=options.val_size,
-        max_samples=options.max_samples,
-        num_samples=tuple(one.num_samples for one in data_sets or ()),
-    )
-    check_mixing(mixing, len(data_sets or (0,)))
+    sets = tuple(data_sets or [DataSet("inputs", options.inputs or ())])
+    check_mixing(options, len(sets))
     special, eos = model.vocabulary.special_tokens, eos_of(template, model)
     pad = model.pad_token or eos
     if packed and pad is None:
         raise UsageError(
             "packed rows are filled with a pad token, and the tokenizer has neither one nor an end of text"
         )
-    return Chat(template, settings, pack, layout, mixing, special[pad] if pad else 0)
+    settled = replace(options, sequence_length=length - packed, date=day)
+    return Chat(template, settled, sets, layout, special[pad] if pad else 0)
 
 
 def named_data_sets(options: ChatOptions) -> list[DataSet] | None:
@@ -108,8 +92,8 @@ def named_data_sets(options: ChatOptions) -> list[DataSet] | None:
 
 def open_chat(
     runner: Runner, directory: Directory, options: ChatOptions, model: Model, data_sets: list[DataSet] | None
-) -> tuple[Encoding, Chat, list[DataSet]]:
-    """Return the encoding that the options ask for, stored or new, and the data sets with what their rows may lack."""
+) -> tuple[Encoding, Chat]:
+    """Return the encoding that the options ask for, stored or new, its data sets with what their rows may lack."""
     stored = None if options.overwrite else shards.load(directory)
     before = stored.options if stored else {}
     day = str(before["day"] if before.get("date") == options.date else date_of(options.date))
@@ -121,7 +105,6 @@ def open_chat(
         )
     elif chat.template.starts_with_bos and model.bos_token is None:
         runner.warn(f"template {chat.template.name} starts with a bos token, and the tokenizer has none: left out")
-    sets = data_sets or [DataSet("inputs", options.inputs or ())]
     asked = {
         "input_format": options.input_format,
         "compression": options.compression,
@@ -134,24 +117,25 @@ def open_chat(
         "tokenizer": shards.tokenizer_fingerprint(model),
         "dtype": "uint32",
         "template_fields": plain(chat.template),
-        "data_sets": [plain(one) for one in sets],
+        "data_sets": [plain(one) for one in chat.sets],
         "day": day,
     }
-    inputs = tuple(name for one in sets for name in one.inputs)
-    of_sets, cut = replace(options, inputs=inputs), partial(_cut, sets=sets, options=options, nodes=runner.nodes)
+    inputs = tuple(name for one in chat.sets for name in one.inputs)
+    of_sets, cut = replace(options, inputs=inputs), partial(_cut, sets=chat.sets, options=options, nodes=runner.nodes)
     encoding = open_encoding(runner, directory, of_sets, asked, cut)
-    plan, found = encoding.plan, []
-    for number, one in enumerate(sets):
-        own = [file for file, owner in zip(plan.files, plan.owners, strict=True) if owner == number]
-        found.append(_known(one, own) if own else one)
-    return encoding, chat, found
+    firsts = dict(reversed(list(zip(encoding.plan.owners, encoding.plan.files, strict=True))))
+    known = tuple(_known(one, firsts.get(number)) for number, one in enumerate(chat.sets))
+    return encoding, replace(chat, sets=known)
 
 
-def _known(one: DataSet, files: Sequence[CorpusFile]) -> DataSet:
+def _known(one: DataSet, file: CorpusFile | None) -> DataSet:
     """Return a data set with what its first file says: its formatting, and which columns may be null."""
+    if file is None:
+        return one
+    columns = first_columns(file)
     if one.name == "inputs" and one.columns is None:
-        one = recognised(files, one.inputs)
-    return replace(one, nullable=tuple(first_columns(files[0])))
+        one = recognised(file, columns, one.inputs)
+    return replace(one, nullable=tuple(columns))
 
 
 def _cut(listing: Listing, sets: Sequence[DataSet], options: ChatOptions, nodes: Sequence[Node]) -> Plan:

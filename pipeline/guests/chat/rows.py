@@ -257,9 +257,8 @@ def _entry(path: Location, name: str, entry: Mapping[str, Any]) -> DataSet:
     return DataSet(name, inputs, formatting, entry.get("columns"), entry.get("tags"), number)
 
 
-def recognised(files: Sequence[CorpusFile], inputs: tuple[str, ...]) -> DataSet:
+def recognised(file: CorpusFile, found: Sequence[str], inputs: tuple[str, ...]) -> DataSet:
     """Return the data set of files without dataset_info.json, whose formatting the columns of the first one show."""
-    found = first_columns(files[0])
     columns: dict[str, str | None] = {name: name for name in ("system", "tools") if name in found}
     if "messages" in found:
         return DataSet("inputs", inputs, MESSAGES, columns | {"messages": "messages"})
@@ -270,6 +269,6 @@ def recognised(files: Sequence[CorpusFile], inputs: tuple[str, ...]) -> DataSet:
         columns |= {name: column for name, column in optional.items() if column in found}
         return DataSet("inputs", inputs, "alpaca", columns | {"prompt": "instruction", "response": "output"})
     raise InputError(
-        f"{files[0].path} has the columns {', '.join(found) or 'none'}: chat data have messages, conversations, or "
+        f"{file.path} has the columns {', '.join(found) or 'none'}: chat data have messages, conversations, or "
         "instruction and output; say what they are with --dataset-info and --dataset"
     )

@@ -20,9 +20,10 @@ from pipeline.counts.feeding import in_text_bytes
 from pipeline.executors import Broadcast, ignore
 from pipeline.executors.worker import report_progress
 from pipeline.guests.chat.align import Conversation, MissingColumnError, aligned
-from pipeline.guests.chat.encoder import ID_BYTES, ChatEncoder, ChatSettings
+from pipeline.guests.chat.encoder import ID_BYTES, ChatEncoder
 from pipeline.guests.chat.rows import DataSet, read_rows
 from pipeline.guests.chat.templates import Template
+from pipeline.run.options import ChatOptions
 from pipeline.shards.encode_worker import loaded
 from pipeline.shards.ids_file import IdsWriter, Part
 from pipeline.storage import Location
@@ -43,7 +44,7 @@ class RowsTask:
     fingerprint: str
     data_set: DataSet
     template: Template
-    settings: ChatSettings
+    options: ChatOptions
     model: Broadcast
     tokenizer: str
     cache_bytes: int
@@ -59,7 +60,7 @@ def encode_rows(task: RowsTask) -> Part:
     """Encode the rows of a chunk and write its part. Raises `InputError` for a file that changed or cannot be read."""
     started = time.monotonic()
     model, native = loaded(task.model, task.tokenizer, task.cache_bytes)
-    encoder = ChatEncoder(task.template, model, task.settings, native)
+    encoder = ChatEncoder(task.template, model, task.options, native)
     with whole_file(task.output) as path, path.open("wb") as file:
         part = IdsWriter(file, ID_BYTES)
         written = part.finish_part(task.fingerprint, _write_rows(task, encoder, part))

@@ -9,6 +9,7 @@ from typing import Any
 
 from pipeline.base.errors import UsageError, unfit
 from pipeline.run.ids import marks_in
+from pipeline.run.options import ChatOptions
 from pipeline.run.values import TOOL_FORMATS
 from pipeline.storage import CONFIG_BYTES, Location, named, read_bounded
 from pipeline.tokenizer.model import Model
@@ -84,8 +85,12 @@ def missing_marks(template: Template, model: Model) -> list[str]:
     return [text for text in dict.fromkeys(needed) if text not in model.vocabulary.special_tokens]
 
 
-def require_marks(template: Template, model: Model) -> None:
-    """Raise `UsageError` for missing marks, or for a template that needs an end of text where there is none."""
+def require_fitting(template: Template, model: Model, options: ChatOptions) -> None:
+    """Raise `UsageError` for missing marks, for no end of text where one is needed, and where questions are learned
+    though answers share one, or history is masked."""
+    if options.train_on_prompt and (template.efficient_eos or options.mask_history):
+        other = f"template {template.name}, whose turns share one end of text"
+        raise UsageError(f"--train-on-prompt excludes {'--mask-history' if options.mask_history else other}")
     if missing := missing_marks(template, model):
         raise UsageError(
             f"template {template.name}: the vocabulary has no special token {' '.join(missing)}; add "
