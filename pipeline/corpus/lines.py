@@ -22,9 +22,10 @@ from pipeline.corpus.records import Records, SkippedRecords
 from pipeline.corpus.skipped_or_altered import MOST_LINE_BYTES
 
 LINE = "line"  # in the budget
+TOO_LONG = "records_too_long"
 _LINE_COPIES = 5.5  # as read and joined, its text, and what else reading may hold
 _BLANK = b" \t\r"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _KINDS = ("records_not_json", "records_without_field", "records_not_text")
 
 
@@ -46,17 +47,26 @@ def read_lines(
     parse: Callable[[bytes, int], Records] = as_documents,
 ) -> Iterator[Records]:
     """Parse the lines in blocks that start at offset `at` of the text. parse: makes records of whole lines."""
-    for start, lines in whole_lines(blocks, at, MOST_LINE_BYTES, budget):
+    for start, lines in lines_that_fit(file, blocks, at, budget):
         if lines is None:
-            yield Records(0, bytes(8), b"", 8, int, (SkippedRecords("records_too_long", 1, [start]),))
+            yield Records(0, bytes(8), b"", 8, int, (SkippedRecords(TOO_LONG, 1, [start]),))
             continue
-        if isinstance(lines, int):
-            what = f"{file.location(start)}: the line of {format_bytes(lines)} that begins here"
-            raise budget.too_large(LINE, int(_LINE_COPIES * lines), what)
         records = parse(lines, start)
         del lines
         yield records
         del records
+
+
+def lines_that_fit(
+    file: CorpusFile, blocks: Iterable[bytes], at: int, budget: ReadBudget = UNLIMITED
+) -> Iterator[tuple[int, bytes | None]]:
+    """Yield whole lines of a file as `whole_lines` does; raises `TrainingError` for one that exceeds the budget."""
+    for start, lines in whole_lines(blocks, at, MOST_LINE_BYTES, budget):
+        if isinstance(lines, int):
+            what = f"{file.location(start)}: the line of {format_bytes(lines)} that begins here"
+            raise budget.too_large(LINE, int(_LINE_COPIES * lines), what)
+        yield start, lines
+        del lines
         budget.hold(LINE, 0)
 
 
@@ -111,8 +121,8 @@ def read_json_lines(
 
     def parse(lines: bytes, start: int) -> Records:
         nonlocal looked
-        if start == 0 and lines.startswith(_BYTE_ORDER_MARK):
-            start = len(_BYTE_ORDER_MARK)
+        if start == 0 and lines.startswith(BYTE_ORDER_MARK):
+            start = len(BYTE_ORDER_MARK)
             lines = lines[start:]
         if not looked and lines.strip():
             _refuse_other_json(file, lines)

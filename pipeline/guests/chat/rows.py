@@ -15,11 +15,12 @@ from typing import Any, cast
 
 from pipeline.base.errors import InputError, UsageError
 from pipeline.corpus.files import CorpusFile, FileSpan, damaged, opened
-from pipeline.corpus.lines import whole_lines
+from pipeline.corpus.lines import BYTE_ORDER_MARK, TOO_LONG, lines_that_fit
 from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
 from pipeline.corpus.readers import blocks_of_span, unchanged
 from pipeline.corpus.skipped_or_altered import MOST_LINE_BYTES
 from pipeline.guests.chat.align import FORMATTINGS, MESSAGES
+from pipeline.run.stored import stored
 from pipeline.storage import Location, is_uri, named, read_json
 
 Found = tuple[dict[str, Any] | str, int]  # a row, or the kind of what was skipped; its position
@@ -44,17 +45,15 @@ def as_chat_file(file: CorpusFile) -> CorpusFile:
     if file.format != "jsonl" or file.compression != "none":
         return file
     with opened(file.path) as stream:
-        first = stream.read_at(0, 4096).lstrip(b"\xef\xbb\xbf" + _BLANK.encode())[:1]
+        first = stream.read_at(0, 4096).lstrip(BYTE_ORDER_MARK + _BLANK.encode())[:1]
     return replace(file, format="json") if first == b"[" else file
 
 
 def read_rows(span: FileSpan, progress: Callable[[int], None], budget: ReadBudget = UNLIMITED) -> Iterator[Found]:
     """Read the rows of a span: bytes of whole lines, row groups of Parquet, or a whole file."""
-    file, start, stop = span
+    file = span.file
     if file.format in ("parquet", "arrow"):
-        yield from (
-            _parquet_rows(file, start, stop, progress) if file.format == "parquet" else _arrow_rows(file, progress)
-        )
+        yield from _batch_rows(span, progress)
         return
     with blocks_of_span(span, progress, budget) as (first, blocks):
         if file.format == "json":
@@ -73,16 +72,11 @@ def first_columns(file: CorpusFile) -> list[str]:
 
 
 def _line_rows(file: CorpusFile, blocks: Iterable[bytes], at: int, budget: ReadBudget) -> Iterator[Found]:
-    for start, lines in whole_lines(blocks, at, MOST_LINE_BYTES, budget):
+    for position, lines in lines_that_fit(file, blocks, at, budget):
         if lines is None:
-            yield "records_too_long", start
+            yield TOO_LONG, position
             continue
-        if isinstance(lines, int):
-            raise budget.too_large("line", lines, f"{file.location(start)}: the line that begins here")
-        position = start
-        if start == 0:
-            lines = lines.removeprefix(b"\xef\xbb\xbf")
-        for line in lines.split(b"\n"):
+        for line in (lines if position else lines.removeprefix(BYTE_ORDER_MARK)).split(b"\n"):
             if line.strip():
                 yield _row_of(line), position
             position += len(line) + 1
@@ -101,15 +95,12 @@ def _row_of(line: bytes) -> dict[str, Any] | str:
 
 def _array_rows(file: CorpusFile, blocks: Iterable[bytes]) -> Iterator[Found]:
     """Read the members of an array, one after the other; an unfinished one waits for the next block."""
-    decode = codecs.getincrementaldecoder("utf-8-sig")().decode
-    member = json.JSONDecoder().raw_decode
-    text, number, opened_array = "", 0, False
+    member, unfinished = json.JSONDecoder().raw_decode, ValueError("its array does not end")
+    text, number, started = "", 0, False
     try:
-        for block in _ended(blocks):
-            text += decode(block or b"", block is None)
-            at = 0
-            if not opened_array:
-                opened_array, at = text.lstrip().startswith("["), len(text) - len(text.lstrip()) + 1
+        for more in codecs.iterdecode(blocks, "utf-8-sig"):
+            text, at = (text + more, 0) if started else ((text + more).lstrip(), 1)
+            started = started or bool(text)
             while True:
                 while text[at : at + 1] in ("", ",", *_BLANK) and at < len(text):
                     at += 1
@@ -117,22 +108,18 @@ def _array_rows(file: CorpusFile, blocks: Iterable[bytes]) -> Iterator[Found]:
                     break
                 try:
                     row, stop = member(text, at)
-                except ValueError:
-                    if block is None or len(text) - at > MOST_LINE_BYTES:
+                except ValueError as error:
+                    if len(text) - at > MOST_LINE_BYTES:
                         raise
+                    unfinished = error
                     break
                 yield (row if isinstance(row, dict) else "records_not_json"), number
                 number, at = number + 1, stop
             text = text[at:]
         if text[:1] != "]":
-            raise ValueError("its array does not end")
+            raise unfinished if text else ValueError("its array does not end")
     except (ValueError, RecursionError) as error:
         raise damaged(file.path, f"read as JSON after {number:,} rows", error) from None
-
-
-def _ended(blocks: Iterable[bytes]) -> Iterator[bytes | None]:
-    yield from blocks
-    yield None
 
 
 def _csv_rows(file: CorpusFile, blocks: Iterable[bytes]) -> Iterator[Found]:
@@ -150,58 +137,45 @@ def _csv_rows(file: CorpusFile, blocks: Iterable[bytes]) -> Iterator[Found]:
 
 def _text_lines(blocks: Iterable[bytes]) -> Iterator[str]:
     """Yield the lines of a text with their ends; raises `ValueError` for one that is too long."""
-    decode = codecs.getincrementaldecoder("utf-8-sig")().decode
     rest = ""
-    for block in _ended(blocks):
-        *lines, rest = (rest + decode(block or b"", block is None)).split("\n")
+    for text in codecs.iterdecode(blocks, "utf-8-sig"):
+        *lines, rest = (rest + text).split("\n")
         if len(rest) > MOST_LINE_BYTES:
             raise ValueError("a line is too long")
         yield from (line + "\n" for line in lines)
     yield rest
 
 
-def _arrow_rows(file: CorpusFile, progress: Callable[[int], None]) -> Iterator[Found]:
-    """Read a stream of batches, as `datasets` writes it, or a file of them, which has a mark."""
-    import pyarrow as pa
-
-    number, left = 0, file.size
-    with unchanged(file) as stream:
-        try:
-            if stream.read_at(0, 6) == b"ARROW1":
-                table = pa.ipc.open_file(stream)
-                batches = map(table.get_batch, range(table.num_record_batches))
-            else:
-                batches = pa.ipc.open_stream(stream)
-            for batch in batches:
-                for start in range(0, len(batch), _ROWS_AT_ONCE):
-                    for row in batch.slice(start, _ROWS_AT_ONCE).to_pylist():
-                        yield row, number
-                        number += 1
-                done = min(batch.nbytes, left)
-                left -= done
-                progress(done)
-        except (pa.ArrowException, OSError) as error:
-            raise damaged(file.path, "read as Arrow", error) from None
-    progress(left)
-
-
-def _parquet_rows(file: CorpusFile, start: int, stop: int, progress: Callable[[int], None]) -> Iterator[Found]:
+def _batch_rows(span: FileSpan, progress: Callable[[int], None]) -> Iterator[Found]:
+    """Read the rows of Parquet or Arrow; of Parquet those of row groups, whose sizes are what progress adds up to."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    file, start, stop = span
+    number, left = 0, file.size
     with unchanged(file) as stream:
         try:
-            parquet = pq.ParquetFile(stream)
-            for group in range(start, stop):
-                facts = parquet.metadata.row_group(group)
-                number = sum(parquet.metadata.row_group(before).num_rows for before in range(group))
-                for batch in parquet.iter_batches(_ROWS_AT_ONCE, row_groups=[group], use_threads=False):
-                    for row in batch.to_pylist():
+            if file.format == "parquet":
+                parquet = pq.ParquetFile(stream)
+                groups = list(map(parquet.metadata.row_group, range(stop)))
+                number = sum(group.num_rows for group in groups[:start])
+                left = sum(group.total_byte_size for group in groups[start:])
+                batches = parquet.iter_batches(_ROWS_AT_ONCE, row_groups=range(start, stop), use_threads=False)
+            elif stream.read_at(0, 6) == b"ARROW1":  # a file of batches, which has a mark
+                table = pa.ipc.open_file(stream)
+                batches = map(table.get_batch, range(table.num_record_batches))
+            else:  # a stream of them, as `datasets` writes it
+                batches = pa.ipc.open_stream(stream)
+            for batch in batches:
+                for at in range(0, len(batch), _ROWS_AT_ONCE):
+                    for row in batch.slice(at, _ROWS_AT_ONCE).to_pylist():
                         yield row, number
                         number += 1
-                    progress(facts.total_byte_size * len(batch) // max(facts.num_rows, 1))
+                progress(done := min(batch.nbytes, left))
+                left -= done
         except (pa.ArrowException, OSError) as error:
-            raise damaged(file.path, "read as Parquet", error) from None
+            raise damaged(file.path, f"read as {file.format.capitalize()}", error) from None
+    progress(left)
 
 
 _ELSEWHERE = ("hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name")
@@ -238,23 +212,20 @@ def listed_data_sets(path: Location, names: Sequence[str]) -> list[DataSet]:
 
 def _entry(path: Location, name: str, entry: Mapping[str, Any]) -> DataSet:
     where = f"{path}: data set {name!r}"
-    elsewhere = [key for key in _ELSEWHERE if key in entry]
-    if elsewhere or not isinstance(entry.get("file_name"), str):
+    elsewhere, file = [key for key in _ELSEWHERE if key in entry], entry.get("file_name")
+    if elsewhere or not isinstance(file, str):
         raise UsageError(f"{where} is not a local file ({', '.join(elsewhere) or 'no file_name'}): save it as a file")
     if entry.get("ranking"):
         raise UsageError(f"{where} is for preferences (ranking), which have two answers: name one for sft")
-    formatting = entry.get("formatting", "alpaca")
-    if formatting not in FORMATTINGS:
-        raise UsageError(f"{where}: formatting {formatting!r} is none of {', '.join(FORMATTINGS)}")
-    for key in ("columns", "tags"):
-        if not isinstance(entry.get(key, {}), dict):
-            raise UsageError(f"{where}: {key} must be names and values")
-    number = entry.get("num_samples")
-    if number is not None and (type(number) is not int or number < 1):
+    try:
+        found = stored(DataSet, {**entry, "name": name, "inputs": [], "nullable": []})
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from None
+    if found.formatting not in FORMATTINGS:
+        raise UsageError(f"{where}: formatting {found.formatting!r} is none of {', '.join(FORMATTINGS)}")
+    if found.num_samples is not None and found.num_samples < 1:
         raise UsageError(f"{where}: num_samples must be a whole number from 1")
-    name_of_file = entry["file_name"]
-    inputs = (name_of_file if is_uri(name_of_file) else str(path.parent / name_of_file),)
-    return DataSet(name, inputs, formatting, entry.get("columns"), entry.get("tags"), number)
+    return replace(found, inputs=(file if is_uri(file) else str(path.parent / file),))
 
 
 def recognised(file: CorpusFile, found: Sequence[str], inputs: tuple[str, ...]) -> DataSet:

@@ -202,7 +202,7 @@ _LISTED = ("--dataset-info", "dataset_info.json", "--template", "chatml", "--dat
     ((*_LISTED, "url"), 2, "data set 'url' is not a local file (hf_hub_url): save it as a file"),
     ((*_LISTED, "ranking"), 2, "data set 'ranking' is for preferences (ranking), which have two answers: name one"),
     ((*_LISTED, "form"), 2, "data set 'form': formatting 'odd' is none of alpaca, sharegpt, openai"),
-    ((*_LISTED, "tags"), 2, "data set 'tags': tags must be names and values"),
+    ((*_LISTED, "tags"), 2, "data set 'tags': tags: [] is not of type dict"),
     ((*_LISTED, "none"), 2, "data set 'none': num_samples must be a whole number from 1"),
     ((*_LISTED, "a,link"), 2, "link.jsonl is of data set link and of one before it: give one of them a copy"),
     (("--dataset-info", "cut.json", *_LISTED[2:], "a"), 2, "--dataset-info cut.json cannot be read: "),
