@@ -16,7 +16,7 @@ from pipeline import _core
 from pipeline.base.errors import SpecialTokenError
 from pipeline.corpus.skipped_or_altered import Tally
 from pipeline.guests.chat.align import JOINT, MALFORMED_TOOLS, NO_TEXT, TEXTS_LEFT_OUT, DroppedError, check_messages
-from pipeline.guests.chat.templates import BOS, CONTENT, NO_TOOLS, TURN, Slots, Template, eos_of
+from pipeline.guests.chat.templates import BOS, CONTENT, EOS, NO_TOOLS, TURN, Slots, Template, eos_of
 from pipeline.guests.chat.tools import called, described
 from pipeline.run.options import ChatOptions
 from pipeline.tokenizer.chat_templates import MessageMarks, has_marks
@@ -61,9 +61,9 @@ class ChatEncoder:
         self._special, self._plain = map(self._encoder.recognising, (frozenset(special), frozenset[str]()))
         rules = model.preparation.rules
         self._marks = MessageMarks(special, [text for text in special if rules.get(text, PLAIN_RULE).control])
-        tokens = {BOS: model.bos_token, 1 - BOS: eos_of(template, model)}
+        tokens = {BOS: model.bos_token, EOS: eos_of(template, model)}
         self._ids = {role: b"" if text is None else _bytes_of(special[text]) for role, text in tokens.items()}
-        self._eos = self._ids[1 - BOS] if template.efficient_eos else b""
+        self._eos = self._ids[EOS] if template.efficient_eos else b""
         start, stop = template.thought_words
         self._thought = re.compile(f"{re.escape(start)}(.*?){re.escape(stop)}", re.DOTALL)
         self._thought_marks = start.strip(), stop.strip()
@@ -144,7 +144,7 @@ class ChatEncoder:
         in_user = template.kind == "system_in_user"
         if spoken and in_user and messages[0]["role"] == "user":
             first = template.system[0]
-            contents[0] = (first.replace(CONTENT, about, 1) if isinstance(first, str) else "") + contents[0]
+            contents[0] = ("" if first in self._ids else first.replace(CONTENT, about, 1)) + contents[0]
         encoded = [
             self._message(message["role"], content, index // 2)
             for index, (message, content) in enumerate(zip(messages, contents, strict=True))
@@ -177,7 +177,7 @@ class ChatEncoder:
         """Return the ids of slots, each text encoded on its own. turn: what `{{idx}}` becomes, also in a content."""
         parts: list[bytes | memoryview] = []
         for slot in slots:
-            if isinstance(slot, int):
+            if slot in self._ids:
                 parts.append(self._ids[slot])
             elif text := slot.replace(CONTENT, content, 1):
                 if turn is not None and TURN in text:

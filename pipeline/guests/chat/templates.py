@@ -10,14 +10,15 @@ from typing import Any
 from pipeline.base.errors import UsageError, unfit
 from pipeline.run.ids import marks_in
 from pipeline.run.options import ChatOptions
+from pipeline.run.stored import stored
 from pipeline.run.values import TOOL_FORMATS
 from pipeline.storage import CONFIG_BYTES, Location, named, read_bounded
 from pipeline.tokenizer.model import Model
 
 CONTENT, TURN = "{{content}}", "{{idx}}"
 NO_TOOLS = "none"  # the tool format of a template that has none
-BOS, EOS = 0, 1  # of a slot that is an id
-Slots = tuple[str | int, ...]
+BOS, EOS = "{{bos}}", "{{eos}}"  # slots that are ids
+Slots = tuple[str, ...]
 _KINDS = ("plain", "system_in_user", "reasoning")
 _SLOTS = ("user", "assistant", "observation", "function", "system", "prefix")
 
@@ -80,7 +81,7 @@ def eos_of(template: Template, model: Model) -> str | None:
 
 def missing_marks(template: Template, model: Model) -> list[str]:
     """Return the marks of a template, named or written in its slots, that a vocabulary has not as special tokens."""
-    written = " ".join(slot for name in _SLOTS for slot in getattr(template, name) if isinstance(slot, str))
+    written = " ".join(slot for name in _SLOTS for slot in getattr(template, name))
     needed = [*template.marks, *([template.eos] if template.eos else []), *marks_in(written)]
     return [text for text in dict.fromkeys(needed) if text not in model.vocabulary.special_tokens]
 
@@ -133,22 +134,17 @@ def _entry(entry: Any, known: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _template(name: str, entry: Mapping[str, Any], where: str) -> Template:
     """Check the fields of an entry; raises `UsageError` naming the first wrong one."""
-    values: dict[str, Any] = {}
-    allowed = {field.name: field.type for field in fields(Template) if field.name != "name"}
-    for key, value in entry.items():
-        if key not in allowed:
-            raise UsageError(f"{where}: the field {key!r} is unknown; known are {', '.join(allowed)}")
-        if key in _SLOTS:
-            values[key] = _slots(value, f"{where}: {key}", with_content=key != "prefix")
-        elif key in ("stop_words", "marks", "thought_words"):
-            if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
-                raise UsageError(f"{where}: {key} must be a list of texts")
-            values[key] = tuple(value)
-        elif type(value) is not (bool if allowed[key] in (bool, "bool") else str):
-            raise UsageError(f"{where}: {key} is {value!r}, which is of another type than it must be")
-        else:
-            values[key] = value
-    template = Template(name=name, **values)
+    allowed = [field.name for field in fields(Template) if field.name != "name"]
+    if unknown := [key for key in entry if key not in allowed]:
+        raise UsageError(f"{where}: the field {unknown[0]!r} is unknown; known are {', '.join(allowed)}")
+    try:
+        template = stored(Template, {**entry, "name": name})
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from None
+    for key in filter(entry.__contains__, _SLOTS):
+        if any(CONTENT in slot for slot in getattr(template, key)) == (key == "prefix"):
+            needed = "must not have" if key == "prefix" else "needs a text with"
+            raise UsageError(f"{where}: {key} {needed} {CONTENT}")
     for key, one_of in (("kind", _KINDS), ("tools", (*TOOL_FORMATS, NO_TOOLS))):
         if getattr(template, key) not in one_of:
             raise UsageError(f"{where}: {key} must be one of {', '.join(one_of)}")
@@ -159,20 +155,3 @@ def _template(name: str, entry: Mapping[str, Any], where: str) -> Template:
         observation=template.observation or template.user,
         function=template.function or template.assistant,
     )
-
-
-def _slots(value: Any, where: str, *, with_content: bool) -> Slots:
-    """Read a list of texts and ids."""
-    ids = {"bos": BOS, "eos": EOS}
-    slots: list[str | int] = []
-    for slot in value if isinstance(value, list) else [value]:
-        if isinstance(slot, dict) and list(slot) == ["id"] and slot["id"] in ids:
-            slots.append(ids[slot["id"]])
-        elif isinstance(slot, str):
-            slots.append(slot)
-        else:
-            raise UsageError(f"{where}: {slot!r} is no slot; give a text, {{id: bos}} or {{id: eos}}")
-    if with_content != any(isinstance(slot, str) and CONTENT in slot for slot in slots):
-        needed = "needs a text with" if with_content else "must not have"
-        raise UsageError(f"{where} {needed} {CONTENT}")
-    return tuple(slots)

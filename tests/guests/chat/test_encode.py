@@ -108,7 +108,7 @@ def test_openai_calls_that_are_not_aligned_are_refused(told: str) -> None:
 
 def test_tools_need_a_tool_format(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text('user: ["Q {{content}}"]\nassistant: ["{{content}}", {id: eos}]\n')
+    path.write_text('user: ["Q {{content}}"]\nassistant: ["{{content}}", "{{eos}}"]\n')
     called = dialog("the low", '{"name": "f", "arguments": {}}', roles=("user", "function"))
     dialogs = [{**DIALOG, "tools": '[{"name": "f"}]'}, called]
     assert len(list(pipeline.encode_chat([*dialogs, {**DIALOG, "tools": "[]"}], small_tokenizer(), str(path)))) == 1
@@ -143,17 +143,17 @@ def test_what_is_no_pair_is_dropped() -> None:
 
 def test_a_template_of_ones_own_may_be_like_another(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text('like: chatml\nuser: ["Q {{content}}\\n", {id: eos}]\ndefault_system: ""\n')
+    path.write_text('like: chatml\nuser: ["Q {{content}}\\n", "{{eos}}"]\ndefault_system: ""\n')
     row = next(pipeline.encode_chat([DIALOG], small_tokenizer(), template=str(path)))
     assert small_tokenizer().decode(row["input_ids"]) == "Q the low\n<|im_end|>lower<|im_end|>\n"
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("user: 3", "is no slot"), ("user: [low]", "needs a text with"),
+    ("user: 3", "user: 3 is not of type list"), ("user: [low]", "needs a text with"),
     ('prefix: ["{{content}}"]', "must not have"), ("nonsense: 1", "the field 'nonsense' is unknown"),
     ("like: none", "which is unknown"), ("kind: odd", "kind must be one of plain"),
-    ("replace_eos: true", "replace_eos needs stop_words"), ("efficient_eos: 1", "efficient_eos is 1"),
-    ("marks: x", "marks must be a list of texts"), ("[", "cannot be read"), ("- a", "must hold the fields"),
+    ("replace_eos: true", "replace_eos needs stop_words"), ("efficient_eos: 1", "efficient_eos: 1 is not"),
+    ("marks: x", "marks: 'x' is not of type list"), ("[", "cannot be read"), ("- a", "must hold the fields"),
     ('user: ["<|mine|>{{content}}<|im_end|>"]', "mine: the vocabulary has no special token <|mine|>;"),
     ('like: chatml\nmarks: []\nuser: ["<\uff5cUser\uff5c>{{content}}"]', "no special token <\uff5cUser\uff5c>;"),
     ('assistant: ["{{content}}</s>"]', "no special token </s>;"),
