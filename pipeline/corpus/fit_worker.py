@@ -62,11 +62,9 @@ def misfit(pattern: CompiledPattern, texts: Sequence[str]) -> list[str]:
     except PipelineError:
         return []
     found = []
-    if whole < LEAST_SAMPLE_BYTES:
-        return []
-    if long * 2 > whole:
+    if long * 2 > whole >= LEAST_SAMPLE_BYTES:
         found.append(f"in pieces longer than {LONG_BYTES} bytes, the longest of {longest:,}: {long:,} bytes")
-    if unmatched * 2 > whole:
+    if unmatched * 2 > whole >= LEAST_SAMPLE_BYTES:
         found.append(f"in stretches that the pattern does not match, each of which is a piece: {unmatched:,} bytes")
     return [f"of a sample of {whole:,} bytes of the corpus most is {one}; is --pattern right?" for one in found]
 

@@ -38,13 +38,7 @@ FROM_START = Frame(0, 0)
 
 
 def frames_of(file: CorpusFile) -> list[Frame]:
-    """Return parts of a local compressed file, about 1 MiB of text apart, and its end; none unless there are two."""
-    frames = _walked(file)
-    return frames if len(frames) > 2 else []
-
-
-def _walked(file: CorpusFile) -> list[Frame]:
-    """Return the parts, and the end, of a local file in which nothing is unexpected, otherwise none."""
+    """Return parts of a local compressed file, 1 MiB of text apart, and its end; none if anything is unexpected."""
     walk = {"zstd": _zstd, "gzip": _bgzip, "xz": _xz}.get(file.compression)
     if walk is None or is_uri(file.path):
         return []
@@ -69,7 +63,7 @@ def text_bytes(file: CorpusFile) -> int:
     """Return the bytes of a file's text: as its headers say, or guessed; of an uncompressed file, its size."""
     if file.compression == "none":
         return file.size
-    if frames := _walked(file):
+    if frames := frames_of(file):
         return frames[-1].text
     if file.compression == "gzip" and not is_uri(file.path):
         with opened(file.path) as stream:

@@ -10,7 +10,7 @@ hold) becomes one invalid byte.
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate
 
 from pipeline import _core
@@ -47,11 +47,9 @@ def read_lines(
     parse: Callable[[bytes, int], Records] = as_documents,
 ) -> Iterator[Records]:
     """Parse the lines in blocks that start at offset `at` of the text. parse: makes records of whole lines."""
+    too_long = partial(Records, 0, bytes(8), b"", 8, int)
     for start, lines in lines_that_fit(file, blocks, at, budget):
-        if lines is None:
-            yield Records(0, bytes(8), b"", 8, int, (SkippedRecords(TOO_LONG, 1, [start]),))
-            continue
-        records = parse(lines, start)
+        records = too_long((SkippedRecords(TOO_LONG, 1, [start]),)) if lines is None else parse(lines, start)
         del lines
         yield records
         del records
