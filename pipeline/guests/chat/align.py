@@ -22,15 +22,7 @@ TAGS = {
     "function_tag": "function_call",
     "system_tag": "system",
 }
-OPENAI_TAGS = {
-    "role_tag": "role",
-    "content_tag": "content",
-    "user_tag": "user",
-    "assistant_tag": "assistant",
-    "observation_tag": "tool",
-    "function_tag": "function_call",
-    "system_tag": "system",
-}
+OPENAI_TAGS = dict(zip(TAGS, ("role", "content", "user", "assistant", "tool", "function_call", "system"), strict=True))
 _ROLE_OF_MESSAGE = {
     **dict.fromkeys(("system", "developer"), "system"),
     **dict.fromkeys(("tool", "function"), "observation"),
@@ -194,11 +186,11 @@ def _alpaca(row: Mapping[str, Any], columns: Names) -> Conversation:
 
 def _sharegpt(row: Mapping[str, Any], columns: Names, tags: Names, messages: list[dict[str, Any]]) -> Conversation:
     system, messages = _system(row, columns, tags, messages)
-    roles = _roles(tags)
+    roles = {tag: role for name, role in _ROLES.items() if (tag := tags[name]) is not None}
     aligned: list[dict[str, Any]] = []
     for message in messages:
         role = roles.get(_tagged(message, tags, "role_tag"))
-        aligned.append({"role": role, "content": None if role is None else _content(message, tags)})
+        aligned.append({"role": role, "content": None if role is None else _tagged(message, tags, "content_tag")})
         if role is None:
             break
     return _conversation(aligned, system, _column(row, columns, "tools"))
@@ -212,7 +204,7 @@ def _openai(row: Mapping[str, Any], columns: Names, tags: Names, messages: list[
 
     def spoken() -> Iterator[tuple[str | None, Any]]:
         for message in messages:
-            role, content = _tagged(message, tags, "role_tag"), _content(message, tags)
+            role, content = (_tagged(message, tags, name) for name in ("role_tag", "content_tag"))
             if role in (tags["assistant_tag"], tags["function_tag"]) and message.get("tool_calls"):
                 calls = [call["function"] for call in message["tool_calls"]]
                 role, content = tags["function_tag"], json.dumps(calls, ensure_ascii=False)
@@ -296,22 +288,13 @@ def _with_joint_observations(spoken: Iterable[tuple[str | None, Any]]) -> list[d
     return aligned
 
 
-def _roles(tags: Names) -> dict[str, str]:
-    """Return the role of each tag that is set."""
-    return {tag: role for name, role in _ROLES.items() if (tag := tags[name]) is not None}
-
-
 def _system(
     row: Mapping[str, Any], columns: Names, tags: Names, messages: list[dict[str, Any]]
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Return the system text, and the messages without it."""
     if tags["system_tag"] and messages and _tagged(messages[0], tags, "role_tag") == tags["system_tag"]:
-        return _content(messages[0], tags), messages[1:]
+        return _tagged(messages[0], tags, "content_tag"), messages[1:]
     return _column(row, columns, "system"), messages
-
-
-def _content(message: Mapping[str, Any], tags: Names) -> Any:
-    return _tagged(message, tags, "content_tag")
 
 
 def _tagged(message: Mapping[str, Any], tags: Names, tag: str) -> Any:

@@ -4,10 +4,9 @@ The merges are learned from the counts of each language, where they are stored. 
 of such a run: how its merges are learned, verified, reported and described.
 """
 
-import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
@@ -34,6 +33,7 @@ from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Run, Source
 from pipeline.run.options import OutputOptions, ParityOptions, make_options
 from pipeline.run.runner import Runner
+from pipeline.run.stored import plain
 from pipeline.run.workers import executor_for
 from pipeline.storage import Location, named, same_location
 from pipeline.tokenizer.export import Trained
@@ -183,7 +183,7 @@ def run_parity(
         raise UsageError(f"--output {making.output} is one of the runs to merge; choose another")
     described = " + ".join(str(run.directory) for run in runs) + ", merged by parity"
     parts = Parts([run.counter for run in runs], statistics)
-    source = Source(Chooser.KIND, parity.digest(), described, chosen_by=json.loads(json.dumps(asdict(Chooser(parity)))))
+    source = Source(Chooser.KIND, parity.digest(), described, chosen_by=plain(Chooser(parity)))
     summary = write_combination(Combination(runs[0], source, parts, locations), making, executor, listener)
     merging = {name: value for name, value in given.items() if name != "output"}
     return run_merge(summary.directory, merging, executor, listener)

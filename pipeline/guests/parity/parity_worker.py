@@ -41,7 +41,7 @@ class Parity:
 
     languages: tuple[Language, ...]
     dev: tuple[Language, ...] = ()  # measured in their place, in the same order
-    ratios: tuple[float, ...] = ()
+    ratio: tuple[float, ...] = ()
     window: int = 0  # last choices that are looked at; 0: none
     alpha: float = 2.0
     global_merges: int = 0
@@ -57,43 +57,40 @@ class Parity:
         return {name: value for name, value in asdict(self).items() if name not in ("languages", "dev")}
 
 
-def read_settings(given: Mapping[str, Any], languages: int, dev: int) -> dict[str, Any]:
-    """Return the settings of `Parity`, read and checked; `UsageError` for what does not fit the languages."""
-    settings: dict[str, Any] = {
-        "ratios": tuple(_read("ratio", _above_zero, ratio) for ratio in given.get("ratio") or ()),
-        **{name: _read(name, read, given[name]) for name, read in _READERS.items() if given.get(name) is not None},
-    }
-    for name, number in (("dev", dev), ("ratio", len(settings["ratios"]))):
-        if number not in (0, languages):
-            raise UsageError(
-                f"{name} is given {format_count(number, 'times')} for {format_count(languages, 'runs')}; "
-                "give one for each run, in their order"
-            )
-    if dev and settings["ratios"]:
-        raise UsageError("dev and ratio exclude each other: leave one of them out")
-    if settings.get("alpha", Parity.alpha) != Parity.alpha and not settings.get("window"):
-        raise UsageError("alpha means nothing without window: give both, or neither")
-    return settings
-
-
-def _read(name: str, read: Callable[[object], Any], value: object) -> Any:
-    try:
-        return read(value)
-    except ValueError as error:
-        raise unfit(name, str(error), value) from None
-
-
 def _above_zero(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise ValueError("a number above 0")
     return float(value)
 
 
-_READERS: dict[str, Callable[[object], Any]] = {
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "ratio": lambda ratios: tuple(map(_above_zero, ratios)),
     "window": parse_whole_number(0, _MOST),
     "alpha": _above_zero,
     "global_merges": parse_whole_number(0, _MOST),
 }
+
+
+def read_settings(given: Mapping[str, Any], languages: int, dev: int) -> dict[str, Any]:
+    """Return the settings of `Parity`, read and checked; `UsageError` for what does not fit the languages."""
+    settings: dict[str, Any] = {}
+    for name, read in _READERS.items():
+        try:
+            settings |= {} if given.get(name) is None else {name: read(given[name])}
+        except ValueError as error:
+            raise unfit(name, str(error), given[name]) from None
+    ratios = settings.get("ratio", ())
+    for name, number in (("dev", dev), ("ratio", len(ratios))):
+        if number not in (0, languages):
+            raise UsageError(
+                f"{name} is given {format_count(number, 'times')} for {format_count(languages, 'runs')}; "
+                "give one for each run, in their order"
+            )
+    if dev and ratios:
+        raise UsageError("dev and ratio exclude each other: leave one of them out")
+    if settings.get("alpha", Parity.alpha) != Parity.alpha and not settings.get("window"):
+        raise UsageError("alpha means nothing without window: give both, or neither")
+    return settings
 
 
 _SECONDS = 0.1  # between reports of progress
@@ -123,7 +120,7 @@ def learn(
             languages,
             dev,
             threads=threads,
-            ratios=parity.ratios,
+            ratios=parity.ratio,
             window=parity.window,
             alpha=parity.alpha,
             global_merges=parity.global_merges,
