@@ -11,7 +11,7 @@ from pipeline.base.units import format_count
 from pipeline.counts.count import Counted
 from pipeline.executors import Executor
 from pipeline.guests.adapt.origin import Change, changing, whole_number
-from pipeline.guests.adapt.prune_worker import Pruning, RemovedToken, protected_ids, pruned
+from pipeline.guests.adapt.prune_worker import Pruning, protected_ids, pruned
 from pipeline.guests.adapt.prune_worker import prune as choose
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest
@@ -32,15 +32,10 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Pruned:
-    """A pruned tokenizer. id_map: new id -> old id of each token that stays. before, after: the tokens of all counted
-    pieces."""
+class Pruned(Pruning):
+    """A pruned tokenizer, and what was removed of its base."""
 
     tokenizer: Tokenizer
-    id_map: Mapping[int, int]
-    removed: tuple[RemovedToken, ...]
-    before: int
-    after: int
 
 
 @lists_options
@@ -132,7 +127,7 @@ def run_prune(
             f"{which}: change eos_token_id, bos_token_id and pad_token_id in the model's config.json and "
             "generation_config.json by id-map.parquet"
         )
-    return Pruned(Tokenizer.from_model(written), pruning.id_map, pruning.removed, pruning.before, pruning.after)
+    return Pruned(**vars(pruning), tokenizer=Tokenizer.from_model(written))
 
 
 def _warn_of_other_cutting(runner: Runner, model: Model, run: Run) -> None:

@@ -113,7 +113,8 @@ MAP_NAME, REMOVED_NAME = "id-map.parquet", "removed.parquet"
 
 @dataclass(frozen=True)
 class Pruning:
-    """What to remove, in order. before, after: the tokens of all pieces. id_map: new id -> old id."""
+    """What to remove, in order. id_map: new id -> old id of each token that stays. before, after: the tokens of all
+    counted pieces."""
 
     removed: tuple[RemovedToken, ...]
     id_map: Mapping[int, int]
