@@ -163,13 +163,10 @@ COUNTS: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
-@pytest.mark.parametrize(
-    ("name", "command", "reason", "least_mib"),
-    [
-        ("line", ["import-counts", "--pattern=none"], ".* to read", 150),
-        ("page", ["count"], r"row group 0: a page .* of \d+\.\d MiB would take", 160),
-    ],
-)
+@pytest.mark.parametrize(("name", "command", "reason", "least_mib"), [
+    ("line", ["import-counts", "--pattern=none"], ".* to read", 150),
+    ("page", ["count"], r"row group 0: a page .* of \d+\.\d MiB would take", 160),
+])  # fmt: skip
 def test_reading_stays_within_the_memory_limit(name, command, reason, least_mib, tmp_path: Path) -> None:
     path = COUNTS[name](tmp_path)
     words = [*command, path, "--output", tmp_path / "run", "--overwrite", "--workers=1", "--quiet"]

@@ -58,16 +58,13 @@ def test_uris_match_the_same_files_as_paths(tmp_path_factory, files: list[str], 
         assert {str(match) for match in matches} <= set(local or [])
 
 
-@pytest.mark.parametrize(
-    ("inputs", "exclude", "found"),
-    [
-        (["a/**"], [], ["a/1.txt", "a/b.txt", "a/b/2.txt", "a/b/b"]),  # everything below a prefix
-        (["**/b/*"], [], ["a/b/2.txt", "a/b/b"]),
-        (["a/**/b/b/*", "c.txt"], [], None),  # objects have no children
-        (["c.txt/**"], [], None), (["a", "{c,d}.txt"], ["b", "ROOT/c*"], ["a/1.txt", "a/b.txt", "d.txt"]),
-        (["a", "{c,d}.txt"], ["b/**", "c.txt"], ["a/1.txt", "a/b.txt", "d.txt"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("inputs", "exclude", "found"), [
+    (["a/**"], [], ["a/1.txt", "a/b.txt", "a/b/2.txt", "a/b/b"]),  # everything below a prefix
+    (["**/b/*"], [], ["a/b/2.txt", "a/b/b"]),
+    (["a/**/b/b/*", "c.txt"], [], None),  # objects have no children
+    (["c.txt/**"], [], None), (["a", "{c,d}.txt"], ["b", "ROOT/c*"], ["a/1.txt", "a/b.txt", "d.txt"]),
+    (["a", "{c,d}.txt"], ["b/**", "c.txt"], ["a/1.txt", "a/b.txt", "d.txt"]),
+])  # fmt: skip
 def test_globs_braces_and_exclude_work_for_uris(inputs, exclude, found, tmp_path: Path) -> None:
     _write(tmp_path, "a/1.txt", "a/b.txt", "a/b/2.txt", "a/b/b", "a/.b/3.txt", "c.txt", "d.txt")
     root = f"fsspec+file://{tmp_path}"

@@ -247,25 +247,22 @@ def test_killed_merging_by_parity_continues(tmp_path: Path) -> None:
     assert Tokenizer.load(tmp_path / "q" / "tokenizer").merges == expected.merges
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("merge {en} {sw}", "merge takes one RUN: let several choose with `parity`"),
-        ("merge --parity {en} {sw} -o {x}", "--parity of merge is the command parity now"),
-        ("merge {en} --global-merges=3", "--global-merges of merge is global_merges in a configuration file"),
-        ("parity {en} {en} -o {x}", "is named twice"),
-        ("parity {en} {sw} --dev {en-dev} -o {x}", "dev is given 1 time for 2 runs"),
-        ("parity {en} {sw} --ratio 1 --ratio 0 -o {x}", "0.0 is not in the range"),
-        ("parity {en} {sw} --ratio 1 --ratio 2 --dev {en-dev} --dev {sw-dev} -o {x}", "dev and ratio exclude"),
-        ("parity {en} {sw} --tie-break greatest-bytes -o {x}", "No such option.*--tie-break"),
-        ("parity {en} {sw} -o {sw}", "--output .*sw is one of the runs to merge; choose another"),
-        ("parity {en} {sw} -o {x} --config {alpha: 3}", "alpha means nothing without window"),
-        ("parity {en} {sw} -o {x} --config {alpha: 0}", "alpha: expected a number above 0, not 0"),
-        ("parity {en} {sw} -o {x} --config {global_merges: 1e9}", "global_merges: expected a whole number .*'1e9'"),
-        ("parity {en} {sw} -o {x} --config {window: 9999999999}", "window: expected a whole number of at most 1000000"),
-        ("parity {en} {sw} -o {x} --config {windows: 3}", "'windows' is unknown"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    ("merge {en} {sw}", "merge takes one RUN: let several choose with `parity`"),
+    ("merge --parity {en} {sw} -o {x}", "--parity of merge is the command parity now"),
+    ("merge {en} --global-merges=3", "--global-merges of merge is global_merges in a configuration file"),
+    ("parity {en} {en} -o {x}", "is named twice"),
+    ("parity {en} {sw} --dev {en-dev} -o {x}", "dev is given 1 time for 2 runs"),
+    ("parity {en} {sw} --ratio 1 --ratio 0 -o {x}", "0.0 is not in the range"),
+    ("parity {en} {sw} --ratio 1 --ratio 2 --dev {en-dev} --dev {sw-dev} -o {x}", "dev and ratio exclude"),
+    ("parity {en} {sw} --tie-break greatest-bytes -o {x}", "No such option.*--tie-break"),
+    ("parity {en} {sw} -o {sw}", "--output .*sw is one of the runs to merge; choose another"),
+    ("parity {en} {sw} -o {x} --config {alpha: 3}", "alpha means nothing without window"),
+    ("parity {en} {sw} -o {x} --config {alpha: 0}", "alpha: expected a number above 0, not 0"),
+    ("parity {en} {sw} -o {x} --config {global_merges: 1e9}", "global_merges: expected a whole number .*'1e9'"),
+    ("parity {en} {sw} -o {x} --config {window: 9999999999}", "window: expected a whole number of at most 1000000"),
+    ("parity {en} {sw} -o {x} --config {windows: 3}", "'windows' is unknown"),
+])  # fmt: skip
 def test_what_does_not_fit_is_refused(runs: dict[str, Path], tmp_path: Path, words: str, message: str) -> None:
     given, _, config = words.partition(" --config ")
     output, file = tmp_path / "x", tmp_path / "config.yaml"
