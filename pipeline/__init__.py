@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from pipeline.commands.combine import combine_runs as combine_runs
     from pipeline.commands.count import count as count
     from pipeline.commands.encode import encode_corpus as encode_corpus
+    from pipeline.commands.export import export as export
     from pipeline.commands.export_counts import export_counts as export_counts
     from pipeline.commands.import_counts import import_counts as import_counts
     from pipeline.commands.import_counts import train_from_counts as train_from_counts
     from pipeline.commands.info import info as info
     from pipeline.commands.merge import merge_run as merge_run
+    from pipeline.commands.report_again import report as report
     from pipeline.commands.train import train as train
     from pipeline.commands.train_iterator import train_from_iterator as train_from_iterator
     from pipeline.commands.train_like import train_like as train_like
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from pipeline.guests.inspect.doctor import doctor as doctor
     from pipeline.guests.inspect.explain import explain as explain
     from pipeline.guests.parity.parity import train_parity as train_parity
+    from pipeline.guests.sweep.sweep import sweep as sweep
     from pipeline.shards.decode import decode_shards as decode_shards
     from pipeline.shards.in_memory import encode_files as encode_files
     from pipeline.shards.open import open_shards as open_shards
@@ -51,36 +54,37 @@ if TYPE_CHECKING:
     from pipeline.tokenizer.tokenizer import load as load
 
 __version__ = "0.1.0"
-_ERRORS = """PipelineError ExportRefusedError InputError InvalidTextError PatternError PatternTimeoutError
-RunDirectoryError SpecialTokenError StorageError TrainingError UsageError WorkerError"""
-_HOMES = {
-    **dict.fromkeys(_ERRORS.split(), "pipeline.base.errors"),
-    "Tokenizer": "pipeline.tokenizer.tokenizer",
-    "align_chat": "pipeline.guests.chat.align",
-    "combine_runs": "pipeline.commands.combine",
-    "count": "pipeline.commands.count",
-    "decode_shards": "pipeline.shards.decode",
-    "diff": "pipeline.guests.inspect.diff",
-    "doctor": "pipeline.guests.inspect.doctor",
-    "encode_chat": "pipeline.guests.chat.encode",
-    "encode_corpus": "pipeline.commands.encode",
-    "encode_files": "pipeline.shards.in_memory",
-    "explain": "pipeline.guests.inspect.explain",
-    "export_counts": "pipeline.commands.export_counts",
-    "extend": "pipeline.guests.adapt.extend",
-    "import_counts": "pipeline.commands.import_counts",
-    "info": "pipeline.commands.info",
-    "load": "pipeline.tokenizer.tokenizer",
-    "merge_run": "pipeline.commands.merge",
-    "open_shards": "pipeline.shards.open",
-    "prune": "pipeline.guests.adapt.prune",
-    "train": "pipeline.commands.train",
-    "train_from_counts": "pipeline.commands.import_counts",
-    "train_from_iterator": "pipeline.commands.train_iterator",
-    "train_like": "pipeline.commands.train_like",
-    "train_parity": "pipeline.guests.parity.parity",
-    "verify_run": "pipeline.commands.verify",
+_NAMES = {  # of a module
+    "base.errors": "PipelineError ExportRefusedError InputError InvalidTextError PatternError PatternTimeoutError "
+    "RunDirectoryError SpecialTokenError StorageError TrainingError UsageError WorkerError",
+    "commands.combine": "combine_runs",
+    "commands.count": "count",
+    "commands.encode": "encode_corpus",
+    "commands.export": "export",
+    "commands.export_counts": "export_counts",
+    "commands.import_counts": "import_counts train_from_counts",
+    "commands.info": "info",
+    "commands.merge": "merge_run",
+    "commands.report_again": "report",
+    "commands.train": "train",
+    "commands.train_iterator": "train_from_iterator",
+    "commands.train_like": "train_like",
+    "commands.verify": "verify_run",
+    "guests.adapt.extend": "extend",
+    "guests.adapt.prune": "prune",
+    "guests.chat.align": "align_chat",
+    "guests.chat.encode": "encode_chat",
+    "guests.inspect.diff": "diff",
+    "guests.inspect.doctor": "doctor",
+    "guests.inspect.explain": "explain",
+    "guests.parity.parity": "train_parity",
+    "guests.sweep.sweep": "sweep",
+    "shards.decode": "decode_shards",
+    "shards.in_memory": "encode_files",
+    "shards.open": "open_shards",
+    "tokenizer.tokenizer": "Tokenizer load",
 }
+_HOMES = {name: f"pipeline.{home}" for home, names in _NAMES.items() for name in names.split()}
 __all__ = ["__version__", *_HOMES]
 
 

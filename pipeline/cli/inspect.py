@@ -82,27 +82,12 @@ def report(
     bpe-pipeline report runs/a
     bpe-pipeline report runs/a --held-out unseen.txt --compare runs/b gpt2 llama3
     """
-    from pipeline.commands.report import Extras, page_outputs, run_report
-    from pipeline.run.guests import guest_of
+    from pipeline.commands.report_again import Extras, run_report
 
-    if (guest := guest_of(run_directory)) is not None:
-        flags = {"--compare": compare or more, "--held-out": held_out, "--hidden-size": hidden_size}
-        if unfit_flags := [flag for flag, value in flags.items() if value] + ["--output"] * bool(output):
-            raise UsageError(
-                f"{run_directory} was made by extend or prune, and its report is only printed: leave out "
-                + ", ".join(unfit_flags)
-            )
-        made: Result = guest.report(run_directory, session.executor)
-        return made
-    if overwrite and output is None:
-        raise UsageError(
-            "--overwrite is for --output: give both; the report in the run directory is replaced without it"
-        )
     if more and not compare:
         raise UsageError(f"report takes one run: {more[0]} is another argument; to compare with it, use --compare")
-    outputs = None if output is None else page_outputs(output, overwrite=overwrite)
-    extras = Extras((*compare, *more), held_out, hidden_size)
-    return run_report(run_directory, extras, session.options, session.executor, session.listener, outputs)
+    extras = Extras((*compare, *more), held_out, hidden_size, output, overwrite)
+    return run_report(run_directory, extras, session.options, session.executor, session.listener)
 
 
 @run_command(SweepOptions)

@@ -88,7 +88,7 @@ def train_from_counts(counts: Any, *, progress: bool = False, **options: Unpack[
 
 @lists_options
 def import_counts(counts: Any, *, progress: bool = False, **options: Unpack[ImportKeywords]) -> Location:
-    """Make a run of counts that exist already, as `bpe-pipeline import` does.
+    """Make a run of counts that exist already, as `bpe-pipeline import-counts` does.
 
     Args:
         counts: as `train_from_counts` takes them.

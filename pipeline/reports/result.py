@@ -93,7 +93,7 @@ Part = Rows | Note | Table | Items
 
 
 class Result:
-    """What a command returns. A subclass is a frozen dataclass."""
+    """What a command returns. A subclass is a frozen dataclass, which Python shows as text."""
 
     event: str = ""  # its name in `--log-json`
 
@@ -119,8 +119,14 @@ class Result:
     def __str__(self) -> str:
         return as_text(self.shown())
 
+    def __repr__(self) -> str:
+        return str(self)
 
-@dataclass(frozen=True, repr=False)
+    def __init_subclass__(cls) -> None:
+        cls.__repr__ = Result.__repr__  # type: ignore[method-assign]  # dataclass makes none where there is one
+
+
+@dataclass(frozen=True)
 class Facts(Result, Mapping[str, Any]):
     """Facts by name, shown as rows; a list of other facts as blocks below."""
 
@@ -152,8 +158,6 @@ class Facts(Result, Mapping[str, Any]):
             else:
                 rows.append((name.replace("_", " "), "none" if value in ([], None) else value))
         return [Rows(tuple(rows)), *(part for block in blocks for part in block.shown())]
-
-    __repr__ = Result.__str__
 
 
 def _lines(value: object) -> list[str]:

@@ -93,6 +93,12 @@ class TokenizerKeywords(TypedDict, total=False):
     chat_template: str | None
 
 
+class ExportKeywords(TokenizerKeywords, total=False):
+    """Of `export`."""
+
+    output: AnyPath | None
+
+
 class VocabularyKeywords(TokenizerKeywords, total=False):
     """What is learned from counts."""
 
@@ -120,6 +126,12 @@ class MergeKeywords(ClusterKeywords, OverwriteKeywords, VocabularyKeywords, tota
 
 class TrainKeywords(CountKeywords, MergeKeywords, total=False):
     """Of `train`: all that a tokenizer of a run is made by."""
+
+
+class SweepKeywords(OutputKeywords, VocabularyKeywords, total=False):
+    """Of `sweep`."""
+
+    tie_break: Literal["lowest-ids", "greatest-bytes"]
 
 
 class ParityKeywords(ClusterKeywords, OutputKeywords, VocabularyKeywords, total=False):

@@ -17,9 +17,10 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pipeline.base.errors import unfit
 from pipeline.base.units import THOUSANDS, parse_whole_number
 from pipeline.run.ids import BYTE_ORDER, MAX_IDS, check_special_tokens
-from pipeline.storage import Remote, is_uri, location, path_text
+from pipeline.storage import Location, Remote, is_uri, location, parse_location, path_text
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -221,6 +222,14 @@ def parse_paths(value: object) -> tuple[str, ...]:
     if not paths:
         raise ValueError("files, directories or globs (leave it out to use the sample corpus)")
     return tuple(paths)
+
+
+def locations_named(name: str, value: object) -> tuple[Location, ...]:
+    """Read an argument that is one path or several; None is none."""
+    try:
+        return () if value is None else tuple(map(parse_location, parse_paths(value)))
+    except ValueError as error:
+        raise unfit(name, *(*error.args, value)[:2]) from None
 
 
 def parse_weights(value: object) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import codecs
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pipeline.base.errors import unfit
 from pipeline.base.machine import default_workers
@@ -15,6 +15,13 @@ from pipeline.run.ids import SpecialTokens
 from pipeline.run.values import parse_texts
 from pipeline.tokenizer.encode import Text
 
+if TYPE_CHECKING:
+    from numpy import integer
+    from numpy.typing import NDArray
+
+    Array: TypeAlias = NDArray[integer]
+else:
+    Array = Any  # numpy may be missing
 _MOST_THREADS = 4096  # more than any machine has cores
 
 

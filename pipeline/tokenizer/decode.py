@@ -66,7 +66,7 @@ class Decoding:
 
     @cached_property
     def vocab(self) -> dict[int, bytes]:
-        """Id -> bytes of every token, special tokens included, in order of ids."""
+        """Id -> bytes of every token, special tokens included; transformers' `vocab` is `get_vocab()`: text -> id."""
         return self.model.vocabulary.to_dict()
 
     @cached_property
@@ -143,7 +143,7 @@ class Decoding:
         return b"".join(tokens_of(self.vocab, ids))
 
     def decode(self, ids: Iterable[int], *, errors: str = "replace", skip_special_tokens: bool = False) -> str:
-        """Return the text of ids.
+        """Return the text of ids in one row; transformers' `decode` takes several rows, too: `decode_batch`.
 
         >>> tokenizer.decode([257, 258])
         'lower'

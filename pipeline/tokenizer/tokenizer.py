@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pipeline.base.errors import UsageError, unfit
 from pipeline.base.system import cached_property
@@ -18,6 +18,7 @@ from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.run.keywords import AnyPath
 from pipeline.storage import Remote, named
 from pipeline.tokenizer import arguments
+from pipeline.tokenizer.arguments import Array
 from pipeline.tokenizer.chat_templates import Message, render
 from pipeline.tokenizer.conversions import Conversions
 from pipeline.tokenizer.decode import Decoding
@@ -26,10 +27,6 @@ from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.formats.huggingface import write_model
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
 from pipeline.tokenizer.model import Model
-
-if TYPE_CHECKING:
-    from numpy import integer
-    from numpy.typing import NDArray
 
 
 class Tokenizer(Conversions, Decoding):
@@ -194,9 +191,10 @@ class Tokenizer(Conversions, Decoding):
 
     @classmethod
     def load(cls, path: AnyPath) -> Tokenizer:
-        """Read a tokenizer; the ids are those of the file's own runtime, also those that it adds around each text.
+        """Read a tokenizer's files; unlike transformers' `from_pretrained`, look no name up on the Hugging Face Hub.
 
-        `Tokenizer(path)`, `Tokenizer.from_file`, `Tokenizer.from_pretrained` and `pipeline.load` do the same.
+        The ids are those of the file's own runtime, also those that it adds around each text. `Tokenizer(path)`,
+        `Tokenizer.from_file`, `Tokenizer.from_pretrained` and `pipeline.load` do the same.
 
         >>> pipeline.load("my-tokenizer").encode("lower")
         [257, 258]
@@ -243,7 +241,7 @@ class Tokenizer(Conversions, Decoding):
         return cls.from_model(model_of_ranks(file, read_ranks(file), pattern, specials))
 
     def save(self, directory: AnyPath) -> None:
-        """Write tokenizer.json, tokenizer_config.json and special_tokens_map.json.
+        """Write tokenizer.json, tokenizer_config.json and special_tokens_map.json, as transformers' `save_pretrained`.
 
         >>> tokenizer.save("copy")
         >>> Tokenizer.load("copy").vocab == tokenizer.vocab
@@ -323,9 +321,10 @@ class Tokenizer(Conversions, Decoding):
         allowed_special: Allowed = None,
         disallowed_special: Disallowed = None,
     ) -> list[int]:
-        """Return the ids of a text; special tokens in it are recognised, leftmost and longest first.
+        """Return the ids of a text as a list, as calling the tokenizer does, which in transformers is a BatchEncoding.
 
-        As soon as `allowed_special` or `disallowed_special` is given, both mean what they mean in tiktoken.
+        Special tokens in the text are recognised, leftmost and longest first, where tiktoken refuses them. As soon as
+        `allowed_special` or `disallowed_special` is given, both mean what they mean in tiktoken.
 
         >>> tokenizer.encode("low<|endoftext|>")
         [257, 259]
@@ -383,7 +382,7 @@ class Tokenizer(Conversions, Decoding):
         allowed_special: Allowed = None,
         disallowed_special: Disallowed = None,
     ) -> list[list[int]]:
-        """Return the ids of each text, in order, encoded in parallel.
+        """Return the ids of each text as a list, encoded in parallel; in tokenizers it is an Encoding.
 
         >>> tokenizer.encode_batch(["low", "er"])
         [[257], [258]]
@@ -461,7 +460,7 @@ class Tokenizer(Conversions, Decoding):
 
     def encode_to_numpy(
         self, text: Text, *, dtype: Any = None, allowed_special: Allowed = None, disallowed_special: Disallowed = None
-    ) -> NDArray[integer]:
+    ) -> Array:
         """Return the ids of a text as a numpy array.
 
         >>> tokenizer.encode_to_numpy("lower", dtype="uint16")
@@ -484,7 +483,7 @@ class Tokenizer(Conversions, Decoding):
 
         wanted = arguments.integer_dtype(dtype, self.vocabulary.max_id)
         recognised = self._choice.of([text], allowed_special, disallowed_special)
-        ids: NDArray[integer] = np.asarray(self._encoder.encode_to_buffer(text, recognised))
+        ids: Array = np.asarray(self._encoder.encode_to_buffer(text, recognised))
         if self._front or self._behind:
             ids = np.concatenate([np.asarray(part, ids.dtype) for part in (self._front, ids, self._behind)])
         return ids.astype(wanted, copy=False)
@@ -519,7 +518,7 @@ class Tokenizer(Conversions, Decoding):
         add_generation_prompt: bool = False,
         **variables: Any,
     ) -> Any:
-        """Render a dialog by the chat template, as transformers does.
+        """Render a dialog by the chat template; the ids are a list, in transformers 5 a BatchEncoding.
 
         Special tokens that a message contains are recognised, as there; `compat.ChatFormat` takes them as text.
 

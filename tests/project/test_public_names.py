@@ -43,6 +43,7 @@ def test_public_names_match_their_import_table_and_completion_and_no_module_repl
     listed = re.findall(r"^    from (\S+) import (\S+) as \2$", text, re.MULTILINE)
     assert {name: home for home, name in listed} == pipeline._HOMES
     assert get_type_hints(pipeline.train)["return"] is pipeline.Tokenizer
+    assert all(get_type_hints(getattr(function, "__init__", function)) is not None for _, function in FUNCTIONS)
     errors = [value for value in vars(base_errors).values() if inspect.isclass(value)]
     assert [
         one for one in errors if issubclass(one, pipeline.PipelineError) and one.__name__ not in pipeline.__all__

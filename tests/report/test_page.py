@@ -233,7 +233,7 @@ def test_report_refusals_are_one_line(reported: Path, small: Path, tmp_path: Pat
 
 def test_numbers_that_cannot_be_made_are_left_out(small: Path, tmp_path: Path) -> None:
     broken = ("choose", lambda *_: 1 / 0, "ZeroDivisionError")
-    for name, replacement, said in (broken, ("_shortage", lambda *_: "2 GiB of 1 GiB", "they take 2 GiB of 1 GiB")):
+    for name, replacement, said in (broken, ("shortage_of", lambda *_: "2 GiB of 1 GiB", "they take 2 GiB of 1 GiB")):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(f"pipeline.commands.report.{name}", replacement)
             result = succeeded(run("train", small, "--output", tmp_path / name, "--vocab-size", 270))

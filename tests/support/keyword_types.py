@@ -21,7 +21,8 @@ from pipeline.storage import Remote
 
 AnyPath = str | PathLike[str] | Remote
 '''
-_PUBLIC = (options.TrainOptions, options.ParityOptions, options.EncodeOptions)  # which have all keywords
+_ALL = (options.TrainOptions, options.ParityOptions, options.EncodeOptions)  # which have all keywords
+_PUBLIC = (*_ALL, options.ExportOptions, options.SweepOptions)
 
 
 def type_of(record: Record) -> str:

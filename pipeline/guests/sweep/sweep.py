@@ -11,30 +11,34 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.base.errors import RunDirectoryError, UsageError, unfit
 from pipeline.base.events import Listener, Notice
 from pipeline.commands.combine import run_combine, run_part
 from pipeline.commands.merge import open_merging
-from pipeline.commands.report import short_names
+from pipeline.commands.report_again import short_names
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import files_in_both, find_files
 from pipeline.corpus.sampling import choose
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.guests.sweep import page as sweep_page
-from pipeline.guests.sweep.rule import ForModel, Recommendation, rate, recommend
+from pipeline.guests.sweep.rule import ForModel, Recommendation, for_model, rate, recommend
 from pipeline.guests.sweep.sweep_worker import Point, SourceCounter, SweepTask, measure
 from pipeline.merges import merge, replay_worker
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import MergeTask
 from pipeline.merges.replay_worker import SumTask
 from pipeline.reports.measure import source_names
+from pipeline.reports.progress import for_python
 from pipeline.reports.result import plain
 from pipeline.run import manifest
 from pipeline.run.directory import Directory, Kind, fingerprint
+from pipeline.run.keywords import AnyPath, SweepKeywords
+from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
 from pipeline.run.options import SweepOptions, TrainOptions, make_options
@@ -42,9 +46,9 @@ from pipeline.run.patterns import pattern_of
 from pipeline.run.plan import dependencies_of
 from pipeline.run.runner import Runner, Stage, opened
 from pipeline.run.stored import stored
-from pipeline.run.values import parse_weight, shown_weight
-from pipeline.run.workers import worker_count
-from pipeline.storage import Location, existing, same_location
+from pipeline.run.values import locations_named, parse_weight, shown_weight
+from pipeline.run.workers import executor_here, worker_count
+from pipeline.storage import Location, Remote, existing, named, same_location
 from pipeline.storage.atomic import whole_file, write_whole
 from pipeline.tokenizer.export import Trained, check_before_work, export_model
 from pipeline.tokenizer.formats.files import FILE_NAMES
@@ -153,6 +157,60 @@ class _Sweep:
     def run_of(self, name: str, every: int) -> Location:
         """Return the run of a name, or the location of the run of every Nth of its chunks."""
         return self.runs[name] if every == 1 else self.directory / "mixtures" / f"{name}@1_{every}"
+
+
+@lists_options
+def sweep(
+    runs: Sequence[AnyPath],
+    *,
+    weights: Mapping[str, float | str | Sequence[float | str]] | None = None,
+    held_out: AnyPath | Sequence[AnyPath] | None = None,
+    parameters: float | str | None = None,
+    tokens: float | str | None = None,
+    hidden_size: float | str | None = None,
+    progress: bool = False,
+    **options: Unpack[SweepKeywords],
+) -> sweep_page.Swept:
+    """Measure mixtures of runs at several sizes, and recommend one, as `bpe-pipeline sweep` does.
+
+    >>> one = pipeline.import_counts({"low": 5, "lower": 9}, output="runs/one")
+    >>> two = pipeline.import_counts({"newest": 7, "widest": 3}, output="runs/two")
+    >>> swept = pipeline.sweep([one, two], weights={"two": [1, 2]}, vocab_size=[259, 261], output="sweep")
+    >>> [(point.mixture, point.vocab_size) for point in swept.points]
+    [('one-x1+two-x1', 259), ('one-x1+two-x1', 261), ('one-x1+two-x2', 259), ('one-x1+two-x2', 261)]
+
+    Args:
+        runs: the directories of counted runs.
+        weights: weights to try for a run, by its name, the last part of its path: each choice of one for each run is a
+            mixture. Runs that are not named have 1.
+        held_out: text to measure on that was not trained on.
+        parameters: size of the model without embeddings, such as 7e9 or "7B": it says which vocabulary fits.
+        tokens: that the model is trained on; None: its optimum of compute.
+        hidden_size: width of the model; None: usual for `parameters`.
+        progress: as of `pipeline.train`.
+        **options: `vocab_size=[8_000, 32_000]`, `output`, which is required, and others of merging, as listed below.
+
+    Returns:
+        The `points`, each with what was measured, and the `recommendation`; printed, it is what the command prints.
+
+    Raises:
+        UsageError: an argument does not fit.
+        RunDirectoryError: a run is not completely counted, or runs cannot be compared.
+        InputError: held-out text cannot be read.
+    """
+    settled, given = make_options(SweepOptions, options), {**options}
+    if isinstance(runs, str | PathLike | Remote):
+        raise unfit("runs", "a list of runs", runs)
+    listed = [f"{name}={_with_commas(several)}" for name, several in (weights or {}).items()]
+    model = {"parameters": parameters, "tokens": tokens, "hidden_size": hidden_size}
+    about = for_model(**{name: f"{one:f}" if isinstance(one, int | float) else one for name, one in model.items()})
+    design = Design([named(run, "runs") for run in runs], listed, locations_named("held_out", held_out), about)
+    with for_python(progress) as listener, executor_here(settled) as executor:
+        return run_sweep(design, given, settled, executor, listener)
+
+
+def _with_commas(several: object) -> str:
+    return ",".join(map(str, several)) if isinstance(several, list | tuple) else str(several)
 
 
 def run_sweep(

@@ -1,0 +1,249 @@
+"""`report`: make a run's report again, with a larger sample, held-out text and other tokenizers to compare with."""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Unpack
+
+from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.base.events import Listener, Notice
+from pipeline.base.printable import printable_lines
+from pipeline.base.units import format_count
+from pipeline.commands.report import (
+    RANDOM,
+    SAMPLE_BYTES,
+    chosen_by,
+    load,
+    needed_bytes,
+    shortage_of,
+    write_files,
+)
+from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.listing import files_in_both, find_files
+from pipeline.corpus.sampling import choose
+from pipeline.counts.count import require_counted
+from pipeline.executors import Executor
+from pipeline.merges import merge, merge_list
+from pipeline.reports import page
+from pipeline.reports.compared import REFERENCES, cached_or_reference
+from pipeline.reports.numbers import Numbers
+from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
+from pipeline.reports.progress import for_python
+from pipeline.reports.result import NOT_STORED, Facts, Result
+from pipeline.reports.summary import Report, Summary
+from pipeline.run import manifest
+from pipeline.run.guests import guest_of
+from pipeline.run.keywords import AnyPath, WorkKeywords
+from pipeline.run.listed_options import lists_options
+from pipeline.run.manifest import Run
+from pipeline.run.memory import Broker
+from pipeline.run.options import WorkOptions, flag_of, make_options
+from pipeline.run.patterns import tokenizer_pattern
+from pipeline.run.values import locations_named
+from pipeline.run.workers import executor_here
+from pipeline.storage import Location, named
+from pipeline.storage.atomic import single_output
+from pipeline.tokenizer.export import Trained, facts_of
+from pipeline.tokenizer.formats.files import tokenizer_path
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What a report has only if asked for: tokenizers to compare with, text that was held out, and the hidden size of a
+    model, to say what its embedding costs. output: the page, with its numbers next to it; None: the run directory."""
+
+    compare: Sequence[Location] = ()
+    held_out: Sequence[Location] = ()
+    hidden_size: int | None = None
+    output: Location | None = None
+    overwrite: bool = False
+
+    def outputs(self) -> tuple[Location, Location] | None:
+        """Return the paths of the page and of its numbers; None: in the run directory."""
+        if self.output is None and self.overwrite:
+            raise UsageError(
+                "--overwrite is for --output: give both; the report in the run directory is replaced without it"
+            )
+        if self.output is None:
+            return None
+        as_json = self.output.parent / f"{self.output.name.removesuffix('.html')}.json"
+        return single_output(self.output, overwrite=self.overwrite), single_output(as_json, overwrite=self.overwrite)
+
+    def refuse(self, location: Location) -> None:
+        """Refuse all of it for a tokenizer that a guest made."""
+        if given := [flag_of(name) for name, value in vars(self).items() if value]:
+            reason = "was made by extend or prune, and its report is only printed"
+            raise UsageError(f"{location} {reason}: leave out {', '.join(given)}")
+
+
+@dataclass(frozen=True)
+class WrittenReport(Result):
+    """The files of a report that was made again, its numbers, and a hint about a file that was not written."""
+
+    written: tuple[Location, ...]
+    hint: str = ""
+    numbers: Numbers | None = field(default=None, metadata=NOT_STORED)
+
+    event = "reported"
+
+    @property
+    def brief(self) -> str:
+        """The paths, a line each."""
+        return printable_lines(self.written)
+
+    def __str__(self) -> str:
+        return self.brief
+
+
+@lists_options
+def report(
+    run: AnyPath,
+    *,
+    compare: AnyPath | Sequence[AnyPath] | None = None,
+    held_out: AnyPath | Sequence[AnyPath] | None = None,
+    hidden_size: int | None = None,
+    output: AnyPath | None = None,
+    overwrite: bool = False,
+    progress: bool = False,
+    **options: Unpack[WorkKeywords],
+) -> WrittenReport | Facts:
+    """Make the report of a run, or of one of its tokenizers, again, as `bpe-pipeline report` does.
+
+    >>> trained = pipeline.train("corpus.txt", output="runs/a", vocab_size=260)
+    >>> made = pipeline.report("runs/a", held_out="corpus/a.txt", compare="my-tokenizer")
+    >>> [one.whole.name for one in made.numbers.sample.tokenizers]
+    ['this tokenizer', 'my-tokenizer']
+
+    Args:
+        run: the run directory, or a tokenizer's in it, a path or a URI; or the directory of an extended or pruned one.
+        compare: other tokenizers on the same sample: paths, URIs, or names such as "gpt2".
+        held_out: text to measure on that was not trained on; None: a sample of the run's corpus.
+        hidden_size: width of the model, to report what its embedding costs.
+        output: path of the page, with its numbers next to it as .json; None: the run directory.
+        overwrite: replace the files at `output`.
+        progress: as of `pipeline.train`.
+        **options: `workers`, `memory_limit`.
+
+    Returns:
+        The paths in `written`, and the `numbers`; of an extended or pruned tokenizer, what changed. Printed, it is what
+        the command prints.
+
+    Raises:
+        UsageError: the run has no tokenizer, or an argument does not fit.
+        InputError: a file cannot be read.
+        RunDirectoryError: the run is damaged, or the output exists.
+    """
+    settled, where = make_options(WorkOptions, options), named(run, "run")
+    others, unseen = locations_named("compare", compare), locations_named("held_out", held_out)
+    page_at = None if output is None else named(output, "output")
+    extras = Extras(others, unseen, hidden_size, page_at, overwrite=overwrite)
+    with for_python(progress) as listener, executor_here(settled) as executor:
+        return run_report(where, extras, settled, executor, listener)
+
+
+def run_report(
+    path: Location, extras: Extras, options: WorkOptions, executor: Executor, listener: Listener
+) -> WrittenReport | Facts:
+    """Make the report of a tokenizer again. path: the tokenizer in its run, or the run, for its own.
+
+    Raises `UsageError` for a run without a tokenizer, `InputError` for paths that cannot be read.
+    """
+    if (guest := guest_of(path)) is not None:
+        extras.refuse(path)
+        made: Facts = guest.report(path, executor)
+        return made
+    outputs = extras.outputs()
+    run, home = manifest.tokenizer_named(path)
+    if run.manifest.merging is None or not (home / "tokenizer.json").exists():
+        raise UsageError(f"{path} has no tokenizer yet: bpe-pipeline merge {run.directory}")
+    of_run = run.manifest.options_of(home.name)
+    [size] = of_run.vocab_size
+    loading = size * 1000 * (1 + len(extras.compare))  # a token takes that much while a tokenizer is read from its file
+    if shortage := shortage_of(needed_bytes(size, size * 8, SAMPLE_BYTES) + loading, Broker.of(options.memory_limit)):
+        raise UsageError(f"the report takes {shortage}: give a larger --memory-limit, or compare with fewer tokenizers")
+    learned = merge_list.load(run.merges_path, merge.merges_fingerprint(run, of_run))
+    if learned is None:
+        raise RunDirectoryError(f"{run.merges_path} is missing or belongs to another run: merge first")
+    trained = Trained(learned, tokenizer_pattern(of_run), of_run)
+    task = _task_of(run, home, trained, extras, listener)
+    with contextlib.nullcontext() if outputs is not None else run.directory.locked():
+        numbers = executor.one(compute_numbers, task)
+        run = manifest.require(run.directory.location)
+        made_again = replace(_stored_report(run, home, trained, executor), numbers=numbers)
+        written = write_files(run, made_again, home, outputs)
+    if numbers.unread:
+        lacks = "a part of its sample" if numbers.sample else "the sample"
+        lost = f"{len(numbers.unread):,} of {format_count(len(task.chosen), 'files')}"
+        changed = f"{lost} changed, cannot be read or have no text: {numbers.unread[0]}"
+        listener(Notice("warning", f"the report is without {lacks}: {changed}; --held-out measures on other text"))
+    hint = "" if page.plotly_script() is not None else page.HINT
+    if hint:
+        listener(Notice("info", hint))
+    return WrittenReport(written, hint, numbers)
+
+
+def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listener: Listener) -> NumbersTask:
+    """Return the task of a report with these extras; warns if text that is held out was trained on."""
+    compare, held_out, files = extras.compare, extras.held_out, run.manifest.plan.files
+    trained_on, description = "", RANDOM
+    if held_out:
+        files = find_files(map(str, held_out)).files
+        trained_on, description = _about_held_out(held_out, files, run)
+    if trained_on:
+        listener(Notice("warning", f"--held-out names text that was trained on: {trained_on}"))
+    found = {
+        name: tokenizer_path(one) if not isinstance(one, Path) or one.exists() else cached_or_reference(str(one))
+        for name, one in zip(short_names(compare), compare, strict=True)
+    }
+    return NumbersTask(
+        trained,
+        choose(files, SAMPLE_BYTES),
+        "text" if held_out else trained.options.text_field,
+        description,
+        held_out=bool(held_out) and not trained_on,
+        skip_changed=not held_out,
+        home=home,
+        compare=tuple((name, path) for name, path in found.items() if not isinstance(path, str)),
+        references=tuple(path for path in found.values() if isinstance(path, str)) if compare else tuple(REFERENCES),
+        hidden_size=extras.hidden_size,
+    )
+
+
+def _about_held_out(named: Sequence[Location], files: Sequence[CorpusFile], run: Run) -> tuple[str, str]:
+    """Say what of these files was trained on, if the run's listing has them; and describe them for the report."""
+    origin = f"From {', '.join(map(str, named))}."
+    if run.manifest.source is not None:
+        return "", f"{origin} Not checked: the run has no list of its corpus."
+    found = files_in_both(files, run.manifest.plan.files)
+    if not found:
+        return "", origin
+    share = sum(file.size for file in found) / sum(file.size for file in files)
+    names = ", ".join(file.path for file in found[:3]) + (", ..." if len(found) > 3 else "")
+    trained_on = f"{len(found):,} of {format_count(len(files), 'files')}, {share:.0%} of the bytes: {names}"
+    return trained_on, f"{origin} In the training corpus, itself or as a copy: {trained_on}."
+
+
+def short_names(paths: Sequence[Location]) -> list[str]:
+    """Name tokenizers by the last component of their paths if these differ, else by the whole paths."""
+    short = [path.parent.name if path.name in ("tokenizer", "tokenizer.json") else path.name for path in paths]
+    return short if all(short) and len(set(short)) == len(short) else list(map(str, paths))
+
+
+def _stored_report(run: Run, home: Location, trained: Trained, executor: Executor) -> Report:
+    """Return the stored report, or one without times if that is of another tokenizer, missing or damaged."""
+    [size] = trained.options.vocab_size
+    facts = facts_of(trained, size, trained.model(size).vocabulary)
+    if (stored := load(run)) is not None and stored.is_of(home.name, facts):
+        return stored
+    written = [name.partition("/")[2] for name in run.manifest.written if name.startswith(f"{home.name}/")]
+    summary = Summary(
+        run.directory.location,
+        trained.options.pattern,
+        require_counted(run, executor).facts,
+        vocabulary=facts,
+        tokenizer_directory=home,
+        written=tuple(written),
+        chosen_by=chosen_by(run, trained.merges(size)),
+    )
+    return Report(summary)
