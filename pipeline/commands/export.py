@@ -15,8 +15,9 @@ from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath, ExportKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.options import ExportOptions, make_options
-from pipeline.run.values import locations_named
+from pipeline.run.values import argument, parse_locations
 from pipeline.storage import Location, named
+from pipeline.tokenizer.arguments import flag
 from pipeline.tokenizer.check import check_exports, local_files, texts_to_check
 from pipeline.tokenizer.conversions import card_in, push, require_login
 from pipeline.tokenizer.export import Check, export_in_place, limits_of, news_of, with_chat_template, with_roles
@@ -43,7 +44,7 @@ class WrittenFiles(Result):
 
 @lists_options
 def export(
-    tokenizer: AnyPath,
+    path: AnyPath,
     *,
     check: bool = False,
     samples: AnyPath | Sequence[AnyPath] | None = None,
@@ -59,7 +60,7 @@ def export(
     'same'
 
     Args:
-        tokenizer: the tokenizer's directory or file, or a run, a path or a URI.
+        path: the tokenizer's directory or file, or a run, a path or a URI.
         check: load each file in its own library and compare ids.
         samples: text to check with, besides hard strings; None: a sample of the run's corpus.
         push_to_hub: OWNER/NAME of a repository of the Hugging Face Hub, to upload the files and the model card to.
@@ -73,8 +74,10 @@ def export(
         UsageError: an option does not fit the tokenizer, or a library is not installed.
         InputError: the tokenizer cannot be read.
     """
-    settled, sampled = make_options(ExportOptions, options), locations_named("samples", samples)
-    exported = run_export(named(tokenizer, "tokenizer"), settled, sampled if check else None, push_to_hub)
+    settled, sampled = make_options(ExportOptions, options), argument("samples", samples, parse_locations)
+    if not flag("check", check) and sampled:
+        raise UsageError("samples are what check=True reads: give both")
+    exported = run_export(named(path), settled, sampled if check else None, push_to_hub)
     if exported.failure:
         raise ExportRefusedError(exported.failure)
     return exported

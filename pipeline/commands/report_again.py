@@ -9,7 +9,7 @@ from typing import Unpack
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.printable import printable_lines
-from pipeline.base.units import format_count
+from pipeline.base.units import format_count, parse_whole_number
 from pipeline.commands.report import (
     RANDOM,
     SAMPLE_BYTES,
@@ -38,9 +38,9 @@ from pipeline.run.keywords import AnyPath, WorkKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
-from pipeline.run.options import WorkOptions, flag_of, make_options
+from pipeline.run.options import OutputOptions, WorkOptions, flag_of, make_options
 from pipeline.run.patterns import tokenizer_pattern
-from pipeline.run.values import locations_named
+from pipeline.run.values import argument, parse_locations
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, named
 from pipeline.storage.atomic import single_output
@@ -134,10 +134,11 @@ def report(
         InputError: a file cannot be read.
         RunDirectoryError: the run is damaged, or the output exists.
     """
-    settled, where = make_options(WorkOptions, options), named(run, "run")
-    others, unseen = locations_named("compare", compare), locations_named("held_out", held_out)
-    page_at = None if output is None else named(output, "output")
-    extras = Extras(others, unseen, hidden_size, page_at, overwrite=overwrite)
+    where, others = named(run, "run"), argument("compare", compare, parse_locations)
+    settled = make_options(OutputOptions, {**options, "output": output, "overwrite": overwrite})
+    unseen = argument("held_out", held_out, parse_locations)
+    width = None if hidden_size is None else argument("hidden_size", hidden_size, parse_whole_number(1, (1 << 63) - 1))
+    extras = Extras(others, unseen, width, settled.output, overwrite=settled.overwrite)
     with for_python(progress) as listener, executor_here(settled) as executor:
         return run_report(where, extras, settled, executor, listener)
 

@@ -9,13 +9,13 @@ import difflib
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.base.errors import unfit
 from pipeline.base.units import THOUSANDS, parse_whole_number
@@ -25,6 +25,7 @@ from pipeline.storage import Location, Remote, is_uri, location, parse_location,
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+T = TypeVar("T")
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken", "gguf")
 CHAT_TEMPLATES = ("llama3", "chatml")
 TOOL_FORMATS = ("default", "llama3", "qwen", "mistral")
@@ -224,10 +225,15 @@ def parse_paths(value: object) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def locations_named(name: str, value: object) -> tuple[Location, ...]:
-    """Read an argument that is one path or several; None is none."""
+def parse_locations(value: object) -> tuple[Location, ...]:
+    """Read one path or several; None is none."""
+    return () if value is None else tuple(map(parse_location, parse_paths(value)))
+
+
+def argument(name: str, value: object, read: Callable[[object], T]) -> T:
+    """Return what a reader makes of an argument that is no option; `UsageError` for what it does not take."""
     try:
-        return () if value is None else tuple(map(parse_location, parse_paths(value)))
+        return read(value)
     except ValueError as error:
         raise unfit(name, *(*error.args, value)[:2]) from None
 

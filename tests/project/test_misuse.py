@@ -19,7 +19,7 @@ MERGES = [(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")]
 CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and values that a person might type
     ("add_generation_prompt add_special_tokens keep_ids mask_history preserve_thinking", ("yes", 0, 1, None)),
-    ("progress skip_special_tokens tokenize train_on_prompt", ("yes", 0, 1, None)),
+    ("check progress skip_special_tokens tokenize train_on_prompt", ("yes", 0, 1, None)),
     *(("overwrite whole_characters", ("yes", 0, 1)), ("bos eos whole_pieces", ()), ("enable_thinking", ("yes", 5, []))),
     ("errors formatting return_type special_ids special_tokens_in_messages", ("nonsense", 5, None, [])),
     *(("add min_count", (-1, "x", None, 1.5, [])), ("min_frequency", (-1, "x", 1.5, []))),
@@ -35,6 +35,8 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("exclude", (5, b"x", "", [5])),
     ("runs", (5, None, "", b"x", [5], [None], [], "missing")),
     ("files", (5, [5], [], {"a": 1})),
+    ("compare held_out samples", (5, b"x", [5], "missing", [])),
+    *(("hidden_size parameters", (0, -1, "x", [])), ("tokens", ("x", 0, 5)), ("push_to_hub", (5, "x", [], b"x"))),
     ("languages", (5, None, "x", [], {}, {"one": 5}, {5: "run"}, {"one": "missing"})),
     ("dev", (5, "x", [], {}, {"one": 5}, {"other": "run"})),
     ("ratio", (5, "x", [], {}, {"one": 0}, {"one": "x"}, {"other": 1})),
@@ -84,9 +86,10 @@ GOOD: dict[str, Any] = {  # of each argument whose default is not what is tried
 }  # fmt: skip
 OF_ONE: dict[str, dict[str, Any]] = {  # where a function takes something else under the same name
     **{name: {"output": "new"} for name in ("train", "count", "import_counts", "train_parity", "combine_runs")},
-    **{name: {"output": "new"} for name in ("extend", "prune")},
+    **{name: {"output": "new"} for name in ("extend", "prune", "sweep", "export")},
     **{name: {"path": "shards"} for name in ("decode_shards", "open_shards")},
     "from_tiktoken_file": {"path": "ranks", "special_tokens": {}}, "info": {"path": "run"}, "doctor": {"counts": None},
+    "report": {"run": "trained"},
     "export_counts": {"path": "counts.tsv"}, "from_vocab": {"special_tokens": CHATML},
     "Llama3Tokenizer": {"path": "ranks"}, "GPT2Tokenizer": {"directory": "tokenizer"},
 }  # fmt: skip
@@ -111,6 +114,7 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Subject]
             write(tokenizer.model, Path("tokenizer"))
         Path("corpus.txt").write_text("low lower<|endoftext|>low")
         pipeline.import_counts({"low": 5, "lower": 2}, output="run")
+        pipeline.train_from_counts({"low": 5, "lower": 2}, output="trained", vocab_size=258)
         pipeline.encode_corpus("corpus.txt", tokenizer, "shards", workers=1)
         Path("ranks").write_text(Path("tokenizer/tokenizer.tiktoken").read_text().rstrip("\n") + "\n")
         chatty = Tokenizer.from_model(replace(tokenizer.model, chat_template=CHAT_TEMPLATES["chatml"]))

@@ -21,8 +21,7 @@ from pipeline.storage import Remote
 
 AnyPath = str | PathLike[str] | Remote
 '''
-_ALL = (options.TrainOptions, options.ParityOptions, options.EncodeOptions)  # which have all keywords
-_PUBLIC = (*_ALL, options.ExportOptions, options.SweepOptions)
+_PUBLIC = [getattr(options, f"{name}Options") for name in ("Train", "Parity", "Encode", "Export", "Sweep")]
 
 
 def type_of(record: Record) -> str:

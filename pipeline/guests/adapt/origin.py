@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pipeline.base.errors import RunDirectoryError, UsageError, unfit
+from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import parse_whole_number
 from pipeline.counts.count import Counted, require_counted
@@ -20,6 +20,7 @@ from pipeline.run.manifest import Run, refuse_other_options, run_of
 from pipeline.run.options import OutputOptions, flag_of
 from pipeline.run.runner import Runner, opened
 from pipeline.run.stored import stored
+from pipeline.run.values import argument
 from pipeline.shards.manifest import tokenizer_fingerprint
 from pipeline.storage import Location, absolute, same_location
 from pipeline.tokenizer.formats.changed import CHANGED_NAMES
@@ -80,10 +81,7 @@ def changing(
 
 def whole_number(name: str, value: object, at_least: int = 0) -> int:
     """Read the value of an option that is a number of ids; `UsageError` naming the option."""
-    try:
-        return parse_whole_number(at_least, MAX_IDS)(value)
-    except ValueError as error:
-        raise unfit(flag_of(name), error.args[0], value) from None
+    return argument(flag_of(name), value, parse_whole_number(at_least, MAX_IDS))
 
 
 @contextmanager

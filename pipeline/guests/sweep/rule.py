@@ -77,19 +77,20 @@ class Recommendation:
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 
 
-def for_model(**named: str | None) -> ForModel:
+def for_model(**named: float | str | None) -> ForModel:
     """Read numbers such as `7B` and `2.5T`; UsageError for anything else, and for tokens or a width without parameters.
 
     >>> for_model(parameters="7B", tokens=None).parameters
     7000000000.0
     """
     read: dict[str, float] = {}
-    for name, text in named.items():
-        if text is not None:
+    for name, value in named.items():
+        if value is not None:
+            text = f"{value:f}" if isinstance(value, int | float) else str(value)
             found = re.fullmatch(r"([0-9][0-9_,]*(?:\.[0-9]+)?)([kmbt]?)", text.strip().lower())
             read[name] = float(re.sub("[_,]", "", found[1])) * _UNITS[found[2]] if found else 0.0
             if read[name] <= 0:
-                raise unfit(f"--{name.replace('_', '-')}", "a number such as 7B or 2.5T", text)
+                raise unfit(f"--{name.replace('_', '-')}", "a number such as 7B or 2.5T", value)
     if read and "parameters" not in read:
         raise UsageError(f"--{next(iter(read)).replace('_', '-')} is of a model: give --parameters, too")
     return ForModel(**read)

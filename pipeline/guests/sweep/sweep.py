@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -46,9 +45,9 @@ from pipeline.run.patterns import pattern_of
 from pipeline.run.plan import dependencies_of
 from pipeline.run.runner import Runner, Stage, opened
 from pipeline.run.stored import stored
-from pipeline.run.values import locations_named, parse_weight, shown_weight
+from pipeline.run.values import argument, parse_locations, parse_weight, shown_weight
 from pipeline.run.workers import executor_here, worker_count
-from pipeline.storage import Location, Remote, existing, named, same_location
+from pipeline.storage import Location, existing, same_location
 from pipeline.storage.atomic import whole_file, write_whole
 from pipeline.tokenizer.export import Trained, check_before_work, export_model
 from pipeline.tokenizer.formats.files import FILE_NAMES
@@ -161,7 +160,7 @@ class _Sweep:
 
 @lists_options
 def sweep(
-    runs: Sequence[AnyPath],
+    runs: AnyPath | Sequence[AnyPath],
     *,
     weights: Mapping[str, float | str | Sequence[float | str]] | None = None,
     held_out: AnyPath | Sequence[AnyPath] | None = None,
@@ -198,19 +197,15 @@ def sweep(
         RunDirectoryError: a run is not completely counted, or runs cannot be compared.
         InputError: held-out text cannot be read.
     """
-    settled, given = make_options(SweepOptions, options), {**options}
-    if isinstance(runs, str | PathLike | Remote):
-        raise unfit("runs", "a list of runs", runs)
-    listed = [f"{name}={_with_commas(several)}" for name, several in (weights or {}).items()]
-    model = {"parameters": parameters, "tokens": tokens, "hidden_size": hidden_size}
-    about = for_model(**{name: f"{one:f}" if isinstance(one, int | float) else one for name, one in model.items()})
-    design = Design([named(run, "runs") for run in runs], listed, locations_named("held_out", held_out), about)
+    settled, unseen = make_options(SweepOptions, options), argument("held_out", held_out, parse_locations)
+    if not isinstance(weights, Mapping | None):
+        raise unfit("weights", "weights for the names of runs, such as {'code': [1, 2]}", weights)
+    listed = {name: one if isinstance(one, list | tuple) else [one] for name, one in (weights or {}).items()}
+    shown = [f"{name}={','.join(map(str, several))}" for name, several in listed.items()]
+    model = for_model(parameters=parameters, tokens=tokens, hidden_size=hidden_size)
+    design = Design(argument("runs", runs or [], parse_locations), shown, unseen, model)
     with for_python(progress) as listener, executor_here(settled) as executor:
-        return run_sweep(design, given, settled, executor, listener)
-
-
-def _with_commas(several: object) -> str:
-    return ",".join(map(str, several)) if isinstance(several, list | tuple) else str(several)
+        return run_sweep(design, options, settled, executor, listener)
 
 
 def run_sweep(
