@@ -5,7 +5,8 @@
 <!-- include PATH -->           a Markdown file of the project without its title
 
 `python docs/hooks.py` writes into the reference, after each <!-- options of train -->, the table of the command's
-options, from the command line itself: it can be read as Markdown, too.
+options, and after each <!-- reference of train --> the signature and docstring of the function, from the objects
+themselves: it can be read as Markdown, too.
 """
 
 import html
@@ -20,15 +21,15 @@ sys.path.insert(0, str(HOME / "docs"))
 import figures  # noqa: E402 - is stored next to this file
 
 _MARK = re.compile(r"^<!-- (figure|chart|include) ([^>]+?) -->$", re.MULTILINE)
-_OPTIONS = re.compile(r"^(<!-- options of (\S+) -->\n).*?^(?=<!-- end of options -->$)", re.MULTILINE | re.DOTALL)
-_OPTION_MARKS = re.compile(r"^<!-- (?:options of \S+|end of options) -->$", re.MULTILINE)
+_MADE = re.compile(r"^(<!-- (options|reference) of (\S+) -->\n).*?^(?=<!-- end of \2 -->$)", re.MULTILINE | re.DOTALL)
+_MADE_MARKS = re.compile(r"^<!-- (?:(?:options|reference) of \S+|end of (?:options|reference)) -->$", re.MULTILINE)
 _TITLE = re.compile(r"\A# .*\n")
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace the marks of a page by their content; what those of options enclose is in the page already."""
-    return _MARK.sub(lambda mark: _content(mark[1], mark[2]), _OPTION_MARKS.sub("", markdown))
+    """Replace the marks of a page by their content; what those of the reference enclose is in the page already."""
+    return _MARK.sub(lambda mark: _content(mark[1], mark[2]), _MADE_MARKS.sub("", markdown))
 
 
 def _content(kind: str, name: str) -> str:
@@ -45,9 +46,12 @@ def chart(name: str) -> str:
     return f"<figure>{' '.join(_METADATA.sub('', drawn).split())}</figure>"
 
 
-def with_options(markdown: str) -> str:
-    """Return a page with the tables of options as they should be."""
-    return _OPTIONS.sub(lambda mark: f"{mark[1]}\n{options_of(mark[2])}\n\n", markdown)
+def with_reference(markdown: str) -> str:
+    """Return a page with its tables of options and its signatures and docstrings as they should be."""
+    from docstrings import markdown_of
+
+    made = {"options": options_of, "reference": markdown_of}
+    return _MADE.sub(lambda mark: f"{mark[1]}\n{made[mark[2]](mark[3])}\n\n", markdown)
 
 
 def options_of(name: str) -> str:
@@ -72,5 +76,6 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    page = HOME / "docs" / "pages" / "reference" / "command.md"
-    page.write_text(with_options(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for name in ("command", "python"):
+        page = HOME / "docs" / "pages" / "reference" / f"{name}.md"
+        page.write_text(with_reference(page.read_text(encoding="utf-8")), encoding="utf-8")

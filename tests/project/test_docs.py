@@ -87,7 +87,8 @@ def test_a_command_that_is_not_run_has_a_reason_and_parses(
 ) -> None:
     content = _content(page)
     found = pages.blocks(content)
-    assert 2 * len(found) == len(re.findall(r"^```", content, re.MULTILINE))  # no fence of another form
+    fences = re.findall(r"^```", pages.REFERENCE.sub("", content), re.MULTILINE)
+    assert 2 * len(found) == len(fences)  # none of another form
     for block in found:
         assert block.title is not None or block.language in LANGUAGES
         assert block.language != "sh" or block.reason, block.text
@@ -113,22 +114,14 @@ def test_a_wrong_output_and_an_unknown_command_are_found(tmp_path: Path) -> None
     assert "bpe-pipeline train s3://corpus/ --output" in pages.not_run("<!-- include benchmarks/SCALE.md -->\n")
 
 
-def test_every_command_and_public_name_is_in_the_reference_and_options_are_those_of_the_commands() -> None:
-    page = _content(Path("reference/command.md"))
-    assert _module("hooks").with_options(page) == page, "python docs/hooks.py"
-    assert page.count("<!-- end of options -->") == len(commands.commands)
-    wanted = {"command": {f"<!-- options of {name} -->" for name in commands.commands}}
-    wanted["python"] = {f"::: pipeline.{name}" for name in pipeline.__all__ if name != "__version__"}
-    wanted["python"] |= {f"::: pipeline.compat.{name}" for name in compat.__all__}
-    for page, marks in wanted.items():
-        assert marks - {*_content(Path(f"reference/{page}.md")).splitlines()} == set()
-
-
-def test_examples_in_docstrings_become_code() -> None:
-    pytest.importorskip("griffe")
-    text = "Do it.\n\n>>> one\n... two\n3\n\nMore.\n\nExamples:\n    >>> four"
-    wanted = "Do it.\n\n```pycon\n>>> one\n... two\n3\n```\n\nMore.\n\nExamples:\n    >>> four"
-    assert _module("docstrings").fenced(text) == wanted
+def test_every_command_and_public_name_is_in_the_reference_as_the_objects_themselves_say() -> None:
+    named = [name for name in pipeline.__all__ if name != "__version__" and not name.endswith("Error")]
+    wanted = {"command": {f"options of {name}" for name in commands.commands}, "python": {"reference of exceptions"}}
+    wanted["python"] |= {f"reference of {name}" for name in [*named, *(f"compat.{name}" for name in compat.__all__)]}
+    for name, marks in wanted.items():
+        page = _content(Path(f"reference/{name}.md"))
+        assert _module("hooks").with_reference(page) == page, "python docs/hooks.py"
+        assert sorted(re.findall(r"^<!-- ((?:options|reference) of .*) -->$", page, re.MULTILINE)) == sorted(marks)
 
 
 def test_the_readme_is_short_and_links_and_files_that_are_named_exist() -> None:
@@ -174,7 +167,7 @@ def test_figures_agree_with_the_code() -> None:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the site; warnings are errors."""
-    for name in ("mkdocs", "material", "mkdocstrings", "mkdocstrings_handlers.python"):
+    for name in ("mkdocs", "material"):
         pytest.importorskip(name)
     directory = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-P", "-m", "mkdocs", "build", "--strict", "-q", "-f", DOCS / "mkdocs.yml"]
@@ -195,7 +188,7 @@ def test_the_site_is_complete_and_needs_no_network(site: Path) -> None:
         assert asked.search(path.read_text(encoding="utf-8")) is None, path
     for page in ALL:
         text = (site / page.with_suffix(".html")).read_text(encoding="utf-8")
-        assert not re.search("<!-- (options of|figure|chart|include)", text)
+        assert not re.search("<!-- (options of|reference of|figure|chart|include)", text)
         assert "<p>| " not in text  # every table is parsed
         assert not re.search(r"<blockquote>\s*<blockquote>", text)  # every example is code
 
