@@ -12,7 +12,7 @@ from typing import Any
 
 from pipeline.executors.worker import report_progress
 from pipeline.guests.chat.encoder import ID_BYTES, IGNORED, Row
-from pipeline.shards.formats.shard_format import Block, Rows, ShardFacts
+from pipeline.shards.formats.shard_format import Rows, ShardFacts
 from pipeline.shards.ids_file import PartReader, StoredIds, open_part
 from pipeline.shards.write_worker import ShardFile
 
@@ -77,25 +77,16 @@ class StoredRows:
         self._parts, self._stack = parts, open_parts
         self._firsts = [first for _, first in parts]
         self._open: dict[int, PartReader] = {}
-        self._stored = lru_cache(_KEPT_BLOCKS)(lambda part, number: self._reader(part).block(number))
-        self._first = self._after = 0  # rows of the block that was used last
-        self._block: Block = memoryview(b""), array("Q")
+        self._block = lru_cache(_KEPT_BLOCKS)(lambda part, number: self._reader(part).block(number))
 
     def __getitem__(self, row: int) -> Row:
-        if not self._first <= row < self._after:
-            self._find(row)
-        values, ends = self._block
-        place = row - self._first
+        part = bisect_right(self._firsts, row) - 1
+        numbers, own = self._reader(part).row_numbers, row - self._firsts[part]
+        block = bisect_right(numbers, own) - 1
+        (values, ends), place = self._block(part, block), own - numbers[block]
         start, stop = ends[place - 1] if place else 0, ends[place]
         middle = (start + stop) // 2
         return bytes(values[start:middle]), bytes(values[middle:stop])
-
-    def _find(self, row: int) -> None:
-        part = bisect_right(self._firsts, row) - 1
-        numbers, first = self._reader(part).row_numbers, self._firsts[part]
-        number = bisect_right(numbers, row - first) - 1
-        self._first, self._after = first + numbers[number], first + numbers[number + 1]
-        self._block = self._stored(part, number)
 
     def _reader(self, part: int) -> PartReader:
         if part not in self._open:

@@ -105,7 +105,7 @@ def learn(
     on_merged: OnMerged,
 ) -> tuple[_core.MergeResult, Chosen]:
     """Learn the asked number of merges after those that are known."""
-    columns: dict[str, Any] = {}
+    columns, how = dict[str, Any](), parity.settings
     if known and known.chosen:
         columns = {name: getattr(known, name) for name in ("left", "right", "counts", "joined")}
         columns |= {"chosen_by": known.chosen.by, "spent": known.chosen.spent, "recent": known.chosen.recent}
@@ -120,10 +120,8 @@ def learn(
             languages,
             dev,
             threads=threads,
-            ratios=parity.ratio,
-            window=parity.window,
-            alpha=parity.alpha,
-            global_merges=parity.global_merges,
+            ratios=how.pop("ratio"),
+            **how,
             **columns,
         )
     while training.merge(_SECONDS):
