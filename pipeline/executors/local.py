@@ -31,7 +31,7 @@ from pipeline.executors.worker import FORK, FORK_AND_IMPORT, NUMBER_BYTES, fork_
 
 _PROGRAM = (
     "import sys, json; serve, handle, sys.path[:], *names = map(json.loads, sys.argv[1:]); "
-    "from pipeline.executors import worker; getattr(worker, serve)(handle, *names)"
+    "import pipeline; del sys.path[0]; from pipeline.executors import worker; getattr(worker, serve)(handle, *names)"
 )
 _THREADS = Path("/proc/self/task")
 _REFUSED = WorkerError, "no worker process can be started", "use fewer --workers"
@@ -51,8 +51,8 @@ def _interrupts_blocked() -> Iterator[None]:
 
 
 def _interpreter(serve: Callable[..., None], handle: int, setup: WorkerSetup) -> "subprocess.Popen[bytes]":
-    """Start a new Python that inherits one handle and calls a function of `worker` with it."""
-    arguments = [serve.__name__, handle, sys.path, list(setup.preload), list(setup.absent), list(setup.later)]
+    """Start a new Python that inherits one handle and calls a function of `worker`, of this package and no other."""
+    given = [serve.__name__, handle, [Path(__file__).parents[2], *sys.path], setup.preload, setup.absent, setup.later]
     inherited: dict[str, Any] = {"pass_fds": [handle]}
     if sys.platform == "win32":
         os.set_handle_inheritable(handle, True)
@@ -60,7 +60,7 @@ def _interpreter(serve: Callable[..., None], handle: int, setup: WorkerSetup) ->
         inherited = {"startupinfo": information, "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     with _interrupts_blocked():
         return subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM, *map(json.dumps, arguments)],
+            [sys.executable, "-P", "-c", _PROGRAM, *map(partial(json.dumps, default=str), given)],
             stdin=subprocess.DEVNULL,
             env={**setup.environment, **os.environ},
             **inherited,

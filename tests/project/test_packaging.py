@@ -108,9 +108,12 @@ def imported(clone: Path, script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_clone_trains_with_the_installed_core(clone: Path) -> None:
-    (clone / "a.txt").write_text("low lower")
-    trained = "print(len(pipeline.train('a.txt', output='run', vocab_size=258, workers=1)))"
+def test_a_clone_trains_with_the_installed_core_also_where_another_module_has_its_name(clone: Path) -> None:
+    (clone / "other").mkdir()
+    (clone / "other" / "pipeline.py").touch()
+    (clone / "other" / "a.txt").write_text("low lower")
+    trained = "import os; os.chdir('other'); "
+    trained += "print(len(pipeline.train('a.txt', output='run', vocab_size=258, workers=1)))"
     done = succeeded(imported(clone, f"{trained}; print(pipeline.__file__); print(pipeline._core.__file__)"))
     size, package, core = done.stdout.splitlines()
     assert (size, Path(package)) == ("258", clone / "pipeline" / "__init__.py")
