@@ -34,7 +34,7 @@ ROOMS = {
     "corpus": 2439,
     "pattern": 1702,
     "executors": 1148,
-    "storage": 1006,
+    "storage": 1018,
     "base": 832,
     "_core": 0,
     "__init__": 140,

@@ -8,8 +8,9 @@ import contextlib
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from pipeline.base import system
 from pipeline.base.errors import RunDirectoryError, os_error_as
@@ -118,6 +119,17 @@ def write_whole(where: Location, data: bytes | str) -> None:
 def write_json(where: Location, document: object) -> None:
     """Write a JSON file as `whole_file` does, one member a line."""
     write_whole(where, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+
+
+def write_rows(where: Location, rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
+    """Write a table as Parquet as `whole_file` does. columns: each with its Arrow type's name; `uint8[]`: a list."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    items = {name: pa.type_for_alias(kind.removesuffix("[]")) for name, kind in columns.items()}
+    schema = pa.schema({name: pa.list_(one) if columns[name].endswith("[]") else one for name, one in items.items()})
+    with whole_file(where) as partial:
+        pq.write_table(pa.Table.from_pylist(list(rows), schema), partial)
 
 
 def make_directory(where: Location) -> None:

@@ -1,13 +1,12 @@
-"""What changes of a tokenizer share in a worker: their task, the tables that they write, and what `verify` asks."""
+"""What changes of a tokenizer share in a worker: their task, and what `verify` asks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pipeline.base.memory import Grant
 from pipeline.counts.counter_file import open_counter
 from pipeline.storage import Location, arrow_source, sealed_parquet
-from pipeline.storage.atomic import whole_file
 from pipeline.tokenizer.model import Model
 
 
@@ -25,15 +24,6 @@ class ChangeTask:
 
     def __str__(self) -> str:
         return f"changing a tokenizer by {self.counter}"
-
-
-def write_rows(file: Location, rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, Any]) -> None:
-    """Write a Parquet file of these columns."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with whole_file(file) as partial:
-        pq.write_table(pa.Table.from_pylist(list(rows), pa.schema(kinds)), partial)
 
 
 def same_rows(files: tuple[Location, Location]) -> bool:

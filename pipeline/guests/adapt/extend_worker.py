@@ -16,10 +16,11 @@ from pipeline._core import MergeResult
 from pipeline.base.errors import ExportRefusedError, TrainingError, UsageError
 from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_progress, report_totals
-from pipeline.guests.adapt.change_worker import ChangeTask, write_rows
+from pipeline.guests.adapt.change_worker import ChangeTask
 from pipeline.merges.forecast import surely_enough
 from pipeline.merges.rules import MergeRules
 from pipeline.merges.vocabulary import Vocabulary, tokens_to_texts
+from pipeline.storage.atomic import write_rows
 from pipeline.tokenizer.model import Model, bytes_of_letters
 
 
@@ -192,10 +193,7 @@ def _needed(task: ChangeTask, words: int, slots: int) -> int:
 
 def _write(task: ChangeTask, learned: Learned) -> None:
     """Write new-tokens.parquet, a row a token."""
-    import pyarrow as pa
-
-    ids, count = pa.uint32(), pa.uint64()
-    kinds = {"id": ids, "token": pa.binary(), "text": pa.string(), "left_id": ids, "right_id": ids, "count": count}
+    kinds = {"id": "uint32", "token": "binary", "text": "string", "left_id": "uint32", "right_id": "uint32"}
     texts = tokens_to_texts(one.token for one in learned.new)
     rows = ({**vars(one), "text": text} for one, text in zip(learned.new, texts, strict=True))
-    write_rows(task.output / PLAN_NAME, rows, kinds | {"old_ids": pa.list_(ids)})
+    write_rows(task.output / PLAN_NAME, rows, kinds | {"count": "uint64", "old_ids": "uint32[]"})

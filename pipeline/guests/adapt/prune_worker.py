@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 
 from pipeline.base.errors import UsageError
 from pipeline.counts.counter_file import open_counter
-from pipeline.guests.adapt.change_worker import ChangeTask, write_rows
+from pipeline.guests.adapt.change_worker import ChangeTask
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.run.ids import BYTE_ORDER
+from pipeline.storage.atomic import write_rows
 from pipeline.tokenizer.model import Model, bytes_of_letters
 
 
@@ -142,10 +143,8 @@ def prune(task: ChangeTask) -> Pruning:
 
 def _write(task: ChangeTask, pruning: Pruning, old: Vocabulary) -> None:
     """Write id-map.parquet, a row a token that stays, and removed.parquet, a row a token that goes."""
-    import pyarrow as pa
-
-    tokens, id_ = old.to_dict(), pa.uint32()
+    tokens = old.to_dict()
     ids = ({"new_id": new, "old_id": was, "token": tokens[was]} for new, was in pruning.id_map.items())
-    write_rows(task.output / MAP_NAME, ids, {"new_id": id_, "old_id": id_, "token": pa.binary()})
-    of_removed = {"old_id": id_, "token": pa.binary(), "score": pa.uint64(), "new_ids": pa.list_(id_)}
+    write_rows(task.output / MAP_NAME, ids, {"new_id": "uint32", "old_id": "uint32", "token": "binary"})
+    of_removed = {"old_id": "uint32", "token": "binary", "score": "uint64", "new_ids": "uint32[]"}
     write_rows(task.output / REMOVED_NAME, map(vars, pruning.removed), of_removed)

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 
 from pipeline.guests.sweep.rule import Recommendation, rate
 from pipeline.guests.sweep.sweep_worker import Point
@@ -13,6 +12,7 @@ from pipeline.reports.page import Html, element, escaped, html_of, plain_page
 from pipeline.reports.result import Part as Shown
 from pipeline.reports.result import Result, Rows, Table
 from pipeline.storage import Location
+from pipeline.storage.atomic import write_rows
 
 _WIDTH, _HEIGHT, _EDGE = 420, 240, 40  # of the drawing
 _COLOURS, _DASHES = ("var(--first)", "var(--second)"), ("none", "6 3", "2 3", "9 3 2 3")
@@ -57,25 +57,18 @@ def overlaps(learned: Mapping[str, MergeList], merges: Mapping[int, int]) -> tup
     return tuple(found)
 
 
-def write_table(path: Path, points: Sequence[Point]) -> None:
-    """Write sweep.parquet: a row for each mixture, size and text."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+_COLUMNS = {"mixture": "string", "vocab_size": "uint32", "size": "uint32", "last_count": "uint64", "kind": "string"}
+_COLUMNS |= {"text": "string", "bytes": "uint64", "tokens": "uint64", "bytes_per_token": "double"}
 
-    rows = [
-        {
-            **vars(point),
-            **vars(one),
-            "text": one.name,
-            "bytes_per_token": one.bytes / one.tokens if one.tokens else None,
-        }
+
+def write_table(where: Location, points: Sequence[Point]) -> None:
+    """Write sweep.parquet: a row for each mixture, size and text."""
+    rows = (
+        {**vars(point), **vars(one), "text": one.name, "bytes_per_token": one.bytes_per_token}
         for point in points
         for one in point.measured
-    ]
-    text, size, count = pa.string(), pa.uint32(), pa.uint64()
-    kinds = {"mixture": text, "vocab_size": size, "size": size, "last_count": count, "kind": text, "text": text}
-    schema = pa.schema({**kinds, "bytes": count, "tokens": count, "bytes_per_token": pa.float64()})
-    pq.write_table(pa.Table.from_pylist(rows, schema), path)
+    )
+    write_rows(where, rows, _COLUMNS)
 
 
 def tables(points: Sequence[Point], overlapping: Sequence[Overlap]) -> list[Table]:
@@ -87,11 +80,11 @@ def tables(points: Sequence[Point], overlapping: Sequence[Overlap]) -> list[Tabl
             continue
         rows = []
         for point in points:
-            rates = {one.name: one.bytes / one.tokens for one in point.measured if one.kind == kind and one.tokens}
+            rates = {one.name: one.bytes_per_token for one in point.measured if one.kind == kind}
             rows.append((point.mixture, point.vocab_size, *map(rates.get, names)))
         found.append(Table(title, ("mixture", "vocabulary size", *names), tuple(rows)))
     merged = tuple(
-        (point.mixture, point.vocab_size, one.bytes / one.tokens if one.tokens else None, rate(point), point.last_count)
+        (point.mixture, point.vocab_size, one.bytes_per_token, rate(point), point.last_count)
         for point in points for one in point.measured if one.kind == "mixture"
     )  # fmt: skip
     headers = ("mixture", "vocabulary size", "bytes per token of the mixture", "geometric mean", "last pair occurred")

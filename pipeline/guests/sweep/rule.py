@@ -99,7 +99,7 @@ def for_model(**named: float | str | None) -> ForModel:
 def rate(point: Point) -> float:
     """Return the geometric mean of bytes per token over held-out files, or without any over sources."""
     kind = "held out" if any(one.kind == "held out" for one in point.measured) else "source"
-    logarithms = [math.log(one.bytes / one.tokens) for one in point.measured if one.kind == kind and one.tokens]
+    logarithms = [math.log(one.bytes_per_token) for one in point.measured if one.kind == kind and one.bytes_per_token]
     return math.exp(math.fsum(logarithms) / len(logarithms)) if logarithms else 0.0
 
 

@@ -48,7 +48,7 @@ from pipeline.run.stored import stored
 from pipeline.run.values import argument, parse_locations, parse_weight, shown_weight
 from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, existing, same_location
-from pipeline.storage.atomic import whole_file, write_whole
+from pipeline.storage.atomic import write_whole
 from pipeline.tokenizer.export import Trained, check_before_work, export_model
 from pipeline.tokenizer.formats.files import FILE_NAMES
 
@@ -243,8 +243,7 @@ def run_sweep(
         merges = {size: best.trained.options.special.merge_budget(size) for size in options.vocab_size}
         overlaps = sweep_page.overlaps({one.mixture.name: one.trained.learned for one in learned}, merges)
         swept = sweep_page.Swept(directory.location, points, overlaps, chosen, tuple(_parts(sweep, best, chosen)))
-        with whole_file(directory / _TABLE) as partial:
-            sweep_page.write_table(partial, points)
+        sweep_page.write_table(directory / _TABLE, points)
         write_whole(directory / _PAGE, swept.page())
     return swept
 

@@ -54,6 +54,11 @@ class Measured:
     bytes: int
     tokens: int
 
+    @property
+    def bytes_per_token(self) -> float | None:
+        """None of a text without tokens."""
+        return self.bytes / self.tokens if self.tokens else None
+
 
 @dataclass(frozen=True)
 class Point:
