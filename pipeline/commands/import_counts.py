@@ -43,7 +43,6 @@ from pipeline.run.runner import Runner, Stage, opened
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, Remote, open_file, parse_location
 from pipeline.tokenizer.export import check_before_work
-from pipeline.tokenizer.formats.files import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 STAGE = "importing"
@@ -81,7 +80,7 @@ def train_from_counts(counts: Any, *, progress: bool = False, **options: Unpack[
         check_before_work(settled, listener)
         with _imported(counts, settled, executor, listener) as (runner, run, counted):
             keep_ids(runner, run, settled)
-            run = manifest.store_merge_options(run, settled, FILE_NAMES)
+            run = manifest.store_merging(run, settled)
             _, trained = merge_and_export(runner, run, counted, settled)
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 

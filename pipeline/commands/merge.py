@@ -1,14 +1,14 @@
 """`merge`: learn a merge list from a run's counts, and write a tokenizer of every size asked for."""
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any, Unpack
 
-from pipeline.base.errors import ExportRefusedError, PipelineError, RunDirectoryError, UsageError
+from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes
 from pipeline.commands import report
@@ -17,9 +17,10 @@ from pipeline.counts.coarse import count_again, refuse_without_texts
 from pipeline.counts.count import STAGE as COUNTING
 from pipeline.counts.count import Counted, combine_again, require_counted
 from pipeline.executors import Executor
-from pipeline.merges import forecast, merge, superwords
+from pipeline.merges import forecast, merge, merge_worker
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.saving import size_that_repays
+from pipeline.reports import model_card
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import OtherSize, Summary
@@ -36,7 +37,7 @@ from pipeline.run.workers import executor_for
 from pipeline.storage import Location, named
 from pipeline.tokenizer.export import Exported, Ids, Trained, check_before_work, export_size, limits_of, refuse_ordinary
 from pipeline.tokenizer.formats.files import FILE_NAMES
-from pipeline.tokenizer.formats.huggingface import chat_template_of
+from pipeline.tokenizer.formats.huggingface import GENERATION_NAME, chat_template_of
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 
@@ -85,7 +86,7 @@ def open_merging(
     own_size = None if given.get("stop_at_saving") else stored.vocab_size
     weights = _weights(run, asked)
     like = _made_like(run, asked.vocab_size if given.get("vocab_size") else (own_size,))
-    before = {} if asked.overwrite else {**stored.special_of(like), **(stored.merging or {})}
+    before = {} if asked.overwrite else {**stored.special.get(like, {}), **(stored.merging or {})}
     if (added := [*before.get("added_special_tokens", ()), *asked.added_special_tokens]) and asked.added_special_tokens:
         given = {**given, "added_special_tokens": list(dict.fromkeys(added))}
     settled = {**given, "weights": weights or None, "output": location}
@@ -108,9 +109,9 @@ def open_merging(
         if options.overwrite:
             run = manifest.remove_results(run)
         if options.overwrite or weights != run.manifest.weights:
-            run = replace(run, manifest=replace(run.manifest.without_merging(), weights=weights))
+            run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None, weights=weights))
             manifest.save(run)
-        run = manifest.store_merge_options(run, options, FILE_NAMES)
+        run = manifest.store_merging(run, options)
         with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
             yield runner, run, counted, options, replaced
 
@@ -130,9 +131,10 @@ def _ids_to_replace(
     runner: Runner, run: Run, counted: Counted, options: TrainOptions, weights: tuple[str, ...]
 ) -> dict[str, Ids | None]:
     """Check that the merges to come will fit; return the ids of the tokenizers that they replace, as `_stored_ids`."""
-    merge.require_memory(runner, run, counted, options)
     made = replace(run.manifest, merging=manifest.merging_of(options), weights=weights)
-    if (known := merge.read(runner.executor, replace(run, manifest=made), options)) is not None:
+    learning = merge.learning_of(replace(run, manifest=made), options)
+    runner.executor.one(merge_worker.check, merge.task_of(runner, learning, counted, options))
+    if (known := runner.executor.one(merge_worker.read, learning.merges)) is not None:
         refuse_ordinary(Trained(known, pattern_of(options), options))
     return {
         home.name: _stored_ids(runner.executor, run, home.name, run.manifest.options_of(home.name))
@@ -203,20 +205,16 @@ def _has_chat_template(home: Location) -> bool:
 
 
 def _flags(values: Mapping[str, Any], names: Iterable[str]) -> str:
-    listed = ((name, one) for name in names for one in _several(values[name]))
+    many = ((name, values[name] if isinstance(values[name], list) else [values[name]]) for name in names)
+    listed = ((name, one) for name, found in many for one in found or [None])
     return " ".join(f"{flag_of(name)} {'none' if one is None else repr(one)}" for name, one in listed)
-
-
-def _several(value: object) -> Sequence[object]:
-    return (value or [None]) if isinstance(value, list) else [value]
 
 
 def _stored_ids(executor: Executor, run: Run, tokenizer: str, options: TrainOptions) -> Ids | None:
     """Return the ids of a tokenizer of the run with these options; None if it or its merge list is missing."""
     if run.manifest.merging is None or not (run.directory / tokenizer / "tokenizer.json").exists():
         return None
-    learned = merge.read(executor, run, options)
-    if learned is None:
+    if (learned := executor.one(merge_worker.read, merge.learning_of(run, options).merges)) is None:
         return None
     return Ids.of(Trained(learned, pattern_of(options), options).vocabulary(options.vocab_size[0]))
 
@@ -233,65 +231,73 @@ def merge_and_export(
     replaced: the ids of tokenizers that were there before; None: unknown.
     """
     run.directory.require_lock()
-    learn = merge.learn if counted.coarse is None else superwords.learn
-    learned = learn(runner, run, counted, options)
+    learning = merge.learning_of(run, options)
+    learned = merge.learn(runner, learning, counted, options)
     if options.stop_at_saving is not None:
         size, why = size_that_repays(learned, options.special, options.vocab_size[0], options.stop_at_saving)
         runner.inform(why)
         options = replace(options, vocab_size=(size,), stop_at_saving=None)
-        run = manifest.store_merge_options(run, options, FILE_NAMES)
     trained = Trained(learned, tokenizer_pattern(options), options)
     exporting_bytes = _check_memory(runner, learned.first(merge.merges_for(options)), max(options.vocab_size))
-    try:
-        refuse_ordinary(trained)
-    except ExportRefusedError:
-        manifest.forget_unmade(run)
-        raise
-    exported, numbers = _export(runner, run, trained, exporting_bytes)
-    for size, one in zip(options.vocab_size, exported, strict=True):
-        if one.facts.merges < options.special.merge_budget(size):
-            runner.warn(f"the vocabulary is smaller than asked for: {one.facts.stopped}")
-    if counted.coarse is not None and options.export:
-        for limit in limits_of(trained.model(options.vocab_size[0]), options.export):
-            runner.warn(limit)
-    run = manifest.store_written(run, [one.directory / name for one in exported for name in one.written])
+    refuse_ordinary(trained)
+    run = manifest.store_tokenizers(run, options, FILE_NAMES, GENERATION_NAME, model_card.NAME)
+    homes = list(map(run.tokenizer_directory, options.vocab_size))
+    compute = functools.partial(report.after_training, runner, run, trained)
+    exported, numbers = _export(runner, trained, homes, compute, exporting_bytes)
+    _warn_of_limits(runner, trained, exported)
     first, *others = exported
     shown, added = report.names_of(run, numbers)
     summary = report.write_summary(
         runner,
         run,
         counted,
+        options,
         numbers,
         report=shown,
         vocabulary=first.facts,
         tokenizer_directory=first.directory,
         written=(*first.written, *added),
         refused=first.refused,
-        chosen_by=report.chosen_by(run, trained.merges(options.vocab_size[0])),
+        chosen_by=learning.chooser and learning.chooser.report(trained.merges(options.vocab_size[0])),
         changed_ids=_changed_ids(trained, exported, replaced),
         removed=tuple(name for name in replaced if name not in {one.directory.name for one in exported}),
         other_sizes=tuple(OtherSize(one.facts, one.directory, one.written) for one in others),
     )
+    cards = [card for name in added if not report.is_edited(card := first.directory / name)]
+    manifest.store_written(run, [*(one.directory / name for one in exported for name in one.written), *cards])
     return summary, trained
 
 
-def _export(runner: Runner, run: Run, trained: Trained, exporting_bytes: int) -> tuple[list[Exported], Numbers | None]:
+def _export(
+    runner: Runner,
+    trained: Trained,
+    homes: Sequence[Location],
+    compute: Callable[[], Numbers | None],
+    exporting_bytes: int,
+) -> tuple[list[Exported], Numbers | None]:
     """Write the tokenizer of every size; a worker computes the report's numbers, meanwhile if memory has room."""
-    sizes = trained.options.vocab_size
-    compute = functools.partial(report.after_training, runner, run, trained)
-    run.directory.require_lock()
     with ThreadPoolExecutor(1, report.STAGE) as pool:  # a worker has nothing to do while we export
         with runner.timed("exporting"):
-            for size in sizes:
-                report.remove_card(run, size)
             fits = report.fits_next_to(exporting_bytes, runner, trained.learned)
             computing = pool.submit(compute) if fits else None
-            exported = [export_size(run, trained, size) for size in sizes]
+            sizes = trained.options.vocab_size
+            exported = [export_size(home, trained, size) for home, size in zip(homes, sizes, strict=True)]
         with runner.timed(report.STAGE):
             if computing is None:
                 return exported, compute()
             report.prepare_page()
             return exported, computing.result()
+
+
+def _warn_of_limits(runner: Runner, trained: Trained, exported: Sequence[Exported]) -> None:
+    """Warn of vocabularies that are smaller than asked for, and of texts on which other runtimes differ or fail."""
+    options = trained.options
+    for size, one in zip(options.vocab_size, exported, strict=True):
+        if one.facts.merges < options.special.merge_budget(size):
+            runner.warn(f"the vocabulary is smaller than asked for: {one.facts.stopped}")
+    if options.first_stage is not None and options.export:
+        for limit in limits_of(trained.model(options.vocab_size[0]), options.export):
+            runner.warn(limit)
 
 
 def _changed_ids(trained: Trained, exported: Sequence[Exported], replaced: Mapping[str, Ids | None]) -> dict[str, str]:

@@ -21,11 +21,11 @@ from pipeline.reports import model_card, page
 from pipeline.reports.compared import REFERENCES
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
-from pipeline.reports.summary import ChosenBy, Report, Summary
-from pipeline.reports.tables import how_made, options_of
-from pipeline.run import manifest
+from pipeline.reports.summary import Report, Summary
+from pipeline.reports.tables import how_made, shown_options
 from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
+from pipeline.run.options import TrainOptions
 from pipeline.run.runner import Runner
 from pipeline.storage import MANIFEST_BYTES, Location, read_bounded
 from pipeline.storage.atomic import whole_file, write_whole
@@ -95,8 +95,18 @@ def _warn(listener: Listener, what: str, error: Exception) -> None:
     listener(Notice("warning", f"{what}: {reason}"))
 
 
-def write_summary(runner: Runner, run: Run, counted: Counted, numbers: Numbers | None = None, **found: Any) -> Summary:
-    """Return the result of the command, after writing it into the run directory as its report; a failure warns."""
+def write_summary(
+    runner: Runner,
+    run: Run,
+    counted: Counted,
+    options: TrainOptions | None = None,
+    numbers: Numbers | None = None,
+    **found: Any,
+) -> Summary:
+    """Return the result of the command, after writing it into the run directory as its report; a failure warns.
+
+    options: with which a tokenizer was made.
+    """
     runner.watch.look()
     used = runner.executor.used()
     summary = Summary(
@@ -116,7 +126,7 @@ def write_summary(runner: Runner, run: Run, counted: Counted, numbers: Numbers |
     for name, reason in summary.refused.items():
         runner.inform(f"no {name} files: {reason}")
     try:
-        write_files(run, Report(summary, numbers), summary.tokenizer_directory, with_page=_page_wanted())
+        write_files(run, Report(summary, numbers), options, summary.tokenizer_directory, with_page=_page_wanted())
     except Exception as error:
         _warn(runner.listener, "the report is incomplete", error)
     runner.listener(Notice("summary", str(summary)))
@@ -147,6 +157,7 @@ def names_of(run: Run, numbers: Numbers | None) -> tuple[str, tuple[str, ...]]:
 def write_files(
     run: Run,
     report: Report,
+    options: TrainOptions | None,
     tokenizer: Location | None,
     outputs: tuple[Location, Location] | None = None,
     *,
@@ -155,33 +166,36 @@ def write_files(
     """Write numbers and, if they are known and plotly is installed, the page; into the run directory text, too."""
     where, as_json = outputs or (run.directory / "report.html", run.directory / "report.json")
     written = [as_json] if outputs is not None else [run.directory / "report.txt", as_json]
-    _store(report, *written)
-    script, numbers = page.plotly_script(), report.numbers
-    if not with_page or numbers is None or tokenizer is None:
-        return tuple(written)
-    if script is not None:
-        with whole_file(where) as path, path.open("wb") as file:
-            page.write_page(file, script, report, how_made(run, tokenizer, report.summary, numbers))
-        written.insert(0, where)
-    if outputs is None and not _is_edited(tokenizer / model_card.NAME):
-        written.append(tokenizer / model_card.NAME)
-        write_whole(written[-1], model_card.model_card(options_of(run, tokenizer), numbers))
-        manifest.store_written(run, written[-1:])
-    return tuple(written)
+    pages, script, numbers = list[Location](), page.plotly_script(), report.numbers
+    try:
+        if with_page and numbers is not None and tokenizer is not None and options is not None:
+            made = shown_options(options, run.manifest.chooser)
+            if script is not None:
+                with whole_file(where) as path, path.open("wb") as file:
+                    page.write_page(file, script, report, how_made(made, run.manifest, report.summary, numbers))
+                pages.append(where)
+            if outputs is None and not is_edited(card := tokenizer / model_card.NAME):
+                write_whole(card, model_card.model_card(made, numbers))
+                written.append(card)
+    finally:  # also without its page
+        if outputs is None:
+            write_whole(run.directory / "report.txt", f"{report}\n")
+        write_whole(as_json, _json_of(report))
+    return (*pages, *written)
 
 
-def _store(report: Report, *files: Location) -> None:
-    """Write a report as text and as JSON: with indentation everywhere, that takes much longer."""
-    for file in files:
-        members = (f"{json.dumps(name)}: {json.dumps(one)}" for name, one in report.to_json().items())
-        write_whole(file, "{\n" + ",\n".join(members) + "\n}\n" if file.suffix == ".json" else f"{report}\n")
+def _json_of(report: Report) -> str:
+    """Return a report as JSON, a member a line: indentation everywhere takes much longer."""
+    members = (f"{json.dumps(name)}: {json.dumps(one)}" for name, one in report.to_json().items())
+    return "{\n" + ",\n".join(members) + "\n}\n"
 
 
 def add_checks(run: Run, directory: Location, checks: Sequence[Check]) -> None:
     """Add checks of the files in a directory to the run's report, in place of earlier ones, if there is a report."""
     if (report := load(run)) is not None:
         checked = replace(report, checks={**report.checks, str(directory): tuple(checks)})
-        _store(checked, run.directory / "report.txt", run.directory / "report.json")
+        write_whole(run.directory / "report.txt", f"{checked}\n")
+        write_whole(run.directory / "report.json", _json_of(checked))
 
 
 def load(run: Run) -> Report | None:
@@ -193,19 +207,6 @@ def load(run: Run) -> Report | None:
         return None
 
 
-def _is_edited(card: Location) -> bool:
+def is_edited(card: Location) -> bool:
     """Whether a person wrote or edited a model card."""
     return card.exists() and model_card.MARK not in read_bounded(card, MANIFEST_BYTES).decode(errors="replace")
-
-
-def remove_card(run: Run, vocab_size: int) -> None:
-    """Remove the model card of a tokenizer that is written again, unless somebody has edited it."""
-    if not _is_edited(run.tokenizer_directory(vocab_size) / model_card.NAME):
-        run.directory.remove([f"{run.tokenizer_name(vocab_size)}/{model_card.NAME}"])
-
-
-def chosen_by(run: Run, learned: MergeList) -> ChosenBy | None:
-    """Return what a guest that chose the merges reports of them."""
-    chooser = run.manifest.chooser
-    found: ChosenBy | None = chooser and chooser.report(learned)
-    return found

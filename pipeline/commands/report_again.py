@@ -10,15 +10,7 @@ from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.printable import printable_lines
 from pipeline.base.units import format_count, parse_whole_number
-from pipeline.commands.report import (
-    RANDOM,
-    SAMPLE_BYTES,
-    chosen_by,
-    load,
-    needed_bytes,
-    shortage_of,
-    write_files,
-)
+from pipeline.commands.report import RANDOM, SAMPLE_BYTES, load, needed_bytes, shortage_of, write_files
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import files_in_both, find_files
 from pipeline.corpus.sampling import choose
@@ -27,6 +19,7 @@ from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list
 from pipeline.reports import page
 from pipeline.reports.compared import REFERENCES, cached_or_reference
+from pipeline.reports.model_card import NAME as CARD
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
 from pipeline.reports.progress import for_python
@@ -163,8 +156,7 @@ def run_report(
     loading = size * 1000 * (1 + len(extras.compare))  # a token takes that much while a tokenizer is read from its file
     if shortage := shortage_of(needed_bytes(size, size * 8, SAMPLE_BYTES) + loading, Broker.of(options.memory_limit)):
         raise UsageError(f"the report takes {shortage}: give a larger --memory-limit, or compare with fewer tokenizers")
-    learned = merge_list.load(run.merges_path, merge.merges_fingerprint(run, of_run))
-    if learned is None:
+    if (learned := merge_list.load(*merge.learning_of(run, of_run).merges)) is None:
         raise RunDirectoryError(f"{run.merges_path} is missing or belongs to another run: merge first")
     trained = Trained(learned, tokenizer_pattern(of_run), of_run)
     task = _task_of(run, home, trained, extras, listener)
@@ -172,7 +164,9 @@ def run_report(
         numbers = executor.one(compute_numbers, task)
         run = manifest.require(run.directory.location)
         made_again = replace(_stored_report(run, home, trained, executor), numbers=numbers)
-        written = write_files(run, made_again, home, outputs)
+        written = write_files(run, made_again, of_run, home, outputs)
+        if (card := home / CARD) in written:
+            manifest.store_written(run, [card])
     if numbers.unread:
         lacks = "a part of its sample" if numbers.sample else "the sample"
         lost = f"{len(numbers.unread):,} of {format_count(len(task.chosen), 'files')}"
@@ -233,7 +227,7 @@ def short_names(paths: Sequence[Location]) -> list[str]:
 
 def _stored_report(run: Run, home: Location, trained: Trained, executor: Executor) -> Report:
     """Return the stored report, or one without times if that is of another tokenizer, missing or damaged."""
-    [size] = trained.options.vocab_size
+    [size], chooser = trained.options.vocab_size, run.manifest.chooser
     facts = facts_of(trained, size, trained.model(size).vocabulary)
     if (stored := load(run)) is not None and stored.is_of(home.name, facts):
         return stored
@@ -245,6 +239,6 @@ def _stored_report(run: Run, home: Location, trained: Trained, executor: Executo
         vocabulary=facts,
         tokenizer_directory=home,
         written=tuple(written),
-        chosen_by=chosen_by(run, trained.merges(size)),
+        chosen_by=chooser and chooser.report(trained.merges(size)),
     )
     return Report(summary)

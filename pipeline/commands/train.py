@@ -22,7 +22,6 @@ from pipeline.run.options import TrainOptions, make_options
 from pipeline.run.runner import opened
 from pipeline.run.workers import executor_for
 from pipeline.tokenizer.export import check_before_work
-from pipeline.tokenizer.formats.files import FILE_NAMES
 
 if TYPE_CHECKING:
     from pipeline.reports.summary import Summary
@@ -92,6 +91,6 @@ def run_train(options: TrainOptions, executor: Executor, listener: Listener) -> 
             run, counted = count(runner, run, options)
             from pipeline.commands.merge import merge_and_export
 
-            run = manifest.store_merge_options(run, options, FILE_NAMES)
+            run = manifest.store_merging(run, options)
             counted = count_again(runner, run, counted, options)
             return merge_and_export(runner, run, counted, options)

@@ -25,7 +25,6 @@ from pipeline.run.patterns import cut_by, pattern_of
 from pipeline.run.runner import opened
 from pipeline.run.workers import executor_here, thread_count
 from pipeline.tokenizer.export import check_before_work
-from pipeline.tokenizer.formats.files import FILE_NAMES
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _KEPT_BYTES, _KEPT_THREAD_BYTES = 24 << 20, 4 << 20  # that this process still holds when all is written
@@ -81,7 +80,7 @@ def train_from_iterator(
 
             new = Run(directory, Manifest(settled.of_stage("count"), cut_by(pattern_of(settled)), source=source))
             with take_counts(runner, new, settled, read) as (run, counted):
-                run = manifest.store_merge_options(run, settled, FILE_NAMES)
+                run = manifest.store_merging(run, settled)
                 _, trained = merge_and_export(runner, run, counted, settled)
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 

@@ -19,8 +19,9 @@ from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.counts.count import counter_of
 from pipeline.executors import Executor
-from pipeline.merges import forecast, merge, replay_worker, superwords
+from pipeline.merges import forecast, merge, replay_worker
 from pipeline.merges.merge_list import MergeList
+from pipeline.merges.merge_worker import FirstStage
 from pipeline.merges.replay_worker import ReplayTask, SumTask
 from pipeline.merges.rules import MergeRules
 from pipeline.reports.model_card import NAME as CARD
@@ -132,17 +133,11 @@ def _verify_merges(runner: Runner, run: Run, verified: dict[str, str]) -> MergeL
         learned: MergeList
         learned, verified["merges"] = chooser.verify(runner, run)
         return learned
-    task = ReplayTask(
-        counter=run.counter_path,
-        counter_fingerprint=run.manifest.counter_fingerprint(),
-        merges=run.merges_path,
-        fingerprint=merge.merges_fingerprint(run, options),
-        rules=MergeRules.of(options),
-        budget_bytes=runner.reserve().bytes,
-    )
+    learning, budget_bytes = merge.learning_of(run, options), runner.reserve().bytes
+    task = ReplayTask(*run.counter, *learning.merges, MergeRules.of(options), budget_bytes)
     if options.first_stage is None:
         return _replay(runner, task, verified, "merges")
-    stage, coarse = superwords.first_stage_of(run, options.first_stage), manifest.require(run.coarse_location)
+    stage, coarse = FirstStage(*learning.first, options.first_stage - 256), manifest.require(run.coarse_location)
     of_first = replace(task, merges=stage.path, fingerprint=stage.fingerprint)
     first = _replay(runner, of_first, verified, "first stage")
     of_coarse: dict[str, str] = {}
@@ -152,7 +147,7 @@ def _verify_merges(runner: Runner, run: Run, verified: dict[str, str]) -> MergeL
         task,
         counter=coarse.counter_path,
         counter_fingerprint=coarse.manifest.counter_fingerprint(),
-        rules=MergeRules.of_superwords(options, run.manifest.source),
+        rules=MergeRules.of_superwords(options, learning.scale),
         first=replace(stage, merges=min(stage.merges, len(first))),
     )
     return _replay(runner, task, verified, "merges")

@@ -21,11 +21,9 @@ from pipeline.run.open_run import open_run, replace_run
 from pipeline.run.options import READING_OPTIONS, TrainOptions
 from pipeline.run.patterns import coarse_pattern, slowness
 from pipeline.run.plan import Plan, dependencies_of, list_corpus
-from pipeline.run.runner import Runner
+from pipeline.run.runner import OF_SUPERWORDS, Runner
 from pipeline.storage import named
 from pipeline.storage.atomic import make_directory
-
-OF_SUPERWORDS = " superwords"  # what the names of stages end with
 
 
 def refuse_without_texts(options: TrainOptions, source: Source | None) -> None:

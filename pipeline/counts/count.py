@@ -28,6 +28,7 @@ from pipeline.run.options import CountOptions
 from pipeline.run.patterns import on_regex, pattern_of, slowness
 from pipeline.run.runner import Runner, Stage
 from pipeline.storage import Location
+from pipeline.storage.atomic import make_directory
 
 STAGE = "counting"
 _FIT_BYTES = 32 << 10  # of the sample that shows whether the pattern fits
@@ -182,6 +183,7 @@ def warn_of_special_text(runner: Runner, statistics: ChunkStatistics, options: C
 def count_chunks(runner: Runner, run: Run, pattern: CompiledPattern) -> ChunkStatistics:
     """Count the chunks without counters; returns the statistics of all chunks together."""
     stored, plan = run.manifest.counting, run.manifest.plan
+    make_directory(run.directory / "counts")
     workers = runner.reserve(len(plan.chunks))
     if workers.count < workers.most and not runner.nodes:
         runner.inform(

@@ -1,37 +1,61 @@
-"""Merge in a worker, as far as the merge list is not stored yet."""
+"""Merge in a worker, as far as the merge list is not stored yet.
+
+Superwords are tokens that hold several words (SuperBPE; Liu et al., 2025, arXiv:2503.13423). The first stage is
+ordinary merging, up to a size. The second cuts documents with a coarser pattern, makes all merges of the first in whole
+coarse pieces, from bytes and in order, and continues there. A runtime with the coarse pattern alone does the same to a
+text, so training and encoding agree.
+"""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
+from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.count import Counted
 from pipeline.executors import Executor, Need
 from pipeline.merges import merge_worker
 from pipeline.merges.forecast import Sharing
 from pipeline.merges.merge_list import MergeList
-from pipeline.merges.merge_worker import MergeTask
+from pipeline.merges.merge_worker import FirstStage, MergeTask
 from pipeline.merges.rules import MergeRules
 from pipeline.run.directory import MERGES_SO_FAR, fingerprint
 from pipeline.run.manifest import Run
 from pipeline.run.options import TrainOptions
 from pipeline.run.patterns import coarse_pattern, cut_by
-from pipeline.run.runner import Runner, Stage
+from pipeline.run.runner import OF_SUPERWORDS, Runner, Stage
 from pipeline.run.workers import thread_count
-from pipeline.storage import existing, remove
+from pipeline.storage import Location, existing, remove
 
 STAGE = "merging"
 _SHARE_FROM_BYTES = 1 << 30  # of pieces: one node takes a minute
 _COORDINATING_BYTES = 512 << 20  # of the task that asks the parts: sums and counts of pairs
 
 
-def merges_fingerprint(run: Run, options: TrainOptions) -> str:
-    """Return what a run's merge list depends on, its length aside; these options are the run's."""
-    found, coarse = run.manifest.merge_fingerprint(), coarse_pattern(options)
-    return found if coarse is None else fingerprint(found, cut_by(coarse))
+@dataclass(frozen=True)
+class Learning:
+    """What of a run its merges are learned with: where lists are stored, each with its fingerprint, and who chooses."""
+
+    merges: tuple[Location, str]
+    first: tuple[Location, str]  # of the first stage of superwords
+    chooser: Any = None  # as `Manifest.chooser`
+    scale: int = 1  # of coarse counts, which are scaled where runs are mixed
 
 
-def task_of(runner: Runner, run: Run, counted: Counted, options: TrainOptions) -> MergeTask:
+def learning_of(run: Run, options: TrainOptions) -> Learning:
+    """Return what the merges of a run are learned with; these options are the run's."""
+    stored, coarse, first = run.manifest, coarse_pattern(options), run.coarse_location / run.merges_path.name
+    found = stored.merge_fingerprint()
+    return Learning(
+        (run.merges_path, found if coarse is None else fingerprint(found, cut_by(coarse))),
+        (first, stored.first_stage_fingerprint()),
+        stored.chooser,
+        stored.source.scale if stored.source else 1,
+    )
+
+
+def task_of(runner: Runner, learning: Learning, counted: Counted, options: TrainOptions) -> MergeTask:
     """Return the task of merging a counter as the options say."""
-    nodes, chooser = runner.nodes, run.manifest.chooser
+    nodes, chooser, (output, made_of) = runner.nodes, learning.chooser, learning.merges
     largest = [max(nodes, key=lambda node: node.memory_bytes)] if nodes else []
     return MergeTask(
         counter=counted.path,
@@ -39,9 +63,9 @@ def task_of(runner: Runner, run: Run, counted: Counted, options: TrainOptions) -
         merges=merges_for(options),
         rules=MergeRules.of(options),
         threads=runner.threads,
-        output=run.merges_path,
-        so_far=run.directory / MERGES_SO_FAR,
-        fingerprint=merges_fingerprint(run, options),
+        output=output,
+        so_far=output.parent / MERGES_SO_FAR,
+        fingerprint=made_of,
         grant=runner.broker.everything_free(largest),
         sharing=sharing(runner) if chooser is None else None,
         learner=chooser and chooser.learner(),
@@ -59,24 +83,46 @@ def sharing(runner: Runner) -> Sharing | None:
     return Sharing(parts, threads, budget_bytes, _SHARE_FROM_BYTES)
 
 
-def require_memory(runner: Runner, run: Run, counted: Counted, options: TrainOptions) -> None:
-    """Raise `UsageError` if merging by these options cannot fit: before the results of others are deleted."""
-    asked = replace(run, manifest=replace(run.manifest, merging=options.of_stage("merge")))
-    runner.executor.one(merge_worker.check, task_of(runner, asked, counted, options))
-
-
 def merges_for(options: TrainOptions) -> int:
     """Return the number of merges in the largest vocabulary asked for."""
     return max(map(options.special.merge_budget, options.vocab_size))
 
 
-def learn(runner: Runner, run: Run, counted: Counted, options: TrainOptions) -> MergeList:
+def learn(runner: Runner, learning: Learning, counted: Counted, options: TrainOptions) -> MergeList:
+    """Return the merges, stored or new, of both stages if there are superwords.
+
+    The counts of the first stage are of pieces. What each merge joins is of coarse pieces, for both stages.
+    """
+    if counted.coarse is None:
+        return _learn_task(runner, task_of(runner, learning, counted, options))
+    assert options.first_stage is not None, "it was counted again"
+    stage = FirstStage(*learning.first, options.first_stage - 256)
+    task = task_of(runner, replace(learning, merges=learning.first), counted, options)
+    task = replace(task, merges=min(stage.merges, task.merges))
+    first = _learn_task(runner, task).first(task.merges)
+    if len(first) < task.merges:
+        runner.inform(
+            f"no pair is left after {len(first):,} merges, before the {options.first_stage:,} tokens of "
+            "--superwords-from: superwords are learned from there on"
+        )
+    task = replace(
+        task_of(runner, learning, counted.coarse, options),
+        rules=MergeRules.of_superwords(options, learning.scale),
+        sharing=None,
+        first=replace(stage, merges=len(first)),
+    )
+    with runner.naming(OF_SUPERWORDS):
+        learned = _learn_task(runner, task)
+    if learning.scale == 1 and learned.bytes != first.bytes + first.left_out_bytes:
+        raise RunDirectoryError(
+            f"{stage.path.parent} counts {learned.bytes:,} bytes of text, {counted.path} "
+            f"{first.bytes + first.left_out_bytes:,}: the corpus changed between them; start again with --overwrite"
+        )
+    return learned
+
+
+def _learn_task(runner: Runner, task: MergeTask) -> MergeList:
     """Return a list of as many merges as are asked for, or all there are: the stored one, or a new one, stored."""
-    return learn_task(runner, task_of(runner, run, counted, options))
-
-
-def learn_task(runner: Runner, task: MergeTask) -> MergeList:
-    """Return the list of a task: the stored one, or a new one, stored."""
     stage = stage_of([task], runner.executor)
     if runner.nodes and stored(task, runner.executor) is None:  # the memory it needs chooses the node
         stage = replace(stage, need=_need(runner, task))
@@ -119,11 +165,6 @@ def _need(runner: Runner, task: MergeTask) -> Need:
         if way.parts > 1
         else Need(task.threads, way.bytes + task.grant.other_bytes)
     )
-
-
-def read(executor: Executor, run: Run, options: TrainOptions) -> MergeList | None:
-    """Return the stored list of a run with these options; in a worker, since Arrow makes the coordinator larger."""
-    return executor.one(merge_worker.read, (run.merges_path, merges_fingerprint(run, options)))
 
 
 def stored(task: MergeTask, executor: Executor) -> MergeList | None:

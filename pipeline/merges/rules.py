@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipeline.run.manifest import Source
     from pipeline.run.options import TrainOptions
 
 
@@ -32,11 +31,11 @@ class MergeRules:
         )
 
     @classmethod
-    def of_superwords(cls, options: "TrainOptions", source: "Source | None") -> "MergeRules":
-        """Return the rules of their second stage. source: of the run; where it mixes runs, coarse counts are scaled."""
+    def of_superwords(cls, options: "TrainOptions", scale: int) -> "MergeRules":
+        """Return the rules of their second stage. scale: of the coarse counts, not 1 where runs are mixed."""
         return replace(
             cls.of(options),
-            min_frequency=options.min_frequency * (source.scale if source else 1),
+            min_frequency=options.min_frequency * scale,
             min_piece_count=1,
             max_words=options.most_words,
             no_colon=not options.superword_colon,

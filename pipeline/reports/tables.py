@@ -10,8 +10,8 @@ from pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, Sample
 from pipeline.reports.result import Items, Note, Part, Rows, Table
 from pipeline.reports.tokens import TokenGroup, readable
 from pipeline.reports.verdict import verdict
-from pipeline.run.manifest import Run
-from pipeline.storage import Location
+from pipeline.run.manifest import Manifest, merging_of
+from pipeline.run.options import TrainOptions
 
 if TYPE_CHECKING:
     from pipeline.reports.summary import Summary
@@ -19,25 +19,24 @@ if TYPE_CHECKING:
 _MOST_FILES = 8
 
 
-def how_made(run: Run, tokenizer: Location, summary: "Summary", numbers: Numbers) -> list[Part]:
+def how_made(options: dict[str, str], run: Manifest, summary: "Summary", numbers: Numbers) -> list[Part]:
     """Describe how one of a run's tokenizers was made: the result of the command, options, files, versions, stages."""
-    files = sorted(run.manifest.plan.files, key=lambda file: -file.size)[:_MOST_FILES]
+    files = sorted(run.plan.files, key=lambda file: -file.size)[:_MOST_FILES]
     peaks = {name: format_bytes(peak) for name, peak in summary.stage_peak_bytes.items()}
     stages = tuple((name, "kept" if s is None else f"{s:.2f} s", peaks.get(name)) for name, s in summary.stages.items())
     return [
         Rows(summary.rows(whole=True), "Result"),
-        Rows(tuple(options_of(run, tokenizer).items()), "Options"),
+        Rows(tuple(options.items()), "Options"),
         Table("Largest files", ("file", "size"), tuple((file.path, format_bytes(file.size)) for file in files)),
-        Rows(tuple((run.manifest.cutting | numbers.machine).items()), "Versions and machine"),
+        Rows(tuple((run.cutting | numbers.machine).items()), "Versions and machine"),
         Table("Time and memory by stage", ("stage", "time", "peak memory"), stages),
     ]
 
 
-def options_of(run: Run, tokenizer: Location) -> dict[str, str]:
-    """Return the options of counting and merging that a tokenizer of a run was made with, as text."""
-    made = run.manifest.options_of(tokenizer.name)
-    options = made.of_stage("count", "merge", "special") | {"vocab_size": made.vocab_size[0]}
-    options |= run.manifest.chooser.REPLACED if run.manifest.chooser else {}
+def shown_options(made: TrainOptions, chooser: Any) -> dict[str, str]:
+    """Return the options of counting and merging that a tokenizer was made with, as text. chooser: of its merges."""
+    options = made.of_stage("count", "special") | merging_of(made) | {"vocab_size": made.vocab_size[0]}
+    options |= chooser.REPLACED if chooser else {}
     listed = (
         (name, ", ".join(map(str, one)) if isinstance(one, list | tuple) else one) for name, one in options.items()
     )

@@ -24,7 +24,6 @@ from pipeline.run.standard_input import remove_copies
 from pipeline.run.stored import COUNTER_FORMAT, plain, stored
 from pipeline.run.values import parse_weights
 from pipeline.storage import Location, existing, open_file
-from pipeline.storage.atomic import make_directory
 
 MERGING = "merging"  # what a run did with its counts, in words
 _TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/([a-z_]+\.[a-z]+|README\.md)")
@@ -100,7 +99,7 @@ class Manifest:
 
     def merge_fingerprint(self) -> str:
         """Return what a merge list depends on, its length aside."""
-        assert self.merging is not None, "store_merge_options comes first"
+        assert self.merging is not None, "store_merging comes first"
         learning = {name: value for name, value in self.merging.items() if name != "special_ids"}  # moves ids alone
         return fingerprint(self.counter_fingerprint(), learning)
 
@@ -117,19 +116,11 @@ class Manifest:
             yield from (_range_name(index, 1 << power) for index in range(1 << power))
         yield from ("counter.parquet", LOG)
 
-    def special_of(self, tokenizer: str) -> dict[str, Any]:
-        """Return the "special" options of the tokenizer in this folder; none before it was merged."""
-        return self.special.get(tokenizer, {})
-
     def options_of(self, tokenizer: str = "tokenizer") -> TrainOptions:
         """Return the options that made the tokenizer in this folder of the run."""
         size = self.vocab_size if tokenizer == "tokenizer" else int(tokenizer.removeprefix("tokenizer-"))
-        made = self.counting | (self.merging or {}) | self.special_of(tokenizer)
+        made = self.counting | (self.merging or {}) | self.special.get(tokenizer, {})
         return make_options(TrainOptions, made | {"vocab_size": size})
-
-    def without_merging(self) -> "Manifest":
-        """Return the manifest as it was before anything was merged; what was written stays listed."""
-        return replace(self, merging=None, vocab_size=None)
 
 
 def _range_name(index: int, ranges: int) -> str:
@@ -192,7 +183,6 @@ class Run:
 
 def save(run: Run) -> None:
     """Write `run.json`, whole or not at all."""
-    make_directory(run.directory / "counts")
     document = plain(run.manifest)
     plan = document.pop("plan")
     run.directory.write_manifest({**document, "versions": versions(), **plan})
@@ -273,9 +263,13 @@ def _shown(value: object) -> str:
 
 def remove_results(run: Run) -> Run:
     """Delete what was learned from the counters: merges, tokenizers, reports. Returns the run without them."""
-    cards = [name for name, digest in run.manifest.written.items() if digest_of(run.directory / name) == digest]
-    run.directory.remove([*RESULTS, *run.manifest.tokenizers, *cards])  # an edited card stays
+    run.directory.remove([*RESULTS, *run.manifest.tokenizers, *unedited(run, run.manifest.written)])
     return replace(run, manifest=replace(run.manifest, tokenizers=(), written={}, special={}))
+
+
+def unedited(run: Run, names: Iterable[str]) -> list[str]:
+    """Return those of these files of tokenizers that are as they were written: a person may edit a model card."""
+    return [name for name in names if digest_of(run.directory / name) == run.manifest.written.get(name, "")]
 
 
 def remove_partial(run: Run) -> None:
@@ -301,18 +295,11 @@ def merging_of(options: TrainOptions) -> dict[str, Any]:
     return options.of_stage("merge") | {"superwords_from": options.first_stage}
 
 
-def forget_unmade(run: Run) -> None:
-    """Forget special tokens of tokenizers that were refused, so that no later merge has them by default."""
-    made = existing([run.directory / name / "tokenizer.json" for name in run.manifest.special])
-    special = {name: one for (name, one), there in zip(run.manifest.special.items(), made, strict=True) if there}
-    save(replace(run, manifest=replace(run.manifest, special=special)))
-
-
-def store_merge_options(run: Run, options: TrainOptions, file_names: Iterable[str]) -> Run:
-    """Store merge options, vocabulary sizes and names of files to come; results of other options without a list go."""
+def store_merging(run: Run, options: TrainOptions) -> Run:
+    """Store how the merges are chosen, and the size of `tokenizer`; results of other options without a list go."""
     asked, before = merging_of(options), run.manifest
-    known = {name.partition("/")[0] for name in before.tokenizers}
     sizes = () if options.stop_at_saving else options.vocab_size  # the size is chosen when the merges are there
+    known = {home.name for home in run.tokenizers()}
     run.directory.refuse_linked_directories({*map(run.tokenizer_name, sizes)} - known)
     learned = before.merging is not None and run.merges_path.exists()
     if learned:
@@ -322,12 +309,25 @@ def store_merge_options(run: Run, options: TrainOptions, file_names: Iterable[st
     has_own = learned or (run.directory / "tokenizer/tokenizer.json").exists()
     own = before.vocab_size if has_own else None
     run = replace(run, manifest=replace(run.manifest, merging=asked, vocab_size=own or next(iter(sizes), None)))
-    named = [f"{run.tokenizer_name(size)}/{name}" for size in sizes for name in file_names]
-    tokenizers = tuple(dict.fromkeys((*run.manifest.tokenizers, *named)))
-    special = run.manifest.special | {run.tokenizer_name(size): options.of_stage("special") for size in sizes}
-    run = replace(run, manifest=replace(run.manifest, tokenizers=tokenizers, special=special))
     if run.manifest != before:
         save(run)
+    return run
+
+
+def store_tokenizers(run: Run, options: TrainOptions, file_names: Iterable[str], outdated: str, card: str) -> Run:
+    """Store the special tokens of tokenizers that are written next, and the names of all files that they may have.
+
+    outdated: a file of an earlier tokenizer that is deleted; card: another one, unless it was edited.
+    """
+    own = replace(run.manifest, vocab_size=run.manifest.vocab_size or options.vocab_size[0])
+    names = list(map(Run(run.directory, own).tokenizer_name, options.vocab_size))
+    run.directory.refuse_linked_directories({*names} - {home.name for home in run.tokenizers()})
+    cards = unedited(run, [f"{name}/{card}" for name in names])
+    run.directory.remove([*cards, *(f"{name}/{outdated}" for name in names)])
+    tokenizers = dict.fromkeys((*own.tokenizers, *(f"{name}/{file}" for name in names for file in file_names)))
+    special = own.special | dict.fromkeys(names, options.of_stage("special"))
+    run = replace(run, manifest=replace(own, tokenizers=tuple(tokenizers), special=special))
+    save(run)
     return run
 
 
@@ -339,7 +339,7 @@ def store_written(run: Run, files: Iterable[Location]) -> Run:
     there = existing([run.directory / name for name in before])
     kept = [name for name, found in zip(before, there, strict=True) if found or name.partition("/")[0] not in homes]
     written = {name: run.manifest.written[name] for name in kept}
-    written |= {name: digest_of(file) or "" for name, file in names.items()}
+    written |= {name: digest for name, file in names.items() if (digest := digest_of(file)) is not None}
     run = replace(run, manifest=replace(run.manifest, written=dict(sorted(written.items()))))
     save(run)
     return run

@@ -19,6 +19,7 @@ from pipeline.run.plan import Plan, corpus_bytes, default_chunk_bytes, list_corp
 from pipeline.run.runner import Runner
 from pipeline.run.standard_input import with_standard_input
 from pipeline.storage import named
+from pipeline.storage.atomic import make_directory
 
 
 def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run:
@@ -75,7 +76,7 @@ def _planned(runner: Runner, directory: Directory, stored: Run | None, listing: 
     if added or found.counter_fingerprint() != stored.manifest.counter_fingerprint():
         if not added:
             refuse_other_weights(stored, weights)
-        found = found.without_merging()
+        found = replace(found, merging=None, vocab_size=None)  # what was written stays listed
     run = Run(directory, found)
     if run != stored and not options.dry_run:
         manifest.save(run)
@@ -94,6 +95,7 @@ def replace_run(run: Run, keep: list[str], *, results: bool = False) -> Run:
         run = replace(
             run, manifest=replace(run.manifest, tokenizers=old.manifest.tokenizers, written=old.manifest.written)
         )
+    make_directory(run.directory / "counts")
     manifest.save(run)
     return run
 
@@ -134,11 +136,8 @@ def _extended(
     runner: Runner, plan: Plan, added: tuple[CorpusFile, ...], listing: Listing, options: CountOptions
 ) -> Plan:
     """Return the plan with chunks for the files of a listing that it does not have."""
-    pattern, workers, special_tokens = (
-        pattern_of(options),
-        runner.reserve(None),
-        special_bytes(options.of_stage("count")),
-    )
+    pattern, workers = pattern_of(options), runner.reserve(None)
+    special_tokens = special_bytes(options.of_stage("count"))
     cutting = Cutting(
         special_tokens, pattern.automaton, options.errors == "skip", options.text_field, between_frames=True
     )

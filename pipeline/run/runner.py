@@ -25,6 +25,7 @@ from pipeline.run.standard_input import removed_if_refused
 from pipeline.run.workers import thread_count, worker_count
 from pipeline.storage.atomic import appendable
 
+OF_SUPERWORDS = " superwords"  # what the names of stages end with that learn them
 _log = logging.getLogger(__name__)
 Advance = Callable[[int], None]
 Task = TypeVar("Task")

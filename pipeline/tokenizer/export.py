@@ -16,7 +16,7 @@ from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.translate import leaves_text, not_in_tokenizers_1
 from pipeline.run.ids import check_added, check_special_tokens, is_reserved
-from pipeline.run.manifest import Run, digest_of, require, run_of, store_written
+from pipeline.run.manifest import require, run_of, store_written, unedited
 from pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from pipeline.run.options import TokenizerOptions, TrainOptions
 from pipeline.run.patterns import tokenizer_pattern
@@ -28,7 +28,7 @@ from pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
 from pipeline.tokenizer.formats.fields import read_text
 from pipeline.tokenizer.formats.files import FORMATS, default_formats, load_model
 from pipeline.tokenizer.formats.gguf import pre_type
-from pipeline.tokenizer.formats.huggingface import GENERATION_NAME, write_model
+from pipeline.tokenizer.formats.huggingface import write_model
 from pipeline.tokenizer.model import ChatTemplate, Model
 
 _MOST_MOVED = 5
@@ -202,10 +202,10 @@ def export_in_place(
         written, refused = export_model(model, directory, options.export)
         plain = TokenizerOptions().of_stage("special")
         given = {name: value for name, value in options.of_stage("special").items() if value != plain[name]}
-        special = run.manifest.special | {directory.name: run.manifest.special_of(directory.name) | given}
+        special = run.manifest.special | {directory.name: run.manifest.special.get(directory.name, {}) | given}
         card = f"{directory.name}/{CARD}"
-        if changed and run.manifest.written.get(card, "") == digest_of(run.directory / card):
-            run.directory.remove([card])
+        if changed:
+            run.directory.remove(unedited(run, [card]))
         store_written(replace(run, manifest=replace(run.manifest, special=special)), written)
     return written, refused
 
@@ -289,11 +289,9 @@ class Ids:
         return ", ".join([*moved, *added[:_MOST_MOVED]]) if moved else ""
 
 
-def export_size(run: Run, trained: Trained, vocab_size: int) -> Exported:
-    """Write the tokenizer of `vocab_size` tokens into the run directory."""
+def export_size(directory: Location, trained: Trained, vocab_size: int) -> Exported:
+    """Write the tokenizer of `vocab_size` tokens into a directory."""
     model = trained.model(vocab_size)
-    directory = run.tokenizer_directory(vocab_size)
-    run.directory.remove([f"{run.tokenizer_name(vocab_size)}/{GENERATION_NAME}"])  # of a chat template, if any
     written, refused = export_model(model, directory, trained.options.export)
     if directory / "tokenizer.json" not in written:  # a run keeps its model, also one that no other runtime reads
         written = write_model(model, directory) + written

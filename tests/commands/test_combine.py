@@ -117,6 +117,7 @@ def test_incomparable_runs_and_wrong_arguments_are_refused(runs: list[Path], tmp
             pipeline.combine_runs([runs[0], tmp_path / "other"], output=tmp_path / "mix")
     other = manifest.require(runs[1])
     older = replace(other, directory=Directory(tmp_path / "older", RUN))
+    (tmp_path / "older").mkdir()
     cutting = {**other.manifest.cutting, "unicode": "Unicode 3.0"}
     manifest.save(replace(older, manifest=replace(other.manifest, cutting=cutting)))
     with pytest.raises(RunDirectoryError, match=r"the Unicode version is 'Unicode .*' in the one and 'Unicode 3.0'"):

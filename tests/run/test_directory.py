@@ -19,7 +19,6 @@ from pipeline.run.options import TrainOptions, make_options
 from pipeline.shards import manifest as shards
 from pipeline.shards.manifest import SHARDS
 from pipeline.storage import named
-from pipeline.tokenizer.formats.files import FILE_NAMES
 
 
 @pytest.fixture
@@ -72,7 +71,7 @@ def test_overwrite_needs_the_corpus_and_not_the_run_itself(corpus: Path, output:
 def test_a_size_that_was_never_learned_is_not_the_first(corpus: Path, tmp_path: Path) -> None:
     output = _counted(corpus, tmp_path / "run")
     options = make_options(TrainOptions, {"vocab_size": 100_000})
-    manifest.store_merge_options(manifest.require(output), options, FILE_NAMES)  # then it was killed, or did not fit
+    manifest.store_merging(manifest.require(output), options)  # then it was killed, or did not fit
     for size, name in ((300, "tokenizer"), (290, "tokenizer-290")):
         pipeline.merge_run(output, vocab_size=size)
         assert (output / name / "tokenizer.json").exists()

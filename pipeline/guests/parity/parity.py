@@ -87,7 +87,8 @@ class Chooser:
     def verify(self, runner: Runner, run: Run) -> tuple[MergeList, str]:
         """Learn the merges again, from the languages' counts; returns the merge list, and what was verified."""
         executor, started = runner.executor, time.monotonic()
-        task = merge.task_of(runner, run, require_counted(run, executor), run.manifest.options_of())
+        options = run.manifest.options_of()
+        task = merge.task_of(runner, merge.learning_of(run, options), require_counted(run, executor), options)
         stored = executor.one(merge_worker.read, (task.output, task.fingerprint))
         if stored is None:
             raise RunDirectoryError(f"{run.merges_path} belongs to another run; remove it and run merge again")

@@ -151,7 +151,7 @@ def task_of(home: Path, executor: Executor, vocab_size: int) -> merge_worker.Mer
     options = make_options(TrainOptions, {"output": home, "special_tokens": [], "vocab_size": vocab_size})
     found = manifest.require(home)
     with watched(options, executor, lambda _: None) as runner:
-        return merge.task_of(runner, found, require_counted(found, executor), options)
+        return merge.task_of(runner, merge.learning_of(found, options), require_counted(found, executor), options)
 
 
 def test_merging_continues_after_the_merges_so_far(merged: Path, executor: Executor, tmp_path: Path) -> None:
