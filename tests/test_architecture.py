@@ -23,7 +23,7 @@ ROOMS = {
     "__main__": 104,
     "compat": 479,
     "cli": 1290,
-    "guests": 5361,
+    "guests": 5358,
     "commands": 2799,
     "reports": 2563,
     "shards": 3111,
