@@ -47,6 +47,22 @@ class Automaton:
     @property
     def memory_bytes(self) -> int: ...
 
+class NormalForm:
+    """Puts text into a normal form where it is not in it already."""
+
+    def __init__(self, active: Sequence[tuple[int, int]], normalize: Callable[[str], str]) -> None:
+        """
+        active: first and last code points of runs of characters that normalizing may change, move, or join with what stands before them; none is below U+0300.
+        """
+
+    def can_cut(self, text: Buffer, at: int) -> bool:
+        """
+        Whether both sides of a position in valid UTF-8 are normalized apart as together, and the two characters at it stay as they are.
+        """
+
+    def apply(self, text: Buffer) -> bytes:
+        """The text, valid UTF-8, in the form."""
+
 class SpecialTokens:
     """
     Finds special tokens in bytes: leftmost, and of those that start there the longest.
@@ -87,9 +103,9 @@ class ChunkCounter:
     Counts the pieces of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a function from a document to its pieces (slower).
     """
 
-    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: Sequence[str | bytes], *, errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None) -> None:
+    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: Sequence[str | bytes], *, errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None, form: NormalForm | None = None) -> None:
         """
-        budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. sink: what the pieces go to instead of being counted.
+        budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. sink: what the pieces go to instead of being counted. form: what each stretch between special tokens is put into before it is cut.
         """
 
     def feed(self, block: Buffer, end: bool = False) -> None:

@@ -37,7 +37,7 @@ def _like(request: Request, values: dict[str, Any]) -> Request:
     """Take the pattern and the special tokens of `count` from the tokenizer that --like names."""
     if (base := values.pop("like")) is None:
         return request
-    for name in ("pattern", "special_tokens", "special_tokens_as_text", "max_piece_bytes"):
+    for name in ("pattern", "normalize", "special_tokens", "special_tokens_as_text", "max_piece_bytes"):
         if request.given.get(name):
             raise UsageError(f"{flag_of(name)} is what --like takes from the tokenizer: leave one of them out")
     from pipeline.guests.adapt.extend import counting_like

@@ -57,7 +57,7 @@ def _described(runner: Runner, run: Run, options: TrainOptions) -> dict[str, str
     pattern, nodes, plan, first = pattern_of(options), runner.nodes, run.manifest.plan, options.first_stage
     workers = runner.reserve(len(plan.chunks))
     cutter = pattern.automaton or RegexCutter(pattern)
-    counter = _core.ChunkCounter(cutter, list(special_bytes(run.manifest.counting)))
+    counter = _core.ChunkCounter(cutter, list(special_bytes(run.manifest.counting)), form=pattern.form)
     sample_bytes = _SLOW_SAMPLE_BYTES if on_regex(pattern) else _SAMPLE_BYTES
     found = sample(plan, options.text_field, counter, sample_bytes)
     size = ", ".join(

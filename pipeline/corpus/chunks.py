@@ -15,7 +15,7 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-from pipeline._core import Automaton, SpecialTokens
+from pipeline._core import Automaton, NormalForm, SpecialTokens
 from pipeline.base.errors import InputError
 from pipeline.corpus.files import WHOLE_FORMATS, CorpusFile, file_size, opened
 from pipeline.corpus.frames import Frame, frames_of, text_bytes
@@ -64,6 +64,7 @@ class Cutting:
     text_field: str = "text"  # the column that is read of Parquet files; empty: all of them
     separator: bytes = b""  # if given, text is only cut right behind this special token
     between_frames: bool = False  # whether compressed files are cut
+    form: NormalForm | None = None  # what text is put into before the pattern cuts it
 
     @property
     def nowhere(self) -> bool:
@@ -205,7 +206,15 @@ def _text_cut(cutting: Cutting, text: _Text, reach: int, wanted: int) -> int | N
     cut = text.first(wanted, stop, partial(_find_token, text.specials), 1) if text.specials.longest else None
     if cut is None and cutting.automaton is not None and not cutting.whole_documents:
         # Right after a token a document starts, but a span that does not start with a token continues one.
-        cut = text.first(wanted, stop, cutting.automaton.find_provable_cut)
+        cut = text.first(wanted, stop, partial(_find_provable, cutting.automaton, cutting.form))
+    return cut
+
+
+def _find_provable(automaton: Automaton, form: NormalForm | None, data: bytes, low: int, high: int) -> int | None:
+    while (cut := automaton.find_provable_cut(data, low, high)) is not None and not (
+        form is None or form.can_cut(data, cut)
+    ):
+        low = cut + 1
     return cut
 
 

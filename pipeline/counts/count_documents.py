@@ -73,7 +73,7 @@ class _Counting:
         cutter: Any = pattern.automaton or RegexCutter(pattern)
         special = list(special_bytes(self._counting))
         return _core.ChunkCounter(
-            cutter, special, errors=options.errors, max_piece_bytes=options.max_piece_bytes
+            cutter, special, errors=options.errors, max_piece_bytes=options.max_piece_bytes, form=pattern.form
         ), cutter
 
     def feed(self, documents: Iterable[Records], advance: Advance) -> None:

@@ -75,6 +75,7 @@ class _Counting(Resumable):
             max_piece_bytes=task.max_piece_bytes,
             budget_bytes=task.budget_bytes,
             spill=self._spill,
+            form=task.pattern.form,
         )
 
     def count(self) -> tuple[ChunkStatistics, int]:

@@ -119,7 +119,8 @@ class _Feeding:
         self._examples: dict[str, list[str]] = {key: [] for key in LOCATED}
         self._task, self._counter = task, counter
         self._specials = _core.SpecialTokens(list(task.special_tokens))
-        self._cutting = Cutting(task.special_tokens, task.pattern.automaton, task.errors == "skip")
+        pattern = task.pattern
+        self._cutting = Cutting(task.special_tokens, pattern.automaton, task.errors == "skip", form=pattern.form)
 
     def found(self) -> Tally:
         """Return what was skipped or altered so far."""

@@ -22,6 +22,8 @@ _TABLES: dict[str, Any] = json.loads(Path(__file__).with_name("unicode.json").re
 UNICODE_VERSION: str = _TABLES["version"]
 CATEGORY_STARTS: list[int] = _TABLES["category_starts"]  # the first code point of each run of one general category
 CATEGORY_NAMES: list[str] = _TABLES["category_names"]  # of each run
+NFC_ACTIVE: list[Run] = _TABLES["nfc_active"]  # what NFC may change, move, or join with what is before
+NFC_UNKNOWN: list[Run] = _TABLES["nfc_unknown"]  # what only newer versions of NFC change
 
 _NAMES = """
     C:Other Cc:Control Cf:Format Cn:Unassigned Co:Private_Use Cs:Surrogate L:Letter Ll:Lowercase_Letter

@@ -14,6 +14,7 @@ from pipeline.base.errors import InputError, PatternError
 from pipeline.base.system import cached_property
 from pipeline.pattern.by_regex import DEFAULT_TIMEOUT_S, cut_with_regex
 from pipeline.pattern.classes import UNICODE_VERSION
+from pipeline.pattern.normal_form import nfc_form
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
 
 _SHOWN_CHARACTERS = 200
@@ -48,6 +49,7 @@ class CompiledPattern:
     refusal: str | None
     unicode_version: str = UNICODE_VERSION
     timeout_s: int = DEFAULT_TIMEOUT_S  # of `regex`: for a document of a million characters or less
+    nfc: bool = False  # whether counting puts text into NFC before it cuts it
 
     @property
     def shown(self) -> str:
@@ -60,6 +62,11 @@ class CompiledPattern:
     def automaton(self) -> _core.Automaton | None:
         """The native automaton, made at first use and shared after that; another process makes its own."""
         return self.tables.native() if self.tables else None
+
+    @property
+    def form(self) -> _core.NormalForm | None:
+        """What puts text into a normal form before it is cut."""
+        return nfc_form() if self.nfc else None
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "automaton"}

@@ -66,6 +66,7 @@ class PieceKeywords(TypedDict, total=False):
     special_tokens: str | Sequence[str]
     special_tokens_as_text: bool
     pattern: str
+    normalize: Literal["none", "nfc"]
     max_piece_bytes: int | str | None
     pattern_timeout: int | str
     no_special_tokens: bool
@@ -160,8 +161,7 @@ class EncodeKeywords(ClusterKeywords, OverwriteKeywords, EncodeFilesKeywords, Ro
     """Of `encode` with an output."""
 
     weights: Sequence[float | str] | None
-    shuffle: bool
-    seed: int | str
+    shuffle: int | str | None
     repeat: int | str
     val_fraction: float | str | None
     val_tokens: int | str | None

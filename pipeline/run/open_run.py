@@ -139,7 +139,12 @@ def _extended(
     pattern, workers = pattern_of(options), runner.reserve(None)
     special_tokens = special_bytes(options.of_stage("count"))
     cutting = Cutting(
-        special_tokens, pattern.automaton, options.errors == "skip", options.text_field, between_frames=True
+        special_tokens,
+        pattern.automaton,
+        options.errors == "skip",
+        options.text_field,
+        between_frames=True,
+        form=pattern.form,
     )
     work_bytes = workers.bytes - WRITE_BYTES
     default = default_chunk_bytes(corpus_bytes(added), workers.count, work_bytes, slow=on_regex(pattern))

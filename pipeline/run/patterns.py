@@ -1,5 +1,6 @@
 """The patterns that the options name, compiled once in a process."""
 
+from dataclasses import replace
 from functools import cache
 
 from pipeline.base import machine
@@ -12,7 +13,7 @@ from pipeline.run.options import PieceOptions, TrainOptions
 
 def pattern_of(options: PieceOptions) -> CompiledPattern:
     """Return the pattern that cuts the corpus."""
-    return _compiled(options.pattern, options.pattern_timeout)
+    return _compiled(options.pattern, options)
 
 
 def coarse_pattern(options: TrainOptions) -> CompiledPattern | None:
@@ -24,9 +25,7 @@ def coarse_pattern(options: TrainOptions) -> CompiledPattern | None:
             "--superwords-from counts the text a second time, without weights of inputs: count each input in a run of "
             "its own, and `combine` these runs with --weight"
         )
-    return _compiled(
-        SUPERWORD_PATTERNS.get(options.superword_pattern, options.superword_pattern), options.pattern_timeout
-    )
+    return _compiled(SUPERWORD_PATTERNS.get(options.superword_pattern, options.superword_pattern), options)
 
 
 def tokenizer_pattern(options: TrainOptions) -> CompiledPattern:
@@ -34,9 +33,13 @@ def tokenizer_pattern(options: TrainOptions) -> CompiledPattern:
     return coarse_pattern(options) or pattern_of(options)
 
 
+def _compiled(expression: str, options: PieceOptions) -> CompiledPattern:
+    return _compile(expression, options.pattern_timeout, options.normalize == "nfc")
+
+
 @cache
-def _compiled(expression: str, timeout_s: int) -> CompiledPattern:
-    return compile_pattern(expression, timeout_s=timeout_s)
+def _compile(expression: str, timeout_s: int, nfc: bool) -> CompiledPattern:
+    return replace(compile_pattern(expression, timeout_s=timeout_s), nfc=nfc)
 
 
 def on_regex(pattern: CompiledPattern) -> bool:
@@ -52,4 +55,5 @@ def slowness(pattern: CompiledPattern) -> str:
 def cut_by(pattern: CompiledPattern) -> dict[str, str]:
     """Return what a pattern's name means here and now, as part of a run's fingerprints."""
     by = "the automaton" if pattern.refusal is None else f"regex {machine.versions()['regex']}"
-    return {"expression": pattern.expression, "by": by, "unicode": f"Unicode {pattern.unicode_version}"}
+    form, version = "in NFC" if pattern.nfc else "as it is", f"Unicode {pattern.unicode_version}"
+    return {"expression": pattern.expression, "by": by, "unicode": version, "text": form}

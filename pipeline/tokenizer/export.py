@@ -92,7 +92,8 @@ def check_before_work(options: TrainOptions, listener: Listener, kept_bytes: int
         [(b"\xff", b"\xff")], options.special.texts(257), special_ids=options.special_ids
     )
     pattern = tokenizer_pattern(options)
-    model = with_chat_template(Model(vocabulary, pattern, options.special.roles), options).adding_bos(options.add_bos)
+    model = with_chat_template(Model.cut_by(pattern, vocabulary, options.special.roles), options)
+    model = model.adding_bos(options.add_bos)
     if options.export is not None:
         with tempfile.TemporaryDirectory() as nowhere:
             export_model(model, Path(nowhere), options.export)
@@ -254,7 +255,7 @@ class Trained:
     def model(self, vocab_size: int) -> Model:
         """Make the model of this vocabulary."""
         options, vocabulary = self.options, self.vocabulary(vocab_size)
-        model = Model(vocabulary, self.pattern, options.special.roles, trained=True)
+        model = Model.cut_by(self.pattern, vocabulary, options.special.roles, trained=True)
         return with_chat_template(model, options).adding_bos(options.add_bos)
 
 

@@ -100,6 +100,19 @@ class Model:
             if text is not None and text not in list(self.vocabulary.special_tokens):
                 raise UsageError(f"the {role} token {text!r} is not one of the special tokens: name it among them")
 
+    @classmethod
+    def cut_by(
+        cls, pattern: CompiledPattern, vocabulary: Vocabulary, roles: Roles, *, trained: bool = False
+    ) -> "Model":
+        """Return the model of a vocabulary that was learned from what counting cut."""
+        plain, preparation = replace(pattern, nfc=False), Preparation(nfc=pattern.nfc)
+        return cls(vocabulary, plain, roles, trained=trained, preparation=preparation)
+
+    @property
+    def counting_pattern(self) -> CompiledPattern:
+        """The pattern with what counting does to text before it cuts."""
+        return replace(self.pattern, nfc=self.preparation.nfc)
+
     @property
     def bos_token(self) -> str | None:
         """The token that starts a text, or where none is named a dialog of the chat template."""

@@ -5,39 +5,20 @@ special tokens with the rule `normalized` searched in these; what remains gets i
 """
 
 import re
-import unicodedata
 from collections.abc import Generator, Iterator, Mapping
 from functools import cache
 
 from pipeline import _core
 from pipeline.pattern.classes import CharSet, category_of
+from pipeline.pattern.normal_form import nfc
 from pipeline.tokenizer.model import PLAIN_RULE, Preparation
 
 Stretch = tuple[bytes, int | None]  # a stretch of text, or a special token with its id
 
 _WHITE_SPACE = "".join(map(chr, (*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B))))
 _WHITE_SPACE += "\u2028\u2029\u202f\u205f\u3000"
-# Characters that Unicode 10 to 17 decompose, join or order. The tables of tokenizers are those of Unicode 9, to which
-# these are inert: text is normalized between them. For older ones it never changes. A test compares every character.
-_INERT = (
-    "5C8-5C9 7FD 897-89F 8CA-8D3 9FE C3C D3B-D3C EBA 1715 1ABF-1AF0 1DF6-1DFA A82C 105C9 105E4 10D24-10D27 10D69-10D6D "
-    "10EAB-10EAC 10ECB-10ECF 10EF0-10EFB 10EFD-10EFF 10F46-10F50 10F82-10F85 11070 1133B 11383 11385 1138E 11391 113B8 "
-    "113BB 113C2 113C5 113C7-113C9 113CE-113D0 1145E 11839-1183A 11930 11938 1193D-1193E 11943 119E0 11A34 11A47 11A99 "
-    "11D42 11D44-11D45 11D97 11F41-11F42 1611E-16129 1612F 16D67-16D6A 16FF0-16FF1 1D127-1D128 1D250-1D252 "
-    "1D25B-1D25C 1D25F 1D280-1D281 1E08F 1E130-1E136 1E2AE 1E2EC-1E2EF 1E4EC-1E4EF 1E5EE-1E5EF 1E6E3 1E6E6 1E6EE-1E6EF "
-    "1E6F5"
-)
-_INERT_CLASS = "".join("-".join(f"\\U{int(end, 16):08X}" for end in run.split("-")) for run in _INERT.split())
-_BETWEEN_INERT = re.compile(f"[^{_INERT_CLASS}]+")
 _BEYOND_ASCII = bytes(range(0x80, 0x100))
 _SPACE_RUN = re.compile(b"(?:" + b"|".join(re.escape(space.encode()) for space in _WHITE_SPACE) + b")*")
-
-
-def nfc(text: str) -> str:
-    """Return the text in the NFC of tokenizers, independent of the Unicode version of this Python."""
-    if text.isascii() or unicodedata.is_normalized("NFC", text):  # what is normalized today was so in Unicode 9
-        return text
-    return _BETWEEN_INERT.sub(lambda stretch: unicodedata.normalize("NFC", stretch[0]), text)
 
 
 class SpecialSearch:

@@ -25,13 +25,13 @@ from pipeline.compat import GPT2Tokenizer
 from pipeline.guests.inspect.doctor import FINE, examine
 from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.pattern.compiler import compile_pattern
+from pipeline.pattern.normal_form import nfc
 from pipeline.pattern.parse import first_difference
 from pipeline.pattern.presets import PRESETS
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.files import FORMATS
 from pipeline.tokenizer.formats.pre_tokenizer import _recovered
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks
-from pipeline.tokenizer.prepare import nfc
 
 BYTES = [*samples.tokens_by_id().values()]
 

@@ -40,7 +40,7 @@ from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 ENCODING = "encoding pieces"
-_CUTTING = {"expression": "the pattern", "by": "what cuts", "unicode": "the Unicode version"}
+_CUTTING = {"expression": "the pattern", "by": "what cuts", "unicode": "the Unicode version", "text": "the text"}
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _encoding_then_merging(runner: Runner, pieces: int, merges: int) -> Iterator
 
 def _require_same_cutting(runner: Runner, model: Model, run: Run) -> None:
     """Raise `RunDirectoryError` if the run's pieces are not those that the tokenizer cuts; warn of separators."""
-    counting, expected = run.manifest.counting, cut_by(model.pattern)
+    counting, expected = run.manifest.counting, cut_by(model.counting_pattern)
     for name, value in expected.items():
         if run.manifest.cutting.get(name) != value:
             raise RunDirectoryError(
@@ -205,4 +205,5 @@ def counting_like(options: CountOptions, base: Location) -> CountOptions:
     expression = model.pattern.expression
     pattern = model.pattern.name or (f"(?:{expression})" if NAME.fullmatch(expression) else expression)
     values = make_options(CountOptions, {"pattern": pattern, "special_tokens": list(model.vocabulary.special_tokens)})
-    return replace(options, pattern=values.pattern, special_tokens=values.special_tokens)
+    form = "nfc" if model.preparation.nfc else "none"
+    return replace(options, pattern=values.pattern, special_tokens=values.special_tokens, normalize=form)

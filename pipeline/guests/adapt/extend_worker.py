@@ -71,11 +71,10 @@ class Learned:
 
 def require_extendable(model: Model) -> None:
     """Raise `UsageError` if counts of plain text would not show the pieces that the tokenizer cuts."""
-    if model.preparation.nfc or model.preparation.space_in_front:
-        what = "puts text into NFC" if model.preparation.nfc else "puts a space in front of text"
+    if model.preparation.space_in_front:
         raise UsageError(
-            f"the tokenizer {what} before it cuts it, so counts of the text itself are of other pieces: it cannot be "
-            "extended; take it out of its tokenizer.json if the texts need it not"
+            "the tokenizer puts a space in front of text before it cuts it, so counts of the text itself are of other "
+            "pieces: it cannot be extended; take it out of its tokenizer.json if the texts need it not"
         )
 
 

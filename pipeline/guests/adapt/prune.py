@@ -131,7 +131,7 @@ def run_prune(
 
 
 def _warn_of_other_cutting(runner: Runner, model: Model, run: Run) -> None:
-    if run.manifest.cutting != cut_by(model.pattern):
+    if run.manifest.cutting != cut_by(model.counting_pattern):
         runner.warn(
             f"{run.directory} was not cut as the tokenizer cuts: its tokens are chosen by how it encodes the pieces in "
             "there; to count as it cuts, use count --like"

@@ -19,6 +19,7 @@ from pipeline.base.errors import ExportRefusedError, InputError, RunDirectoryErr
 from pipeline.base.units import format_count
 from pipeline.counts.counter_file import open_counter
 from pipeline.guests.inspect.diff import difference, first_of
+from pipeline.pattern.normal_form import nfc
 from pipeline.reports.result import NOT_STORED, Part, Result, Rows
 from pipeline.run import manifest
 from pipeline.run.ids import CHAT_MARKS
@@ -35,7 +36,6 @@ from pipeline.tokenizer.formats.gpt2_files import load_gpt2
 from pipeline.tokenizer.formats.huggingface import EDITABLE, check_edited
 from pipeline.tokenizer.formats.tiktoken_ranks import SNIPPET_NAME, read_ranks
 from pipeline.tokenizer.model import Model
-from pipeline.tokenizer.prepare import nfc
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 FINE, ADVICE, WRONG, NOT_CHECKED = "fine", "advice", "wrong", "not checked"

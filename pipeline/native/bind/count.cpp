@@ -28,7 +28,7 @@ bpe::ErrorPolicy policy(const std::string& name) {
 
 // Holds the automaton or function for as long as the counter uses it.
 struct Counter {
-  nb::object cutter, spill, sink;
+  nb::object cutter, spill, sink, form;
   bpe::ChunkCounter counter;
 };
 
@@ -50,7 +50,7 @@ bpe::ChunkCounter::DocumentCutter python_cutter(nb::handle function) {
 
 void make_counter(Counter* self, nb::object cutter, const std::vector<Text>& special_tokens, const std::string& errors,
                   std::optional<size_t> max_piece_bytes, size_t window_bytes, std::optional<size_t> budget_bytes,
-                  nb::object spill, nb::object sink) {
+                  nb::object spill, nb::object sink, nb::object form) {
   if (sink.is_none() && budget_bytes.has_value() != !spill.is_none())
     throw nb::value_error("budget_bytes and spill are given together or not at all");
   const auto call_spill = [self] {
@@ -59,11 +59,13 @@ void make_counter(Counter* self, nb::object cutter, const std::vector<Text>& spe
   };
   const bpe::ChunkCounter::Options options{policy(errors), max_piece_bytes.value_or(0), window_bytes,
                                            budget_bytes.value_or(0), call_spill,
-                                           sink.is_none() ? nullptr : nb::cast<bpe::PieceSink*>(sink)};
+                                           sink.is_none() ? nullptr : nb::cast<bpe::PieceSink*>(sink),
+                                           form.is_none() ? nullptr : nb::cast<const bpe::NormalForm*>(form)};
   const bool native = nb::isinstance<bpe::Automaton>(cutter);
   new (self) Counter{cutter,
                      spill,
                      sink,
+                     form,
                      {native ? nb::cast<const bpe::Automaton*>(cutter) : nullptr,
                       native ? bpe::ChunkCounter::DocumentCutter() : python_cutter(cutter),
                       bpe::SpecialTokens(bpe::strings(special_tokens)), options}};
@@ -74,7 +76,7 @@ int traverse_counter(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (nb::inst_ready(self)) {
     Counter* counter = nb::inst_ptr<Counter>(self);
-    for (const nb::object* held : {&counter->cutter, &counter->spill, &counter->sink}) Py_VISIT(held->ptr());
+    for (const nb::object* held : {&counter->cutter, &counter->spill, &counter->sink, &counter->form}) Py_VISIT(held->ptr());
   }
   return 0;
 }
@@ -147,14 +149,15 @@ void bind_counter(nb::module_& module) {
                       nb::type_slots(counter_slots))
       .def("__init__", &make_counter, "cutter"_a, "special_tokens"_a, nb::kw_only(), "errors"_a = "replace",
            "max_piece_bytes"_a = nb::none(), "window_bytes"_a = size_t{1} << 18, "budget_bytes"_a = nb::none(),
-           "spill"_a = nb::none(), "sink"_a = nb::none(),
+           "spill"_a = nb::none(), "sink"_a = nb::none(), "form"_a = nb::none(),
            nb::sig("def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], "
                    "special_tokens: Sequence[str | bytes], *, errors: str = 'replace', "
                    "max_piece_bytes: int | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, "
-                   "spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None) -> None"),
+                   "spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None, "
+                   "form: NormalForm | None = None) -> None"),
            "budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, "
            "which writes columns() somewhere; the counter then starts empty again. sink: what the pieces go to instead "
-           "of being counted.")
+           "of being counted. form: what each stretch between special tokens is put into before it is cut.")
       .def(
           "feed",
           [](Counter& self, const Buffer& block, bool end) {

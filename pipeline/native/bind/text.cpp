@@ -1,14 +1,16 @@
-// Shows the folder text to Python: Automaton, SpecialTokens, json_texts.
+// Shows the folder text to Python: Automaton, SpecialTokens, NormalForm, json_texts.
 
 #include "bind/casters.hpp"
 #include "text/automaton.hpp"
 #include "text/json_field.hpp"
+#include "text/normal_form.hpp"
 #include "text/simd.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 using bpe::Automaton;
 using bpe::Buffer;
+using bpe::NormalForm;
 using bpe::SpecialTokens;
 using bpe::Text;
 using bpe::unlocked;
@@ -32,6 +34,15 @@ void make_automaton(Automaton* self, const nb::bytes& class_starts, const nb::by
   new (self) Automaton({table<uint32_t>(class_starts), table<uint8_t>(class_ids), classes, table<uint16_t>(plain),
                         table<uint32_t>(folded), table<uint8_t>(tentative), table<uint8_t>(provable),
                         table<uint8_t>(ahead), table<uint8_t>(variants)});
+}
+
+// The function is from str to str.
+void make_normal_form(NormalForm* self, const std::vector<std::pair<uint32_t, uint32_t>>& runs, nb::object function) {
+  new (self) NormalForm(runs, [function = std::move(function)](NormalForm::Text text, std::vector<uint8_t>& to) {
+    const bpe::Locked gil;
+    const bpe::Text normal{function(nb::str(reinterpret_cast<const char*>(text.data()), text.size()))};
+    to.insert(to.end(), normal.bytes().begin(), normal.bytes().end());
+  });
 }
 
 // Cuts text[begin, end), at most `most` pieces in one call, and appends where they end; returns where the rest starts.
@@ -116,6 +127,15 @@ void bind_text(nb::module_& module) {
           "The first offset in [start, stop) where a document may be cut in two without changing a piece, or None.")
       .def_prop_ro("memory_bytes", &Automaton::memory_bytes);
 
+  nb::class_<NormalForm>(module, "NormalForm", "Puts text into a normal form where it is not in it already.")
+      .def("__init__", &make_normal_form, "active"_a, "normalize"_a,
+           nb::sig("def __init__(self, active: Sequence[tuple[int, int]], normalize: Callable[[str], str]) -> None"),
+           "active: first and last code points of runs of characters that normalizing may change, move, or join with "
+           "what stands before them; none is below U+0300.")
+      .def("can_cut",
+           [](const NormalForm& self, const Buffer& text, size_t at) { return self.can_cut({text.data(), text.size()}, at); },
+           "text"_a, "at"_a, "Whether both sides of a position in valid UTF-8 are normalized apart as together, and the "
+           "two characters at it stay as they are.");
   nb::class_<SpecialTokens>(module, "SpecialTokens",
                             "Finds special tokens in bytes: leftmost, and of those that start there the longest.")
       .def(

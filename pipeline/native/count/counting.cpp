@@ -20,11 +20,12 @@ ChunkCounter::ChunkCounter(const Automaton* automaton, DocumentCutter cut_docume
       limit_(options.window_bytes) {
   if (options_.max_piece_bytes && options_.max_piece_bytes < 4)
     throw std::invalid_argument("max_piece_bytes must be at least 4, the longest character");
+  if (options_.form) known_ = std::make_unique<NormalForm::Known>();
   if (limit_ == 0 || limit_ > kMostGrowth) throw std::invalid_argument("window_bytes must be 1 byte to 256 MiB");
 }
 
 size_t ChunkCounter::bytes() const {
-  return capacity_ + repaired_.capacity() * sizeof(Repaired) + table_.bytes() +
+  return capacity_ + normal_.capacity() + (known_ ? known_->bytes() : 0) + repaired_.capacity() * sizeof(Repaired) + table_.bytes() +
          (open_document_ ? open_document_->bytes() : 0);
 }
 
@@ -35,7 +36,7 @@ void ChunkCounter::clear_counts() {
 
 bool ChunkCounter::fits(size_t window_bytes, size_t table_bytes) const {
   const size_t to_write = longest_ * (kPieceCopies - kUncutCopies - 1);
-  return window_bytes + table_bytes + (open_document_ ? open_document_->bytes() : 0) + to_write <= options_.budget_bytes;
+  return window_bytes + normal_.capacity() + (known_ ? known_->bytes() : 0) + table_bytes + (open_document_ ? open_document_->bytes() : 0) + to_write <= options_.budget_bytes;
 }
 
 // Spills where the window, or the table with that many more pieces, would exceed the budget.
@@ -52,20 +53,20 @@ void ChunkCounter::reserve(size_t window_bytes, size_t pieces, size_t piece_byte
     if (fits(window_bytes, now())) return;
     clear_counts();
   }
-  if (&table != &table_ && !fits(window_bytes, now())) throw OutOfBudget{offset_of(begin_) - consumed_, consumed_};
+  if (&table != &table_ && !fits(window_bytes, now())) throw too_large_document();
 }
 
 // Called before pieces are added that follow one another from `start` and end at ends_.
 void ChunkCounter::reserve_pieces(size_t start, size_t pieces, PieceTable& table) {
   if (options_.budget_bytes == 0 || pieces == 0 || options_.sink) return;
-  if (capacity_ > plain_window()) {
+  if (capacity_ > plain_window() || normal_.size() > plain_window()) {
     size_t longest = 0, at = start;
     for (size_t i = 0; i < pieces; ++i) {
       longest = std::max<size_t>(longest, ends_[i] - at);
       at = ends_[i];
     }
     if (options_.max_piece_bytes) longest = std::min(longest, options_.max_piece_bytes);
-    if (longest * kPieceCopies > options_.budget_bytes) throw OutOfBudget{offset_of(start), longest};
+    if (longest * kPieceCopies > options_.budget_bytes) throw OutOfBudget{offset_of(std::min(start, size_)), longest};
     if (longest > longest_) {
       reserve(capacity_, pieces, ends_[pieces - 1] - start, table);
       longest_ = longest;
@@ -200,14 +201,7 @@ void ChunkCounter::move_to_front() {
   checked_offset_ += begin_ - std::min(checked_, begin_);
   checked_ -= std::min(checked_, begin_);
   begin_ = 0;
-  if (rest > (automaton_ ? kMaxPieceBytes : 3 * kMaxPieceBytes))
-    throw std::length_error(automaton_ ? "a piece is longer than the limit of 1 GiB"
-                                       : "a document is longer than the limit of 3 GiB for patterns run by `regex`");
-  const size_t copies = options_.sink              ? options_.sink->piece_copies()
-                        : options_.max_piece_bytes ? kUncutCopies
-                                                   : kPieceCopies;
-  if (options_.budget_bytes && rest > plain_window() / 2 && rest * copies > options_.budget_bytes)
-    throw OutOfBudget{offset_of(0), rest};
+  check_rest(rest, offset_of(0));
   limit_ = rest + std::max(std::min(rest, kMostGrowth), options_.window_bytes);
   if (rest > options_.window_bytes / 2) return;
   limit_ = options_.window_bytes;
@@ -215,6 +209,18 @@ void ChunkCounter::move_to_front() {
     capacity_ = 0;
     grow(limit_);
   }
+}
+
+// Refuses so much text in which no piece ends yet.
+void ChunkCounter::check_rest(size_t rest, uint64_t offset) const {
+  if (rest > (automaton_ ? kMaxPieceBytes : 3 * kMaxPieceBytes))
+    throw std::length_error(automaton_ ? "a piece is longer than the limit of 1 GiB"
+                                       : "a document is longer than the limit of 3 GiB for patterns run by `regex`");
+  const size_t copies = options_.sink              ? options_.sink->piece_copies()
+                        : options_.max_piece_bytes ? kUncutCopies
+                                                   : kPieceCopies;
+  if (options_.budget_bytes && rest > plain_window() / 2 && rest * copies > options_.budget_bytes)
+    throw OutOfBudget{offset, rest};
 }
 
 // [begin_, limit) belongs to the current document, which continues.
@@ -239,7 +245,7 @@ void ChunkCounter::finish_document(size_t limit) {
     drop_text(limit);
     dropping_ = false;
   } else if (in_document_ || begin_ < limit) {
-    if (begin_ < limit) count_text(limit, true, table_);
+    if (begin_ < limit || !normal_.empty()) count_text(limit, true, table_);
     if (open_document_ && open_document_->size()) {
       reserve(capacity_, open_document_->size(), open_document_->arena_bytes(), table_);
       if (table_.size() == 0) {
@@ -266,6 +272,7 @@ void ChunkCounter::drop_text(size_t limit) {
     statistics_.bytes_skipped += consumed_;
     note(statistics_.invalid_offsets, checked_offset_);
     open_document_.reset();
+    normal_.clear();
     if (options_.sink) options_.sink->drop();
     counted_ = cut_ = 0;
     statistics_.cut_offsets.resize(cuts_noted_);
@@ -283,49 +290,91 @@ void ChunkCounter::drop_text(size_t limit) {
 
 // Cuts [begin_, limit) and counts its pieces; without `at_end`, only those that later text cannot change.
 void ChunkCounter::count_text(size_t limit, bool at_end, PieceTable& table) {
-  if (cut_document_) {
-    size_t start = begin_, pieces = 0;
-    size_t at = begin_;
-    cut_document_(text_.get() + begin_, limit - begin_, [&](size_t size) {
-      if (size > limit - at) throw std::invalid_argument("the pieces of a document are longer than the document");
-      at += size;
-      ends_[pieces++] = static_cast<uint32_t>(at);
-      if (pieces == ends_.size()) {
-        count_pieces(start, pieces, table);
-        start = at;
-        pieces = 0;
-      }
-    });
-    count_pieces(start, pieces, table);
-    begin_ = limit;
+  if (options_.form) {
+    count_normal(limit, at_end, table);
   } else {
-    AheadStretch ahead;
-    while (begin_ < limit) {
-      size_t pieces = 0;
-      const size_t stopped =
-          automaton_->cut(text_.get(), begin_, limit, at_end, ends_.data(), ends_.size(), &pieces, ahead);
-      count_pieces(begin_, pieces, table);
-      consumed_ += stopped - begin_;
-      begin_ = stopped;
-      if (!at_end && pieces < ends_.size() / 2) break;  // more text is needed: `ends_` is not full
-    }
+    cut_text(text_.get(), begin_, limit, at_end, table);
   }
   in_document_ = true;
 }
 
-// Adds `pieces` pieces, which follow one another from `start` and end at ends_.
-void ChunkCounter::count_pieces(size_t start, size_t pieces, PieceTable& table) {
+// As count_text, of the text in its normal form.
+void ChunkCounter::count_normal(size_t limit, bool at_end, PieceTable& table) {
+  const auto window = [this](size_t end) { return NormalForm::Text(text_.get() + begin_, end - begin_); };
+  const size_t stop = at_end ? limit : begin_ + options_.form->last_cut(window(limit));
+  if (normal_.empty() && options_.form->has(window(stop), *known_)) {
+    cut_text(text_.get(), begin_, stop, at_end, table);
+    return;
+  }
+  while (begin_ < stop) {
+    size_t end = std::min(stop, begin_ + options_.window_bytes);
+    if (end < stop) end = begin_ + options_.form->last_cut(window(character_start(text_.get(), end, stop)));
+    if (end == begin_) end = stop;  // nothing but characters that may join
+    options_.form->append(window(end), *known_, normal_);
+    consumed_ += end - begin_;
+    begin_ = end;
+    if (end < stop && !cut_document_) cut_normal(false, table);
+  }
+  cut_normal(at_end, table);
+}
+
+void ChunkCounter::cut_normal(bool at_end, PieceTable& table) {
+  if (!at_end && (cut_document_ || normal_.size() < normal_limit_)) return;
+  const size_t size = normal_.size(), consumed = consumed_;
+  size_t done = 0;
+  normal_.resize(size + kPadding);
+  cut_text(normal_.data(), done, size, at_end, table);
+  normal_.resize(size);
+  normal_.erase(normal_.begin(), normal_.begin() + static_cast<std::ptrdiff_t>(done));
+  consumed_ = consumed;  // bytes of the window
+  check_rest(normal_.size(), offset_of(begin_) - std::min<uint64_t>(offset_of(begin_), normal_.size()));
+  normal_limit_ = normal_.size() > options_.window_bytes / 2 ? 2 * normal_.size() : 0;
+}
+
+// Cuts [begin, limit) of `text` and counts its pieces as count_text does; `begin` becomes the start of the rest.
+void ChunkCounter::cut_text(const uint8_t* text, size_t& begin, size_t limit, bool at_end, PieceTable& table) {
+  if (cut_document_) {
+    size_t start = begin, pieces = 0;
+    size_t at = begin;
+    cut_document_(text + begin, limit - begin, [&](size_t size) {
+      if (size > limit - at) throw std::invalid_argument("the pieces of a document are longer than the document");
+      at += size;
+      ends_[pieces++] = static_cast<uint32_t>(at);
+      if (pieces == ends_.size()) {
+        count_pieces(text, start, pieces, table);
+        start = at;
+        pieces = 0;
+      }
+    });
+    count_pieces(text, start, pieces, table);
+    begin = limit;
+    return;
+  }
+  AheadStretch ahead;
+  while (begin < limit) {
+    size_t pieces = 0;
+    const size_t stopped = automaton_->cut(text, begin, limit, at_end, ends_.data(), ends_.size(), &pieces, ahead);
+    count_pieces(text, begin, pieces, table);
+    consumed_ += stopped - begin;
+    begin = stopped;
+    if (!at_end && pieces < ends_.size() / 2) break;  // more text is needed: `ends_` is not full
+  }
+}
+
+// Adds `pieces` pieces of `text`, which follow one another from `start` and end at ends_.
+void ChunkCounter::count_pieces(const uint8_t* text, size_t start, size_t pieces, PieceTable& table) {
+  const auto in_window = [&](size_t at) { return text == text_.get() ? at : begin_; };  // of the copy about
   counted_ += pieces;
   if (options_.sink) {
-    if (pieces) options_.sink->pieces(text_.get(), start, ends_.data(), pieces);
+    if (pieces) options_.sink->pieces(text, start, ends_.data(), pieces);
     if (options_.budget_bytes && options_.errors == ErrorPolicy::skip &&
         options_.sink->undecided_bytes() + capacity_ > options_.budget_bytes)
-      throw OutOfBudget{offset_of(start) - std::min(consumed_, offset_of(start)), consumed_};
+      throw too_large_document();
     return;
   }
   reserve_pieces(start, pieces, table);
   if (options_.max_piece_bytes == 0) {
-    table.add_batch(text_.get(), start, ends_.data(), pieces);
+    table.add_batch(text, start, ends_.data(), pieces);
     return;
   }
   std::array<uint32_t, PieceTable::kBatch> ends;
@@ -334,7 +383,7 @@ void ChunkCounter::count_pieces(size_t start, size_t pieces, PieceTable& table) 
     ends[filled++] = static_cast<uint32_t>(end);
     at = end;
     if (filled < ends.size()) return;
-    table.add_batch(text_.get(), from, ends.data(), filled);
+    table.add_batch(text, from, ends.data(), filled);
     from = at;
     filled = 0;
   };
@@ -342,15 +391,15 @@ void ChunkCounter::count_pieces(size_t start, size_t pieces, PieceTable& table) 
     const size_t end = ends_[i];
     if (end - at > options_.max_piece_bytes) {
       ++cut_;
-      note(statistics_.cut_offsets, fed_offset(at));
+      note(statistics_.cut_offsets, fed_offset(in_window(at)));
     }
     while (end - at > options_.max_piece_bytes) {
-      emit(character_start(text_.get(), at + options_.max_piece_bytes, end));
+      emit(character_start(text, at + options_.max_piece_bytes, end));
       ++counted_;
     }
     emit(end);
   }
-  table.add_batch(text_.get(), from, ends.data(), filled);
+  table.add_batch(text, from, ends.data(), filled);
 }
 
 }  // namespace bpe

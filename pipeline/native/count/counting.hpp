@@ -14,10 +14,13 @@
 // kPieceCopies) must fit into it as well, and under `skip` a document's different pieces: otherwise OutOfBudget.
 // Sink: with one, pieces go to it instead of into the table, so that encoding reads text exactly as counting does: the
 // same documents, pieces and repairs. It keeps what it made of a document until it hears how the document ended.
+// Normal form: the stretches between special tokens are put into it before they are cut. Where text is not in it, the
+// rest of the document is cut in a copy, `normal_`, and leaves the window as soon as nothing later can join with it.
 // Cost: the window (256 KiB) and the table of pieces; per byte the sum of the three steps.
 #pragma once
 #include "text/automaton.hpp"
 #include "count/piece_table.hpp"
+#include "text/normal_form.hpp"
 #include "text/specials.hpp"
 
 namespace bpe {
@@ -77,6 +80,7 @@ class ChunkCounter {
     size_t budget_bytes = 0;             // 0: no limit
     std::function<void()> spill;       // writes what the table holds elsewhere; it is empty after
     PieceSink* sink = nullptr;         // outlives the counter
+    const NormalForm* form = nullptr;  // likewise; none: text is cut as it is
   };
   // A long piece is in the window, which had half its size before, in the arena, in columns, and twice in what writes
   // them.
@@ -116,6 +120,9 @@ class ChunkCounter {
   size_t plain_window() const { return 8 * options_.window_bytes; }
   // About where text_[at] was, from the first byte ever fed: a replaced character may have another length.
   uint64_t offset_of(size_t at) const { return checked_offset_ + at - std::min<uint64_t>(checked_offset_ + at, checked_); }
+  OutOfBudget too_large_document() const {
+    return {offset_of(begin_) - std::min(consumed_, offset_of(begin_)), consumed_};
+  }
   bool fits(size_t window_bytes, size_t table_bytes) const;
   void reserve(size_t window_bytes, size_t pieces, size_t piece_bytes, PieceTable& table);
   void reserve_pieces(size_t start, size_t pieces, PieceTable& table);
@@ -130,7 +137,11 @@ class ChunkCounter {
   void finish_document(size_t limit);
   void drop_text(size_t limit);
   void count_text(size_t limit, bool at_end, PieceTable& table);
-  void count_pieces(size_t start, size_t pieces, PieceTable& table);
+  void count_normal(size_t limit, bool at_end, PieceTable& table);
+  void cut_normal(bool at_end, PieceTable& table);
+  void cut_text(const uint8_t* text, size_t& begin, size_t limit, bool at_end, PieceTable& table);
+  void count_pieces(const uint8_t* text, size_t start, size_t pieces, PieceTable& table);
+  void check_rest(size_t rest, uint64_t offset) const;
 
   const Automaton* automaton_;
   DocumentCutter cut_document_;
@@ -162,6 +173,9 @@ class ChunkCounter {
   bool dropping_ = false;       // skip: the current document is invalid
   bool continues_ = false;
   std::array<uint32_t, PieceTable::kBatch> ends_;
+  std::vector<uint8_t> normal_;   // of the current document, before begin_: what is in the form and not yet counted
+  std::unique_ptr<NormalForm::Known> known_;
+  size_t normal_limit_ = 0;       // so much of it is not cut again before more follows
 };
 
 }  // namespace bpe

@@ -17,15 +17,6 @@ void require(bool condition, const char* what) {
   if (!condition) throw std::invalid_argument(std::string("automaton tables do not fit together: ") + what);
 }
 
-uint32_t code_point(const uint8_t* at, uint32_t length) {
-  switch (length) {
-    case 1: return at[0];
-    case 2: return (at[0] & 31u) << 6 | (at[1] & 63u);
-    case 3: return (at[0] & 15u) << 12 | (at[1] & 63u) << 6 | (at[2] & 63u);
-    default: return (at[0] & 7u) << 18 | (at[1] & 63u) << 12 | (at[2] & 63u) << 6 | (at[3] & 63u);
-  }
-}
-
 uint32_t length_of_lead(uint8_t lead) {
   if (lead < 0xC2) return 1;
   return lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 1;

@@ -31,4 +31,15 @@ inline size_t character_start(const uint8_t* text, size_t at, size_t size) {
   return at;
 }
 
+// Of a valid character.
+inline size_t size_of_character(uint8_t first) { return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4; }
+inline uint32_t code_point(const uint8_t* at, size_t size) {
+  switch (size) {
+    case 1: return at[0];
+    case 2: return (at[0] & 31u) << 6 | (at[1] & 63u);
+    case 3: return (at[0] & 15u) << 12 | (at[1] & 63u) << 6 | (at[2] & 63u);
+    default: return (at[0] & 7u) << 18 | (at[1] & 63u) << 12 | (at[2] & 63u) << 6 | (at[3] & 63u);
+  }
+}
+
 }  // namespace bpe

@@ -16,13 +16,13 @@ from typing import Any
 from pipeline.base.errors import ExportRefusedError
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.compiled import PatternSequence
+from pipeline.pattern.normal_form import nfc
 from pipeline.run.ids import Roles
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet
 from pipeline.tokenizer.formats.fields import Field, read_json, read_text, shortened, write_files
 from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, public_pre_tokenizer, read_pre_tokenizer
 from pipeline.tokenizer.model import PLAIN_RULE, ChatTemplate, Model, Preparation, SpecialRule, could_be_whole_piece
-from pipeline.tokenizer.prepare import nfc
 
 
 def read_rule(entry: Field) -> SpecialRule:

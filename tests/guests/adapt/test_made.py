@@ -96,8 +96,10 @@ def test_the_same_command_is_repeated_or_fails_whole(base: Path, counted: Path, 
 def test_what_does_not_fit_is_refused_and_changes_nothing(
     base: Path, counted: Path, extended: Path, pruned: Path, tmp_path: Path
 ) -> None:
-    document = json.loads((base / "tokenizer.json").read_text())
-    (tmp_path / "tokenizer.json").write_text(json.dumps(document | {"normalizer": {"type": "NFC"}}))
+    document, normal = json.loads((base / "tokenizer.json").read_text()), tmp_path / "normal.json"
+    normal.write_text(json.dumps(document | {"normalizer": {"type": "NFC"}}))
+    space = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document | {"pre_tokenizer": space}))
     pipeline.load(extended).save(tmp_path / "other")
     gpt2 = pipeline.import_counts({"e": 5}, output=tmp_path / "gpt2")
     other, new = tmp_path / "special", tmp_path / "new"
@@ -114,7 +116,8 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
     train = partial(pipeline.train, counted.parent / "other.txt", output=extended, vocab_size=260, overwrite=True)
     before = files_in(extended)
     for error, message, refusal in (
-        (UsageError, "puts text into NFC", lambda: extend(tmp_path, counted)),
+        (UsageError, "puts a space in front of text", lambda: extend(tmp_path, counted)),
+        (RunDirectoryError, "the text is 'as it is' there and 'in NFC' here", lambda: extend(normal, counted)),
         (UsageError, "is the base itself", lambda: extend(base, counted, base, overwrite=True)),
         (RunDirectoryError, "is .* there and .* here; count the corpus with --like", lambda: extend(base, gpt2)),
         (RunDirectoryError, r"'<\|other\|>', which the tokenizer takes as text", lambda: extend(base, other)),
@@ -132,7 +135,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
         with pytest.raises(error, match=message):
             refusal()
     counting = ("count", base, "--output", new, "--like")
-    assert "puts text into NFC" in refused(run(*counting, tmp_path), 2)
+    assert "puts a space in front of text" in refused(run(*counting, tmp_path), 2)
     message = refused(run(*counting, base, "--pattern", "gpt2"), 2)
     assert "--pattern is what --like takes from the tokenizer" in message
     assert not new.exists()

@@ -1,0 +1,130 @@
+"""Text in NFC before it is cut: counters, merges and tokenizers are those of the tokenizers library with its NFC."""
+
+import itertools
+import json
+import unicodedata
+from collections import Counter
+from pathlib import Path
+
+import peers
+import pytest
+import tokenizers
+from command import refused, run, succeeded
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from oracle_counting import as_counter
+from tokenizers import normalizers, pre_tokenizers, trainers
+
+import pipeline
+from pipeline import _core
+from pipeline.pattern.classes import NFC_ACTIVE
+from pipeline.pattern.compiler import compile_pattern
+from pipeline.pattern.normal_form import nfc, nfc_form
+
+END = "<|end|>"
+PATTERN = compile_pattern("gpt2")
+CUTTERS = [PATTERN.automaton, PATTERN.cut]
+# Marks in order and out of it, letters that join or change alone, Hangul in parts, what only newer Unicode joins; and
+# `>`, which joins with a mark: a special token is found before.
+CLUSTERS = [*"ab1> \n日か", *"e\u0301\u0323\u0302\u0338", "\u1100\u1161\u11a8", "각", "\u0958", "\u2126", "\u3099"]
+CLUSTERS += ["\u0344", "\U0001d15e", "\ufa0c", "\U00011383\U000113c9", END, "<|", "a" + "\u0301\u0323" * 9]
+TEXT = st.lists(st.sampled_from(CLUSTERS), max_size=60).map("".join)
+
+
+def counted(text: str, cutter: object, blocks: list[int], window: int) -> dict[bytes, int]:
+    counter = _core.ChunkCounter(cutter, [END], window_bytes=window, form=nfc_form())  # type: ignore[arg-type]
+    data, at = text.encode(), 0
+    for size in itertools.cycle(blocks):
+        counter.feed(data[at : at + size])
+        at += size
+        if at >= len(data):
+            break
+    counter.feed(b"", end=True)
+    return as_counter(counter.columns())
+
+
+@settings(max_examples=400, deadline=None)
+@given(TEXT, st.sampled_from(CUTTERS), st.lists(st.integers(1, 30), min_size=1, max_size=5), st.integers(1, 300))
+@example("e" + "\u0301" * 2000 + END + "\u0338", CUTTERS[0], [7], 16)
+def test_counter_is_that_of_the_normalized_stretches(text, cutter, blocks, window):
+    expected = Counter(piece.encode() for part in text.split(END) for piece in PATTERN.cut(nfc(part)))
+    assert counted(text, cutter, blocks, window) == expected
+
+
+@settings(max_examples=400, deadline=None)
+@given(TEXT)
+def test_text_is_cut_only_where_both_sides_are_normalized_apart(text):
+    theirs, data = normalizers.NFC(), text.encode()
+    for at in range(len(text) + 1):
+        if nfc_form().can_cut(data, len(text[:at].encode())):
+            assert theirs.normalize_str(text[:at]) + theirs.normalize_str(text[at:]) == theirs.normalize_str(text)
+
+
+def test_inert_characters_never_change_and_never_join() -> None:
+    active = {code for first, last in NFC_ACTIVE for code in range(first, last + 1)}
+    inert = [chr(code) for code in range(0x110000) if code not in active and not 0xD800 <= code < 0xE000]
+    assert len(active) == 2001
+    theirs = normalizers.NFC()
+    for before in ("e", "\u0915", "\u1100", "\uac00", "\u0301"):
+        text = "".join(f"{before}{one} " for one in inert)
+        assert theirs.normalize_str(text) == text
+    alone = [code for code in active if unicodedata.combining(chr(code)) or nfc(chr(code)) != chr(code)]
+    assert len(alone) > 1900  # the others join with what stands before them
+
+
+def test_what_is_wrong_with_the_table_is_refused() -> None:
+    for runs in (
+        [(0x301, 0x300)],
+        [(0x302, 0x303), (0x303, 0x304)],
+        [(0x41, 0x41)],
+        [(0x4E00, 0x4E00)],
+        [(1 << 20, 1 << 21)],
+    ):
+        with pytest.raises(ValueError, match=r"code points do not rise|taken for inert"):
+            _core.NormalForm(runs, nfc)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    words = ["ấy", "đọc", "những", "한국어", "héllo", "Ångström", "क़लम", "がぱ", "≯", "Ω", *peers.WORDS]
+    words += [unicodedata.normalize("NFD", word) for word in words]
+    file = tmp_path_factory.mktemp("normal") / "corpus.txt"
+    file.write_text("".join(f"{words[n * n % len(words)]} {words[n * 7 % len(words)]} {END}" for n in range(4000)))
+    return file
+
+
+@pytest.mark.parametrize(("chunk_size", "workers"), [(1 << 20, 1), (5000, 2)])
+def test_merges_are_those_of_tokenizers_with_its_normalizer(
+    corpus: Path, tmp_path: Path, chunk_size: int, workers: int
+) -> None:
+    theirs = tokenizers.Tokenizer(tokenizers.models.BPE())
+    theirs.normalizer, theirs.pre_tokenizer = normalizers.NFC(), pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=330, initial_alphabet=alphabet, show_progress=False)
+    theirs.train_from_iterator(corpus.read_text().split(END), trainer)
+    options = {"special_tokens": [END], "normalize": "nfc", "chunk_size": chunk_size, "workers": workers}
+    ours = pipeline.train(corpus, output=tmp_path / "run", vocab_size=331, **options)  # type: ignore[misc]
+    written = json.loads((tmp_path / "run/tokenizer/tokenizer.json").read_text())
+    assert written["model"]["merges"] == json.loads(theirs.to_str())["model"]["merges"]
+    assert written["normalizer"] == {"type": "NFC"}
+    loaded, text = tokenizers.Tokenizer.from_file(str(tmp_path / "run/tokenizer/tokenizer.json")), corpus.read_text()
+    assert ours.encode(text) == loaded.encode(text).ids
+    assert pipeline.verify_run(tmp_path / "run")
+    export = run("export", tmp_path / "run", "--export", "tiktoken", "--output", tmp_path / "ranks")
+    assert "cannot say how text is prepared" in refused(export, 1)
+
+
+def test_tokenizers_that_normalize_are_counted_like_extended_and_pruned(corpus: Path, tmp_path: Path) -> None:
+    base, counts, more = tmp_path / "base", tmp_path / "counts", tmp_path / "more"
+    pipeline.train(corpus, output=base, vocab_size=280, special_tokens=[END], normalize="nfc", quiet=True)
+    succeeded(run("count", corpus, "--like", base, "--output", counts))
+    longer = pipeline.extend(base, counts, add=51, output=more).tokenizer
+    whole = pipeline.train(corpus, output=tmp_path / "whole", vocab_size=331, special_tokens=[END], normalize="nfc")
+    text = corpus.read_text()
+    assert [token for _, token in sorted(longer.vocab.items())][280:] == list(whole.vocab.values())[279:330]
+    theirs = tokenizers.Tokenizer.from_file(str(more / "tokenizer.json"))
+    assert longer.encode(text) == theirs.encode(text).ids
+    smaller = pipeline.prune(more, counts, keep=300, output=tmp_path / "fewer").tokenizer
+    assert tokenizers.Tokenizer.from_file(str(tmp_path / "fewer/tokenizer.json")).encode(text).ids == smaller.encode(
+        text
+    )
