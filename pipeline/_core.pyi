@@ -60,9 +60,6 @@ class NormalForm:
         Whether both sides of a position in valid UTF-8 are normalized apart as together, and the two characters at it stay as they are.
         """
 
-    def apply(self, text: Buffer) -> bytes:
-        """The text, valid UTF-8, in the form."""
-
 class SpecialTokens:
     """
     Finds special tokens in bytes: leftmost, and of those that start there the longest.
