@@ -43,7 +43,7 @@ def run(session: Session, corpora: Sequence[Corpus], pattern: str, vocab_size: i
     cores = int(session.machine["usable_cores"])
     done = []
     with _cluster(cores) as address:
-        executors = {"local": [f"--workers={cores}"], "ray": ["--executor=ray", f"--ray-address={address}"]}
+        executors = {"local": [f"--workers={cores}"], "ray": [f"--ray={address}"]}
         for corpus in corpora:
             for number in range(1, session.rounds + 1):
                 for executor, options in executors.items():

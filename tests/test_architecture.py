@@ -22,7 +22,7 @@ SOURCE = Path(__file__).parents[1] / "pipeline"  # has the core's, too
 ROOMS = {
     "__main__": 104,
     "compat": 479,
-    "cli": 1290,
+    "cli": 1294,
     "guests": 5361,
     "commands": 2799,
     "reports": 2563,
@@ -30,7 +30,7 @@ ROOMS = {
     "tokenizer": 3781,
     "merges": 1421,
     "counts": 2457,
-    "run": 3089,
+    "run": 3102,
     "corpus": 2448,
     "pattern": 1738,
     "executors": 1148,
@@ -59,7 +59,7 @@ MOST = {
     "parameters of an internal function": 6,
     "flags of all commands": 366,
     "flags in the help of a command": 24,
-    "lines of tests": 23_972,
+    "lines of tests": 23_987,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

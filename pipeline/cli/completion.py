@@ -15,7 +15,7 @@ from pipeline.storage import parse_location
 _NAMES = {
     "vocab_size": ("8000", "16000", "32000", "64000", "128000", "256000"),
     "export": EXPORT_FORMATS,
-    "ray_address": ("auto",),
+    "ray": ("auto",),
     "shard_format": SHARD_FORMATS,
 }
 
@@ -62,6 +62,7 @@ def names(option: Record) -> Text:
             from pipeline.pattern.presets import PRESETS  # takes time, which only completion has
 
             known = tuple(PRESETS)
-        return [CompletionItem(listed + comma + name) for name in known if name.startswith(last)]
+        found = [CompletionItem(listed + comma + name) for name in known if name.startswith(last)]
+        return found + (_files(incomplete) if option.name == "ray" else [])  # the next word can be an INPUT
 
     return Text(None, complete)

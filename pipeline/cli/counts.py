@@ -58,11 +58,11 @@ def export_counts(run_directory: Location, file: Location, memory_limit: str | N
 def env(request: Request) -> "Result":
     """Print versions and the machine, for a bug report.
 
-    With --executor ray, also the nodes of the cluster.
+    With --ray, also the nodes of the cluster.
 
     \b
     bpe-pipeline env
-    bpe-pipeline env --executor ray --ray-address auto
+    bpe-pipeline env --ray
     """
     from pipeline.base.machine import describe
     from pipeline.reports.result import Facts
@@ -70,6 +70,6 @@ def env(request: Request) -> "Result":
 
     machines = nodes(request.options)
     facts = describe() | {f"node {number}": str(node) for number, node in enumerate(machines)}
-    if request.options.executor != "local" and not machines:
+    if request.options.ray and not machines:
         facts["nodes"] = "none with cores"
     return Facts(facts)

@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from pipeline.run.options import flag_of
+from pipeline.run.options import RENAMED, flag_of
 from pipeline.run.record import GROUPS
+from pipeline.run.values import is_ray_address
 
 SECTIONS = {  # of the list of commands: the file that defines them, or one's name -> its title
     "train": "Train", "use": "Use", "encode-chat": "Chat data", "change": "Change", "inspect": "Inspect",
@@ -52,16 +53,33 @@ class _Once(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse what is given, each option once."""
+        known = {one.name for one in self.params}
         for flag in (word.partition("=")[0] for word in args if not isinstance(self, click.Group)):
             name = flag.removeprefix("--").replace("-", "_")
             stored = f"{name} in a file for --config" if flag_of(name) == name != flag else None
+            if flag != name and RENAMED.get(name) in known:
+                stored = flag_of(RENAMED[name])
             if now := GONE.get(f"{ctx.info_name} {flag}", stored):
                 raise click.UsageError(f"{flag} of {ctx.info_name} is {now} now", ctx)
+        if "ray" in known:
+            args = self._with_address(args)
         _, _, order = self.make_parser(ctx).parse_args(list(args))
         once = [one for one in order if isinstance(one, click.Option) and not (one.multiple or one.is_eager)]
         if twice := next((one for one in once if once.count(one) > 1), None):
             raise click.UsageError(f"{twice.opts[0]} is given twice; give it once", ctx)
         return super().parse_args(ctx, args)
+
+    def _with_address(self, args: Sequence[str]) -> list[str]:
+        """Return the words with `--ray` as `--ray=ADDRESS`: the next word if it is an address, otherwise auto."""
+        valued = {flag for one in self.params if isinstance(one, click.Option) and not one.is_flag for flag in one.opts}
+        words, rest = list[str](), list(args)
+        while rest and rest[0] != "--":
+            words.append(rest.pop(0))
+            if words[-1] == "--ray":
+                words[-1] += f"={rest.pop(0) if rest and is_ray_address(rest[0]) else 'auto'}"
+            elif words[-1] in valued:
+                words += [rest.pop(0)] if rest else []
+        return words + rest
 
 
 class Command(_Once):

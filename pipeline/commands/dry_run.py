@@ -45,7 +45,7 @@ _PARTITION_BYTES = 3 << 20  # of a counter
 def run_dry(options: TrainOptions, listener: Listener) -> dict[str, str]:
     """Plan a run, write nothing, and return the plan by name."""
     broker = check_before_work(options, listener)
-    if options.executor != "local" and not nodes(options):
+    if options.ray and not nodes(options):
         raise UsageError("no node of the cluster has cores, so there is nothing to plan for; add one to it")
     directory = Directory(options.output or location("runs/NEW"), RUN)
     with executor_for(options) as executor:

@@ -42,11 +42,11 @@ _AHEAD = 2  # tasks handed out for each that can run: no core waits for the coor
 class RayExecutor(Executor):
     """Runs tasks on a Ray cluster; connects when the context is entered, unless the process is connected already.
 
-    address: as `ray.init` takes it; None: `RAY_ADDRESS`, or the cluster that this machine is part of. workers: limit of
+    address: as `ray.init` takes it; auto: `RAY_ADDRESS`, or the cluster that this machine is part of. workers: limit of
     active tasks.
     """
 
-    def __init__(self, address: str | None, workers: int | None, setup: WorkerSetup = DEFAULT_SETUP) -> None:
+    def __init__(self, address: str, workers: int | None, setup: WorkerSetup = DEFAULT_SETUP) -> None:
         super().__init__()
         self._address, self._workers, self._setup = address, workers, setup
         self._attempts: dict[int, Any] = {}  # number of an active attempt -> Ray's reference
@@ -180,35 +180,35 @@ class RayExecutor(Executor):
         return messages
 
 
-def _connect(address: str | None) -> bool:
+def _connect(address: str) -> bool:
     """Connect this process to a cluster; return False if it is connected already. Raises `UsageError`."""
     try:
         ray: Any = import_module("ray")
     except ImportError:
-        raise UsageError("the executor ray needs Ray: pip install 'bpe-pipeline[ray]'") from None
+        raise UsageError("running on Ray needs its package: pip install 'bpe-pipeline[ray]'") from None
     if ray.is_initialized():
         return False
     verbose = logging.getLogger(log.ROOT).isEnabledFor(logging.DEBUG)
-    job = {}
-    if "://" not in (address or os.environ.get("RAY_ADDRESS", "")):
+    named, job = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address, {}
+    if "://" not in named:
         # Otherwise Ray's workers look for modules in the current directory first, and in the project's own directory
         # they find the package's source without its core. Ray's client (`ray://`) has no such setting.
         job = {"job_config": import_module("ray.job_config").JobConfig(_client_job=True)}
     try:
-        _require_answer(address or os.environ.get("RAY_ADDRESS", ""))
+        _require_answer(named)
         ray.init(
-            address=address or "auto",
+            address=address,
             log_to_driver=verbose,
             logging_level=logging.INFO if verbose else logging.ERROR,
             **job,
         )
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
-        remedy = "start one with `ray start --head`, or name one with --ray-address"
+        remedy = "start one with `ray start --head`, or name one: --ray HOST:PORT"
         if "Initialization failure from server" in str(error):
             # The server of Ray's client sometimes dies when it forks next to gRPC's threads (ray-project/ray, issue
             # 63202), with this message and empty logs.
             remedy = "run the same command again, or start Ray with GRPC_ENABLE_FORK_SUPPORT=0 in its environment"
-        raise UsageError(f"no Ray cluster at {address or 'this machine'} ({_last_line(error)}); {remedy}") from None
+        raise UsageError(f"no Ray cluster at {named or 'this machine'} ({_last_line(error)}); {remedy}") from None
     if not verbose:
         _log_messages_of_ray()
     return True

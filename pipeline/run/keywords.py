@@ -22,8 +22,7 @@ class WorkKeywords(TypedDict, total=False):
 class RayKeywords(TypedDict, total=False):
     """Where workers run."""
 
-    executor: Literal["local", "ray"]
-    ray_address: str | None
+    ray: bool | str | None
 
 
 class ClusterKeywords(RayKeywords, WorkKeywords, total=False):

@@ -54,10 +54,8 @@ class WorkOptions(Values):
 class RayOptions(Values):
     """Where workers run."""
 
-    executor: str = _resource("run", "local", read.parse_one_of("local", "ray"),
-        "where workers run: on this machine, or on a Ray cluster")
-    ray_address: str | None = _resource("run", None, read.parse_text,
-        "address of the Ray cluster: auto, HOST:PORT or ray://HOST:PORT; default: this machine's", "ADDRESS")
+    ray: str | None = _resource("run", None, read.parse_ray,
+        "run on a Ray cluster: [ray://]HOST:PORT, or auto, which Ray finds", "[ADDRESS]", keyword="bool | str | None")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,6 +351,7 @@ class ChatOptions(ClusterOptions, OutputOptions, CorpusOptions, RowOptions):
 
 _KINDS = (CountOptions, TrainOptions, EncodeOptions, ChatOptions)  # which have all
 RECORDS: dict[str, Record] = {name: record for kind in _KINDS for name, record in records_of(kind).items()}
+RENAMED = {"executor": "ray", "ray_address": "ray"}  # what options were called -> what they are called now
 FLAGS = {record.spelling: name for name, record in reversed(RECORDS.items())}  # of two options, the first
 
 
@@ -366,7 +365,8 @@ def parsed(name: str, value: object, spell: Callable[[str], str]) -> Any:
     if name not in RECORDS:
         near = difflib.get_close_matches(name, RECORDS, 1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(RECORDS)}"
-        raise UsageError(f"{spell(name)} is unknown{hint}")
+        state = f"{RENAMED[name]!r} now" if name in RENAMED else f"unknown{hint}"
+        raise UsageError(f"{spell(name)} is {state}")
     try:
         return RECORDS[name].parse(value)
     except ValueError as error:

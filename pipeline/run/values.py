@@ -76,6 +76,20 @@ def parse_text(value: object) -> str:
     return value
 
 
+def is_ray_address(text: str) -> bool:
+    """Whether a text names a Ray cluster; `s3://...` and a path do not."""
+    return text == "auto" or re.fullmatch(r"ray://.+|[^/]+:\d+", text) is not None
+
+
+def parse_ray(value: object) -> str | None:
+    """Read the address of a Ray cluster; true is `auto`, false is none."""
+    if isinstance(value, bool):
+        return "auto" if value else None
+    if not isinstance(value, str) or not is_ray_address(value):
+        raise ValueError("auto, HOST:PORT or ray://HOST:PORT")
+    return parse_text(value)
+
+
 def parse_text_field(value: object) -> str:
     """Read the name of a field; `a.b` is the field b within the field a."""
     name = parse_text(value)

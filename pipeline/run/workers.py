@@ -32,13 +32,13 @@ CHAT = replace(SETUP, later=(), preload=("pipeline.guests.chat.rows_worker", "pi
 
 def executor_for(options: ClusterOptions, setup: WorkerSetup = SETUP) -> "LocalExecutor | RayExecutor":
     """The executor for a run, a context manager."""
-    return _on_ray(options, options.workers, setup) if options.executor == "ray" else executor_here(options, setup)
+    return _on_ray(options.ray, options.workers, setup) if options.ray else executor_here(options, setup)
 
 
-def _on_ray(options: RayOptions, workers: int | None, setup: WorkerSetup) -> "RayExecutor":
+def _on_ray(address: str, workers: int | None, setup: WorkerSetup) -> "RayExecutor":
     from pipeline.executors.ray import RayExecutor
 
-    return RayExecutor(options.ray_address, workers, setup)
+    return RayExecutor(address, workers, setup)
 
 
 def executor_here(options: WorkOptions, setup: WorkerSetup = SETUP) -> LocalExecutor:
@@ -48,9 +48,9 @@ def executor_here(options: WorkOptions, setup: WorkerSetup = SETUP) -> LocalExec
 
 def nodes(options: RayOptions) -> Sequence[Node]:
     """The machines that a run would work on, as they are now; none where that is this one, or no node has cores."""
-    if options.executor == "local":
+    if not options.ray:
         return ()
-    with _on_ray(options, None, SETUP) as executor:
+    with _on_ray(options.ray, None, SETUP) as executor:
         return executor.living()
 
 

@@ -134,6 +134,18 @@ def test_special_token_adds_to_the_default(words: str, own: list[str], listed: l
     assert yaml.safe_load(found.stdout)["special_tokens"] == listed
 
 
+@pytest.mark.parametrize(("words", "address", "inputs"), [
+    ("", None, None), ("--ray", "auto", None), ("a --ray", "auto", ["a"]), ("--ray a b", "auto", ["a", "b"]),
+    ("--ray auto a", "auto", ["a"]), ("--ray head:63 a", "head:63", ["a"]), ("--ray ray://h:1", "ray://h:1", None),
+    ("--ray [::1]:1 a", "[::1]:1", ["a"]), ("--ray=head:1 a", "head:1", ["a"]), ("--ray s3://b:1", "auto", ["s3://b:1/"]),
+    ("--ray -q a", "auto", ["a"]), ("--ray -- a:1", "auto", ["a:1"]), ("-- --ray", None, ["--ray"]),
+    ("--text-field --ray a:1", None, ["a:1"]), ("a executor", None, ["a", "executor"]),
+])  # fmt: skip
+def test_only_an_address_that_follows_ray_is_its_own(words: str, address: str | None, inputs: list[str] | None) -> None:
+    shown = yaml.safe_load(succeeded(run("train", "--print-config", *words.split())).stdout)
+    assert (shown["ray"], shown["inputs"]) == (address, inputs)
+
+
 def test_special_tokens_that_separate_are_not_counted(tmp_path: Path) -> None:
     for text, options, said in (
         (EOT.join(["low lower", "newest", "widest"]), ["<|im_start|>"], "3 documents"),

@@ -36,7 +36,7 @@ on_a_cluster = pytest.mark.cluster
 
 
 def ray_at(address: str) -> list[str]:
-    return ["--executor", "ray", "--ray-address", address]
+    return ["--ray", address]
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_cluster_trains_the_same_tokenizer(cluster: Any, corpus: Path, expected:
     assert not list((output / "counts").glob("share-*"))
     assert f"{NODES} nodes had work" in result.stdout
     assert "(workers of a node together)" in result.stdout
-    shown = run_process("env", *words[:4]).stdout
+    shown = run_process("env", *words[:2]).stdout
     assert shown.count("1 core, 4,294,967,296 bytes of memory for tasks") == NODES
 
 
@@ -174,7 +174,7 @@ def test_cluster_encodes_the_same_shards(address: str, corpus: Path, expected: b
     (tmp_path / "tokenizer.json").unlink()  # nodes receive it from the coordinator
     asked = {"shard_format": "parquet", "shard_size": 50_000}
     pipeline.encode_corpus(corpus, tokenizer, "a", **asked)
-    pipeline.encode_corpus(corpus, tokenizer, "b", executor="ray", ray_address=address, **asked)
+    pipeline.encode_corpus(corpus, tokenizer, "b", ray=address, **asked)
     assert everything(tmp_path / "a") == everything(tmp_path / "b")
 
 
@@ -206,11 +206,11 @@ def test_client_of_ray_trains_the_same_tokenizer(corpus: Path, expected: bytes, 
     # next to gRPC's threads fail one time in three.
     with cluster_of(1, client_port=port, PYTHONSAFEPATH="1", GRPC_ENABLE_FORK_SUPPORT="0"):
         address = f"ray://{ADDRESS}:{port}"
-        words = ["train", corpus, "--chunk-size", "100000", "--vocab-size", "1000", "--executor", "ray"]
-        succeeded(run_process(*words, "--output", tmp_path / "a", "--ray-address", address))
+        words = ["train", corpus, "--chunk-size", "100000", "--vocab-size", "1000"]
+        succeeded(run_process(*words, "--output", tmp_path / "a", "--ray", address))
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("RAY_ADDRESS", address)
-            succeeded(run_process(*words, "--output", tmp_path / "b"))
+            succeeded(run_process(*words, "--output", tmp_path / "b", "--ray"))
     for name in ("a", "b"):
         assert (tmp_path / name / "tokenizer" / "tokenizer.json").read_bytes() == expected
     gc.collect()
@@ -255,13 +255,14 @@ def test_loopback_is_searched_where_ray_searches_it_and_failures_are_one_line(mo
         no_cluster_at(f"127.0.0.1:{ours.getsockname()[1]}", reason)
     text = "Initialization failure from server:\nTraceback\nRuntimeError: Starting it failed."
     monkeypatch.setattr("ray.init", Mock(side_effect=ConnectionAbortedError(text)))
-    no_cluster_at("auto", r" .*: Starting it failed\.\); run the same command")
+    with pytest.raises(UsageError, match=r"at this machine .*: Starting it failed\.\); run the same command"):
+        RayExecutor("auto", None).__enter__()
 
 
 def test_missing_ray_is_one_line_with_the_remedy(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    error = refused(run_here("train", corpus, "--executor", "ray"), 2)
-    assert error == "bpe-pipeline: error: the executor ray needs Ray: pip install 'bpe-pipeline[ray]'"
+    error = refused(run_here("train", "--ray", corpus), 2)
+    assert error == "bpe-pipeline: error: running on Ray needs its package: pip install 'bpe-pipeline[ray]'"
 
 
 @on_a_cluster
@@ -286,7 +287,7 @@ def test_failing_chunk_is_named_and_the_run_resumes(
     address: str, corpus: Path, expected, tmp_path, monkeypatch
 ) -> None:
     output = tmp_path / "run"
-    words = {"executor": "ray", "ray_address": address, "chunk_size": 20_000, "vocab_size": 1000}
+    words = {"ray": address, "chunk_size": 20_000, "vocab_size": 1000}
     with monkeypatch.context() as patch:
         patch.setattr("pipeline.counts.count.count_chunk", worker_tasks.count_but_die_at_chunk_7)
         with pytest.raises(WorkerError, match=r"^chunk 7 \(.*text\.txt, bytes .*failed 3 times.*same command again"):

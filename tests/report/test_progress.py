@@ -109,7 +109,7 @@ def test_shell_completion() -> None:
         "ver": "plain,verify", "train --vocab": "plain,--vocab-size", "train --pattern ll": "plain,llama3",
         "train --tie-break g": "plain,greatest-bytes", "merge runs/a --export hf,ti": "plain,hf,tiktoken",
         "encode --shard-format b": "plain,bin", "encode --tokenizer run": "file,run", "train cor": "file,cor",
-        "train --output run": "file,run",
+        "train --output run": "file,run", "train --ray a": "plain,auto", "train --ray cor": "file,cor",
     }.items():  # fmt: skip
         words = f"bpe-pipeline {typed}"
         asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1), COMPLETE: "bash_complete"}

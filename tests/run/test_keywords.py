@@ -20,7 +20,7 @@ SAMPLES: dict[str, dict[Any, Any]] = {  # a value of each type, where another op
     **{f"{role}_token": {str: f"<|{role}|>"} for role in ("bos", "eos", "pad")},
     **{f"{added}special_tokens": {str: "<|x|>"} for added in ("", "added_")},
     "vocab_size": {str: "300,400", int: 300}, "output": {str: "runs/a"}, "pattern": {str: "llama3"},
-    "export": {str: "hf"}, "val_fraction": {str: "0.1"}, "stop_at_saving": {str: "1%"},
+    "ray": {str: "auto"}, "export": {str: "hf"}, "val_fraction": {str: "0.1"}, "stop_at_saving": {str: "1%"},
     "chat_template": {str: "chatml"}, "superwords_from": {str: "80%", int: 300},
     "superword_pattern": {str: "superbpe"}, "superword_words": {str: "none", int: 3},
 }  # fmt: skip

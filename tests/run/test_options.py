@@ -56,7 +56,9 @@ def test_sizes_and_counts_are_formatted() -> None:
     ({"workers": 5000}, "at most 4096"), ({"vocab_size": "9" * 400}, "at most 268435456"),
     ({"vocab_size": 10**5000}, "at most 268435456"), ({"chunk_size": "9" * 400}, "at most 2**62"),
     ({"chunk_size": 2**63}, "at most 2**62"), ({"max_piece_bytes": 3}, "at least 4"),
-    ({"executor": "spark"}, "one of local, ray"), ({"vocab_size": []}, "a whole number, or several, not []"),
+    ({"ray": "spark"}, "auto, HOST:PORT or ray://HOST:PORT, not 'spark'"),
+    ({"ray": "s3://host:1/"}, "auto, HOST:PORT"), ({"executor": "ray"}, "'executor' is 'ray' now"),
+    ({"ray_address": None}, "'ray_address' is 'ray' now"), ({"vocab_size": []}, "a whole number, or several, not []"),
     ({"no_special_tokens": True, "special_tokens": ["a"]}, "exclude each other"),
     ({"text_field": "page..body"}, "the name of a field, such as text or page.body, not 'page..body'"),
     ({"exclude": ["./"]}, "globs, such as *.log or old/**, not ['./']"),
@@ -110,8 +112,9 @@ def test_options_have_documented_defaults_and_stages() -> None:
     ("vocab_size", "1,000,500", (1_000_500,)), ("vocab_size", "100,400,000", (100_400_000,)),
     ("vocab_size", "8k,16K, 32_000", (8000, 16_000, 32_000)), ("vocab_size", "300,400", (300, 400)),
     ("vocab_size", ["48,000", 500], (48_000, 500)), ("min_frequency", "1,500", 1500), ("shard_size", "1M", 10**6),
+    ("ray", True, "auto"), ("ray", False, None),
 ])  # fmt: skip
-def test_numbers_as_people_write_them(name: str, typed: object, number: object) -> None:
+def test_values_as_people_write_them(name: str, typed: object, number: object) -> None:
     assert parsed(name, typed, str) == number
 
 

@@ -123,10 +123,7 @@ def test_errors_name_the_cause(tokenizer: pipeline.Tokenizer, tmp_path: Path) ->
         (InputError, "skipped or altered: 1 invalid UTF-8 sequence replaced", path, {"fail_on_loss": True}),
         (InputError, r"invalid UTF-8 in .*a\.txt, byte 8; fix it and encode it again, or", [path] * 3, strict),
         (UsageError, "names of files", "-", {}),
-        *(
-            (UsageError, "means nothing", path, {key: 300})
-            for key in ("output", "shard_size", "vocab_size", "executor")
-        ),
+        *((UsageError, "means nothing", path, {key: 300}) for key in ("output", "shard_size", "vocab_size", "ray")),
         (InputError, r"none\.txt does not exist", tmp_path / "none.txt", {}),
         (InputError, r"the corpus is empty: .*rowless\.parquet has no rows", rowless, {}),
         (UsageError, "too small: encoding with a tokenizer of", path, {"memory_limit": "80MiB"}),
