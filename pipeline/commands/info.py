@@ -9,9 +9,8 @@ from pipeline.corpus.skipped_or_altered import in_words
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
 from pipeline.run.directory import RUN, Directory
-from pipeline.run.guests import guest_of
 from pipeline.run.keywords import AnyPath
-from pipeline.run.manifest import Run
+from pipeline.run.manifest import Run, guest_of
 from pipeline.run.plan import corpus_bytes
 from pipeline.shards import manifest as shards
 from pipeline.shards.manifest import RESULT, SHARDS, EncodedCorpus, find_result, tokenizer_fingerprint

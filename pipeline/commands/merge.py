@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any, Unpack
 
+import pipeline
 from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes
@@ -18,9 +19,7 @@ from pipeline.counts.count import STAGE as COUNTING
 from pipeline.counts.count import Counted, combine_again, require_counted
 from pipeline.executors import Executor
 from pipeline.merges import forecast, merge, merge_worker
-from pipeline.merges.merge_list import MergeList
-from pipeline.merges.saving import size_that_repays
-from pipeline.reports import model_card
+from pipeline.merges.merge_list import MergeList, size_that_repays
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import OtherSize, Summary
@@ -36,13 +35,15 @@ from pipeline.run.runner import Runner, opened
 from pipeline.run.workers import executor_for
 from pipeline.storage import Location, named
 from pipeline.tokenizer.export import Exported, Ids, Trained, check_before_work, export_size, limits_of, refuse_ordinary
+from pipeline.tokenizer.formats.fields import CARD
 from pipeline.tokenizer.formats.files import FILE_NAMES
 from pipeline.tokenizer.formats.huggingface import GENERATION_NAME, chat_template_of
-from pipeline.tokenizer.tokenizer import Tokenizer
 
 
 @lists_options
-def merge_run(run: AnyPath, *, progress: bool = False, **options: Unpack[MergeKeywords]) -> dict[int, Tokenizer]:
+def merge_run(
+    run: AnyPath, *, progress: bool = False, **options: Unpack[MergeKeywords]
+) -> "dict[int, pipeline.Tokenizer]":
     """Learn vocabularies from the counts of a run directory, as `bpe-pipeline merge` does.
 
     Args:
@@ -63,7 +64,7 @@ def merge_run(run: AnyPath, *, progress: bool = False, **options: Unpack[MergeKe
     """
     with for_python(progress) as listener, executor_for(make_options(TrainOptions, options)) as executor:
         _, trained = run_merge(named(run, "run"), options, executor, listener)
-    return {size: Tokenizer.from_model(trained.model(size)) for size in trained.options.vocab_size}
+    return {size: pipeline.Tokenizer.from_model(trained.model(size)) for size in trained.options.vocab_size}
 
 
 def run_merge(
@@ -240,7 +241,7 @@ def merge_and_export(
     trained = Trained(learned, tokenizer_pattern(options), options)
     exporting_bytes = _check_memory(runner, learned.first(merge.merges_for(options)), max(options.vocab_size))
     refuse_ordinary(trained)
-    run = manifest.store_tokenizers(run, options, FILE_NAMES, GENERATION_NAME, model_card.NAME)
+    run = manifest.store_tokenizers(run, options, FILE_NAMES, GENERATION_NAME, CARD)
     homes = list(map(run.tokenizer_directory, options.vocab_size))
     compute = functools.partial(report.after_training, runner, run, trained)
     exported, numbers = _export(runner, trained, homes, compute, exporting_bytes)

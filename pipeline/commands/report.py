@@ -9,6 +9,8 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from pipeline.base.errors import PipelineError
@@ -17,7 +19,7 @@ from pipeline.base.units import format_bytes
 from pipeline.corpus.sampling import choose
 from pipeline.counts.count import Counted
 from pipeline.merges.merge_list import MergeList
-from pipeline.reports import model_card, page
+from pipeline.reports import model_card
 from pipeline.reports.compared import REFERENCES
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
@@ -30,6 +32,7 @@ from pipeline.run.runner import Runner
 from pipeline.storage import MANIFEST_BYTES, Location, read_bounded
 from pipeline.storage.atomic import whole_file, write_whole
 from pipeline.tokenizer.export import Check, Trained
+from pipeline.tokenizer.formats.fields import CARD
 
 STAGE = "reporting"
 EXTENT = "BPE_PIPELINE_REPORT"
@@ -133,13 +136,18 @@ def write_summary(
     return summary
 
 
+def _renderer() -> ModuleType:
+    """The module that draws the page, for which not every command asks."""
+    return import_module("pipeline.reports.page")
+
+
 def _page_wanted() -> bool:
     return os.environ.get(EXTENT, "page") == "page"
 
 
 def prepare_page() -> None:
     """Compress what every page holds, while a worker computes its numbers."""
-    if _page_wanted() and (script := page.plotly_script()) is not None:
+    if _page_wanted() and (script := (page := _renderer()).plotly_script()) is not None:
         with contextlib.suppress(OSError):  # writing the page will say so
             page.packed_script(script)
 
@@ -148,10 +156,10 @@ def names_of(run: Run, numbers: Numbers | None) -> tuple[str, tuple[str, ...]]:
     """Return the path of the report, with a hint if plotly is missing, and what it adds to the tokenizer directory."""
     if numbers is None or not _page_wanted():
         return str(run.directory / "report.txt"), ()
-    if page.plotly_script() is not None:
-        return str(run.directory / "report.html"), (model_card.NAME,)
+    if _renderer().plotly_script() is not None:
+        return str(run.directory / "report.html"), (CARD,)
     hint = f"{run.directory / 'report.txt'} (as a page with plots: pip install 'bpe-pipeline[report]')"
-    return hint, (model_card.NAME,)
+    return hint, (CARD,)
 
 
 def write_files(
@@ -166,15 +174,17 @@ def write_files(
     """Write numbers and, if they are known and plotly is installed, the page; into the run directory text, too."""
     where, as_json = outputs or (run.directory / "report.html", run.directory / "report.json")
     written = [as_json] if outputs is not None else [run.directory / "report.txt", as_json]
-    pages, script, numbers = list[Location](), page.plotly_script(), report.numbers
+    pages, numbers = list[Location](), report.numbers
     try:
         if with_page and numbers is not None and tokenizer is not None and options is not None:
+            page = _renderer()
+            script = page.plotly_script()
             made = shown_options(options, run.manifest.chooser)
             if script is not None:
                 with whole_file(where) as path, path.open("wb") as file:
                     page.write_page(file, script, report, how_made(made, run.manifest, report.summary, numbers))
                 pages.append(where)
-            if outputs is None and not is_edited(card := tokenizer / model_card.NAME):
+            if outputs is None and not is_edited(card := tokenizer / CARD):
                 write_whole(card, model_card.model_card(made, numbers))
                 written.append(card)
     finally:  # also without its page

@@ -19,17 +19,15 @@ from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list
 from pipeline.reports import page
 from pipeline.reports.compared import REFERENCES, cached_or_reference
-from pipeline.reports.model_card import NAME as CARD
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
 from pipeline.reports.progress import for_python
 from pipeline.reports.result import NOT_STORED, Facts, Result
 from pipeline.reports.summary import Report, Summary
 from pipeline.run import manifest
-from pipeline.run.guests import guest_of
 from pipeline.run.keywords import AnyPath, WorkKeywords
 from pipeline.run.listed_options import lists_options
-from pipeline.run.manifest import Run
+from pipeline.run.manifest import Run, guest_of
 from pipeline.run.memory import Broker
 from pipeline.run.options import OutputOptions, WorkOptions, flag_of, make_options
 from pipeline.run.patterns import tokenizer_pattern
@@ -38,6 +36,7 @@ from pipeline.run.workers import executor_here
 from pipeline.storage import Location, named
 from pipeline.storage.atomic import single_output
 from pipeline.tokenizer.export import Trained, facts_of
+from pipeline.tokenizer.formats.fields import CARD
 from pipeline.tokenizer.formats.files import tokenizer_path
 
 

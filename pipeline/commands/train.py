@@ -61,11 +61,9 @@ def train(
     settled = make_options(TrainOptions, {"inputs": inputs, **options})
     if settled.dry_run:
         raise UsageError("dry_run prints a plan and trains nothing: use the command, bpe-pipeline train --dry-run")
-    from pipeline.tokenizer.tokenizer import Tokenizer
-
     with for_python(progress) as listener, executor_for(settled) as executor:
         _, trained = run_train(settled, executor, listener)
-    return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
+    return pipeline.Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 
 def _prepare_rest(chunks: int) -> None:

@@ -24,23 +24,20 @@ from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import FirstStage
 from pipeline.merges.replay_worker import ReplayTask, SumTask
 from pipeline.merges.rules import MergeRules
-from pipeline.reports.model_card import NAME as CARD
 from pipeline.reports.progress import for_python
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
-from pipeline.run.guests import guest_of
 from pipeline.run.keywords import AnyPath, WorkKeywords
 from pipeline.run.listed_options import lists_options
-from pipeline.run.manifest import Run
+from pipeline.run.manifest import Run, guest_of
 from pipeline.run.options import WorkOptions, make_options
 from pipeline.run.patterns import tokenizer_pattern
 from pipeline.run.runner import Runner, Stage, watched
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, existing, named, names_in
 from pipeline.tokenizer.export import Trained, export_model
-from pipeline.tokenizer.formats.gguf import GGUF_NAME
+from pipeline.tokenizer.formats.fields import CARD, GGUF_NAME, RANKS_NAME
 from pipeline.tokenizer.formats.huggingface import EDITABLE, chat_template_of, check_edited, write_model
-from pipeline.tokenizer.formats.tiktoken_ranks import RANKS_NAME
 from pipeline.tokenizer.model import Model
 
 _MODULUS = 1 << 64

@@ -8,13 +8,15 @@ from array import array
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import accumulate, chain
 
 from pipeline.base.errors import InputError, RunDirectoryError, TrainingError
 from pipeline.merges.vocabulary import Vocabulary
+from pipeline.run.ids import SpecialTokens
 from pipeline.storage import Location, sealed_parquet
 from pipeline.storage.atomic import whole_file
 
+LEAST_SAVING, LEAST_COUNT = 0.05, 20  # of tokens, by a doubling; of the last pair, so that it is no typing error
 _COLUMNS = {"left": "large_binary", "right": "large_binary", "count": "uint64", "joined": "uint64"}
 _FINGERPRINT, _STOPPED, _BYTES = b"fingerprint", b"stopped", b"bytes"
 _LEFT_OUT = b"left_out"  # different pieces and their bytes
@@ -75,6 +77,37 @@ class MergeList:
             return self
         columns = {name: getattr(self, name)[:merges] for name in ("left", "right", "counts", "joined")}
         return replace(self, **columns, exhausted=False, chosen=None)
+
+
+def enough_from(savings: Sequence[float], least: float) -> int | None:
+    """Return the position from which on every saving is too small; None if the last one is not.
+
+    >>> enough_from([0.2, 0.04, 0.09, 0.03, 0.01], 0.05)
+    3
+    """
+    worthwhile = (position for position in reversed(range(len(savings))) if savings[position] >= least)
+    first = next(worthwhile, -1) + 1
+    return first if first < len(savings) else None
+
+
+def size_that_repays(learned: MergeList, special: SpecialTokens, most: int, saving: float) -> tuple[int, str]:
+    """Return the size, at most `most`, and why; by the tokens that the counted corpus has at each size, exactly.
+
+    It is `most` if the list ends before twice a smaller size that would do; doublings that the list does not hold are
+    not known. Savings need not fall: languages that choose merges in turn may make a later doubling save more.
+    """
+    tokens = [learned.bytes, *(learned.bytes - joined for joined in accumulate(learned.joined))]
+    least, end = most - special.merge_budget(most), len(learned)
+
+    def saved(size: int) -> float:
+        return 1 - tokens[min(2 * size - least, end)] / tokens[min(size - least, end)]
+
+    last = most if learned.exhausted else (least + end) // 2  # of which it is known what doubling saves
+    if (first := enough_from([saved(size) for size in range(least, last + 1)], saving)) is not None:
+        size = least + first
+        return size, f"{size:,} tokens: doubling them would save less than {saving:.2%} of the tokens of the corpus"
+    known = f"doubling {last:,} saves {saved(last):.2%}" if last >= least else "too few to know what doubling saves"
+    return most, f"{most:,} tokens, the most allowed: {known}"
 
 
 def save(merges: MergeList, path: Location, fingerprint: str) -> None:

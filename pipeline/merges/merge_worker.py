@@ -11,13 +11,14 @@ import time
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError, os_error_as
 from pipeline.base.memory import Grant
 from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_totals
-from pipeline.merges import merge_list, shared_worker
+from pipeline.merges import merge_list
 from pipeline.merges.forecast import COMPACT_FROM, Merging, Sharing, choose, least, shape_of, surely_enough
 from pipeline.merges.merge_list import Chosen, MergeList
 from pipeline.merges.rules import MergeRules
@@ -25,6 +26,7 @@ from pipeline.storage import Location
 from pipeline.storage.atomic import parts_next_to
 from pipeline.storage.scratch import own_mark
 
+_SHARED = "pipeline.merges.shared_worker"  # imported where nodes of a cluster share the words
 _MOST_OF_TIME = 1 / 20  # that storing the merges so far may take
 _FIRST_AFTER_S = 1.0
 _log = logging.getLogger(__name__)
@@ -129,7 +131,7 @@ def learn(task: MergeTask) -> MergeList:
                 result, chosen = task.learner.learn(task, way.threads, before, on_merged)
             elif way.parts > 1:
                 part_bytes = way.bytes + task.grant.other_bytes
-                result = shared_worker.learn(task, way, before, on_merged, part_bytes)
+                result = import_module(_SHARED).learn(task, way, before, on_merged, part_bytes)
             else:
                 scratch = str(neighbour.with_name(f".{neighbour.name}.{own_mark()}.words"))
                 result = _engine(counter, before).run(

@@ -9,15 +9,16 @@ import hashlib
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pipeline.base.errors import RunDirectoryError
 from pipeline.base.machine import versions
 from pipeline.run.directory import COARSE, LOG, RESULTS, RUN, STANDARD_INPUT, Directory, fingerprint
-from pipeline.run.guests import chooser_of
 from pipeline.run.options import TrainOptions, flag_of, make_options
 from pipeline.run.plan import MOST_INPUTS, Plan, stored_plan
 from pipeline.run.standard_input import remove_copies
@@ -31,6 +32,9 @@ INPUT_NAME = "counts/input-{:03d}.parquet"  # what several chunks of an input wi
 _MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
 RUNS = "runs"  # the kind of a source that is combined counts
 KEPT = ".kept"  # the ending of what is kept of a counter until it is complete
+# Modules of the guests that made a directory or choose a run's merges, imported when they are used.
+_MAKERS = {"made-from.json": "pipeline.guests.adapt.made"}  # the manifest of a directory -> `verify`, `report`, `info`
+_CHOOSERS = {"languages": "pipeline.guests.parity.parity"}  # the kind of a run's source -> `Chooser`, with the same
 _FIRST_STAGE = TrainOptions().of_stage("merge")  # of which superwords have none
 
 
@@ -47,7 +51,7 @@ class Weighted:
 class Source:
     """Where counts came from that were not counted from a corpus listing."""
 
-    kind: str  # "runs" (combined), "counts" (imported), "iterator", or that of a guest in `run/guests.py`
+    kind: str  # "runs" (combined), "counts" (imported), "iterator", or that of a guest in `_CHOOSERS`
     digest: str  # of all that counts depend on besides options; of an iterator, which cannot be read again, random
     description: str  # for people
     mixed: tuple[Weighted, ...] = ()  # the runs that were combined
@@ -179,6 +183,17 @@ class Run:
         """List the directories of tokenizers that the manifest knows."""
         names = {name.partition("/")[0] for name in self.manifest.tokenizers}
         return [self.directory / name for name in sorted(names)]
+
+
+def guest_of(location: Location) -> ModuleType | None:
+    """Return the module of the guest that made what is in a directory, or None."""
+    found = next((module for name, module in _MAKERS.items() if (location / name).exists()), None)
+    return None if found is None else import_module(found)
+
+
+def chooser_of(kind: str, chosen_by: Mapping[str, Any]) -> Any:
+    """Return the `Chooser` of a guest for what a source stores; raises `TypeError`, `KeyError` or `ValueError`."""
+    return stored(import_module(_CHOOSERS[kind]).Chooser, chosen_by)
 
 
 def save(run: Run) -> None:

@@ -5,6 +5,7 @@ It imports little, so that worker processes can start while the coordinator stil
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from pipeline.executors import Node, WorkerSetup
@@ -26,6 +27,7 @@ SETUP = WorkerSetup(
     environment={"ARROW_DEFAULT_MEMORY_POOL": "system"},
 )
 ENCODING = replace(SETUP, later=(), preload=("pipeline.shards.encode_worker", "pipeline.shards.write_worker"))
+_RAY = "pipeline.executors.ray"  # imported where a cluster is asked for
 _MOST_THREADS = 16  # of a stage on a node: more gain little and take cores from others
 CHAT = replace(SETUP, later=(), preload=("pipeline.guests.chat.rows_worker", "pipeline.guests.chat.assemble_worker"))
 
@@ -36,9 +38,8 @@ def executor_for(options: ClusterOptions, setup: WorkerSetup = SETUP) -> "LocalE
 
 
 def _on_ray(address: str, workers: int | None, setup: WorkerSetup) -> "RayExecutor":
-    from pipeline.executors.ray import RayExecutor
-
-    return RayExecutor(address, workers, setup)
+    found: RayExecutor = import_module(_RAY).RayExecutor(address, workers, setup)
+    return found
 
 
 def executor_here(options: WorkOptions, setup: WorkerSetup = SETUP) -> LocalExecutor:

@@ -10,12 +10,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from importlib import import_module
 from itertools import count
 from typing import Any
 
 from pipeline.base.errors import UsageError, unfit
 from pipeline.run.ids import marks_in
-from pipeline.tokenizer.conversions import installed
 from pipeline.tokenizer.encode import utf8_of
 from pipeline.tokenizer.model import ChatTemplate, Model
 
@@ -45,6 +45,14 @@ _STEPS = "__steps"
 _PROBES = [
     [{"role": role, "content": "x"} for role in roles.split()] for roles in ("user", "user assistant", "system user")
 ]
+
+
+def installed(name: str) -> Any:
+    """Import another library; UsageError where it cannot be imported."""
+    try:
+        return import_module(name)
+    except ImportError as reason:
+        raise UsageError(f"{name} cannot be imported ({reason}): pip install {name}") from None
 
 
 def render(model: Model, messages: Sequence[Message], *, add_generation_prompt: bool, **variables: Any) -> str:

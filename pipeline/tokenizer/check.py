@@ -19,8 +19,7 @@ from pipeline.pattern.translate import not_in_tokenizers_1
 from pipeline.run import manifest
 from pipeline.storage import MODEL_BYTES, Location, names_in, read_bounded
 from pipeline.tokenizer.export import Check
-from pipeline.tokenizer.formats.gguf import GGUF_NAME
-from pipeline.tokenizer.formats.tiktoken_ranks import SNIPPET_NAME
+from pipeline.tokenizer.formats.fields import GGUF_NAME, SNIPPET_NAME
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 Encode = Callable[[str], list[int]]

@@ -4,33 +4,25 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import StorageError, UsageError, unfit
-from pipeline.storage import Location, existing
-from pipeline.tokenizer.formats.huggingface import export_huggingface
+from pipeline.storage import Location
+from pipeline.tokenizer.chat_templates import installed
+from pipeline.tokenizer.formats import huggingface
+from pipeline.tokenizer.formats.fields import CARD
 from pipeline.tokenizer.formats.tiktoken_ranks import encoding_arguments
 from pipeline.tokenizer.model import Model
 
-CARD = "README.md"
 _REMEDY = "check the name, the connection and the token, which `hf auth login` stores or HF_TOKEN names"
-
-
-def installed(name: str) -> Any:
-    """Import another library; UsageError where it cannot be imported."""
-    try:
-        return import_module(name)
-    except ImportError as reason:
-        raise UsageError(f"{name} cannot be imported ({reason}): pip install {name}") from None
 
 
 @contextmanager
 def _exported(model: Model) -> Iterator[Path]:
     """Write the files of transformers into a directory, which is removed at the end."""
     with tempfile.TemporaryDirectory() as directory:
-        export_huggingface(model, Path(directory))
+        huggingface.export(model, Path(directory))
         yield Path(directory)
 
 
@@ -69,8 +61,7 @@ def require_login(name: str, repo_id: str, token: str | None = None) -> None:
 
 def card_in(home: Location) -> dict[str, bytes]:
     """Return the model card of a tokenizer directory by its name; a README.md without metadata is none."""
-    path = home / CARD
-    data = path.read_bytes() if any(existing([path])) else b""
+    data = path.read_bytes() if (path := home / CARD).exists() else b""
     return {CARD: data} if data.startswith(b"---") else {}
 
 

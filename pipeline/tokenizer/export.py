@@ -14,6 +14,7 @@ from pipeline.merges import forecast
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.compiled import CompiledPattern
+from pipeline.pattern.presets import SUPERWORD_PATTERNS
 from pipeline.pattern.translate import leaves_text, not_in_tokenizers_1
 from pipeline.run.ids import check_added, check_special_tokens, is_reserved
 from pipeline.run.manifest import require, run_of, store_written, unedited
@@ -23,11 +24,9 @@ from pipeline.run.patterns import tokenizer_pattern
 from pipeline.run.vocabulary_size import check_vocabulary
 from pipeline.storage import Location, parse_location
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES, marks_written
-from pipeline.tokenizer.conversions import CARD
 from pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
-from pipeline.tokenizer.formats.fields import read_text
+from pipeline.tokenizer.formats.fields import CARD, read_text
 from pipeline.tokenizer.formats.files import FORMATS, default_formats, load_model
-from pipeline.tokenizer.formats.gguf import pre_type
 from pipeline.tokenizer.formats.huggingface import write_model
 from pipeline.tokenizer.model import ChatTemplate, Model
 
@@ -88,9 +87,8 @@ def check_before_work(options: TrainOptions, listener: Listener, kept_bytes: int
     broker = Broker.of(options.memory_limit, forecast.later_bytes(max(options.vocab_size)) + kept_bytes)
     broker.reserve(LEAST_WORK_BYTES + kept_bytes)
     # Refused for the same reasons as the one that will be trained; it has a merge, since a GGUF file needs one.
-    vocabulary = Vocabulary.from_merges(
-        [(b"\xff", b"\xff")], options.special.texts(257), special_ids=options.special_ids
-    )
+    special = options.special.texts(257)
+    vocabulary = Vocabulary.from_merges([(b"\xff", b"\xff")], special, special_ids=options.special_ids)
     pattern = tokenizer_pattern(options)
     model = with_chat_template(Model.cut_by(pattern, vocabulary, options.special.roles), options)
     model = model.adding_bos(options.add_bos)
@@ -204,9 +202,8 @@ def export_in_place(
         plain = TokenizerOptions().of_stage("special")
         given = {name: value for name, value in options.of_stage("special").items() if value != plain[name]}
         special = run.manifest.special | {directory.name: run.manifest.special.get(directory.name, {}) | given}
-        card = f"{directory.name}/{CARD}"
         if changed:
-            run.directory.remove(unedited(run, [card]))
+            run.directory.remove(unedited(run, [f"{directory.name}/{CARD}"]))
         store_written(replace(run, manifest=replace(run.manifest, special=special)), written)
     return written, refused
 
@@ -219,9 +216,8 @@ def refuse_ordinary(trained: "Trained") -> None:
 
 def limits_of(model: Model, formats: Sequence[str]) -> list[str]:
     """Return on which texts the runtimes of these formats fail or differ, although they read the files."""
-    if "gguf" in formats and pre_type(model.pattern) != "superbpe":  # it is refused, or exact
-        formats = [name for name in formats if name != "gguf"]
-    known = [one.limit for name, one in FORMATS.items() if name in formats and one.limit]
+    exact = model.pattern.expression != SUPERWORD_PATTERNS["superbpe-digits"] and "gguf"  # or it is refused
+    known = [one.limit for name, one in FORMATS.items() if name in formats and one.limit and name != exact]
     superwords = known and leaves_text(model.pattern) and any(map(holds_words, model.vocabulary.tokens.values()))
     return known if superwords else []
 
@@ -296,8 +292,8 @@ def export_size(directory: Location, trained: Trained, vocab_size: int) -> Expor
     written, refused = export_model(model, directory, trained.options.export)
     if directory / "tokenizer.json" not in written:  # a run keeps its model, also one that no other runtime reads
         written = write_model(model, directory) + written
-    facts = facts_of(trained, vocab_size, model.vocabulary)
-    return Exported(facts, directory, tuple(path.name for path in written), refused)
+    names = tuple(path.name for path in written)
+    return Exported(facts_of(trained, vocab_size, model.vocabulary), directory, names, refused)
 
 
 def facts_of(trained: Trained, vocab_size: int, vocabulary: Vocabulary) -> VocabularyFacts:
@@ -318,8 +314,7 @@ def facts_of(trained: Trained, vocab_size: int, vocabulary: Vocabulary) -> Vocab
 
 
 def _why_it_stopped(learned: MergeList, merges: int, options: TrainOptions) -> str:
-    missing = merges - len(learned)
-    if missing:
+    if missing := merges - len(learned):
         often = "at all" if options.min_frequency == 1 else f"{options.min_frequency:,} times"
         return f"no pair is left that occurs {often}, {missing:,} merges before the size asked for"
     if not learned.counts:

@@ -116,15 +116,14 @@ def test_incomparable_runs_and_wrong_arguments_are_refused(runs: list[Path], tmp
         with pytest.raises(RunDirectoryError, match=f"cannot be combined: {name} is"):
             pipeline.combine_runs([runs[0], tmp_path / "other"], output=tmp_path / "mix")
     other = manifest.require(runs[1])
-    older = replace(other, directory=Directory(tmp_path / "older", RUN))
-    (tmp_path / "older").mkdir()
+    older = replace(other, directory=Directory(tmp_path / "other", RUN))
     cutting = {**other.manifest.cutting, "unicode": "Unicode 3.0"}
     manifest.save(replace(older, manifest=replace(other.manifest, cutting=cutting)))
     with pytest.raises(RunDirectoryError, match=r"the Unicode version is 'Unicode .*' in the one and 'Unicode 3.0'"):
-        pipeline.combine_runs([runs[0], tmp_path / "older"], output=tmp_path / "mix")
+        pipeline.combine_runs([runs[0], tmp_path / "other"], output=tmp_path / "mix")
     manifest.save(older)
     with pytest.raises(RunDirectoryError, match="not completely counted"):
-        pipeline.combine_runs([runs[0], tmp_path / "older"], output=tmp_path / "mix")
+        pipeline.combine_runs([runs[0], tmp_path / "other"], output=tmp_path / "mix")
     one, other = runs
     for listed, weights, output, error, message in (
         ([one, other], [1], "mix", UsageError, "1 weight for 2 runs: give one for each"),

@@ -20,7 +20,7 @@ from pipeline import Tokenizer
 from pipeline.base.errors import UsageError
 from pipeline.compat import GPT2Tokenizer
 from pipeline.pattern.presets import PRESETS
-from pipeline.tokenizer.formats.gpt2_files import export_gpt2
+from pipeline.tokenizer.formats.gpt2_files import export
 
 EOT = "<|endoftext|>"
 
@@ -38,7 +38,7 @@ def get_tokenizer(vocab: Any, merges: Any, special_tokens: list[str] | None = No
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    export_gpt2(samples.tokenizer().model, tmp_path)
+    export(samples.tokenizer().model, tmp_path)
     return tmp_path
 
 

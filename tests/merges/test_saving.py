@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline.commands import merge
-from pipeline.merges.merge_list import MergeList
-from pipeline.merges.saving import size_that_repays
+from pipeline.merges.merge_list import MergeList, size_that_repays
 from pipeline.run.ids import SpecialTokens
 
 LEAST = 257  # the bytes and a special token

@@ -26,8 +26,8 @@ from pipeline.reports.compared import REFERENCES
 from pipeline.reports.measure import source_names
 from pipeline.reports.numbers import SENTENCES, MergeNumbers, SizePoint
 from pipeline.reports.numbers_worker import logarithmic, merge_numbers
+from pipeline.reports.tables import recommended_size
 from pipeline.reports.tokens import Variants
-from pipeline.reports.verdict import recommended_size
 from pipeline.run import manifest
 
 Learned = tuple[str, MergeList, dict[int, Tokenizer]]

@@ -104,7 +104,8 @@ def test_superwords_by_digits_are_written_if_asked_for(tmp_path: Path) -> None:
     model = superwords([(b"a", b" "), (b" ", b"a"), (b"1", b"2"), (b"e", b" ")]).model
     written, refused_ = export_model(model, tmp_path, None)
     assert (tmp_path / "tokenizer.gguf") not in written
-    assert not ours.can_write() or "a number of 30,000 digits crashes it; --export gguf writes" in refused_["gguf"]
+    if "gguf" in default_formats():
+        assert "a number of 30,000 digits crashes it; --export gguf writes" in refused_["gguf"]
     assert limits_of(model, ["hf"]) == []
     assert len(limits_of(model, ["gguf", "tiktoken"])) == 2
     assert exported(model, tmp_path)["ggml.pre"] == "superbpe"
@@ -179,7 +180,7 @@ def test_command_names_what_is_missing_before_it_trains(tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("the low the")
     options = ["--output", tmp_path / "run", "--export", "gguf", "--pattern", "cl100k"]
     said = refused(run("train", tmp_path / "corpus.txt", *options), 1)
-    assert ("bpe-pipeline[gguf]" if not ours.can_write() else "'cl100k'") in said
+    assert ("bpe-pipeline[gguf]" if "gguf" not in default_formats() else "'cl100k'") in said
     assert not (tmp_path / "run" / "tokenizer").exists()
 
 

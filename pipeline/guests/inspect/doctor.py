@@ -30,11 +30,11 @@ from pipeline.run.options import CorpusOptions, make_options
 from pipeline.run.patterns import cut_by
 from pipeline.storage import Location, named, names_in, parse_location, same_location
 from pipeline.tokenizer.check import CONFIGURED, HARD_TEXTS, check_exports, local_files, texts_to_check
-from pipeline.tokenizer.formats.fields import read_json
+from pipeline.tokenizer.formats.fields import SNIPPET_NAME, read_json
 from pipeline.tokenizer.formats.files import FORMATS, load_model, tokenizer_home
 from pipeline.tokenizer.formats.gpt2_files import load_gpt2
 from pipeline.tokenizer.formats.huggingface import EDITABLE, check_edited
-from pipeline.tokenizer.formats.tiktoken_ranks import SNIPPET_NAME, read_ranks
+from pipeline.tokenizer.formats.tiktoken_ranks import read_ranks
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 

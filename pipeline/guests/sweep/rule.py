@@ -23,7 +23,7 @@ from itertools import pairwise
 from pipeline.base.errors import UsageError, unfit
 from pipeline.base.units import format_count
 from pipeline.guests.sweep.sweep_worker import Point
-from pipeline.merges.saving import LEAST_COUNT, LEAST_SAVING, enough_from
+from pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, enough_from
 
 _A, _A_POWER, _B, _B_POWER = 0.19584238, 0.67073747, 2.12411231, 0.44660634  # in millions, and 10^15 operations
 _OPTIMUM = math.exp(-2.48465102)

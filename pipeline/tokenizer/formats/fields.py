@@ -12,6 +12,9 @@ from pipeline.storage import MODEL_BYTES, Location, read_bounded
 from pipeline.storage.atomic import make_directory, write_whole
 
 T = TypeVar("T")
+# Names of files of the formats that are imported when they are used, and of the model card next to them.
+RANKS_NAME, SNIPPET_NAME, GGUF_NAME = "tokenizer.tiktoken", "tiktoken_encoding.py", "tokenizer.gguf"
+CARD = "README.md"
 
 _NAMES = {dict: "an object", list: "a list", str: "a text", int: "a whole number", bool: "true or false"}
 

@@ -4,16 +4,15 @@ What is read is accepted only if the ids will be exactly those of the file's own
 produce other ids raises ExportRefusedError with the reason and writes nothing; the same tokenizer gives the same bytes.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 
 from pipeline.base.errors import InputError
 from pipeline.storage import Location, RemoteError, names_in
-from pipeline.tokenizer.formats import gguf
-from pipeline.tokenizer.formats.gguf import GGUF_NAME, export_gguf
-from pipeline.tokenizer.formats.gpt2_files import export_gpt2, load_gpt2
-from pipeline.tokenizer.formats.huggingface import EDITABLE, MODEL_NAME, export_huggingface, load_huggingface
-from pipeline.tokenizer.formats.tiktoken_ranks import RANKS_NAME, SNIPPET_NAME, export_tiktoken
+from pipeline.tokenizer.formats.fields import GGUF_NAME, RANKS_NAME, SNIPPET_NAME
+from pipeline.tokenizer.formats.huggingface import EDITABLE, MODEL_NAME, load_huggingface
 from pipeline.tokenizer.model import Model
 
 _UNREAD = {
@@ -57,10 +56,11 @@ def _load(path: Location) -> Model:
     file = path / MODEL_NAME if path.is_dir() else path
     if path.is_file() and (unread := _unread(path.name)):
         raise InputError(f"{path} is {unread}")
-    if not file.exists() and (path / "vocab.json").exists() and (path / "merges.txt").exists():
-        return load_gpt2(path / "vocab.json", path / "merges.txt")
-    if path.name in ("vocab.json", "merges.txt") and path.is_file():
-        return load_gpt2(path.with_name("vocab.json"), path.with_name("merges.txt"))
+    home = path.parent if path.name in ("vocab.json", "merges.txt") and path.is_file() else path
+    pair = home / "vocab.json", home / "merges.txt"
+    if home != path or (not file.exists() and all(one.exists() for one in pair)):
+        model: Model = FORMATS["gpt2"].module.load_gpt2(*pair)
+        return model
     if not file.exists():
         others = [name for name in sorted(names_in(path)) if _unread(name)] if path.is_dir() else []
         if others:
@@ -80,25 +80,37 @@ def _unread(name: str) -> str | None:
 class Format:
     """The files of a runtime. limit: on which texts it fails or differs if the pattern leaves superwords, or empty."""
 
-    write: Callable[[Model, Location], list[Location]]
+    home: str  # the module next to this one that writes them, imported when it is used
     files: tuple[str, ...]  # that it may write
     limit: str = ""
+    package: str = ""  # that has to be installed
+
+    @property
+    def module(self) -> ModuleType:
+        """The module of this format."""
+        return import_module(f"pipeline.tokenizer.formats.{self.home}")
+
+    def write(self, model: Model, directory: Location) -> list[Location]:
+        """Write the files into a directory."""
+        written: list[Location] = self.module.export(model, directory)
+        return written
 
 
 FORMATS = {
-    "hf": Format(export_huggingface, (MODEL_NAME, *EDITABLE)),
-    "gpt2": Format(export_gpt2, ("vocab.json", "merges.txt")),
+    "hf": Format("huggingface", (MODEL_NAME, *EDITABLE)),
+    "gpt2": Format("gpt2_files", ("vocab.json", "merges.txt")),
     "tiktoken": Format(
-        export_tiktoken,
+        "tiktoken_ranks",
         (RANKS_NAME, SNIPPET_NAME),
         "tiktoken's engine raises on long stretches of text (some 100,000 characters) that the pattern of superwords "
         "leaves",
     ),
     "gguf": Format(
-        export_gguf,
+        "gguf",
         (GGUF_NAME,),
         "llama.cpp cuts numbers with digits other than 0-9 at other positions, and a number of 30,000 digits crashes "
         "it",
+        package="gguf",
     ),
 }
 FILE_NAMES = tuple(name for one in FORMATS.values() for name in one.files)
@@ -106,4 +118,4 @@ FILE_NAMES = tuple(name for one in FORMATS.values() for name in one.files)
 
 def default_formats() -> list[str]:
     """Return the formats that are written where none are named: all whose package is installed."""
-    return [name for name in FORMATS if name != "gguf" or gguf.can_write()]
+    return [name for name, one in FORMATS.items() if not one.package or find_spec(one.package)]

@@ -16,9 +16,9 @@ from pipeline.pattern.presets import SUPERWORD_PATTERNS
 from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory, whole_file
 from pipeline.tokenizer.formats import byte_alphabet
+from pipeline.tokenizer.formats.fields import GGUF_NAME
 from pipeline.tokenizer.model import PLAIN_RULE, Model, could_be_whole_piece
 
-GGUF_NAME = "tokenizer.gguf"
 PRE_TYPES = {"gpt2": "gpt-2", "llama3": "llama-bpe", "qwen2": "qwen2"}  # pattern -> llama.cpp's name of the same
 _WHOLE_PIECES = ("llama-bpe",)  # pieces that are tokens are not merged
 _NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5
@@ -34,14 +34,9 @@ _CONTROL_LOOKING = re.compile(r"_?[<\[].*[a-z].*[>\]\[]", re.IGNORECASE | re.DOT
 _GENERATION_MARK = re.compile(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
 
 
-def can_write() -> bool:
-    """Whether the gguf package is installed."""
-    return find_spec("gguf") is not None
-
-
-def export_gguf(model: Model, directory: Location) -> list[Location]:
+def export(model: Model, directory: Location) -> list[Location]:
     """Write the file; ExportRefusedError where llama.cpp would produce other ids."""
-    if not can_write():
+    if find_spec("gguf") is None:
         raise ExportRefusedError("a GGUF file is written with the gguf package: pip install 'bpe-pipeline[gguf]'")
     pre = pre_type(model.pattern)
     if pre is None:

@@ -136,7 +136,7 @@ def _special_tokens_map(vocab_file: Location) -> Field:
     return read_json(file) if file.exists() else Field(None, file)
 
 
-def export_gpt2(model: Model, directory: Location) -> list[Location]:
+def export(model: Model, directory: Location) -> list[Location]:
     """Write vocab.json and merges.txt; ExportRefusedError where their readers would produce other ids."""
     if model.pattern.name != "gpt2":
         raise ExportRefusedError(

@@ -279,7 +279,7 @@ def token_field(config: Field, name: str) -> Field:
     return field.member("content") if isinstance(field.value, dict) else field
 
 
-def export_huggingface(model: Model, directory: Location) -> list[Location]:
+def export(model: Model, directory: Location) -> list[Location]:
     """Write the directory; ExportRefusedError where tokenizers would cut or name tokens differently."""
     return _write(model, directory, public_pre_tokenizer(model))
 

@@ -20,11 +20,8 @@ from pipeline.pattern.translate import for_tiktoken, leaves_text
 from pipeline.run.ids import MAX_IDS
 from pipeline.storage import Location
 from pipeline.tokenizer.formats.byte_alphabet import refuse_preparation, vocabulary_of
-from pipeline.tokenizer.formats.fields import read_bytes, write_files
+from pipeline.tokenizer.formats.fields import RANKS_NAME, SNIPPET_NAME, read_bytes, write_files
 from pipeline.tokenizer.model import Model
-
-RANKS_NAME = "tokenizer.tiktoken"
-SNIPPET_NAME = "tiktoken_encoding.py"
 
 _SNIPPET = '''\
 """A tiktoken encoding, written by bpe-pipeline. Needs tiktoken, and {ranks_name} beside this file."""
@@ -156,7 +153,7 @@ def encoding_arguments(model: Model) -> dict[str, Any]:
     }
 
 
-def export_tiktoken(model: Model, directory: Location) -> list[Location]:
+def export(model: Model, directory: Location) -> list[Location]:
     """Write the rank file and the Python text; ExportRefusedError where tiktoken would produce other ids."""
     arguments = encoding_arguments(model)
     specials = "".join(f"\n        {text!r}: {id_}," for text, id_ in model.vocabulary.special_tokens.items())
