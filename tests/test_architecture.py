@@ -26,7 +26,7 @@ ROOMS = {
     "guests": 5361,
     "commands": 2799,
     "reports": 2563,
-    "shards": 3110,
+    "shards": 3114,
     "tokenizer": 3781,
     "merges": 1421,
     "counts": 2457,
@@ -59,7 +59,7 @@ MOST = {
     "parameters of an internal function": 6,
     "flags of all commands": 366,
     "flags in the help of a command": 24,
-    "lines of tests": 23_987,
+    "lines of tests": 23_991,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

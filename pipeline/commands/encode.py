@@ -184,6 +184,7 @@ def saved_result(
         encoding=encoding.fingerprint(),
         columns=dict(layout.columns) if len(layout.columns) > 1 else None,
         row_tokens=layout.row_tokens,
+        options=encoding.options if encoding.single else None,
         **more,
     )
     manifest.save_result(corpus, encoding)

@@ -258,7 +258,7 @@ def require(location: Location) -> Run:
     return run
 
 
-def refuse_other_options(directory: Directory, kind: str, stored: dict[str, Any], asked: dict[str, Any]) -> None:
+def refuse_other_options(where: Directory | Location, kind: str, stored: dict[str, Any], asked: dict[str, Any]) -> None:
     """Raise `RunDirectoryError` naming the first option in which the stored work and the one asked for differ."""
     for name, value in asked.items():
         if (before := stored.get(name)) != value:
@@ -269,7 +269,7 @@ def refuse_other_options(directory: Directory, kind: str, stored: dict[str, Any]
             remedy = "choose another --output, or start again with --overwrite"
             if kind == MERGING:
                 remedy = "train with another --output, or `bpe-pipeline merge --overwrite`, which keeps the counts"
-            raise RunDirectoryError(f"{directory} holds another run: its {kind} was done {how}; {remedy}")
+            raise RunDirectoryError(f"{where} holds another run: its {kind} was done {how}; {remedy}")
 
 
 def _shown(value: object) -> str:

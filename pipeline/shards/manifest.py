@@ -235,7 +235,8 @@ class EncodedCorpus:
     files: what was read. losses: skipped or altered input: kind -> count and first locations. tokenizer, encoding:
     fingerprints of the tokenizer, and of everything that the shards depend on. columns: name -> dtype, if rows have
     more than `input_ids`; row_tokens: if all rows have the same number; pack: if rows are not documents; order: the
-    options that changed the order of the corpus; index: what the format adds to the directory.
+    options that changed the order of the corpus; index: what the format adds to the directory; options: those of
+    `encoding.json` that a single file does not keep.
     """
 
     format: str
@@ -257,6 +258,7 @@ class EncodedCorpus:
     pack: str | None = None
     order: dict[str, Any] | None = None
     index: tuple[FileFacts, ...] = ()
+    options: dict[str, Any] | None = None
 
     @property
     def kind(self) -> str:

@@ -201,9 +201,11 @@ def refuse_other_file(encoding: Encoding, *, overwrite: bool) -> None:
         return
     for name in (name for names in shards.single_names(encoding.single).values() for name in names):
         if (encoding.home / name).exists():
+            if found is not None:
+                manifest.refuse_other_options(encoding.home / name, "encoding", found.options or {}, encoding.options)
+            what = "something else" if found is None else "another corpus"
             raise RunDirectoryError(
-                f"{encoding.home / name} exists and is of something else; name another file, or replace it with "
-                "--overwrite"
+                f"{encoding.home / name} exists and is of {what}; name another file, or replace it with --overwrite"
             )
 
 

@@ -71,8 +71,12 @@ def test_other_files_are_not_replaced(text: Path, tmp_path: Path) -> None:
         encode()
     assert names(tmp_path) == ["a.txt", "train.bin"]
     encode(overwrite=True)
-    with pytest.raises(RunDirectoryError, match="is of something else"):
-        encode(shuffle=1)
+    with pytest.raises(RunDirectoryError, match=r"bin holds another run: .* without --val-fraction, not with 0\.1"):
+        encode(val_fraction=0.1)
+    (tmp_path / "b.txt").write_text("another corpus")
+    with pytest.raises(RunDirectoryError, match=r"train\.bin exists and is of another corpus.*--overwrite"):
+        pipeline.encode_corpus(tmp_path / "b.txt", TOKENIZER, file)
+    (tmp_path / "b.txt").unlink()
     with pytest.raises(UsageError, match="is a file of the format bin, not arrow"):
         encode(shard_format="arrow")
     assert names(tmp_path) == ["a.txt", "train.bin", "train.bin.json"]
