@@ -1,6 +1,7 @@
-"""The command `bpe-pipeline`: it runs the package `pipeline`, or says that this name means something else here."""
+"""The command `bpe-pipeline`, installed beside the package: it runs it, or says what else has its name here."""
 
 import sys
+from importlib import import_module
 
 
 def main() -> int:
@@ -12,9 +13,7 @@ def main() -> int:
     except Exception:  # what another program's module raises
         is_ours = False
     if is_ours:
-        from pipeline.__main__ import main as run
-
-        return run()
+        return int(import_module("pipeline.__main__").main())
     from importlib.util import find_spec
 
     found = find_spec("pipeline")
