@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pipeline.base.errors import ExportRefusedError as ExportRefusedError
     from pipeline.base.errors import InputError as InputError
     from pipeline.base.errors import InvalidTextError as InvalidTextError
+    from pipeline.base.errors import OtherKindError as OtherKindError
     from pipeline.base.errors import PatternError as PatternError
     from pipeline.base.errors import PatternTimeoutError as PatternTimeoutError
     from pipeline.base.errors import PipelineError as PipelineError
@@ -55,8 +56,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _NAMES = {  # of a module
-    "base.errors": "PipelineError ExportRefusedError InputError InvalidTextError PatternError PatternTimeoutError "
-    "RunDirectoryError SpecialTokenError StorageError TrainingError UsageError WorkerError",
+    "base.errors": "PipelineError ExportRefusedError InputError InvalidTextError OtherKindError PatternError "
+    "PatternTimeoutError RunDirectoryError SpecialTokenError StorageError TrainingError UsageError WorkerError",
     "commands.combine": "combine_runs",
     "commands.count": "count",
     "commands.encode": "encode_corpus",

@@ -23,7 +23,7 @@ ROOMS = {
     "bpe_pipeline": 24,
     "__main__": 104,
     "compat": 479,
-    "cli": 1294,
+    "cli": 1327,
     "guests": 5361,
     "commands": 2799,
     "reports": 2563,
@@ -36,9 +36,9 @@ ROOMS = {
     "pattern": 1738,
     "executors": 1148,
     "storage": 1018,
-    "base": 832,
+    "base": 836,
     "_core": 0,
-    "__init__": 140,
+    "__init__": 141,
 }
 NATIVE = {
     "text": 2314,
@@ -58,9 +58,9 @@ MOST = {
     "lines of a file, on average": 152,
     "lines of a function": 49,
     "parameters of an internal function": 6,
-    "flags of all commands": 366,
+    "flags of all commands": 383,
     "flags in the help of a command": 24,
-    "lines of tests": 23_992,
+    "lines of tests": 24_032,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

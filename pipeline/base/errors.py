@@ -44,6 +44,10 @@ class RunDirectoryError(PipelineError):
     """A run directory holds another run, is damaged, or cannot be written."""
 
 
+class OtherKindError(InputError, RunDirectoryError):
+    """What is named is there, but of a kind or format that the call does not take: it is not known to be wrong."""
+
+
 class StorageError(PipelineError):
     """An object store or the system did not answer or refused; what is stored there may still be intact."""
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pipeline.reports.result import Result
 
 PROGRAM = "bpe-pipeline"
+_AS_JSON = "bpe-pipeline.as_json"
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,14 @@ _DEBUGGING: list[click.Parameter] = [
     Flag(["--debug"], is_flag=True, expose_value=False, help="show the traceback of a failure", group=OTHER,
          advanced=True),
 ]  # fmt: skip
+_JSON = Flag(
+    ["--json"], is_flag=True, expose_value=False, group=OTHER,
+    callback=lambda context, _, wanted: context.meta.update({_AS_JSON: wanted}),
+    help="print the result as one JSON document; progress and logs go to standard error",
+)  # fmt: skip
 inputs = click.argument("inputs", nargs=-1, metavar="[INPUT ...]", type=PATH_TEXT)
 run_argument = click.argument("run_directory", type=LOCATION, metavar="RUN")
 base_argument = click.argument("base", type=LOCATION, metavar="BASE")
-json_option = click.option("--json", "as_json", is_flag=True, help="print JSON, for machines")
 overwrite_option = click.option("--overwrite", is_flag=True, help="replace a file that exists")
 tokenizer_option = click.option(
     "--tokenizer", type=LOCATION, required=True, metavar="DIR",
@@ -127,17 +132,16 @@ def command(
 
         def call(**values: Any) -> int | None:
             own_values = {own_name: values.pop(own_name) for own_name in own_names}
-            how = {shown: own_values.pop(shown, False) for shown in ("as_json", "log_json")}
             if takes is None:
-                return show(function(**own_values), **how)
+                return show(function(**own_values))
             request = _settle(takes, values, own_values, in_file)
-            return None if request is None else show(function(request, **own_values), **how)
+            return None if request is None else show(function(request, **own_values))
 
         help_text = inspect.cleandoc(function.__doc__ or "")
         found = Command(
             title,
             callback=call,
-            params=[*own, *flags, *_DEBUGGING, HELP_ALL],
+            params=[*own, *flags, _JSON, *_DEBUGGING, HELP_ALL],
             help=help_text,
             short_help=help_text.partition("\n")[0],  # otherwise click would cut it
         )
@@ -176,6 +180,11 @@ def run_command(
         return command(takes, name=name, in_file=in_file)(call)
 
     return decorate
+
+
+def as_json() -> bool:
+    """Whether the command that runs has --json."""
+    return bool(click.get_current_context().meta[_AS_JSON])
 
 
 def _names(kind: type[Values]) -> list[str]:
@@ -269,16 +278,16 @@ def _plain(name: str, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Location) else value
 
 
-def show(result: "Result | None", *, as_json: bool = False, log_json: bool = False, quiet: bool = False) -> int | None:
+def show(result: "Result | None", *, log_json: bool = False, quiet: bool = False) -> int | None:
     """Print a result and return its exit code."""
     if result is None:
         return None
     from pipeline.reports import progress
 
-    if log_json:
-        progress.write_json(result.event, result.to_json())
-    elif as_json:
+    if as_json():
         progress.write(json.dumps(result.to_json(), ensure_ascii=False))
+    elif log_json:
+        progress.write_json(result.event, result.to_json())
     elif text := result.brief if quiet else str(result):
         progress.write(text)
     return result.exit_code
@@ -294,7 +303,7 @@ def carry_out(
     with start(options) as executor:
         from pipeline.reports import progress
 
-        with progress.listener(quiet=options.quiet, log_json=options.log_json) as listener:
+        with progress.listener(quiet=options.quiet, log_json=options.log_json, apart=as_json()) as listener:
             result = story(Session(options, request.given, executor, listener))
         show(result, quiet=options.quiet, log_json=options.log_json)
 

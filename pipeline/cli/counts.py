@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline.base.errors import UsageError
-from pipeline.base.printable import printable
 from pipeline.cli.command import Request, Session, command, overwrite_option, run_argument, run_command
 from pipeline.cli.completion import LOCATION
 from pipeline.run.options import ImportOptions, RayOptions
@@ -37,7 +36,7 @@ def import_counts(session: Session, files: tuple[Location, ...]) -> "Result":
 @click.argument("file", type=LOCATION, metavar="FILE")
 @click.option("--memory-limit", metavar="SIZE", help="memory for all processes together")
 @overwrite_option
-def export_counts(run_directory: Location, file: Location, memory_limit: str | None, overwrite: bool) -> None:
+def export_counts(run_directory: Location, file: Location, memory_limit: str | None, overwrite: bool) -> "Result":
     """Write the piece counts of RUN to FILE, a .tsv or .parquet.
 
     Each count is a line `piece<TAB>count`, the most frequent first; `import-counts` reads them back exactly.
@@ -46,12 +45,12 @@ def export_counts(run_directory: Location, file: Location, memory_limit: str | N
     bpe-pipeline export-counts runs/a counts.tsv
     """
     from pipeline.commands.export_counts import export_counts
-    from pipeline.reports import progress
+    from pipeline.reports.result import Facts
 
     if file.suffix not in (".tsv", ".parquet"):
         raise UsageError(f"{file}: the name must end in .tsv or .parquet, which says the format")
-    export_counts(run_directory, file, memory_limit=memory_limit, overwrite=overwrite)
-    progress.write(printable(file))
+    different = export_counts(run_directory, file, memory_limit=memory_limit, overwrite=overwrite)
+    return Facts({"file": str(file), "different_pieces": different})
 
 
 @command(RayOptions)

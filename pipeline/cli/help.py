@@ -16,14 +16,17 @@ SECTIONS = {  # of the list of commands: the file that defines them, or one's na
 }  # fmt: skip
 OWN, OTHER = "Options", "Other"  # groups of flags that belong to one command, and to all
 _ALL = "bpe-pipeline.help_all"
-GONE = {  # a flag by its command, and what it is called now
+GONE = {  # a command, a flag of one, or a flag of any, and what it is called now
+    "bpe-pipeline import": "import-counts",
+    "bpe-pipeline version": "bpe-pipeline --version",
     "merge --parity": "the command parity",
     "encode --chat": "the command encode-chat",
     "export --counts": "the command export-counts",
+    "info --log-json": "--json",
     "sweep --weights": "--weight",
-    "merge --parity-window": "window in a configuration file of the command parity",
-    "merge --parity-alpha": "alpha in a configuration file of the command parity",
-    "merge --global-merges": "global_merges in a configuration file of the command parity",
+    "--parity-window": "window in a file for --config of the command parity",
+    "--parity-alpha": "alpha in a file for --config of the command parity",
+    "--global-merges": "global_merges in a file for --config of the command parity",
 }
 
 
@@ -59,7 +62,7 @@ class _Once(click.Command):
             stored = f"{name} in a file for --config" if flag_of(name) == name != flag else None
             if flag != name and RENAMED.get(name) in known:
                 stored = flag_of(RENAMED[name])
-            if now := GONE.get(f"{ctx.info_name} {flag}", stored):
+            if now := GONE.get(f"{ctx.info_name} {flag}", GONE.get(flag, stored)):
                 raise click.UsageError(f"{flag} of {ctx.info_name} is {now} now", ctx)
         if "ray" in known:
             args = self._with_address(args)
@@ -116,6 +119,12 @@ class Group(_Once, click.Group):
         """Return the commands in the order of their use."""
         del ctx
         return sorted(self.commands, key=lambda name: [*SECTIONS.values()].index(self._section(name)))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Find the command; of one that is gone, say what it is called now."""
+        if now := GONE.get(f"{ctx.info_name} {args[0]}"):
+            raise click.UsageError(f"{args[0]} is {now} now", ctx)
+        return super().resolve_command(ctx, args)
 
     def _section(self, name: str) -> str:
         return str(vars(self.commands[name])["section"])

@@ -1,18 +1,18 @@
 """Commands that inspect: info, report, sweep, explain, diff, doctor, verify."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.base.errors import UsageError
-from pipeline.base.printable import printable
+from pipeline.base.errors import InputError, OtherKindError, RunDirectoryError, UsageError
 from pipeline.cli.command import (
     Session,
     as_utf8,
     command,
-    json_option,
     overwrite_option,
     run_argument,
     run_command,
@@ -27,9 +27,19 @@ if TYPE_CHECKING:
     from pipeline.reports.result import Result
 
 
+@contextmanager
+def _checking(*wrong: type[Exception]) -> Iterator[None]:
+    """Make 3 the exit code where something could not be compared or checked. wrong: errors that say what is wrong."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OtherKindError) or not isinstance(error, (UsageError, *wrong)):
+            error.exit_code = 3  # type: ignore[attr-defined]
+        raise
+
+
 @command()
 @click.argument("path", type=LOCATION, metavar="RUN|TOKENIZER|SHARDS")
-@click.option("--log-json", is_flag=True, help=RECORDS["log_json"].help)
 def info(path: Location) -> "Result":
     """Print what a run, a tokenizer or a directory of shards is.
 
@@ -37,7 +47,7 @@ def info(path: Location) -> "Result":
 
     \b
     bpe-pipeline info runs/a
-    bpe-pipeline info runs/a/tokenizer --log-json
+    bpe-pipeline info runs/a/tokenizer --json
     """
     from pipeline.commands.info import info as info_of
 
@@ -139,10 +149,9 @@ def sweep(
 @command()
 @click.argument("text")
 @tokenizer_option
-@json_option
 @click.option("--html", "page", type=LOCATION, metavar="FILE", help="write a page instead of printing")
 @overwrite_option
-def explain(text: str, tokenizer: Location, page: Location | None, overwrite: bool) -> "Result | None":
+def explain(text: str, tokenizer: Location, page: Location | None, overwrite: bool) -> "Result":
     """Print why TEXT has its ids.
 
     That is: its pieces, the merges of each in order, and why two neighbours did not merge. The counts of the merges are
@@ -153,17 +162,15 @@ def explain(text: str, tokenizer: Location, page: Location | None, overwrite: bo
     bpe-pipeline explain --tokenizer gpt2/tokenizer.json 'Hello world' --html hello.html
     """
     from pipeline.guests.inspect import explain as story
+    from pipeline.reports.result import Facts
 
     if page is None:
         if overwrite:
             raise UsageError("--overwrite is for --html FILE: give both, or leave it out")
         return story.explain(as_utf8(text), tokenizer)
-    if click.get_current_context().params["as_json"]:
-        raise UsageError("--json prints, and --html writes a page: give one of them")
     page = single_output(page, overwrite=overwrite)
     write_whole(page, story.page(story.explain(as_utf8(text), tokenizer), str(tokenizer)))
-    click.echo(printable(page))
-    return None
+    return Facts({"page": str(page)})
 
 
 @command()
@@ -172,7 +179,6 @@ def explain(text: str, tokenizer: Location, page: Location | None, overwrite: bo
 @click.argument("paths", nargs=-1, type=LOCATION, metavar="[INPUT ...]")
 @click.option("--exclude", multiple=True, metavar="GLOB", help=RECORDS["exclude"].help)
 @click.option("--text", "texts", multiple=True, metavar="STRING", help="compare on this text; repeatable")
-@json_option
 def diff(
     first: Location,
     second: Location,
@@ -182,9 +188,9 @@ def diff(
 ) -> "Result":
     """Print how the tokenizers A and B differ.
 
-    The exit code is 0 if they are equal, 1 if not, 3 if the comparison failed. Printed are tokens that only one has,
-    ids and ranks that moved, settings, and the texts that are cut differently, with the bytes per token of both. Texts
-    are samples of INPUTs and those of --text; without any, built-in sentences in several languages.
+    The exit code is 0 if they are equal, 1 if they differ, 3 if they could not be compared. Printed are tokens that
+    only one has, ids and ranks that moved, settings, and the texts that are cut differently, with the bytes per token
+    of both. Texts are samples of INPUTs and those of --text; without any, built-in sentences in several languages.
 
     \b
     bpe-pipeline diff runs/a runs/b
@@ -193,11 +199,8 @@ def diff(
     from pipeline.guests.inspect.diff import diff as compare
 
     exclude = make_options(CorpusOptions, {"exclude": exclude or None}, flag_of).exclude or ()
-    try:
+    with _checking():
         return compare(first, second, list(paths) or None, texts=list(map(as_utf8, texts)), exclude=exclude or None)
-    except Exception as error:
-        error.exit_code = 3  # type: ignore[attr-defined]
-        raise
 
 
 @command()
@@ -213,13 +216,12 @@ def diff(
     help="the run whose counts say which tokens are used; default: the tokenizer's own",
 )
 @click.option("--strict", is_flag=True, help="advice makes the exit code 1, too")
-@json_option
 def doctor(tokenizer: Location, samples: tuple[Location, ...], counts: Location | None, strict: bool) -> "Result":
     """Print what is wrong with a tokenizer, each with a remedy.
 
-    The exit code is 1 if anything is. TOKENIZER is a directory or file, of this package or another's. Its files are
-    compared with each other and, id by id, in each installed library that reads them; tokens, special tokens, settings
-    and round trips are checked.
+    The exit code is 1 if anything is, 3 if it could not be checked. TOKENIZER is a directory or file, of this package
+    or another's. Its files are compared with each other and, id by id, in each installed library that reads them;
+    tokens, special tokens, settings and round trips are checked.
 
     \b
     bpe-pipeline doctor runs/a/tokenizer
@@ -227,7 +229,8 @@ def doctor(tokenizer: Location, samples: tuple[Location, ...], counts: Location 
     """
     from pipeline.guests.inspect.doctor import doctor as examine
 
-    return replace(examine(tokenizer, list(samples) or None, counts=counts), strict=strict)
+    with _checking():
+        return replace(examine(tokenizer, list(samples) or None, counts=counts), strict=strict)
 
 
 @run_command(WorkOptions)
@@ -235,11 +238,13 @@ def doctor(tokenizer: Location, samples: tuple[Location, ...], counts: Location 
 def verify(session: Session, run_directory: Location) -> "Result":
     """Check everything in RUN.
 
-    That is: checksums, sums of counts, each merge by a second method, the tokenizers' files.
+    That is: checksums, sums of counts, each merge by a second method, the tokenizers' files. The exit code is 1 if
+    something is wrong, 3 if it could not be checked.
 
     \b
     bpe-pipeline verify runs/a
     """
     from pipeline.commands.verify import run_verify
 
-    return run_verify(run_directory, session.options, session.executor, session.listener)
+    with _checking(InputError, RunDirectoryError):
+        return run_verify(run_directory, session.options, session.executor, session.listener)

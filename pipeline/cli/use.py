@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline.base.errors import ExportRefusedError, UsageError
-from pipeline.cli.command import Request, Session, as_utf8, carry_out, command, inputs, show, tokenizer_option
+from pipeline.cli.command import Request, Session, as_json, as_utf8, carry_out, command, inputs, show, tokenizer_option
 from pipeline.cli.completion import LOCATION, PATH_TEXT
 from pipeline.cli.help import Flag
 from pipeline.run.options import ChatOptions, EncodeOptions, ExportOptions, WorkOptions, flag_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--ordinary", is_flag=True, cls=Flag, advanced=True, help="encode special tokens in the text as plain text"
 )
-def encode(request: Request, texts: tuple[str, ...], tokenizer: Location, ordinary: bool) -> None:
+def encode(request: Request, texts: tuple[str, ...], tokenizer: Location, ordinary: bool) -> "Result | None":
     """Print the token ids of a text, or encode a corpus into shards.
 
     Without --output, print the ids of INPUTs (`-`: standard input) or of --text, a line each. A corpus is files,
@@ -46,11 +46,16 @@ def encode(request: Request, texts: tuple[str, ...], tokenizer: Location, ordina
         of_text = {"inputs", *(one.name for one in fields(WorkOptions))}
         if unfit := next((name for name in request.given if name not in of_text), None):
             raise UsageError(f"{flag_of(unfit)} is for a corpus: give --output, the directory of the shards")
-        from pipeline.commands.encode_text import encode_command
+        from pipeline.commands.encode_text import encode_texts
+        from pipeline.reports.progress import write
+        from pipeline.reports.result import Facts
 
-        encode_command(
-            tokenizer, [LOCATION.convert(name, None, None) for name in options.inputs or ()], texts, ordinary=ordinary
-        )
+        paths = [LOCATION.convert(name, None, None) for name in options.inputs or ()]
+        found = encode_texts(tokenizer, paths, texts, ordinary=ordinary)
+        if as_json():
+            return Facts({"ids": list(found)})
+        for ids in found:
+            write(" ".join(map(str, ids)))
     elif texts or ordinary:
         raise UsageError("--output is for a corpus: leave out --text and --ordinary, or --output")
     else:
@@ -64,6 +69,7 @@ def encode(request: Request, texts: tuple[str, ...], tokenizer: Location, ordina
             return replace(summary, tokenizer=tokenizer)
 
         carry_out(request, encode_corpus, lambda options: executor_for(options, ENCODING))
+    return None
 
 
 @command(ChatOptions)
@@ -95,7 +101,7 @@ def encode_chat(request: Request, tokenizer: Location) -> None:
 @command()
 @click.argument("words", nargs=-1, metavar="[ID ...|SHARDS]", type=PATH_TEXT)
 @tokenizer_option
-def decode(words: tuple[str, ...], tokenizer: Location) -> None:
+def decode(words: tuple[str, ...], tokenizer: Location) -> "Result | None":
     """Print the text of token IDs or of SHARDS.
 
     Without any, IDs are read from standard input. SHARDS is what `encode --output` wrote: a directory, or one or
@@ -105,13 +111,18 @@ def decode(words: tuple[str, ...], tokenizer: Location) -> None:
     bpe-pipeline decode --tokenizer runs/a 15496 995
     bpe-pipeline decode --tokenizer runs/a shards
     """
-    from pipeline.commands.encode_text import decode_command, decode_shards_command
+    from pipeline.commands.encode_text import decode_ids, print_bytes, texts_of_shards
+    from pipeline.reports.result import Facts
 
     ids = " ".join(words).split()  # also of quoted ones: "1 2 3"
     if words and not (ids and ids[0].lstrip("+-").isdigit()):
-        decode_shards_command(tokenizer, [LOCATION.convert(word, None, None) for word in words])
+        texts = texts_of_shards(tokenizer, [LOCATION.convert(word, None, None) for word in words])
     else:
-        decode_command(tokenizer, ids)
+        texts = iter([decode_ids(tokenizer, ids)])
+    if as_json():
+        return Facts({"text": b"".join(texts).decode(errors="replace")})
+    print_bytes(texts)
+    return None
 
 
 @command(ExportOptions)

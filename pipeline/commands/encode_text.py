@@ -1,9 +1,9 @@
-"""The story of `encode` and `decode`: text or files to ids on standard output, and ids or shards back to text."""
+"""The story of `encode` and `decode` on standard output: text or files to ids, and ids or shards back to text."""
 
 import errno
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from pipeline.base.errors import InputError
@@ -15,18 +15,16 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 _SHOWN = 60  # characters of what was typed, in a message
 
 
-def encode_command(
+def encode_texts(
     tokenizer_path: Location, paths: Sequence[Location], texts: Sequence[str], *, ordinary: bool
-) -> None:
-    """Print the ids of each text or else of each file, one line each."""
+) -> Iterable[list[int]]:
+    """Return the ids of each text or else of each file."""
     tokenizer = Tokenizer.load(tokenizer_path)
-    encode = tokenizer.encode_ordinary if ordinary else tokenizer.encode
-    for one in texts or map(_read, paths):
-        progress.write(" ".join(map(str, encode(one))))
+    return map(tokenizer.encode_ordinary if ordinary else tokenizer.encode, texts or map(_read, paths))
 
 
-def decode_command(tokenizer_path: Location, words: Sequence[str]) -> None:
-    """Print the text of ids, given as words or on standard input, byte for byte."""
+def decode_ids(tokenizer_path: Location, words: Sequence[str]) -> bytes:
+    """Return the text of ids, given as words or on standard input."""
     tokenizer = Tokenizer.load(tokenizer_path)
     ids = []
     for word in words or _read(Path("-"), "backslashreplace").split():
@@ -36,16 +34,16 @@ def decode_command(tokenizer_path: Location, words: Sequence[str]) -> None:
             raise InputError(
                 f"{word[:80]!r} is not a token id; decode takes whole numbers, as encode prints them"
             ) from None
-    _print([tokenizer.decode_bytes(ids)])
+    return tokenizer.decode_bytes(ids)
 
 
-def decode_shards_command(tokenizer_path: Location, paths: Sequence[Location]) -> None:
-    """Print the text of shards, byte for byte."""
+def texts_of_shards(tokenizer_path: Location, paths: Sequence[Location]) -> Iterator[bytes]:
+    """Return the text of shards."""
     tokenizer = Tokenizer.load(tokenizer_path)
-    _print(text for path in paths for text in decode_shards(path, tokenizer))
+    return (text for path in paths for text in decode_shards(path, tokenizer))
 
 
-def _print(texts: Iterable[bytes]) -> None:
+def print_bytes(texts: Iterable[bytes]) -> None:
     """Print texts byte for byte; a terminal gets a line end after them if they have none."""
     last = b""
     for text in texts:

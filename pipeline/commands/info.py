@@ -61,7 +61,7 @@ def _facts(facts: Mapping[str, Any]) -> Facts:
     }
     if options := facts.get("options"):
         shown["options"] = ", ".join(f"{option} {_plain(one)}" for option, one in options.items())
-    return Facts(facts, "info", shown_as=shown)
+    return Facts(facts, shown_as=shown)
 
 
 def _run(run: Run) -> Facts:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Unpack
 
-from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.counts.count import counter_of
@@ -34,7 +34,7 @@ from pipeline.run.options import WorkOptions, make_options
 from pipeline.run.patterns import tokenizer_pattern
 from pipeline.run.runner import Runner, Stage, watched
 from pipeline.run.workers import executor_here
-from pipeline.storage import Location, existing, named, names_in
+from pipeline.storage import Location, existing, named, names_in, unreadable
 from pipeline.tokenizer.export import Trained, export_model
 from pipeline.tokenizer.formats.fields import CARD, GGUF_NAME, RANKS_NAME
 from pipeline.tokenizer.formats.huggingface import EDITABLE, chat_template_of, check_edited, write_model
@@ -176,7 +176,7 @@ def _verify_tokenizers(
     for home in [*(home for home in others if home not in homes), *homes]:
         try:
             verified[home.name] = _verify_tokenizer(runner, run, merges, home)
-        except (RunDirectoryError, UsageError) as error:
+        except (RunDirectoryError, StorageError, UsageError) as error:
             if home in homes:
                 raise
             verified[home.name] = f"not one of this run's: run.json does not list it, and {error}"
@@ -214,9 +214,10 @@ def _verify_tokenizer(runner: Runner, run: Run, merges: MergeList, home: Locatio
     return "; ".join([f"{model.vocabulary.size:,} tokens", *listed])
 
 
-def _unreadable(file: Location, error: OSError) -> RunDirectoryError:
-    remedy = "check its permissions" if isinstance(error, PermissionError) else "run merge again"
-    return RunDirectoryError(f"{file} cannot be read: {error.strerror or error}; {remedy}")
+def _unreadable(file: Location, error: OSError) -> PipelineError:
+    if isinstance(error, PermissionError):
+        return unreadable(file, error)
+    return RunDirectoryError(f"{file} cannot be read: {error.strerror or error}; run merge again")
 
 
 @contextmanager
@@ -230,7 +231,7 @@ def _written(model: Model, *, with_limits: Sequence[str]) -> Iterator[Path]:
                 write_model(model, home)
         except (OSError, RunDirectoryError) as error:
             cause = error.__context__ or error
-            raise RunDirectoryError(
+            raise StorageError(
                 f"temporary files cannot be written: {getattr(cause, 'strerror', None) or cause}; free disk space, or "
                 "name another directory with TMPDIR"
             ) from None

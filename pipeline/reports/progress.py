@@ -49,10 +49,9 @@ def write(output: str | bytes) -> None:
         raise PipelineError(f"standard output cannot be written: {reason}; write it somewhere else") from None
 
 
-def write_json(name: str, values: Mapping[str, object]) -> None:
+def write_json(name: str, values: Mapping[str, object], to: Callable[[str], None] = write) -> None:
     """Print one event of `--log-json`."""
-    line = json.dumps({"event": name, "time": round(time.time(), 3), **values}, default=str)
-    write(line)
+    to(json.dumps({"event": name, "time": round(time.time(), 3), **values}, default=str))
 
 
 def write_error(text: str) -> None:
@@ -62,10 +61,11 @@ def write_error(text: str) -> None:
 
 
 @contextlib.contextmanager
-def listener(*, quiet: bool, log_json: bool) -> Iterator[Listener]:
-    """Choose the listener that suits the options and the terminal."""
+def listener(*, quiet: bool, log_json: bool, apart: bool = False) -> Iterator[Listener]:
+    """Choose the listener that suits the options and the terminal. apart: standard output is the result's alone."""
     if log_json:
-        yield lambda event: None if _is_summary(event) else write_json(_NAMES[type(event)], asdict(event))
+        to = write_error if apart else write
+        yield lambda event: None if _is_summary(event) else write_json(_NAMES[type(event)], asdict(event), to)
     elif quiet:
         yield _warnings
     elif _in_notebook() or (sys.stderr.isatty() and os.environ.get("TERM") != "dumb"):

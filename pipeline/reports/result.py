@@ -162,7 +162,7 @@ class Facts(Result, Mapping[str, Any]):
 
 def _lines(value: object) -> list[str]:
     if isinstance(value, list | tuple):
-        more = [f"... and {len(value) - _MOST_LINES:,} more: --log-json has all"] if len(value) > _MOST_LINES else []
+        more = [f"... and {len(value) - _MOST_LINES:,} more: --json has all"] if len(value) > _MOST_LINES else []
         return [*map(str, value[:_MOST_LINES]), *more]
     return [f"{value:,}" if type(value) is int else str(value)]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from pipeline import __version__
 from pipeline.base import system
-from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError, os_error_as
+from pipeline.base.errors import OtherKindError, PipelineError, RunDirectoryError, UsageError, os_error_as
 from pipeline.corpus.files import CorpusFile
 from pipeline.storage import Location, Remote, existing, is_uri, lock, named, read_json, remove, scratch
 from pipeline.storage import names_in as stored_names
@@ -159,12 +159,12 @@ class Directory:
         except FileNotFoundError:
             return None
         except NotADirectoryError:
-            raise RunDirectoryError(f"{self} is a file; name a directory") from None
+            raise OtherKindError(f"{self} is a file; name a directory") from None
         except ValueError as error:
             raise RunDirectoryError(f"{path} cannot be read ({error}); start again with --overwrite") from None
         found: dict[str, Any] = document if isinstance(document, dict) else {}
         if (version := found.get("format_version")) != self.kind.format_version:
-            raise RunDirectoryError(
+            raise OtherKindError(
                 f"{path} is of format {version!r}, this release reads {self.kind.format_version}; use the release that "
                 "wrote it, or start again with --overwrite"
             )

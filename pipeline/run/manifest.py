@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pipeline.base.errors import RunDirectoryError
+from pipeline.base.errors import OtherKindError, RunDirectoryError
 from pipeline.base.machine import versions
 from pipeline.run.directory import COARSE, LOG, RESULTS, RUN, STANDARD_INPUT, Directory, fingerprint
 from pipeline.run.options import TrainOptions, flag_of, make_options
@@ -253,8 +253,8 @@ def require(location: Location) -> Run:
     """Return the run in a directory; raises `RunDirectoryError` if there is none."""
     if (run := load(location)) is None:
         if any(existing([location / "sweep.json"])):
-            raise RunDirectoryError(f"{location} is a sweep: name one of the runs in {location / 'mixtures'}")
-        raise RunDirectoryError(f"{location} holds no run (no run.json); `bpe-pipeline count` or `train` makes one")
+            raise OtherKindError(f"{location} is a sweep: name one of the runs in {location / 'mixtures'}")
+        raise OtherKindError(f"{location} holds no run (no run.json); `bpe-pipeline count` or `train` makes one")
     return run
 
 

@@ -1,5 +1,6 @@
 """The command as a user types it: what it does and what it prints."""
 
+import json
 import re
 from functools import partial
 from pathlib import Path
@@ -191,6 +192,32 @@ def test_verbose_prints_the_log_with_debug_messages(text: Path, tmp_path: Path) 
     assert " DEBUG " not in run("-v", "env").stdout
     quiet = run("train", text, "-o", tmp_path / "other", "--vocab-size", 400)
     assert " DEBUG " not in quiet.stderr + (tmp_path / "other" / "log.txt").read_text()
+
+
+def test_json_is_the_result_alone(text: Path, tmp_path: Path) -> None:
+    """One document on standard output, of every command; events of --log-json go to standard error then."""
+    (tmp_path / "a.txt").write_text(text.read_text()[:20_000])
+    words = """
+        train a.txt --output a --vocab-size 300 --log-json | train a.txt --dry-run | count a.txt --output b --quiet
+        merge b --vocab-size 290 | combine a b --output c | parity a b --ratio 1 --ratio 2 --output d --vocab-size 280
+        encode --tokenizer a --text low --text er | encode a.txt --tokenizer a --output shards
+        decode --tokenizer a 39 255 | decode --tokenizer a shards | export a --export gpt2 | info a | report a | env
+        encode-chat chat.jsonl --template chatml --tokenizer chatty --output rows | sweep a --vocab-size 280 --output g
+        extend a a --add 3 --output e | report e | prune a a --keep 290 --output f | doctor a | verify a | diff a b
+        explain low --tokenizer a | explain low --tokenizer a --html page.html | export-counts a counts.tsv
+        import-counts counts.tsv --output h"""
+    pipeline.Tokenizer.from_merges([], [EOT, "<|im_start|>", "<|im_end|>"]).save(tmp_path / "chatty")
+    (tmp_path / "chat.jsonl").write_text(json.dumps({"instruction": "a", "output": "b"}))
+    found = {}
+    for line in (" ".join(one.split()) for one in words.replace("\n", "|").split("|") if one.strip()):
+        result = run(*line.split(), "--json", cwd=tmp_path)
+        assert result.returncode == int("diff" in line), result.stderr
+        found[line] = json.loads(result.stdout)
+        assert "--log-json" not in line or all(map(json.loads, result.stderr.splitlines()))
+    assert {line.split()[0] for line in found} == set(commands.commands)
+    assert found["decode --tokenizer a 39 255"] == {"text": "H\ufffd"}
+    assert found["decode --tokenizer a shards"]["text"].startswith((tmp_path / "a.txt").read_text())
+    assert found["encode --tokenizer a --text low --text er"]["ids"][0] == pipeline.load(tmp_path / "a").encode("low")
 
 
 def test_dry_run_forecasts_the_time(tmp_path: Path) -> None:

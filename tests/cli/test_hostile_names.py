@@ -46,7 +46,7 @@ COMMANDS = """
     report |run| --held-out |text| --compare |counted|
     report |run| --compare |absent|
     info |run|
-    info |run| --log-json
+    info |run| --json
     info |absent|
     encode --tokenizer |run| |literal|
     encode --tokenizer |run| |text| --output |shards| --separator |token|

@@ -29,7 +29,7 @@ from reference import joined_reference, train_reference
 import pipeline
 from pipeline import Tokenizer, _core
 from pipeline.base import system
-from pipeline.base.errors import PipelineError, RunDirectoryError
+from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError
 from pipeline.counts import counter_file
 from pipeline.merges import merge_list
 from pipeline.merges.vocabulary import Vocabulary
@@ -360,7 +360,7 @@ def test_unreadable_tokenizer_is_named(copy: Path, monkeypatch: pytest.MonkeyPat
     refused, stat = Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")), Path.stat
     inside = copy / "tokenizer"
     monkeypatch.setattr(Path, "stat", lambda path, **how: (refused if path.parent == inside else stat)(path, **how))
-    with pytest.raises(RunDirectoryError, match=r"tokenizer/\S+ cannot be read: Permission denied; check its perm"):
+    with pytest.raises(StorageError, match=r"tokenizer/\S+ cannot be read: Permission denied; make it readable"):
         pipeline.verify_run(copy)
 
 
@@ -375,5 +375,5 @@ def test_counts_alone_and_counts_of_other_runs(good: Path, tmp_path: Path) -> No
 def test_unwritable_temporary_files_are_named(owner: Any, name: str, good: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(owner, name, Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
     told = "No space left on device; free disk space, or name another directory with TMPDIR"
-    with pytest.raises(RunDirectoryError, match=told):
+    with pytest.raises(StorageError, match=told):
         pipeline.verify_run(good)

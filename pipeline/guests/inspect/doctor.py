@@ -15,7 +15,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
-from pipeline.base.errors import ExportRefusedError, InputError, RunDirectoryError
+from pipeline.base.errors import ExportRefusedError, InputError, OtherKindError, RunDirectoryError
 from pipeline.base.units import format_count
 from pipeline.counts.counter_file import open_counter
 from pipeline.guests.inspect.diff import difference, first_of
@@ -61,9 +61,11 @@ def examine(path: Location, texts: Sequence[str], run: Run | None) -> list[Findi
     home = tokenizer_home(path)
     try:
         model = load_model(path)
+    except OtherKindError as reason:
+        remedy = "only byte-level BPE is examined: what another library loads may be fine"
+        return [Finding(NOT_CHECKED, "files", str(reason), remedy)]
     except InputError as reason:
-        remedy = "only byte-level BPE is examined: what another library loads may be fine; otherwise write it again"
-        return [Finding(WRONG, "files", str(reason), remedy)]
+        return [Finding(WRONG, "files", str(reason), "write them again, or get them again")]
     checks = {
         "files": _agreement(model, home),
         "settings": _settings(model, home),
@@ -333,8 +335,8 @@ class Examined(Result):
 
     @property
     def exit_code(self) -> int:
-        """1 if something is wrong."""
-        return 1 if self._bad else 0
+        """1 if something is wrong, 3 if the tokenizer's files could not be checked."""
+        return 1 if self._bad else 3 if any(one.what == "files" for one in self.of(NOT_CHECKED)) else 0
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; wrong: the number of findings that are."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
-from pipeline.base.errors import InputError
+from pipeline.base.errors import InputError, OtherKindError
 from pipeline.storage import MODEL_BYTES, Location, read_bounded
 from pipeline.storage.atomic import make_directory, write_whole
 
@@ -25,9 +25,9 @@ class Field:
     def __init__(self, value: Any, file: Location, path: str = "") -> None:
         self.value, self.file, self.path = value, file, path
 
-    def refuse(self, reason: str) -> NoReturn:
-        """Raise InputError for this field."""
-        raise InputError(f"{self.file}: {self.path or 'the document'} {reason}")
+    def refuse(self, reason: str, kind: type[InputError] = InputError) -> NoReturn:
+        """Raise an error for this field."""
+        raise kind(f"{self.file}: {self.path or 'the document'} {reason}")
 
     def read(self, kind: type[T]) -> T:
         """Return the value, which must be of this JSON type."""
@@ -47,7 +47,7 @@ class Field:
         """Refuse any value but these: another one would change ids in a way that is not reproduced."""
         if not any(self.value is value or (self.value, type(self.value)) == (value, type(value)) for value in accepted):
             wanted = " or ".join(json.dumps(value) for value in accepted)
-            self.refuse(f"is {shortened(self.value)}, but only {wanted} is reproduced exactly")
+            self.refuse(f"is {shortened(self.value)}, but only {wanted} is reproduced exactly", OtherKindError)
 
     def flag(self, name: str) -> bool:
         """Whether an optional member is true; refuse anything but true, false and null."""

@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 
-from pipeline.base.errors import InputError
+from pipeline.base.errors import InputError, OtherKindError
 from pipeline.storage import Location, RemoteError, names_in
 from pipeline.tokenizer.formats.fields import GGUF_NAME, RANKS_NAME, SNIPPET_NAME
 from pipeline.tokenizer.formats.huggingface import EDITABLE, MODEL_NAME, load_huggingface
@@ -55,7 +55,7 @@ def load_model(path: Location) -> Model:
 def _load(path: Location) -> Model:
     file = path / MODEL_NAME if path.is_dir() else path
     if path.is_file() and (unread := _unread(path.name)):
-        raise InputError(f"{path} is {unread}")
+        raise OtherKindError(f"{path} is {unread}")
     home = path.parent if path.name in ("vocab.json", "merges.txt") and path.is_file() else path
     pair = home / "vocab.json", home / "merges.txt"
     if home != path or (not file.exists() and all(one.exists() for one in pair)):
@@ -64,7 +64,7 @@ def _load(path: Location) -> Model:
     if not file.exists():
         others = [name for name in sorted(names_in(path)) if _unread(name)] if path.is_dir() else []
         if others:
-            raise InputError(f"{path} has no {MODEL_NAME}, but {others[0]}: {_unread(others[0])}")
+            raise OtherKindError(f"{path} has no {MODEL_NAME}, but {others[0]}: {_unread(others[0])}")
         raise InputError(
             f"{file} does not exist: give a run directory, a tokenizer's directory (tokenizer.json, or vocab.json and "
             "merges.txt), or its tokenizer.json; names of models elsewhere are not looked up"

@@ -40,7 +40,7 @@ def test_tokenizers_transformers_and_tiktoken_agree(asked: str, base: Path, coun
 def test_verify_makes_them_again(extended: Path, pruned: Path, tmp_path: Path) -> None:
     added, fewer = (shutil.copytree(one, tmp_path / one.name) for one in (extended, pruned))
     assert {"extend", "prune"} <= {*pipeline.verify_run(added), *pipeline.verify_run(fewer)}
-    facts = json.loads(run("info", added, "--log-json").stdout)
+    facts = json.loads(run("info", added, "--json").stdout)
     assert (facts["made_by"], facts["options"]["add"]) == ("extend", 9)
     document = json.loads((added / "tokenizer.json").read_text())
     document["model"]["merges"][-1:] = []
@@ -62,7 +62,7 @@ def test_report_says_what_changed_and_what_is_missing(
     text = (counted.parent / "other.txt").read_text()
     for home in (extended, pruned):
         old, new = pipeline.load(base), pipeline.load(home)
-        facts = json.loads(succeeded(run("report", home, "--log-json")).stdout)
+        facts = json.loads(succeeded(run("report", home, "--json")).stdout)
         totals = [len(one.encode(text)) - 1 for one in (old, new)]  # without the separator
         assert [facts["tokens_before"], facts["tokens_after"]] == totals
         assert (facts["vocabulary_before"], facts["vocabulary_after"]) == (500, len(new))
