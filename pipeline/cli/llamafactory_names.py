@@ -12,12 +12,12 @@ THEIRS = (*_SAME_AS, "packing", "neat_packing", "dataset_dir", *_IGNORED, *_FIXE
 
 
 def of_their_file(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a file; one with their names means what they do with special tokens in messages.
+    """Return the options of a file; one with their names has their seed, and their special tokens in messages.
 
     >>> of_their_file({"cutoff_len": 1024, "packing": True})
-    {'sequence_length': 1024, 'pack': 'greedy', 'special_tokens_in_messages': 'tokens'}
+    {'sequence_length': 1024, 'pack': 'greedy', 'special_tokens_in_messages': 'tokens', 'seed': 42}
     """
-    theirs = {"special_tokens_in_messages": "tokens"} if any(name in THEIRS for name in values) else {}
+    theirs = {"special_tokens_in_messages": "tokens", "seed": 42} if any(name in THEIRS for name in values) else {}
     found = with_our_names(values)
     return {**found, **{name: value for name, value in theirs.items() if name not in found}}
 

@@ -160,7 +160,8 @@ class EncodeKeywords(ClusterKeywords, OverwriteKeywords, EncodeFilesKeywords, Ro
     """Of `encode` with an output."""
 
     weights: Sequence[float | str] | None
-    shuffle: int | str | None
+    shuffle: bool
+    seed: int | str
     repeat: int | str
     val_fraction: float | str | None
     val_tokens: int | str | None

@@ -199,7 +199,7 @@ class MergeOptions(ClusterOptions, OverwriteOptions, VocabularyOptions):
     weights: tuple[str, ...] | None = as_in(CountOptions, "weights")
     tie_break: str = _vocabulary("merge", "lowest-ids", read.parse_one_of("lowest-ids", "greatest-bytes"),
         "which of equally frequent pairs is merged first", advanced=True)
-    stop_at_saving: float | None = _vocabulary("vocabulary", None, read.parse_saving,
+    stop_at_saving: float | None = _vocabulary("vocabulary", None, read.parse_share,
         "choose the smallest size from which on no doubling saves this share of tokens, such as 1%; --vocab-size is "
         "then the largest allowed, without it 256000", "SHARE")
     superwords_from: int | str | None = _vocabulary("merge", None, read.parse_first_stage,
@@ -293,11 +293,12 @@ class EncodeOptions(ClusterOptions, OutputOptions, EncodeFilesOptions, RowOption
     """Of `encode` with an output."""
 
     weights: tuple[str, ...] | None = as_in(CountOptions, "weights")
-    shuffle: int | None = _order("encode", None, parse_whole_number(0, (1 << 63) - 1),
-        "put all documents in one random order that this seed decides", "SEED")
+    shuffle: bool = _order("encode", False, read.parse_shuffle, "put all documents in one random order")
+    seed: int = _order("encode", 0, parse_whole_number(0, (1 << 63) - 1),
+        "seed of every random choice", "N")
     repeat: int = _order("encode", 1, parse_whole_number(1, 1000),
         "take the corpus this often, each time in another order if it is shuffled", "N")
-    val_fraction: float | None = _order("encode", None, read.parse_fraction,
+    val_fraction: float | None = _order("encode", None, read.parse_share,
         "hold this share of the documents out for validation, chosen by a hash of their content", "SHARE")
     val_tokens: int | None = _order("encode", None, parse_whole_number(1, (1 << 63) - 1),
         "hold documents with this many tokens out for validation", "N", advanced=True)
@@ -340,8 +341,7 @@ class ChatOptions(ClusterOptions, OutputOptions, CorpusOptions, RowOptions):
         advanced=True)
     interleave_probs: tuple[float, ...] | None = _chat(None, read.parse_shares,
         "how often each data set is next; default: they take turns", "P[,P...]", advanced=True)
-    seed: int = _chat(42, parse_whole_number(0, (1 << 32) - 1),
-        "seed of interleaving, samples and the split", "N", advanced=True)
+    seed: int = as_in(EncodeOptions, "seed")
     val_size: float = _chat(0.0, read.parse_amount,
         "hold rows out for validation: a number, or a share below 1", "N|SHARE", advanced=True)
     max_samples: int | None = _chat(None, parse_whole_number(1, (1 << 63) - 1),

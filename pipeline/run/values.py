@@ -252,6 +252,13 @@ def argument(name: str, value: object, read: Callable[[object], T]) -> T:
         raise unfit(name, *(*error.args, value)[:2]) from None
 
 
+def parse_shuffle(value: object) -> bool:
+    """Read true or false; a number is a seed, which is an option of its own."""
+    if type(value) is int:
+        raise ValueError(f"true or false (shuffle=True, seed={value})")
+    return parse_flag(value)
+
+
 def parse_weights(value: object) -> tuple[str, ...]:
     """Read weights, one per input, as fractions; 0 is a weight here."""
     listed = list(value) if isinstance(value, list | tuple) else []
@@ -274,14 +281,7 @@ def _number(value: object) -> float:
     return math.nan
 
 
-def parse_fraction(value: object) -> float:
-    """Read a share between 0 and 1."""
-    if not 0 < (share := _number(value)) < 1:
-        raise ValueError("a share between 0 and 1, such as 0.01")
-    return share
-
-
-def parse_saving(value: object) -> float:
+def parse_share(value: object) -> float:
     """Read a share between 0 and 1, which may be written in percent: `1%`, `0.01`."""
     percent = isinstance(value, str) and value.strip().endswith("%")
     share = _number(str(value).strip().removesuffix("%")) / 100 if percent else _number(value)

@@ -37,7 +37,7 @@ RESULT = "shards.json"
 PARTS = ".parts"  # the end of the name of a directory that makes a single file
 FORMAT_VERSION = 1
 _READ_BYTES = 1 << 20
-ORDER_OPTIONS = ("shuffle", "repeat", "weights", "val_fraction", "val_tokens")
+ORDER_OPTIONS = ("shuffle", "seed", "repeat", "weights", "val_fraction", "val_tokens")
 _SHARD = r"(shard|data)-[0-9]{5,}[\w.-]*"
 _INDEX = r"(state|dataset_info|dataset_dict|index)\.json"
 _NAME = re.compile(rf"((train|validation)/)?({_SHARD}|{_INDEX})")
@@ -136,7 +136,7 @@ class Encoding:
 
 def is_dealt(options: dict[str, Any]) -> bool:
     """Whether the order of these options is not the corpus's own."""
-    return any(options.get(name) is not None for name in ("shuffle", "weights", "val_fraction", "val_tokens"))
+    return any(options.get(name) for name in ("shuffle", "weights", "val_fraction", "val_tokens"))
 
 
 def holds_out(options: dict[str, Any]) -> bool:

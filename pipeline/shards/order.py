@@ -112,14 +112,14 @@ def _deal_tasks(
     options, names = encoding.options, encoding.owned_dealt()[epoch]
     of_inputs, plan, id_bytes = options["weights"], encoding.plan, ID_BYTES[options["dtype"]]
     weights = [Fraction(1 if of_inputs is None else of_inputs[plan.owner(index)]) for index in range(len(parts))]
-    seed = hashlib.sha256(f"{options.get('shuffle')} {epoch}".encode()).digest()
+    seed = hashlib.sha256(f"{options['seed']} {epoch}".encode()).digest()
     ids = sum(part.ids * weight for part, weight in zip(parts, weights, strict=True)) * id_bytes
     share = options.get("val_fraction") or (options.get("val_tokens") or 0) * id_bytes / max(ids, 1)
     buckets = int(ids // bucket_bytes) + 1, int(float(ids) * min(share, 1) // bucket_bytes) + 1
     *numbers, documents = accumulate((part.documents for part in parts), initial=0)
     for name, own, number, weight in zip(names, owned, numbers, weights, strict=True):
         selection = Selection(
-            shuffled=options.get("shuffle") is not None,
+            shuffled=options["shuffle"],
             key=int.from_bytes(seed[:8], "little"),
             documents=documents,
             passes=-(-max(weights) // 1),

@@ -146,6 +146,7 @@ def asked_of(options: EncodeOptions, model: Model) -> dict[str, Any]:
     return {
         **{name: getattr(options, name) for name in ("errors", *READING_OPTIONS)},
         **options.of_stage("encode", "mix"),
+        "seed": options.seed if options.shuffle or options.weights else 0,  # of choices that are made
         "separator": separator_of(model, options),
         "tokenizer": shards.tokenizer_fingerprint(model),
         "dtype": dtype_of(model),

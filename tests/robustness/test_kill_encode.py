@@ -47,15 +47,15 @@ class Encoded:
 
 
 CHAT = ("--template", "chatml", "--sequence-length", "64", "--val-size", "0.2", "--shard-format")
-ORDERED = ("--shuffle", "1", "--val-fraction", "0.3", "--shard-format")
+ORDERED = ("--shuffle", "--val-fraction", "0.3", "--shard-format")
 MORE = [
     *[("--shard-format", name) for name in ("npy", "bin", "arrow", "megatron", "mds")],
     *[(*ORDERED, name) for name in ("npy", "bin", "parquet", "arrow", "megatron", "mds")],
     *[(*CHAT, name, "--pack", pack) for name in ("arrow", "parquet") for pack in ("neat", "none")],
-    ("--val-tokens", "900", "--repeat", "2", "--shuffle", "1"),
+    ("--val-tokens", "900", "--repeat", "2", "--shuffle"),
     ("--sequence-length", "64", "--pack", "best-fit", "--shard-format", "arrow"),
 ]
-SINGLE = ("--shuffle", "1", "--documents", "offsets", "train.bin")  # the name of a single file
+SINGLE = ("--shuffle", "--documents", "offsets", "train.bin")  # the name of a single file
 FAST = [("--documents", "offsets"), ("--shard-format", "parquet"), (*CHAT, "arrow", "--pack", "neat")]
 
 

@@ -68,24 +68,25 @@ def corpus(tmp_path: Path) -> Path:
 def test_shuffle_is_a_permutation_that_the_seed_decides(corpus: Path, tmp_path: Path) -> None:
     found = {}
     for name, seed in {"a": 1, "b": 1, "c": 2}.items():
-        pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / name, shuffle=seed, chunk_size=4000)
+        pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / name, shuffle=True, seed=seed, chunk_size=4000)
         found[name] = documents(read_shards(tmp_path / name))
         assert Counter(found[name]) == Counter(TEXTS)
     assert found["a"] == found["b"] != found["c"]
     neighbours = sum(abs(int(one.split()[0]) - int(other.split()[0])) == 1 for one, other in pairwise(found["a"]))
     assert neighbours < 10  # two of 300 are expected
     place = [int(text.split()[0]) for text in found["a"]]
+    assert place[:8] == [101, 248, 253, 272, 261, 179, 214, 231]  # a seed has the same order in every version
     assert 110 < sum(place[:100]) / 100 < 190  # 149.5 is expected
 
 
 def test_each_epoch_is_a_permutation_of_its_own(corpus: Path, tmp_path: Path) -> None:
-    encoded = pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "o", shuffle=5, repeat=3, chunk_size=4000)
+    encoded = pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "o", shuffle=True, seed=5, repeat=3, chunk_size=4000)
     found = documents(read_shards(tmp_path / "o"))
     epochs = [found[start : start + 300] for start in (0, 300, 600)]
     assert all(Counter(epoch) == Counter(TEXTS) for epoch in epochs)
     assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
     assert encoded.documents == 900
-    pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "one", shuffle=5)
+    pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "one", shuffle=True, seed=5)
     assert documents(read_shards(tmp_path / "one")) == epochs[0]
     pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "plain", repeat=2)
     assert documents(read_shards(tmp_path / "plain")) == TEXTS * 2
@@ -93,13 +94,17 @@ def test_each_epoch_is_a_permutation_of_its_own(corpus: Path, tmp_path: Path) ->
 
 def test_weights_are_of_inputs(tmp_path: Path) -> None:
     inputs = [write_lines(tmp_path / "one.jsonl", TEXTS[:100]), write_lines(tmp_path / "two.jsonl", TEXTS[100:])]
-    for name, options in {"plain": {}, "shuffled": {"shuffle": 1}}.items():
+    for name, options in {"plain": {}, "shuffled": {"shuffle": True, "seed": 1}}.items():
         pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / name, weights=["5/2", 0.25], **options)
         found = Counter(documents(read_shards(tmp_path / name)))
         assert all(found[text] in (2, 3) for text in TEXTS[:100])
         assert 20 < sum(found[text] == 3 for text in TEXTS[:100]) < 80
         assert all(found[text] in (0, 1) for text in TEXTS[100:])
         assert 25 < sum(found[text] for text in TEXTS[100:]) < 80
+    pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "seed", weights=["5/2", 0.25], seed=1)
+    assert read_shards(tmp_path / "seed") != read_shards(tmp_path / "plain")
+    for seed in (0, 7):  # no choice depends on it
+        pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "all", seed=seed)
     pipeline.encode_corpus(inputs[::-1], TOKENIZER, tmp_path / "none", weights=[0, 1])
     assert documents(read_shards(tmp_path / "none")) == TEXTS[:100]
     with pytest.raises(UsageError, match="1 weight for 2 inputs"):
@@ -124,7 +129,7 @@ def test_validation_stays_when_the_corpus_grows(tmp_path: Path) -> None:
 
 def test_validation_of_a_number_of_tokens(corpus: Path, tmp_path: Path) -> None:
     sizes = {text: len(TOKENIZER.encode(text)) + 1 for text in TEXTS}
-    options = {"val_tokens": 5000, "shuffle": 1, "repeat": 2, "shard_format": "bin"}
+    options = {"val_tokens": 5000, "shuffle": True, "seed": 1, "repeat": 2, "shard_format": "bin"}
     for chunk_size in (2000, 100_000):
         pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / str(chunk_size), chunk_size=chunk_size, **options)
     assert everything(tmp_path / "2000") == everything(tmp_path / "100000")
@@ -147,8 +152,9 @@ SHAPES = [
     {}, {"sequence_length": 7}, {"sequence_length": 9, "pack": "best-fit"}, {"sequence_length": 5, "pack": "none"},
 ]  # fmt: skip
 ORDERS = [
-    {}, {"shuffle": 1}, {"shuffle": 2, "repeat": 2}, {"val_fraction": 0.3}, {"val_tokens": 20, "shuffle": 3},
-    {"weights": ["3/2"]}, {"weights": [2], "val_fraction": 0.5, "repeat": 2},
+    {}, {"shuffle": True}, {"shuffle": True, "seed": 2, "repeat": 2}, {"val_fraction": 0.3},
+    {"val_tokens": 20, "shuffle": True}, {"weights": ["3/2"]},
+    {"weights": [2], "val_fraction": 0.5, "repeat": 2},
 ]  # fmt: skip
 
 

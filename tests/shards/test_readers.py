@@ -81,7 +81,7 @@ def test_streaming_reads_mds(encode: Any, rows: list[list[int]], tmp_path: Path)
 
 def test_datasets_reads_both_splits_and_columns(encode: Any, rows: list[list[int]], tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets", reason=MISSING)
-    encoded = encode(shard_format="arrow", val_fraction=0.3, sequence_length=64, pack="best-fit", shuffle=1)
+    encoded = encode(shard_format="arrow", val_fraction=0.3, sequence_length=64, pack="best-fit", shuffle=True)
     read = datasets.load_from_disk(str(tmp_path / "set"))
     assert list(read) == ["train", "validation"]
     packed = [row for split in read.values() for row in split]

@@ -40,7 +40,7 @@ def test_validation_of_a_single_file_is_next_to_it(text: Path, tmp_path: Path) -
     home = tmp_path / "home"
     for stem, other in {"train": "val", "corpus": "corpus.val"}.items():
         file = home / f"{stem}.bin"
-        pipeline.encode_corpus(text, TOKENIZER, file, shuffle=1, val_fraction=0.3, documents="offsets")
+        pipeline.encode_corpus(text, TOKENIZER, file, shuffle=True, val_fraction=0.3, documents="offsets")
         both = [f"{name}{extension}" for name in (stem, other) for extension in (".bin", ".documents.npy")]
         assert names(home) == sorted([*both, f"{file.name}.json"])
         texts = [b"".join(pipeline.decode_shards(home / one, TOKENIZER)).decode() for one in both[::2]]
@@ -88,7 +88,7 @@ def test_other_files_are_not_replaced(text: Path, tmp_path: Path) -> None:
 def test_command_makes_one_file(text: Path, tmp_path: Path) -> None:
     TOKENIZER.save(tmp_path / "t")
     words = ["encode", text, "--tokenizer", tmp_path / "t", "--output", tmp_path / "train.bin", "--workers", 2]
-    command.succeeded(command.run(*words, "--shuffle", 3, "--val-fraction", "0.2", "--log-json"))
+    command.succeeded(command.run(*words, "--shuffle", "--seed", 3, "--val-fraction", "0.2", "--log-json"))
     described = json.loads((tmp_path / "train.bin.json").read_text())
     assert [shard["name"] for shard in described["shards"]] == ["train.bin", "val.bin"]
     assert "bin of uint16" in command.run("info", tmp_path / "train.bin").stdout

@@ -58,7 +58,7 @@ def order_rows(sizes: Sequence[int], options: ChatOptions, wanted: Samples = ())
 def _samples(sizes: Sequence[int], options: ChatOptions, wanted: Samples) -> "list[array[int]]":
     """Return the rows that are taken of each data set, in order."""
     found = []
-    generator = _numpy().random.RandomState(options.seed) if any(wanted) else None
+    generator = _numpy().random.RandomState(options.seed % (1 << 32)) if any(wanted) else None
     for first, size, number in zip(accumulate(sizes, initial=0), sizes, wanted, strict=False):
         rows = array("Q", range(first, first + size))
         if number is not None and generator is not None and size:

@@ -109,6 +109,7 @@ def open_chat(
         "input_format": options.input_format,
         "compression": options.compression,
         **options.of_stage("chat"),
+        "seed": options.seed,
         "sequence_length": options.sequence_length,
         "pack": options.pack,
         "dataset_info": None,  # what its entries say counts, not where it is stored
