@@ -148,8 +148,11 @@ class EncodeFilesKeywords(TextKeywords, total=False):
 
 
 class RowKeywords(TypedDict, total=False):
-    """How ids are stored."""
+    """How ids are stored, and which of them for validation."""
 
+    val_fraction: float | str | None
+    val_tokens: int | str | None
+    seed: int | str
     shard_format: Literal["npy", "bin", "parquet", "arrow", "megatron", "mds"]
     shard_size: int | str
     sequence_length: int | str | None
@@ -161,9 +164,6 @@ class EncodeKeywords(ClusterKeywords, OverwriteKeywords, EncodeFilesKeywords, Ro
 
     weights: Sequence[float | str] | None
     shuffle: bool
-    seed: int | str
     repeat: int | str
-    val_fraction: float | str | None
-    val_tokens: int | str | None
     position_ids: bool
     add_bos: bool

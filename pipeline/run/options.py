@@ -274,8 +274,13 @@ class EncodeFilesOptions(TextOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class RowOptions(Values):
-    """How ids are stored."""
+    """How ids are stored, and which of them for validation."""
 
+    val_fraction: float | None = _order("encode", None, read.parse_share,
+        "hold this share of documents or rows out for validation, chosen by a hash of their content", "SHARE")
+    val_tokens: int | None = _order("encode", None, parse_whole_number(1, (1 << 63) - 1),
+        "hold documents or rows with this many tokens out for validation", "N", advanced=True)
+    seed: int = _order("encode", 0, parse_whole_number(0, (1 << 63) - 1), "seed of every random choice", "N")
     shard_format: str = _shards("encode", "npy", read.parse_shard_format,
         "npy, bin (ids alone), parquet (a row a document), arrow (as datasets.save_to_disk), megatron, mds", "NAME",
         keyword=f"Literal{[*read.SHARD_FORMATS]}")
@@ -294,14 +299,8 @@ class EncodeOptions(ClusterOptions, OutputOptions, EncodeFilesOptions, RowOption
 
     weights: tuple[str, ...] | None = as_in(CountOptions, "weights")
     shuffle: bool = _order("encode", False, read.parse_shuffle, "put all documents in one random order")
-    seed: int = _order("encode", 0, parse_whole_number(0, (1 << 63) - 1),
-        "seed of every random choice", "N")
     repeat: int = _order("encode", 1, parse_whole_number(1, 1000),
         "take the corpus this often, each time in another order if it is shuffled", "N")
-    val_fraction: float | None = _order("encode", None, read.parse_share,
-        "hold this share of the documents out for validation, chosen by a hash of their content", "SHARE")
-    val_tokens: int | None = _order("encode", None, parse_whole_number(1, (1 << 63) - 1),
-        "hold documents with this many tokens out for validation", "N", advanced=True)
     position_ids: bool = _packing("encode", False, read.parse_flag,
         "add columns position_ids and document_ids (best-fit has them in any case)", advanced=True)
     add_bos: bool = as_in(VocabularyOptions, "add_bos")
@@ -341,9 +340,8 @@ class ChatOptions(ClusterOptions, OutputOptions, CorpusOptions, RowOptions):
         advanced=True)
     interleave_probs: tuple[float, ...] | None = _chat(None, read.parse_shares,
         "how often each data set is next; default: they take turns", "P[,P...]", advanced=True)
-    seed: int = as_in(EncodeOptions, "seed")
     val_size: float = _chat(0.0, read.parse_amount,
-        "hold rows out for validation: a number, or a share below 1", "N|SHARE", advanced=True)
+        "hold rows out for validation at random: a number, or a share below 1", flag="val_size")
     max_samples: int | None = _chat(None, parse_whole_number(1, (1 << 63) - 1),
         "take only the first rows of each data set", "N", advanced=True)
 # fmt: on

@@ -18,11 +18,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pipeline.base.errors import InputError
+from pipeline.base.errors import InputError, UsageError
 from pipeline.corpus.skipped_or_altered import Tallies
 from pipeline.executors import ignore
 from pipeline.run import standard_input
 from pipeline.run.directory import LOG, STANDARD_INPUT, Directory, Kind, fingerprint
+from pipeline.run.options import flag_of
 from pipeline.run.plan import Plan, dependencies_of, stored_plan
 from pipeline.run.stored import plain, stored
 from pipeline.shards.formats import FORMATS, shard_format
@@ -135,13 +136,16 @@ class Encoding:
 
 
 def is_dealt(options: dict[str, Any]) -> bool:
-    """Whether the order of these options is not the corpus's own."""
-    return any(options.get(name) for name in ("shuffle", "weights", "val_fraction", "val_tokens"))
+    """Whether the order of these options is not the corpus's own; rows of chat data are ordered otherwise."""
+    return "shuffle" in options and any(map(options.get, ("shuffle", "weights", "val_fraction", "val_tokens")))
 
 
 def holds_out(options: dict[str, Any]) -> bool:
-    """Whether these options make a validation split."""
-    return options.get("val_fraction") is not None or options.get("val_tokens") is not None
+    """Return whether these options make a validation split; `UsageError` for two ways to make one."""
+    given = [flag_of(name) for name in ("val_fraction", "val_tokens", "val_size") if options.get(name)]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} exclude each other; give one")
+    return bool(given)
 
 
 def tokenizer_fingerprint(model: Model) -> str:

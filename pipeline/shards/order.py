@@ -15,6 +15,7 @@ from itertools import accumulate
 from typing import Any
 
 from pipeline.base.memory import Grant
+from pipeline.base.units import format_count
 from pipeline.run.directory import fingerprint
 from pipeline.run.runner import Runner, Stage
 from pipeline.shards.deal_worker import DealTask, Documents, Selection, SurveyTask, deal_part, smallest_of, survey_part
@@ -27,6 +28,7 @@ SURVEY_STAGE, ORDERING_STAGE = "choosing validation", "ordering documents"
 _ALL = 1 << 64  # hashes
 _LARGE, _SMALL = 16 << 20, 4 << 20  # bytes of a bucket
 _BUCKETS_IN_MEMORY = 6  # of a worker
+Hashed = list[tuple[int, int]]  # hash and number of ids of documents
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def put_in_order(runner: Runner, encoding: Encoding, parts: Sequence[Part]) -> l
     workers = writers(runner, len(parts))
     bucket_bytes = workers.bytes // _BUCKETS_IN_MEMORY
     owned = list(_documents(encoding, parts))
-    held_out = _held_out(runner, options, owned, workers)
+    held_out = hash_held_out(options, _smallest(runner, owned, options["val_tokens"], workers))
     make_directory(encoding.directory / "dealt")
     train: list[tuple[Source, int]] = []
     validation: list[tuple[Source, int]] = []
@@ -68,21 +70,20 @@ def put_in_order(runner: Runner, encoding: Encoding, parts: Sequence[Part]) -> l
         train += found[:buckets]
         validation += found[buckets:] if epoch == 0 else []
     if holds_out(options):
-        _warn_of_empty(runner, options, documents, (sum(ids for _, ids in some) for some in (train, validation)))
+        ids_of = (sum(ids for _, ids in some) for some in (train, validation))
+        warn_of_empty(runner, options, format_count(documents, "documents"), ids_of)
     splits = {"train": train, **({"validation": validation} if holds_out(options) else {})}
     return [Split(name, tuple(s for s, _ in found), tuple(ids for _, ids in found)) for name, found in splits.items()]
 
 
-def _warn_of_empty(runner: Runner, options: Mapping[str, Any], documents: int, ids: Iterable[int]) -> None:
-    """Warn if all documents are on one side. ids: of training and of validation."""
+def warn_of_empty(runner: Runner, options: Mapping[str, Any], documents: str, ids: Iterable[int]) -> None:
+    """Warn if all documents are on one side. documents: how many; ids: of training and of validation."""
     tokens, (train, validation) = options.get("val_tokens"), ids
     asked = f"--val-tokens {tokens:,}" if tokens else f"--val-fraction {options.get('val_fraction')}"
     if not train:
-        runner.warn(
-            f"{asked} holds out all {documents:,} documents, which leaves none for training: give a smaller number"
-        )
+        runner.warn(f"{asked} holds out all {documents}, which leaves none for training: give a smaller number")
     elif not validation:
-        runner.warn(f"{asked} holds out none of {documents:,} documents, so validation is empty: give a larger share")
+        runner.warn(f"{asked} holds out none of {documents}, so validation is empty: give a larger share")
 
 
 def _documents(encoding: Encoding, parts: Sequence[Part]) -> Iterator[Documents]:
@@ -154,13 +155,18 @@ def _deal(runner: Runner, tasks: Sequence[DealTask], workers: Grant) -> "array[i
     return totals
 
 
-def _held_out(runner: Runner, options: Mapping[str, Any], owned: Sequence[Documents], workers: Grant) -> int:
-    """Return the hash below which documents are validation's: those of a share, or as many as have that many tokens."""
-    tokens = options.get("val_tokens")
-    if tokens is None:
-        return int(Fraction(str(options.get("val_fraction") or 0)) * _ALL)
+def _smallest(runner: Runner, owned: Sequence[Documents], tokens: int, workers: Grant) -> Iterator[Hashed]:
+    """Yield hash and size of the documents of each part with the smallest hashes, which have that many tokens."""
     tasks, weights = [SurveyTask(**vars(one), smallest=tokens) for one in owned], [one.parts[0][1] for one in owned]
-    smallest: list[tuple[int, int]] = []
     for _, found in runner.each(Stage(SURVEY_STAGE, "tokens", survey_part, tasks, weights, grant=workers)):
-        smallest = smallest_of([*smallest, *found], tokens)
-    return smallest[-1][0] + 1
+        yield found
+
+
+def hash_held_out(options: Mapping[str, Any], found: Iterable[Hashed]) -> int:
+    """Return the hash below which documents are validation's: those of a share, or as many as have that many tokens."""
+    if (tokens := options["val_tokens"]) is None:
+        return int(Fraction(str(options["val_fraction"] or 0)) * _ALL)
+    smallest: Hashed = []
+    for some in found:
+        smallest = smallest_of([*smallest, *some], tokens)
+    return smallest[-1][0] + 1 if smallest else 0

@@ -126,8 +126,6 @@ def as_directory(options: EncodeOptions) -> EncodeOptions:
     """Return the options with the directory in which a single file such as `train.bin` is made, and its format."""
     if options.sequence_length is None and (options.pack != "concat" or options.position_ids):
         raise UsageError("--pack and --position-ids are for rows: give --sequence-length")
-    if options.val_fraction is not None and options.val_tokens is not None:
-        raise UsageError("--val-fraction and --val-tokens exclude each other; give one")
     if options.weights is not None:
         require_weights(options.weights, options.inputs or ())
     output, asked = options.output, options.shard_format

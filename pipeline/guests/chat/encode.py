@@ -14,27 +14,30 @@ from typing import Any, Literal
 
 from pipeline.base.errors import InputError, UsageError, unfit
 from pipeline.base.events import Listener
+from pipeline.base.units import format_count
 from pipeline.commands.encode import finished_corpus, saved_result, summary_of, total_of
 from pipeline.corpus.skipped_or_altered import Tally, in_words
 from pipeline.executors import Executor
 from pipeline.guests.chat.assemble_worker import AssemblyTask, write_rows
 from pipeline.guests.chat.encoder import ID_BYTES, NO_ANSWER, SPECIAL_TOKENS, ChatEncoder
-from pipeline.guests.chat.mixing import assemble, cut, order_rows
+from pipeline.guests.chat.mixing import assemble, cut, order_rows, split_at_random
 from pipeline.guests.chat.plan import Chat, named_data_sets, open_chat
-from pipeline.guests.chat.rows_worker import RowsTask, encode_rows
+from pipeline.guests.chat.rows_worker import RowsTask, encode_rows, hash_rows
 from pipeline.guests.chat.templates import require_fitting, template_named
 from pipeline.reports.summary import EncodingSummary
 from pipeline.run.keywords import AnyPath
 from pipeline.run.options import ChatOptions, make_options
 from pipeline.run.plan import Plan
-from pipeline.run.runner import Runner, opened
+from pipeline.run.runner import Runner, Stage, opened
 from pipeline.run.values import PUBLISHED_DATE, date_of
 from pipeline.shards import manifest
+from pipeline.shards.deal_worker import Documents
 from pipeline.shards.encode import Writing, encode_missing, write_missing
 from pipeline.shards.encode_worker import packed
 from pipeline.shards.formats.shard_format import ShardFacts
 from pipeline.shards.ids_file import Part, open_part
-from pipeline.shards.manifest import EncodedCorpus, Encoding, FileFacts, kind_of
+from pipeline.shards.manifest import EncodedCorpus, Encoding, FileFacts, holds_out, kind_of
+from pipeline.shards.order import SURVEY_STAGE, hash_held_out, warn_of_empty, writers
 from pipeline.shards.plan import encoding_workers, model_of
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -160,19 +163,48 @@ def write_conversations(runner: Runner, encoding: Encoding, chat: Chat) -> tuple
     lengths, firsts = _lengths(encoding)
     options, row_tokens, wanted = chat.options, chat.layout.row_tokens, [one.num_samples for one in chat.sets]
     order = order_rows(_sizes(encoding.plan, len(chat.sets), firsts), options, wanted)
+    splits = {"train": order}
+    if holds_out(vars(options)):
+        by_hash = partial(_split, runner, encoding, options, order, lengths, firsts)
+        split = split_at_random(order, options) if options.val_size else by_hash()
+        splits = dict(zip(("train", "validation"), split, strict=True))
     capacity = options.sequence_length if chat.pack else None
-    bags = [assemble(rows, lengths, capacity, compatible=options.compatible) for rows in order]
     parts = tuple(zip(encoding.parts(), firsts, strict=False))
     pad = chat.pad_id.to_bytes(ID_BYTES, "little")
     tasks = {}
-    names = ["train", "validation"] if options.val_size else ["train"]
-    for name, (rows, ends) in zip(names, bags, strict=False):
+    for name, own_rows in splits.items():
+        rows, ends = assemble(own_rows, lengths, capacity, compatible=options.compatible)
         sizes = repeat(row_tokens, len(ends)) if row_tokens else (lengths[row] for row in rows)
         shards = cut(rows, ends, sizes, options.shard_size)
         task = partial(AssemblyTask, pack=chat.pack, pad=pad, parts=parts)
         tasks[name] = [partial(task, rows=own.tobytes(), ends=stops.tobytes()) for own, stops in shards]
     writing = Writing(write_rows, tasks, "conversations", lambda task: task.conversations)
     return write_missing(runner, encoding, chat.layout, writing)
+
+
+def _split(
+    runner: Runner,
+    encoding: Encoding,
+    options: ChatOptions,
+    order: "array[int]",
+    lengths: "array[int]",
+    firsts: list[int],
+) -> "tuple[array[int], array[int]]":
+    """Return the rows for training, and for validation those with small hashes, each once."""
+    sizes = [sum(lengths[first:after]) for first, after in pairwise(firsts)]
+    stored = zip(encoding.parts(), sizes, strict=True)
+    parts = [Documents(((part, 2 * size),), inside=False, id_bytes=ID_BYTES) for part, size in stored]
+    grant = writers(runner, len(parts), dealt=False)
+    hashed = runner.run(Stage(SURVEY_STAGE, "tokens", hash_rows, parts, sizes, grant=grant))
+    hashes, kept = array("Q", chain(*hashed)), bytearray(len(lengths))
+    for row in order:
+        kept[row] = lengths[row] > 0
+    found = ([(hashes[row], lengths[row]) for row in range(*part) if kept[row]] for part in pairwise(firsts))
+    below = hash_held_out(vars(options), found)
+    train = array("Q", (row for row in order if kept[row] and hashes[row] >= below))
+    validation = array("Q", dict.fromkeys(row for row in order if kept[row] and hashes[row] < below))
+    warn_of_empty(runner, vars(options), format_count(sum(kept), "conversations"), (len(train), len(validation)))
+    return train, validation
 
 
 def _lengths(encoding: Encoding) -> "tuple[array[int], list[int]]":
@@ -206,7 +238,7 @@ def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, list
     data_sets = named_data_sets(options)
     if options.output is None or not (options.inputs or data_sets):
         raise UsageError("encoding chat data takes INPUT, or --dataset-info and --dataset, and --output")
-    kind = kind_of(options.shard_format, validation=options.val_size > 0)
+    kind = kind_of(options.shard_format, validation=holds_out(vars(options)))
     with opened(options, executor, listener, kind=kind) as (runner, directory):
         encoding, chat = open_chat(runner, directory, options, model, data_sets)
         with runner.logged(directory, options, lambda: manifest.remove_partial(encoding)):

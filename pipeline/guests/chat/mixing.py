@@ -36,18 +36,20 @@ def check_mixing(options: ChatOptions, sets: int) -> None:
         raise UsageError(f"--interleave-probs {','.join(map(str, given))}: give numbers with the sum 1")
 
 
-def order_rows(sizes: Sequence[int], options: ChatOptions, wanted: Samples = ()) -> "tuple[array[int], array[int]]":
-    """Return the rows for training and for validation, in order, of data sets with these numbers of rows."""
+def order_rows(sizes: Sequence[int], options: ChatOptions, wanted: Samples = ()) -> "array[int]":
+    """Return the rows in order, of data sets with these numbers of rows."""
     check_mixing(options, len(sizes))
     chosen = _samples(sizes, options, wanted or (None,) * len(sizes))
-    order = chosen[0] if len(chosen) == 1 else _mixed(chosen, options)
-    if not (share := options.val_size):
-        return order, array("Q")
-    count = len(order)
+    return chosen[0] if len(chosen) == 1 else _mixed(chosen, options)
+
+
+def split_at_random(order: "array[int]", options: ChatOptions) -> "tuple[array[int], array[int]]":
+    """Return the rows for training and for validation in a random order, as `val_size` asks for."""
+    count, share = len(order), options.val_size
     held = int(share) if share > 1 else -int(-share * count // 1)
     if not 0 < held < count:
         raise UsageError(
-            f"--val-size {share:g} leaves {max(count - held, 0):,} of {count:,} rows for training: give a "
+            f"val_size {share:g} leaves {max(count - held, 0):,} of {count:,} rows for training: give a "
             "smaller number of rows, or a share below 1"
         )
     permutation = _numpy().random.default_rng(options.seed).permutation(count).tolist()

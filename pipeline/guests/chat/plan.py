@@ -4,7 +4,7 @@ Each chunk is of one data set. All of it is stored in `encoding.json`; a resumed
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
 from pipeline.base.errors import UsageError
@@ -17,7 +17,7 @@ from pipeline.guests.chat.mixing import check_mixing
 from pipeline.guests.chat.rows import DataSet, as_chat_file, first_columns, listed_data_sets, recognised
 from pipeline.guests.chat.templates import Template, eos_of, require_fitting, template_named, with_tool_format
 from pipeline.run.directory import Directory
-from pipeline.run.options import ChatOptions
+from pipeline.run.options import ChatOptions, RowOptions
 from pipeline.run.plan import Plan
 from pipeline.run.runner import Runner
 from pipeline.run.stored import plain
@@ -105,16 +105,14 @@ def open_chat(
         )
     elif chat.template.starts_with_bos and model.bos_token is None:
         runner.warn(f"template {chat.template.name} starts with a bos token, and the tokenizer has none: left out")
+    sampled = any(one.num_samples for one in chat.sets)
     asked = {
         "input_format": options.input_format,
         "compression": options.compression,
         **options.of_stage("chat"),
-        "seed": options.seed,
-        "sequence_length": options.sequence_length,
-        "pack": options.pack,
+        **{one.name: getattr(options, one.name) for one in fields(RowOptions)},
+        "seed": options.seed if options.val_size or options.interleave_probs or sampled else 0,  # of choices made
         "dataset_info": None,  # what its entries say counts, not where it is stored
-        "shard_format": options.shard_format,
-        "shard_size": options.shard_size,
         "tokenizer": shards.tokenizer_fingerprint(model),
         "dtype": "uint32",
         "template_fields": plain(chat.template),

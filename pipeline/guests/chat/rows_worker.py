@@ -8,8 +8,10 @@ import time
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+from pipeline import _core
 from pipeline.base.errors import InputError, SpecialTokenError
 from pipeline.base.memory import Grant
 from pipeline.corpus.files import FileSpan
@@ -24,8 +26,9 @@ from pipeline.guests.chat.encoder import ID_BYTES, ChatEncoder
 from pipeline.guests.chat.rows import DataSet, read_rows
 from pipeline.guests.chat.templates import Template
 from pipeline.run.options import ChatOptions
+from pipeline.shards.deal_worker import Documents
 from pipeline.shards.encode_worker import loaded
-from pipeline.shards.ids_file import IdsWriter, Part
+from pipeline.shards.ids_file import IdsWriter, Part, documents_in
 from pipeline.storage import Location
 from pipeline.storage.atomic import whole_file
 
@@ -102,6 +105,16 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: IdsWriter) -> ChunkS
                 write()
     write()
     return ChunkStatistics(losses=tally.found)
+
+
+def hash_rows(part: Documents) -> "array[int]":
+    """Return a hash of the ids of each row of a part. Raises `RunDirectoryError` for a damaged part."""
+    hashes, at = array("Q"), 0
+    for values, ends in documents_in(part.slices()[0], lambda values: report_progress(values // 2)):
+        halves = array("Q", (half for start, end in pairwise((at, *ends)) for half in ((start + end) // 2, end)))
+        hashes += array("Q", _core.hash_documents(values, halves, part.id_bytes, at, 0)[0])[::2]
+        at += len(values)
+    return hashes
 
 
 def _aligned(row: Mapping[str, Any], of: DataSet) -> Conversation:

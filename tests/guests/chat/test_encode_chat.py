@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import random
+from collections import Counter
 from collections.abc import Sequence
 from operator import ne as unlike
 from pathlib import Path
@@ -57,12 +58,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     listed |= {"b": {**listed["a"], "file_name": "rows.json"}, "bad": {"file_name": "bad.jsonl"}}
     _write_lines(home / "bad.jsonl", [{"instruction": "a", "output": "b"}])
     odd: dict[str, dict[str, Any]] = {"ranking": {"ranking": True}, "form": {"formatting": "odd"}, "tags": {"tags": []}}
-    odd |= {"none": {"num_samples": 0}, "link": {"file_name": "link.jsonl"}}
+    odd |= {"none": {"num_samples": 0}, "more": {"num_samples": 600}, "link": {"file_name": "link.jsonl"}}
     listed |= {name: {**listed["a"], **entry} for name, entry in odd.items()} | {"url": {"hf_hub_url": "a/b"}}
     (home / "link.jsonl").symlink_to("rows.jsonl")
     files = {"bad.csv": b"instruction,output\na,b\na,b,c\n", "cut.json": b'[{"instruction": "a"}', "a.txt": b"low"}
     files |= {"other.jsonl": b'{"body": "low"}', "lost.jsonl": b'{"messages": 5}'}
-    files |= {"names.json": b'{"cutoff_len": 5, "sequence_length": 5}', "stage.yaml": b"stage: dpo"}
+    files |= {
+        "size.json": b'{"val_size": 3}',
+        "names.json": b'{"cutoff_len": 5, "sequence_length": 5}',
+        "stage.yaml": b"stage: dpo",
+    }
     files["cut.arrow"] = (home / "stream.arrow").read_bytes()[:3000]
     files["bad.parquet"] = b"PAR1" + bytes([255]) * 40 + (home / "rows.parquet").read_bytes()[44:]
     for name, content in files.items():
@@ -79,7 +84,7 @@ def _files(directory: Path) -> dict[str, bytes]:
     return files_in(directory, but=("encoding.json", "log.txt", ".lock", "shards.json"))
 
 
-PACKED = ("--pack", "neat", "--sequence-length", 64, "--val-size", "0.1")
+PACKED = ("--pack", "neat", "--sequence-length", 64, "--val-fraction", "0.1")
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +109,39 @@ def test_recorded_packing_is_equal(tmp_path: Path) -> None:
         found, expected = read_rows(home / "out"), case["result"]
         for name in found[0]:
             assert [row[name] for row in found] == expected[name], (options, name)
+
+
+def _splits(output: Path) -> list[list[tuple[int, ...]]]:
+    """Return the ids of the rows for training and for validation."""
+    return [[tuple(row["input_ids"]) for row in read_rows(output / name)] for name in ("train", "validation")]
+
+
+def test_validation_is_chosen_by_a_hash_of_the_ids(home: Path, tmp_path: Path) -> None:
+    lines, held_out = (home / "rows.jsonl").read_text().splitlines(keepends=True), {}
+    succeeded(_encode(home, tmp_path / "out", home / "rows.jsonl"))
+    rows = Counter(tuple(row["input_ids"]) for row in read_rows(tmp_path / "out"))
+    words = {"part": ("--val-fraction", "20%"), "whole": ("--val-fraction", 0.2), "tokens": ("--val-tokens", 500)}
+    for name, asked in words.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join([*lines[:50], *lines[: 200 if name == "part" else None]]))
+        succeeded(_encode(home, tmp_path / name, tmp_path / f"{name}.jsonl", *asked, "--seed", 5))
+        train, validation = _splits(tmp_path / name)
+        assert not {*train} & {*validation}
+        assert name == "part" or {*train, *validation} == {*rows}
+        held_out[name] = {*validation}
+    assert held_out["part"] < held_out["whole"]
+    assert 0.1 < len(held_out["whole"]) / len(rows) < 0.3
+    assert held_out["tokens"] < held_out["whole"]
+    sizes = [len(row) for row in _splits(tmp_path / "tokens")[1]]
+    assert sum(sizes) - 2 * max(sizes) < 500 <= sum(sizes)
+    succeeded(_encode(home, tmp_path / "random", home / "rows.jsonl", "--config", home / "size.json"))
+    assert len(_splits(tmp_path / "random")[1]) == 3
+    listed = ("--dataset-info", home / "dataset_info.json", "--dataset", "more")
+    succeeded(_encode(home, tmp_path / "more", *listed, "--val-fraction", 0.2))
+    train, validation = map(Counter, _splits(tmp_path / "more"))
+    assert validation <= rows  # each row once
+    assert not train <= rows
+    all_of_it = succeeded(_encode(home, tmp_path / "all", home / "rows.jsonl", "--val-tokens", 10**7))
+    assert f"--val-tokens 10,000,000 holds out all {rows.total()} conversations, which leaves none" in all_of_it.stderr
 
 
 def test_rows_are_those_of_python(home: Path, tmp_path: Path) -> None:
@@ -212,6 +250,9 @@ _LISTED = ("--dataset-info", "dataset_info.json", "--template", "chatml", "--dat
     ((*_ROWS, "--pack", "neat", "--sequence-length", 1), 2, "--sequence-length of packed rows must be at least 2"),
     ((*_ROWS, "--config", "names.json"), 2, "cutoff_len and sequence_length are one option: give one of them"),
     ((*_ROWS, "--config", "stage.yaml"), 2, "stage dpo: only sft is done here; leave it out"),
+    ((*_ROWS, "--val-size", 3), 2, "--val-size of encode-chat is --val-fraction, --val-tokens, or val_size in a file"),
+    ((*_ROWS, "--val-fraction", "1%", "--val-tokens", 9), 2, "--val-fraction and --val-tokens exclude each other"),
+    ((*_ROWS, "--val-tokens", 9, "--config", "size.json"), 2, "--val-tokens and val_size exclude each other"),
     (("encode", *_ROWS, "--chat"), 2, "--chat of encode is the command encode-chat now"),
     (("encode", "rows.jsonl", "--pack", "neat"), 2, "--pack neat is for chat data"),
     (("encode", "rows.jsonl"), 1, "no document is left to encode: 300 records skipped: no text field (first: "),

@@ -1,5 +1,6 @@
 """The order of rows and how they are packed: as LLaMA-Factory recorded them, laws of mixing, a naive packing."""
 
+from array import array
 from bisect import bisect
 from itertools import pairwise
 from typing import Any
@@ -10,18 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.guests.chat.mixing import order_rows, pack_rows
+from pipeline.guests.chat.mixing import order_rows, pack_rows, split_at_random
 from pipeline.run.options import ChatOptions
 
 
 def test_recorded_orders_and_bags_are_equal() -> None:
     for case in cases("mixing"):
         if "val_size" in case:
-            training, validation = order_rows([12], ChatOptions(val_size=case["val_size"], seed=case["seed"]))
+            training, validation = split_at_random(
+                array("Q", range(12)), ChatOptions(val_size=case["val_size"], seed=case["seed"])
+            )
             assert [list(training), list(validation)] == [case["train"], case["validation"]]
             continue
         asked = {"mix_strategy": case["strategy"], "seed": case["seed"], "interleave_probs": tuple(case["probs"] or ())}
-        assert [f"{'ab'[row > 7]}{row % 8}" for row in order_rows([8, 4], ChatOptions(**asked))[0]] == case["order"]
+        assert [f"{'ab'[row > 7]}{row % 8}" for row in order_rows([8, 4], ChatOptions(**asked))] == case["order"]
     for case in cases("knapsack"):
         lengths = case["lengths"]
         assert [[lengths[row] for row in bag] for bag in _bags(lengths, case["capacity"])] == case["bins"]
@@ -32,7 +35,7 @@ def test_recorded_orders_and_bags_are_equal() -> None:
 def test_every_row_once_where_all_are_wanted(sizes: list[int], drawn: bool, seed: int) -> None:
     shares = (1 / len(sizes),) * len(sizes) if drawn else ()
     once, over, under = (
-        list(order_rows(sizes, ChatOptions(mix_strategy=f"interleave_{name}", interleave_probs=shares, seed=seed))[0])
+        list(order_rows(sizes, ChatOptions(mix_strategy=f"interleave_{name}", interleave_probs=shares, seed=seed)))
         for name in ("once", "over", "under")
     )
     assert sorted(once) == list(range(sum(sizes)))
@@ -43,7 +46,7 @@ def test_every_row_once_where_all_are_wanted(sizes: list[int], drawn: bool, seed
 @settings(deadline=None)
 @given(st.integers(1, 30), st.integers(1, 60), st.integers(0, 99))
 def test_samples_repeat_only_what_is_too_little(size: int, wanted: int, seed: int) -> None:
-    rows, _ = order_rows([size], ChatOptions(seed=seed), [wanted])
+    rows = order_rows([size], ChatOptions(seed=seed), [wanted])
     assert (len(rows), len(set(rows))) == (wanted, min(size, wanted))
 
 
@@ -51,12 +54,12 @@ def test_samples_repeat_only_what_is_too_little(size: int, wanted: int, seed: in
     ([1, 1], {"mix_strategy": "interleave_over", "interleave_probs": (1.0,)}, "--interleave-probs has 1 numbers for 2"),
     ([1, 1], {"mix_strategy": "interleave_over", "interleave_probs": (0.9, 0.9)}, "the sum 1"),
     ([1, 1], {"interleave_probs": (0.5, 0.5)}, "--interleave-probs is for an interleaving"),
-    ([3], {"val_size": 3}, "--val-size 3 leaves 0 of 3"),
+    ([3], {"val_size": 3}, "val_size 3 leaves 0 of 3"),
     ([3, 0], {"mix_strategy": "interleave_over"}, "data set 2 has no rows"),
 ])  # fmt: skip
 def test_wrong_mixing_is_an_error_that_names_the_option(sizes: list[int], asked: dict[str, Any], message: str) -> None:
     with pytest.raises(pipeline.PipelineError, match=message):
-        order_rows(sizes, ChatOptions(**asked))
+        split_at_random(order_rows(sizes, ChatOptions(**asked)), ChatOptions(**asked))
 
 
 def _bags(lengths: list[int], capacity: int) -> list[list[int]]:
