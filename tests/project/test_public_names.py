@@ -15,6 +15,7 @@ import pytest
 import pipeline
 from pipeline import compat
 from pipeline.base import errors as base_errors
+from pipeline.reports.result import Result
 from pipeline.run.options import RECORDS
 from pipeline.tokenizer.formats.files import FORMATS, default_formats
 
@@ -52,6 +53,7 @@ def test_public_names_match_their_import_table_and_completion_and_no_module_repl
         if found.name != "pipeline.__main__":  # starts the command
             import_module(found.name)  # which would take the place of a function of its name
     assert {name: getattr(pipeline, name) for name in pipeline.__all__} == public
+    assert {kind.__repr__ for kind in Result.__subclasses__()} == {Result.__repr__}  # no dataclass replaces it
 
 
 def test_every_public_attribute_is_documented_by_its_class() -> None:
