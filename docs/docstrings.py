@@ -34,7 +34,7 @@ def _exceptions() -> Iterator[str]:
         thing = getattr(pipeline, name)
         if inspect.isclass(thing) and issubclass(thing, Exception):
             kinds = [base.__name__ for base in thing.__bases__ if base is not Exception]
-            of = f" (a {' and a '.join(f'`{kind}`' for kind in kinds)})" if kinds else ""
+            of = f" (a kind of {' and of '.join(f'`{kind}`' for kind in kinds)})" if kinds else ""
             yield f"- `{name}`{of}: {_text(inspect.getdoc(thing) or '')}"
 
 
