@@ -36,8 +36,9 @@ def encode(request: Request, texts: tuple[str, ...], tokenizer: Location, ordina
     bpe-pipeline encode corpus --tokenizer runs/a --output shards --shard-format bin
     """
     options = request.options
-    if options.shuffle and (seed := next((one for one in options.inputs or () if _is_seed(one)), None)):
-        raise UsageError(f"--shuffle is a switch, and {seed} is no file: give --shuffle --seed {seed}")
+    numbers = [word for word in options.inputs or () if word.isdecimal() and not Path(word).exists()]
+    if options.shuffle and numbers:
+        raise UsageError(f"--shuffle is a switch, and {numbers[0]} is no file: give --shuffle --seed {numbers[0]}")
     if options.pack in ("greedy", "neat"):
         raise UsageError(f"--pack {options.pack} is for chat data: use encode-chat, or choose concat, best-fit or none")
     if bool(texts) == bool(options.inputs):
@@ -73,10 +74,6 @@ def encode(request: Request, texts: tuple[str, ...], tokenizer: Location, ordina
 
         carry_out(request, encode_corpus, lambda options: executor_for(options, ENCODING))
     return None
-
-
-def _is_seed(word: str) -> bool:
-    return word.isdecimal() and not Path(word).exists()
 
 
 @command(ChatOptions)
