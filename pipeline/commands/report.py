@@ -10,7 +10,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from pipeline.base.errors import PipelineError
@@ -20,9 +19,7 @@ from pipeline.corpus.sampling import choose
 from pipeline.counts.count import Counted
 from pipeline.merges.merge_list import MergeList
 from pipeline.reports import model_card
-from pipeline.reports.compared import REFERENCES
 from pipeline.reports.numbers import Numbers
-from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
 from pipeline.reports.summary import Report, Summary
 from pipeline.reports.tables import how_made, shown_options
 from pipeline.run.manifest import Run
@@ -35,6 +32,7 @@ from pipeline.tokenizer.export import Check, Trained
 from pipeline.tokenizer.formats.fields import CARD
 
 STAGE = "reporting"
+NUMBERS, PAGE = "pipeline.reports.numbers_worker", "pipeline.reports.page"  # imported when a report has them
 EXTENT = "BPE_PIPELINE_REPORT"
 """An environment variable: `train` and `merge` write everything (`page`, the default), no page (`text`), or only the
 summary (`none`), which suits many runs in a row."""
@@ -84,8 +82,9 @@ def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None
             return None
         chosen = choose(run.manifest.plan.files, _sample_bytes(learned))
         text_field = str(run.manifest.counting["text_field"])
-        task = NumbersTask(trained, chosen, text_field, _SMALL, references=tuple(REFERENCES))
-        numbers = runner.executor.one(compute_numbers, task, fresh=True)
+        worker = import_module(NUMBERS)
+        task = worker.NumbersTask(trained, chosen, text_field, _SMALL, references=tuple(worker.REFERENCES))
+        numbers: Numbers = runner.executor.one(worker.compute_numbers, task, fresh=True)
     except Exception as error:  # the tokenizer is written, whatever happens to the report
         _warn(runner.listener, "no numbers in the report", error)
         return None
@@ -136,18 +135,13 @@ def write_summary(
     return summary
 
 
-def _renderer() -> ModuleType:
-    """The module that draws the page, for which not every command asks."""
-    return import_module("pipeline.reports.page")
-
-
 def _page_wanted() -> bool:
     return os.environ.get(EXTENT, "page") == "page"
 
 
 def prepare_page() -> None:
     """Compress what every page holds, while a worker computes its numbers."""
-    if _page_wanted() and (script := (page := _renderer()).plotly_script()) is not None:
+    if _page_wanted() and (script := (page := import_module(PAGE)).plotly_script()) is not None:
         with contextlib.suppress(OSError):  # writing the page will say so
             page.packed_script(script)
 
@@ -156,7 +150,7 @@ def names_of(run: Run, numbers: Numbers | None) -> tuple[str, tuple[str, ...]]:
     """Return the path of the report, with a hint if plotly is missing, and what it adds to the tokenizer directory."""
     if numbers is None or not _page_wanted():
         return str(run.directory / "report.txt"), ()
-    if _renderer().plotly_script() is not None:
+    if import_module(PAGE).plotly_script() is not None:
         return str(run.directory / "report.html"), (CARD,)
     hint = f"{run.directory / 'report.txt'} (as a page with plots: pip install 'bpe-pipeline[report]')"
     return hint, (CARD,)
@@ -177,7 +171,7 @@ def write_files(
     pages, numbers = list[Location](), report.numbers
     try:
         if with_page and numbers is not None and tokenizer is not None and options is not None:
-            page = _renderer()
+            page = import_module(PAGE)
             script = page.plotly_script()
             made = shown_options(options, run.manifest.chooser)
             if script is not None:

@@ -69,6 +69,7 @@ def train(
 def _prepare_rest(chunks: int) -> None:
     """Import what follows counting; one chunk leaves a core idle, which prepares the page of the report."""
     import_module("pipeline.commands.merge")
+    import_module("pipeline.reports.numbers_worker")
     if chunks < usable_cores():
         from pipeline.commands.report import prepare_page
 
