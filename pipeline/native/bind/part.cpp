@@ -25,7 +25,7 @@ std::vector<PairKey> keys_of(const Buffer& buffer) { return bpe::copy_of<PairKey
 
 void make_part(Part* place, const bpe::MergeRules& rules, bpe::Reader read, const Buffer& known, unsigned threads,
                std::uint32_t narrow_symbols) {
-  const bpe::MergeOptions options{.rules = rules, .threads = threads, .narrow_symbols = narrow_symbols};
+  const bpe::MergeOptions options{.rules = rules, .threads = threads, .narrow_symbols = narrow_symbols, .scratch = {}};
   const auto source = bpe::source_of(std::move(read));
   const auto merges = keys_of(known);
   unlocked([&] { new (place) Part(options, source, merges); });
@@ -61,7 +61,8 @@ void make_training(SharedTraining* place, std::uint64_t max_merges, const bpe::M
   const bpe::MergeOptions options{.max_merges = max_merges,
                                   .rules = rules,
                                   .narrow_symbols = narrow_symbols,
-                                  .index_positions = index_positions};
+                                  .index_positions = index_positions,
+                                  .scratch = {}};
   new (place) SharedTraining(options, bpe::known_merges(left, right, counts, joined));
 }
 
@@ -70,7 +71,7 @@ void add_up(SharedTraining& training, const Buffer& sums) { training.add_up(sums
 MemoryView begin_phase(SharedTraining& training, const std::vector<Buffer>& samples, std::uint64_t step) {
   std::vector<std::vector<PairKey>> all;
   for (const auto& sample : samples) all.push_back(bpe::copy_of<PairKey>(sample, "sample"));
-  return bpe::give(training.begin_phase(all, static_cast<double>(step)));
+  return bpe::give(training.begin_phase(std::move(all), static_cast<double>(step)));
 }
 
 void count(SharedTraining& training, const TallyTuple& tally) {
@@ -118,7 +119,7 @@ void bind_part(nb::module_& module) {
       .def("begin_phase", &begin_phase, "samples"_a, "step"_a,
            "Takes a sample of each part; returns the filter for a phase, empty when no merge is left.")
       .def("count", &count, "tally"_a, "Takes what the next part has indexed.")
-      .def("open_phase", &SharedTraining::open_phase, "After all parts were counted.")
+      .def("open_phase", &SharedTraining::index, "After all parts were counted.")
       .def("indexed", [](SharedTraining& training) { return bpe::give(training.indexed()); },
            "The filter for a part that is made again during a phase.")
       .def("guess", [](SharedTraining& training) { return bpe::give_copy(training.guess()); },

@@ -57,6 +57,22 @@ void filter_words(Shard<S>& shard, Keep&& keep) {
   move_words(shard, shard, std::forward<Keep>(keep));
 }
 
+// Adds a word's pairs to sums by counter of a sketch of that size: add(sum, weight). Sums are fetched ahead, some pairs at
+// once: hardly any is in a cache.
+template <class S, class Add>
+void add_pairs(const S* word, size_t size, uint64_t weight, const Tokens& tokens, std::vector<uint64_t>& sums, Add&& add) {
+  std::array<uint64_t*, 64> places;
+  for (size_t i = 0, n = 0; i + 1 < size; n = 0) {
+    for (const auto end = std::min(size - 1, i + places.size()); i < end; ++i) {
+      if (tokens.forbids(word[i], word[i + 1])) continue;
+      places[n] = &sums[Sketch::spread(Sketch::product(key_of(word[i], word[i + 1]))) & (sums.size() - 1)];
+      __builtin_prefetch(places[n++], 1);
+    }
+    for (size_t k = 0; k < n; ++k) add(*places[k], weight);
+  }
+}
+inline void add_shared(uint64_t& sum, uint64_t weight) { std::atomic_ref(sum).fetch_add(weight, std::memory_order_relaxed); }
+
 // A shard without words, with space for those that take at most that many bytes.
 template <class S>
 Shard<S> empty_shard(uint64_t most_bytes) {
@@ -110,24 +126,21 @@ class Exchange {
  private:
   void set_threshold(uint64_t threshold) {
     threshold_ = threshold;
-    if (threshold != kNeverReached) filter_.emplace(sketch_, threshold);
+    if (threshold != kNeverReached) filter_.emplace(filter_above({{&sketch_, threshold}}));
   }
   // Pairs of the word that may reach the threshold.
   size_t active_pairs(const S* word, size_t size) const {
     if (threshold_ == kNeverReached) return 0;
-    return filter_->in_bytes() ? passing(word, size, [this](uint64_t product) { return filter_->byte(product); })
-                               : passing(word, size, [this](uint64_t product) { return filter_->bit(product); });
-  }
-  template <class Passes>
-  static size_t passing(const S* word, size_t size, const Passes& passes) {
-    size_t n = 0;
-    auto left = Sketch::product(word[0]);
-    for (size_t i = 1; i < size; ++i) {
-      const auto right = Sketch::product(word[i]);
-      n += passes((left << 32) + right);
-      left = right;
-    }
-    return n;
+    return filter_->with([&](const auto& passes) {
+      size_t n = 0;
+      auto left = Sketch::product(word[0]);
+      for (size_t i = 1; i < size; ++i) {
+        const auto right = Sketch::product(word[i]);
+        n += passes((left << 32) + right);
+        left = right;
+      }
+      return n;
+    });
   }
   uint64_t bytes_of(size_t size, size_t active) const { return (size + 1) * sizeof(S) + active * kPositionBytes; }
 
@@ -170,7 +183,7 @@ class Exchange {
       note_word(histogram, word, size, sketch_, 1);
       return true;
     });
-    const auto higher = histogram.affordable(kNeverReached, sizeof(S), kPositionBytes, most_bytes_ / 4 * 3, 1, kNeverReached);
+    const auto higher = histogram.threshold(kNeverReached, most_bytes_ / 4 * 3, 1, sizeof(S), kPositionBytes, kNeverReached);
     set_threshold(higher > threshold_ ? higher : threshold_ > kNeverReached / 2 ? kNeverReached : 2 * threshold_);
     drop_inactive();
     shard_.runs.pop_back();
@@ -221,7 +234,7 @@ uint64_t affordable_threshold(std::vector<Shard<S>>& shards, std::vector<StoredW
     });
   }
   if (seen > 0) histogram.add(sampled, all / seen);
-  return histogram.affordable(max_pairs, sizeof(S), kPositionBytes, most_bytes, min_frequency, kNeverReached);
+  return histogram.threshold(max_pairs, most_bytes, min_frequency, sizeof(S), kPositionBytes, kNeverReached);
 }
 
 }  // namespace bpe::merge

@@ -65,38 +65,36 @@ struct Workspace {
   std::vector<MemberWork> members;
 };
 
-template <class S>
 class IndexedMerging {
  public:
-  IndexedMerging(std::vector<Shard<S>>& shards, PairIndex& index, const Learned& learned, Workspace& work,
-                 uint64_t share_from, Team& team, Pulse& pulse)
-      : shards_(shards), index_(index), learned_(learned), work_(work), share_from_(share_from), team_(team),
-        pulse_(pulse) {
+  IndexedMerging(PairIndex& index, const Learned& learned, Workspace& work, uint64_t share_from, Team& team, Pulse& pulse)
+      : index_(index), learned_(learned), work_(work), share_from_(share_from), team_(team), pulse_(pulse) {
     if (team.members() > 1) highest_.emplace(index);
   }
 
   // Makes the next merges, `most` at the most: those of one batch. Returns how many they were, and adds to `again`
   // those that made a token which had an id.
-  size_t merge_batch(uint64_t most, uint64_t& again) {
+  template <class S>
+  size_t merge_batch(std::vector<Shard<S>>& shards, uint64_t most, uint64_t& again) {
     again += batch_.choose(index_, highest_ ? &*highest_ : nullptr, learned_, std::min<uint64_t>(most, kMostInBatch));
     const auto& joins = batch_.joins();
     if (joins.empty()) return 0;
     pulse_.progress.best_count = learned_.result.counts.back();
     pulse_.progress.merges = learned_.result.counts.size();
-    if (!highest_) prefetch_upcoming();
+    if (!highest_) prefetch_upcoming(shards);
     parts_ = batch_.positions() >= share_from_ ? team_.members() : 1;
     const auto on_shards = [&](auto&& work) {
-      if (parts_ > 1) return team_.each(shards_.size(), work);
-      for (size_t s = 0; s < shards_.size(); ++s) work(s, 0);
+      if (parts_ > 1) return team_.each(shards.size(), work);
+      for (size_t s = 0; s < shards.size(); ++s) work(s, 0);
     };
-    on_shards([&](size_t s, unsigned member) { join(s, member); });
+    on_shards([&](size_t s, unsigned member) { join(shards[s], s, member); });
     learned_.result.joined.resize(learned_.result.counts.size());
     on_parts([&](unsigned part) { note_changes(part); });
     on_parts([&](unsigned part) { enter_changes(part); });
     index_appeared();
     if (fresh_.empty()) return joins.size();
-    on_shards([&](size_t s, unsigned member) { list(s, member); });
-    for (size_t s = 0; s < shards_.size(); ++s)
+    on_shards([&](size_t s, unsigned member) { list(shards[s], s, member); });
+    for (size_t s = 0; s < shards.size(); ++s)
       for (size_t i = 0; i < fresh_.size(); ++i)
         index_.list(fresh_[i].pair, s) = work_.batches[s].writers[i].finish(work_.arenas[s]).handle;
     return joins.size();
@@ -105,13 +103,13 @@ class IndexedMerging {
  private:
   struct Fresh {
     PairNumber pair;
-    Symbol neighbour;
-    bool on_left;
+    PairKey key;
     uint32_t merge;
   };
 
   // Makes the batch's merges in a shard.
-  void join(size_t s, unsigned member) {
+  template <class S>
+  void join(Shard<S>& shard, size_t s, unsigned member) {
     auto& batch = work_.batches[s];
     auto& around = work_.members[member].around;
     auto& arena = work_.arenas[s];
@@ -121,9 +119,9 @@ class IndexedMerging {
       const auto upcoming = [&](size_t ahead) {
         return merge + ahead < batch_.pairs().size() ? batch_.pairs()[merge + ahead] : kNoPair;
       };
-      if (highest_) prefetch(s, upcoming);
+      if (highest_) prefetch(shard, s, upcoming);
       read_list(arena, index_.list(batch_.pairs()[merge], s), work_.members[member].listed, [&](std::span<Position> positions) {
-        join_listed(shards_[s], batch_.joins()[merge], learned_.spans, positions, around, pulse_, member);
+        join_listed(shard, batch_.joins()[merge], learned_.spans, positions, around, pulse_, member);
       });
       around.left.move_to(batch.neighbours);
       const auto left = batch.neighbours.size();
@@ -165,7 +163,7 @@ class IndexedMerging {
   template <class OfShard>
   std::span<const Neighbour> in_all_shards(size_t merge, OfShard&& of_shard, Neighbours& side,
                                            std::vector<Neighbour>& sum) const {
-    if (shards_.size() == 1) return (work_.batches[0].*of_shard)(merge);
+    if (work_.batches.size() == 1) return (work_.batches[0].*of_shard)(merge);
     sum.clear();
     for (const auto& batch : work_.batches)
       for (const auto& neighbour : (batch.*of_shard)(merge)) side.add(neighbour);
@@ -220,44 +218,38 @@ class IndexedMerging {
         if (pair.weight < index_.threshold()) continue;
         const auto number = index_.add(pair.key, pair.weight, pair.positions);
         if (highest_) highest_->add(index_, number);
-        const bool on_left = right_of(pair.key) == batch_.joins()[pair.merge].made;
-        fresh_.push_back({number, on_left ? left_of(pair.key) : right_of(pair.key), on_left, pair.merge});
+        fresh_.push_back({number, pair.key, pair.merge});
       }
     std::sort(fresh_.begin(), fresh_.end(), [](const Fresh& a, const Fresh& b) { return a.merge < b.merge; });
   }
 
   // Writes the lists of the pairs that are new in the index, for a shard.
-  void list(size_t s, unsigned member) {
+  template <class S>
+  void list(const Shard<S>& shard, size_t s, unsigned member) {
     auto& batch = work_.batches[s];
     auto& around = work_.members[member].around;
     auto& arena = work_.arenas[s];
     batch.writers.assign(fresh_.size(), {});
-    for (size_t i = 0; i < fresh_.size();) {
-      const auto merge = fresh_[i].merge;
-      size_t end = i;
-      for (; end < fresh_.size() && fresh_[end].merge == merge; ++end)
-        writer_of(around, end) = static_cast<uint32_t>(end + 1);
-      read_list(arena, index_.list(batch_.pairs()[merge], s), work_.members[member].listed, [&](std::span<Position> positions) {
-        list_neighbours(shards_[s], batch_.joins()[merge], learned_.spans, positions, around, arena, batch.writers,
-                        pulse_, member);
-      });
-      for (; i < end; ++i) writer_of(around, i) = 0;
+    for (size_t first = 0, end; first < fresh_.size(); first = end) {
+      const auto merge = fresh_[first].merge;
+      for (end = first + 1; end < fresh_.size() && fresh_[end].merge == merge;) ++end;
+      list_pairs(shard, batch_.joins()[merge], learned_.spans, first, end, [this](size_t pair) { return fresh_[pair].key; },
+                 [&](auto&& use) { read_list(arena, index_.list(batch_.pairs()[merge], s), work_.members[member].listed, use); },
+                 around, arena, batch.writers, pulse_, member);
     }
-  }
-  uint32_t& writer_of(Surroundings& around, size_t fresh) {
-    return (fresh_[fresh].on_left ? around.left : around.right).writer(fresh_[fresh].neighbour);
   }
 
   // A small merge waits for memory at every step: fetches what the next ones will need while this one is made: the
   // pair, its lists, the positions. Where it is unknown what comes next, this costs a few comparisons; it changes no
   // result.
-  void prefetch_upcoming() {
+  template <class S>
+  void prefetch_upcoming(const std::vector<Shard<S>>& shards) {
     if (const auto pair = index_.upcoming(9); pair != kNoPair) index_.prefetch(pair);
-    for (size_t s = 0; s < shards_.size(); ++s) prefetch(s, [&](size_t ahead) { return index_.upcoming(ahead); });
+    for (size_t s = 0; s < shards.size(); ++s) prefetch(shards[s], s, [&](size_t ahead) { return index_.upcoming(ahead); });
   }
   // upcoming(n): the pair that is merged n merges later, where that is known.
-  template <class Upcoming>
-  void prefetch(size_t s, Upcoming&& upcoming) {
+  template <class S, class Upcoming>
+  void prefetch(const Shard<S>& shard, size_t s, Upcoming&& upcoming) {
     auto& arena = work_.arenas[s];
     const auto chunk = [&](size_t ahead, auto&& use) {
       const auto pair = upcoming(ahead);
@@ -269,7 +261,7 @@ class IndexedMerging {
       if (const auto next = Chunk::link(words); next != 0) __builtin_prefetch(arena.at(next));
     });
     chunk(2, [&](const uint16_t* words) {
-      const auto* symbols = shards_[s].symbols.data();
+      const auto* symbols = shard.symbols.data();
       ListReader reader;
       std::array<Position, kSmall> positions;
       for (int several = 0; several < 2; ++several) {
@@ -281,7 +273,6 @@ class IndexedMerging {
     });
   }
 
-  std::vector<Shard<S>>& shards_;
   PairIndex& index_;
   const Learned learned_;
   Workspace& work_;

@@ -218,4 +218,17 @@ void list_neighbours(const Shard<S>& shard, const Join& join, const std::vector<
   }
 }
 
+// Lists the pairs key(first), ..., key(end - 1) that the merge made, each with the writer of its number. read(use) calls
+// use(positions) with the merge's.
+template <class S, class Key, class Read>
+void list_pairs(const Shard<S>& shard, const Join& join, const std::vector<uint32_t>& spans, size_t first, size_t end,
+                Key&& key, Read&& read, Surroundings& around, PositionArena& arena, std::vector<ListWriter>& writers,
+                Pulse& pulse, unsigned member) {
+  for (auto pair = first; pair < end; ++pair) around.writer(join.made, key(pair)) = static_cast<uint32_t>(pair + 1);
+  read([&](std::span<const Position> positions) {
+    list_neighbours(shard, join, spans, positions, around, arena, writers, pulse, member);
+  });
+  for (auto pair = first; pair < end; ++pair) around.writer(join.made, key(pair)) = 0;
+}
+
 }  // namespace bpe::merge

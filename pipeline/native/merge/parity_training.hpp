@@ -1,45 +1,33 @@
-// ParityTraining: merges that languages choose in turn, each by the counts of its own texts; all are made in all texts.
+// ParityTraining: merges that languages choose in turn (in_turn.hpp); all are made in all texts, which are in memory.
 //
 // Idea: one numbering of pairs for all languages. A pair has a cell for each shard in which it occurs: where it is listed
 // there, and its number in the queue of the shard's language, if it reaches that language's threshold. So a change of a
-// count takes one lookup, and a merge costs nothing in languages that do not have its pair. Phases as in merge.cpp: what
-// reaches the threshold of any language is listed in all shards, so that all can make its merges. The sketches that choose
-// thresholds are made from the words when a phase begins. Counts of a language only fall, whichever chooses, since a
-// merge makes pairs that occur no more often in it than the merged pair.
-//
-// While all languages choose together, first, they share one queue. Texts after those of the languages are only measured.
+// count takes one lookup, and a merge costs nothing in languages that do not have its pair. What reaches the threshold of
+// any language is listed in all shards, so that all can make its merges. The sketches that choose thresholds are made from
+// the words when a phase begins. Texts after those of the languages are only measured.
 #pragma once
 #include <chrono>
 #include <iterator>
 #include <numeric>
-#include <variant>
 
 #include "merge/exchange.hpp"
-#include "merge/join.hpp"
+#include "merge/in_turn.hpp"
 #include "merge/known_merges.hpp"
-#include "merge/parity.hpp"
-#include "merge/scan.hpp"
 
 namespace bpe::merge {
 
-class ParityTraining : public Phases {
+class ParityTraining : public PhaseLoop<ParityTraining, LanguagesInTurn> {
  public:
-  static constexpr uint32_t kGlobal = LanguageChoice::kNone;
-
   // texts: of each language, then those that are measured in their place. known: merges that were made, chosen_by: by which
   // language. `options` without start and resident_bytes.
   ParityTraining(const MergeOptions& options, MergeResult known, const ParityOptions& parity,
                  std::vector<uint32_t> chosen_by, const std::vector<PieceSource>& texts)
-      : Phases(options, std::move(known)), languages_(static_cast<uint32_t>(parity.languages)),
-        measured_from_(parity.dev ? languages_ : 0), global_merges_(parity.global_merges), choice_(parity),
-        team_(options.threads, pulse_), around_(team_.members()), listed_(team_.members()), chosen_by_(std::move(chosen_by)) {
+      : PhaseLoop(options, std::move(known), parity, std::move(chosen_by)), measured_from_(parity.dev ? languages_ : 0),
+        team_(options.threads, pulse_), around_(team_.members()), listed_(team_.members()) {
     if (languages_ == 0 || texts.size() != languages_ + measured_from_)
       throw std::invalid_argument("parity needs the texts of each language");
-    if (chosen_by_.size() != result_.counts.size())
-      throw std::invalid_argument("known merges need the language that chose each");
     const KnownMerges made(merges());
-    result_.bytes = result_.left_out_pieces = result_.left_out_bytes = 0;
-    if (is_narrow())
+    if (is_narrow(options_, tokens_.next()))
       words_ = take<uint16_t>(texts, made);
     else
       words_ = take<uint32_t>(texts, made);
@@ -47,32 +35,15 @@ class ParityTraining : public Phases {
     arenas_ = std::vector<PositionArena>(language_of_.size());
     work_.resize(language_of_.size());
   }
-  const std::vector<uint32_t>& chosen_by() const { return chosen_by_; }  // kGlobal: all languages together
-  const LanguageChoice& choice() const { return choice_; }
-
   // Makes merges until it is that late; false when no merge is left.
   bool merge_until(std::chrono::steady_clock::time_point end) {
-    while (std::chrono::steady_clock::now() < end) {
-      if (!in_phase_ && !open_phase()) return false;
-      in_phase_ = std::visit([this](auto& shards) { return merge_next(shards); }, words_);
-    }
-    return true;
+    return merge_while([end] { return std::chrono::steady_clock::now() < end; });
   }
 
  private:
+  friend PhaseLoop<ParityTraining, LanguagesInTurn>;
   static constexpr uint64_t kSampled = uint64_t{1} << 16;     // positions of all texts together, about
-  static constexpr uint32_t kNone = LanguageChoice::kNone;
 
-  // Pairs of one language, or of all, that may be chosen.
-  struct Queue {
-    uint64_t slots = 0, mass = 0;  // of its shards, as they were read
-    size_t first = 0, end = 0;     // shards
-    uint64_t threshold = kNeverReached;   // of the phase; 0: no pair reaches min_frequency
-    std::optional<Sketch> sketch;
-    std::optional<PairQueue> pairs;
-
-    uint64_t reached_from() const { return pairs ? pairs->threshold() : kNeverReached; }
-  };
   struct Cell {
     uint32_t shard;
     ListHandle list;
@@ -111,15 +82,6 @@ class ParityTraining : public Phases {
     uint64_t most_words = 0;  // of the shard's lists in this phase
   };
 
-  // Pairs of a queue that will hardly all be merged: a merge that one language chooses takes apart pairs of others.
-  uint64_t enough_of_one() const { return remaining() / 2 + 1024; }
-  bool is_global() const { return result_.counts.size() < global_merges_; }
-  // kNone: of a text that is only measured.
-  uint32_t queue_of(uint32_t shard) const {
-    const auto language = language_of_[shard];
-    return language >= languages_ ? kNone : global_ ? 0 : language;
-  }
-
   template <class S>
   std::vector<Shard<S>> take(const std::vector<PieceSource>& texts, const KnownMerges& merges) {
     std::vector<Shard<S>> all;
@@ -140,47 +102,46 @@ class ParityTraining : public Phases {
     return all;
   }
 
-  // False when no merge is left.
+  void widen() { merge::widen(words_, team_); }
+  void phase_ended() const {}
   bool open_phase() {
-    if (remaining() == 0) return false;
-    if (queues_.empty() || global_ != is_global()) make_queues();
-    end_symbol_ = end_symbol();
-    if (auto* const words = std::get_if<0>(&words_); words != nullptr && !is_narrow()) words_ = widen<uint16_t, uint32_t>(std::move(*words), team_);
+    make_queues();
     return std::visit([this](auto& shards) { return index(shards); }, words_);
   }
-  void make_queues() {
-    global_ = is_global();
-    queues_ = std::vector<Queue>(global_ ? 1 : languages_);
-    for (size_t s = 0; s < language_of_.size(); ++s)
-      if (const auto q = queue_of(static_cast<uint32_t>(s)); q != kNone) {
-        if (queues_[q].end == 0) queues_[q].first = s;
-        queues_[q].end = s + 1;
-      }
-    for (uint32_t language = 0; language < languages_; ++language) {
-      queues_[global_ ? 0 : language].slots += sizes_[language].first;
-      queues_[global_ ? 0 : language].mass += sizes_[language].second;
-    }
+  bool merge_next() {
+    return std::visit([this](auto& shards) { return merge_next(shards); }, words_);
   }
 
   // Compacts the words and lists the pairs that may reach a threshold; false when none does.
   template <class S>
   bool index(std::vector<Shard<S>>& shards) {
+    std::vector<std::vector<uint64_t>> sums(queues_.size() + 1);  // the last of none
+    for (size_t q = 0; q < queues_.size(); ++q)
+      if (queues_[q].threshold != 0) {
+        queues_[q].sketch.emplace(queues_[q].slots, queues_[q].mass, kNeverReached);
+        sums[q].assign(queues_[q].sketch->size(), 0);
+      }
     team_.each(shards.size(), [&](size_t s, unsigned) {
-      filter_words(shards[s], [](const S*, size_t size, uint64_t) { return size > 1; });
+      auto& of_queue = sums[std::min<size_t>(queue_of(static_cast<uint32_t>(s)), queues_.size())];
+      filter_words(shards[s], [&](const S* word, size_t size, uint64_t weight) {
+        if (!of_queue.empty()) add_pairs(word, size, weight, tokens_, of_queue, add_shared);
+        return size > 1;
+      });
       arenas_[s].clear();
     });
     spans_.assign(tokens_.next(), 1);
-    team_.each(queues_.size(), [&](size_t q, unsigned) { choose_threshold(queues_[q], shards); });
-    result_.exhausted = std::all_of(queues_.begin(), queues_.end(), [](const auto& one) { return one.threshold == 0; });
-    if (result_.exhausted) return false;
+    team_.each(queues_.size(), [&](size_t q, unsigned) { choose_threshold(queues_[q], std::exchange(sums[q], {}), shards); });
+    if (std::all_of(queues_.begin(), queues_.end(), [](const auto& one) { return one.threshold == 0; })) return false;
     ++result_.phases;
     std::vector<std::pair<const Sketch*, uint64_t>> thresholds;
     for (const auto& queue : queues_)
       if (queue.threshold != 0) thresholds.emplace_back(&*queue.sketch, queue.threshold);
-    const auto filter = filter_above(thresholds);
+    const Filter filter(filter_above(thresholds));
     std::vector<PairTally> tallies(shards.size());
     team_.each(shards.size(), [&](size_t s, unsigned member) {
-      tallies[s] = tally_shard(shards[s], arenas_[s], nullptr, passing(filter), false, pulse_, member);
+      tallies[s] = filter.with([&](auto&& passes) {
+        return tally_shard(shards[s], arenas_[s], nullptr, passes, false, pulse_, member);
+      });
     });
     begins_.assign(1, 0);
     cells_.clear();
@@ -203,36 +164,16 @@ class ParityTraining : public Phases {
   }
 
   template <class S>
-  void choose_threshold(Queue& queue, const std::vector<Shard<S>>& shards) const {
-    const bool none_found = queue.pairs && queue.pairs->pairs().empty();  // counters promised a count that no pair has
-    queue.pairs.reset();
+  void choose_threshold(Queue& queue, const std::vector<uint64_t>& sums, const std::vector<Shard<S>>& shards) const {
+    const auto before = std::exchange(queue.pairs, std::nullopt);
     if (queue.threshold == 0) return;
-    queue.sketch.emplace(queue.slots, queue.mass, kNeverReached);
-    std::vector<uint64_t> sums(queue.sketch->size(), 0);
-    each_pair(queue, shards, 1, [&](PairKey key, uint64_t weight) { sums[queue.sketch->counter_of(key)] += weight; });
     queue.sketch->set(sums);
-    if (none_found) {
-      queue.threshold = lower(queue.threshold);
-    } else {
-      const auto step = static_cast<Position>(queue.slots / (kSampled / queues_.size()) + 1);
-      const auto most_pairs = std::min(enough_of_one(), kMaxPairs);
-      queue.threshold = Phases::choose_threshold(*queue.sketch, most_pairs, max_positions(queue.slots), [&](auto&& note) {
-        each_pair(queue, shards, step, [&](PairKey key, uint64_t) { note(key, step); });
-      });
-    }
+    const auto step = queue.slots / (kSampled / queues_.size()) + 1;
+    queue.threshold = next_threshold(queue.threshold, before, *queue.sketch, std::min(enough_of_one(), kMaxPairs),
+                                     max_positions(queue.slots), [&](auto&& note) {
+      sample_pairs(std::span(shards).subspan(queue.first, queue.end - queue.first), spans_, 1, step, note);
+    });
     if (queue.threshold != 0) queue.pairs.emplace(tokens_, queue.threshold);
-  }
-  // use(pair, weight) for one position in `step` of the queue's words, which are compact.
-  template <class S, class Use>
-  void each_pair(const Queue& queue, const std::vector<Shard<S>>& shards, Position step, Use&& use) const {
-    for (size_t s = queue.first; s < queue.end; ++s) {
-      const auto& [symbols, size, runs] = shards[s];
-      for (size_t r = 0; r + 1 < runs.size(); ++r)
-        for (uint64_t i = runs[r].begin; i + 1 < runs[r + 1].begin; i += step) {
-          const Symbol left = symbols.data()[i], right = symbols.data()[i + 1];
-          if (left != kBoundary && right != kBoundary && !tokens_.forbids(left, right)) use(key_of(left, right), runs[r].weight);
-        }
-    }
   }
   // Adds pairs, which numbers_ has already, with their cells.
   void add(const std::vector<PairKey>& keys, const std::vector<Found>& found) {
@@ -263,25 +204,10 @@ class ParityTraining : public Phases {
     }
   }
 
-  // The queue that chooses, and its best pair; kNoPair where the phase has ended or no merge is left. Languages without a
-  // pair are spent.
-  std::pair<uint32_t, PairNumber> take_next() {
-    if (global_) return {0, queues_[0].pairs->take_best()};
-    while (true) {
-      const auto language = choice_.next();
-      if (language == LanguageChoice::kNone) return {0, kNoPair};
-      if (auto& pairs = queues_[language].pairs) {
-        if (const auto best = pairs->take_best(); best != kNoPair) return {language, best};
-        if (pairs->threshold() > options_.rules.min_frequency) return {0, kNoPair};
-      }
-      choice_.spend(language);
-    }
-  }
-
   // Makes the next merge; false when the phase has ended.
   template <class S>
   bool merge_next(std::vector<Shard<S>>& shards) {
-    if (full_ || possible() == 0 || global_ != is_global()) return false;
+    if (full_) return false;
     const auto [chooser, best] = take_next();
     if (best == kNoPair) return false;
     const auto [key, count, positions, unused] = queues_[chooser].pairs->pair(best);
@@ -310,8 +236,7 @@ class ParityTraining : public Phases {
       around.right.move_to(work.right);
     });
     append(join, count, note(join, key));
-    chosen_by_.push_back(global_ ? kGlobal : chooser);
-    if (!global_) choice_.chose(chooser);
+    chosen(chooser);
     if (!fresh_.empty()) {
       on_cells([&](const Cell& cell, unsigned member) { list(shards[cell.shard], cell, join, member); });
       add_fresh();
@@ -393,13 +318,11 @@ class ParityTraining : public Phases {
     });
     if (work.appeared.empty()) return;
     work.writers.assign(work.appeared.size(), {});
-    for (size_t w = 0; w < work.appeared.size(); ++w) around.writer(join.made, work.appeared[w].key) = static_cast<uint32_t>(w + 1);
-    read_list(arenas_[s], cell.list, listed_[member], [&](std::span<Position> listed) {
-      list_neighbours(shard, join, spans_, listed, around, arenas_[s], work.writers, pulse_, member);
-    });
+    list_pairs(shard, join, spans_, 0, work.appeared.size(), [&](size_t pair) { return work.appeared[pair].key; },
+               [&](auto&& use) { read_list(arenas_[s], cell.list, listed_[member], use); }, around, arenas_[s], work.writers,
+               pulse_, member);
     for (size_t w = 0; w < work.appeared.size(); ++w) {
       const auto& [key, weight] = work.appeared[w];
-      around.writer(join.made, key) = 0;
       work.found.push_back({mark_of(join, key).fresh - size_t{1}, s, work.writers[w].finish(arenas_[s]), weight});
     }
   }
@@ -415,21 +338,17 @@ class ParityTraining : public Phases {
     add(fresh_, found_);
   }
 
-  const uint32_t languages_, measured_from_;  // the first text that is measured
-  const uint64_t global_merges_;
-  LanguageChoice choice_;
+  const uint32_t measured_from_;  // the first text that is measured
   const MergePoll poll_ = [](const MergeProgress&) {};
   Pulse pulse_{poll_};
   Team team_;
-  std::vector<uint32_t> spans_, language_of_;  // by symbol; by shard
-  std::vector<std::pair<uint64_t, uint64_t>> sizes_;  // by language: slots and mass
+  std::vector<uint32_t> spans_;  // by symbol
   std::variant<std::vector<Shard<uint16_t>>, std::vector<Shard<uint32_t>>> words_;
   std::vector<PositionArena> arenas_;  // by shard
   std::vector<ShardWork> work_;
   std::vector<Surroundings> around_;  // by member
   std::vector<std::vector<Position>> listed_;  // by member: some of those of a list
-  bool global_ = false, in_phase_ = false, full_ = false;
-  std::vector<Queue> queues_;  // by language; while all choose together, one
+  bool full_ = false;
   PairMap<true> numbers_;      // of the pairs of the phase
   std::vector<uint32_t> begins_;  // by pair: its first cell; then the end of all
   std::vector<Cell> cells_, merged_;
@@ -439,7 +358,6 @@ class ParityTraining : public Phases {
   std::vector<Found> found_;
   std::vector<const Found*> order_;  // what was found, by pair
   std::vector<uint32_t> next_;
-  std::vector<uint32_t> chosen_by_;  // by rank
 };
 
 }  // namespace bpe::merge

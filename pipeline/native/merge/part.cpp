@@ -7,7 +7,6 @@ namespace bpe::merge {
 namespace {
 
 constexpr size_t kLongList = size_t{1} << 16;  // positions
-constexpr size_t kFlushFrom = size_t{1} << 15;       // pairs that a member counts by itself
 
 // Splits what join_listed has joined.
 template <class S>
@@ -29,7 +28,7 @@ Part::Part(const MergeOptions& options, const PieceSource& source, const std::ve
   const KnownMerges merges(known);
   for (const auto key : known) tokens_.add(left_of(key), right_of(key));
   const auto least = options_.rules.min_piece_count;
-  if (tokens_.next() < end_narrow(options_))
+  if (is_narrow(options_, tokens_.next()))
     words_ = take_merged<uint16_t>(source, least, kShardSlots, merges, team_, pulse_, corpus_, facts_);
   else
     words_ = take_merged<uint32_t>(source, least, kShardSlots, merges, team_, pulse_, corpus_, facts_);
@@ -41,23 +40,10 @@ Part::Part(const MergeOptions& options, const PieceSource& source, const std::ve
 std::vector<uint64_t> Part::sums(size_t sketch_size) {
   std::vector<uint64_t> sums(sketch_size, 0);
   each_shard([&](auto& shard, Lists&, unsigned) {
-    PairTally tally;  // frequent pairs are counted by each member: sums are shared
-    const auto flush = [&] {
-      tally.each([&](const PairTally::Slot& slot) {
-        std::atomic_ref(sums[Sketch::spread(Sketch::product(slot.key)) & (sketch_size - 1)])
-            .fetch_add(slot.count, std::memory_order_relaxed);
-      });
-      tally = {};
-    };
     filter_words(shard, [&](const auto* word, size_t size, uint64_t weight) {
-      for (size_t i = 0; i + 1 < size; ++i) {
-        if (tokens_.forbids(word[i], word[i + 1])) continue;
-        tally.add(key_of(word[i], word[i + 1]), weight);
-      }
-      if (tally.used() > kFlushFrom) flush();
+      add_pairs(word, size, weight, tokens_, sums, add_shared);
       return true;
     });
-    flush();
   });
   return sums;
 }
@@ -68,13 +54,7 @@ std::vector<PairKey> Part::sample(uint64_t version, size_t step) {
   std::vector<PairKey> found;
   std::visit(
       [&]<class S>(const std::vector<Shard<S>>& shards) {
-        for (const auto& shard : shards)
-          for (uint64_t i = 1; i < shard.size; i += step) {
-            const S left = shard.symbols.data()[i];
-            if (left >= kTail<S> || left == kBoundary) continue;
-            const S right = shard.symbols.data()[i + spans_[left]];
-            if (right != kBoundary) found.push_back(key_of(left, right));
-          }
+        sample_pairs(std::span(shards), spans_, 1, step, [&](PairKey key, double) { found.push_back(key); });
       },
       words_);
   return found;
@@ -83,14 +63,15 @@ std::vector<PairKey> Part::sample(uint64_t version, size_t step) {
 PairTally Part::index(uint64_t version, const PairFilter& filter) {
   settle(version);
   forget_guess();
-  if (auto* const narrow = std::get_if<0>(&words_); narrow != nullptr && tokens_.next() >= end_narrow(options_))
-    words_ = widen<uint16_t, uint32_t>(std::move(*narrow), team_);
-  const auto passes = passing(filter);
+  if (words_.index() == 0 && !is_narrow(options_, tokens_.next())) widen(words_, team_);
+  const Filter passing(filter);
   std::vector<PairTally> tallies(lists_.size());
   each_shard([&](auto& shard, Lists& lists, unsigned member) {
     auto& tally = tallies[static_cast<size_t>(&lists - lists_.data())];
     lists.arena.clear();
-    tally = tally_shard(shard, lists.arena, nullptr, passes, true, pulse_, member);
+    tally = passing.with([&](auto&& passes) {
+      return tally_shard(shard, lists.arena, nullptr, passes, true, pulse_, member);
+    });
     lists.of = PairMap<false>(tally.used());
     tally.each([&](const PairTally::Slot& slot) {
       lists.of.insert(left_of(slot.key), right_of(slot.key), slot.list.finish(lists.arena).handle);
@@ -162,13 +143,11 @@ template <class S>
 void Part::list_fresh(Shard<S>& shard, Lists& lists, const std::vector<std::vector<PairKey>>& fresh, unsigned member) {
   for (size_t i = 0; i < fresh.size(); ++i) {
     if (fresh[i].empty() || lists.joined[i].empty()) continue;
-    const auto& join = guess_[i];
     lists.around.make_space(static_cast<Symbol>(spans_.size()));
     lists.writers.assign(fresh[i].size(), {});
-    for (size_t w = 0; w < fresh[i].size(); ++w) lists.around.writer(join.made, fresh[i][w]) = static_cast<uint32_t>(w + 1);
-    list_neighbours(shard, join, spans_, lists.joined[i], lists.around, lists.arena, lists.writers, pulse_, member);
+    list_pairs(shard, guess_[i], spans_, 0, fresh[i].size(), [&](size_t pair) { return fresh[i][pair]; },
+               [&](auto&& use) { use(lists.joined[i]); }, lists.around, lists.arena, lists.writers, pulse_, member);
     for (size_t w = 0; w < fresh[i].size(); ++w) {
-      lists.around.writer(join.made, fresh[i][w]) = 0;
       if (const auto list = lists.writers[w].finish(lists.arena).handle; list != 0)  // most occur in few parts
         lists.of.insert(left_of(fresh[i][w]), right_of(fresh[i][w]), list);
     }

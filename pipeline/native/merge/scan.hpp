@@ -21,37 +21,6 @@ inline constexpr Position kBlock = kMostAtOnce - 2;
 inline constexpr size_t kRecountFrom = size_t{1} << 16;  // counters that reach the threshold
 inline constexpr size_t kCachedPairs = 1500;  // so few that prefetching their lists costs more than it gains
 
-// A bit for each range of the hash: whether pairs in it may reach a threshold. A power of two of them, at least 64.
-using PairFilter = std::vector<uint64_t>;
-
-// Of the counters in sketches that reach it, each with the size of its sketch.
-inline PairFilter filter_of(const std::vector<std::pair<uint64_t, uint64_t>>& reaching) {
-  size_t size = size_t{1} << 14, most = 0;
-  for (const auto& [counter, all] : reaching) most = std::max<size_t>(most, all);
-  while (size < most && size < 32 * reaching.size()) size *= 2;
-  PairFilter filter(size / 64, 0);
-  for (const auto& [counter, all] : reaching)
-    for (auto at = counter & (size - 1); at < size; at += all) filter[at >> 6] |= uint64_t{1} << (at & 63);
-  return filter;
-}
-// Of all pairs whose counter in one of the sketches reaches the threshold that comes with it.
-inline PairFilter filter_above(const std::vector<std::pair<const Sketch*, uint64_t>>& thresholds) {
-  std::vector<std::pair<uint64_t, uint64_t>> reaching;
-  for (const auto& [sketch, threshold] : thresholds) {
-    const auto lowest = sketch->lowest_reaching(threshold);
-    for (size_t counter = 0; counter < sketch->size(); ++counter)
-      if (sketch->reaches(counter, lowest)) reaching.emplace_back(counter, sketch->size());
-  }
-  return filter_of(reaching);
-}
-// Whether the pair of a product passes.
-inline auto passing(const PairFilter& filter) {
-  return [&filter, mask = 64 * filter.size() - 1](uint64_t product) {
-    const auto place = Sketch::spread(product) & mask;
-    return filter[place >> 6] >> (place & 63) & 1;
-  };
-}
-
 // Walks over a shard in blocks, closing gaps; use(weight, block, found, n) gets the pairs that pass, block after block.
 // Boundaries and forbidden pairs are in no counter; those that pass for a counter they share are listed like others and
 // left out when the tallies are combined.
@@ -168,22 +137,20 @@ inline PairIndex combine(const std::vector<PairTally>& tallies, std::vector<Posi
   return index;
 }
 
-// note(pair, positions) for a sample of the words, which need not be compact.
+// note(pair, positions) for a sample of the words, which need not be compact: `together` positions of each `together` * step.
 template <class S, class Note>
-void sample_pairs(const std::vector<Shard<S>>& shards, const std::vector<uint32_t>& spans, Note&& note) {
-  constexpr uint64_t kSampled = 64, kSampleEvery = 256 * kSampled, kSmall = uint64_t{1} << 18;
-  for (const auto& shard : shards) {
-    const auto step = shard.size < kSmall ? kSampled : kSampleEvery;
-    for (uint64_t begin = 1; begin < shard.size; begin += step)
-      for (auto i = begin; i < begin + kSampled && i < shard.size; ++i) {
+void sample_pairs(std::span<const Shard<S>> shards, const std::vector<uint32_t>& spans, uint64_t together, uint64_t step,
+                  Note&& note) {
+  for (const auto& shard : shards)
+    for (uint64_t begin = Slots<S>::kFirst; begin < shard.size; begin += together * step)
+      for (auto i = begin; i < begin + together && i < shard.size; ++i) {
         const S* const at = shard.symbols.data() + i;
         if (!Slots<S>::starts(at)) continue;
         const auto left = Slots<S>::starting(at);
         if (left == kBoundary) continue;
         if (const auto right = Slots<S>::starting(at + spans[left]); right != kBoundary)
-          note(key_of(left, right), static_cast<double>(step / kSampled));
+          note(key_of(left, right), static_cast<double>(step));
       }
-  }
 }
 
 // Compacts the words, if they may have gaps, and indexes all pairs of count >= threshold, ready to start.
@@ -191,12 +158,13 @@ template <class S>
 PairIndex compact_and_index(std::vector<Shard<S>>& shards, std::vector<PositionArena>& arenas,
                             const Sketch& sketch, uint64_t threshold, bool gaps, const Tokens& tokens,
                             Team& team, Pulse& pulse) {
-  const Filter filter(sketch, threshold);
+  const Filter filter(filter_above({{&sketch, threshold}}));
+  const auto reaching = sketch.reaching(threshold);
   std::vector<PairTally> tallies(shards.size());
-  const auto walk = [&](const auto& passes) {
+  filter.with([&](const auto& passes) {
     std::optional<Recount> recount;
-    if (filter.reaching() >= kRecountFrom && threshold <= Recount::kTop) {
-      recount.emplace(shards.size(), filter.reaching() * 4);
+    if (reaching >= kRecountFrom && threshold <= Recount::kTop) {
+      recount.emplace(shards.size(), reaching * 4);
       team.each(shards.size(), [&](size_t s, unsigned member) {
         recount_shard(shards[s], s, *recount, passes, gaps, pulse, member);
       });
@@ -207,11 +175,7 @@ PairIndex compact_and_index(std::vector<Shard<S>>& shards, std::vector<PositionA
       tallies[s] = tally_shard(shards[s], arenas[s], recount ? &*recount : nullptr, passes, gaps && !recount, pulse,
                                member);
     });
-  };
-  if (filter.in_bytes())
-    walk([&filter](uint64_t product) { return filter.byte(product); });
-  else
-    walk([&filter](uint64_t product) { return filter.bit(product); });
+  });
   return combine(tallies, arenas, threshold, tokens);
 }
 

@@ -1,6 +1,6 @@
-// SharedTraining: coordinates the parts of a counter, whose words are on several nodes; it has no words itself.
+// SharedTraining: merges by the most frequent pair, where words are parts on other nodes; it has no words itself.
 //
-// Idea: as one engine, in phases (merge.cpp), but over sums: a sketch of the counts of all parts together, and an index
+// Idea: the steps of one PhaseLoop, called from outside, but over sums: a sketch of the counts of all parts together, and an index
 // of the pairs that reach the phase's threshold, without positions. It guesses the next merges, the first pairs of its
 // queue, and the parts make them (part.hpp). Then it makes them itself, one after the other, with what all parts found
 // next to their occurrences: a guess holds as long as it is what the queue, which is exact, says next. The first always is.
@@ -18,9 +18,10 @@ inline constexpr size_t kMostGuessed = 256;
 // Slots, their mass, bytes, pieces left out, their bytes.
 using PartFacts = std::array<uint64_t, 5>;
 
-class SharedTraining : public Phases {
+class SharedTraining : public PhaseLoop<SharedTraining, MostFrequent> {
  public:
-  using Phases::Phases;
+  SharedTraining(const MergeOptions& options, MergeResult known) : PhaseLoop(options, std::move(known)) {}
+
   // Returns the size of a sketch for all parts together.
   size_t start(const std::vector<PartFacts>& parts) {
     for (const auto& [slots, mass, bytes, left_out_pieces, left_out_bytes] : parts) {
@@ -37,26 +38,16 @@ class SharedTraining : public Phases {
   }
 
   // The pairs of the next phase, chosen by samples of one position in `step` of each part; empty when no merge is left.
-  PairFilter begin_phase(const std::vector<std::vector<PairKey>>& samples, double step) {
-    if (remaining() == 0) return {};
-    end_symbol_ = end_symbol();
-    if (!sums_.empty()) sketch_->set(std::exchange(sums_, {}));
-    if (index_ && index_->pairs().empty())  // counters promised a count that no pair has
-      threshold_ = lower(threshold_);
-    else if (threshold_ != 0)
-      threshold_ = choose_threshold(*sketch_, max_pairs(), max_positions(slots_), [&](auto&& note) {
-        for (const auto& sample : samples)
-          for (const auto key : sample) note(key, step);
-      });
-    result_.exhausted = threshold_ == 0;
-    if (result_.exhausted) return {};
-    return filter_above({{&*sketch_, threshold_}});
+  PairFilter begin_phase(std::vector<std::vector<PairKey>> samples, double step) {
+    samples_ = std::move(samples);
+    step_ = step;
+    return PhaseLoop::begin_phase() ? filter_above({{&*sketch_, threshold_}}) : PairFilter();
   }
   // Adds the counts that a part has of the pairs that pass.
   void count(std::span<const PairKey> pairs, std::span<const uint64_t> counts) {
     for (size_t i = 0; i < pairs.size(); ++i) tally_.add(pairs[i], counts[i]);
   }
-  void open_phase() {
+  void index() {
     fresh_.clear();
     ++result_.phases;
     const auto tally = std::exchange(tally_, {});
@@ -68,11 +59,11 @@ class SharedTraining : public Phases {
   }
   // What passes in a part that is made again during a phase.
   PairFilter indexed() const {
-    constexpr uint64_t all = uint64_t{1} << 24;
-    std::vector<std::pair<uint64_t, uint64_t>> places;
-    for (const auto& pair : index_->pairs())
-      if (pair.count >= index_->threshold()) places.emplace_back(Sketch::spread(Sketch::product(pair.key)), all);
-    return filter_of(places);
+    constexpr size_t all = size_t{1} << 24;
+    return filter_of(all, [this](auto&& use) {
+      for (const auto& pair : index_->pairs())
+        if (pair.count >= index_->threshold()) use(Sketch::spread(Sketch::product(pair.key)), all);
+    });
   }
 
   // The next merges, as far as can be guessed; none when the phase has ended. Pairs that an earlier one of them takes
@@ -126,6 +117,19 @@ class SharedTraining : public Phases {
   }
 
  private:
+  friend PhaseLoop<SharedTraining, MostFrequent>;
+  void fit() {
+    const bool narrow = is_narrow(options_, tokens_.next());
+    end_symbol_ = narrow ? end_symbol<uint16_t>(options_) : end_symbol<uint32_t>(options_);
+  }
+  bool open_phase() {
+    if (!sums_.empty()) sketch_->set(std::exchange(sums_, {}));
+    threshold_ = next_threshold(threshold_, index_, *sketch_, max_pairs(), max_positions(slots_), [&](auto&& note) {
+      for (const auto& sample : std::exchange(samples_, {}))
+        for (const auto key : sample) note(key, step_);
+    });
+    return threshold_ != 0;
+  }
   // What a part has on one side of a merge.
   struct Side {
     std::span<const Symbol> symbols;
@@ -163,11 +167,10 @@ class SharedTraining : public Phases {
   }
 
   uint64_t slots_ = 0;
-  uint64_t threshold_ = kNeverReached;  // of the phase; 0: no pair reaches min_frequency
   std::vector<uint64_t> sums_;
-  std::optional<Sketch> sketch_;
+  std::vector<std::vector<PairKey>> samples_;  // of the words, for the next threshold
+  double step_ = 1;
   PairTally tally_;
-  std::optional<PairIndex> index_;
   std::vector<PairKey> guess_, fresh_;
   size_t guesses_ = 4;  // at most
   Neighbours around_;

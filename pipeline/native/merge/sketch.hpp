@@ -53,6 +53,11 @@ class Sketch {
     return static_cast<uint32_t>(std::min<uint64_t>(scaled, kTop));
   }
   bool reaches(size_t counter, uint32_t lowest) const { return counters_.data()[counter] >= lowest; }
+  // Counters that reach a threshold.
+  size_t reaching(uint64_t threshold) const {
+    const auto lowest = lowest_reaching(threshold);
+    return static_cast<size_t>(std::count_if(counters_.data(), counters_.data() + size_, [=](auto one) { return one >= lowest; }));
+  }
   // Multiplicative hashing (Knuth 1973, 6.4): cheap, because every slot of every walk pays for it, and linear: the
   // product of (left, right) is (product(left) << 32) + product(right).
   static uint64_t product(PairKey pair) { return pair * 0x9E3779B97F4A7C15u; }
@@ -66,44 +71,55 @@ class Sketch {
   Array<uint32_t> counters_;
 };
 
-// The pairs whose counter reaches a threshold: which counters do, folded until that fits a near cache. Where one byte a
-// counter fits, that is used, since testing a single bit makes a walk half as slow again.
+// A bit for each range of the hash: whether pairs in it may reach a threshold. A power of two of them, at least 2^14. Nodes
+// send it to each other.
+using PairFilter = std::vector<uint64_t>;
+
+// Of what each(use) uses: counters in sketches, each with the size of its sketch. The largest has `most`.
+template <class Each>
+PairFilter filter_of(size_t most, const Each& each) {
+  size_t size = size_t{1} << 14, reaching = 0;
+  each([&](size_t, size_t) { ++reaching; });
+  while (size < most && size < 32 * reaching) size *= 2;
+  PairFilter filter(size / 64, 0);
+  each([&](size_t counter, size_t all) {
+    for (auto at = counter & (size - 1); at < size; at += all) filter[at >> 6] |= uint64_t{1} << (at & 63);
+  });
+  return filter;
+}
+// Of all pairs whose counter in one of the sketches reaches the threshold that comes with it.
+inline PairFilter filter_above(const std::vector<std::pair<const Sketch*, uint64_t>>& thresholds) {
+  size_t most = 0;
+  for (const auto& [sketch, threshold] : thresholds) most = std::max(most, sketch->size());
+  return filter_of(most, [&](auto&& use) {
+    for (const auto& [sketch, threshold] : thresholds) {
+      const auto lowest = sketch->lowest_reaching(threshold);
+      for (size_t counter = 0; counter < sketch->size(); ++counter)
+        if (sketch->reaches(counter, lowest)) use(counter, sketch->size());
+    }
+  });
+}
+
+// What passes a filter. Where one byte a bit fits a near cache, that is used, since testing a single bit makes a walk half
+// as slow again.
 class Filter {
  public:
-  Filter(const Sketch& sketch, uint64_t threshold) {
-    const auto lowest = sketch.lowest_reaching(threshold);
-    for (size_t counter = 0; counter < sketch.size(); ++counter) reaching_ += sketch.reaches(counter, lowest);
-    size_t places = size_t{1} << 14;
-    while (places < sketch.size() && places < 32 * reaching_) places *= 2;
-    mask_ = places - 1;
-    if (places <= kMaxBytes)
-      bytes_.assign(places, 0);
-    else
-      words_.assign(places / 64, 0);
-    for (size_t counter = 0; counter < sketch.size(); ++counter) {
-      if (!sketch.reaches(counter, lowest)) continue;
-      const auto place = counter & mask_;
-      if (in_bytes())
-        bytes_[place] = 1;
-      else
-        words_[place >> 6] |= uint64_t{1} << (place & 63);
-    }
+  explicit Filter(PairFilter bits) : bits_(std::move(bits)), mask_(64 * bits_.size() - 1) {
+    for (uint64_t place = 0; mask_ < kMaxBytes && place <= mask_; ++place) bytes_.push_back(bit(place));
   }
-  bool in_bytes() const { return words_.empty(); }
-  size_t reaching() const { return reaching_; }  // counters that reach the threshold
-  // 1 where the pair of this product passes, else 0; only the one that in_bytes() names may be called.
-  size_t byte(uint64_t product) const { return bytes_[Sketch::spread(product) & mask_]; }
-  size_t bit(uint64_t product) const {
-    const auto place = Sketch::spread(product) & mask_;
-    return words_[place >> 6] >> (place & 63) & 1;
+  // use(passes), which says of a pair's product whether it passes.
+  template <class Use>
+  auto with(Use&& use) const {
+    if (bytes_.empty()) return use([this](uint64_t product) { return bit(Sketch::spread(product) & mask_); });
+    return use([this](uint64_t product) -> size_t { return bytes_[Sketch::spread(product) & mask_]; });
   }
 
  private:
   static constexpr size_t kMaxBytes = size_t{1} << 18;
-  size_t reaching_ = 0;
+  size_t bit(uint64_t place) const { return bits_[place >> 6] >> (place & 63) & 1; }
+  PairFilter bits_;
   uint64_t mask_;
   std::vector<uint8_t> bytes_;
-  std::vector<uint64_t> words_;
 };
 
 // How many counters, and how many of the sampled positions, are in each class of bounds (quarter octaves).
@@ -123,33 +139,20 @@ class BoundHistogram {
       slots_[c] += each * sample.slots_[c];
     }
   }
-  // The lowest bound of a class such that it and all higher ones stay within that many pairs and bytes; `none` where not
-  // even the highest class does, 0 when no bound reaches min_frequency.
-  uint64_t affordable(uint64_t max_pairs, size_t slot_bytes, uint64_t position_bytes, uint64_t max_bytes,
-                      uint64_t min_frequency, uint64_t none) const {
+  // The lowest bound of a class, at least min_frequency, such that it and all higher ones stay within that many pairs, and
+  // slots and positions of a size each within that many bytes; `none` where not even the highest class does, which counts
+  // as enough where `none` is 0. 0 when no bound reaches min_frequency.
+  uint64_t threshold(uint64_t max_pairs, uint64_t max_bytes, uint64_t min_frequency, double slot_bytes = 0,
+                     double position_bytes = 1, uint64_t none = 0) const {
     uint64_t pairs = 0, lowest = 0;
     double bytes = 0;
     for (unsigned c = kClasses; c-- > 0;) {
       if (pairs_[c] == 0) continue;
       if (c + 1 < kClasses && lowest_of(c + 1) <= min_frequency) break;
       pairs += pairs_[c];
-      bytes += static_cast<double>(slot_bytes) * slots_[c] + static_cast<double>(position_bytes) * positions_[c];
-      if (pairs > max_pairs || bytes > static_cast<double>(max_bytes)) return lowest != 0 ? lowest : none;
-      lowest = std::max(lowest_of(c), min_frequency);
-    }
-    return lowest;
-  }
-  // The lowest threshold, at least min_frequency, whose pairs and positions stay within the given numbers; the highest
-  // class is always taken. 0 when no bound reaches min_frequency.
-  uint64_t threshold(uint64_t max_pairs, uint64_t max_positions, uint64_t min_frequency) const {
-    uint64_t pairs = 0, lowest = 0;
-    double positions = 0;
-    for (unsigned c = kClasses; c-- > 0;) {
-      if (pairs_[c] == 0) continue;
-      pairs += pairs_[c];
-      positions += positions_[c];
-      if (lowest != 0 && (pairs > max_pairs || positions > static_cast<double>(max_positions))) break;
-      if (c + 1 < kClasses && lowest_of(c + 1) <= min_frequency) break;
+      bytes += slot_bytes * slots_[c] + position_bytes * positions_[c];
+      const bool too_many = pairs > max_pairs || bytes > static_cast<double>(max_bytes);
+      if (too_many && (lowest != 0 || none != 0)) return lowest != 0 ? lowest : none;
       lowest = std::max(lowest_of(c), min_frequency);
     }
     return lowest;

@@ -10,6 +10,8 @@
 // in them. Positions are 32 bits: a shard holds fewer than 2^32 slots, and a corpus that needs more has more shards than
 // threads.
 #pragma once
+#include <variant>
+
 #include "merge/merge.hpp"
 #include "count/pages.hpp"
 #include "merge/slots.hpp"
@@ -68,5 +70,17 @@ void store_words(const PieceSource& source, uint64_t min_count, const KnownMerge
 // The same words, compacted, in wider slots.
 template <class From, class To>
 std::vector<Shard<To>> widen(std::vector<Shard<From>> narrow, Team& team);
+template <class S>
+using Wider = std::conditional_t<sizeof(S) == 1, uint16_t, uint32_t>;
+// In the next width, where there is one.
+template <class... S>
+void widen(std::variant<std::vector<Shard<S>>...>& words, Team& team) {
+  words = std::visit([&team]<class From>(std::vector<Shard<From>>& narrow) -> std::variant<std::vector<Shard<S>>...> {
+    if constexpr (sizeof(From) > 2)
+      return std::move(narrow);
+    else
+      return widen<From, Wider<From>>(std::move(narrow), team);
+  }, words);
+}
 
 }  // namespace bpe::merge
