@@ -71,6 +71,7 @@ void add_pairs(const S* word, size_t size, uint64_t weight, const Tokens& tokens
     for (size_t k = 0; k < n; ++k) add(*places[k], weight);
   }
 }
+inline void add_alone(uint64_t& sum, uint64_t weight) { sum += weight; }
 inline void add_shared(uint64_t& sum, uint64_t weight) { std::atomic_ref(sum).fetch_add(weight, std::memory_order_relaxed); }
 
 // A shard without words, with space for those that take at most that many bytes.

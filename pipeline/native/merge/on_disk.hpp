@@ -149,7 +149,7 @@ class OnDisk : public PhaseLoop<OnDisk, Resident> {
       stored.look<S>(0, [&](WordBlock<S>& block) {
         pulse_.beat(0);
         block.each_word([&](const S* word, size_t size, uint64_t weight) {
-          add_pairs(word, size, weight, tokens_, sums, [](uint64_t& sum, uint64_t by) { sum += by; });
+          add_pairs(word, size, weight, tokens_, sums, add_alone);
         });
       });
     sketch_->set(sums);

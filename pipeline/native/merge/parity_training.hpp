@@ -122,11 +122,15 @@ class ParityTraining : public PhaseLoop<ParityTraining, LanguagesInTurn> {
         sums[q].assign(queues_[q].sketch->size(), 0);
       }
     team_.each(shards.size(), [&](size_t s, unsigned) {
-      auto& of_queue = sums[std::min<size_t>(queue_of(static_cast<uint32_t>(s)), queues_.size())];
-      filter_words(shards[s], [&](const S* word, size_t size, uint64_t weight) {
-        if (!of_queue.empty()) add_pairs(word, size, weight, tokens_, of_queue, add_shared);
-        return size > 1;
-      });
+      const auto queue = std::min<size_t>(queue_of(static_cast<uint32_t>(s)), queues_.size());
+      const auto read = [&](auto&& add) {
+        filter_words(shards[s], [&](const S* word, size_t size, uint64_t weight) {
+          if (!sums[queue].empty()) add_pairs(word, size, weight, tokens_, sums[queue], add);
+          return size > 1;
+        });
+      };
+      const bool alone = queue == queues_.size() || queues_[queue].end - queues_[queue].first == 1;
+      alone ? read(add_alone) : read(add_shared);
       arenas_[s].clear();
     });
     spans_.assign(tokens_.next(), 1);
