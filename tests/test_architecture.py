@@ -43,10 +43,10 @@ ROOMS = {
 NATIVE = {
     "text": 2314,
     "count": 1832,
-    "merge": 5061,
+    "merge": 5131,
     "encode": 1914,
     "verify": 491,
-    "bind": 1678,
+    "bind": 1679,
     "stub_patterns": 10,
 }
 MOST = {
