@@ -30,7 +30,7 @@ ROOMS = {
     "shards": 3123,
     "tokenizer": 3781,
     "merges": 1421,
-    "counts": 2457,
+    "counts": 2461,
     "run": 3102,
     "corpus": 2448,
     "pattern": 1738,
@@ -60,7 +60,7 @@ MOST = {
     "parameters of an internal function": 6,
     "flags of all commands": 383,
     "flags in the help of a command": 24,
-    "lines of tests": 24_087,
+    "lines of tests": 24_108,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

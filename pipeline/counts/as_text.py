@@ -70,6 +70,9 @@ def bounds(run: Run, texts: Sequence[str], executor: Executor | None = None) -> 
     found = find(task) if executor is None else executor.one(find, task)
     lines = []
     for text, counts in certain.items():
+        if text in run.manifest.counting["split_at"]:
+            lines.append((f"{text!r} was never counted as text: --split-at names it", True))
+            continue
         often = {piece: found.get(piece, 0) // times for piece, times in counts.items()}
         if not often:
             said = f"how often {text!r} was counted as text is unknown: the pattern may cut it in other ways"

@@ -177,6 +177,7 @@ def warn_of_special_text(runner: Runner, statistics: ChunkStatistics, options: C
     """Warn of well-known special tokens that were counted as text, unless that was asked for."""
     if statistics.looks_special and not options.special_tokens_as_text:
         remedy = "if they are special, name them with --special-token and count again"
+        remedy += " (with --split-at, if the tokenizer is not to have them)"
         runner.warn(f"{statistics.special_text('counted')}; {remedy}")
 
 

@@ -79,6 +79,7 @@ class CountKeywords(ClusterKeywords, ImportKeywords, TextKeywords, total=False):
     """Of `count`."""
 
     weights: Sequence[float | str] | None
+    split_at: str | Sequence[str]
 
 
 class TokenizerKeywords(TypedDict, total=False):

@@ -263,8 +263,10 @@ def refuse_other_options(where: Directory | Location, kind: str, stored: dict[st
     for name, value in asked.items():
         if (before := stored.get(name)) != value:
             flag, now = flag_of(name), _shown(value)
-            how = f"without {flag}, not with {now}" if before is None else f"with {flag} {_shown(before)}, not {now}"
-            if value is None:
+            how = f"with {flag} {_shown(before)}, not {now}"
+            if before in (None, []):
+                how = f"without {flag}, not with {now}"
+            elif value in (None, []):
                 how = f"with {flag} {_shown(before)}, not without it"
             remedy = "choose another --output, or start again with --overwrite"
             if kind == MERGING:

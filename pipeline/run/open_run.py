@@ -154,7 +154,6 @@ def _extended(
 
 
 def special_bytes(counting: Mapping[str, Any]) -> tuple[bytes, ...]:
-    """List every special token that separates documents, in order of ids, by the counting options of a manifest."""
-    if counting["special_tokens_as_text"]:
-        return ()
-    return tuple(token.encode() for token in counting["special_tokens"])
+    """List the texts that separate documents, by the counting options of a manifest: special tokens, then others."""
+    special_tokens = [] if counting["special_tokens_as_text"] else counting["special_tokens"]
+    return tuple(text.encode() for text in dict.fromkeys([*special_tokens, *counting["split_at"]]))

@@ -138,6 +138,8 @@ class CountOptions(ClusterOptions, ImportOptions, TextOptions):
     weights: tuple[str, ...] | None = _input("mix", None, read.parse_weights,
         "how often to take the text of each INPUT, in their order: 2, 0.5, 1/3; repeatable", "NUMBER",
         flag="--weight", keyword="Sequence[float | str] | None")
+    split_at: tuple[str, ...] = _special("count", (), read.parse_special_tokens,
+        "text that separates documents and is no token of the result; repeatable", "TEXT", advanced=True)
     dry_run: bool = _output("run", False, read.parse_flag, "print the plan and stop")
 
 
@@ -363,8 +365,7 @@ def parsed(name: str, value: object, spell: Callable[[str], str]) -> Any:
     if name not in RECORDS:
         near = difflib.get_close_matches(name, RECORDS, 1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(RECORDS)}"
-        state = f"{RENAMED[name]!r} now" if name in RENAMED else f"unknown{hint}"
-        raise UsageError(f"{spell(name)} is {state}")
+        raise UsageError(f"{spell(name)} is " + (f"{RENAMED[name]!r} now" if name in RENAMED else f"unknown{hint}"))
     try:
         return RECORDS[name].parse(value)
     except ValueError as error:
@@ -387,14 +388,11 @@ def make_options(
         if values.get("special_tokens"):
             raise UsageError(f"{spell('special_tokens')} and {spell('no_special_tokens')} exclude each other; give one")
         values["special_tokens"] = ()
-    checked = {
-        name: parsed(name, value, spell) for name, value in values.items() if name in taken and value is not None
-    }
     for name, value in values.items():
-        if name not in RECORDS:
-            parsed(name, value, spell)
-        if name not in taken and value is not None:
+        if name in RECORDS.keys() - taken and value is not None:
             raise UsageError(f"{spell(name)} means nothing here: leave it out")
+    given = {name: value for name, value in values.items() if name not in RECORDS or value is not None}
+    checked = {name: parsed(name, value, spell) for name, value in given.items()}
     if "stop_at_saving" in checked and len(checked.setdefault("vocab_size", (256_000,))) > 1:
         raise UsageError(f"{spell('stop_at_saving')} chooses one size: give {spell('vocab_size')} one, the largest")
     return kind(**checked)

@@ -13,6 +13,7 @@ from pipeline.run.options import RECORDS, parsed
 SEVERAL = {  # of the table of options: two values, each as a flag has it
     "vocab_size": (("48,000", "1k,2k"), (48_000, 1000, 2000)),
     "special_tokens": (("<a>", "<b>"), ("<a>", "<b>")),
+    "split_at": (("<a>", "<b>"), ("<a>", "<b>")),
     "added_special_tokens": (("<a>", "<b>"), ("<a>", "<b>")),
     "export": (("hf", "gpt2,gguf"), ("hf", "gpt2", "gguf")),
     "exclude": (("*.{log,tmp}", "a,b"), ("*.{log,tmp}", "a,b")),

@@ -102,7 +102,7 @@ def test_options_have_documented_defaults_and_stages() -> None:
     assert (options.vocab_size, options.pattern, options.special_tokens) == ((32_000,), "gpt2", ("<|endoftext|>",))
     assert (options.tie_break, options.min_frequency, options.errors) == ("lowest-ids", 1, "replace")
     assert set(options.of_stage("count")) == {
-        "special_tokens", "special_tokens_as_text", "pattern", "normalize", "errors", "max_piece_bytes",
+        "special_tokens", "special_tokens_as_text", "pattern", "normalize", "split_at", "errors", "max_piece_bytes",
         "input_format", "compression", "text_field",
     }  # fmt: skip
     assert "vocab_size" not in options.of_stage("count", "merge")

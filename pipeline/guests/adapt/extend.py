@@ -186,9 +186,9 @@ def _require_same_cutting(runner: Runner, model: Model, run: Run) -> None:
     if (other := sorted(separators - added)) and run.manifest.source is None:
         raise RunDirectoryError(
             f"{run.directory} was counted with --special-token {other[0]!r}, which the tokenizer takes as text; count "
-            "the corpus with --like"
+            f"the corpus with --like, and with --split-at {other[0]!r} if it separates documents there"
         )
-    if missing := sorted(added - separators):
+    if missing := sorted(added - separators - {*counting["split_at"]}):
         more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
         runner.warn(
             f"{run.directory} was counted without the special token {missing[0]!r}{more}: where the corpus has it, it "

@@ -3,15 +3,17 @@
 import itertools
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import counter_files
+import peers
 import pyarrow.parquet as pq
 import pytest
 import samples
 import vocabulary_rules as rules
-from command import run, succeeded
+from command import refused, run, succeeded
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from vocabulary_rules import Base
@@ -136,6 +138,23 @@ def test_all_else_in_the_files_stays(base: Path, counted: Path, tmp_path: Path) 
         assert (tmp_path / "new" / name).read_bytes() == (tmp_path / "base" / name).read_bytes()
     theirs = pytest.importorskip("tokenizers").Tokenizer.from_file(str(tmp_path / "new/tokenizer.json"))
     assert theirs.encode("uus<|user|>").ids == pipeline.load(tmp_path / "new").encode("uus<|user|>")
+
+
+@pytest.mark.parametrize("chunk_size", ["64MiB", "700"])
+def test_what_only_separates_documents_is_no_token_and_no_text(base: Path, chunk_size: str, tmp_path: Path) -> None:
+    parts = [peers.generated_text(seed, 60) for seed in range(60)]
+    (tmp_path / "a.txt").write_text("<|eot|>".join(parts[:30]) + "<|end_of_text|>" + "<|end_of_text|>".join(parts[30:]))
+    words = ["count", tmp_path / "a.txt", "--like", base, "--chunk-size", chunk_size, "--output", tmp_path / "run"]
+    assert "--split-at, if the tokenizer is not" in succeeded(run(*words)).stderr
+    result = succeeded(run(*words, "--overwrite", "--split-at", "<|end_of_text|>", "--split-at", "<|eot|>"))
+    assert "<|end_of_text|>" not in result.stderr
+    pipeline.export_counts(tmp_path / "run", tmp_path / "counts.parquet")
+    rows = pq.read_table(tmp_path / "counts.parquet").to_pydict()
+    expected = Counter(piece.encode() for part in parts for piece in pipeline.load(base).model.pattern.cut(part))
+    assert dict(zip(rows["piece"], rows["count"], strict=True)) == expected
+    assert "not without it" in refused(run(*words), 1)
+    done = pipeline.extend(base, tmp_path / "run", add=30, output=tmp_path / "new")
+    assert not any(b"end_of" in one.token for one in done.plan)
 
 
 def test_gpt2_files_are_extended_too(tmp_path: Path) -> None:
