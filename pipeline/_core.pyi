@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from typing_extensions import Buffer
 
 from pipeline.merges.rules import MergeRules
+from pipeline.shards.deal_worker import Selection
 
 Columns: TypeAlias = tuple[Any, Any, Any]
 
@@ -391,9 +392,14 @@ class Encoder:
         Adds to uses[id] (uint64) how often each token occurs in the pieces of a counter; returns the sum.
         """
 
-    def parts(self, tokens: dict[int, bytes]) -> dict[int, tuple[int, int]]:
+    def last_merges(self, tokens: dict[int, bytes]) -> dict[int, int]:
         """
-        Id -> the ids that the last merge joins when a token's own bytes are merged, of tokens that this makes.
+        Id -> the rank of the last merge that makes a token (id -> bytes) of its own bytes, where merges do.
+        """
+
+    def steps(self, piece: bytes) -> list[tuple[int, int]]:
+        """
+        The merges of a piece in their order: rank, and the byte where the token starts.
         """
 
     def encode_pieces(self, pieces: Sequence[str | bytes]) -> list[int]:
@@ -401,11 +407,6 @@ class Encoder:
 
     def encode_cut(self, text: str | bytes, ends: Sequence[int]) -> list[int]:
         """The ids of a text whose pieces end at these bytes."""
-
-    def unreachable(self, tokens: dict[int, bytes]) -> list[int]:
-        """
-        Ids of the tokens (id -> bytes) that the merges alone do not make of their bytes.
-        """
 
 class ChunkText(PieceSink):
     """The repaired text of a chunk, which a ChunkCounter feeds."""
@@ -423,7 +424,7 @@ class ChunkIds(PieceSink):
     The ids of a chunk, which a ChunkCounter feeds, and where its documents end.
     """
 
-    def __init__(self, encoder: Encoder, special_ids: Sequence[int], *, separator: int | None = None, separators: bool = True, judged: bool = False, front: Sequence[int] = [], behind: Sequence[int] = []) -> None:
+    def __init__(self, encoder: Encoder, special_ids: Sequence[int], *, separator: int | None = None, separators: bool = True, judged: bool = False, front: Sequence[int] = (), behind: Sequence[int] = ()) -> None:
         """
         special_ids: of the counter's special tokens, in their order. separator: the id that ends a document, which is among the ids if `separators`. judged: the counter may drop documents. front, behind: the ids around the text of a document.
         """
@@ -463,7 +464,7 @@ def merges_of_ranks(tokens: dict[int, bytes]) -> tuple[list[int], list[int], lis
 class Dealer:
     """Groups the documents of a run by the buckets of their keys."""
 
-    def __init__(self, id_bytes: int, *, buckets: int, validation_buckets: int, shuffled: bool, key: int, documents: int, passes: int, copies: int, share: int, held_out: int, validation: bool, expected: int) -> None: ...
+    def __init__(self, id_bytes: int, selection: Selection, *, buckets: int, validation_buckets: int, expected: int) -> None: ...
 
     def add(self, ids: Buffer, ends: Buffer, first: int, hashes: Buffer, number: int) -> None:
         """A block whose first document has this number."""
@@ -476,14 +477,9 @@ class Dealer:
         The entries (key, size and whether it ends) and the ids of all buckets, and how many of both each bucket has.
         """
 
-def hash_documents(ids: Buffer, ends: Buffer, id_bytes: int, first: int, state: int) -> tuple[memoryview, int, int]:
+def hash_documents(ids: Buffer, ends: Buffer, id_bytes: int, first: int, state: int) -> tuple[memoryview, int]:
     """
-    A hash of each document that ends in a block, the state at the first end, and the state after the block.
-    """
-
-def hash_step() -> int:
-    """
-    hash(a + b) == hash(a) * hash_step() ** len(b) + hash(b), modulo 2 ** 64.
+    A hash of each document that ends in a block, and the state after the block.
     """
 
 def order_of(words: Buffer) -> memoryview:
@@ -491,7 +487,7 @@ def order_of(words: Buffer) -> memoryview:
 
 def in_order(words: Buffer, runs: Sequence[Buffer], id_bytes: int) -> tuple[memoryview, memoryview]:
     """
-    The ids of one bucket in the order of their keys, and where documents end.
+    The ids of one bucket in the order of their keys, as bytes, and where documents end.
     """
 
 class Packer:
@@ -507,7 +503,7 @@ class Packer:
 
     def take(self, columns: bool) -> tuple[memoryview, memoryview, memoryview, memoryview]:
         """
-        The rows so far: ids, where rows end, and positions and numbers of documents if they are asked for.
+        The rows so far: ids as bytes, where rows end, and positions and numbers of documents if they are asked for.
         """
 
     def amounts(self) -> tuple[int, int, int]: ...

@@ -96,7 +96,7 @@ def survey_part(task: SurveyTask) -> list[tuple[int, int]]:
     smallest: list[tuple[int, int]] = []
     state = at = begin = 0
     for ids, ends in documents_in(task.slices()[0], report_progress):
-        hashes, _, state = _core.hash_documents(ids, ends, task.id_bytes, at, state)
+        hashes, state = _core.hash_documents(ids, ends, task.id_bytes, at, state)
         lengths = (end - start for start, end in zip([begin, *ends], ends, strict=False))
         smallest = smallest_of([*smallest, *zip(hashes, lengths, strict=True)], task.smallest)
         begin = ends[-1] if ends else begin
@@ -117,11 +117,11 @@ def smallest_of(found: list[tuple[int, int]], tokens: int) -> list[tuple[int, in
 
 def deal_part(task: DealTask) -> "array[int]":
     """Write the dealt file of a part; returns the number of ids in each bucket."""
-    id_bytes, values = task.id_bytes, vars(task.selection)
+    id_bytes = task.id_bytes
     slices, before = task.slices()
     expected = min(sum(one.stop - one.start for _, one in slices), task.run_bytes // id_bytes)
     dealer = _core.Dealer(
-        id_bytes, buckets=task.buckets[0], validation_buckets=task.buckets[1], **values, expected=expected
+        id_bytes, task.selection, buckets=task.buckets[0], validation_buckets=task.buckets[1], expected=expected
     )
     number, at, dealt = task.number + before, 0, array("Q", bytes(8 * sum(task.buckets)))
     with whole_file(task.output.path) as path, path.open("wb") as file:
@@ -147,7 +147,7 @@ def deal_part(task: DealTask) -> "array[int]":
 def _write_run(dealer: _core.Dealer, writer: IdsWriter, id_bytes: int, dealt: "array[int]") -> None:
     """Write a run, a block for each bucket, and add its ids to those that are dealt out."""
     entries, ids, sizes = dealer.take()
-    words, data = entries.cast("B"), ids.cast("B")
+    words, data = entries.cast("B"), ids
     word = id_ = 0
     for bucket, (count, own) in enumerate(zip(sizes[::2], sizes[1::2], strict=True)):
         next_word, next_id = word + 16 * count, id_ + id_bytes * own
@@ -160,7 +160,7 @@ def _hashes(slices: list[tuple[StoredIds, Slice]], id_bytes: int) -> Iterator["a
     """Yield the hashes of documents in order, ahead of what is dealt out."""
     state = at = 0
     for ids, ends in documents_in(slices, ignore):
-        hashes, _, state = _core.hash_documents(ids, ends, id_bytes, at, state)
+        hashes, state = _core.hash_documents(ids, ends, id_bytes, at, state)
         yield array("Q", hashes)
         at += len(ids)
     yield array("Q", _core.hash_documents(b"", array("Q", [at]), id_bytes, at, state)[0])  # of one without an end

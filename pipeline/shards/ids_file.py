@@ -301,7 +301,7 @@ class BucketReader:
         runs, id_bytes = self._runs, self._id_bytes
         if sum(row.ids for _, row in runs) * id_bytes * _IN_MEMORY <= self._memory_bytes:
             ids, ends = _core.in_order(self._words, [file.ids(row) for file, row in runs], id_bytes)
-            yield 0, (ids, array("Q", ends))
+            yield 0, (ids.cast(ID_CODES[id_bytes]), array("Q", ends))
             return
         sizes = self._words[1::2]
         run_of = array("I", (run for run, (_, row) in enumerate(runs) for _ in range(row.numbers // 2)))

@@ -13,7 +13,7 @@ from typing import Any
 from pipeline import _core
 from pipeline.executors.worker import report_progress
 from pipeline.shards.formats import shard_format
-from pipeline.shards.formats.shard_format import IDS, Block, Layout, Rows, ShardFacts
+from pipeline.shards.formats.shard_format import ID_CODES, IDS, Block, Layout, Rows, ShardFacts
 from pipeline.shards.ids_file import Slice, Source, documents_in
 from pipeline.shards.manifest import checksum
 from pipeline.storage import Location, unreadable
@@ -75,6 +75,7 @@ class Packed:
 
     def _taken(self) -> Rows:
         ids, ends, positions, numbers = self._packer.take(self._columns)
+        ids = ids.cast(ID_CODES[self._layout.id_bytes])
         columns = {IDS: ids, **({POSITIONS: positions, NUMBERS: numbers} if self._columns else {})}
         first = self.tokens
         self.tokens += len(ids)

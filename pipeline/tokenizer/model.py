@@ -170,4 +170,6 @@ class Model:
 
         Without any, looking whole pieces up, or merging by the rank of the resulting bytes as tiktoken does, is alike.
         """
-        return [] if self.trained else self.encoder().unreachable(self.vocabulary.tokens)
+        tokens = self.vocabulary.tokens
+        made = tokens if self.trained else self.piece_encoder().last_merges(tokens)
+        return [id_ for id_, token in tokens.items() if len(token) > 1 and id_ not in made]

@@ -48,7 +48,7 @@ def test_a_bucket_of_several_runs_is_a_stable_sort(runs: list[list[tuple[int, li
         expected += ids
         ends += [len(expected)] * ended
     found, positions = _core.in_order(words, parts, 2)
-    assert (found.tolist(), positions.tolist()) == (expected, ends)
+    assert (found.cast("H").tolist(), positions.tolist()) == (expected, ends)
     with pytest.raises(ValueError, match="other ids"):
         _core.in_order(words, [*parts, array("H", [1])], 2)
     if expected:

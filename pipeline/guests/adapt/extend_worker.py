@@ -133,8 +133,7 @@ def extended(model: Model, learned: Learned) -> Model:
     lefts, rights = [*old.left, *learned.left], [*old.right, *learned.right]
     merges = ((tokens[left], tokens[right]) for left, right in zip(lefts, rights, strict=True))
     new = replace(model, vocabulary=Vocabulary.from_tokens(tokens, merges, old.special_tokens), trained=False)
-    made = {id_: tokens[id_] for id_ in learned.result}
-    if lost := new.encoder().unreachable(made):
+    if lost := [id_ for id_ in new.unreachable_tokens() if id_ in learned.result]:
         raise ExportRefusedError(f"the new token {tokens[lost[0]]!r} is not made of its own bytes: this is a defect")
     return new
 

@@ -129,7 +129,8 @@ def prune(task: ChangeTask) -> Pruning:
     encoder, limits = task.model.piece_encoder(), {name: asked[name] for name in ("keep", "min_count")}
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
         uses = task.model.uses(counter.read_all())
-        scores = removed_tokens(old, encoder.parts(old.tokens), uses, {*asked["protected"]}, **limits)
+        parts = {id_: (old.left[rank], old.right[rank]) for id_, rank in encoder.last_merges(old.tokens).items()}
+        scores = removed_tokens(old, parts, uses, {*asked["protected"]}, **limits)
         model, new_of = pruned(task.model, scores.keys(), keep_ids=asked["keep_ids"])
         encoder, after = model.piece_encoder(), sum(model.uses(counter.read_all()))
     removed = tuple(

@@ -1,11 +1,10 @@
 """`explain`: how a text becomes its ids: pieces, the merges of each in order, and why two neighbours stayed apart.
 
-Plain Python, for texts that people read; the ids are those of `Tokenizer.encode`, which tests hold.
+The core says which merges a piece has; what else was possible is found here, for texts that people read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
 from weakref import WeakKeyDictionary
 
 from pipeline.merges import merge, merge_list
@@ -139,6 +138,7 @@ class Explainer:
         vocabulary: Vocabulary = model.vocabulary
         self._tokens = vocabulary.tokens
         self._ids = {token: id_ for id_, token in vocabulary.tokens.items()}
+        self._encoder = model.piece_encoder()
         self._ranks = {pair: rank for rank, pair in enumerate(zip(vocabulary.left, vocabulary.right, strict=True))}
 
     def explain(self, text: Text) -> Explanation:
@@ -165,7 +165,7 @@ class Explainer:
             return ExplainedPiece(start, piece, "whole", (self._ids[piece],), (piece,))
         ids = [self._ids[piece[at : at + 1]] for at in range(len(piece))]
         chain = _Chain(ids, list(range(1, len(piece) + 1)), list(range(-1, len(piece) - 1)))
-        merges = tuple(self._merge(chain))
+        merges = tuple(self._join(chain, rank, at) for rank, at in self._encoder.steps(piece))
         starts = [at for at, id_ in enumerate(chain.ids) if id_ >= 0]
         found = tuple(chain.ids[at] for at in starts)
         tokens = tuple(map(self._tokens.__getitem__, found))
@@ -175,28 +175,19 @@ class Explainer:
         )
         return ExplainedPiece(start, piece, "merged", found, tokens, merges, apart)
 
-    def _merge(self, chain: _Chain) -> Iterator[MergeStep]:
-        """Merge by rank, leftmost first among equals."""
-        possible = [(rank, at) for at in range(len(chain.ids)) if (rank := self._rank(chain, at)) is not None]
-        heapify(possible)
-        while possible:
-            rank, at = heappop(possible)
-            if self._rank(chain, at) != rank:
-                continue
-            right = chain.after[at]
-            left_id, right_id, before, after = chain.ids[at], chain.ids[right], chain.before[at], chain.after[right]
-            self._lose(chain, before, rank)
-            self._lose(chain, right, rank)
-            chain.lost.pop(right, None)
-            chain.ids[at], chain.ids[right] = self._model.vocabulary.result[rank], -1
-            chain.after[at] = after
-            if after < len(chain.ids):
-                chain.before[after] = at
-            for start in (before, at):
-                if start >= 0 and (new := self._rank(chain, start)) is not None:
-                    heappush(possible, (new, start))
-            count = self._counts[rank] if rank < len(self._counts) else None
-            yield MergeStep(rank, self._tokens[left_id], self._tokens[right_id], chain.ids[at], at, count)
+    def _join(self, chain: _Chain, rank: int, at: int) -> MergeStep:
+        """Make a merge whose left token starts at a byte."""
+        right = chain.after[at]
+        left_id, right_id, after = chain.ids[at], chain.ids[right], chain.after[right]
+        self._lose(chain, chain.before[at], rank)
+        self._lose(chain, right, rank)
+        chain.lost.pop(right, None)
+        chain.ids[at], chain.ids[right] = self._model.vocabulary.result[rank], -1
+        chain.after[at] = after
+        if after < len(chain.ids):
+            chain.before[after] = at
+        count = self._counts[rank] if rank < len(self._counts) else None
+        return MergeStep(rank, self._tokens[left_id], self._tokens[right_id], chain.ids[at], at, count)
 
     def _rank(self, chain: _Chain, at: int) -> int | None:
         """Return the rank of the merge of the token that starts at a byte with the next one."""

@@ -39,10 +39,10 @@ class Buffer {
   }
   const uint8_t* data() const { return static_cast<const uint8_t*>(view_.buf); }
   size_t size() const { return static_cast<size_t>(view_.len); }
-  // std::invalid_argument where the items are neither bytes nor of T's size.
+  // std::invalid_argument where the items are neither bytes nor of T's size; any are bytes.
   template <class T>
   std::span<const T> as(const char* name) const {
-    if ((view_.itemsize != sizeof(T) && view_.itemsize != 1) || size() % sizeof(T) != 0)
+    if ((view_.itemsize != sizeof(T) && view_.itemsize != 1 && sizeof(T) != 1) || size() % sizeof(T) != 0)
       throw std::invalid_argument(std::string(name) + " must be a buffer of " + std::to_string(sizeof(T)) +
                                   "-byte integers");
     return {static_cast<const T*>(view_.buf), size() / sizeof(T)};
@@ -100,34 +100,36 @@ class ColumnsTuple : public nanobind::tuple {
   NB_OBJECT_DEFAULT(ColumnsTuple, tuple, "Columns", PyTuple_Check)
 };
 
-// Gives an array to Python, which frees it with `release`.
+// Gives an array to Python, which destroys what owns it with `release`.
 template <class T>
-MemoryView give(T* values, size_t size, void (*release)(void*) noexcept) {
-  const nanobind::capsule owner(values, release);
+MemoryView give(T* values, size_t size, void* owner, void (*release)(void*) noexcept) {
+  const nanobind::capsule last(owner, release);
   return nanobind::steal<MemoryView>(
-      nanobind::cast(nanobind::ndarray<nanobind::memview, T, nanobind::ndim<1>>(values, {size}, owner)).release());
+      nanobind::cast(nanobind::ndarray<nanobind::memview, T, nanobind::ndim<1>>(values, {size}, last)).release());
 }
 
 template <class T>
 MemoryView give(std::unique_ptr<T[]> values, size_t size) {
-  return give(values.release(), size, [](void* memory) noexcept { delete[] static_cast<T*>(memory); });
-}
-
-template <class T>
-MemoryView give_copy(const std::vector<T>& values) {
-  auto copy = std::make_unique_for_overwrite<T[]>(values.size() + 1);
-  std::copy(values.begin(), values.end(), copy.get());
-  return give(std::move(copy), values.size());
+  T* const kept = values.release();
+  return give(kept, size, kept, [](void* memory) noexcept { delete[] static_cast<T*>(memory); });
 }
 
 template <class T>
 MemoryView give(std::vector<T> values) {
   auto* const kept = new std::vector<T>(std::move(values));
   kept->reserve(1);  // no array without an address
-  const nanobind::capsule owner(kept, [](void* memory) noexcept { delete static_cast<std::vector<T>*>(memory); });
-  return nanobind::steal<MemoryView>(
-      nanobind::cast(nanobind::ndarray<nanobind::memview, T, nanobind::ndim<1>>(kept->data(), {kept->size()}, owner))
-          .release());
+  return give(kept->data(), kept->size(), kept, [](void* memory) noexcept { delete static_cast<std::vector<T>*>(memory); });
+}
+
+template <class T>
+MemoryView give_copy(const std::vector<T>& values) {
+  return give(std::vector<T>(values));
+}
+
+// What signatures show as a tuple of that many views.
+template <class... Vectors>
+auto give_all(Vectors... vectors) {
+  return std::tuple(give(std::move(vectors))...);
 }
 
 inline ColumnsTuple give(Columns columns) {
@@ -141,6 +143,11 @@ inline ColumnsTuple give(Columns columns) {
 // process aborts where that meets a frame of C++. Such a thread waits for the end of the process, as from 3.14 on.
 [[noreturn]] inline void wait_for_exit() noexcept {
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+inline const auto& names_of(TieBreak) {
+  static constexpr std::array<std::string_view, 2> names{"lowest-ids", "greatest-bytes"};
+  return names;
 }
 
 // While it lives, this thread has no GIL.
@@ -208,23 +215,72 @@ struct type_caster<bpe::Text> {
   }
 };
 
-// The frozen value of pipeline/merges/rules.py, by the names of its fields.
+template <class T>
+struct type_caster<std::span<const T>> {
+  bpe::Buffer buffer;
+  static constexpr auto Name = const_name("Buffer");
+  template <class>
+  using Cast = std::span<const T>;
+  bool from_python(handle source, uint32_t, cleanup_list*) noexcept { return buffer.borrow(source.ptr()); }
+  template <class>
+  bool can_cast() const noexcept {
+    return true;
+  }
+  operator std::span<const T>() const { return buffer.as<T>("the argument"); }
+};
+
+template <>
+struct type_caster<bpe::ColumnsView> {
+  make_caster<bpe::BorrowedColumns> columns;
+  static constexpr auto Name = const_name("Columns");
+  template <class>
+  using Cast = bpe::ColumnsView;
+  bool from_python(handle source, uint32_t flags, cleanup_list* cleanup) noexcept {
+    return columns.from_python(source, flags, cleanup);
+  }
+  template <class>
+  bool can_cast() const noexcept {
+    return true;
+  }
+  operator bpe::ColumnsView() const { return columns.value.view(); }
+};
+
+// An enumeration whose values Python knows by name, in their order.
+template <class Enum>
+struct named_caster {
+  NB_TYPE_CASTER(Enum, const_name("str"))
+  bool from_python(handle source, uint32_t, cleanup_list*) noexcept {
+    std::string wanted;
+    const auto& names = names_of(Enum{});
+    const auto found = try_cast(source, wanted, false) ? std::find(names.begin(), names.end(), wanted) : names.end();
+    value = static_cast<Enum>(found - names.begin());
+    return found != names.end();
+  }
+};
+template <>
+struct type_caster<bpe::TieBreak> : named_caster<bpe::TieBreak> {};
+
+// A frozen value of Python, by the names of its fields.
+template <class... Fields>
+bool read_fields(handle source, std::pair<const char*, Fields&>... fields) {
+  return (try_cast(getattr(source, fields.first, handle()), fields.second, false) && ...);
+}
+template <class Field>
+std::pair<const char*, Field&> field(const char* name, Field& value) {
+  return {name, value};
+}
+
 template <>
 struct type_caster<bpe::MergeRules> {
   NB_TYPE_CASTER(bpe::MergeRules, const_name("MergeRules"))
   bool from_python(handle source, uint32_t, cleanup_list*) noexcept {
-    const auto read = [&](const char* name, auto& field) {
-      return try_cast(getattr(source, name, handle()), field, false);
-    };
     std::optional<uint64_t> longest;
-    std::string tie_break;
-    if (!read("min_frequency", value.min_frequency) || !read("min_piece_count", value.min_piece_count) ||
-        !read("max_token_bytes", longest) || !read("whole_characters", value.whole_characters) ||
-        !read("tie_break", tie_break) || !read("max_words", value.max_words) || !read("no_colon", value.no_colon))
-      return false;
+    const bool read = read_fields(
+        source, field("min_frequency", value.min_frequency), field("min_piece_count", value.min_piece_count),
+        field("max_token_bytes", longest), field("whole_characters", value.whole_characters),
+        field("tie_break", value.tie_break), field("max_words", value.max_words), field("no_colon", value.no_colon));
     value.max_token_bytes = longest.value_or(bpe::MergeRules::kAnyLength);
-    value.tie_break = tie_break == "lowest-ids" ? bpe::TieBreak::kLowestIds : bpe::TieBreak::kGreatestBytes;
-    return tie_break == "lowest-ids" || tie_break == "greatest-bytes";
+    return read;
   }
 };
 

@@ -1,163 +1,92 @@
 // Shows to Python what puts encoded documents into order and into rows: Dealer, in_order, hash_documents, Packer.
 #include "encode/documents.hpp"
 
-#include <variant>
-
 #include "bind/casters.hpp"
 #include "encode/packing.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 using bpe::Buffer;
-using bpe::MemoryView;
+using bpe::Dealer;
+using bpe::give_all;
+using bpe::Packer;
 using bpe::unlocked;
 
-namespace {
-
-// Calls work(Id{}) with the type of ids of that many bytes.
-template <class Work>
-auto with_ids(int id_bytes, const Work& work) {
-  if (id_bytes == 2) return work(uint16_t{});
-  if (id_bytes == 4) return work(uint32_t{});
-  throw nb::value_error("id_bytes must be 2 or 4");
+namespace bpe {
+static const auto& names_of(Packing) {
+  static constexpr std::array<std::string_view, 3> names{"concat", "best-fit", "none"};
+  return names;
 }
+}  // namespace bpe
 
-// A dealer or packer of ids of either size.
-template <template <class> class Of>
-struct Either {
-  std::variant<Of<uint16_t>, Of<uint32_t>> of;
-  template <class... Values>
-  Either(int id_bytes, Values... values)
-      : of(with_ids(id_bytes, [&](auto id) -> std::variant<Of<uint16_t>, Of<uint32_t>> {
-          return Of<decltype(id)>(values...);
-        })) {}
+namespace nanobind::detail {
+template <>
+struct type_caster<bpe::Packing> : named_caster<bpe::Packing> {};
 
-  void add(const Buffer& ids, const Buffer& ends, uint64_t first, auto... more) {
-    std::visit(
-        [&]<class Id>(Of<Id>& self) {
-          const auto own = ids.as<Id>("ids");
-          const auto positions = ends.as<uint64_t>("ends");
-          unlocked([&] { self.add(own, positions, first, more...); });
-        },
-        of);
+// Of pipeline/shards/deal_worker.py.
+template <>
+struct type_caster<bpe::Selection> {
+  NB_TYPE_CASTER(bpe::Selection, const_name("Selection"))
+  bool from_python(handle source, uint32_t, cleanup_list*) noexcept {
+    return read_fields(source, field("shuffled", value.shuffled), field("key", value.key),
+                       field("documents", value.documents), field("passes", value.passes),
+                       field("copies", value.copies), field("share", value.share), field("held_out", value.held_out),
+                       field("validation", value.validation));
   }
 };
-using Dealer = Either<bpe::Dealer>;
-using Packer = Either<bpe::Packer>;
-
-nb::tuple hash_documents(const Buffer& ids, const Buffer& ends, int id_bytes, uint64_t first, uint64_t state) {
-  return with_ids(id_bytes, [&]<class Id>(Id) {
-    const auto own = ids.as<Id>("ids");
-    const auto positions = ends.as<uint64_t>("ends");
-    std::vector<uint64_t> hashes;
-    uint64_t first_state = 0;
-    bpe::each_document(own.size(), positions, first, [&](size_t start, size_t stop, bool ended) {
-      state = bpe::content_hash(own.subspan(start, stop - start), state);
-      if (!ended) return;
-      if (hashes.empty()) first_state = state;
-      hashes.push_back(bpe::mixed(state));
-      state = 0;
-    });
-    return nb::make_tuple(bpe::give_copy(hashes), first_state, state);
-  });
-}
-
-nb::tuple take_packed(Packer& self, bool columns) {
-  return std::visit(
-      [&]<class Id>(bpe::Packer<Id>& packer) {
-        std::vector<Id> ids;
-        std::vector<uint64_t> ends;
-        bpe::PackedColumns more;
-        unlocked([&] { packer.take(ids, ends, columns ? &more : nullptr); });
-        return nb::make_tuple(bpe::give(std::move(ids)), bpe::give(std::move(ends)),
-                              bpe::give(std::move(more.positions)), bpe::give(std::move(more.numbers)));
-      },
-      self.of);
-}
-
-}  // namespace
+}  // namespace nanobind::detail
 
 void bind_documents(nb::module_& module) {
+  const auto without_gil = nb::call_guard<bpe::Released>();
   nb::class_<Dealer>(module, "Dealer", "Groups the documents of a run by the buckets of their keys.")
-      .def(
-          "__init__",
-          [](Dealer* self, int id_bytes, size_t buckets, size_t validation_buckets, bool shuffled, uint64_t key,
-             uint64_t documents, uint64_t passes, uint64_t copies, uint64_t share, uint64_t held_out, bool validation,
-             size_t expected) {
-            if (!buckets || !validation_buckets || !documents || !passes)
-              throw nb::value_error("buckets, documents and passes must be at least 1");
-            const bpe::Selection selection{shuffled, key, documents, passes, copies, share, held_out, validation};
-            new (self) Dealer(id_bytes, selection, buckets, validation_buckets, expected);
-          },
-          "id_bytes"_a, nb::kw_only(), "buckets"_a, "validation_buckets"_a, "shuffled"_a, "key"_a, "documents"_a,
-          "passes"_a, "copies"_a, "share"_a, "held_out"_a, "validation"_a, "expected"_a)
-      .def(
-          "add",
-          [](Dealer& self, const Buffer& ids, const Buffer& ends, uint64_t first, const Buffer& hashes,
-             uint64_t number) { self.add(ids, ends, first, hashes.as<uint64_t>("hashes"), number); },
-          "ids"_a, "ends"_a, "first"_a, "hashes"_a, "number"_a, "A block whose first document has this number.")
-      .def("memory", [](const Dealer& self) { return std::visit([](const auto& of) { return of.bytes(); }, self.of); },
-           "The memory that take() needs.")
+      .def(nb::init<size_t, bpe::Selection, size_t, size_t, size_t>(), "id_bytes"_a, "selection"_a, nb::kw_only(),
+           "buckets"_a, "validation_buckets"_a, "expected"_a)
+      .def("add", &Dealer::add, "ids"_a, "ends"_a, "first"_a, "hashes"_a, "number"_a, without_gil,
+           "A block whose first document has this number.")
+      .def("memory", &Dealer::bytes, "The memory that take() needs.")
       .def(
           "take",
           [](Dealer& self) {
-            return std::visit(
-                [](auto& of) {
-                  auto dealt = unlocked([&] { return of.take(); });
-                  return nb::make_tuple(bpe::give(std::move(dealt.words)), bpe::give(std::move(dealt.ids)),
-                                        bpe::give(std::move(dealt.table)));
-                },
-                self.of);
+            Dealer::Dealt dealt = unlocked([&] { return self.take(); });
+            return give_all(std::move(dealt.words), std::move(dealt.ids), std::move(dealt.table));
           },
-          nb::sig("def take(self) -> tuple[memoryview, memoryview, memoryview]"),
           "The entries (key, size and whether it ends) and the ids of all buckets, and how many of both each bucket has.");
-  module.def("hash_documents", &hash_documents, "ids"_a, "ends"_a, "id_bytes"_a, "first"_a, "state"_a,
-             nb::sig("def hash_documents(ids: Buffer, ends: Buffer, id_bytes: int, first: int, state: int) -> "
-                     "tuple[memoryview, int, int]"),
-             "A hash of each document that ends in a block, the state at the first end, and the state after the block.");
-  module.def("hash_step", [] { return bpe::kStep; }, "hash(a + b) == hash(a) * hash_step() ** len(b) + hash(b), modulo 2 ** 64.");
-  module.def("order_of", [](const Buffer& words) { return bpe::give_copy(bpe::order_of(words.as<uint64_t>("words"))); },
-             "words"_a, "The numbers of a bucket's entries in the order of their keys.");
+  module.def(
+      "hash_documents",
+      [](std::span<const uint8_t> ids, std::span<const uint64_t> ends, size_t id_bytes, uint64_t first, uint64_t state) {
+        auto hashes = bpe::hash_documents(ids, ends, id_bytes, first, state);
+        return std::pair(bpe::give(std::move(hashes)), state);
+      },
+      "ids"_a, "ends"_a, "id_bytes"_a, "first"_a, "state"_a,
+      "A hash of each document that ends in a block, and the state after the block.");
+  module.def("order_of", [](std::span<const uint64_t> words) { return bpe::give(bpe::order_of(words)); }, "words"_a,
+             "The numbers of a bucket's entries in the order of their keys.");
   module.def(
       "in_order",
-      [](const Buffer& words, const std::vector<Buffer>& runs, int id_bytes) {
-        return with_ids(id_bytes, [&]<class Id>(Id) {
-          const auto entries = words.as<uint64_t>("words");
-          std::vector<std::span<const Id>> own;
-          for (const Buffer& ids : runs) own.push_back(ids.as<Id>("ids"));
-          auto [sorted, ends] = unlocked([&] { return bpe::in_order<Id>(entries, own); });
-          return nb::make_tuple(bpe::give(std::move(sorted)), bpe::give(std::move(ends)));
-        });
+      [](std::span<const uint64_t> words, const std::vector<Buffer>& runs, size_t id_bytes) {
+        std::vector<std::span<const uint8_t>> ids;
+        for (const Buffer& run : runs) ids.push_back(run.as<uint8_t>("runs"));
+        auto [sorted, ends] = unlocked([&] { return bpe::in_order(words, ids, id_bytes); });
+        return give_all(std::move(sorted), std::move(ends));
       },
       "words"_a, "runs"_a, "id_bytes"_a,
-      nb::sig("def in_order(words: Buffer, runs: Sequence[Buffer], id_bytes: int) -> tuple[memoryview, memoryview]"),
-      "The ids of one bucket in the order of their keys, and where documents end.");
+      "The ids of one bucket in the order of their keys, as bytes, and where documents end.");
   nb::class_<Packer>(module, "Packer", "Packs documents into rows of a fixed number of tokens.")
+      .def(nb::init<size_t, size_t, uint32_t, size_t, bpe::Packing, bool>(), "id_bytes"_a, nb::kw_only(), "row"_a,
+           "pad"_a, "window"_a, "packing"_a, "padded"_a)
+      .def("add", &Packer::add, "ids"_a, "ends"_a, "first"_a, without_gil)
+      .def("end", &Packer::end, without_gil)
+      .def("ready", &Packer::ready)
       .def(
-          "__init__",
-          [](Packer* self, int id_bytes, size_t row, uint32_t pad, size_t window, const std::string& packing,
-             bool padded) {
-            if (!row) throw nb::value_error("row must be at least 1");
-            const auto how = packing == "concat"     ? bpe::Packing::kConcat
-                             : packing == "best-fit" ? bpe::Packing::kBestFit
-                                                     : bpe::Packing::kNone;
-            new (self) Packer(id_bytes, row, pad, window, how, padded);
+          "take",
+          [](Packer& self, bool columns) {
+            bpe::PackedRows rows = unlocked([&] { return self.take(columns); });
+            return give_all(std::move(rows.ids), std::move(rows.row_ends), std::move(rows.positions),
+                            std::move(rows.numbers));
           },
-          "id_bytes"_a, nb::kw_only(), "row"_a, "pad"_a, "window"_a, "packing"_a, "padded"_a)
-      .def(
-          "add",
-          [](Packer& self, const Buffer& ids, const Buffer& ends, uint64_t first) { self.add(ids, ends, first); },
-          "ids"_a, "ends"_a, "first"_a)
-      .def("end", [](Packer& self) { std::visit([](auto& of) { of.end(); }, self.of); })
-      .def("ready", [](const Packer& self) { return std::visit([](const auto& of) { return of.ready(); }, self.of); })
-      .def("take", &take_packed, "columns"_a,
-           nb::sig("def take(self, columns: bool) -> tuple[memoryview, memoryview, memoryview, memoryview]"),
-           "The rows so far: ids, where rows end, and positions and numbers of documents if they are asked for.")
+          "columns"_a,
+          "The rows so far: ids as bytes, where rows end, and positions and numbers of documents if they are asked for.")
       .def("amounts", [](const Packer& self) {
-        return std::visit(
-            [](const auto& of) {
-              return std::make_tuple(of.padded_tokens, of.truncated_tokens, of.truncated_documents);
-            },
-            self.of);
+        return std::tuple(self.padded_tokens, self.truncated_tokens, self.truncated_documents);
       });
 }

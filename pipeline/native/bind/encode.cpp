@@ -20,7 +20,7 @@ using bpe::unlocked;
 
 namespace {
 
-using Ids = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Ids = std::span<const uint32_t>;
 using Tokens = nb::typed<nb::dict, uint32_t, nb::bytes>;
 
 // An Encoder that keeps the Python number of each id that it has returned, so that a list costs no new objects. The
@@ -82,14 +82,13 @@ std::vector<bpe::Token> tokens_of(const Tokens& tokens) {
   return listed;
 }
 
-void make_encoder(ListingEncoder* self, const bpe::Automaton* automaton, const Tokens& tokens, const Ids& left,
-                  const Ids& right, const Ids& result, bool whole_pieces, size_t cache_bytes, size_t threads) {
+void make_encoder(ListingEncoder* self, const bpe::Automaton* automaton, const Tokens& tokens, Ids left, Ids right,
+                  Ids result, bool whole_pieces, size_t cache_bytes, size_t threads) {
   const std::vector<bpe::Token> listed = tokens_of(tokens);
   if (left.size() != right.size() || left.size() != result.size())
     throw std::invalid_argument("left, right and result must have one length");
   std::vector<bpe::Merge> merges(left.size());
-  for (size_t rank = 0; rank < merges.size(); ++rank)
-    merges[rank] = {left.data()[rank], right.data()[rank], result.data()[rank]};
+  for (size_t rank = 0; rank < merges.size(); ++rank) merges[rank] = {left[rank], right[rank], result[rank]};
   new (self) ListingEncoder(automaton, listed, merges, whole_pieces, cache_bytes, threads);
 }
 
@@ -131,39 +130,42 @@ nb::typed<nb::list, int> encode_pieces(ListingEncoder& self, const std::vector<T
   return self.list(ids);
 }
 
-// Ids of the tokens whose own bytes the merges alone do not turn into them.
-std::vector<uint32_t> unreachable(ListingEncoder& self, const Tokens& tokens) {
-  const std::vector<bpe::Token> listed = tokens_of(tokens);
-  return unlocked([&] {
-    std::vector<uint32_t> lost;
-    for (const bpe::Token& token : listed) {
-      IdBuffer ids;
-      self.merge_only(token.bytes, ids);
-      if (ids.size() != 1 || ids.data()[0] != token.id) lost.push_back(token.id);
-    }
-    return lost;
-  });
+nb::typed<nb::dict, int, int> last_merges(ListingEncoder& self, const Tokens& tokens) {
+  nb::typed<nb::dict, int, int> found;
+  bpe::RankMerger::Scratch scratch;
+  for (const bpe::Token& token : tokens_of(tokens))
+    if (const auto rank = self.merger().last_merge(token, scratch)) found[nb::int_(token.id)] = nb::int_(*rank);
+  return found;
+}
+
+std::vector<std::pair<uint32_t, uint32_t>> steps(ListingEncoder& self, const nb::bytes& piece) {
+  std::vector<std::pair<uint32_t, uint32_t>> made;
+  bpe::RankMerger::Scratch scratch;
+  for (const auto& [rank, at] : self.merger().steps({piece.c_str(), piece.size()}, scratch)) made.emplace_back(rank, at);
+  return made;
+}
+
+MemoryView give(IdBuffer ids) {
+  const size_t size = ids.size();
+  ids.reserve(1);  // an empty row has memory too
+  uint32_t* const kept = ids.release();
+  return bpe::give(kept, size, kept, [](void* memory) noexcept { std::free(memory); });
 }
 
 // Offsets and ids of each piece of a counter: with its counts, columns whose rows are 32-bit numbers.
-nb::typed<nb::tuple, MemoryView, MemoryView> encode_rows(ListingEncoder& self, const bpe::BorrowedColumns& counter) {
-  const bpe::ColumnsView columns = counter.view();
+std::pair<MemoryView, MemoryView> encode_rows(ListingEncoder& self, const bpe::ColumnsView& columns) {
   auto ends = std::make_unique_for_overwrite<int64_t[]>(columns.rows + 1);
   IdBuffer ids;
   unlocked([&] {
     ends[0] = 0;
     self.encode_rows(columns, ids, [&](size_t row) { ends[row + 1] = static_cast<int64_t>(4 * ids.size()); });
   });
-  const size_t size = ids.size();
-  ids.reserve(1);
-  return nb::make_tuple(bpe::give(std::move(ends), columns.rows + 1),
-                        bpe::give(ids.release(), size, [](void* memory) noexcept { std::free(memory); }));
+  return {bpe::give(std::move(ends), columns.rows + 1), give(std::move(ids))};
 }
 
 // How often each token occurs in a counter's pieces, added to `uses`; returns the number of all tokens.
-uint64_t add_uses(ListingEncoder& self, const bpe::BorrowedColumns& counter,
+uint64_t add_uses(ListingEncoder& self, const bpe::ColumnsView& columns,
                   nb::ndarray<uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> uses) {
-  const bpe::ColumnsView columns = counter.view();
   return unlocked([&] {
     IdBuffer ids;
     uint64_t all = 0;
@@ -177,14 +179,6 @@ uint64_t add_uses(ListingEncoder& self, const bpe::BorrowedColumns& counter,
     });
     return all;
   });
-}
-
-// Id -> the ids of the two tokens that the last merge of a token's own bytes joins.
-nb::typed<nb::dict, int, nb::typed<nb::tuple, int, int>> parts(ListingEncoder& self, const Tokens& tokens) {
-  nb::dict found;
-  for (const bpe::Token& token : tokens_of(tokens))
-    if (const auto two = self.parts(token)) found[nb::int_(token.id)] = nb::make_tuple(two->first, two->second);
-  return nb::borrow<nb::typed<nb::dict, int, nb::typed<nb::tuple, int, int>>>(found);
 }
 
 template <class Id>
@@ -201,9 +195,6 @@ void bind_encoder(nb::module_& module) {
       .def("__init__", &make_encoder, "automaton"_a.none(), "tokens"_a, "left"_a, "right"_a, "result"_a,
            "whole_pieces"_a = false, "cache_bytes"_a = size_t{256} << 20, "threads"_a = size_t{0},
            nb::keep_alive<1, 2>(),
-           nb::sig("def __init__(self, automaton: Automaton | None, tokens: dict[int, bytes], left: Buffer, "
-                   "right: Buffer, result: Buffer, whole_pieces: bool = False, cache_bytes: int = 268435456, "
-                   "threads: int = 0) -> None"),
            "tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank. "
            "threads: how many keep caches; 0: as many as there are cores.")
       .def(
@@ -216,10 +207,7 @@ void bind_encoder(nb::module_& module) {
       .def(
           "encode_to_buffer",
           [](ListingEncoder& self, const Text& text, const SpecialTokens* specials) {
-            IdBuffer ids = encode(self, text, specials);
-            const size_t size = ids.size();
-            ids.reserve(1);  // an empty row has memory too
-            return bpe::give(ids.release(), size, [](void* memory) noexcept { std::free(memory); });
+            return give(encode(self, text, specials));
           },
           "text"_a, specials, "The same as a memoryview of uint32.")
       .def(
@@ -245,8 +233,9 @@ void bind_encoder(nb::module_& module) {
       .def("add_uses", &add_uses, "counter"_a, "uses"_a,
            nb::sig("def add_uses(self, counter: Columns, uses: Buffer) -> int"),
            "Adds to uses[id] (uint64) how often each token occurs in the pieces of a counter; returns the sum.")
-      .def("parts", &parts, "tokens"_a,
-           "Id -> the ids that the last merge joins when a token's own bytes are merged, of tokens that this makes.")
+      .def("last_merges", &last_merges, "tokens"_a,
+           "Id -> the rank of the last merge that makes a token (id -> bytes) of its own bytes, where merges do.")
+      .def("steps", &steps, "piece"_a, "The merges of a piece in their order: rank, and the byte where the token starts.")
       .def("encode_pieces", &encode_pieces, "pieces"_a, "The ids of pieces that were cut already.")
       .def(
           "encode_cut",
@@ -256,9 +245,7 @@ void bind_encoder(nb::module_& module) {
             unlocked([&] { self.encode_cut(bytes, ends, ids); });
             return self.list(ids);
           },
-          "text"_a, "ends"_a, "The ids of a text whose pieces end at these bytes.")
-      .def("unreachable", &unreachable, "tokens"_a,
-           "Ids of the tokens (id -> bytes) that the merges alone do not make of their bytes.");
+          "text"_a, "ends"_a, "The ids of a text whose pieces end at these bytes.");
 }
 
 void bind_chunk_sinks(nb::module_& module) {
@@ -281,16 +268,10 @@ void bind_chunk_sinks(nb::module_& module) {
 
   nb::class_<ChunkIds, PieceSink>(module, "ChunkIds",
                                   "The ids of a chunk, which a ChunkCounter feeds, and where its documents end.")
-      .def(
-          "__init__",
-          [](ChunkIds* self, ListingEncoder& encoder, std::vector<uint32_t> special_ids,
-             std::optional<uint32_t> separator, bool separators, bool judged, std::vector<uint32_t> front,
-             std::vector<uint32_t> behind) {
-            new (self) ChunkIds(encoder, std::move(special_ids), separator, separators, judged, std::move(front),
-                                std::move(behind));
-          },
+      .def(nb::init<ListingEncoder&, std::vector<uint32_t>, std::optional<uint32_t>, bool, bool, std::vector<uint32_t>,
+                    std::vector<uint32_t>>(),
           "encoder"_a, "special_ids"_a, nb::kw_only(), "separator"_a = nb::none(), "separators"_a = true,
-          "judged"_a = false, "front"_a = std::vector<uint32_t>(), "behind"_a = std::vector<uint32_t>(), nb::keep_alive<1, 2>(),
+          "judged"_a = false, "front"_a = nb::tuple(), "behind"_a = nb::tuple(), nb::keep_alive<1, 2>(),
           "special_ids: of the counter's special tokens, in their order. separator: the id that ends a document, which "
           "is among the ids if `separators`. judged: the counter may drop documents. front, behind: the ids around the text of "
           "a document.")
@@ -299,7 +280,7 @@ void bind_chunk_sinks(nb::module_& module) {
       .def("end_inside_document", &ChunkIds::end_inside_document,
            "Call before the end of a text whose last document continues elsewhere.")
       .def("special_token", &ChunkIds::special_token, "index"_a, "One special token, found elsewhere.")
-      .def("found", [](const ChunkIds& self) { return self.found(); }, "How often the text has each special token.")
+      .def("found", &ChunkIds::found, "How often the text has each special token.")
       .def("ready", &ChunkIds::ready, "How many ids take() would return.")
       .def(
           "take",
@@ -328,7 +309,7 @@ void bind_encode(nb::module_& module) {
           right.push_back(merge.right);
           result.push_back(merge.result);
         }
-        return std::make_tuple(std::move(left), std::move(right), std::move(result));
+        return std::tuple(std::move(left), std::move(right), std::move(result));
       },
       "tokens"_a, "The merges that tiktoken's ranks (rank -> bytes) imply: left, right and result, in order of rank.");
 }

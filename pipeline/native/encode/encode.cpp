@@ -318,8 +318,4 @@ void Encoder::encode_cut(std::string_view text, std::span<const uint32_t> ends, 
   }
 }
 
-void Encoder::merge_only(std::string_view bytes, IdBuffer& out) {
-  merger_.encode(bytes, lease()->scratch, out);
-}
-
 }  // namespace bpe

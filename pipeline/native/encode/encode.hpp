@@ -69,11 +69,7 @@ class Encoder {
     }
   }
 
-  // The tokens that the last merge of a token's own bytes joins.
-  std::optional<std::pair<uint32_t, uint32_t>> parts(const Token& token) const { return merger_.parts(token); }
-
-  // Appends what the merges alone make of a token's bytes.
-  void merge_only(std::string_view bytes, IdBuffer& out);
+  const RankMerger& merger() const { return merger_; }
 
  private:
   friend class ChunkIds;

@@ -3,41 +3,39 @@
 // Best fit decreasing: a document longer than a row is cut into pieces of that length; the pieces of a window of
 // documents are taken from the longest to the shortest, each into the fullest row that has space for it. Rows, and the
 // pieces in them, are then put back into the order of the documents. Where a window ends depends on the documents alone.
-// The other ways: one document a row, whose rest is left out, and documents end to end.
+// The other ways: one document a row, whose rest is left out, and documents end to end. Ids are bytes, `width` for each.
 #pragma once
-#include <algorithm>
-#include <numeric>
 #include <set>
-#include <vector>
 
-#include "text/base.hpp"
+#include "encode/documents.hpp"
 
 namespace bpe {
 
-struct PackedColumns {
+struct PackedRows {
+  std::vector<uint8_t> ids;
+  std::vector<uint64_t> row_ends;           // among these ids
   std::vector<int32_t> positions, numbers;  // of each token: in its document; of the document in the row, 0: padding
 };
 
 enum class Packing { kConcat, kBestFit, kNone };
 
-template <class Id>
 class Packer {
  public:
   // window: tokens that are packed together, at least. padded: rows are filled up to `row` tokens.
-  Packer(size_t row, Id pad, size_t window, Packing packing, bool padded)
-      : row_(row), pad_(pad), window_(window), packing_(packing), padded_(padded) {}
+  Packer(size_t width, size_t row, uint32_t pad, size_t window, Packing packing, bool padded)
+      : width_(width), row_(row), window_(window), packing_(packing), padded_(padded) {
+    const auto narrow = static_cast<uint16_t>(pad);
+    std::memcpy(pad_.data(), width == 2 ? static_cast<const void*>(&narrow) : &pad, width);
+    if (!row) throw std::invalid_argument("row must be at least 1");
+  }
 
   uint64_t padded_tokens = 0, truncated_tokens = 0, truncated_documents = 0;
 
-  void add(std::span<const Id> ids, std::span<const uint64_t> ends, uint64_t first) {
-    size_t start = 0;
-    for (const uint64_t end : ends) {
-      if (end < first + start || end - first > ids.size()) throw std::invalid_argument("ends must be in the block");
-      extend(ids.subspan(start, end - first - start));
-      finish();
-      start = end - first;
-    }
-    extend(ids.subspan(start));
+  void add(std::span<const uint8_t> ids, std::span<const uint64_t> ends, uint64_t first) {
+    each_document(ids.size() / width_, ends, first, [&](size_t start, size_t stop, bool ended) {
+      extend(ids.subspan(start * width_, (stop - start) * width_));
+      if (ended) finish();
+    });
   }
   // The last document, which continues elsewhere, ends here.
   void end() {
@@ -46,47 +44,41 @@ class Packer {
   }
   bool ready() const { return !rows_.empty(); }
 
-  // The rows so far: ids, where each row ends among those of this call, and other columns if they are asked for.
-  void take(std::vector<Id>& ids, std::vector<uint64_t>& row_ends, PackedColumns* columns) {
-    ids.swap(rows_);
-    row_ends.swap(row_ends_);
-    if (columns) {
-      columns->positions.reserve(ids.size());
-      columns->numbers.reserve(ids.size());
-      size_t piece = 0, at = 0;
-      for (const uint64_t end : row_ends) {
-        for (int32_t number = 1; piece < piece_ends_.size() && piece_ends_[piece] <= end; ++piece, ++number)
-          for (int32_t position = 0; at < piece_ends_[piece]; ++at) {
-            columns->positions.push_back(position++);
-            columns->numbers.push_back(number);
-          }
-        for (; at < end; ++at) {
-          columns->positions.push_back(0);
-          columns->numbers.push_back(0);
+  // The rows so far, with columns of positions and numbers if they are asked for.
+  PackedRows take(bool columns) {
+    PackedRows taken{std::exchange(rows_, {}), std::exchange(row_ends_, {}), {}, {}};
+    const std::vector<size_t> pieces = std::exchange(piece_ends_, {});
+    if (!columns) return taken;
+    taken.positions.resize(taken.ids.size() / width_);
+    taken.numbers.resize(taken.positions.size());
+    size_t piece = 0, at = 0;
+    for (const uint64_t end : taken.row_ends) {
+      for (int32_t number = 1; piece < pieces.size() && pieces[piece] <= end; ++piece, ++number)
+        for (int32_t position = 0; at < pieces[piece]; ++at) {
+          taken.positions[at] = position++;
+          taken.numbers[at] = number;
         }
-      }
+      at = end;
     }
-    rows_.clear();
-    row_ends_.clear();
-    piece_ends_.clear();
+    return taken;
   }
 
  private:
-  void extend(std::span<const Id> ids) {
+  void extend(std::span<const uint8_t> ids) {
     while (!ids.empty()) {
       if (open_ == row_ - filled_) {
         if (packing_ != Packing::kConcat && !long_) ++truncated_documents;
         long_ = true;
         if (packing_ == Packing::kNone) {
-          truncated_tokens += ids.size();
+          truncated_tokens += ids.size() / width_;
           return;
         }
         cut();
       }
-      const size_t count = std::min(ids.size(), row_ - filled_ - open_);
-      waiting_.insert(waiting_.end(), ids.begin(), ids.begin() + count);
+      const size_t count = std::min(ids.size() / width_, row_ - filled_ - open_);
+      waiting_.insert(waiting_.end(), ids.data(), ids.data() + count * width_);
       open_ += count;
-      ids = ids.subspan(count);
+      ids = ids.subspan(count * width_);
     }
   }
   void finish() {
@@ -97,7 +89,7 @@ class Packer {
     sizes_.push_back(open_);
     if (packing_ == Packing::kConcat) filled_ = (filled_ + open_) % row_;
     open_ = 0;
-    if (waiting_.size() >= window_ && !filled_) close();
+    if (waiting_.size() / width_ >= window_ && !filled_) close();
   }
 
   // Packs what waits into rows.
@@ -117,17 +109,19 @@ class Packer {
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t one, size_t other) { return first[row_of[one]] < first[row_of[other]]; });
     for (size_t at = 0; at < order.size();) {
-      const size_t row = row_of[order[at]], begin = rows_.size();
+      const size_t row = row_of[order[at]], begin = rows_.size() / width_;
       for (; at < order.size() && row_of[order[at]] == row; ++at) {
-        const Id* const ids = waiting_.data() + starts[order[at]];
-        rows_.insert(rows_.end(), ids, ids + sizes_[order[at]]);
-        piece_ends_.push_back(rows_.size());
+        const uint8_t* const ids = waiting_.data() + starts[order[at]] * width_;
+        rows_.insert(rows_.end(), ids, ids + sizes_[order[at]] * width_);
+        piece_ends_.push_back(rows_.size() / width_);
       }
       if (padded_) {
-        padded_tokens += begin + row_ - rows_.size();
-        rows_.resize(begin + row_, pad_);
+        const size_t filled = rows_.size();
+        rows_.resize((begin + row_) * width_);
+        padded_tokens += (rows_.size() - filled) / width_;
+        for (size_t to = filled; to < rows_.size(); to += width_) std::memcpy(rows_.data() + to, pad_.data(), width_);
       }
-      row_ends_.push_back(rows_.size());
+      row_ends_.push_back(rows_.size() / width_);
     }
     waiting_.clear();
     sizes_.clear();
@@ -150,17 +144,18 @@ class Packer {
     return rows;
   }
 
-  size_t row_;
-  Id pad_;
+  size_t width_, row_;
+  std::array<uint8_t, 4> pad_;
   size_t window_;
   Packing packing_;
   bool padded_;
-  std::vector<Id> waiting_, rows_;
+  std::vector<uint8_t> waiting_, rows_;
   std::vector<size_t> sizes_;  // of the pieces that wait
   size_t open_ = 0;            // ids of the last piece, which has not ended
   size_t filled_ = 0;          // of the last row, if documents are end to end
   bool long_ = false;          // the document is longer than a row
-  std::vector<uint64_t> row_ends_, piece_ends_;
+  std::vector<uint64_t> row_ends_;
+  std::vector<size_t> piece_ends_;
 };
 
 }  // namespace bpe

@@ -2,18 +2,16 @@
 
 namespace bpe {
 
-static constexpr uint32_t kNone = PairMap<true>::kNone;
-
 RankMerger::RankMerger(std::span<const Token> tokens, std::span<const Merge> merges, bool chain)
     : ranks_(merges.size()) {
-  byte_ids_.fill(kNone);
+  byte_ids_.fill(kNoRank);
   uint32_t id_limit = 0;
   for (const Token& token : tokens) {
-    if (token.id == kNone || token.bytes.empty()) throw std::invalid_argument("a token without bytes or id");
+    if (token.id == kNoRank || token.bytes.empty()) throw std::invalid_argument("a token without bytes or id");
     id_limit = std::max(id_limit, token.id + 1);
     if (token.bytes.size() == 1) byte_ids_[static_cast<uint8_t>(token.bytes[0])] = token.id;
   }
-  if (std::ranges::count(byte_ids_, kNone)) throw std::invalid_argument("a byte has no token");
+  if (std::ranges::count(byte_ids_, kNoRank)) throw std::invalid_argument("a byte has no token");
   std::vector<const Token*> by_id(id_limit, nullptr);
   for (const Token& token : tokens) by_id[token.id] = &token;
 
@@ -54,58 +52,36 @@ void RankMerger::encode(std::string_view piece, Scratch& scratch, IdBuffer& out)
   }
 }
 
-std::optional<std::pair<uint32_t, uint32_t>> RankMerger::parts(const Token& token) const {
-  std::vector<uint32_t> ids;
-  for (const char byte : token.bytes) ids.push_back(byte_ids_[static_cast<uint8_t>(byte)]);
-  while (ids.size() > 1) {
-    uint32_t best = kNone;
-    size_t at = 0;
-    for (size_t i = 0; i + 1 < ids.size(); ++i)
-      if (const auto rank = ranks_.find(ids[i], ids[i + 1]); rank < best) best = rank, at = i;
-    if (best == kNone) break;
-    if (ids.size() == 2 && results_[best] == token.id) return std::pair(ids[0], ids[1]);
-    ids[at] = results_[best];
-    ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(at) + 1);
-  }
-  return std::nullopt;
+template <class Joined>
+void RankMerger::join_stretch(const uint8_t* bytes, size_t size, Scratch& s, const Joined& joined) const {
+  s.ids.resize(size);
+  for (size_t i = 0; i < size; ++i) s.ids[i] = byte_ids_[bytes[i]];
+  join_by_rank(
+      size, s.queue, [&](size_t left, size_t right, size_t) { return ranks_.find(s.ids[left], s.ids[right]); },
+      [&](uint32_t rank, uint32_t at, uint32_t) {
+        s.ids[at] = results_[rank];
+        joined(rank, at);
+      });
 }
 
 void RankMerger::encode_stretch(const uint8_t* bytes, size_t size, Scratch& s, IdBuffer& out) const {
-  // By position of a token's first byte: its id, the rank of the pair that starts there, and the positions of its
-  // neighbours (`size` and kNone at the ends).
-  for (auto* row : {&s.ids, &s.ranks, &s.next, &s.previous}) row->resize(size);
-  for (size_t i = 0; i < size; ++i) {
-    s.ids[i] = byte_ids_[bytes[i]];
-    s.next[i] = static_cast<uint32_t>(i + 1);
-    s.previous[i] = static_cast<uint32_t>(i) - 1;
-  }
-  const auto rate = [&](size_t at) {
-    s.ranks[at] = s.next[at] < size ? ranks_.find(s.ids[at], s.ids[s.next[at]]) : kNone;
-    if (s.ranks[at] != kNone) s.heap.push_back(uint64_t{s.ranks[at]} << 32 | at);
-    return s.ranks[at] != kNone;
-  };
-  const std::greater<> least_first;
-  s.heap.clear();
-  for (size_t i = 0; i < size; ++i) rate(i);
-  std::make_heap(s.heap.begin(), s.heap.end(), least_first);
-  while (!s.heap.empty()) {
-    std::pop_heap(s.heap.begin(), s.heap.end(), least_first);
-    const auto rank = static_cast<uint32_t>(s.heap.back() >> 32);
-    const auto at = static_cast<uint32_t>(s.heap.back());
-    s.heap.pop_back();
-    if (s.ranks[at] != rank) continue;  // that pair is gone
-    const uint32_t gone = s.next[at];
-    s.ids[at] = results_[rank];
-    s.ranks[gone] = kNone;
-    s.next[at] = s.next[gone];
-    if (s.next[at] < size) s.previous[s.next[at]] = at;
-    for (const uint32_t changed : {at, s.previous[at]}) {
-      if (changed != kNone && rate(changed)) std::push_heap(s.heap.begin(), s.heap.end(), least_first);
-    }
-  }
-  for (size_t at = 0; at < size; at = s.next[at]) out.push(s.ids[at]);
+  join_stretch(bytes, size, s, [](uint32_t, uint32_t) {});
+  for (size_t at = 0; at < size; at = s.queue.next[at]) out.push(s.ids[at]);
   // Working memory of a stretch far above the usual is freed at once.
   if (s.ids.capacity() > (size_t{1} << 20)) s = {};
+}
+
+std::vector<RankMerger::Step> RankMerger::steps(std::string_view piece, Scratch& scratch) const {
+  std::vector<Step> made;
+  join_stretch(reinterpret_cast<const uint8_t*>(piece.data()), piece.size(), scratch,
+               [&](uint32_t rank, uint32_t at) { made.push_back({rank, at}); });
+  return made;
+}
+
+std::optional<uint32_t> RankMerger::last_merge(const Token& token, Scratch& scratch) const {
+  const std::vector<Step> made = steps(token.bytes, scratch);
+  if (made.empty() || made.size() + 1 != token.bytes.size() || scratch.ids[0] != token.id) return std::nullopt;
+  return made.back().rank;
 }
 
 bool RankMerger::encode_windows(const uint8_t* bytes, size_t size, size_t window, Scratch& s, IdBuffer& out) const {

@@ -17,13 +17,60 @@
 
 namespace bpe {
 
+// Working memory of join_by_rank: by the place where a unit starts, the rank of the pair that starts there, and where its
+// neighbours start (`size` and kNoRank at the ends).
+struct RankQueue {
+  std::vector<uint32_t> ranks, next, previous;
+  std::vector<uint64_t> heap;
+};
+inline constexpr uint32_t kNoRank = PairMap<true>::kNone;
+
+// Joins in a row of `size` units the neighbours of lowest rank, the leftmost among equals, until none has a rank.
+// rank_of(left, right, end): where two units start, and where they end. joined(rank, left, right): they are one now.
+template <class RankOf, class Joined>
+void join_by_rank(size_t size, RankQueue& s, const RankOf& rank_of, const Joined& joined) {
+  for (auto* row : {&s.ranks, &s.next, &s.previous}) row->resize(size);
+  for (size_t i = 0; i < size; ++i) {
+    s.next[i] = static_cast<uint32_t>(i + 1);
+    s.previous[i] = static_cast<uint32_t>(i) - 1;
+  }
+  const auto rate = [&](size_t at) {
+    const size_t right = s.next[at];
+    s.ranks[at] = right < size ? rank_of(at, right, s.next[right]) : kNoRank;
+    if (s.ranks[at] != kNoRank) s.heap.push_back(uint64_t{s.ranks[at]} << 32 | at);
+    return s.ranks[at] != kNoRank;
+  };
+  const std::greater<> least_first;
+  s.heap.clear();
+  for (size_t i = 0; i < size; ++i) rate(i);
+  std::make_heap(s.heap.begin(), s.heap.end(), least_first);
+  while (!s.heap.empty()) {
+    std::pop_heap(s.heap.begin(), s.heap.end(), least_first);
+    const auto rank = static_cast<uint32_t>(s.heap.back() >> 32);
+    const auto at = static_cast<uint32_t>(s.heap.back());
+    s.heap.pop_back();
+    if (s.ranks[at] != rank) continue;  // that pair is gone
+    const uint32_t gone = s.next[at];
+    joined(rank, at, gone);
+    s.ranks[gone] = kNoRank;
+    s.next[at] = s.next[gone];
+    if (s.next[at] < size) s.previous[s.next[at]] = at;
+    for (const uint32_t changed : {at, s.previous[at]}) {
+      if (changed != kNoRank && rate(changed)) std::push_heap(s.heap.begin(), s.heap.end(), least_first);
+    }
+  }
+}
+
 class RankMerger {
  public:
   // Working memory of one thread, kept between calls.
   struct Scratch {
-    std::vector<uint32_t> ids, ranks, next, previous;
-    std::vector<uint64_t> heap;
+    std::vector<uint32_t> ids;  // by the place of a token's first byte
+    RankQueue queue;
     ChainMerger::Scratch chain;
+  };
+  struct Step {
+    uint32_t rank, at;  // of the merge, and where the new token starts
   };
   static constexpr size_t kMaxPieceBytes = size_t{1} << 30;
 
@@ -34,13 +81,16 @@ class RankMerger {
   // Appends the ids of `piece`. std::runtime_error for a piece above kMaxPieceBytes.
   void encode(std::string_view piece, Scratch& scratch, IdBuffer& out) const;
 
-  // The two ids that the last merge joins where a token's bytes become this token; nothing where they do not, or where
-  // it is a byte.
-  std::optional<std::pair<uint32_t, uint32_t>> parts(const Token& token) const;
+  // The merges of a piece in their order, by the queue.
+  std::vector<Step> steps(std::string_view piece, Scratch& scratch) const;
+  // The rank of the last merge where a token's bytes become this token; nothing where they do not, or where it is a byte.
+  std::optional<uint32_t> last_merge(const Token& token, Scratch& scratch) const;
 
  private:
   static constexpr size_t kWindow = size_t{1} << 20;  // bytes
 
+  template <class Joined>
+  void join_stretch(const uint8_t* bytes, size_t size, Scratch& scratch, const Joined& joined) const;
   void encode_stretch(const uint8_t* bytes, size_t size, Scratch& scratch, IdBuffer& out) const;
   // Appends the ids of a stretch of more than one window; false, with some appended, where windows share no border.
   bool encode_windows(const uint8_t* bytes, size_t size, size_t window, Scratch& scratch, IdBuffer& out) const;
