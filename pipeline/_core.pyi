@@ -23,7 +23,7 @@ def simd() -> list[str]:
 class Automaton:
     """A compiled pattern: cuts UTF-8 text into pieces."""
 
-    def __init__(self, class_starts: bytes, class_ids: bytes, classes: int, plain: bytes, folded: bytes, tentative: bytes, provable: bytes, ahead: bytes = ..., variants: bytes = ...) -> None: ...
+    def __init__(self, class_starts: Buffer, class_ids: Buffer, classes: int, plain: Buffer, folded: Buffer, tentative: Buffer, provable: Buffer, ahead: Buffer = ..., variants: Buffer = ...) -> None: ...
 
     def cut(self, text: Buffer, *, batch: int = 4096) -> list[int]:
         """
@@ -173,8 +173,7 @@ class CountTally:
 
     def __init__(self, min_count: int = 1) -> None: ...
 
-    def add(self, offsets: Buffer, data: Buffer, counts: Buffer) -> None:
-        """Adds columns, as MergeEngine.add takes them."""
+    def add(self, counter: Columns) -> None: ...
 
     def classes(self) -> list[tuple[int, int, int, int, float, float]]:
         """
@@ -182,9 +181,7 @@ class CountTally:
         """
 
     def is_text(self) -> bool:
-        """
-        Whether compact words can hold the pieces: no byte is C0, C1, F5 or above.
-        """
+        """Whether compact words can hold the pieces: no byte is never in UTF-8."""
 
     def first_index(self, max_pairs: int, max_positions: int) -> tuple[int, int, int]:
         """

@@ -135,7 +135,7 @@ def _merging(
     """
     merges, (pieces, piece_bytes) = merges_for(options), size
     tally = _core.CountTally(options.min_piece_count)
-    tally.add(*found.columns)
+    tally.add(found.columns)
     of_sample = forecast.shape_of(tally, merges, options.min_piece_count)
     grown = pieces / found.points[1][1]
     text_grown = found.text_bytes / found.points[1][0]

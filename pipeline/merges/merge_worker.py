@@ -217,7 +217,7 @@ def _way(task: MergeTask, counter: CounterFile) -> Merging:
         return Merging(enough, task.threads)
     tally = _core.CountTally(rarest)
     for columns in counter.read_all():
-        tally.add(*columns)
+        tally.add(columns)
     shape = shape_of(tally, task.merges, rarest)
     limits = {"threads": task.threads, "budget_bytes": task.grant.bytes}
     way = choose(shape, task.merges, **limits, sharing=task.sharing)

@@ -77,8 +77,7 @@ class Packed:
         ids, ends, positions, numbers = self._packer.take(self._columns)
         ids = ids.cast(ID_CODES[self._layout.id_bytes])
         columns = {IDS: ids, **({POSITIONS: positions, NUMBERS: numbers} if self._columns else {})}
-        first = self.tokens
-        self.tokens += len(ids)
+        first, self.tokens = self.tokens, self.tokens + len(ids)
         return Rows(columns, array("Q", (first + end for end in ends)))
 
     def _end_to_end(self, blocks: Iterator[Block]) -> Iterator[Rows]:

@@ -155,8 +155,7 @@ class Model:
 
     def piece_encoder(self) -> _core.Encoder:
         """Build a native encoder of pieces that are cut already, each of them once: with next to no cache."""
-        parts = self.vocabulary
-        return _core.Encoder(None, parts.tokens, parts.left, parts.right, parts.result, self.whole_pieces, 1 << 20, 1)
+        return self.encoder(cache_bytes=1 << 20, threads=1)
 
     def uses(self, partitions: Iterable[Any]) -> "array[int]":
         """Return how often each token occurs in the pieces of a counter, by id; their sum is the number of tokens."""
@@ -170,6 +169,5 @@ class Model:
 
         Without any, looking whole pieces up, or merging by the rank of the resulting bytes as tiktoken does, is alike.
         """
-        tokens = self.vocabulary.tokens
-        made = tokens if self.trained else self.piece_encoder().last_merges(tokens)
-        return [id_ for id_, token in tokens.items() if len(token) > 1 and id_ not in made]
+        made = self.vocabulary.tokens if self.trained else self.piece_encoder().last_merges(self.vocabulary.tokens)
+        return [id_ for id_, token in self.vocabulary.tokens.items() if len(token) > 1 and id_ not in made]

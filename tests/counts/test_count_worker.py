@@ -264,7 +264,7 @@ def cut_by(cutter, **options):
 
 
 @pytest.mark.parametrize(("feed", "error", "reason"), [
-    (lambda: counted(b"", errors="ignore"), ValueError, "errors"),
+    (lambda: counted(b"", errors="ignore"), TypeError, "errors"),
     (lambda: counted(b"", max_piece_bytes=3), ValueError, "max_piece_bytes"),
     (lambda: counted(b"", window_bytes=0), ValueError, "window"),
     (lambda: counted(b"", budget_bytes=1000), ValueError, "together"),

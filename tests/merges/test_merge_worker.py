@@ -205,7 +205,7 @@ def test_compact_words_of_what_is_no_text(byte: int) -> None:
     counter = natural_counter(seed=4, n_pieces=300) | {bytes([97, byte, 97, 98]): 50, bytes([byte]) * 9: 7}
     assert train(counter, 300, compact=True) == train(counter, 300)
     tally = _core.CountTally()
-    tally.add(*arrays(counter))
+    tally.add(arrays(counter))
     assert tally.is_text() == (byte == 0xF4)
 
 
@@ -380,7 +380,7 @@ def test_a_merging_that_is_stopped_after_any_phase_continues_from_there(counter,
 def test_the_tally_of_counts(parts: list[Counter], min_count: int) -> None:
     tally = _core.CountTally(min_count)
     for part in parts:
-        tally.add(*arrays(part))
+        tally.add(arrays(part))
     pieces = [(piece, count) for part in parts for piece, count in part.items()]
     classes = tally.classes()
     assert [one[0] for one in classes] == sorted({one[0] for one in classes})

@@ -190,7 +190,7 @@ kinds = {{
 }}
 columns = columns_of(kinds[name]())
 tally = _core.CountTally()
-tally.add(*columns)
+tally.add(columns)
 shape = forecast.shape_of(tally, merges, 1)
 _core.give_back_memory()
 

@@ -164,7 +164,7 @@ def way_of(parity: Parity, task: MergeTask) -> Merging:
         tally = _core.CountTally(least)
         with _counter_of(one) as counter:
             for columns in counter.read_all():
-                tally.add(*columns)
+                tally.add(columns)
         shape = shape_of(tally, merges, least)
         if all(one[0] < least for one in tally.classes()):  # pieces of one byte are pieces: spent when it chooses
             remedy = "leave it out" if least == 1 else f"leave it out, or give less than --min-piece-count {least:,}"

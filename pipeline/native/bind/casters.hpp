@@ -57,13 +57,13 @@ struct BorrowedColumns {
   Buffer offsets, data, counts;
 
   // Checked, so that nothing read through them is out of bounds.
-  ColumnsView view(size_t least_piece_bytes = 1) const {
+  ColumnsView view() const {
     const auto ends = offsets.as<int64_t>("offsets");
     const auto rows = counts.as<uint64_t>("counts");
     if (ends.size() != rows.size() + 1)
       throw std::invalid_argument("offsets must hold one number more than counts: " + std::to_string(ends.size()) +
                                   " and " + std::to_string(rows.size()));
-    check_offsets(ends, data.size(), least_piece_bytes, kMaxPieceBytes);
+    check_offsets(ends, data.size(), kMaxPieceBytes);
     return {ends.data(), data.data(), rows.data(), rows.size()};
   }
 };
@@ -145,10 +145,11 @@ inline ColumnsTuple give(Columns columns) {
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-inline const auto& names_of(TieBreak) {
-  static constexpr std::array<std::string_view, 2> names{"lowest-ids", "greatest-bytes"};
-  return names;
-}
+// What Python calls the values of an enumeration, in their order.
+template <class Enum>
+inline constexpr std::array<std::string_view, 0> names_of;
+template <>
+inline constexpr std::array<std::string_view, 2> names_of<TieBreak>{"lowest-ids", "greatest-bytes"};
 
 // While it lives, this thread has no GIL.
 class Released {
@@ -245,13 +246,12 @@ struct type_caster<bpe::ColumnsView> {
   operator bpe::ColumnsView() const { return columns.value.view(); }
 };
 
-// An enumeration whose values Python knows by name, in their order.
 template <class Enum>
 struct named_caster {
   NB_TYPE_CASTER(Enum, const_name("str"))
   bool from_python(handle source, uint32_t, cleanup_list*) noexcept {
     std::string wanted;
-    const auto& names = names_of(Enum{});
+    const auto& names = bpe::names_of<Enum>;
     const auto found = try_cast(source, wanted, false) ? std::find(names.begin(), names.end(), wanted) : names.end();
     value = static_cast<Enum>(found - names.begin());
     return found != names.end();

@@ -15,16 +15,27 @@ using bpe::give;
 using bpe::Text;
 using bpe::unlocked;
 
+template <>
+inline constexpr std::array<std::string_view, 3> bpe::names_of<bpe::ErrorPolicy>{"replace", "strict", "skip"};
+
+namespace nanobind::detail {
+template <>
+struct type_caster<bpe::ErrorPolicy> : named_caster<bpe::ErrorPolicy> {};
+
+// A fraction: numerator and denominator.
+template <>
+struct type_caster<bpe::Weight> {
+  NB_TYPE_CASTER(bpe::Weight, const_name("tuple[int, int]"))
+  bool from_python(handle source, uint32_t, cleanup_list*) noexcept {
+    std::pair<uint64_t, uint64_t> parts;
+    const bool read = try_cast(source, parts, false);
+    value = {parts.first, parts.second};
+    return read;
+  }
+};
+}  // namespace nanobind::detail
+
 namespace {
-
-using Fraction = std::pair<uint64_t, uint64_t>;
-
-bpe::ErrorPolicy policy(const std::string& name) {
-  if (name == "replace") return bpe::ErrorPolicy::replace;
-  if (name == "strict") return bpe::ErrorPolicy::strict;
-  if (name == "skip") return bpe::ErrorPolicy::skip;
-  throw nb::value_error("errors must be 'replace', 'strict' or 'skip'");
-}
 
 // Holds the automaton or function for as long as the counter uses it.
 struct Counter {
@@ -48,7 +59,7 @@ bpe::ChunkCounter::DocumentCutter python_cutter(nb::handle function) {
   };
 }
 
-void make_counter(Counter* self, nb::object cutter, const std::vector<Text>& special_tokens, const std::string& errors,
+void make_counter(Counter* self, nb::object cutter, const std::vector<Text>& special_tokens, bpe::ErrorPolicy errors,
                   std::optional<size_t> max_piece_bytes, size_t window_bytes, std::optional<size_t> budget_bytes,
                   nb::object spill, nb::object sink, nb::object form) {
   if (sink.is_none() && budget_bytes.has_value() != !spill.is_none())
@@ -57,7 +68,7 @@ void make_counter(Counter* self, nb::object cutter, const std::vector<Text>& spe
     const bpe::Locked gil;
     self->spill(nb::find(*self));
   };
-  const bpe::ChunkCounter::Options options{policy(errors), max_piece_bytes.value_or(0), window_bytes,
+  const bpe::ChunkCounter::Options options{errors, max_piece_bytes.value_or(0), window_bytes,
                                            budget_bytes.value_or(0), call_spill,
                                            sink.is_none() ? nullptr : nb::cast<bpe::PieceSink*>(sink),
                                            form.is_none() ? nullptr : nb::cast<const bpe::NormalForm*>(form)};
@@ -97,17 +108,12 @@ PyType_Slot counter_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse
 nb::dict statistics_of(const Counter& self) {
   const bpe::CountingStatistics& statistics = self.counter.statistics();
   nb::dict result;
-  result["bytes"] = statistics.bytes;
-  result["documents"] = statistics.documents;
-  result["pieces"] = statistics.pieces;
-  result["special_tokens"] = statistics.special_tokens;
-  result["replacements"] = statistics.replacements;
-  result["invalid_bytes"] = statistics.invalid_bytes;
-  result["documents_skipped"] = statistics.documents_skipped;
-  result["bytes_skipped"] = statistics.bytes_skipped;
-  result["pieces_cut"] = statistics.pieces_cut;
-  result["invalid_offsets"] = nb::cast(statistics.invalid_offsets);
-  result["cut_offsets"] = nb::cast(statistics.cut_offsets);
+  const auto add = [&](const char* name, const auto& value) { result[name] = nb::cast(value); };
+  add("bytes", statistics.bytes), add("documents", statistics.documents), add("pieces", statistics.pieces);
+  add("special_tokens", statistics.special_tokens), add("replacements", statistics.replacements);
+  add("invalid_bytes", statistics.invalid_bytes), add("documents_skipped", statistics.documents_skipped);
+  add("bytes_skipped", statistics.bytes_skipped), add("pieces_cut", statistics.pieces_cut);
+  add("invalid_offsets", statistics.invalid_offsets), add("cut_offsets", statistics.cut_offsets);
   return result;
 }
 
@@ -212,64 +218,46 @@ void bind_counter(nb::module_& module) {
 }
 
 void bind_combine(nb::module_& module) {
+  const auto without_gil = nb::call_guard<bpe::Released>();
   module.def(
       "combine",
-      [](const std::vector<BorrowedColumns>& counters, const std::vector<Fraction>& weights) {
+      [](const std::vector<BorrowedColumns>& counters, const std::vector<bpe::Weight>& weights) {
         return give(unlocked([&] {
           std::vector<bpe::ColumnsView> views;
           for (const auto& columns : counters) views.push_back(columns.view());
-          std::vector<bpe::Weight> factors;
-          for (const auto& [numerator, denominator] : weights) factors.push_back({numerator, denominator});
-          return bpe::combine(views, factors);
+          return bpe::combine(views, weights);
         }));
       },
       "counters"_a, "weights"_a = nb::tuple(),
       "Adds counters, each in order of hash, into one that is. weights: for each counter a fraction, numerator and "
       "denominator, that its counts are multiplied by, rounded half up and never below 1. OverflowError beyond "
       "2^63 - 1.");
-  module.def(
-      "weighted_total",
-      [](const BorrowedColumns& counter, const Fraction& weight) {
-        return bpe::weighted_total(counter.view(), {weight.first, weight.second});
-      },
-      "counter"_a, "weight"_a, nb::call_guard<bpe::Released>(),
-      "The sum of a counter's counts as `combine` would weight them. OverflowError beyond 2^63 - 1.");
-  module.def(
-      "partition_starts",
-      [](const BorrowedColumns& counter, size_t partitions) {
-        return bpe::partition_starts(counter.view(), partitions);
-      },
-      "counter"_a, "partitions"_a,
-      "The row at which each of `partitions` equal ranges of hashes starts, and the number of rows.");
+  module.def("weighted_total", &bpe::weighted_total, "counter"_a, "weight"_a, without_gil,
+             "The sum of a counter's counts as `combine` would weight them. OverflowError beyond 2^63 - 1.");
+  module.def("partition_starts", &bpe::partition_starts, "counter"_a, "partitions"_a, without_gil,
+             "The row at which each of `partitions` equal ranges of hashes starts, and the number of rows.");
 }
 
 void bind_tally(nb::module_& module) {
   nb::class_<CountTally>(module, "CountTally", "How much of a counter is counted how often.")
       .def(nb::init<uint64_t>(), "min_count"_a = 1)
-      .def(
-          "add",
-          [](CountTally& tally, Buffer offsets, Buffer data, Buffer counts) {
-            const BorrowedColumns columns{std::move(offsets), std::move(data), std::move(counts)};
-            unlocked([&] { tally.add(columns.view(0)); });
-          },
-          "offsets"_a, "data"_a, "counts"_a, "Adds columns, as MergeEngine.add takes them.")
+      .def("add", &CountTally::add, "counter"_a, nb::call_guard<bpe::Released>())
       .def(
           "classes",
-          [](const CountTally& tally) -> nb::typed<nb::list, nb::typed<nb::tuple, int, int, int, int, double, double>> {
-            nb::list classes;
+          [](const CountTally& tally) {
+            std::vector<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t, double, double>> classes;
             for (const auto& one : tally.classes())
-              classes.append(nb::make_tuple(one.lowest, one.pieces, one.bytes, one.slots, one.found, one.text_bytes));
+              classes.emplace_back(one.lowest, one.pieces, one.bytes, one.slots, one.found, one.text_bytes);
             return classes;
           },
           "A row a class of counts, the lowest first: its lowest count, different pieces, their bytes, their slots in "
           "the merge engine, how often they were found, and the bytes of text they make up (bytes times counts).")
-      .def("is_text", &CountTally::is_text, "Whether compact words can hold the pieces: no byte is C0, C1, F5 or above.")
+      .def("is_text", &CountTally::is_text, "Whether compact words can hold the pieces: no byte is never in UTF-8.")
       .def(
           "first_index",
-          [](const CountTally& tally, uint64_t max_pairs,
-             uint64_t max_positions) -> nb::typed<nb::tuple, int, int, int> {
+          [](const CountTally& tally, uint64_t max_pairs, uint64_t max_positions) {
             const auto index = tally.first_index(max_pairs, max_positions);
-            return nb::make_tuple(index.pairs, index.positions, index.longest_list);
+            return std::tuple(index.pairs, index.positions, index.longest_list);
           },
           "max_pairs"_a, "max_positions"_a,
           "What the engine indexes first, of pieces counted at least min_count times: pairs, their positions, and the "

@@ -12,12 +12,8 @@ using bpe::give_all;
 using bpe::Packer;
 using bpe::unlocked;
 
-namespace bpe {
-static const auto& names_of(Packing) {
-  static constexpr std::array<std::string_view, 3> names{"concat", "best-fit", "none"};
-  return names;
-}
-}  // namespace bpe
+template <>
+inline constexpr std::array<std::string_view, 3> bpe::names_of<bpe::Packing>{"concat", "best-fit", "none"};
 
 namespace nanobind::detail {
 template <>

@@ -19,7 +19,7 @@ using StartTuple = std::tuple<std::vector<bpe::Text>, std::vector<uint32_t>, uin
 
 void add(MergeEngine& engine, Buffer offsets, Buffer data, Buffer counts) {
   const auto columns = bpe::held(BorrowedColumns{std::move(offsets), std::move(data), std::move(counts)});
-  engine.add(columns->view(0), columns);
+  engine.add(columns->view(), columns);
 }
 
 void stream(MergeEngine& engine, bpe::Reader read, std::uint64_t piece_bytes) {

@@ -20,7 +20,7 @@ inline PieceSource source_of(Reader read) {
     const Locked gil;
     for (nanobind::handle one : nanobind::iter((*read)())) {
       const auto columns = nanobind::cast<BorrowedColumns>(one);
-      unlocked([&] { take(columns.view(0)); });
+      unlocked([&] { take(columns.view()); });
     }
   };
 }

@@ -19,21 +19,13 @@ namespace {
 
 constexpr size_t kRound = 4096;
 
-// A table handed over as bytes, copied so that it is aligned.
-template <typename T>
-std::vector<T> table(const nb::bytes& data) {
-  if (data.size() % sizeof(T) != 0) throw std::invalid_argument("automaton table of a broken length");
-  std::vector<T> result(data.size() / sizeof(T));
-  if (!result.empty()) std::memcpy(result.data(), data.c_str(), data.size());
-  return result;
-}
+template <class T>
+using Table = std::span<const T>;
 
-void make_automaton(Automaton* self, const nb::bytes& class_starts, const nb::bytes& class_ids, uint32_t classes,
-                    const nb::bytes& plain, const nb::bytes& folded, const nb::bytes& tentative,
-                    const nb::bytes& provable, const nb::bytes& ahead, const nb::bytes& variants) {
-  new (self) Automaton({table<uint32_t>(class_starts), table<uint8_t>(class_ids), classes, table<uint16_t>(plain),
-                        table<uint32_t>(folded), table<uint8_t>(tentative), table<uint8_t>(provable),
-                        table<uint8_t>(ahead), table<uint8_t>(variants)});
+void make_automaton(Automaton* self, Table<uint32_t> class_starts, Table<uint8_t> class_ids, uint32_t classes,
+                    Table<uint16_t> plain, Table<uint32_t> folded, Table<uint8_t> tentative, Table<uint8_t> provable,
+                    Table<uint8_t> ahead, Table<uint8_t> variants) {
+  new (self) Automaton({class_starts, class_ids, classes, plain, folded, tentative, provable, ahead, variants});
 }
 
 // The function is from str to str.
@@ -79,13 +71,12 @@ std::vector<uint32_t> cut_within(const Automaton& self, const Buffer& text, cons
 
 using RowsSkipped = std::vector<std::pair<uint64_t, std::vector<uint64_t>>>;
 
-auto json_texts(const Buffer& lines, const std::vector<std::string>& path)
-    -> nb::typed<nb::tuple, bpe::MemoryView, bpe::MemoryView, RowsSkipped> {
+auto json_texts(std::span<const uint8_t> lines, const std::vector<std::string>& path) {
   bpe::JsonTexts texts = unlocked([&] { return bpe::json_texts(lines.data(), lines.size(), path); });
   RowsSkipped skipped;
   for (auto& [count, starts] : texts.skipped) skipped.emplace_back(count, std::move(starts));
   const auto size = static_cast<size_t>(texts.offsets.back());
-  return nb::make_tuple(bpe::give(std::move(texts.offsets)), bpe::give(std::move(texts.data), size), std::move(skipped));
+  return std::tuple(bpe::give(std::move(texts.offsets)), bpe::give(std::move(texts.data), size), std::move(skipped));
 }
 
 }  // namespace

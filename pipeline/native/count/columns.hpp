@@ -8,17 +8,16 @@ namespace bpe {
 inline constexpr uint64_t kMaxCount = (uint64_t{1} << 63) - 1;
 inline constexpr size_t kMaxPieceBytes = size_t{1} << 30;
 
-// Checks the offsets of a column whose rows have `least` to `most` bytes: none reaches outside the data. Throws
+// Checks the offsets of a column whose rows have at most that many bytes: none reaches outside the data. Throws
 // std::invalid_argument.
 template <class Offset>
-void check_offsets(std::span<const Offset> offsets, size_t data_bytes, size_t least = 0, size_t most = SIZE_MAX) {
+void check_offsets(std::span<const Offset> offsets, size_t data_bytes, size_t most = SIZE_MAX) {
   const auto refuse = [](const std::string& reason) { throw std::invalid_argument(reason); };
   if (offsets.empty()) refuse("a column needs one more offset than rows");
   if (offsets.front() < 0) refuse("the first offset is negative");
   for (size_t row = 0; row + 1 < offsets.size(); ++row) {
     if (offsets[row + 1] < offsets[row]) refuse("the offsets decrease at row " + std::to_string(row));
     const auto size = static_cast<size_t>(offsets[row + 1] - offsets[row]);
-    if (size < least) refuse("the piece of row " + std::to_string(row) + " is empty");
     if (size > most) refuse("the piece of row " + std::to_string(row) + " is longer than 1 GiB");
   }
   if (static_cast<uint64_t>(offsets.back()) > data_bytes) refuse("the last offset is beyond the data");

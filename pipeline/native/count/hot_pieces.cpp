@@ -1,6 +1,5 @@
 #include "count/hot_pieces.hpp"
 
-#include "text/simd.hpp"
 #include "text/targets.hpp"
 
 namespace bpe {

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "count/columns.hpp"
+#include "text/utf8.hpp"
 
 namespace bpe {
 
@@ -87,9 +88,8 @@ class CountTally {
   }
   // Whether the pieces of at least two bytes have none that UTF-8 never has: C0, C1, F5 and above.
   bool is_text() const {
-    const auto never = [](size_t byte) { return byte == 0xC0 || byte == 0xC1 || byte >= 0xF5; };
     for (size_t pair = 0; pair < positions_.size(); ++pair)
-      if (positions_[pair] != 0 && (never(pair >> 8) || never(pair & 255))) return false;
+      if (positions_[pair] != 0 && (never_in_utf8(pair >> 8) || never_in_utf8(pair & 255))) return false;
     return true;
   }
   // The classes that have pieces, the lowest counts first.

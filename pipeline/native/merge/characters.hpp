@@ -23,7 +23,7 @@ class CharacterState {
     }
     for (size_t i = 0; i < bytes.size(); ++i) {
       CharacterState byte;
-      byte.value_ = text[i] < 0x80 ? kComplete : text[i] > 0xF4 || text[i] == 0xC0 || text[i] == 0xC1 ? kLoose : text[i];
+      byte.value_ = text[i] < 0x80 ? kComplete : never_in_utf8(text[i]) ? kLoose : text[i];
       *this = i == 0 ? byte : joined(*this, byte);
     }
   }

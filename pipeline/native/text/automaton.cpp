@@ -17,11 +17,6 @@ void require(bool condition, const char* what) {
   if (!condition) throw std::invalid_argument(std::string("automaton tables do not fit together: ") + what);
 }
 
-uint32_t length_of_lead(uint8_t lead) {
-  if (lead < 0xC2) return 1;
-  return lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 1;
-}
-
 // Takes an ordinary step over a character of `length` bytes.
 template <class Cursor>
 inline void take(Cursor& now, Step step, size_t length, uint32_t* ends) {

@@ -40,14 +40,8 @@ class Automaton {
 
   // Cuts text[begin, size) into pieces and writes the end of each to `ends` (at most `max_ends` >= 1; *n_ends says how
   // many). `at_end`: the document ends at `size`; otherwise more of it follows, and cutting stops before the first
-  // piece that this could change. Returns where the first piece not written starts: call again from there.
-  size_t cut(const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends, size_t max_ends,
-             size_t* n_ends) const {
-    AheadStretch ahead;
-    return cut(text, begin, size, at_end, ends, max_ends, n_ends, ahead);
-  }
-  // The same; `ahead` is kept from one call to the next while the text stays the same, so that a long stretch of digits
-  // is not read again in each call.
+  // piece that this could change. Returns where the first piece not written starts: call again from there. `ahead` is
+  // kept from one call to the next while the text stays the same, so that a long stretch of digits is not read again.
   size_t cut(const uint8_t* text, size_t begin, size_t size, bool at_end, uint32_t* ends, size_t max_ends,
              size_t* n_ends, AheadStretch& ahead) const;
 

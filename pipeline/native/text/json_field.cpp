@@ -1,5 +1,7 @@
 #include "text/json_field.hpp"
 
+#include "text/utf8.hpp"
+
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -43,20 +45,6 @@ constexpr auto kEscaped = [] {
   values['b'] = '\b', values['f'] = '\f', values['n'] = '\n', values['r'] = '\r', values['t'] = '\t';
   return values;
 }();
-
-uint8_t* write_utf8(uint32_t code, uint8_t* out) {
-  const auto tail = [&](int shift) { return static_cast<uint8_t>(0x80 | (code >> shift & 0x3f)); };
-  if (code < 0x80) {
-    *out++ = static_cast<uint8_t>(code);
-  } else if (code < 0x800) {
-    *out++ = static_cast<uint8_t>(0xc0 | code >> 6), *out++ = tail(0);
-  } else if (code < 0x10000) {
-    *out++ = static_cast<uint8_t>(0xe0 | code >> 12), *out++ = tail(6), *out++ = tail(0);
-  } else {
-    *out++ = static_cast<uint8_t>(0xf0 | code >> 18), *out++ = tail(12), *out++ = tail(6), *out++ = tail(0);
-  }
-  return out;
-}
 
 // Reads one line after the other. Functions that return bool return false for what is not JSON.
 class Reader {
@@ -255,7 +243,7 @@ class Reader {
       return false;
     }
     if (kKept && code >> 11 == 0x1b) *out++ = 0xff;
-    else if (kKept) out = write_utf8(code, out);
+    else if (kKept) out = write_character(code, out);
     return true;
   }
 

@@ -49,7 +49,7 @@ size_t NormalForm::first_active(Text text, size_t from) const {
   const uint8_t* const data = text.data();
   const auto is_active_at = [&](size_t at) {
     if ((data[at] & 0xF0) == 0xE0) return is_active((data[at] & 15u) << 12 | (data[at + 1] & 63u) << 6 | (data[at + 2] & 63u));
-    return is_active(code_point(data + at, size_of_character(data[at])));
+    return is_active(code_point(data + at, length_of_lead(data[at])));
   };
   size_t at = from;
   for (; text.size() - at >= 8; at += 8) {
@@ -68,7 +68,7 @@ size_t NormalForm::first_active(Text text, size_t from) const {
 
 bool NormalForm::can_cut(Text text, size_t at) const {
   if (at == 0 || at >= text.size()) return true;
-  const size_t before = character_start(text.data(), at - 1, text.size()), end = at + size_of_character(text[at]);
+  const size_t before = character_start(text.data(), at - 1, text.size()), end = at + length_of_lead(text[at]);
   return first_active(text.first(end), before) == end;
 }
 
@@ -87,8 +87,8 @@ void NormalForm::each_cluster(Text text, Known& known, const Visit& visit) const
   std::vector<uint8_t> normal;
   for (size_t at = 0, end; (at = first_active(text, at)) < text.size(); at = end) {
     const size_t start = at == 0 ? 0 : character_start(text.data(), at - 1, text.size());
-    for (end = at; end < text.size(); end += size_of_character(text[end]))
-      if (const auto size = size_of_character(text[end]); !is_active(code_point(&text[end], size))) break;
+    for (end = at; end < text.size(); end += length_of_lead(text[end]))
+      if (const auto size = length_of_lead(text[end]); !is_active(code_point(&text[end], size))) break;
     const auto cluster = text.subspan(start, end - start);
     const auto normalized = [&] {
       normal.clear();

@@ -3,7 +3,6 @@
 #include <numeric>
 #include <set>
 
-#include "text/simd.hpp"
 #include "text/targets.hpp"
 
 namespace bpe {
@@ -11,8 +10,8 @@ namespace bpe {
 static constexpr size_t kBlock = 64, kMaxProbes = 8;
 
 // The first block from `at` on in which a probe hits, or that is not whole with a byte after it.
-template <class Probes>
-static BPE_EVERYWHERE size_t end_of_missed_blocks(const Probes& probes, const uint8_t* text, size_t at, size_t size) {
+template <class Probe>
+static BPE_EVERYWHERE size_t end_of_missed_blocks(std::span<const Probe> probes, const uint8_t* text, size_t at, size_t size) {
   for (; size - at > kBlock; at += kBlock) {
     const uint8_t* block = text + at;
     uint8_t hit = 0;
@@ -28,23 +27,6 @@ static BPE_EVERYWHERE size_t end_of_missed_blocks(const Probes& probes, const ui
     if (hit) break;
   }
   return at;
-}
-
-#if BPE_X86
-BPE_TARGET_BEGIN(BPE_AVX2)
-template <class Probes>
-static size_t end_of_missed_blocks_avx2(const Probes& probes, const uint8_t* text, size_t at, size_t size) {
-  return end_of_missed_blocks(probes, text, at, size);
-}
-BPE_TARGET_END
-#endif
-
-template <class Probes>
-static size_t skip_missed_blocks(const Probes& probes, const uint8_t* text, size_t at, size_t size) {
-#if BPE_X86
-  if (simd().avx2) return end_of_missed_blocks_avx2(probes, text, at, size);
-#endif
-  return end_of_missed_blocks(probes, text, at, size);
 }
 
 SpecialTokens::SpecialTokens(std::vector<std::string> tokens, std::vector<uint32_t> ids)
@@ -90,7 +72,7 @@ SpecialTokens::Match SpecialTokens::match_at(const uint8_t* text, size_t at, siz
 // The next position at or after `from` where a token may start; `size` when there is none.
 size_t SpecialTokens::next_candidate(const uint8_t* text, size_t from, size_t size) const {
   size_t at = from;
-  if (!probes_.empty()) at = skip_missed_blocks(std::span<const Probe>(probes_), text, at, size);
+  if (!probes_.empty()) at = run_vectorized<end_of_missed_blocks<Probe>>(std::span<const Probe>(probes_), text, at, size);
   // Either at most one block is left, or this block has the hit.
   for (; at < size; ++at) {
     if (starts_[text[at]]) return at;

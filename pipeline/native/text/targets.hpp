@@ -1,5 +1,6 @@
 // Marks of code that is compiled for more instructions than the rest of the core: simd.hpp says where it may run.
 #pragma once
+#include "text/simd.hpp"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wuninitialized"  // of gcc 12, about its own avx512fintrin.h
@@ -33,3 +34,25 @@
 #define BPE_AVX2 "GCC target(\"avx2\")"
 #define BPE_AVX512 "GCC target(\"avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,popcnt\")"
 #endif
+
+namespace bpe {
+
+#if BPE_X86
+BPE_TARGET_BEGIN(BPE_AVX2)
+template <auto work, class... Values>
+auto run_with_avx2(Values... values) {
+  return work(values...);
+}
+BPE_TARGET_END
+#endif
+
+// Calls `work`, which is BPE_EVERYWHERE, with the vector instructions that this machine has.
+template <auto work, class... Values>
+auto run_vectorized(Values... values) {
+#if BPE_X86
+  if (simd().avx2) return run_with_avx2<work>(values...);
+#endif
+  return work(values...);
+}
+
+}  // namespace bpe

@@ -1,6 +1,5 @@
 #include "text/utf8.hpp"
 
-#include "text/simd.hpp"
 #include "text/targets.hpp"
 
 namespace bpe {
@@ -36,35 +35,19 @@ BPE_EVERYWHERE size_t end_of_valid_blocks(const uint8_t* text, size_t at, size_t
   return at;
 }
 
-#if BPE_X86
-BPE_TARGET_BEGIN(BPE_AVX2)
-size_t end_of_valid_blocks_avx2(const uint8_t* text, size_t at, size_t size) {
-  return end_of_valid_blocks(text, at, size);
-}
-BPE_TARGET_END
-#endif
-
-size_t skip_valid_blocks(const uint8_t* text, size_t at, size_t size) {
-#if BPE_X86
-  if (simd().avx2) return end_of_valid_blocks_avx2(text, at, size);
-#endif
-  return end_of_valid_blocks(text, at, size);
-}
-
 }  // namespace
 
 size_t character_size(const uint8_t* text, size_t size) {
-  const uint8_t first = text[0];
-  if (first < 0x80) return 1;
-  if (first < 0xC2 || first > 0xF4) return 0;
-  const size_t wanted = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  if (text[0] < 0x80) return 1;
+  const size_t wanted = length_of_lead(text[0]);
+  if (wanted == 1) return 0;
   return size >= wanted && ill_formed_at(text, wanted).size == wanted ? wanted : 0;
 }
 
 IllFormed ill_formed_at(const uint8_t* text, size_t size) {
   const uint8_t first = text[0];
-  if (first < 0xC2 || first > 0xF4) return {1, false};
-  const size_t wanted = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  const size_t wanted = length_of_lead(first);
+  if (wanted == 1) return {1, false};
   const uint8_t low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
   const uint8_t high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
   if (size == 1) return {1, true};
@@ -76,12 +59,20 @@ IllFormed ill_formed_at(const uint8_t* text, size_t size) {
   return {wanted, false};
 }
 
+bool is_characters_or_beginning(std::string_view bytes) {
+  const auto* const text = reinterpret_cast<const uint8_t*>(bytes.data());
+  const size_t whole = valid_utf8_prefix(text, bytes.size());
+  if (whole != 0 || bytes.empty()) return whole == bytes.size();
+  const auto [size, unfinished] = ill_formed_at(text, bytes.size());
+  return unfinished && size == bytes.size();
+}
+
 size_t valid_utf8_prefix(const uint8_t* text, size_t size) {
   size_t at = 0;
   while (true) {
     // Blocks need three bytes before them, and a start between characters.
     if (at >= 3 && size - at >= kBlock) {
-      size_t end = skip_valid_blocks(text, at, size);
+      size_t end = run_vectorized<end_of_valid_blocks>(text, at, size);
       if (end > at) {
         // The last character may reach beyond the blocks: step back to its start.
         for (size_t back = 1; back <= 3; ++back) {

@@ -11,6 +11,30 @@
 
 namespace bpe {
 
+// The bytes of a character by its first one; 1 for a byte that starts none.
+constexpr uint32_t length_of_lead(uint8_t lead) {
+  return lead < 0xC2 || lead > 0xF4 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+}
+constexpr bool never_in_utf8(uint8_t byte) { return byte == 0xC0 || byte == 0xC1 || byte > 0xF4; }
+
+// The code point of a character of that many bytes.
+inline uint32_t code_point(const uint8_t* at, uint32_t length) {
+  switch (length) {
+    case 1: return at[0];
+    case 2: return (at[0] & 31u) << 6 | (at[1] & 63u);
+    case 3: return (at[0] & 15u) << 12 | (at[1] & 63u) << 6 | (at[2] & 63u);
+    default: return (at[0] & 7u) << 18 | (at[1] & 63u) << 12 | (at[2] & 63u) << 6 | (at[3] & 63u);
+  }
+}
+
+// Writes the character of a code point; returns its end.
+inline uint8_t* write_character(uint32_t code, uint8_t* out) {
+  const uint32_t length = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+  for (uint32_t at = length; at-- > 1; code >>= 6) out[at] = static_cast<uint8_t>(0x80 | (code & 0x3F));
+  out[0] = static_cast<uint8_t>(length == 1 ? code : (0xF00 >> length & 0xFF) | code);
+  return out + length;
+}
+
 // The length of the longest prefix that consists of whole valid characters.
 size_t valid_utf8_prefix(const uint8_t* text, size_t size);
 
@@ -25,21 +49,13 @@ struct IllFormed {
 // Judges the text at a position without a whole valid character (`size` > 0).
 IllFormed ill_formed_at(const uint8_t* text, size_t size);
 
+// Whether bytes are whole characters, or the beginning of one.
+bool is_characters_or_beginning(std::string_view bytes);
+
 // The start of the character that the byte at `at` belongs to (`text` valid up to there, or `at` itself at an end).
 inline size_t character_start(const uint8_t* text, size_t at, size_t size) {
   while (at > 0 && at < size && (text[at] & 0xC0) == 0x80) --at;
   return at;
-}
-
-// Of a valid character.
-inline size_t size_of_character(uint8_t first) { return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4; }
-inline uint32_t code_point(const uint8_t* at, size_t size) {
-  switch (size) {
-    case 1: return at[0];
-    case 2: return (at[0] & 31u) << 6 | (at[1] & 63u);
-    case 3: return (at[0] & 15u) << 12 | (at[1] & 63u) << 6 | (at[2] & 63u);
-    default: return (at[0] & 7u) << 18 | (at[1] & 63u) << 12 | (at[2] & 63u) << 6 | (at[3] & 63u);
-  }
 }
 
 }  // namespace bpe

@@ -36,37 +36,27 @@ bool all_of_box(const Box& box, const Visit& visit, size_t offset = 0, size_t ro
 class Derivation {
  public:
   Derivation(std::span<const uint8_t> low, std::span<const uint32_t> classes, std::span<const Step> steps, uint32_t shift,
-             std::span<const uint8_t> tentative, size_t most_kinds)
+             std::span<const uint8_t> tentative)
       : classes_(classes.begin(), classes.end()), steps_(steps), shift_(shift), tentative_(tentative) {
-    sort_into_kinds(low, most_kinds);
+    sort_into_kinds(low);
   }
 
-  // nullptr if that takes more boxes than there are, unless `anyway`: then many windows are undecided.
-  std::unique_ptr<const WindowRules> rules(std::span<const uint8_t> low, bool anyway) {
+  // nullptr if that takes more boxes than there are.
+  std::unique_ptr<const WindowRules> rules(std::span<const uint8_t> low) {
     auto rules = std::make_unique<WindowRules>();
     for (size_t code = 0; code < rules->kinds.size(); ++code) rules->kinds[code] = kind_of_[low[code]];
-    Windows boundaries(kRows), undecided(kRows);
+    Windows boundaries(kRows), undecided(kRows), allowed(kRows);
     judge(boundaries, undecided);
-    find_alike(boundaries, undecided);
-    Windows allowed(kRows);
     const auto either = [](Kinds a, Kinds b) { return static_cast<Kinds>(a | b); };
     std::transform(boundaries.begin(), boundaries.end(), undecided.begin(), allowed.begin(), either);
     const auto certain = cover(boundaries, allowed, WindowRules::kBoundaryPlanes);
-    // What has no box is undecided; of that, what has none either is in one large box.
+    // What has no box is undecided.
     std::transform(boundaries.begin(), boundaries.end(), undecided.begin(), undecided.begin(), either);
     allowed = undecided;
     const auto open = cover(undecided, allowed, WindowRules::kPlanes - WindowRules::kBoundaryPlanes);
-    Box rest{};
-    all_of_box(distinct_, [&](size_t row) {
-      const Kinds last = undecided[row] & distinct_[kOffsets - 1];
-      for (size_t offset = 0; last && offset + 1 < kOffsets; ++offset) rest[offset] |= one(kind_at(row, offset));
-      rest[kOffsets - 1] |= last;
-      return true;
-    });
-    if (rest[0] && !anyway) return nullptr;
+    if (std::ranges::any_of(undecided, [](Kinds left) { return left != 0; })) return nullptr;
     add_boxes(*rules, 0, certain);
     add_boxes(*rules, WindowRules::kBoundaryPlanes, open);
-    add_box(*rules, WindowRules::kPlanes - 1, WindowRules::kBoxes - 1, rest);
     rules->small = std::max(certain.size(), open.size()) <= 2 * WindowRules::kBoxes;
     return rules;
   }
@@ -75,7 +65,7 @@ class Derivation {
   Step step(uint32_t cls, size_t state) const { return steps_[size_t{cls} << shift_ | state]; }
 
   // Kinds are classes; where there are too many, the two are joined that differ in the fewest states.
-  void sort_into_kinds(std::span<const uint8_t> low, size_t most_kinds) {
+  void sort_into_kinds(std::span<const uint8_t> low) {
     std::vector<std::vector<uint32_t>> groups;
     std::array<bool, 256> known{};
     for (const uint8_t cls : low) {
@@ -88,7 +78,7 @@ class Derivation {
         states += step(a, state).next != step(b, state).next || step(a, state).flags != step(b, state).flags;
       return states;
     };
-    while (groups.size() >= most_kinds) {
+    while (groups.size() >= kKinds) {
       size_t left = 0, right = 1, least = ~size_t{0};
       for (size_t i = 0; i < groups.size(); ++i) {
         for (size_t j = i + 1; j < groups.size(); ++j) {
@@ -152,6 +142,7 @@ class Derivation {
     const auto judged = [&](const States& before) -> const Judged& {
       const auto [entry, added] = known.try_emplace(before);
       for (size_t pair = 0; added && pair < kKinds * kKinds; ++pair) {
+        if (std::max(pair / kKinds, pair % kKinds) >= kinds_) continue;
         uint8_t all = 0;
         for (size_t state = 0; state < tentative_.size(); ++state)
           if (before[state]) all |= outcomes[state][pair];
@@ -176,39 +167,15 @@ class Derivation {
     }
   }
 
-  // Kinds that are alike at an offset: boxes are made of the first of them.
-  void find_alike(const Windows& boundaries, const Windows& undecided) {
-    for (size_t offset = 0; offset < kOffsets; ++offset) {
-      for (size_t kind = 0; kind < kinds_; ++kind) {
-        size_t first = 0;
-        while (first < kind && (!(distinct_[offset] >> first & 1) || !alike(offset, first, kind, boundaries, undecided)))
-          ++first;
-        alike_[offset][first] |= one(kind);
-        distinct_[offset] |= one(first);
-      }
-    }
-  }
-
-  bool alike(size_t offset, size_t a, size_t b, const Windows& boundaries, const Windows& undecided) const {
-    Box others;
-    others.fill(static_cast<Kinds>((1u << kinds_) - 1));
-    for (size_t before = 0; before < offset; ++before) others[before] = distinct_[before];
-    const bool last = offset + 1 == kOffsets;
-    if (!last) others[offset] = one(a);
-    return all_of_box(others, [&](size_t row) {
-      if (last)
-        return (boundaries[row] >> a & 1) == (boundaries[row] >> b & 1) && (undecided[row] >> a & 1) == (undecided[row] >> b & 1);
-      const size_t other = row ^ (a ^ b) << 4 * (3 - offset);
-      return boundaries[row] == boundaries[other] && undecided[row] == undecided[other];
-    });
-  }
-
   // Covers windows with boxes of allowed ones, as far as there are boxes; the windows that are left remain in `wanted`.
   std::vector<Box> cover(Windows& wanted, const Windows& allowed, size_t planes) const {
-    constexpr std::array<std::array<size_t, kOffsets>, 3> orders{{{0, 1, 4, 2, 3}, {2, 1, 0, 3, 4}, {3, 4, 2, 1, 0}}};
+    // In which a box grows: the ones that need few boxes for the patterns of `presets.py`.
+    constexpr std::array<std::array<size_t, kOffsets>, 2> orders{{{4, 3, 0, 1, 2}, {1, 4, 2, 3, 0}}};
     std::vector<Box> boxes;
-    all_of_box(distinct_, [&](size_t row) {
-      for (Kinds left; (left = wanted[row] & distinct_[kOffsets - 1]) != 0;) {
+    Box all;
+    all.fill(static_cast<Kinds>((1u << kinds_) - 1));
+    all_of_box(all, [&](size_t row) {
+      for (Kinds left; (left = wanted[row]) != 0;) {
         if (boxes.size() == planes * WindowRules::kBoxes) return false;
         Box seed;
         for (size_t offset = 0; offset + 1 < kOffsets; ++offset) seed[offset] = one(kind_at(row, offset));
@@ -231,7 +198,7 @@ class Derivation {
 
   Box expanded(Box box, const std::array<size_t, kOffsets>& order, const Windows& allowed) const {
     for (const size_t offset : order) {
-      all_of_kinds(distinct_[offset], [&](size_t kind) {
+      all_of_kinds(static_cast<Kinds>((1u << kinds_) - 1), [&](size_t kind) {
         Box slice = box;
         slice[offset] = one(kind);
         const Kinds last = slice[kOffsets - 1];
@@ -242,17 +209,12 @@ class Derivation {
     return box;
   }
 
-  void add_boxes(WindowRules& rules, size_t plane, const std::vector<Box>& boxes) const {
+  static void add_boxes(WindowRules& rules, size_t plane, const std::vector<Box>& boxes) {
     for (size_t i = 0; i < boxes.size(); ++i)
-      add_box(rules, plane + i / WindowRules::kBoxes, i % WindowRules::kBoxes, boxes[i]);
-  }
-
-  void add_box(WindowRules& rules, size_t plane, size_t bit, const Box& box) const {
-    for (size_t offset = 0; offset < kOffsets; ++offset)
-      for (size_t first = 0; first < kinds_; ++first)
-        for (size_t kind = 0; kind < kinds_; ++kind)
-          if (box[offset] >> first & alike_[offset][first] >> kind & 1)
-            rules.planes[plane][offset][kind] |= static_cast<uint8_t>(1u << bit);
+      for (size_t offset = 0; offset < kOffsets; ++offset)
+        for (size_t kind = 0; kind < kKinds; ++kind)
+          if (boxes[i][offset] >> kind & 1)
+            rules.planes[plane + i / WindowRules::kBoxes][offset][kind] |= static_cast<uint8_t>(1u << i % WindowRules::kBoxes);
   }
 
   std::vector<uint32_t> classes_;
@@ -262,8 +224,6 @@ class Derivation {
   size_t kinds_ = 0;
   std::vector<uint8_t> kind_of_;                          // [class]
   std::array<std::vector<uint32_t>, kKinds> members_;  // [kind]
-  Box distinct_{};                                        // [offset] the first of each group of kinds that are alike
-  std::array<std::array<Kinds, kKinds>, kOffsets> alike_{};  // [offset][first of a group]
 };
 
 }  // namespace
@@ -275,10 +235,7 @@ std::unique_ptr<const WindowRules> derive_windows(std::span<const uint8_t> low, 
   for (const uint32_t cls : classes)
     for (size_t state = 0; state < tentative.size(); ++state)
       if (steps[size_t{cls} << state_shift | state].flags & kSlow) return nullptr;
-  // Fewer kinds decide fewer windows, and need fewer boxes.
-  Derivation fine(low, classes, steps, state_shift, tentative, kKinds);
-  if (auto rules = fine.rules(low, false)) return rules;
-  return Derivation(low, classes, steps, state_shift, tentative, kKinds / 2).rules(low, true);
+  return Derivation(low, classes, steps, state_shift, tentative).rules(low);
 }
 
 }  // namespace bpe

@@ -8,7 +8,8 @@
 // each offset and kind, with a bit for each box that the kind belongs to; the five bytes of a window, combined with AND,
 // are not zero exactly if one of the boxes holds it.
 // Invariants: a certain boundary does not depend on anything outside its window. What has no box left counts as
-// undecided. There are no rules for an automaton with SLOW steps: those look back at text that states do not hold.
+// undecided; there are no rules where undecided windows need more boxes than there are, nor for an automaton with SLOW
+// steps: those look back at text that states do not hold.
 #pragma once
 #include "text/automaton_pairs.hpp"
 

@@ -29,17 +29,10 @@ inline uint64_t words_in(const std::string& bytes) {
   }
   return words;
 }
-// Whether bytes are characters of UTF-8, or the beginning of one.
-inline bool is_text(const std::string& bytes) {
-  const auto* const text = reinterpret_cast<const uint8_t*>(bytes.data());
-  const size_t whole = valid_utf8_prefix(text, bytes.size());
-  if (whole != 0 || bytes.empty()) return whole == bytes.size();
-  const auto [size, unfinished] = ill_formed_at(text, bytes.size());
-  return unfinished && size == bytes.size();
-}
 // Whether two tokens may become one, whatever their count.
 inline bool allows(const MergeRules& rules, const std::string& left, const std::string& right) {
-  return left.size() + right.size() <= rules.max_token_bytes && (!rules.whole_characters || is_text(left + right)) &&
+  return left.size() + right.size() <= rules.max_token_bytes &&
+         (!rules.whole_characters || is_characters_or_beginning(left + right)) &&
          (rules.max_words == 0 || words_in(left + right) <= rules.max_words) &&
          (!rules.no_colon || (left + right).find(": ") == std::string::npos);
 }
