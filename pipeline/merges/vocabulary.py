@@ -1,7 +1,8 @@
 """Token ids and their bytes, derived from the merge list and never stored with it.
 
-All 256 single bytes have an id, every merge joins two existing tokens into an existing one, no two ordinary tokens have
-the same bytes, and no two tokens share an id, except that a special token may be an ordinary token of the same bytes.
+All single bytes that occur in UTF-8 have an id, every merge joins two existing tokens into an existing one, no two
+ordinary tokens have the same bytes, and no two tokens share an id, except that a special token may be an ordinary token
+of the same bytes.
 """
 
 import codecs
@@ -16,6 +17,7 @@ from pipeline.base.system import cached_property
 from pipeline.run.ids import BYTE_CHARACTERS, BYTE_ORDER, MAX_IDS, check_special_tokens
 
 _ANY_ID, _IDS_PER_TOKEN = 1 << 20, 16  # ids may leave gaps, but a small damaged file cannot ask for tables of gigabytes
+NOT_IN_UTF8 = frozenset({0xC0, 0xC1, *range(0xF5, 0x100)})  # published vocabularies may lack these bytes
 _BYTE_TABLE = "".join(BYTE_CHARACTERS[byte] for byte in range(256))
 _CHARACTER_MAP = codecs.charmap_build(_BYTE_TABLE)
 
@@ -82,6 +84,17 @@ class Vocabulary:
         """The largest id in use; `size - 1` if ids are contiguous."""
         last_special = max(self.special_tokens.values(), default=0)
         return max(next(reversed(self.tokens)), last_special)
+
+    @cached_property
+    def missing_bytes(self) -> tuple[bytes, ...]:
+        """The bytes that no token stands for, and that UTF-8 never has."""
+        bytes_here = {token for token in self.tokens.values() if len(token) == 1}
+        return tuple(sorted({bytes([byte]) for byte in NOT_IN_UTF8} - bytes_here))
+
+    @property
+    def encoded_tokens(self) -> dict[int, bytes]:
+        """`tokens` as the encoder needs them: missing bytes have ids after all others, which no text gets."""
+        return self.tokens | dict(enumerate(self.missing_bytes, self.max_id + 1)) if self.missing_bytes else self.tokens
 
     @cached_property
     def texts(self) -> dict[int, str]:
@@ -165,7 +178,7 @@ class Vocabulary:
             id_, token = next((id_, token) for id_, token in tokens.items() if by_bytes[token] != id_)
             raise InputError(f"tokens {id_} and {by_bytes[token]} both stand for {token!r}")
         for byte in range(256):
-            if bytes([byte]) not in by_bytes:
+            if bytes([byte]) not in by_bytes and byte not in NOT_IN_UTF8:
                 raise InputError(f"no token stands for the byte 0x{byte:02X}, so not every text can be encoded")
         texts_by_id: dict[int, str] = {}
         for text, id_ in special_tokens.items():

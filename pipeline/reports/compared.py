@@ -20,6 +20,7 @@ from pipeline.base.errors import InputError
 from pipeline.storage import Location
 from pipeline.tokenizer.encode import TextEncoder
 from pipeline.tokenizer.formats.files import load_model
+from pipeline.tokenizer.formats.rank_lists import is_rank_file
 from pipeline.tokenizer.model import Model
 
 KNOWN = {
@@ -109,7 +110,7 @@ def load_compared(path: Location) -> Compared:
     for encoding in set(OF_TIKTOKEN.values()):
         if path == _tiktoken_file(encoding):
             return _load_encoding(encoding)
-    if path.suffix != ".model":
+    if path.suffix != ".model" or is_rank_file(path):
         return compared_model(load_model(path))
     try:
         processor = import_module("sentencepiece").SentencePieceProcessor()

@@ -151,7 +151,7 @@ class Model:
         """Build the native encoder. `threads` share `cache_bytes` for their caches; 0: as many as there are cores."""
         automaton, parts = self.pattern.automaton, self.vocabulary
         merges = (parts.left, parts.right, parts.result)
-        return _core.Encoder(automaton, parts.tokens, *merges, self.whole_pieces, cache_bytes, threads)
+        return _core.Encoder(automaton, parts.encoded_tokens, *merges, self.whole_pieces, cache_bytes, threads)
 
     def piece_encoder(self) -> _core.Encoder:
         """Build a native encoder of pieces that are cut already, each of them once: with next to no cache."""

@@ -10,7 +10,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from pipeline import Tokenizer
-from pipeline.merges.vocabulary import token_to_text
+from pipeline.merges.vocabulary import NOT_IN_UTF8, token_to_text
 from pipeline.pattern.presets import PRESETS
 from pipeline.run.ids import BYTE_ORDER
 
@@ -44,6 +44,7 @@ def _shapes() -> dict[str, tuple[list[Any], dict[str, Any]]]:
         "roberta": ([byte_level(use_regex=True)], {"post": processors.RobertaProcessing((EOT, 417), (BOS, 416))}),
         "space in front": ([byte_level(use_regex=True, add_prefix_space=True)], {"post": bert}),
         "space in front, uncut": ([byte_level(add_prefix_space=True)], {}),
+        "neox": ([byte_level(use_regex=True)], {"normalizer": normalizers.NFC(), "no byte that UTF-8 lacks": True}),
         "llama3": ([*isolated(PRESETS["llama3"]), byte_level()], {"whole_pieces": True, "post": byte_and_bos}),
         "qwen2": ([*isolated(PRESETS["qwen2"]), byte_level()], {"normalizer": normalizers.NFC()}),
         "deepseek": ([*isolated(*DEEPSEEK), byte_level()], {"normalizer": empty, "post": bos}),
@@ -62,7 +63,8 @@ SHAPES = list(_SHAPES)
 
 def made(name: str, added: list[AddedToken]) -> HuggingFaceTokenizer:
     stages, parts = _SHAPES[name]
-    vocab = {token_to_text(bytes([byte])): id_ for id_, byte in enumerate(BYTE_ORDER)}
+    listed = [byte for byte in BYTE_ORDER if not (parts.get("no byte that UTF-8 lacks") and byte in NOT_IN_UTF8)]
+    vocab = {token_to_text(bytes([byte])): id_ for id_, byte in enumerate(listed)}
     merges = [(token_to_text(left), token_to_text(right)) for left, right in samples.trained("none")]
     for left, right in merges:
         vocab.setdefault(left + right, len(vocab))

@@ -10,10 +10,12 @@ import samples
 from amount import FULL
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from published import ADDED, BOS, EOT, SHAPES, TEXTS, pair
+from published import ADDED, BOS, DEEPSEEK, EOT, SHAPES, TEXTS, pair
 
 from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, SpecialTokenError
+from pipeline.pattern.compiled import in_sequence
+from pipeline.pattern.compiler import compile_pattern
 
 SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>", "é<", "<|1|>", "<|1|>\r\n2", "é<1")
 LOOKBEHIND = r"(?<=x)y|[^y]+|y"  # only the `regex` package runs it
@@ -24,7 +26,7 @@ CHARACTERS = st.one_of(
     st.sampled_from(["\x00", " ", "\n", "'", "\r\n", "\u3000", "\u0085", "<|", "|>", *SPECIALS, *peers.WORDS]),
 )
 HALVES = st.lists(st.one_of(TEXTS, CHARACTERS), max_size=30).map("".join)
-STEPS = [pair(shape, "plain")[1].pattern for shape in ("deepseek", "coder")]
+STEPS = [pair(shape, "plain")[1].pattern for shape in ("line ends", "coder")]
 SIZES = st.lists(st.integers(0, 9), max_size=12)
 CHOICES: list[dict[str, Any]] = [{}, {"allowed_special": "all"}, {"disallowed_special": ()}]
 CHOICES += [{"allowed_special": {EOT}, "disallowed_special": ()}]
@@ -152,7 +154,7 @@ def test_too_long_piece_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_sequence_knows_which_pieces_are_final() -> None:
-    pattern: Any = pair("deepseek", "plain")[1].pattern
+    pattern: Any = in_sequence(list(map(compile_pattern, DEEPSEEK)))
     data = ("low 12345 漢字 the  \n x" * 3).encode()
     for size in range(len(data) + 1):
         part = data[:size].decode(errors="ignore").encode()

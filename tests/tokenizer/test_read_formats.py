@@ -1,6 +1,7 @@
 """Files of other libraries: the ids of `tokenizers` and `tiktoken` themselves, on generated text, or a refusal."""
 
 import base64
+import hashlib
 import json
 import re
 import unicodedata
@@ -20,7 +21,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from transformers import AutoTokenizer
 
 from pipeline import Tokenizer
-from pipeline.base.errors import ExportRefusedError, InputError, PipelineError, UsageError
+from pipeline.base.errors import ExportRefusedError, InputError, OtherKindError, PipelineError, UsageError
 from pipeline.compat import GPT2Tokenizer
 from pipeline.guests.inspect.doctor import FINE, examine
 from pipeline.merges.vocabulary import bytes_to_unicode
@@ -28,6 +29,7 @@ from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.normal_form import nfc
 from pipeline.pattern.parse import first_difference
 from pipeline.pattern.presets import PRESETS
+from pipeline.tokenizer.formats import rank_lists
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.files import FORMATS
 from pipeline.tokenizer.formats.pre_tokenizer import _recovered
@@ -343,6 +345,99 @@ def test_damaged_rank_files_are_refused(content: bytes, reason: str, tmp_path: P
         Tokenizer.from_tiktoken_file(path, pattern="gpt2")
     with pytest.raises(InputError, match="from_tiktoken_file"):
         Tokenizer.load(path)
+
+
+def test_known_rank_files_need_no_pattern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = ranks(tmp_path, "qwen2")
+    data = file.read_bytes()
+    special = {"500": [BOS, ["<extra {}>", 3, 5]], "600": [EOT]}
+    known = {"pattern": "qwen2", "nfc": True, "roles": {"bos": BOS, "eos": EOT}, "special_tokens": special}
+    monkeypatch.setattr(rank_lists, "_known", lambda: {hashlib.sha256(data).hexdigest(): known})
+    theirs = encoding(file, PRESETS["qwen2"], {BOS: 500, "<extra 3>": 501, "<extra 4>": 502, EOT: 600})
+    for name in ("tokenizer.model", "x.tiktoken"):
+        home = tmp_path / name.replace(".", "-")
+        home.mkdir()
+        (home / name).write_bytes(data)
+        for path in (home, home / name):
+            ours = Tokenizer.load(path)
+            assert (ours.bos_token_id, ours.eos_token_id) == (500, 600)
+            for text in HARD:
+                assert ours.encode(text) == theirs.encode(nfc(text), allowed_special="all")
+    (home / "second.tiktoken").write_bytes(data)
+    with pytest.raises(InputError, match=r"of second.tiktoken, x.tiktoken name one"):
+        Tokenizer.load(home)
+    (home / name).write_bytes(data + b"\n")  # other content
+    with pytest.raises(InputError, match=r"none of those known here: bpe-pipeline export .* --pattern NAME"):
+        Tokenizer.load(home / name)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_tekken_has_the_ids_of_tiktoken(named: bool, tmp_path: Path) -> None:
+    file, pattern = ranks(tmp_path, "o200k"), r"\p{N}|[^\s\p{N}]+|\s+(?!\S)|\s+"
+    lines = [line.split() for line in file.read_text().splitlines()]
+    vocab = [{"rank": int(rank), "token_bytes": token} for token, rank in lines]
+    size = len(vocab) - 20 + 30  # the last ranks are left out
+    sizes = {"default_vocab_size": size, "default_num_special_tokens": 30}
+    document: dict[str, Any] = {"config": {"pattern": pattern, **sizes}, "vocab": vocab}
+    if named:
+        document["special_tokens"] = [{"rank": 0, "token_str": BOS}, {"rank": 1, "token_str": "</s>"}]
+    tekken = tmp_path / "tekken.json"
+    tekken.write_text(json.dumps(document))
+    ours, first = Tokenizer.load(tekken), BOS if named else "<unk>"
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[: size - 30]))
+    theirs = encoding(file, pattern, {})
+    for text in HARD:
+        assert ours.encode_ordinary(text) == [id_ + 30 for id_ in theirs.encode_ordinary(text)]
+    assert (ours.vocab_size, ours.special_tokens[first], ours.special_tokens["<SPECIAL_29>"]) == (size, 0, 29)
+    assert ours.id_to_token(ours.eos_token_id or 0) == "</s>"
+    config, other = document["config"], {"rank": 1, "token_bytes": "IQ=="}
+    for changed, reason in (
+        ({"config": config | {"default_vocab_size": 10_000}}, "asks for 10,000 ids"),
+        ({"config": config | {"pattern": 5}}, "config.pattern"),
+        ({"vocab": [{"rank": 0}, *vocab[1:]]}, "no token_bytes"),
+        ({"vocab": [other, *vocab[1:]]}, "has the rank 1, not 0"),
+    ):
+        tekken.write_text(json.dumps(document | changed))
+        with pytest.raises(InputError, match=reason):
+            Tokenizer.load(tekken)
+
+
+BPE: dict[str, Any] = {"type": "BPE", "vocab": {}, "merges": []}
+REPLACED = {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]}
+
+
+@pytest.mark.parametrize(("parts", "kind"), [
+    ({"model": {"type": "WordPiece"}}, "a WordPiece tokenizer, as BERT's"),
+    ({"model": {"type": "Unigram"}}, "a Unigram tokenizer of SentencePiece, as T5's"),
+    ({"model": {"type": "WordLevel"}}, "a vocabulary of whole words"),
+    ({"model": {**BPE, "end_of_word_suffix": "</w>"}}, "a BPE tokenizer that marks where words end, as CLIP's"),
+    ({"model": {**BPE, "byte_fallback": True}}, "a SentencePiece-style BPE tokenizer"),
+    ({"model": BPE, "normalizer": REPLACED}, "a SentencePiece-style BPE tokenizer"),
+    ({"model": BPE, "normalizer": {"type": "NFKC"}, "decoder": {"type": "ByteLevel"}}, "changes its text .NFKC."),
+])  # fmt: skip
+def test_other_kinds_are_named(parts: dict[str, Any], kind: str, tmp_path: Path) -> None:
+    with pytest.raises(OtherKindError, match=f"tokenizer.json is .*{kind}.*, which no command reads"):
+        Tokenizer.load(written(tmp_path, {"version": "1.0", **parts}))
+
+
+def test_deepseek_is_the_preset_in_any_spelling(tmp_path: Path) -> None:
+    theirs, ours = pair("deepseek", "plain")
+    assert (ours.pattern.name, pair("coder", "plain")[1].pattern.name) == ("deepseek-v3", None)
+    document = json.loads(theirs.to_str())
+    for step in document["pre_tokenizer"]["pretokenizers"][:3]:
+        step["pattern"]["Regex"] = step["pattern"]["Regex"].replace(r"\r", "\r").replace(r"\n", "\n")
+    assert Tokenizer.load(written(tmp_path, document)).pattern.name == "deepseek-v3"
+
+
+def test_whisper_lists_an_empty_token(tmp_path: Path) -> None:
+    theirs, ours = pair("gpt2", "plain")
+    document = json.loads(theirs.to_str())
+    vocab, added = document["model"]["vocab"], document["added_tokens"]
+    vocab[""] = len(vocab)
+    for token in added:
+        token["id"] += 1
+    assert Tokenizer.load(written(tmp_path, document)).vocab_size == ours.vocab_size
+    agree(theirs_of(tmp_path), Tokenizer.load(tmp_path), *HARD)
 
 
 def test_differences_from_tiktoken_are_refused(tmp_path: Path) -> None:

@@ -172,7 +172,8 @@ def _take(task: ChangeTask, start: Start, counter: CounterFile, engine: _core.Me
     numbers = {id_: number for number, id_ in enumerate(base.tokens)}
     merges = base.left, base.right, base.result
     left, right, result = (array("I", map(numbers.__getitem__, ids)) for ids in merges)
-    encoder = _core.Encoder(None, dict(enumerate(start.tokens)), left, right, result, task.model.whole_pieces, 0, 1)
+    tokens = dict(enumerate((*start.tokens, *base.missing_bytes)))
+    encoder = _core.Encoder(None, tokens, left, right, result, task.model.whole_pieces, 0, 1)
     words = slots = 0
     for columns in counter.read_all():
         ends, ids = encoder.encode_rows(columns)

@@ -15,7 +15,6 @@ from pipeline.base.errors import UsageError
 from pipeline.counts.counter_file import open_counter
 from pipeline.guests.adapt.change_worker import ChangeTask
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.run.ids import BYTE_ORDER
 from pipeline.storage.atomic import write_rows
 from pipeline.tokenizer.model import Model, bytes_of_letters
 
@@ -82,7 +81,7 @@ def protected_ids(vocabulary: Vocabulary, named: Iterable[str | bytes]) -> set[i
     A name is a token's text in the byte alphabet, as vocab.json has it, or its own text.
     """
     by_bytes = {token: id_ for id_, token in vocabulary.tokens.items()}
-    kept = {by_bytes[bytes([byte])] for byte in BYTE_ORDER} | {*vocabulary.special_tokens.values()}
+    kept = {id_ for id_, token in vocabulary.tokens.items() if len(token) == 1} | {*vocabulary.special_tokens.values()}
     for text in vocabulary.special_tokens:
         kept |= {by_bytes[token] for token in bytes_of_letters(text) if token in by_bytes}
     for name in named:

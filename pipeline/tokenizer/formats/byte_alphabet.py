@@ -20,7 +20,7 @@ Merges = list[tuple[bytes, bytes]]
 def read_tokens(vocab: Field, special_tokens: Mapping[str, int]) -> dict[int, bytes]:
     """Return id -> bytes of the ordinary tokens of a vocabulary (text -> id); refuse texts and ids that clash."""
     listed = vocab.read(dict)
-    ordinary = {text: id_ for text, id_ in listed.items() if special_tokens.get(text) != id_}
+    ordinary = {text: id_ for text, id_ in listed.items() if text and special_tokens.get(text) != id_}  # Whisper has ""
     if set(map(type, listed.values())) <= {int}:
         with suppress(UnicodeEncodeError):
             tokens = dict(zip(ordinary.values(), texts_to_tokens(ordinary), strict=True))

@@ -12,7 +12,7 @@ from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.storage import Location
 from pipeline.tokenizer.formats.fields import Field, read_bytes, read_json, write_files
-from pipeline.tokenizer.formats.files import tokenizer_home
+from pipeline.tokenizer.formats.files import document_of, tokenizer_home
 from pipeline.tokenizer.formats.huggingface import (
     EDITABLE,
     MODEL_NAME,
@@ -29,15 +29,17 @@ CHANGED_NAMES = (*EDITABLE, TEMPLATE_NAME, MODEL_NAME)
 def write_changed(base: Location, model: Model, new_of: Mapping[int, int] | None, directory: Location) -> Model:
     """Write the files at `base` with the vocabulary of `model`, ids moved by `new_of`; returns the model as read."""
     home = tokenizer_home(base)
-    file = base if base.is_file() and base.suffix == ".json" and base.name != "vocab.json" else home / MODEL_NAME
-    if file.exists():
+    file = document_of(base)
+    if file is not None:
         contents = {name: _settings(home / name, new_of) for name in CHANGED_NAMES[:-1] if (home / name).exists()}
         write_files(directory, contents | {MODEL_NAME: _document(file, model.vocabulary, new_of)})
     else:
         write_model(model, directory)
     written = load_huggingface(directory / MODEL_NAME)
     if written.vocabulary != model.vocabulary:
-        raise ExportRefusedError(f"{file} cannot hold this vocabulary: another one is read from what was written")
+        raise ExportRefusedError(
+            f"{file or base} cannot hold this vocabulary: another one is read from what was written"
+        )
     return written
 
 

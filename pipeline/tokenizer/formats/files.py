@@ -16,13 +16,13 @@ from pipeline.tokenizer.formats.huggingface import EDITABLE, MODEL_NAME, load_hu
 from pipeline.tokenizer.model import Model
 
 _UNREAD = {
-    ".tiktoken": "a tiktoken rank file, which does not say its pattern and special tokens: load it with "
-    "Tokenizer.from_tiktoken_file(path, pattern=..., special_tokens={...})",
     ".gguf": "a GGUF file, which this package writes and does not read: name the tokenizer.json that it was made from",
     ".model": "a SentencePiece model, which only `report --compare` reads: this package has byte-level BPE",
-    "vocab.txt": "a WordPiece vocabulary, which this package does not read: it has byte-level BPE",
+    "vocab.txt": "a WordPiece vocabulary, as BERT's, which no command reads: this package has byte-level BPE",
 }
 """Files of tokenizers that other libraries load, by how their names end."""
+
+_RANKS = (".tiktoken", ".model")  # how names of rank files end; of SentencePiece's, too
 
 
 def tokenizer_home(path: Location) -> Location:
@@ -54,22 +54,45 @@ def load_model(path: Location) -> Model:
 
 def _load(path: Location) -> Model:
     file = path / MODEL_NAME if path.is_dir() else path
-    if path.is_file() and (unread := _unread(path.name)):
-        raise OtherKindError(f"{path} is {unread}")
     home = path.parent if path.name in ("vocab.json", "merges.txt") and path.is_file() else path
     pair = home / "vocab.json", home / "merges.txt"
     if home != path or (not file.exists() and all(one.exists() for one in pair)):
         model: Model = FORMATS["gpt2"].module.load_gpt2(*pair)
         return model
     if not file.exists():
-        others = [name for name in sorted(names_in(path)) if _unread(name)] if path.is_dir() else []
-        if others:
-            raise OtherKindError(f"{path} has no {MODEL_NAME}, but {others[0]}: {_unread(others[0])}")
+        names = sorted(names_in(path)) if path.is_dir() else []
+        ranked, others = list(filter(_holds_ranks, names)), list(filter(_unread, names))
+        if len(ranked) == 1 or others:
+            return _load_other(path / (ranked if len(ranked) == 1 else others)[0], f"{path} has no {MODEL_NAME}, but ")
+        several = f"; of {', '.join(ranked)} name one" if ranked else ""
         raise InputError(
             f"{file} does not exist: give a run directory, a tokenizer's directory (tokenizer.json, or vocab.json and "
-            "merges.txt), or its tokenizer.json; names of models elsewhere are not looked up"
+            f"merges.txt), or its tokenizer.json{several}; names of models elsewhere are not looked up"
         )
-    return load_huggingface(file)
+    return _load_other(file, "") if _holds_ranks(file.name) or _unread(file.name) else load_huggingface(file)
+
+
+def _load_other(file: Location, found: str) -> Model:
+    """Load a list of ranks; OtherKindError for the file of another kind of tokenizer."""
+    if _holds_ranks(file.name):
+        ranks = import_module("pipeline.tokenizer.formats.rank_lists")
+        if file.suffix == ".json" or not file.name.endswith(".model") or ranks.is_rank_file(file):
+            model: Model = ranks.load_ranks(file)
+            return model
+    raise OtherKindError(f"{found}{file.name if found else file}{':' if found else ' is'} {_unread(file.name)}")
+
+
+def _holds_ranks(name: str) -> bool:
+    """Whether a file may hold a list of ranks, by its name: of tiktoken, of Meta's code, or Mistral's tekken.json."""
+    return name.endswith(_RANKS) or (name.startswith("tekken") and name.endswith(".json"))
+
+
+def document_of(path: Location) -> Location | None:
+    """Return the tokenizer.json that `load_model` reads for a path, if it reads one."""
+    file = tokenizer_path(path)
+    file = file / MODEL_NAME if file.is_dir() else file
+    other = file.name in ("vocab.json", "merges.txt") or _holds_ranks(file.name)
+    return file if file.exists() and not other else None
 
 
 def _unread(name: str) -> str | None:

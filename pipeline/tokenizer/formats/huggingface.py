@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pipeline.base.errors import ExportRefusedError
+from pipeline.base.errors import ExportRefusedError, OtherKindError
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.compiled import PatternSequence
 from pipeline.pattern.normal_form import nfc
@@ -21,6 +21,7 @@ from pipeline.run.ids import Roles
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet
 from pipeline.tokenizer.formats.fields import Field, read_json, read_text, shortened, write_files
+from pipeline.tokenizer.formats.kinds import other_kind
 from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, public_pre_tokenizer, read_pre_tokenizer
 from pipeline.tokenizer.model import PLAIN_RULE, ChatTemplate, Model, Preparation, SpecialRule, could_be_whole_piece
 
@@ -123,7 +124,9 @@ def model_of(document: Field, config: Field) -> Model:
     """Return the model of a tokenizer.json and its tokenizer_config.json; InputError as for `load_huggingface`."""
     file = document.file
     model = document.member("model")
-    model.member("type").expect("BPE")  # first, since all else differs with it
+    if kind := other_kind(document):  # first, since all else differs with it
+        raise OtherKindError(f"{file} is {kind}, which no command reads: this package has byte-level BPE")
+    model.member("type").expect("BPE")
     document.member("version").expect("1.0")
     for name in ("truncation", "padding"):
         document.member(name).expect(None)

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, PatternError
-from pipeline.pattern.compiled import CompiledPattern, PatternSequence, in_sequence
+from pipeline.pattern.compiled import AutomatonTables, CompiledPattern, PatternSequence, in_sequence
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.parse import first_difference
 from pipeline.pattern.presets import PRESETS
@@ -29,6 +29,14 @@ _DIGITS_THEN_GPT2 = {
     individual: rf"{digits}|'(?:[sdmt]|ll|ve|re)| ?\p{{L}}+| ?[^\s\p{{L}}{_NUMBERS}]+|\s+(?![^\s{_NUMBERS}])|\s+"
     for individual, digits in ((True, _DIGIT), (False, rf"\p{{N}}+|[{_LATER}]+"))
 }
+
+# The steps of DeepSeek V3 and V4, which the preset deepseek-v3 has in one expression.
+_DEEPSEEK_V3 = (
+    r"\p{N}{1,3}",
+    r"[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+",
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+    r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+)
 
 _GPT2_AS_PUBLISHED = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
@@ -58,10 +66,17 @@ def read_pre_tokenizer(field: Field, noted: Field) -> tuple[CompiledPattern, boo
         steps.append(compile_pattern("gpt2"))
     elif not steps:
         steps.append(compile_pattern("none"))
+    if len(steps) == len(_DEEPSEEK_V3) and [step.tables for step in steps] == _tables_of_deepseek_v3():
+        return compile_pattern("deepseek-v3"), False
     try:
         return in_sequence(steps), in_front.value is True
     except PatternError as reason:
         field.refuse(f"is not reproduced exactly: {reason}")
+
+
+@cache
+def _tables_of_deepseek_v3() -> list[AutomatonTables | None]:
+    return [compile_pattern(step).tables for step in _DEEPSEEK_V3]
 
 
 def _individual(digits: Field) -> bool:

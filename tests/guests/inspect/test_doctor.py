@@ -142,7 +142,7 @@ def _model(kind: str) -> str:
     *(("tokenizer.json", _model(kind), kind) for kind in ("WordPiece", "Unigram")),
     ("tokenizer.json", _model("BPE"), "decoder is null"), ("tokenizer.json", '{"version', "not valid JSON"),
     ("vocab.txt", "[UNK]\n", "a WordPiece vocabulary"), ("tokenizer.model", "x", "a SentencePiece model"),
-    ("model.gguf", "GGUF", "a GGUF file"), ("ranks.tiktoken", "IQ== 0", "a tiktoken rank file"),
+    ("model.gguf", "GGUF", "a GGUF file"), ("ranks.tiktoken", "IQ== 0\n", "a tiktoken rank file"),
 ])  # fmt: skip
 def test_a_tokenizer_of_another_kind_is_one_finding(name: str, content: str, named: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content)

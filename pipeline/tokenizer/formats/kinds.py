@@ -1,0 +1,41 @@
+"""What a tokenizer.json is if it is none of byte-level BPE: the name of its kind, for one sentence."""
+
+from itertools import chain
+from typing import Any
+
+from pipeline.tokenizer.formats.fields import Field
+
+_OTHER_MODELS = {
+    "WordPiece": "a WordPiece tokenizer, as BERT's",
+    "Unigram": "a Unigram tokenizer of SentencePiece, as T5's",
+    "WordLevel": "a vocabulary of whole words (WordLevel)",
+}
+_FORMS = ("NFKC", "NFKD", "NFD", "Lowercase", "StripAccents", "BertNormalizer", "Precompiled")
+
+
+def other_kind(document: Field) -> str:
+    """Say what a tokenizer is that is not byte-level BPE, or that changes the text; empty for any other."""
+    model = document.member("model")
+    if other := _OTHER_MODELS.get(str(model.member("type").value)):
+        return other
+    if model.member("end_of_word_suffix").value or model.member("continuing_subword_prefix").value:
+        return "a BPE tokenizer that marks where words end, as CLIP's"
+    stages = {name: _types_in(document.member(name).value) for name in ("normalizer", "pre_tokenizer", "decoder")}
+    byte_level = "ByteLevel" in {*stages["pre_tokenizer"], *stages["decoder"]}
+    if not byte_level and (
+        model.member("byte_fallback").value or {"Replace", "Metaspace"} & {*chain(*stages.values())}
+    ):
+        return "a SentencePiece-style BPE tokenizer, as Llama 2's and Gemma's"
+    if byte_level and (form := next((one for one in stages["normalizer"] if one in _FORMS), None)):
+        return f"a byte-level tokenizer that changes its text ({form})"
+    return ""
+
+
+def _types_in(stage: Any) -> list[str]:
+    """Return the types of a part of a tokenizer and of the steps in it."""
+    if isinstance(stage, list):
+        return [name for one in stage for name in _types_in(one)]
+    if not isinstance(stage, dict):
+        return []
+    own = [stage["type"]] if isinstance(stage.get("type"), str) else []
+    return own + [name for one in stage.values() if isinstance(one, list) for name in _types_in(one)]
