@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pipeline.base.errors import InputError
+from pipeline.base.errors import InputError, OtherKindError
 from pipeline.run.ids import Roles
 from pipeline.storage import Location
 from pipeline.tokenizer.formats.fields import Field, read_bytes, read_json
@@ -31,12 +31,12 @@ def is_rank_file(file: Location) -> bool:
 
 
 def load_ranks(file: Location) -> Model:
-    """Load tekken.json or a rank file; InputError for one whose content is not known."""
+    """Load tekken.json or a rank file; OtherKindError for one whose content is not known."""
     if file.suffix == ".json":
         return _load_tekken(read_json(file))
     known = _known().get(hashlib.sha256(read_bytes(file)).hexdigest())
     if known is None:
-        raise InputError(
+        raise OtherKindError(
             f"{file} is a tiktoken rank file, which does not say its pattern and special tokens, and its content is "
             f"none of those known here: bpe-pipeline export {file} --pattern NAME --special-token '<|endoftext|>' "
             "--output DIR makes a tokenizer that every command reads; in Python, "
