@@ -23,9 +23,9 @@ ROOMS = {
     "bpe_pipeline": 24,
     "__main__": 104,
     "compat": 479,
-    "cli": 1332,
+    "cli": 1333,
     "guests": 5361,
-    "commands": 2799,
+    "commands": 2815,
     "reports": 2563,
     "shards": 3123,
     "tokenizer": 3953,
@@ -60,7 +60,7 @@ MOST = {
     "parameters of an internal function": 6,
     "flags of all commands": 383,
     "flags in the help of a command": 24,
-    "lines of tests": 24_207,
+    "lines of tests": 24_230,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

@@ -35,7 +35,7 @@ from pipeline.run.options import (
     make_options,
     parsed,
 )
-from pipeline.run.record import Record
+from pipeline.run.record import Record, records_of
 from pipeline.run.vocabulary_size import check_vocabulary
 from pipeline.storage import Location
 
@@ -207,7 +207,8 @@ def _flags(kind: type[Values]) -> list[click.Option]:
         ),
     ]  # fmt: skip
     flags: list[click.Option] = of_run if issubclass(kind, WorkOptions | RayOptions) else []
-    flags += [flag for name in _names(kind) if flag_of(name) != name for flag in _flags_of(RECORDS[name])]
+    own = records_of(kind)
+    flags += [flag for name in _names(kind) if flag_of(name) != name for flag in _flags_of(own[name])]
     spelt = {name: dict.fromkeys((f"--{name}", flag_of(name))) for name in THEIRS} if kind is ChatOptions else {}
     return flags + [click.Option([*both, name], default=None, hidden=True) for name, both in spelt.items()]
 

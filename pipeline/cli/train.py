@@ -70,12 +70,12 @@ def merge(session: Session, runs: tuple[Location, ...]) -> "Result":
     """Learn a vocabulary from the counts in RUN and export it.
 
     Nothing is counted again, with other --weight of the inputs that were counted neither; --superwords-from reads the
-    corpus a second time, once.
+    corpus a second time, once. With --output, RUN stays as it is and its counts become those of another run.
 
     \b
     bpe-pipeline merge runs/a --vocab-size 32000
     bpe-pipeline merge runs/a --vocab-size 8000,16000 --export hf,tiktoken
-    bpe-pipeline merge runs/a --vocab-size 32000 --superwords-from 80%
+    bpe-pipeline merge runs/a --vocab-size 32000 --superwords-from 80% --output runs/b
     """
     if len(runs) > 1:
         raise UsageError("merge takes one RUN: let several choose with `parity`, or add their counts with `combine`")

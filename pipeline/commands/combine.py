@@ -5,8 +5,8 @@ and never below 1, and then the runs are added; the arithmetic is of whole numbe
 nothing.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
@@ -116,6 +116,22 @@ def run_part(location: Location, every: int, options: OutputOptions, executor: E
     source = Source(manifest.RUNS, fingerprint(sorted(mark for _, mark in counters)), described)
     parts = Parts(counters, sum(found, ChunkStatistics()))
     return write_combination(Combination(run, source, parts, [location]), options, executor, listener)
+
+
+def copy_counts(location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener) -> Location:
+    """Make a run of the counts of another one, whose merges are chosen as those are."""
+    run, options = manifest.require(location), making_of(given)
+    if run.manifest.chooser is None or run.manifest.source is None:
+        return run_combine([location], (), options, executor, listener).directory
+    parts = Parts([run.counter], require_counted(run, executor).statistics)
+    found = Combination(run, run.manifest.source, parts, [location])
+    return write_combination(found, options, executor, listener).directory
+
+
+def making_of(given: Mapping[str, Any]) -> OutputOptions:
+    """Return those of the options for merging a new run that make it."""
+    own = {one.name for one in fields(OutputOptions)}
+    return make_options(OutputOptions, {name: value for name, value in given.items() if name in own})
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from pipeline.run.options import MergeOptions, TrainOptions, flag_of, make_optio
 from pipeline.run.patterns import pattern_of, tokenizer_pattern
 from pipeline.run.runner import Runner, opened
 from pipeline.run.workers import executor_for
-from pipeline.storage import Location, named
+from pipeline.storage import Location, named, same_location
 from pipeline.tokenizer.export import Exported, Ids, Trained, check_before_work, export_size, limits_of, refuse_ordinary
 from pipeline.tokenizer.formats.fields import CARD
 from pipeline.tokenizer.formats.files import FILE_NAMES
@@ -49,7 +49,8 @@ def merge_run(
     Args:
         run: the run directory, a path or a URI.
         progress: whether to show how far the work is: bars on a terminal and in a notebook, elsewhere lines.
-        **options: of merging, such as `vocab_size=[8_000, 32_000, 128_000]`; all sizes come from one merge list.
+        **options: of merging, such as `vocab_size=[8_000, 32_000, 128_000]`; all sizes come from one merge list. With
+            `output`, another run is made of the counts, and `run` stays as it is.
 
     Returns:
         The tokenizers by size.
@@ -70,7 +71,14 @@ def merge_run(
 def run_merge(
     location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
 ) -> tuple[Summary, Trained]:
-    """Merge and export from the counts of a run directory; the corpus is not needed."""
+    """Merge and export from the counts of a run directory, or in the output from a copy of them; reads no corpus."""
+    asked = make_options(TrainOptions, given)
+    if asked.output is not None and not same_location(asked.output, location):
+        from pipeline.commands.combine import copy_counts
+
+        if asked.weights is not None:
+            raise UsageError(f"--weight: {asked.output} would have no inputs, but counts from {location}: leave it out")
+        location = copy_counts(location, given, executor, listener)
     with open_merging(location, given, executor, listener) as (runner, run, counted, options, replaced):
         counted = count_again(runner, run, counted, options)
         return merge_and_export(runner, run, counted, options, replaced)

@@ -116,6 +116,7 @@ class VocabularyKeywords(TokenizerKeywords, total=False):
 class MergeKeywords(ClusterKeywords, OverwriteKeywords, VocabularyKeywords, total=False):
     """Of `merge`."""
 
+    output: AnyPath | None
     weights: Sequence[float | str] | None
     tie_break: Literal["lowest-ids", "greatest-bytes"]
     stop_at_saving: float | str | None

@@ -198,6 +198,7 @@ class VocabularyOptions(TokenizerOptions):
 class MergeOptions(ClusterOptions, OverwriteOptions, VocabularyOptions):
     """Of `merge`."""
 
+    output: Location | None = as_in(OutputOptions, "output", help="make this run of the counts; default: RUN itself")
     weights: tuple[str, ...] | None = as_in(CountOptions, "weights")
     tie_break: str = _vocabulary("merge", "lowest-ids", read.parse_one_of("lowest-ids", "greatest-bytes"),
         "which of equally frequent pairs is merged first", advanced=True)

@@ -61,10 +61,10 @@ def option(
 IN_GROUPS = [partial(option, group) for group in GROUPS]
 
 
-def as_in(kind: type[Any], name: str) -> Any:
-    """Return the field of an option that another value has, too."""
+def as_in(kind: type[Any], name: str, **other: str) -> Any:
+    """Return the field of an option that another value has, too. other: of its record, what differs."""
     [found] = (one for one in fields(kind) if one.name == name)
-    return field(default=found.default, metadata=found.metadata)
+    return field(default=found.default, metadata={**found.metadata, **other})
 
 
 def records_of(kind: type[Any]) -> dict[str, Record]:

@@ -252,3 +252,26 @@ def test_many_inputs_are_counted_apart_only_on_request(tmp_path: Path) -> None:
         pipeline.merge_run(tmp_path / "run", weights=weights, overwrite=True)
     pipeline.train(many, **options, weights=weights, overwrite=True)
     assert read(tmp_path / "run" / "counter.parquet")[b"low"] == 35
+
+
+def test_merge_with_an_output_makes_another_run_of_the_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text(peers.generated_text(3, 400))
+    pipeline.train("a.txt", output="a", vocab_size=300)
+    before = Path("a/run.json").read_bytes()
+    pipeline.combine_runs(["a"], output="b")  # as if the command had been stopped before it merged
+    for _ in ("resumed", "kept"):
+        succeeded(run("merge", "a", "--output", "b", "--vocab-size", 280, "--min-frequency", 2, "--quiet"))
+    assert Path("a/run.json").read_bytes() == before
+    assert read(Path("b/counter.parquet")) == read(Path("a/counter.parquet"))
+    pipeline.merge_run("a", vocab_size=280, min_frequency=2, output="a", overwrite=True)  # the same, in its own place
+    assert Path("b/tokenizer/tokenizer.json").read_bytes() == Path("a/tokenizer/tokenizer.json").read_bytes()
+    for words in ("info b", "report b", "verify b", "export b --output c"):
+        succeeded(run(*words.split()))
+    pipeline.train("a.txt", output="d", vocab_size=300)
+    assert "d holds another run: its counts came from a corpus" in refused(run("merge", "a", "--output", "d"), 1)
+    assert "e would have no inputs" in refused(run("merge", "a", "--output", "e", "--weight", 2), 2)
+    pipeline.train_parity({"a": "a", "d": "d"}, output="p", vocab_size=280)
+    pipeline.merge_run("p", vocab_size=280, output="q")  # chosen by the same languages
+    assert Path("q/merges.parquet").read_bytes() == Path("p/merges.parquet").read_bytes()
+    assert not Path("e").exists()

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Unpack
 
 from pipeline.base.errors import RunDirectoryError, UsageError, unfit
 from pipeline.base.events import Listener
-from pipeline.commands.combine import Combination, require_comparable, write_combination
+from pipeline.commands.combine import Combination, making_of, require_comparable, write_combination
 from pipeline.commands.merge import run_merge
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.count import require_counted
@@ -31,7 +31,7 @@ from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath, ParityKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Run, Source
-from pipeline.run.options import OutputOptions, ParityOptions, make_options
+from pipeline.run.options import ParityOptions, make_options
 from pipeline.run.runner import Runner
 from pipeline.run.stored import plain
 from pipeline.run.workers import executor_for
@@ -175,10 +175,7 @@ def run_parity(
     for run in of_dev:
         require_counted(run, executor)
     statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
-    making = make_options(
-        OutputOptions,
-        {name: given[name] for name in ("output", "overwrite", "workers", "memory_limit") if name in given},
-    )
+    making = making_of(given)
     locations = [run.directory.location for run in (*runs, *of_dev)]
     if making.output is not None and any(same_location(making.output, location) for location in locations):
         raise UsageError(f"--output {making.output} is one of the runs to merge; choose another")

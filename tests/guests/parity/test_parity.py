@@ -250,7 +250,7 @@ def test_killed_merging_by_parity_continues(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("words", "message"), [
     ("merge {en} {sw}", "merge takes one RUN: let several choose with `parity`"),
     ("merge --parity {en} {sw} -o {x}", "--parity of merge is the command parity now"),
-    ("merge {en} --global-merges=3", "--global-merges of merge is global_merges in a configuration file"),
+    ("merge {en} --global-merges=3", "--global-merges of merge is global_merges in a file for --config of the"),
     ("parity {en} {en} -o {x}", "is named twice"),
     ("parity {en} {sw} --dev {en-dev} -o {x}", "dev is given 1 time for 2 runs"),
     ("parity {en} {sw} --ratio 1 --ratio 0 -o {x}", "0.0 is not in the range"),
