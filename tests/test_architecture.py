@@ -43,7 +43,7 @@ ROOMS = {
 NATIVE = {
     "text": 2261,
     "count": 1830,
-    "merge": 5131,
+    "merge": 5107,
     "encode": 1930,
     "verify": 484,
     "bind": 1620,

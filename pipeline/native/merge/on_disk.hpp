@@ -21,7 +21,8 @@ class OnDisk : public PhaseLoop<OnDisk, Resident> {
     std::visit([&]<class S>(std::vector<Shard<S>>& shards) {
       const KnownMerges made(merges());
       make_empty(shards);
-      store_words<S>(source, options_.rules.min_piece_count, made, stored_, team_, pulse_, corpus, result_);
+      const Taking taking{.min_count = options_.rules.min_piece_count, .slots = 0, .shard_slots = kShardSlots, .known = &made};
+      store_words<S>(source, taking, stored_, team_, pulse_, corpus, result_);
     }, words_);
     source = nullptr;
     start(corpus, stored_.size(), options_.resident_bytes / 8);

@@ -151,27 +151,6 @@ class Filling {
   std::unordered_map<uint64_t, uint32_t> high_;
 };
 
-// Calls visit(piece, count, shard) for every piece worth keeping, always to the same shards where the batches come in
-// the same order: the shortest shard so far takes it. `slots`: of each shard so far. `shift`: a token is 1 << shift bytes.
-template <class Visit>
-void deal(const ColumnsView& batch, uint64_t min_count, unsigned shift, std::vector<uint64_t>& slots, unsigned member,
-          Pulse& pulse, Visit&& visit) {
-  size_t bytes_since_beat = 0;
-  for (size_t i = 0; i < batch.rows; ++i) {
-    const size_t bytes = batch.piece_size(i), tokens = bytes >> shift;
-    if (i % kPiecesPerBeat == 0 || (bytes_since_beat += bytes) > kBytesPerBeat) {
-      bytes_since_beat = 0;
-      pulse.beat(member);
-    }
-    if (tokens < 2 || batch.counts[i] < min_count) continue;
-    size_t shard = 0;
-    for (size_t s = 1; s < slots.size(); ++s)
-      if (slots[s] < slots[shard]) shard = s;
-    slots[shard] += tokens + 1;
-    visit(std::span(batch.piece(i), bytes), batch.counts[i], shard);
-  }
-}
-
 constexpr auto kIdOfByte = [] {
   std::array<uint8_t, 256> ids{};
   for (unsigned id = 0; id < 256; ++id) ids[kByteOfId[id]] = static_cast<uint8_t>(id);
@@ -210,69 +189,60 @@ void read_numbers(std::span<const uint8_t> piece, size_t start_tokens, std::vect
   }
 }
 
-// What a member of the team makes of the pieces that it takes.
-template <class S>
-struct Reading {
-  std::vector<uint64_t> dealt, byte_pairs = std::vector<uint64_t>(256 * 256, 0);
-  std::vector<S> word;
-  bool text = true;
-};
-
-}  // namespace
-
-template <class S>
-std::vector<Shard<S>> take_words(const PieceSource& source, const Taking& taking, Team& team, Pulse& pulse,
-                                 Corpus& corpus, MergeResult& result) {
+// Reads all columns once, and deals the pieces worth keeping to shards: always to the same ones where the batches come in
+// the same order, since the shortest shard so far takes a piece. A member of the team reads all, and makes words for its own
+// shards: use(shard, piece, count, word). False where pieces cannot be words.
+template <class S, class Use>
+bool read_pieces(const PieceSource& source, const Taking& taking, size_t n_shards, Team& team, Pulse& pulse, Corpus& corpus,
+                 MergeResult& result, Use&& use) {
+  struct Reading {
+    std::vector<uint64_t> slots, byte_pairs = std::vector<uint64_t>(256 * 256, 0);  // slots: of each shard so far
+    std::vector<S> word;
+    bool text = true;
+  };
   const auto min_count = std::max<uint64_t>(taking.min_count, 1);
   const unsigned shift = taking.start_tokens == 0 ? 0 : 2;
   Accounts accounts(min_count, shift);
-  const auto n_shards = std::max<size_t>(team.members(), static_cast<size_t>(taking.slots / taking.shard_slots) + 1);
-  // A member reads all columns, and takes what is dealt to its own shards.
-  std::vector<Reading<S>> readings(team.members());
-  for (auto& reading : readings) reading.dealt.assign(n_shards, 1);
+  std::vector<Reading> readings(team.members());
+  for (auto& reading : readings) reading.slots.assign(n_shards, 1);
   std::vector<KnownMerges::Memory> memories;
   const bool any_known = taking.known != nullptr && !taking.known->empty();
   for (unsigned m = 0; any_known && m < team.members(); ++m) memories.emplace_back(*taking.known);
-  std::vector<std::optional<Filling<S>>> fillings(n_shards);
-  for (auto& filling : fillings) filling.emplace(taking.slots / n_shards);
   bool text = true;
   source([&](const ColumnsView& batch) {
     if (!text) return;
     accounts.add(batch, corpus, result, pulse);
     team.run([&](unsigned m) {
-      auto& [dealt, byte_pairs, word, member_text] = readings[m];
-      deal(batch, min_count, shift, dealt, m, pulse, [&](std::span<const uint8_t> piece, uint64_t count, size_t s) {
-        if (s % team.members() != m) return;
+      auto& [slots, byte_pairs, word, member_text] = readings[m];
+      size_t bytes_since_beat = 0;
+      for (size_t i = 0; i < batch.rows; ++i) {
+        const std::span piece(batch.piece(i), batch.piece_size(i));
+        const auto count = batch.counts[i];
+        if (i % kPiecesPerBeat == 0 || (bytes_since_beat += piece.size()) > kBytesPerBeat) {
+          bytes_since_beat = 0;
+          pulse.beat(m);
+        }
+        if (piece.size() >> shift < 2 || count < min_count) continue;
+        const auto s = static_cast<size_t>(std::min_element(slots.begin(), slots.end()) - slots.begin());
+        slots[s] += (piece.size() >> shift) + 1;
+        if (s % team.members() != m) continue;
         if (shift != 0)
           read_numbers(piece, taking.start_tokens, word);
         else if (!read_bytes(piece, count, word, byte_pairs.data()))
           member_text = false;
         if constexpr (sizeof(S) > 1)
           if (any_known) taking.known->apply(piece, count, memories[m], word);
-        if (word.size() < 2) return;
-        word.push_back(Slots<S>::kEnd);
-        fillings[s]->add(fillings[s]->lane_of(piece, count), word.data(), word.size());
-      });
+        if (word.size() > 1) use(s, piece, count, word);
+      }
     });
     for (const auto& reading : readings) text &= reading.text;
   });
-  if (!text) return {};
+  if (!text) return false;
   corpus.byte_pairs.assign(256 * 256, 0);
   for (const auto& reading : readings) add_to(corpus.byte_pairs, reading.byte_pairs);
   if (any_known) result.joined = taking.known->joined(memories);
-  std::vector<Shard<S>> shards(n_shards);
-  team.each(n_shards, [&](size_t s, unsigned) {
-    shards[s] = fillings[s]->finish();
-    fillings[s].reset();
-  });
-  return shards;
+  return true;
 }
-
-template std::vector<Shard<uint8_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&, MergeResult&);
-template std::vector<Shard<uint16_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&, MergeResult&);
-template std::vector<Shard<uint32_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&, MergeResult&);
-
-namespace {
 
 // Lanes by which words that go to disk are kept together, so that few runs have few words: one for each low count, with
 // words that start alike together where they are many; one for each doubling above.
@@ -287,41 +257,46 @@ size_t storing_lane(std::span<const uint8_t> piece, uint64_t count) {
 }  // namespace
 
 template <class S>
-void store_words(const PieceSource& source, uint64_t min_count, const KnownMerges& known, std::vector<StoredWords>& stored,
-                 Team& team, Pulse& pulse, Corpus& corpus, MergeResult& result) {
-  min_count = std::max<uint64_t>(min_count, 1);
-  Accounts accounts(min_count, 0);
-  std::vector<Reading<S>> members(team.members());
-  std::vector<KnownMerges::Memory> memories;
-  for (unsigned m = 0; m < team.members(); ++m) memories.emplace_back(known);
-  for (auto& member : members) member.dealt.assign(stored.size(), 1);
-  std::vector<std::vector<WordBlock<S>>> lanes(stored.size(), std::vector<WordBlock<S>>(kLanes));
-  source([&](const ColumnsView& batch) {
-    accounts.add(batch, corpus, result, pulse);
-    team.run([&](unsigned m) {
-      auto& [dealt, byte_pairs, word, text] = members[m];
-      deal(batch, min_count, 0, dealt, m, pulse, [&](std::span<const uint8_t> piece, uint64_t count, size_t s) {
-        if (s % team.members() != m) return;
-        text = read_bytes(piece, count, word, byte_pairs.data());
-        if (!known.empty()) known.apply(piece, count, memories[m], word);
-        if (word.size() < 2) return;
-        auto& block = lanes[s][storing_lane(piece, count)];
-        block.add(word.data(), word.size(), count);
-        if (block.symbols.size() >= kBlockSymbols / 2) stored[s].append(block);
-      });
-    });
+std::vector<Shard<S>> take_words(const PieceSource& source, const Taking& taking, Team& team, Pulse& pulse,
+                                 Corpus& corpus, MergeResult& result) {
+  const auto n_shards = std::max<size_t>(team.members(), static_cast<size_t>(taking.slots / taking.shard_slots) + 1);
+  std::vector<std::optional<Filling<S>>> fillings(n_shards);
+  for (auto& filling : fillings) filling.emplace(taking.slots / n_shards);
+  const auto fill = [&](size_t s, std::span<const uint8_t> piece, uint64_t count, std::vector<S>& word) {
+    word.push_back(Slots<S>::kEnd);
+    fillings[s]->add(fillings[s]->lane_of(piece, count), word.data(), word.size());
+  };
+  if (!read_pieces<S>(source, taking, n_shards, team, pulse, corpus, result, fill)) return {};
+  std::vector<Shard<S>> shards(n_shards);
+  team.each(n_shards, [&](size_t s, unsigned) {
+    shards[s] = fillings[s]->finish();
+    fillings[s].reset();
   });
-  for (size_t s = 0; s < stored.size(); ++s)
-    for (auto& block : lanes[s]) stored[s].append(block);
-  corpus.byte_pairs.assign(256 * 256, 0);
-  for (const auto& member : members) add_to(corpus.byte_pairs, member.byte_pairs);
-  result.joined = known.joined(memories);
+  return shards;
 }
 
-template void store_words<uint16_t>(const PieceSource&, uint64_t, const KnownMerges&, std::vector<StoredWords>&, Team&,
-                                    Pulse&, Corpus&, MergeResult&);
-template void store_words<uint32_t>(const PieceSource&, uint64_t, const KnownMerges&, std::vector<StoredWords>&, Team&,
-                                    Pulse&, Corpus&, MergeResult&);
+template std::vector<Shard<uint8_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&, MergeResult&);
+template std::vector<Shard<uint16_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&, MergeResult&);
+template std::vector<Shard<uint32_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&, MergeResult&);
+
+template <class S>
+void store_words(const PieceSource& source, const Taking& taking, std::vector<StoredWords>& stored, Team& team, Pulse& pulse,
+                 Corpus& corpus, MergeResult& result) {
+  std::vector<std::vector<WordBlock<S>>> lanes(stored.size(), std::vector<WordBlock<S>>(kLanes));
+  const auto store = [&](size_t s, std::span<const uint8_t> piece, uint64_t count, const std::vector<S>& word) {
+    auto& block = lanes[s][storing_lane(piece, count)];
+    block.add(word.data(), word.size(), count);
+    if (block.symbols.size() >= kBlockSymbols / 2) stored[s].append(block);
+  };
+  read_pieces<S>(source, taking, stored.size(), team, pulse, corpus, result, store);
+  for (size_t s = 0; s < stored.size(); ++s)
+    for (auto& block : lanes[s]) stored[s].append(block);
+}
+
+template void store_words<uint16_t>(const PieceSource&, const Taking&, std::vector<StoredWords>&, Team&, Pulse&, Corpus&,
+                                    MergeResult&);
+template void store_words<uint32_t>(const PieceSource&, const Taking&, std::vector<StoredWords>&, Team&, Pulse&, Corpus&,
+                                    MergeResult&);
 
 template <class From, class To>
 std::vector<Shard<To>> widen(std::vector<Shard<From>> narrow, Team& team) {

@@ -64,8 +64,8 @@ std::vector<Shard<S>> take_words(const PieceSource& source, const Taking& taking
 // The same pieces as words that go to disk, one StoredWords a shard, with the merges that are known made in them. All
 // columns are read once.
 template <class S>
-void store_words(const PieceSource& source, uint64_t min_count, const KnownMerges& known, std::vector<StoredWords>& stored,
-                 Team& team, Pulse& pulse, Corpus& corpus, MergeResult& result);
+void store_words(const PieceSource& source, const Taking& taking, std::vector<StoredWords>& stored, Team& team, Pulse& pulse,
+                 Corpus& corpus, MergeResult& result);
 
 // The same words, compacted, in wider slots.
 template <class From, class To>
