@@ -290,11 +290,7 @@ void ChunkCounter::drop_text(size_t limit) {
 
 // Cuts [begin_, limit) and counts its pieces; without `at_end`, only those that later text cannot change.
 void ChunkCounter::count_text(size_t limit, bool at_end, PieceTable& table) {
-  if (options_.form) {
-    count_normal(limit, at_end, table);
-  } else {
-    cut_text(text_.get(), begin_, limit, at_end, table);
-  }
+  options_.form ? count_normal(limit, at_end, table) : cut_text(text_.get(), begin_, limit, at_end, table);
   in_document_ = true;
 }
 
@@ -334,8 +330,7 @@ void ChunkCounter::cut_normal(bool at_end, PieceTable& table) {
 // Cuts [begin, limit) of `text` and counts its pieces as count_text does; `begin` becomes the start of the rest.
 void ChunkCounter::cut_text(const uint8_t* text, size_t& begin, size_t limit, bool at_end, PieceTable& table) {
   if (cut_document_) {
-    size_t start = begin, pieces = 0;
-    size_t at = begin;
+    size_t start = begin, at = begin, pieces = 0;
     cut_document_(text + begin, limit - begin, [&](size_t size) {
       if (size > limit - at) throw std::invalid_argument("the pieces of a document are longer than the document");
       at += size;
