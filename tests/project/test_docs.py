@@ -69,8 +69,7 @@ def test_every_command_prints_what_its_page_shows(
         pytest.importorskip(name)
     if "moto" in pages.needed(content):
         environment |= pages.store_environment(request.getfixturevalue("store_address"))
-    if page != README:
-        shutil.copytree(texts, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(texts, tmp_path, dirs_exist_ok=True)
     session = pages.Session(tmp_path)
     with cluster_of(2) if "ray" in pages.needed(content) else contextlib.nullcontext() as cluster:
         environment |= {"RAY_ADDRESS": cluster.address} if cluster else {}
@@ -104,10 +103,11 @@ def test_a_command_that_is_not_run_has_a_reason_and_parses(
 
 def test_a_wrong_output_and_an_unknown_command_are_found(tmp_path: Path) -> None:
     page = "```console\n$ echo one\none\n$ echo two\nthree\n```\n```pycon\n>>> 1 + 1\n3\n```\n```python\nprint()\n```\n"
+    page += "<!-- recorded: of more -->\n```console\n$ echo 'a  1'\na  2\n$ echo 'a  1'\nb  1\n```\n"
     page += "```console\n$ exit 1\n$ sh -c 'echo error: no >&2; exit 1'\nerror: no\n```\n"
     session = pages.Session(tmp_path)
     outcomes = [outcome.right for block in pages.blocks(page) for outcome in session.outcomes(block)]
-    assert outcomes == [True, False, False, False, False, True]
+    assert outcomes == [True, False, False, False, True, False, False, True]
     assert pages.parses("bpe-pipeline train s3://corpus/ --vocab-size 128000  # a comment")
     assert not pages.parses("bpe-pipeline train --vocab 3")
     assert not pages.parses("python -m benchmarks cost --plans 1TB")

@@ -1,7 +1,7 @@
 """Run what the documentation shows: commands, Python, and files that a page defines.
 
-A page of the site starts in a directory with `corpus/` and `unseen.txt`, made by `docs/corpus.py`; the README starts in
-an empty directory. Blocks run from top to bottom:
+Every page starts in a directory with `corpus/` and `unseen.txt`, made by `docs/corpus.py`. Blocks run from top to
+bottom:
 
     ```console              `$ command`, followed by its output; a backslash continues it on the next line
     ```pycon                `>>> expression`, in one interpreter for the page
@@ -12,7 +12,8 @@ an empty directory. Blocks run from top to bottom:
                             its bpe-pipeline commands must parse
 
 A comment `<!-- needs: ray duckdb -->` names packages without which the page is skipped. All outputs are compared,
-except for times, amounts of memory and versions. Lines of progress, which a terminal shows as bars, are left out.
+except for times, amounts of memory and versions. Lines of progress, which a terminal shows as bars, are left out. After
+`<!-- recorded: ... -->`, what a command printed for a large corpus is shown: only the labels of its lines are compared.
 
     python tests/support/pages.py PAGE ...      write the current output of each command into the pages
 """
@@ -28,7 +29,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ README = HOME / "README.md"
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 REFERENCE = re.compile(r"^<!-- reference of .*?^<!-- end of reference -->$", re.MULTILINE | re.DOTALL)
 _NOT_RUN = re.compile(r"<!-- not run: [^>]+ -->\n\Z")
+_RECORDED = re.compile(r"<!-- recorded: [^>]+ -->\n\Z")
 _NEEDS = re.compile(r"<!-- needs: ([^>]+) -->")
 _INCLUDED = re.compile(r"^<!-- include (\S+) -->$", re.MULTILINE)
 _INDENTED = re.compile(r"^ {4}(.*\n)", re.MULTILINE)
@@ -70,13 +72,15 @@ class Block:
     start: int
     stop: int
     reason: bool  # a comment before it says why it is not run
+    recorded: bool  # a comment before it says that its output is that of a large corpus
 
 
 def blocks(page: str) -> list[Block]:
     """The fenced blocks of a page, in order, but for those of docstrings: test_public_names.py runs their examples."""
     hidden = REFERENCE.sub(lambda part: " " * len(part[0]), page)
+    said = (_NOT_RUN, _RECORDED)
     return [
-        Block(*match.groups(), *match.span(3), reason=_NOT_RUN.search(page[: match.start()]) is not None)
+        Block(*match.groups(), *match.span(3), *(one.search(page[: match.start()]) is not None for one in said))
         for match in _FENCE.finditer(hidden)
     ]
 
@@ -91,6 +95,12 @@ def alike(*outputs: str) -> bool:
     for pattern, instead in _MASKS:
         outputs = tuple(pattern.sub(instead, text) for text in outputs)
     return len({text.strip("\n") for text in outputs}) == 1
+
+
+def _labels(output: str) -> list[str]:
+    """The first column of a summary, without warnings and the line of times."""
+    labels = [line.split("  ")[0] for line in output.splitlines() if not line.startswith("warning: ")]
+    return [label for label in labels if label != "time"]
 
 
 @dataclass(frozen=True)
@@ -117,7 +127,9 @@ class Session:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text, encoding="utf-8")
         elif block.language == "console":
-            yield from (self._command(*given) for given in commands(block.text))
+            for given in commands(block.text):
+                done = self._command(*given)
+                yield replace(done, right=_labels(done.shown) == _labels(done.printed)) if block.recorded else done
         elif block.language == "pycon":
             for example in doctest.DocTestParser().get_examples(block.text):
                 printed = self._python(example.source, "single")
@@ -237,8 +249,7 @@ def _main(names: list[str]) -> None:
             directory = stack.enter_context(tempfile.TemporaryDirectory())
             if "moto" in needed(before):
                 os.environ.update(store_environment(stack.enter_context(object_store.serving())))
-            if path.resolve() != README:
-                corpus(Path(directory))
+            corpus(Path(directory))
             after = _rewritten(before, Session(Path(directory).resolve()))
             if after != before:
                 path.write_text(after, encoding="utf-8")
