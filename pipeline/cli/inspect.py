@@ -215,11 +215,11 @@ def diff(
     metavar="RUN",
     help="the run whose counts say which tokens are used; default: the tokenizer's own",
 )
-@click.option("--strict", is_flag=True, help="advice makes the exit code 1, too")
+@click.option("--strict", is_flag=True, help="advice makes the exit code 1, too, and what is not checked 3")
 def doctor(tokenizer: Location, samples: tuple[Location, ...], counts: Location | None, strict: bool) -> "Result":
     """Print what is wrong with a tokenizer, each with a remedy.
 
-    The exit code is 1 if anything is, 3 if it could not be checked. TOKENIZER is a directory or file, of this package
+    The exit code is 1 if anything is, 3 if nothing could be checked. TOKENIZER is a directory or file, of this package
     or another's. Its files are compared with each other and, id by id, in each installed library that reads them;
     tokens, special tokens, settings and round trips are checked.
 

@@ -3,6 +3,7 @@
 The texts are hard strings and a sample of the corpus, or of files that the caller names.
 """
 
+import json
 import runpy
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -114,6 +115,24 @@ def _transformers_of_directory(directory: Path, _: Tokenizer) -> Encode:
 
     theirs = AutoTokenizer.from_pretrained(str(directory), local_files_only=True, trust_remote_code=False)
     return lambda text: list(theirs.encode(text))
+
+
+def replaced_by_transformers(directory: Path) -> str:
+    """Say what the class of transformers that a directory's settings name does in another way than tokenizer.json."""
+    from tokenizers import Tokenizer as Theirs
+    from transformers import AutoTokenizer
+
+    loaded = AutoTokenizer.from_pretrained(str(directory), local_files_only=True, trust_remote_code=False)
+    file = Theirs.from_file(str(directory / "tokenizer.json"))
+    states = [json.loads(one.to_str()) for one in (loaded.backend_tokenizer, file)]
+    parts = [
+        name.replace("_", "-") for name in ("normalizer", "pre_tokenizer") if states[0].get(name) != states[1].get(name)
+    ]
+    if not parts:
+        return ""
+    forms = ["NFC" if '"NFC"' in json.dumps(state["normalizer"]) else "no form" for state in states]
+    why = f", which puts text into {forms[0]} where the file says {forms[1]}" if forms[0] != forms[1] else ""
+    return f"its class {type(loaded).__name__} has a {' and a '.join(parts)} of its own in place of the file's{why}"
 
 
 def _tokenizers_of_gpt2(directory: Path, tokenizer: Tokenizer) -> Encode:

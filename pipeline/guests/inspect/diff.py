@@ -164,7 +164,7 @@ def _other_cuts(first: list[bytes], second: list[bytes]) -> Iterable[tuple[Token
 
 
 _SAMPLE_BYTES = 1 << 22
-_EXAMPLES, _LONGEST = 5, 100  # in text; letters of a setting
+EXAMPLES, _LONGEST = 5, 100  # in text; letters of a setting
 
 
 @dataclass(frozen=True)
@@ -200,18 +200,17 @@ class Compared(Result):
         ]
         if self.equal:
             rows.append(("equal", "tokens, ids, merges, pattern, special tokens and settings"))
-        for name, (one, other) in found.settings.items():
-            rows.append(("settings", f"{name}: {_cut(one)} in A, {_cut(other)} in B"))
+        rows += [("settings", line) for line in _setting_lines(found.settings)]
         rows += [("tokens", line) for line in _lines(found.tokens, "id", _joined)]
         if found.merges.anything:
             same = f"first {found.same_merges:,} are" if found.same_merges > 1 else "first is"
             rows.append(("merges", f"the {same} the same" if found.same_merges else "the first differs"))
             rows += [("merges", line) for line in _lines(found.merges, "rank", " + ".join)]
-        for cut in self.cuts[:_EXAMPLES]:
+        for cut in self.cuts[:EXAMPLES]:
             one, other = (_joined(list(map(readable, tokens))) for tokens in cut.cuts)
             rows.append(("other cuts", f"{one} in A, {other} in B: {format_count(cut.count, 'times')}"))
-        if len(self.cuts) > _EXAMPLES:
-            rows.append(("other cuts", f"... and {len(self.cuts) - _EXAMPLES:,} more: --json has all"))
+        if len(self.cuts) > EXAMPLES:
+            rows.append(("other cuts", f"... and {len(self.cuts) - EXAMPLES:,} more: --json has all"))
         return [Rows(tuple(rows)), _table(self.sources)]
 
 
@@ -265,9 +264,10 @@ def _texts(paths: Sequence[str], texts: Sequence[str], exclude: Sequence[str]) -
         yield from SENTENCES.items()
 
 
-def first_of(parts: Sequence[str], between: str = ", ") -> str:
-    """Return the first few of several texts as one."""
-    return between.join([*parts[:_EXAMPLES], *(["..."] if len(parts) > _EXAMPLES else [])])
+def first_of(parts: Sequence[str], between: str = ", ", total: int = 0) -> str:
+    """Return the first few of several texts as one, and how many more there are; total: if `parts` are not all."""
+    more = max(total, len(parts)) - EXAMPLES
+    return between.join([*parts[:EXAMPLES], *([f"... and {more:,} more"] if more > 0 else [])])
 
 
 def _joined(parts: Sequence[str]) -> str:
@@ -285,8 +285,20 @@ def _lines(listed: Listed, number: str, join: Callable[[Sequence[str]], str]) ->
     moved = [(key, f" ({one:,} in A, {other:,} in B)") for key, one, other in listed.moved]
     for what, found in [*groups, (f"have another {number}", moved)]:
         if found:
-            shown = [join(list(map(readable, key))) + where for key, where in found[: _EXAMPLES + 1]]
-            yield f"{len(found):,} {what}: {first_of(shown)}"
+            shown = [join(list(map(readable, key))) + where for key, where in found[:EXAMPLES]]
+            yield f"{len(found):,} {what}: {first_of(shown, total=len(found))}"
+
+
+def _setting_lines(settings: Mapping[str, tuple[str, str]]) -> Iterable[str]:
+    """Say how settings differ; of the ids and of the rules of special tokens the first ones."""
+    kinds: dict[str, list[str]] = {}
+    for name, (one, other) in settings.items():
+        kind = next((kind for kind in ("special token ", "rule of ") if name.startswith(kind)), name)
+        kinds.setdefault(kind, []).append(f"{name}: {_cut(one)} in A, {_cut(other)} in B")
+    for lines in kinds.values():
+        yield from lines[:EXAMPLES]
+        if len(lines) > EXAMPLES:
+            yield f"... and {len(lines) - EXAMPLES:,} more: --json has all"
 
 
 def _table(sources: Sequence[CutTexts]) -> Table:

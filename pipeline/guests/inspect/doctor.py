@@ -4,10 +4,11 @@ Nothing in the directory is executed or changed: a tiktoken_encoding.py is run o
 that this package would write.
 """
 
+import re
 import shlex
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,18 +19,25 @@ from typing import Any
 from pipeline.base.errors import ExportRefusedError, InputError, OtherKindError, RunDirectoryError
 from pipeline.base.units import format_count
 from pipeline.counts.counter_file import open_counter
-from pipeline.guests.inspect.diff import difference, first_of
+from pipeline.guests.inspect.diff import EXAMPLES, difference, first_of
 from pipeline.pattern.normal_form import nfc
 from pipeline.reports.result import NOT_STORED, Part, Result, Rows
 from pipeline.run import manifest
-from pipeline.run.ids import CHAT_MARKS
+from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN, is_reserved
 from pipeline.run.keywords import AnyPath
 from pipeline.run.manifest import Run
 from pipeline.run.manifest import load as load_run
 from pipeline.run.options import CorpusOptions, make_options
 from pipeline.run.patterns import cut_by
 from pipeline.storage import Location, named, names_in, parse_location, same_location
-from pipeline.tokenizer.check import CONFIGURED, HARD_TEXTS, check_exports, local_files, texts_to_check
+from pipeline.tokenizer.check import (
+    CONFIGURED,
+    HARD_TEXTS,
+    check_exports,
+    local_files,
+    replaced_by_transformers,
+    texts_to_check,
+)
 from pipeline.tokenizer.formats.fields import SNIPPET_NAME, read_json
 from pipeline.tokenizer.formats.files import FORMATS, load_model, tokenizer_home
 from pipeline.tokenizer.formats.gpt2_files import load_gpt2
@@ -97,8 +105,7 @@ def _agreement(model: Model, home: Location) -> Iterator[Said]:
             yield WRONG, f"{name} and tokenizer.json disagree: {other}", again
         else:
             agree.append(name)
-    if agree:
-        yield FINE, f"{', '.join(agree)} say the same" if agree[1:] else f"{agree[0]} is whole"
+    yield FINE, f"{', '.join(agree)} say the same" if agree[1:] else f"{(agree or ['what was loaded'])[0]} is whole"
 
 
 def _of_gpt2(model: Model, home: Location) -> str:
@@ -183,12 +190,12 @@ def _special_tokens(model: Model, home: Location) -> Iterator[Said]:
         yield ADVICE, message, "write them with marks, such as <|name|>"
     if model.eos_token is None:
         message = "there is no eos token: generation does not stop, and documents cannot be separated"
-        yield ADVICE, message, f"{export} --eos-token '<|endoftext|>' --output NEW"
+        yield ADVICE, message, f"{export} --eos-token {_existing(specials, 'end', '<|endoftext|>')} --output NEW"
     if model.pad_token in (None, model.eos_token):
         message = f"{model.pad_token!r} is pad and eos token: trainers that mask padding never learn to stop"
         if model.pad_token is None:
             message = "there is no pad token: batches of texts of different lengths cannot be made"
-        yield ADVICE, message, f"{export} --pad-token '<|pad|>' --output NEW"
+        yield ADVICE, message, f"{export} --pad-token {_existing(specials, 'pad', '<|pad|>')} --output NEW"
     marks = [text for text in specials if text in CHAT_MARKS]
     if model.chat_template is None and marks:
         message = f"there is no chat template, but chat marks: {first_of(marks)}"
@@ -196,6 +203,14 @@ def _special_tokens(model: Model, home: Location) -> Iterator[Said]:
     if model.chat_template and (missing := model.chat_template.missing(specials)):
         message = f"the chat template writes {first_of(missing)}, which are ordinary text here"
         yield WRONG, message, "add them as special tokens, or give another --chat-template"
+
+
+def _existing(specials: Mapping[str, int], kind: str, new: str) -> str:
+    """Return the special token to propose for a role, quoted: one of its kind, else a reserved one, else a new one."""
+    own = [text for text in specials if text in WELL_KNOWN[kind]]
+    own += [text for text in specials if re.search(rf"(?<![a-z]){kind}(?![a-z])", text.replace("_", " "))]
+    reserved = [text for text in specials if is_reserved(text)] if kind == "pad" else []
+    return shlex.quote([*own, *reserved, new][0])
 
 
 def _tokens(model: Model) -> Iterator[Said]:
@@ -289,6 +304,8 @@ def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Sa
             formats.append(name)
     with local_files(home) as local:
         checks = check_exports(Tokenizer.from_model(model), local, formats, texts)
+        same = any(check.format == "hf" and check.outcome == "same" for check in checks)
+        causes = {check: replaced_by_transformers(local) for check in checks if same and check.outcome == "different"}
     outcomes = {"same": FINE, "different": WRONG}
     for check in checks:
         outcome = outcomes.get(check.outcome, NOT_CHECKED)
@@ -297,6 +314,10 @@ def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Sa
             remedy = (
                 f"{_command('export', home)} writes its files again; a config.json next to them can change ids, too"
             )
+            if check.format == "hf" and check.library.startswith("transformers") and (cause := causes.get(check)):
+                outcome = ADVICE
+                remedy = "set tokenizer_class to PreTrainedTokenizerFast, if the model was not trained with these ids"
+                check = replace(check, detail=f"{cause}: {check.detail}")
         yield outcome, f"{check.format} with {check.library}: {check.detail}", remedy
 
 
@@ -323,7 +344,7 @@ class Examined(Result):
 
     tokenizer: Location
     findings: tuple[Finding, ...]
-    strict: bool = field(default=False, metadata=NOT_STORED)  # advice counts as wrong
+    strict: bool = field(default=False, metadata=NOT_STORED)  # advice counts as wrong; 3 if anything is not checked
 
     def of(self, *outcomes: str) -> tuple[Finding, ...]:
         """Return the findings with one of these outcomes: "fine", "not checked", "advice", "wrong"."""
@@ -335,20 +356,24 @@ class Examined(Result):
 
     @property
     def exit_code(self) -> int:
-        """1 if something is wrong, 3 if the tokenizer's files could not be checked."""
-        return 1 if self._bad else 3 if any(one.what == "files" for one in self.of(NOT_CHECKED)) else 0
+        """1 if something is wrong, 3 if nothing could be checked; if `strict`, 3 if anything could not."""
+        unchecked = self.of(NOT_CHECKED)
+        return 1 if self._bad else 3 if unchecked and (self.strict or len(unchecked) == len(self.findings)) else 0
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; wrong: the number of findings that are."""
         return super().to_json() | {"wrong": self._bad}
 
     def shown(self) -> Iterable[Part]:
-        """Return a row for each finding, and one for its remedy."""
-        listed = sorted(self.findings, key=lambda one: _ORDER.index(one.outcome))
+        """Return a row for each finding, and one for the remedy of those with the same; of a kind the first five."""
+        kinds: dict[tuple[str, str, str], list[Finding]] = {}
+        for one in sorted(self.findings, key=lambda one: _ORDER.index(one.outcome)):
+            kinds.setdefault((one.outcome, one.what, one.remedy), []).append(one)
         rows: list[tuple[str, str]] = []
-        for one in listed:
-            rows.append((f"{one.outcome}:", f"{one.what}: {one.message}"))
-            rows += [("", f"remedy: {one.remedy}")] if one.remedy else []
+        for (outcome, what, remedy), found in kinds.items():
+            rows += [(f"{outcome}:", f"{what}: {one.message}") for one in found[:EXAMPLES]]
+            rows += [("", f"... and {len(found) - EXAMPLES:,} more: --json has all")] if len(found) > EXAMPLES else []
+            rows += [("", f"remedy: {remedy}")] if remedy else []
         yield Rows(tuple(rows))
 
 

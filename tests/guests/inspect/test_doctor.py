@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from command import refused, run, succeeded
 import pipeline
 from pipeline import Tokenizer
 from pipeline.guests.inspect import doctor
-from pipeline.guests.inspect.doctor import ADVICE, FINE, NOT_CHECKED, WRONG, examine
+from pipeline.guests.inspect.doctor import ADVICE, FINE, NOT_CHECKED, WRONG, Examined, Finding, examine
 from pipeline.run import manifest
 from pipeline.tokenizer.formats.files import FORMATS
 
@@ -31,7 +32,8 @@ def texts_of(home: Path, outcome: str) -> str:
 
 
 def test_exit_codes_and_json(trained: Path, tmp_path: Path) -> None:
-    succeeded(run("doctor", made(tmp_path, pad_token=PAD), "--strict"))  # the page has what is fine
+    unchecked = run("doctor", made(tmp_path, pad_token=PAD), "--strict")  # the page has what is fine
+    assert (unchecked.returncode, unchecked.stdout.count("not checked")) == (3, 1)  # there are no counts
     document = json.loads(succeeded(run("doctor", trained, "--json")).stdout)
     assert document["wrong"] == 0
     assert [one["what"] for one in document["findings"] if one["outcome"] == ADVICE] == ["special tokens"]  # no pad
@@ -44,6 +46,46 @@ def test_exit_codes_and_json(trained: Path, tmp_path: Path) -> None:
     assert "does not exist" in refused(run("doctor", tmp_path / "nowhere"), 3)
     assert "has no tokenizer yet: bpe-pipeline merge" in refused(run("doctor", tmp_path / "run"), 3)
     assert "run.json" in refused(run("doctor", trained, "--counts", tmp_path), 3)
+
+
+@pytest.mark.parametrize(("outcomes", "plain", "strict"), [
+    ((FINE,), 0, 0), ((FINE, NOT_CHECKED), 0, 3), ((NOT_CHECKED,), 3, 3), ((ADVICE, NOT_CHECKED), 0, 1),
+    ((WRONG, NOT_CHECKED), 1, 1),
+])  # fmt: skip
+def test_exit_code_of_findings(outcomes: tuple[str, ...], plain: int, strict: int) -> None:
+    found = Examined(Path("x"), tuple(Finding(one, "files", "said") for one in outcomes))
+    assert (found.exit_code, replace(found, strict=True).exit_code) == (plain, strict)
+
+
+def test_findings_of_a_kind_are_cut_and_existing_tokens_proposed(tmp_path: Path) -> None:
+    names = ["<|" + "x" * length for length in range(1, 9)]
+    Tokenizer.from_merges([(b"a", b"b")], [*names, "</s>", "<|reserved_3|>"]).save(tmp_path)
+    shown = run("doctor", tmp_path).stdout
+    assert (shown.count("' begins '"), shown.count("... and 2 more: --json has all")) == (5, 1)
+    assert shown.count("remedy: rename one of them") == 1
+    assert "--pad-token '<|reserved_3|>'" in shown
+    for special, proposed in (
+        (["<|reserved_3|>", "<|finetune_right_pad_id|>"], "'<|finetune_right_pad_id|>'"),
+        (["<|right_pad|>"], "'<|right_pad|>'"), (["<padded>"], "'<|pad|>'"),
+    ):  # fmt: skip
+        assert doctor._existing(dict.fromkeys(special, 1), "pad", "<|pad|>") == proposed
+
+
+@pytest.mark.parametrize(("shape", "of", "cause"), [
+    ("llama3", "GPT2Tokenizer", "its class GPT2Tokenizer has a pre-tokenizer of its own in place of the file's"),
+    ("gpt2", "Qwen2Tokenizer", "which puts text into NFC where the file says no form"),
+])  # fmt: skip
+def test_what_transformers_does_in_another_way_is_named(shape: str, of: str, cause: str, tmp_path: Path) -> None:
+    theirs, _ = published.pair(shape, "plain")
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text(json.dumps({"tokenizer_class": of}))
+    found = examine(tmp_path, [], None)
+    [said] = [one for one in found if one.what == "runtimes" and one.outcome == ADVICE]
+    assert cause in said.message
+    assert WRONG not in {one.outcome for one in found}
+    config.write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))  # the remedy
+    assert "runtimes" not in {one.what for one in examine(tmp_path, [], None) if one.outcome != FINE}
 
 
 def _text(name: str, change: Callable[[str], str]) -> Callable[[Path], None]:
