@@ -23,7 +23,7 @@ ROOMS = {
     "bpe_pipeline": 24,
     "__main__": 104,
     "compat": 479,
-    "cli": 1333,
+    "cli": 1341,
     "guests": 5361,
     "commands": 2815,
     "reports": 2563,

@@ -19,7 +19,7 @@ from pipeline import __version__
 from pipeline.base import log
 from pipeline.base.printable import printable
 from pipeline.cli.completion import LOCATION, PATH_TEXT, names
-from pipeline.cli.help import HELP_ALL, OTHER, SECTIONS, Command, Flag, Group
+from pipeline.cli.help import HELP_ALL, MEANS, OTHER, SECTIONS, Command, Flag, Group
 from pipeline.cli.llamafactory_names import THEIRS, of_their_file, with_our_names
 from pipeline.run.config_file import read_config
 from pipeline.run.options import (
@@ -126,7 +126,7 @@ def command(
 
     def decorate(function: "Callable[..., Result | None]") -> click.Command:
         title = name or function.__name__.replace("_", "-")
-        flags = [] if takes is None else _flags(takes)
+        flags = [] if takes is None else _flags(takes, title)
         own: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
         own_names = {str(parameter.name) for parameter in own} - {"inputs"}
 
@@ -194,12 +194,12 @@ def _names(kind: type[Values]) -> list[str]:
     return [name for name in RECORDS if name in flags.values()]
 
 
-def _flags(kind: type[Values]) -> list[click.Option]:
+def _flags(kind: type[Values], title: str) -> list[click.Option]:
     """Make flags for these options, and for those of a run --print-config and --config."""
     of_run: list[click.Option] = [
         Flag(
             ["--config"], type=LOCATION, metavar="FILE", group=OTHER,
-            help="YAML, JSON or TOML with the same names; flags override it",
+            help="read options from this file, YAML, JSON or TOML, by the same names; flags override it",
         ),
         Flag(
             ["--print-config"], is_flag=True, group=OTHER, advanced=True,
@@ -208,7 +208,8 @@ def _flags(kind: type[Values]) -> list[click.Option]:
     ]  # fmt: skip
     flags: list[click.Option] = of_run if issubclass(kind, WorkOptions | RayOptions) else []
     own = records_of(kind)
-    flags += [flag for name in _names(kind) if flag_of(name) != name for flag in _flags_of(own[name])]
+    records = (replace(own[name], **MEANS.get(f"{title} {name}", {})) for name in _names(kind))
+    flags += [flag for record in records if record.spelling != record.name for flag in _flags_of(record)]
     spelt = {name: dict.fromkeys((f"--{name}", flag_of(name))) for name in THEIRS} if kind is ChatOptions else {}
     return flags + [click.Option([*both, name], default=None, hidden=True) for name, both in spelt.items()]
 

@@ -29,6 +29,16 @@ GONE = {  # a command, a flag of one, or a flag of any, and what it is called no
     "--parity-alpha": "alpha in a file for --config of the command parity",
     "--global-merges": "global_merges in a file for --config of the command parity",
 }
+MEANS: dict[str, dict[str, Any]] = {  # of an option in a command: what differs from its record
+    "encode output": {"help": "the directory of the shards, or FILE.bin for a single file; a path or a URI"},
+    "encode-chat output": {"help": "the directory of the rows, a path or a URI"},
+    "encode-chat shard_format": {"help": "format of the rows: arrow (as save_to_disk) or parquet", "default": "arrow"},
+    "encode-chat sequence_length": {"help": "most tokens of a row; longer conversations are cut", "default": 2048},
+    "encode-chat pack": {"help": "how rows are filled: none, greedy, neat (greedy, masked apart)", "default": "none"},
+    "export output": {"help": "the directory of the files, a path or a URI; default: where the tokenizer is"},
+    "sweep output": {"help": "the directory of the runs, the page and the tokenizer that is recommended"},
+    **{f"{one} output": {"help": "the directory of the new tokenizer, a path or a URI"} for one in ("extend", "prune")},
+}
 
 
 class Flag(click.Option):

@@ -66,7 +66,7 @@ def info(path: Location) -> "Result":
 )
 @click.option(
     "--held-out", multiple=True, type=LOCATION, metavar="PATH",
-    help="measure on this text, which was not trained on; repeatable; default: a sample of the run's corpus",
+    help="text that was not trained on: files, directories, globs; repeatable; default: a sample of the run's corpus",
 )  # fmt: skip
 @click.option(
     "--output", "-o", type=LOCATION, metavar="FILE",
@@ -109,7 +109,7 @@ def report(
 )  # fmt: skip
 @click.option(
     "--held-out", multiple=True, type=LOCATION, metavar="PATH",
-    help="measure on this text, which was not trained on; repeatable",
+    help="text that was not trained on: files, directories, globs; repeatable; default: what each RUN counted",
 )  # fmt: skip
 @click.option(
     "--parameters", metavar="N", help="size of the model without embeddings, such as 7B: it says which vocabulary fits"
@@ -210,11 +210,9 @@ def diff(
     help="text to compare runtimes on, besides hard strings; repeatable; default: a sample of the run's corpus",
 )  # fmt: skip
 @click.option(
-    "--counts",
-    type=LOCATION,
-    metavar="RUN",
+    "--counts", type=LOCATION, metavar="RUN",
     help="the run whose counts say which tokens are used; default: the tokenizer's own",
-)
+)  # fmt: skip
 @click.option("--strict", is_flag=True, help="advice makes the exit code 1, too, and what is not checked 3")
 def doctor(tokenizer: Location, samples: tuple[Location, ...], counts: Location | None, strict: bool) -> "Result":
     """Print what is wrong with a tokenizer, each with a remedy.

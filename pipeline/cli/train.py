@@ -49,7 +49,7 @@ def _like(request: Request, values: dict[str, Any]) -> Request:
 @inputs
 @click.option(
     "--like", type=LOCATION, metavar="BASE",
-    help="cut as this tokenizer does, for `extend` and `prune`: its pattern, and its special tokens",
+    help="split text as this tokenizer does, for `extend` and `prune`: by its pattern and its special tokens",
 )  # fmt: skip
 def count(session: Session) -> "Result":
     """Count the pieces of INPUT into a run directory, for `merge`.
@@ -88,7 +88,7 @@ def merge(session: Session, runs: tuple[Location, ...]) -> "Result":
 @click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
 @click.option(
     "--dev", multiple=True, type=LOCATION, metavar="RUN",
-    help="what is measured in place of each RUN, such as translations of one text; repeatable",
+    help="a run to measure in place of each RUN, such as a translation of one text; repeatable",
 )  # fmt: skip
 @click.option(
     "--ratio", multiple=True, type=click.FloatRange(0, min_open=True), metavar="NUMBER",
@@ -113,7 +113,7 @@ def parity(session: Session, runs: tuple[Location, ...], dev: tuple[Location, ..
 @run_command(OutputOptions)
 @click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
 @click.option(
-    "--weight", "weights", multiple=True, metavar="NUMBER", help="weight of each RUN in order: 2.5, 1/3  [default: 1]"
+    "--weight", "weights", multiple=True, metavar="NUMBER", help="how often to count each RUN, in order  [default: 1]"
 )
 def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ...]) -> "Result":
     """Add the counts of RUNs, with weights, into a new run.

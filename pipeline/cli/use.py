@@ -151,8 +151,7 @@ def export(
 ) -> "Result | None":
     """Write a tokenizer's files for other runtimes.
 
-    The formats are those of Hugging Face, GPT-2 tools and tiktoken; --check loads them there. --output: default, the
-    tokenizer's own directory.
+    The formats are those of Hugging Face, GPT-2 tools and tiktoken; --check loads them there.
 
     \b
     bpe-pipeline export runs/a --export hf,tiktoken --check

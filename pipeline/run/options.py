@@ -42,12 +42,12 @@ class WorkOptions(Values):
     """How any work is done."""
 
     workers: int | None = _resource("run", None, parse_whole_number(1, 4096),
-        "worker processes; default: physical cores (ray: all of the cluster)", "N")
+        "number of worker processes; default: one per physical core (with Ray: all cores of the cluster)", "N")
     memory_limit: int | None = _resource("run", None, parse_bytes,
-        "memory for all processes together (ray: on each node); default: 80 % of what is free", "SIZE")
+        "memory that all processes may use together (with Ray: on each node); default: 80 % of what is free", "SIZE")
     quiet: bool = _other("run", False, read.parse_flag, "print only errors and the final result", short="-q")
     log_json: bool = _other("run", False, read.parse_flag,
-        "print one JSON object a line instead of text", advanced=True)
+        "print progress and the log as one JSON object per line", advanced=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class ClusterOptions(RayOptions, WorkOptions):
 class OverwriteOptions(WorkOptions):
     """What becomes of an earlier result."""
 
-    overwrite: bool = _other("run", False, read.parse_flag, "start again in a directory that holds another run")
+    overwrite: bool = _other("run", False, read.parse_flag, "start again where the output holds something else")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class OutputOptions(OverwriteOptions):
     """Where the result goes."""
 
     output: Location | None = _output("run", None, parse_location,
-        "the directory to write, a path or a URI; of a run, default: a new one under runs/", "DIR", short="-o")
+        "the run directory to write or resume, a path or a URI; default: a new one under runs/", "DIR", short="-o")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +87,11 @@ class CorpusOptions(WorkOptions):
     exclude: tuple[str, ...] | None = _input("run", None, read.parse_globs,
         "leave out the files and directories of INPUT with this name or path; repeatable", "GLOB")
     input_format: str = _input("count", "auto", read.parse_one_of("auto", "text", "lines", "jsonl", "parquet"),
-        "what all inputs are: text, lines (each a document), jsonl, parquet; auto: by content and name", advanced=True)
+        "format of all inputs: text, lines (each a document), jsonl, parquet; auto: by content and name", advanced=True)
     compression: str = _input("count", "auto", read.parse_one_of("auto", "none", "gzip", "zstd", "bzip2", "xz"),
-        "how all inputs are compressed: none, gzip, zstd, bzip2, xz; auto: by content", advanced=True)
+        "compression of all inputs: none, gzip, zstd, bzip2, xz; auto: by content", advanced=True)
     pattern_timeout: int = _resource("run", 60, parse_whole_number(1, 1_000_000),
-        "most time that the regex package may take for a document, or a MiB of one", "SECONDS", advanced=True)
+        "stop if the regex package needs longer than this for a document, or a MiB of one", "SECONDS", advanced=True)
     chunk_size: int | None = _resource("run", None, parse_bytes,
         "bytes of corpus that a worker counts at a time; default: by memory and cores", "SIZE", advanced=True)
     fail_on_loss: bool = _input("run", False, read.parse_flag, "fail if input was skipped or altered", advanced=True)
@@ -102,9 +102,9 @@ class TextOptions(CorpusOptions):
     """What text files hold."""
 
     errors: str = _input("count", "replace", read.parse_one_of("replace", "strict", "skip"),
-        "with invalid UTF-8: replace it, stop, or skip its document", advanced=True)
+        "replace invalid UTF-8, stop there (strict), or skip its document", advanced=True)
     text_field: str = _input("count", "text", read.parse_text_field,
-        "the field of JSON Lines or column of Parquet to read; a.b for nested", "NAME")
+        "field of JSON Lines or column of Parquet that holds the text; a.b: field b of field a", "NAME")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,17 +112,17 @@ class PieceOptions(Values):
     """Where text is cut."""
 
     special_tokens: tuple[str, ...] = _special("count", ("<|endoftext|>",), read.parse_special_tokens,
-        "text that separates documents and gets its own id", "TEXT",
-        flag="--special-token", without="start from none: without --special-token, every file is one document")
+        "a special token: it separates documents and has an id of its own", "TEXT",
+        flag="--special-token", without="drop the default special token; without any, each file is one document")
     special_tokens_as_text: bool = _special("count", False, read.parse_flag,
-        "count special tokens in the corpus as any text: they separate nothing", advanced=True)
+        "count special tokens in the corpus as ordinary text, so that they separate nothing", advanced=True)
     pattern: str = _vocabulary("count", "gpt2", read.parse_pattern,
-        "gpt2, cl100k, llama3, o200k, qwen2, qwen3.5, superbpe, digits-from-right, deepseek-v3, kimi-k2, none, or a "
-        "regular expression", "NAME|REGEX")
+        "how text is split into pre-tokens: gpt2, cl100k, llama3, o200k, qwen2, qwen3.5, superbpe, digits-from-right, "
+        "deepseek-v3, kimi-k2, none (not at all), or a regular expression", "NAME|REGEX")
     normalize: str = _vocabulary("count", "none", read.parse_one_of("none", "nfc"),
         "the Unicode normal form that text is put into before it is cut: none, or nfc as Qwen has it", advanced=True)
     max_piece_bytes: int | None = _vocabulary("count", None, parse_piece_bytes,
-        "split pieces longer than this while counting; the tokenizer itself does not", "SIZE", advanced=True)
+        "split pre-tokens longer than this while counting; the tokenizer itself does not", "SIZE", advanced=True)
     pattern_timeout: int = as_in(CorpusOptions, "pattern_timeout")
 
 
@@ -136,11 +136,11 @@ class CountOptions(ClusterOptions, ImportOptions, TextOptions):
     """Of `count`."""
 
     weights: tuple[str, ...] | None = _input("mix", None, read.parse_weights,
-        "how often to take the text of each INPUT, in their order: 2, 0.5, 1/3; repeatable", "NUMBER",
+        "how often to count the text of an INPUT: 2, 0.5, 1/3; one for each INPUT, in their order", "NUMBER",
         flag="--weight", keyword="Sequence[float | str] | None")
     split_at: tuple[str, ...] = _special("count", (), read.parse_special_tokens,
         "text that separates documents and is no token of the result; repeatable", "TEXT", advanced=True)
-    dry_run: bool = _output("run", False, read.parse_flag, "print the plan and stop")
+    dry_run: bool = _output("run", False, read.parse_flag, "print what would be done, and what it takes, and stop")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,19 +148,19 @@ class TokenizerOptions(Values):
     """What can change in a tokenizer that exists."""
 
     bos_token: str | None = _special("special", None, read.parse_special_token,
-        "the special token that starts a text; added if it is none yet", "TEXT")
+        "special token that starts a text; added if it is not a special token yet", "TEXT")
     eos_token: str | None = _special("special", None, read.parse_special_token,
-        "the special token that ends a text; default: the one that separates the corpus", "TEXT")
+        "special token that ends a text; default: the one that separates the corpus", "TEXT")
     pad_token: str | None = _special("special", None, read.parse_special_token,
-        "the special token for padding; added if it is none yet", "TEXT")
+        "special token for padding; added if it is not a special token yet", "TEXT")
     added_special_tokens: tuple[str, ...] = _special("special", (), read.parse_special_tokens,
-        "one more special token, such as a chat mark counted as text; repeatable", "TEXT", flag="--special-token")
+        "another special token, such as a chat mark counted as text; repeatable", "TEXT", flag="--special-token")
     add_bos: bool = _special("special", False, read.parse_flag,
-        "let encoding start each text with the --bos-token, here and in transformers", advanced=True)
+        "start each text with the --bos-token when encoding, here and in transformers", advanced=True)
     export: tuple[str, ...] | None = _output("run", None, read.parse_formats,
-        "formats to write: hf, gpt2, tiktoken, gguf; default: each that can express the tokenizer", "LIST")
+        "tokenizer files to write: hf, gpt2, tiktoken, gguf; default: each that can express the tokenizer", "LIST")
     chat_template: str | None = _output("run", None, read.parse_chat_template,
-        "chat template of the hf export: llama3, chatml, or a file with one in Jinja", "NAME|FILE")
+        "chat template to store in the hf files: llama3, chatml, or a file with one in Jinja", "NAME|FILE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,22 +176,22 @@ class VocabularyOptions(TokenizerOptions):
     """What is learned from counts."""
 
     vocab_size: tuple[int, ...] = _vocabulary("vocabulary", (32_000,), read.parse_vocab_size,
-        "tokens in all: 256 bytes, merges, special tokens; several sizes with commas, the first is the run's own",
+        "number of tokens to have: 256 bytes, merges, special tokens; several with commas, the first is the run's own",
         "N[,N...]", keyword="int | str | Sequence[int]")
     min_frequency: int = _vocabulary("merge", 1, parse_whole_number(1, (1 << 63) - 1),
-        "merge no pair that occurs less often", "N")
+        "merge no pair of tokens that occurs fewer times than this", "N")
     min_piece_count: int = _vocabulary("merge", 1, parse_whole_number(1, (1 << 63) - 1),
-        "leave pieces that occur less often out of merging", "N", advanced=True)
+        "ignore pre-tokens that occur fewer times than this when merging", "N", advanced=True)
     max_token_bytes: int | None = _vocabulary("merge", None, parse_whole_number(2, 1 << 30),
-        "make no token longer than this", "N", advanced=True)
+        "make no token of more bytes than this", "N", advanced=True)
     whole_characters: bool = _vocabulary("merge", False, read.parse_flag,
-        "never merge a part of a UTF-8 character with anything but its other bytes", advanced=True)
+        "never join a part of a UTF-8 character with bytes of another one in a token", advanced=True)
     special_ids: str = _special("merge", "last", read.parse_one_of("last", "first"),
-        "where the special tokens' ids are: after the merges or before", advanced=True)
+        "give special tokens the last ids of the vocabulary, or the first", advanced=True)
     reserve_tokens: int = _special("special", 0, parse_whole_number(0, 1 << 20),
-        "special tokens without a meaning, for later, at the end of the vocabulary", "N", advanced=True)
+        "number of unused special tokens at the end of the vocabulary, for later", "N", advanced=True)
     round_vocab_to: int = _special("special", 1, parse_whole_number(1, 1 << 20),
-        "round the size up to a multiple of this, with reserved tokens", "N", advanced=True)
+        "round the vocabulary size up to a multiple of this, with unused special tokens", "N", advanced=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,15 +203,14 @@ class MergeOptions(ClusterOptions, OverwriteOptions, VocabularyOptions):
     tie_break: str = _vocabulary("merge", "lowest-ids", read.parse_one_of("lowest-ids", "greatest-bytes"),
         "which of equally frequent pairs is merged first", advanced=True)
     stop_at_saving: float | None = _vocabulary("vocabulary", None, read.parse_share,
-        "choose the smallest size from which on no doubling saves this share of tokens, such as 1%; --vocab-size is "
-        "then the largest allowed, without it 256000", "SHARE")
+        "choose the smallest vocabulary from which on no doubling saves this share of tokens, such as 1%; "
+        "--vocab-size is then the largest allowed, without it 256000", "SHARE")
     superwords_from: int | str | None = _vocabulary("merge", None, read.parse_first_stage,
-        "let tokens hold several words from this size on, or this share of the size; reads the corpus twice", "N|80%",
-        advanced=True)
+        "let tokens span several words from this size on, or share; reads the corpus twice", "N|80%", advanced=True)
     superword_pattern: str = _vocabulary("merge", "superbpe", read.parse_superword_pattern,
-        "what still cuts with --superwords-from: superbpe, superbpe-digits, a regex", "NAME|REGEX", advanced=True)
+        "what splits text for --superwords-from: superbpe, superbpe-digits, a regex", "NAME|REGEX", advanced=True)
     superword_words: int | str = _vocabulary("merge", 4, read.parse_superword_words,
-        "most words in a token with --superwords-from; none: any number", "N|none", advanced=True)
+        "most words that a token of --superwords-from may span; none: any number", "N|none", advanced=True)
     superword_colon: bool = _vocabulary("merge", False, read.parse_flag,
         "let such tokens hold a colon followed by a space", flag="superword_colon")
 
@@ -268,11 +267,9 @@ class EncodeFilesOptions(TextOptions):
     """Of `encode_files`."""
 
     documents: str = _shards("encode", "separator", read.parse_one_of("separator", "offsets"),
-        "what separates documents in shards: the separator after each, or offsets in a file of their own", "NAME",
-        advanced=True)
+        "mark the end of a document by the separator after it, or by offsets in a file", "NAME", advanced=True)
     separator: str | None = _shards("encode", None, read.parse_text,
-        "the special token that ends a document; default: the one that separated the training corpus", "TEXT",
-        advanced=True)
+        "special token after each document; default: the separator of the training corpus", "TEXT", advanced=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,18 +279,18 @@ class RowOptions(Values):
     val_fraction: float | None = _order("encode", None, read.parse_share,
         "hold this share of documents or rows out for validation, chosen by a hash of their content", "SHARE")
     val_tokens: int | None = _order("encode", None, parse_whole_number(1, (1 << 63) - 1),
-        "hold documents or rows with this many tokens out for validation", "N", advanced=True)
+        "hold documents or rows of this many tokens together out for validation", "N", advanced=True)
     seed: int = _order("encode", 0, parse_whole_number(0, (1 << 63) - 1), "seed of every random choice", "N")
     shard_format: str = _shards("encode", "npy", read.parse_shard_format,
-        "npy, bin (ids alone), parquet (a row a document), arrow (as datasets.save_to_disk), megatron, mds", "NAME",
-        keyword=f"Literal{[*read.SHARD_FORMATS]}")
+        "format of shards: npy, bin (ids alone), parquet (a row a document), arrow (as save_to_disk), megatron, mds",
+        "NAME", keyword=f"Literal{[*read.SHARD_FORMATS]}")
     shard_size: int = _shards("encode", 100_000_000, parse_whole_number(1, (1 << 31) - 1),
-        "tokens in a shard, at most", "N")
+        "most tokens in a shard", "N")
     sequence_length: int | None = _packing("encode", None, parse_whole_number(1, 1 << 26),
-        "make rows of this many tokens; of chat data at most, default: 2048", "N")
+        "store documents in rows of this many tokens, as --pack says", "N")
     pack: str = _packing("encode", "concat", read.parse_one_of(*read.PACKS),
-        "documents in rows: concat end to end, best-fit whole where they fit, none one each; conversations: none, "
-        "greedy, neat (with numbers of parts as mask)", "NAME", keyword='Literal["concat", "best-fit", "none"]')
+        "how documents fill the rows of --sequence-length: concat (end to end), best-fit (whole where they fit), "
+        "none (one each)", "NAME", keyword='Literal["concat", "best-fit", "none"]')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,7 +300,7 @@ class EncodeOptions(ClusterOptions, OutputOptions, EncodeFilesOptions, RowOption
     weights: tuple[str, ...] | None = as_in(CountOptions, "weights")
     shuffle: bool = _order("encode", False, read.parse_shuffle, "put all documents in one random order")
     repeat: int = _order("encode", 1, parse_whole_number(1, 1000),
-        "take the corpus this often, each time in another order if it is shuffled", "N")
+        "number of times to take the corpus, each in another order if it is shuffled", "N")
     position_ids: bool = _packing("encode", False, read.parse_flag,
         "add columns position_ids and document_ids (best-fit has them in any case)", advanced=True)
     add_bos: bool = as_in(VocabularyOptions, "add_bos")
@@ -319,34 +316,35 @@ class ChatOptions(ClusterOptions, OutputOptions, CorpusOptions, RowOptions):
     dataset_info: Location | None = _chat(None, parse_location,
         "dataset_info.json of LLaMA-Factory, whose entries name files and what their rows are", "FILE")
     dataset: tuple[str, ...] | None = _chat(None, read.parse_names,
-        "entries of --dataset-info to read", "NAME[,NAME...]", advanced=True)
+        "which entries of --dataset-info to read", "NAME[,NAME...]", advanced=True)
     compatible: bool = _chat(False, read.parse_flag,
         "pack batches of 1,000 conversations, as LLaMA-Factory does, instead of all together", flag="compatible")
-    train_on_prompt: bool = _chat(False, read.parse_flag, "learn questions too", advanced=True)
+    train_on_prompt: bool = _chat(False, read.parse_flag, "learn the questions as well as the answers", advanced=True)
     mask_history: bool = _chat(False, read.parse_flag,
         "learn only the last answer, and keep the last turns where a conversation is too long", advanced=True)
     default_system: str | None = _chat(None, read.parse_any_text,
         "the system text of conversations without one, in place of the template's", "TEXT", advanced=True)
     enable_thinking: str = _chat("true", read.parse_thinking,
-        "empty thoughts of reasoning templates: learned, false: none are kept, null: not learned", "true|false|null",
-        advanced=True)
+        "empty thoughts of reasoning templates: keep and learn them, keep none, or (null) keep but not learn them",
+        "true|false|null", advanced=True)
     preserve_thinking: bool = _chat(False, read.parse_flag,
         "keep thoughts of earlier answers with --mask-history", flag="preserve_thinking")
     tool_format: str | None = _chat(None, read.parse_one_of(*read.TOOL_FORMATS),
         "how tools and calls become text: default, llama3, qwen, mistral; default: the template's", flag="tool_format")
     date: str = _chat(read.PUBLISHED_DATE, read.parse_date,
-        "what Llama 3's description of tools names as today, such as 2026-11-23, or today", "DATE", advanced=True)
+        "today's date in Llama 3's description of tools, such as 2026-11-23, or today", "DATE", advanced=True)
     special_tokens_in_messages: str = _chat("text", read.parse_one_of(*read.SPECIAL_TOKENS_IN_MESSAGES),
-        "what special tokens that messages contain become; LLaMA-Factory: tokens", "text|tokens|refuse", advanced=True)
-    mix_strategy: str = _chat("concat", read.parse_one_of(*read.MIX_STRATEGIES),
-        "how data sets follow each other: concat, interleave_under, interleave_over, interleave_once", "NAME",
+        "read special tokens in messages as text or (as LLaMA-Factory) as tokens, or refuse", "text|tokens|refuse",
         advanced=True)
+    mix_strategy: str = _chat("concat", read.parse_one_of(*read.MIX_STRATEGIES),
+        "how data sets are mixed: concat (one after another), interleave_under, interleave_over, interleave_once",
+        "NAME", advanced=True)
     interleave_probs: tuple[float, ...] | None = _chat(None, read.parse_shares,
-        "how often each data set is next; default: they take turns", "P[,P...]", advanced=True)
+        "probability of each data set to be next; default: they take turns", "P[,P...]", advanced=True)
     val_size: float = _chat(0.0, read.parse_amount,
         "hold rows out for validation at random: a number, or a share below 1", flag="val_size")
     max_samples: int | None = _chat(None, parse_whole_number(1, (1 << 63) - 1),
-        "take only the first rows of each data set", "N", advanced=True)
+        "take only this many rows of each data set, the first ones", "N", advanced=True)
 # fmt: on
 
 
