@@ -23,12 +23,12 @@ ROOMS = {
     "bpe_pipeline": 24,
     "__main__": 104,
     "compat": 479,
-    "cli": 1341,
-    "guests": 5361,
+    "cli": 1354,
+    "guests": 5469,
     "commands": 2815,
     "reports": 2563,
     "shards": 3123,
-    "tokenizer": 3971,
+    "tokenizer": 4010,
     "merges": 1421,
     "counts": 2461,
     "run": 3102,
@@ -58,9 +58,9 @@ MOST = {
     "lines of a file, on average": 152,
     "lines of a function": 49,
     "parameters of an internal function": 6,
-    "flags of all commands": 383,
+    "flags of all commands": 384,
     "flags in the help of a command": 24,
-    "lines of tests": 24_283,
+    "lines of tests": 24_364,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

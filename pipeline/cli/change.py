@@ -1,5 +1,6 @@
 """Commands that change a tokenizer: extend, prune."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,34 +11,46 @@ from pipeline.run.options import ExtendOptions, OutputOptions
 from pipeline.storage import Location
 
 if TYPE_CHECKING:
-    from pipeline.reports.result import Result
+    from pipeline.reports.result import Facts, Result
 
 
 @run_command(ExtendOptions)
 @base_argument
 @run_argument
-@click.option("--add", required=True, metavar="N", help="how many new tokens")
+@click.option("--add", metavar="N", help="how many new tokens; with --stop-at-saving the most, default: 64000")
 @click.option("--first-id", metavar="N", help="the first new id; default: one more than the largest of BASE")
-def extend(session: Session, base: Location, run_directory: Location, add: str, first_id: str | None) -> "Result":
+@click.option(
+    "--stop-at-saving", metavar="SHARE",
+    help="add the smallest number from which on no doubling saves this share of tokens, such as 1%",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="print how many tokens each number of new ones saves, and stop")
+def extend(session: Session, base: Location, run_directory: Location, dry_run: bool, **new: str | None) -> "Result":
     """Add tokens learned from the counts in RUN to the tokenizer BASE.
 
     All ids and merges of BASE stay. new-tokens.parquet next to the new tokenizer says how to start their embeddings.
 
     \b
     bpe-pipeline count swahili/*.txt --like gpt2/tokenizer.json --output runs/sw
+    bpe-pipeline extend gpt2/tokenizer.json runs/sw --add 50000 --dry-run
     bpe-pipeline extend gpt2/tokenizer.json runs/sw --add 10000 --output gpt2-sw
     """
-    from pipeline.guests.adapt.extend import run_extend
+    from pipeline.guests.adapt import extend
 
-    new = {"add": add, "first_id": first_id}
-    done = run_extend(base, run_directory, new, session.options, session.executor, session.listener)
+    how = base, run_directory, new, session.options, session.executor, session.listener
+    if dry_run:
+        return extend.run_dry(*how)
+    done = extend.run_extend(*how)
     facts = {
         "new_tokens": len(done.plan),
         "new_ids": f"{done.plan[0].id} to {done.plan[-1].id}" if done.plan else "none",
         "made_again": len(done.made_again),
         "stopped": done.stopped,
     }
-    return _changed("extended", session, facts, done.before, done.after)
+    if done.notes:
+        facts["special_tokens"] = done.special_tokens
+    result = _changed("extended", session, facts, done.before, done.after)
+    shown = {"special_tokens": done.notes} if done.notes else {}
+    return replace(result, facts={**result.facts, "savings": done.savings}, shown_as=shown)
 
 
 @run_command(OutputOptions)
@@ -73,7 +86,7 @@ def prune(
     return _changed("pruned", session, facts, done.before, done.after)
 
 
-def _changed(event: str, session: Session, facts: dict[str, Any], before: int, after: int) -> "Result":
+def _changed(event: str, session: Session, facts: dict[str, Any], before: int, after: int) -> "Facts":
     """Return the result of a changed tokenizer."""
     from pipeline.reports.result import Facts
 

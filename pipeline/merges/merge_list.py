@@ -91,18 +91,27 @@ def enough_from(savings: Sequence[float], least: float) -> int | None:
 
 
 def size_that_repays(learned: MergeList, special: SpecialTokens, most: int, saving: float) -> tuple[int, str]:
-    """Return the size, at most `most`, and why; by the tokens that the counted corpus has at each size, exactly.
+    """Return the size, at most `most`, and why; by the tokens that the counted corpus has at each size, exactly."""
+    tokens = [learned.bytes, *(learned.bytes - joined for joined in accumulate(learned.joined))]
+    return number_that_repays(
+        tokens, most, saving, least=most - special.merge_budget(most), all_known=learned.exhausted
+    )
 
-    It is `most` if the list ends before twice a smaller size that would do; doublings that the list does not hold are
+
+def number_that_repays(
+    tokens: Sequence[int], most: int, saving: float, *, least: int, all_known: bool
+) -> tuple[int, str]:
+    """Return how many tokens repay, at most `most`, and why. tokens[n]: of the corpus with `least` + n of them.
+
+    It is `most` if the list ends before twice a smaller number that would do; doublings that the list does not hold are
     not known. Savings need not fall: languages that choose merges in turn may make a later doubling save more.
     """
-    tokens = [learned.bytes, *(learned.bytes - joined for joined in accumulate(learned.joined))]
-    least, end = most - special.merge_budget(most), len(learned)
+    end = len(tokens) - 1
 
     def saved(size: int) -> float:
         return 1 - tokens[min(2 * size - least, end)] / tokens[min(size - least, end)]
 
-    last = most if learned.exhausted else (least + end) // 2  # of which it is known what doubling saves
+    last = most if all_known else (least + end) // 2  # of which it is known what doubling saves
     if (first := enough_from([saved(size) for size in range(least, last + 1)], saving)) is not None:
         size = least + first
         return size, f"{size:,} tokens: doubling them would save less than {saving:.2%} of the tokens of the corpus"

@@ -260,6 +260,7 @@ class ExtendOptions(OutputOptions):
 
     min_frequency: int = as_in(VocabularyOptions, "min_frequency")
     whole_characters: bool = as_in(VocabularyOptions, "whole_characters")
+    added_special_tokens: tuple[str, ...] = as_in(TokenizerOptions, "added_special_tokens")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,17 +4,21 @@
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Unpack
+from pathlib import Path
+from typing import Any, Unpack
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener
-from pipeline.counts.count import Counted
+from pipeline.counts.as_text import bounds
+from pipeline.counts.count import Counted, require_counted
 from pipeline.executors import Executor
 from pipeline.guests.adapt.extend_worker import (
     Learned,
     NewToken,
+    Saving,
     extended,
     learn,
     require_extendable,
@@ -25,28 +29,34 @@ from pipeline.merges.merge import STAGE
 from pipeline.pattern.compiled import PatternSequence
 from pipeline.pattern.presets import NAME
 from pipeline.reports.progress import for_python
+from pipeline.reports.result import Facts
 from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath, OutputKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Run
-from pipeline.run.options import CountOptions, ExtendOptions, make_options
+from pipeline.run.options import CountOptions, ExtendOptions, flag_of, make_options
 from pipeline.run.patterns import cut_by
-from pipeline.run.runner import Advance, Runner
+from pipeline.run.runner import Advance, Runner, watched
+from pipeline.run.values import argument, parse_share
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, named
+from pipeline.tokenizer.export import news_of, with_added
+from pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
 from pipeline.tokenizer.formats.changed import write_changed
 from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 ENCODING = "encoding pieces"
+_MOST_NEW = 64_000  # where a saving chooses
 _CUTTING = {"expression": "the pattern", "by": "what cuts", "unicode": "the Unicode version", "text": "the text"}
 
 
 @dataclass(frozen=True)
 class Extended:
     """An extended tokenizer. plan: its new tokens, as new-tokens.parquet has them. made_again: old ids that merges
-    alone did not make and now make. before, after: the tokens of all counted pieces."""
+    alone did not make and now make. before, after: the tokens of all counted pieces; savings: what fewer new ones save.
+    special_tokens: those that were added; notes: their ids, and how often they were text."""
 
     tokenizer: Tokenizer
     plan: tuple[NewToken, ...]
@@ -54,6 +64,9 @@ class Extended:
     stopped: str
     before: int
     after: int
+    savings: tuple[Saving, ...]
+    special_tokens: dict[str, int]
+    notes: tuple[str, ...]
 
 
 @lists_options
@@ -61,8 +74,10 @@ def extend(
     base: AnyPath,
     run: AnyPath,
     *,
-    add: int,
+    add: int | None = None,
     first_id: int | None = None,
+    stop_at_saving: float | str | None = None,
+    added_special_tokens: str | Sequence[str] = (),
     min_frequency: int = 1,
     whole_characters: bool = False,
     progress: bool = False,
@@ -81,8 +96,10 @@ def extend(
     Args:
         base: the tokenizer, a path or a URI, as `Tokenizer.load` reads it.
         run: the run directory; its pieces must be cut as the tokenizer cuts.
-        add: how many new ids; 0 makes a copy.
-        first_id: the first of them; default: one more than the largest of the base.
+        add: how many new tokens are learned; 0: none. With `stop_at_saving` the most, default: 64,000.
+        first_id: the first new id; default: one more than the largest of the base.
+        stop_at_saving: choose the smallest number from which on no doubling saves this share of tokens, such as "1%".
+        added_special_tokens: marks to add, such as those of a chat; they get reserved ids first, then new ones.
         min_frequency: join no pair of tokens that occurs less often.
         whole_characters: join no part of a character of UTF-8 with anything but its other bytes.
         progress: as of `pipeline.train`.
@@ -97,12 +114,11 @@ def extend(
         TrainingError: there is nothing to learn.
         ExportRefusedError: tokenizer.json cannot hold the result.
     """
-    settled = make_options(
-        ExtendOptions, {**options, "min_frequency": min_frequency, "whole_characters": whole_characters}
-    )
+    rules = {"min_frequency": min_frequency, "whole_characters": whole_characters}
+    settled = make_options(ExtendOptions, {**options, **rules, "added_special_tokens": added_special_tokens})
     with for_python(progress) as listener, executor_here(settled) as executor:
-        paths = named(base, "base"), named(run, "run")
-        return run_extend(*paths, {"add": add, "first_id": first_id}, settled, executor, listener)
+        new = {"add": add, "first_id": first_id, "stop_at_saving": stop_at_saving}
+        return run_extend(named(base, "base"), named(run, "run"), new, settled, executor, listener)
 
 
 def run_extend(
@@ -113,36 +129,95 @@ def run_extend(
     executor: Executor,
     listener: Listener,
 ) -> Extended:
-    """Learn, write the tokenizer's directory, and return what was added. new: `add` and `first_id`, as given."""
+    """Learn, write the tokenizer's directory, and return what was added.
+
+    new: `add`, `first_id` and `stop_at_saving`, as given.
+    """
     if options.output is None:
         raise UsageError("extend needs --output, a directory for the extended tokenizer")
-    chosen = {
-        "add": (wanted := whole_number("add", new["add"])),
+    change = _change_of(base, location, new, options)
+    with changing(change, options, executor, listener, _require_same_cutting) as (runner, counted, directory):
+        learned, written = make_extended(runner, change, counted, directory)
+    stopped = learned.chosen or "as many as were asked for"
+    if not learned.chosen and len(learned.new) < (wanted := change.asked["add"]):
+        often = "at all" if options.min_frequency == 1 else f"{options.min_frequency:,} times"
+        stopped = f"{wanted - len(learned.new):,} fewer than were asked for: no pair is left that occurs {often}"
+        runner.warn(f"the tokenizer has {stopped}")
+    tokenizer, again = Tokenizer.from_model(written), learned.made_again
+    special, old = written.vocabulary.special_tokens, change.model.vocabulary.special_tokens
+    marks = {text: id_ for text, id_ in special.items() if text not in old}
+    notes = [*news_of(change.model, written), *(line for line, _ in bounds(change.run, [*marks], executor))]
+    how = stopped, learned.before, learned.after, learned.savings(), marks, tuple(notes)
+    return Extended(tokenizer, learned.new, again, *how)
+
+
+def run_dry(
+    base: Location,
+    location: Location,
+    new: Mapping[str, object],
+    options: ExtendOptions,
+    executor: Executor,
+    listener: Listener,
+) -> Facts:
+    """Learn, write nothing, and return how many tokens each number of new ones saves."""
+    change = _change_of(base, location, new, options)
+    everything = replace(change, asked={**change.asked, "stop_at_saving": None})
+    with watched(options, executor, listener) as runner, tempfile.TemporaryDirectory() as scratch:
+        _require_same_cutting(runner, change.model, change.run)
+        learned = _learned(runner, everything, require_counted(change.run, executor), Path(scratch))[0]
+    facts = {"base": str(base), "tokens_before": learned.before, "savings": list(learned.savings())}
+    if (saving := change.asked["stop_at_saving"]) is not None:
+        count, why = learned.enough(change.asked["add"], saving)
+        facts |= {"new_tokens": count, "stopped": why}
+    return Facts(facts, "plan")
+
+
+def _change_of(base: Location, location: Location, new: Mapping[str, object], options: ExtendOptions) -> Change:
+    """Return what is asked for; `UsageError` if it is not possible, before anything is written."""
+    share = (
+        None
+        if new["stop_at_saving"] is None
+        else argument(flag_of("stop_at_saving"), new["stop_at_saving"], parse_share)
+    )
+    if new["add"] is None and share is None:
+        raise UsageError("extend needs --add, the number of new tokens, or --stop-at-saving, which chooses it")
+    asked: dict[str, Any] = {
+        "add": _MOST_NEW if new["add"] is None else whole_number("add", new["add"]),
         "first_id": None if new["first_id"] is None else whole_number("first_id", new["first_id"]),
+        "stop_at_saving": share,
+        "special_tokens": list(options.added_special_tokens),
         "min_frequency": options.min_frequency,
         "whole_characters": options.whole_characters,
     }
     model, run = load_model(base), manifest.require(location)
     require_extendable(model)
-    start_of(model, wanted, chosen["first_id"])  # before anything is written
-    change = Change("extend", base, model, run, chosen)
-    with changing(change, options, executor, listener, _require_same_cutting) as (runner, counted, directory):
-        learned, written = make_extended(runner, change, counted, directory)
-    stopped = "as many as were asked for"
-    if len(learned.new) < wanted:
-        often = "at all" if options.min_frequency == 1 else f"{options.min_frequency:,} times"
-        stopped = f"{wanted - len(learned.new):,} fewer than were asked for: no pair is left that occurs {often}"
-        runner.warn(f"the tokenizer has {stopped}")
-    tokenizer, again = Tokenizer.from_model(written), learned.made_again
-    return Extended(tokenizer, learned.new, again, stopped, learned.before, learned.after)
+    marked, _ = _marked(model, asked)
+    marks = len(marked.vocabulary.special_tokens) - len(model.vocabulary.special_tokens)
+    start_of(model, asked["add"] + marks, asked["first_id"])
+    vocabulary_texts(marked.vocabulary, "tokenizer.json")
+    return Change("extend", base, model, run, asked)
+
+
+def _marked(model: Model, asked: Mapping[str, Any]) -> tuple[Model, dict[str, Any]]:
+    """Return the model with the special tokens that are added, and what is asked for of the ids after them."""
+    first = asked["first_id"]
+    marked = with_added(model, asked["special_tokens"], reserved=True, first_id=first)
+    marks = len(marked.vocabulary.special_tokens) - len(model.vocabulary.special_tokens)
+    return marked, {**asked, "first_id": None if first is None else first + marks}
 
 
 def make_extended(runner: Runner, change: Change, counted: Counted, directory: Location) -> tuple[Learned, Model]:
     """Learn what is asked for and write all files into a directory."""
-    task = change.task(runner, counted, directory)
-    with _encoding_then_merging(runner, counted.facts.different_pieces, change.asked["add"]) as advance:
-        learned = runner.executor.one(learn, task, advance)
-    return learned, write_changed(change.base, extended(change.model, learned), None, directory)
+    learned, marked = _learned(runner, change, counted, directory)
+    return learned, write_changed(change.base, extended(marked, learned), None, directory)
+
+
+def _learned(runner: Runner, change: Change, counted: Counted, directory: Location) -> tuple[Learned, Model]:
+    """Learn what is asked for and write its table; returns the base with the special tokens that are added, too."""
+    model, asked = _marked(change.model, change.asked)
+    task = replace(change.task(runner, counted, directory), model=model, asked=asked)
+    with _encoding_then_merging(runner, counted.facts.different_pieces, asked["add"]) as advance:
+        return runner.executor.one(learn, task, advance), model
 
 
 @contextlib.contextmanager

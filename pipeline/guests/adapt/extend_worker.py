@@ -8,8 +8,10 @@ keeps its id.
 """
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from pipeline import _core
 from pipeline._core import MergeResult
@@ -18,8 +20,9 @@ from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_progress, report_totals
 from pipeline.guests.adapt.change_worker import ChangeTask
 from pipeline.merges.forecast import surely_enough
+from pipeline.merges.merge_list import number_that_repays
 from pipeline.merges.rules import MergeRules
-from pipeline.merges.vocabulary import Vocabulary, tokens_to_texts
+from pipeline.merges.vocabulary import Vocabulary
 from pipeline.storage.atomic import write_rows
 from pipeline.tokenizer.model import Model, bytes_of_letters
 
@@ -55,7 +58,8 @@ class Start:
 class Learned:
     """New merges by ids, in order of rank. before, after: the tokens of all pieces without and with them.
 
-    new: the tokens that they add; made_again: old ids that they make, which merges alone did not.
+    new: the tokens that they add; made_again: old ids that they make, which merges alone did not. tokens[n]: of all
+    pieces with the first n new tokens. chosen: why there are not more, if that was asked for.
     """
 
     left: "array[int]"
@@ -67,6 +71,52 @@ class Learned:
     exhausted: bool
     before: int
     after: int
+    tokens: "array[int]"
+    chosen: str = ""
+
+    def first(self, count: int) -> "Learned":
+        """Return the first new tokens."""
+        if count >= len(self.new):
+            return self
+        end = self.result.index(self.new[count - 1].id) + 1 if count else 0
+        left, right, counts, result = (one[:end] for one in (self.left, self.right, self.counts, self.result))
+        again = tuple(id_ for id_ in result if id_ in self.made_again)
+        new, tokens = self.new[:count], self.tokens[: count + 1]
+        return Learned(left, right, counts, result, new, again, False, self.before, tokens[-1], tokens)
+
+    def enough(self, most: int, saving: float) -> tuple[int, str]:
+        """Return how many of the new tokens repay, and why: from there on no doubling of them saves this share."""
+        tokens = self.tokens[1:] or self.tokens
+        count, why = number_that_repays(tokens, most, saving, least=1, all_known=self.exhausted)
+        return min(count, len(self.new)), f"at {why}"
+
+    def savings(self) -> "tuple[Saving, ...]":
+        """Return what this many new tokens save, and half as many, and so on."""
+        halves = takewhile(bool, (len(self.new) >> times for times in range(_MOST_SAVINGS)))
+        return tuple(Saving.of(self.tokens, count) for count in sorted(halves))
+
+
+@dataclass(frozen=True)
+class Saving:
+    """The tokens of all counted pieces with this many new ones.
+
+    saved: as a share of the tokens before; by_doubling: of those with half as many new ones.
+    """
+
+    new_tokens: int
+    tokens: int
+    saved: float
+    by_doubling: float
+
+    @classmethod
+    def of(cls, tokens: Sequence[int], count: int) -> "Saving":
+        """Take them from the tokens with each number of new ones."""
+        shares = (1 - tokens[count] / max(tokens[fewer], 1) for fewer in (0, count // 2))
+        return cls(count, tokens[count], *shares)
+
+    def __str__(self) -> str:
+        share = f"{-self.saved:+.1%}, by the last doubling {-self.by_doubling:+.1%}"
+        return f"{self.new_tokens:,} new: {self.tokens:,} tokens ({share})"
 
 
 def require_extendable(model: Model) -> None:
@@ -85,7 +135,7 @@ def start_of(model: Model, add: int, first_id: int | None) -> Start:
     taken = sorted(id_ for id_ in (*old.tokens, *old.special_tokens.values()) if first <= id_ < first + max(add, 1))
     if taken:
         raise UsageError(
-            f"--first-id {first} with --add {add} would take the id {taken[0]}, which is another token's; give "
+            f"--first-id {first} with {add:,} new ids would take the id {taken[0]}, which is another token's; give "
             f"--first-id {old.max_id + 1} or leave it out"
         )
     needed, lost = {*old.left, *old.right}, model.unreachable_tokens()
@@ -111,19 +161,22 @@ def learned_of(start: Start, found: MergeResult) -> Learned:
     old_ids: dict[int, tuple[int, ...]] = {id_: (id_,) for id_ in ids}
     old, again = {*start.ids}, {start.tokens[number]: start.ids[number] for number in start.again}
     new: list[NewToken] = []
-    for a, b, count in zip(found.left, found.right, found.counts, strict=True):
+    tokens_with, after = array("Q", [found.bytes]), found.bytes
+    for a, b, count, fewer in zip(found.left, found.right, found.counts, found.joined, strict=True):
         left, right, token = ids[a], ids[b], tokens[a] + tokens[b]
         made = again.get(token, start.first_new_id + len(new))
+        after -= fewer
         old_ids[made] = old_ids[left] + old_ids[right]
         if token not in again:
             new.append(NewToken(made, token, left, right, count, old_ids[made]))
+            tokens_with.append(after)
         ids.append(made)
         tokens.append(token)
     lefts, rights = (array("I", map(ids.__getitem__, numbers)) for numbers in (found.left, found.right))
     result, exhausted = ids[len(start.tokens) :], found.stop == "min-frequency"
     revived = tuple(id_ for id_ in result if id_ in old)
-    before, after = found.bytes, found.bytes - sum(found.joined)
-    return Learned(lefts, rights, array("Q", found.counts), result, tuple(new), revived, exhausted, before, after)
+    what = tuple(new), revived, exhausted, found.bytes, after, tokens_with
+    return Learned(lefts, rights, array("Q", found.counts), result, *what)
 
 
 def extended(model: Model, learned: Learned) -> Model:
@@ -139,6 +192,7 @@ def extended(model: Model, learned: Learned) -> Model:
 
 
 PLAN_NAME = "new-tokens.parquet"
+_MOST_SAVINGS = 8
 _BYTES_PER_WORD = 32  # of a piece that is encoded, without its ids
 
 
@@ -162,6 +216,9 @@ def learn(task: ChangeTask) -> Learned:
             f"{task.counter}; count another corpus, or give a smaller --min-frequency"
         )
     learned = learned_of(start, result)
+    if (saving := asked["stop_at_saving"]) is not None:
+        count, why = learned.enough(asked["add"], saving)
+        learned = replace(learned.first(count), chosen=why)
     _write(task, learned)
     return learned
 
@@ -191,8 +248,17 @@ def _needed(task: ChangeTask, words: int, slots: int) -> int:
 
 
 def _write(task: ChangeTask, learned: Learned) -> None:
-    """Write new-tokens.parquet, a row a token."""
+    """Write new-tokens.parquet, a row a token; the text of one that is no whole characters is null."""
     kinds = {"id": "uint32", "token": "binary", "text": "string", "left_id": "uint32", "right_id": "uint32"}
-    texts = tokens_to_texts(one.token for one in learned.new)
-    rows = ({**vars(one), "text": text} for one, text in zip(learned.new, texts, strict=True))
-    write_rows(task.output / PLAN_NAME, rows, kinds | {"count": "uint64", "old_ids": "uint32[]"})
+    kinds |= {"count": "uint64", "old_ids": "uint32[]", "tokens_after": "uint64"}
+    rows = (
+        {**vars(one), "text": _text(one.token), "tokens_after": after}
+        for one, after in zip(learned.new, learned.tokens[1:], strict=True)
+    )
+    write_rows(task.output / PLAN_NAME, rows, kinds)
+
+
+def _text(token: bytes) -> str | None:
+    with suppress(UnicodeDecodeError):
+        return token.decode()
+    return None

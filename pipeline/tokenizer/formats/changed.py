@@ -5,7 +5,7 @@ the post-processor and the settings too.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, InputError
@@ -23,6 +23,7 @@ from pipeline.tokenizer.formats.huggingface import (
 )
 from pipeline.tokenizer.model import Model
 
+_PLAIN_MARK = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) | {"special": True}
 CHANGED_NAMES = (*EDITABLE, TEMPLATE_NAME, MODEL_NAME)
 
 
@@ -31,8 +32,11 @@ def write_changed(base: Location, model: Model, new_of: Mapping[int, int] | None
     home = tokenizer_home(base)
     file = document_of(base)
     if file is not None:
-        contents = {name: _settings(home / name, new_of) for name in CHANGED_NAMES[:-1] if (home / name).exists()}
-        write_files(directory, contents | {MODEL_NAME: _document(file, model.vocabulary, new_of)})
+        document = read_json(file).read(dict)
+        marks = _marks(document.get("added_tokens") or [], model.vocabulary) if new_of is None else {}
+        settings = [home / name for name in CHANGED_NAMES[:-1] if (home / name).exists()]
+        contents = {one.name: _marked(one, marks) if marks else _settings(one, new_of) for one in settings}
+        write_files(directory, contents | {MODEL_NAME: _document(document, file, model.vocabulary, new_of, marks)})
     else:
         write_model(model, directory)
     written = load_huggingface(directory / MODEL_NAME)
@@ -43,21 +47,52 @@ def write_changed(base: Location, model: Model, new_of: Mapping[int, int] | None
     return written
 
 
-def _document(file: Location, vocabulary: Vocabulary, new_of: Mapping[int, int] | None) -> str:
-    """Return tokenizer.json with this vocabulary."""
+Marks = Mapping[int, tuple[str | None, str]]
+"""Special tokens that are added, by id: the text of a reserved one that each replaces, and its own."""
+
+
+def _marks(added: Sequence[Mapping[str, Any]], vocabulary: Vocabulary) -> Marks:
+    """Return the special tokens of a vocabulary that the added tokens of a file lack."""
+    old = {token["id"]: token["content"] for token in added}
+    return {id_: (old.get(id_), text) for text, id_ in vocabulary.special_tokens.items() if old.get(id_) != text}
+
+
+def _marked(file: Location, marks: Marks) -> str | bytes:
+    """Return a file of settings with more special tokens, wherever it lists all of them."""
+    if not file.name.endswith(".json"):
+        return read_bytes(file)
     document = read_json(file).read(dict)
+    if isinstance(decoder := document.get("added_tokens_decoder"), dict):
+        for id_, (_, text) in marks.items():
+            decoder[str(id_)] = {**decoder.get(str(id_), _PLAIN_MARK), "content": text}
+    if isinstance(listed := document.get("additional_special_tokens"), list):
+        gone = {old for old, _ in marks.values()}
+        kept = [one for one in listed if (one["content"] if isinstance(one, dict) else one) not in gone]
+        document["additional_special_tokens"] = kept + [text for _, text in marks.values()]
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+def _document(
+    document: Any, file: Location, vocabulary: Vocabulary, new_of: Mapping[int, int] | None, marks: Marks
+) -> str:
+    """Return tokenizer.json with this vocabulary."""
     listed, merges = document["model"]["vocab"], document["model"]["merges"]
     ordinary = {text: id_ for id_, text in vocabulary.texts.items()}
     ids = vocabulary.special_tokens | ordinary
-    entries = {text: ids[text] for text in listed if text in ids} | ordinary
+    renamed, added = dict(marks.values()), document.get("added_tokens") or []
+    for token in added:
+        token["content"] = renamed.get(token["content"], token["content"])
+    added += [{"id": id_, "content": text, **_PLAIN_MARK} for id_, (old, text) in marks.items() if old is None]
+    entries = {text: ids[text] for text in (renamed.get(one, one) for one in listed) if text in ids} | ordinary
     pairs = [[vocabulary.texts[id_] for id_ in pair] for pair in zip(vocabulary.left, vocabulary.right, strict=True)]
     merges = [" ".join(pair) for pair in pairs] if merges and isinstance(merges[0], str) else pairs
     if new_of is not None:
-        for token in document.get("added_tokens") or []:
+        for token in added:
             token["id"] = new_of[token["id"]]
         _move_ids(document.get("post_processor"), new_of, file)
     document["model"] |= {"vocab": entries, "merges": merges}
-    added = document.get("added_tokens") or []
+    if marks:
+        document["added_tokens"] = added
     try:
         check_numbering(Field(added, file), Field(entries, file))
     except InputError:  # a reader takes the ids of the vocabulary for those that it lists

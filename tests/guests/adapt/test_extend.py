@@ -36,7 +36,13 @@ SMALL = rules.base_of_case({
 def _learn(base: Base, counter: dict[bytes, int], add: int, home: Path, **options: Any) -> Learned:
     model = base.model()
     how = {name: options.pop(name, one) for name, one in (("threads", 1), ("grant", Grant(BIG, BIG, 0, 0)))}
-    asked = {"add": add, "first_id": None, "min_frequency": 1, "whole_characters": False} | options
+    asked = {
+        "add": add,
+        "first_id": None,
+        "min_frequency": 1,
+        "whole_characters": False,
+        "stop_at_saving": None,
+    } | options
     path = counter_files.write(home / "counter", counter, partitions=2)
     return learn(ChangeTask(path, "f", model, asked, home, **how))
 
@@ -89,10 +95,18 @@ def test_threads_and_partitions_change_nothing(tmp_path: Path) -> None:
 
 def test_the_table_of_new_tokens_has_a_row_a_token(tmp_path: Path) -> None:
     learned = _learn(SMALL, {b"lowlow": 3, b"low": 9}, 5, tmp_path)
-    names = ["id", "token", "text", "left_id", "right_id", "count", "old_ids"]
-    row = [301, b"lowlow", "lowlow", 257, 257, 3, [257, 257]]
+    names = ["id", "token", "text", "left_id", "right_id", "count", "old_ids", "tokens_after"]
+    row = [301, b"lowlow", "lowlow", 257, 257, 3, [257, 257], 12]
     assert pq.read_table(tmp_path / PLAN_NAME).to_pylist() == [dict(zip(names, row, strict=True))]
     assert (learned.exhausted, learned.before, learned.after) == (True, 15, 12)
+    _learn(SMALL, {"\u00e9\u00e8 x".encode(): 3}, 5, tmp_path)
+    tokens, texts = (pq.read_table(tmp_path / PLAN_NAME)[name].to_pylist() for name in ("token", "text"))
+    assert tokens[-1] == "\u00e9\u00e8 x".encode()
+    assert [text.encode() for text in texts if text] == [
+        one for one in tokens if one.decode(errors="ignore").encode() == one
+    ]
+    assert None in texts
+    assert "\u00e9\u00e8 x" in texts
 
 
 def test_ids_that_are_taken_and_too_little_memory_are_refused_with_numbers(tmp_path: Path) -> None:

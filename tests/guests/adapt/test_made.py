@@ -37,6 +37,73 @@ def test_tokenizers_transformers_and_tiktoken_agree(asked: str, base: Path, coun
         assert seed > 20 or ids == auto(text)["input_ids"] == encoding.encode(text, allowed_special="all")
 
 
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.filterwarnings("ignore:.*counted without the special token")
+def test_marks_take_reserved_ids_first_and_all_libraries_know_them(
+    listed: bool, base: Path, counted: Path, tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    shutil.copytree(base, old := tmp_path / "old")
+    reserved, marks = "<|reserved_special_token_0|>", ["<|im_start|>", "<|im_end|>"]
+    document, config = (json.loads((old / name).read_text()) for name in ("tokenizer.json", "tokenizer_config.json"))
+    document["added_tokens"].append({**document["added_tokens"][-1], "id": 500, "content": reserved})
+    document["model"]["vocab"] |= {reserved: 500} if listed else {}
+    config["added_tokens_decoder"] = {str(one.pop("id")): one for one in map(dict, document["added_tokens"])}
+    config["additional_special_tokens"] = ["<|user|>", reserved]
+    for name, content in (("tokenizer.json", document), ("tokenizer_config.json", config)):
+        (old / name).write_text(json.dumps(content))
+    words = [word for mark in marks for word in ("--special-token", mark)]
+    result = succeeded(run("extend", old, counted, "--add", 20, *words, "--output", tmp_path / "new"))
+    assert "'<|im_start|>' was never counted as text: no piece is '_start'" in result.stdout
+    assert f"'<|im_start|>' is 500, which was '{reserved}'" in result.stdout
+    assert "'<|im_end|>' is 501, a new id" in result.stdout
+    new = pipeline.load(tmp_path / "new")
+    ids = {"<|endoftext|>": 498, "<|user|>": 499, "<|im_start|>": 500, "<|im_end|>": 501}
+    assert (new.special_tokens, min(set(new.vocab) - set(pipeline.load(old).vocab) - {501})) == (ids, 502)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "new/tokenizer.json"))
+    auto = transformers.AutoTokenizer.from_pretrained(str(tmp_path / "new"))
+    assert len(auto) == theirs.get_vocab_size() == 522
+    for seed in range(20):
+        text = f"<|im_start|>uus {peers.generated_text(seed, 200)}<|im_end|><|user|>\u0338{reserved}"
+        assert new.encode(text) == theirs.encode(text).ids == auto.encode(text)
+    assert auto.decode(auto.encode("uus<|im_end|> uus<|im_start|>"), skip_special_tokens=True) == "uus uus"
+    assert "extend" in pipeline.verify_run(tmp_path / "new")
+    with pytest.raises(UsageError, match=r"--first-id 470 with 7 new ids would take the id 470"):
+        pipeline.extend(old, counted, add=6, first_id=470, added_special_tokens=marks, output=tmp_path / "other")
+    gap = pipeline.extend(old, counted, add=6, first_id=600, added_special_tokens=marks, output=tmp_path / "gap")
+    assert (gap.special_tokens, gap.plan[0].id) == ({"<|im_start|>": 500, "<|im_end|>": 600}, 601)
+
+
+@pytest.mark.filterwarnings("ignore:the tokenizer has .* fewer than were asked for")
+def test_savings_are_those_of_each_number_of_new_tokens_and_one_is_chosen(
+    base: Path, counted: Path, tmp_path: Path
+) -> None:
+    make = partial(pipeline.extend, base, counted)
+    plan = json.loads(
+        succeeded(run("extend", base, counted, "--add", 40, "--dry-run", "--log-json")).stdout.splitlines()[-1]
+    )
+    assert [one["new_tokens"] for one in plan["savings"]] == [1, 2, 5, 10, 20, 40]
+    for one in plan["savings"]:
+        done = make(add=one["new_tokens"], output=tmp_path / str(one["new_tokens"]))
+        assert (done.after, done.before) == (one["tokens"], plan["tokens_before"])
+        assert one["saved"] == 1 - one["tokens"] / plan["tokens_before"]
+    rows = pq.read_table(tmp_path / "40/new-tokens.parquet")["tokens_after"].to_pylist()
+    assert rows[9] == plan["savings"][3]["tokens"]
+    everything = make(add=3000, output=tmp_path / "all")
+    tokens = [everything.before, *pq.read_table(tmp_path / "all/new-tokens.parquet")["tokens_after"].to_pylist()]
+    gains = [1 - tokens[min(2 * n, len(tokens) - 1)] / tokens[n] for n in range(1, len(tokens))]
+    expected = max(n for n, gain in enumerate(gains, 1) if gain >= 0.02) + 1
+    done = make(stop_at_saving="2%", output=tmp_path / "chosen")
+    assert len(done.plan) == expected
+    assert done.stopped.startswith(f"at {expected:,} tokens: doubling them would save less than 2.00%")
+    assert done.tokenizer.merges == make(add=expected, output=tmp_path / "same").tokenizer.merges
+    assert "extend" in pipeline.verify_run(tmp_path / "chosen")
+    said = succeeded(run("extend", base, counted, "--dry-run", "--stop-at-saving", "2%")).stdout
+    assert f"{done.stopped}\n" in said
+    for missing in ([], ["--stop-at-saving", "200%"]):
+        assert "--stop-at-saving" in refused(run("extend", base, counted, *missing, "--output", tmp_path / "none"), 2)
+
+
 def test_verify_makes_them_again(extended: Path, pruned: Path, tmp_path: Path) -> None:
     added, fewer = (shutil.copytree(one, tmp_path / one.name) for one in (extended, pruned))
     assert {"extend", "prune"} <= {*pipeline.verify_run(added), *pipeline.verify_run(fewer)}
