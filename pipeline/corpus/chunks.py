@@ -20,7 +20,7 @@ from pipeline.base.errors import InputError
 from pipeline.corpus.files import WHOLE_FORMATS, CorpusFile, file_size, opened
 from pipeline.corpus.frames import Frame, frames_of, text_bytes
 
-_CHARACTER_BYTES = 4  # of the longest character: a proof looks at the two around a cut
+_SEEN_BYTES = 2 * 4  # of the longest characters: a proof looks at the two around a cut and, in NFC, one more
 _PROBE = b"some words, and 12 more:\n\tx = y\n"  # in which a pattern that can be cut at all is cut
 
 
@@ -87,7 +87,7 @@ class Cutting:
 
 def context_bytes(specials: SpecialTokens) -> int:
     """Return how far around a position must be looked to know whether it is safe."""
-    return max(specials.longest, _CHARACTER_BYTES)
+    return max(specials.longest, _SEEN_BYTES)
 
 
 def plan_chunks(files: Sequence[CorpusFile], cutting: Cutting, *, chunk_bytes: int) -> list[Chunk]:

@@ -10,13 +10,15 @@ import peers
 import pytest
 import tokenizers
 from command import refused, run, succeeded
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from oracle_counting import as_counter
 from tokenizers import normalizers, pre_tokenizers, trainers
 
 import pipeline
 from pipeline import _core
+from pipeline.corpus.chunks import Cutting, cut_file
+from pipeline.corpus.listing import describe
 from pipeline.pattern.classes import NFC_ACTIVE
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.normal_form import nfc, nfc_form
@@ -57,7 +59,23 @@ def test_text_is_cut_only_where_both_sides_are_normalized_apart(text):
     theirs, data = normalizers.NFC(), text.encode()
     for at in range(len(text) + 1):
         if nfc_form().can_cut(data, len(text[:at].encode())):
-            assert theirs.normalize_str(text[:at]) + theirs.normalize_str(text[at:]) == theirs.normalize_str(text)
+            before, after = theirs.normalize_str(text[:at]), theirs.normalize_str(text[at:])
+            assert before + after == theirs.normalize_str(text)
+            assert (before[-1:], after[:1]) == (text[:at][-1:], text[at : at + 1])  # a pattern's proof is of these
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(TEXT, st.integers(1, 30), st.integers(1, 9))
+@example("a = b", 3, 1)
+@example("a e\u0301", 3, 2)
+def test_chunks_end_where_pieces_of_the_normalized_text_end(tmp_path, text, chunk_bytes, read_bytes):
+    # To this pattern, `e` and what it becomes with a mark are of different classes.
+    pattern, path = compile_pattern("[a-z]+|[^a-z]+"), tmp_path / "text"
+    path.write_text(text)
+    cutting = Cutting((), pattern.automaton, form=nfc_form())
+    cuts = cut_file(describe(str(path)), cutting, chunk_bytes=chunk_bytes, read_bytes=read_bytes)
+    spans = [text.encode()[start:stop].decode() for start, stop in itertools.pairwise([0, *cuts, None])]
+    assert [piece for span in spans for piece in pattern.cut(nfc(span))] == pattern.cut(nfc(text))
 
 
 def test_inert_characters_never_change_and_never_join() -> None:

@@ -68,7 +68,9 @@ size_t NormalForm::first_active(Text text, size_t from) const {
 
 bool NormalForm::can_cut(Text text, size_t at) const {
   if (at == 0 || at >= text.size()) return true;
-  const size_t before = character_start(text.data(), at - 1, text.size()), end = at + length_of_lead(text[at]);
+  const size_t before = character_start(text.data(), at - 1, text.size());
+  size_t end = at + length_of_lead(text[at]);
+  if (end < text.size()) end += character_size(&text[end], text.size() - end);  // which may join with the one at `at`
   return first_active(text.first(end), before) == end;
 }
 

@@ -26,6 +26,7 @@ class NormalForm {
   NormalForm(const std::vector<std::pair<uint32_t, uint32_t>>& runs, Normalize normalize);
 
   // Whether what stands before and what follows can be normalized apart, and both characters at `at` stay as they are.
+  // The text is valid up to the end of the second one.
   bool can_cut(Text text, size_t at) const;
   // The start of the last inert character, 0 if there is none: what follows may join with it, never with what is before.
   size_t last_cut(Text text) const;
