@@ -206,11 +206,12 @@ def _text_cut(cutting: Cutting, text: _Text, reach: int, wanted: int) -> int | N
     cut = text.first(wanted, stop, partial(_find_token, text.specials), 1) if text.specials.longest else None
     if cut is None and cutting.automaton is not None and not cutting.whole_documents:
         # Right after a token a document starts, but a span that does not start with a token continues one.
-        cut = text.first(wanted, stop, partial(_find_provable, cutting.automaton, cutting.form))
+        cut = text.first(wanted, stop, partial(find_provable, cutting.automaton, cutting.form))
     return cut
 
 
-def _find_provable(automaton: Automaton, form: NormalForm | None, data: bytes, low: int, high: int) -> int | None:
+def find_provable(automaton: Automaton, form: NormalForm | None, data: bytes, low: int, high: int) -> int | None:
+    """Return the first position in a range where a piece ends, whatever is around the characters there, or None."""
     while (cut := automaton.find_provable_cut(data, low, high)) is not None and not (
         form is None or form.can_cut(data, cut)
     ):

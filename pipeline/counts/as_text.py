@@ -12,11 +12,14 @@ from fractions import Fraction
 from itertools import pairwise
 
 from pipeline.base.units import format_count
+from pipeline.corpus.chunks import find_provable
 from pipeline.counts.counter_file import as_batch, naming_damage, open_counter
 from pipeline.executors import Executor
 from pipeline.pattern.compiled import CompiledPattern, PatternSequence
-from pipeline.pattern.compiler import compile_pattern
+from pipeline.pattern.normal_form import nfc
 from pipeline.run.manifest import Run, run_of
+from pipeline.run.options import CountOptions, make_options
+from pipeline.run.patterns import pattern_of
 from pipeline.storage import Location
 
 
@@ -32,8 +35,10 @@ class FindTask:
 def certain_pieces(text: str, pattern: CompiledPattern) -> Counter[bytes]:
     """Return the pieces that every text with this one in it has, and how often."""
     automaton = None if isinstance(pattern, PatternSequence) else pattern.automaton
+    text = nfc(text) if pattern.nfc else text
     data, cuts, at = text.encode(), list[int](), 1
-    while automaton is not None and (found := automaton.find_provable_cut(data, at, len(data))) is not None:
+    high = len(text[:-1].encode()) if pattern.nfc else len(data)  # the last character may join with what follows
+    while automaton is not None and (found := find_provable(automaton, pattern.form, data, at, high)) is not None:
         cuts.append(found)
         at = found + 1
     if automaton is None or len(cuts) < 2:
@@ -61,7 +66,7 @@ def bounds(run: Run, texts: Sequence[str], executor: Executor | None = None) -> 
     """Say of each text how often it can have been counted as text at most, and whether that is a proof of never."""
     if not texts:
         return []
-    pattern = compile_pattern(run.manifest.counting["pattern"])
+    pattern = pattern_of(make_options(CountOptions, run.manifest.counting))
     mixed = () if run.manifest.source is None else run.manifest.source.mixed
     rounded = any(by < 1 for by in [*(Fraction(*one.weight) for one in mixed), *map(Fraction, run.manifest.weights)])
     certain = {text: Counter[bytes]() if rounded else certain_pieces(text, pattern) for text in texts}
