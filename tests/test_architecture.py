@@ -30,9 +30,9 @@ ROOMS = {
     "shards": 3123,
     "tokenizer": 4010,
     "merges": 1421,
-    "counts": 2461,
+    "counts": 2467,
     "run": 3102,
-    "corpus": 2448,
+    "corpus": 2449,
     "pattern": 1738,
     "executors": 1148,
     "storage": 1018,
@@ -41,7 +41,7 @@ ROOMS = {
     "__init__": 141,
 }
 NATIVE = {
-    "text": 2261,
+    "text": 2264,
     "count": 1830,
     "merge": 5107,
     "encode": 1930,
@@ -60,7 +60,7 @@ MOST = {
     "parameters of an internal function": 6,
     "flags of all commands": 384,
     "flags in the help of a command": 24,
-    "lines of tests": 24_364,
+    "lines of tests": 24_396,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

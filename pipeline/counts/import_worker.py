@@ -16,6 +16,7 @@ from pipeline.corpus.read_budget import ReadBudget
 from pipeline.counts.counter_file import counter_partitions, write_counter
 from pipeline.counts.counts_file import COUNT_WANTED, MOST_COUNT, Batch, read_counts, shown
 from pipeline.pattern.compiled import CompiledPattern
+from pipeline.pattern.normal_form import nfc
 from pipeline.storage import Location
 
 State: TypeAlias = tuple[int, int]  # of a file: its size and time of change (ns)
@@ -128,7 +129,8 @@ def cut_otherwise(
     for index, piece in enumerate(pieces):
         try:
             text = piece.decode()
-            whole = len(pattern.cut(text) if pattern.automaton is None else pattern.automaton.cut(piece)) == 1
+            ends = pattern.cut(text) if pattern.automaton is None else pattern.automaton.cut(piece)
+            whole = len(ends) == 1 and not (pattern.nfc and nfc(text) != text)
         except UnicodeDecodeError:
             whole = False
         except PatternTimeoutError as error:

@@ -4,6 +4,7 @@ import itertools
 import json
 import unicodedata
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import peers
@@ -19,6 +20,7 @@ import pipeline
 from pipeline import _core
 from pipeline.corpus.chunks import Cutting, cut_file
 from pipeline.corpus.listing import describe
+from pipeline.counts.import_worker import cut_otherwise
 from pipeline.pattern.classes import NFC_ACTIVE
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.normal_form import nfc, nfc_form
@@ -89,6 +91,12 @@ def test_inert_characters_never_change_and_never_join() -> None:
         assert theirs.normalize_str(text) == text
     alone = [code for code in active if unicodedata.combining(chr(code)) or nfc(chr(code)) != chr(code)]
     assert len(alone) > 1900  # the others join with what stands before them
+
+
+def test_imported_pieces_that_are_not_in_the_form_are_noticed() -> None:
+    assert cut_otherwise([b"ab", "e\u0301".encode(), "\xe9".encode()], replace(compile_pattern("none"), nfc=True)) == [
+        "e\u0301".encode()
+    ]
 
 
 def test_what_is_wrong_with_the_table_is_refused() -> None:
