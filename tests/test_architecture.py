@@ -30,7 +30,7 @@ ROOMS = {
     "shards": 3123,
     "tokenizer": 4010,
     "merges": 1421,
-    "counts": 2467,
+    "counts": 2468,
     "run": 3102,
     "corpus": 2449,
     "pattern": 1738,
