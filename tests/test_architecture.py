@@ -28,7 +28,7 @@ ROOMS = {
     "commands": 2815,
     "reports": 2563,
     "shards": 3123,
-    "tokenizer": 4010,
+    "tokenizer": 4018,
     "merges": 1421,
     "counts": 2468,
     "run": 3102,
@@ -60,7 +60,7 @@ MOST = {
     "parameters of an internal function": 6,
     "flags of all commands": 384,
     "flags in the help of a command": 24,
-    "lines of tests": 24_396,
+    "lines of tests": 24_523,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

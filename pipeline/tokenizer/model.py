@@ -94,6 +94,7 @@ class Model:
     behind: tuple[str, ...] = ()  # and behind it
     post_processor: str | None = None  # the JSON of another trainer's file that says so
     chat_template: ChatTemplate | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict, compare=False)  # others of its tokenizer_config.json
 
     def __post_init__(self) -> None:
         for role, text in asdict(self.roles).items():

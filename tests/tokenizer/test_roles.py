@@ -74,6 +74,19 @@ def test_bos_survives_saving_and_checking(trained: Path, tmp_path: Path) -> None
     assert "as the merge list gives them" in pipeline.verify_run(trained)["tokenizer"]
 
 
+def test_export_keeps_the_settings_of_others(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    Tokenizer.from_merges([(b"a", b"b")], ["<|endoftext|>", "<|reserved_1|>", "<x>"]).save(base)
+    config = base / "tokenizer_config.json"
+    kept = {"model_input_names": ["input_ids"], "clean_up_tokenization_spaces": True, "model_max_length": 4096}
+    listed = {"additional_special_tokens": ["<|reserved_1|>", {"content": "<x>"}]}
+    config.write_text(json.dumps({**json.loads(config.read_text()), **kept, **listed, "add_bos_token": True}))
+    pipeline.export(base, output=tmp_path / "out", export=["hf"], added_special_tokens=["<new>"])
+    found = json.loads((tmp_path / "out/tokenizer_config.json").read_text())
+    assert kept.items() <= found.items()
+    assert (found["additional_special_tokens"], "add_bos_token" in found) == ([{"content": "<x>"}], False)
+
+
 @pytest.mark.parametrize("documents", ["separator", "offsets"])
 @pytest.mark.parametrize("errors", ["replace", "skip"])
 def test_each_document_of_files_starts_with_bos(trained: Path, tmp_path: Path, documents: str, errors: str) -> None:

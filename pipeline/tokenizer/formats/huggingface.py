@@ -100,6 +100,10 @@ EDITABLE = (_CONFIG_NAME, _MAP_NAME, GENERATION_NAME)
 
 TEMPLATE_NAME = "chat_template.jinja"
 _UNLIMITED_LENGTH = int(1e30)  # what transformers writes for a model without a maximum length
+_OWN_SETTINGS = {  # of tokenizer_config.json: what the model says, and what would have others say it
+    *("bos_token", "eos_token", "pad_token", "add_bos_token", "add_eos_token", "add_prefix_space"),
+    *(_PATTERN_KEY, _SEPARATOR_KEY, "added_tokens_decoder", "chat_template", "tokenizer_class", "auto_map"),
+}
 _EMPTY_TAIL = '"vocab": {},\n    "merges": []\n  }\n}'
 _BPE_SETTINGS: dict[str, tuple[object, ...]] = {  # what is written, and what else means the same
     "dropout": (None,),
@@ -163,6 +167,7 @@ def model_of(document: Field, config: Field) -> Model:
         behind=behind,
         post_processor=None if other is None else json.dumps(other, ensure_ascii=False),
         chat_template=template,
+        settings={name: value for name, value in config.read(dict).items() if name not in _OWN_SETTINGS},
     )
 
 
@@ -299,12 +304,15 @@ def write_model(model: Model, directory: Location) -> list[Location]:
 def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> list[Location]:
     tokens = {"bos_token": model.bos_token, "eos_token": model.eos_token, "pad_token": model.pad_token}
     named = {name: token for name, token in tokens.items() if token is not None}
-    config: dict[str, Any] = named | {
-        "add_prefix_space": model.preparation.space_in_front,
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": _UNLIMITED_LENGTH,
-        "tokenizer_class": "PreTrainedTokenizerFast",
-    }
+    plain = {"clean_up_tokenization_spaces": False, "model_max_length": _UNLIMITED_LENGTH}
+    own = {"add_prefix_space": model.preparation.space_in_front, "tokenizer_class": "PreTrainedTokenizerFast"}
+    config: dict[str, Any] = plain | {**model.settings} | named | own
+    for name in ("additional_special_tokens", "extra_special_tokens"):  # without those that have another name now
+        if isinstance(listed := config.get(name), list):
+            texts = [one.get("content") if isinstance(one, dict) else one for one in listed]
+            config[name] = [
+                one for one, text in zip(listed, texts, strict=True) if text in model.vocabulary.special_tokens
+            ]
     # tokenizer.json holds the pattern in the spelling of its engine; one without a name is also kept as the user wrote.
     if model.pattern.name is None and not isinstance(model.pattern, PatternSequence):
         config[_PATTERN_KEY] = model.pattern.expression

