@@ -29,7 +29,7 @@ FEATURES = (
     ("special tokens separate documents", ("yes", "", "yes", "no", "no", "no: lines", "")),
     ("[resumes a stopped run](#stopping)", ("yes", "", "", "", "", "", "no")),
     ("[another vocabulary size without the text](#counts-are-kept)", ("yes", "", "", "", "", "", "no")),
-    ("[counts beyond 32 bits](exactness.md#counting)", ("yes", "", "", "", "", "", "")),
+    ("[counts beyond 32 bits](how-it-works.md#counts-are-exact)", ("yes", "", "", "", "", "", "")),
     ("[text without spaces](#one-long-piece)", ("linear time", "", "", "", "", "", "quadratic time")),
     ("[invalid UTF-8](#invalid-text)", ("replaced, counted, located", "", "", "", "", "",
                                        "an error without a location")),

@@ -27,7 +27,7 @@ README = Path("README.md")
 LANGUAGES = {"console", "pycon", "python", "sh", "text"}
 SLOW = {  # a dozen commands each, a server, or the import of transformers; the README is always run
     *("explanation/comparison.md", "how-to/exporting.md", "how-to/formats.md", "how-to/memory.md", "how-to/mixing.md"),
-    *("how-to/object-stores.md", "how-to/patterns.md", "how-to/terminal.md"),
+    *("reference/object-stores.md", "reference/patterns.md", "reference/terminal.md"),
 }
 DOCS = pages.PAGES.parent
 INSTALLS = ["pip install . && bpe-pipeline train", "pip install '.[test]' && pytest"]
@@ -75,7 +75,7 @@ def test_every_command_prints_what_its_page_shows(
         environment |= {"RAY_ADDRESS": cluster.address} if cluster else {}
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        for block in pages.blocks(content):
+        for block in pages.blocks(pages.runnable(content)):
             for outcome in session.outcomes(block):
                 assert outcome.right, f"{outcome.source}\nshown:\n{outcome.shown}\nprinted:\n{outcome.printed}"
 

@@ -11,7 +11,8 @@ bottom:
     ```sh                   not run, for the reason in the comment before it: <!-- not run: ... -->;
                             its bpe-pipeline commands must parse
 
-A comment `<!-- needs: ray duckdb -->` names packages without which the page is skipped. All outputs are compared,
+A comment `<!-- needs: ray duckdb -->` names packages without which the page is skipped, and `<!-- from here: torch -->`
+those without which its rest is. All outputs are compared,
 except for times, amounts of memory and versions. Lines of progress, which a terminal shows as bars, are left out. After
 `<!-- recorded: ... -->`, what a command printed for a large corpus is shown: only the labels of its lines are compared.
 
@@ -30,6 +31,7 @@ import tempfile
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,7 @@ REFERENCE = re.compile(r"^<!-- reference of .*?^<!-- end of reference -->$", re.
 _NOT_RUN = re.compile(r"<!-- not run: [^>]+ -->\n\Z")
 _RECORDED = re.compile(r"<!-- recorded: [^>]+ -->\n\Z")
 _NEEDS = re.compile(r"<!-- needs: ([^>]+) -->")
+_FROM_HERE = re.compile(r"<!-- from here: ([^>]+) -->")
 _INCLUDED = re.compile(r"^<!-- include (\S+) -->$", re.MULTILINE)
 _INDENTED = re.compile(r"^ {4}(.*\n)", re.MULTILINE)
 _FOR_A_SHELL = re.compile(r"""[|&;<>`*?~#!{}\[\n]|\$""")
@@ -88,6 +91,14 @@ def blocks(page: str) -> list[Block]:
 def needed(page: str) -> list[str]:
     """The packages that a page says it needs."""
     return [name for names in _NEEDS.findall(page) for name in names.split()]
+
+
+def runnable(page: str) -> str:
+    """The page up to the first mark of a package that is not installed."""
+    for mark in _FROM_HERE.finditer(page):
+        if any(find_spec(name) is None for name in mark[1].split()):
+            return page[: mark.start()]
+    return page
 
 
 def alike(*outputs: str) -> bool:
@@ -223,7 +234,7 @@ def corpus(directory: Path) -> None:
 def _rewritten(page: str, session: Session) -> str:
     """Return the page with the current output of each command whose output differs."""
     parts, end = [], 0
-    for block in blocks(page):
+    for block in blocks(runnable(page)):
         outcomes, text = list(session.outcomes(block)), ""
         for outcome in outcomes:
             output = outcome.shown if outcome.right else outcome.printed

@@ -110,7 +110,7 @@ def recommend(points: Sequence[Point], model: ForModel) -> Recommendation:
     usable = sorted({one.vocab_size for one in frequent}) or sizes[:1]
     size, why = _size(points, usable, model)
     if left := [f"{one:,}" for one in sizes if one not in usable]:
-        why += f"; {', '.join(left)} left out: in no mixture the last pair occurred {LEAST_COUNT} times"
+        why += f"; {', '.join(left)} excluded: in every mixture the last merge was seen fewer than {LEAST_COUNT} times"
     possible = [one for one in frequent if one.vocab_size == size] or [one for one in points if one.vocab_size == size]
     point, *others = sorted(possible, key=rate, reverse=True)
     best = rate(point)
