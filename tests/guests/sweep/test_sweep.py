@@ -219,7 +219,7 @@ def test_the_rule_takes_the_size_and_then_the_mixture() -> None:
     rare = [replace(one, last_count=5) if one.vocab_size > 8000 else one for one in points]
     chosen = recommend(rare, ForModel(70e9))
     assert chosen.vocab_size == 8000
-    assert "16,000, 32,000 left out" in chosen.reasons[0]
+    assert "16,000, 32,000 excluded" in chosen.reasons[0]
     shorter = _point("b", 400, (3.0,), last_count=19)
     chosen = recommend([_point("a", 400, (2.0,)), shorter], ForModel())
     assert (chosen.mixture, chosen.reasons[2]) == ("a", "left out there: b; the last pair occurred fewer than 20 times")
