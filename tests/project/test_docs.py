@@ -144,6 +144,20 @@ def test_the_readme_is_short_and_links_and_files_that_are_named_exist() -> None:
         assert name.startswith("counts/0") or any(home.exists() for home in homes), name
 
 
+def test_every_page_is_two_clicks_from_the_readme_whose_figures_are_measured() -> None:
+    found = {pages.README}
+    for _ in range(2):
+        links = [(path, re.findall(r"\]\(([^):#]+\.md)", path.read_text("utf-8"))) for path in found]
+        found |= {(path.parent / link).resolve() for path, named in links for link in named}
+    assert {(pages.PAGES / page).resolve() for page in ALL} <= found
+    assert sum(page.parts[0] == "how-to" for page in ALL) <= 24
+    readme, index = _content(README), _content(Path("index.md"))
+    first, table = readme.split("## Install")[0], readme.partition("<!-- benchmarks summary: begin -->")[2]
+    fast = [re.search(r"\*\*Fast and small.*?\n- ", text, re.DOTALL) for text in (readme, index)]
+    for figure in re.findall(r"\d[\d.]* (?:s|[MG]B)\b", " ".join([first, *(match[0] for match in fast if match)])):
+        assert figure in table, figure
+
+
 def test_figures_agree_with_the_code() -> None:
     figures = _module("figures")
     gpt2 = compile_pattern("gpt2").automaton
