@@ -25,10 +25,10 @@ ROOMS = {
     "compat": 479,
     "cli": 1354,
     "guests": 5469,
-    "commands": 2815,
+    "commands": 2834,
     "reports": 2563,
     "shards": 3123,
-    "tokenizer": 4018,
+    "tokenizer": 4066,
     "merges": 1421,
     "counts": 2468,
     "run": 3102,
@@ -58,9 +58,9 @@ MOST = {
     "lines of a file, on average": 152,
     "lines of a function": 49,
     "parameters of an internal function": 6,
-    "flags of all commands": 384,
+    "flags of all commands": 385,
     "flags in the help of a command": 24,
-    "lines of tests": 24_548,
+    "lines of tests": 24_595,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

@@ -109,7 +109,9 @@ def run_export(
         notes.append(f"note: {limit}")
     notes += [f"note: {limit}" for limit in limits_of(model, options.export or ())]
     formats = [name for name in options.export or default_formats() if name not in refused]
-    checks = [] if samples is None else _checked(path, directory, model, formats, samples)
+    if options.without_normalizer:
+        notes.append(f"note: {_share_of_others(path, model, formats, samples or ())}")
+    checks = [] if samples is None else _checked(path, directory, model, formats, samples, options.without_normalizer)
     failed = [check for check in checks if check.outcome == "different"]
     failure = uploaded = ""
     if failed:
@@ -121,13 +123,30 @@ def run_export(
     return WrittenFiles(tuple(written), tuple(notes), tuple(checks), uploaded, failure)
 
 
+def _share_of_others(path: Location, model: Model, formats: Sequence[str], samples: Sequence[Location]) -> str:
+    """Say how many of the sample texts get other ids without NFC; `UsageError` where it means nothing."""
+    if not model.preparation.nfc or "gguf" not in formats:
+        why = "GGUF is not among the formats" if model.preparation.nfc else "this tokenizer has no normalizer"
+        raise UsageError(f"--without-normalizer means nothing here, since {why}: leave it out")
+    if not (texts := texts_to_check(manifest.run_of(path), samples)):
+        return "how many texts get other ids in llama.cpp is unknown; name some with --check --sample FILE"
+    normal, bare = (Tokenizer.from_model(one).encode_batch(texts) for one in (model, model.without_nfc))
+    others = sum(one != other for one, other in zip(normal, bare, strict=True))
+    share = f"{others:,} of {len(texts):,} sample texts ({others / len(texts):.1%})"
+    return f"{share} get other ids in llama.cpp, which does not put text into NFC"
+
+
 def _checked(
-    path: Location, directory: Location, model: Model, formats: Sequence[str], samples: Sequence[Location]
+    path: Location, directory: Location, model: Model, formats: Sequence[str], samples: Sequence[Location], bare: bool
 ) -> list[Check]:
-    """Check the files in a directory; the report of the tokenizer's run shows the outcome."""
+    """Check the files in a directory, GGUF `bare` of NFC; the report of the tokenizer's run shows the outcome."""
     run = manifest.run_of(path)
     with local_files(directory) as local:
-        checks = check_exports(Tokenizer.from_model(model), local, formats, texts_to_check(run, samples))
+        texts, without = texts_to_check(run, samples), ["gguf"] if bare and "gguf" in formats else []
+        checks = check_exports(
+            Tokenizer.from_model(model), local, [one for one in formats if one not in without], texts
+        )
+        checks += check_exports(Tokenizer.from_model(model.without_nfc), local, without, texts)
     if run is not None:
         add_checks(run, directory, checks)
     return checks

@@ -226,7 +226,7 @@ def _written(model: Model, *, with_limits: Sequence[str]) -> Iterator[Path]:
     with ExitStack() as stack:
         try:
             home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            export_model(model, home, None, with_limits=with_limits)
+            export_model(model, home, None, with_limits=with_limits, without_normalizer="gguf" in with_limits)
             if not (home / "tokenizer.json").exists():
                 write_model(model, home)
         except (OSError, RunDirectoryError) as error:

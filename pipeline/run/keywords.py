@@ -98,6 +98,7 @@ class ExportKeywords(TokenizerKeywords, total=False):
     """Of `export`."""
 
     output: AnyPath | None
+    without_normalizer: bool
 
 
 class VocabularyKeywords(TokenizerKeywords, total=False):

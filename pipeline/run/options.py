@@ -169,6 +169,8 @@ class ExportOptions(TokenizerOptions):
 
     output: Location | None = as_in(OutputOptions, "output")
     quiet: bool = as_in(WorkOptions, "quiet")
+    without_normalizer: bool = _output("run", False, read.parse_flag,
+        "write GGUF although llama.cpp does not put text into NFC; says how many texts get other ids", advanced=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,7 +351,7 @@ class ChatOptions(ClusterOptions, OutputOptions, CorpusOptions, RowOptions):
 # fmt: on
 
 
-_KINDS = (CountOptions, TrainOptions, EncodeOptions, ChatOptions)  # which have all
+_KINDS = (CountOptions, TrainOptions, EncodeOptions, ChatOptions, ExportOptions)  # which have all
 RECORDS: dict[str, Record] = {name: record for kind in _KINDS for name, record in records_of(kind).items()}
 RENAMED = {"executor": "ray", "ray_address": "ray"}  # what options were called -> what they are called now
 FLAGS = {record.spelling: name for name, record in reversed(RECORDS.items())}  # of two options, the first

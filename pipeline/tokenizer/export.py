@@ -19,7 +19,7 @@ from pipeline.pattern.translate import leaves_text, not_in_tokenizers_1
 from pipeline.run.ids import check_added, check_special_tokens, is_reserved
 from pipeline.run.manifest import require, run_of, store_written, unedited
 from pipeline.run.memory import LEAST_WORK_BYTES, Broker
-from pipeline.run.options import TokenizerOptions, TrainOptions
+from pipeline.run.options import ExportOptions, TokenizerOptions, TrainOptions
 from pipeline.run.patterns import tokenizer_pattern
 from pipeline.run.vocabulary_size import check_vocabulary
 from pipeline.storage import Location, parse_location
@@ -166,9 +166,17 @@ def news_of(before: Model, after: Model) -> list[str]:
 
 
 def export_model(
-    model: Model, directory: Location, formats: Sequence[str] | None, *, with_limits: Collection[str] = ()
+    model: Model,
+    directory: Location,
+    formats: Sequence[str] | None,
+    *,
+    with_limits: Collection[str] = (),
+    without_normalizer: bool = False,
 ) -> tuple[list[Location], dict[str, str]]:
-    """Write files of these formats, or of all that can be (`with_limits` too); return paths, and why others cannot."""
+    """Write files of these formats, or of all that can be (`with_limits` too); return paths, and why others cannot.
+
+    without_normalizer: write GGUF for text that is in NFC already.
+    """
     written: list[Location] = []
     refused: dict[str, str] = {}
     for name in formats if formats is not None else default_formats():
@@ -176,7 +184,8 @@ def export_model(
             refused[name] = f"{limits[0]}; --export {name} writes them all the same"
             continue
         try:
-            written += FORMATS[name].write(model, directory)
+            bare = without_normalizer and name == "gguf"
+            written += FORMATS[name].write(model.without_nfc if bare else model, directory)
         except ExportRefusedError as error:
             if formats is not None:
                 raise
@@ -185,7 +194,7 @@ def export_model(
 
 
 def export_in_place(
-    model: Model, directory: Location, options: TokenizerOptions, *, changed: bool
+    model: Model, directory: Location, options: ExportOptions, *, changed: bool
 ) -> tuple[list[Location], dict[str, str]]:
     """Export; into the directory of a tokenizer of a run, store there what was written, and with which roles.
 
@@ -196,13 +205,14 @@ def export_in_place(
     if directory == Path():
         directory = directory.absolute()  # it has a name and a parent
     if run is None or directory.name not in run.manifest.special or directory.parent != run.directory.location:
-        return export_model(model, directory, options.export)
+        return export_model(model, directory, options.export, without_normalizer=options.without_normalizer)
     with run.directory.locked():
         run = require(run.directory.location)
         there = load_model(directory).vocabulary if (directory / "tokenizer.json").exists() else None
         if there is not None and there.tokens != model.vocabulary.tokens:
             raise UsageError(f"{directory} holds another tokenizer of the run {run.directory}; choose another --output")
-        written, refused = export_model(model, directory, options.export)
+        bare = options.without_normalizer
+        written, refused = export_model(model, directory, options.export, without_normalizer=bare)
         plain = TokenizerOptions().of_stage("special")
         given = {name: value for name, value in options.of_stage("special").items() if value != plain[name]}
         special = run.manifest.special | {directory.name: run.manifest.special.get(directory.name, {}) | given}

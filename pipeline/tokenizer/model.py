@@ -115,6 +115,11 @@ class Model:
         return replace(self.pattern, nfc=self.preparation.nfc)
 
     @property
+    def without_nfc(self) -> "Model":
+        """The model for a runtime that cannot normalize text: ids of text that is in NFC are the same."""
+        return replace(self, preparation=replace(self.preparation, nfc=False))
+
+    @property
     def bos_token(self) -> str | None:
         """The token that starts a text, or where none is named a dialog of the chat template."""
         template, special_tokens = self.chat_template, self.vocabulary.special_tokens

@@ -2,15 +2,19 @@
 
 import itertools
 import json
+import runpy
 import unicodedata
 from collections import Counter
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import peers
 import pytest
+import samples
 import tokenizers
-from command import refused, run, succeeded
+from command import run, succeeded
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from oracle_counting import as_counter
@@ -18,12 +22,15 @@ from tokenizers import normalizers, pre_tokenizers, trainers
 
 import pipeline
 from pipeline import _core
+from pipeline.base.errors import ExportRefusedError, UsageError
 from pipeline.corpus.chunks import Cutting, cut_file
 from pipeline.corpus.listing import describe
 from pipeline.counts.import_worker import cut_otherwise
 from pipeline.pattern.classes import NFC_ACTIVE
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.normal_form import nfc, nfc_form
+from pipeline.tokenizer.formats.files import Format
+from pipeline.tokenizer.model import Model
 
 END = "<|end|>"
 PATTERN = compile_pattern("gpt2")
@@ -137,8 +144,38 @@ def test_merges_are_those_of_tokenizers_with_its_normalizer(
     loaded, text = tokenizers.Tokenizer.from_file(str(tmp_path / "run/tokenizer/tokenizer.json")), corpus.read_text()
     assert ours.encode(text) == loaded.encode(text).ids
     assert pipeline.verify_run(tmp_path / "run")
-    export = run("export", tmp_path / "run", "--export", "tiktoken", "--output", tmp_path / "ranks")
-    assert "cannot say how text is prepared" in refused(export, 1)
+    with pytest.raises(ExportRefusedError, match="cannot say how text is prepared"):
+        ours.to_tiktoken()
+    checked = run("export", tmp_path / "run", "--export", "tiktoken", "--check", "--output", tmp_path / "ranks")
+    assert "the same ids on" in succeeded(checked).stdout
+    encoding = runpy.run_path(str(tmp_path / "ranks/tiktoken_encoding.py"))["encoding"]
+    joined = f"e\u0301{END}\u0338e\u0301"  # its last mark would join with `>`
+    for special, expected in ((END, ours.encode), ("", ours.encode_ordinary)):
+        how = {"allowed_special": {special} - {""}, "disallowed_special": ()}
+        assert encoding.encode(joined, **how) == encoding.encode_batch([joined], **how)[0] == expected(joined)
+        assert encoding.encode_to_numpy(joined, **how).tolist() == expected(joined)
+    assert encoding.encode_ordinary(joined) == ours.encode_ordinary(joined)
+
+
+def test_gguf_is_written_without_the_normalizer_and_says_how_many_texts_get_other_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in range(4):
+        (tmp_path / f"{name}.txt").write_text(unicodedata.normalize("NFD" if name else "NFC", "những đọc\n" * 50))
+    how = {"special_tokens": ["<|endoftext|>"], "normalize": "nfc", "vocab_size": 300}
+    files = [tmp_path / f"{name}.txt" for name in range(4)]
+    pipeline.train(files, output=tmp_path / "run", **how)  # type: ignore[arg-type]
+    written: list[Model] = []
+    fake = SimpleNamespace(export=lambda model, _: written.append(model) or [])
+    monkeypatch.setattr(Format, "module", property(lambda self: fake if self.home == "gguf" else formats[self.home]))
+    formats = {name: import_module(f"pipeline.tokenizer.formats.{name}") for name in ("huggingface", "tiktoken_ranks")}
+    done = pipeline.export(tmp_path / "run", export=["gguf"], without_normalizer=True)
+    assert "note: 3 of 4 sample texts (75.0%) get other ids in llama.cpp" in done.notes[0]
+    assert [one.preparation.nfc for one in written] == [False]
+    samples.tokenizer("gpt2", (END,)).save(tmp_path / "plain")
+    for base, asked in (("run", "tiktoken"), ("plain", "gguf")):
+        with pytest.raises(UsageError, match="--without-normalizer means nothing here"):
+            pipeline.export(tmp_path / base, export=[asked], without_normalizer=True, output=tmp_path / "out")
 
 
 def test_tokenizers_that_normalize_are_counted_like_extended_and_pruned(corpus: Path, tmp_path: Path) -> None:

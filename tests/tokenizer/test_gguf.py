@@ -56,6 +56,16 @@ def reads_llama(directory: Path) -> Any:
     return llama_cpp.Llama(str(directory / "tokenizer.gguf"), vocab_only=True, verbose=False)
 
 
+def test_without_the_normalizer_the_file_is_that_of_the_plain_tokenizer(tmp_path: Path) -> None:
+    plain = samples.tokenizer("qwen2", (EOT,)).model
+    normal = replace(plain, preparation=replace(plain.preparation, nfc=True))
+    expected = exported(plain, tmp_path)
+    with pytest.raises(ExportRefusedError, match=r"does not put text into NFC.*export --without-normalizer"):
+        FORMATS["gguf"].write(normal, tmp_path)
+    assert export_model(normal, tmp_path, ["gguf"], without_normalizer=True)[0] == [tmp_path / "tokenizer.gguf"]
+    assert fields(tmp_path) == expected
+
+
 @pytest.mark.parametrize(("pattern", "pre"), [("gpt2", "gpt-2"), ("llama3", "llama-bpe"), ("qwen2", "qwen2")])
 def test_tokens_types_and_merges_are_in_the_file(pattern: str, pre: str, tmp_path: Path) -> None:
     model = replace(samples.tokenizer(pattern, (EOT, PAD)).model, roles=Roles(pad=PAD))

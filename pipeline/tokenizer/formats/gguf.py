@@ -43,6 +43,11 @@ def export(model: Model, directory: Location) -> list[Location]:
         known = ", ".join([*PRE_TYPES, "superbpe-digits (of superwords)"])
         reason = _UNLIKE.get(model.pattern.name or "", f"it has the patterns {known} and some that we lack")
         raise ExportRefusedError(f"llama.cpp does not cut as the pattern {model.pattern.shown!r} does: {reason}")
+    if model.preparation.nfc:
+        raise ExportRefusedError(
+            "a GGUF file is not written: llama.cpp does not put text into NFC, so text that is not in NFC would get "
+            "other ids; `export --without-normalizer` writes the file all the same, as Qwen's own are made"
+        )
     byte_alphabet.refuse_preparation(model, "a GGUF file")
     texts = byte_alphabet.vocabulary_texts(model.vocabulary, "a GGUF file")
     _refuse_special_tokens(model, pre)

@@ -27,7 +27,7 @@ _SNIPPET = '''\
 """A tiktoken encoding, written by bpe-pipeline. Needs tiktoken, and {ranks_name} beside this file."""
 
 import base64
-from pathlib import Path
+{imports}from pathlib import Path
 
 import tiktoken
 
@@ -40,13 +40,39 @@ def read_ranks(path: Path) -> dict[bytes, int]:
     return {{base64.b64decode(token): int(rank) for token, rank in (line.split() for line in lines)}}
 
 
-encoding = tiktoken.Encoding(
+{before}encoding = {kind}(
     name={name!r},
     pat_str={pat_str!r},
     mergeable_ranks=read_ranks(RANKS_PATH),
     special_tokens={{{special_tokens}}},
     explicit_n_vocab={explicit_n_vocab},
 )
+'''
+
+
+_NFC_IMPORTS = "import re\nimport unicodedata\n"
+_NFC = '''\
+class NormalizedEncoding(tiktoken.Encoding):
+    """Puts text into NFC, as the tokenizer needs it: each stretch between special tokens."""
+
+    def _normal(self, text, special):
+        special = self.special_tokens_set if special == "all" else special
+        found = "|".join(map(re.escape, sorted(special, key=len, reverse=True)))
+        parts = re.split(f"({found})", text) if found else [text]
+        return "".join(part if part in special else unicodedata.normalize("NFC", part) for part in parts)
+
+    def encode(self, text, *, allowed_special=frozenset(), disallowed_special="all"):
+        text = self._normal(text, allowed_special)
+        return super().encode(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
+
+    def encode_to_numpy(self, text, *, allowed_special=frozenset(), disallowed_special="all"):
+        text = self._normal(text, allowed_special)
+        return super().encode_to_numpy(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
+
+    def encode_ordinary(self, text):
+        return super().encode_ordinary(self._normal(text, ()))
+
+
 '''
 
 
@@ -121,7 +147,7 @@ def _prefixes(special_tokens: Iterable[str]) -> list[tuple[str, str]]:
 
 def encoding_arguments(model: Model) -> dict[str, Any]:
     """Return those of `tiktoken.Encoding` without the ranks; ExportRefusedError where it would produce other ids."""
-    refuse_preparation(model, "a tiktoken rank file")
+    refuse_preparation(model, "a tiktoken encoding")
     ids, special_ids = list(model.vocabulary.tokens), sorted(model.vocabulary.special_tokens.values())
     if special_ids and special_ids == list(range(ids[0])):
         raise ExportRefusedError(
@@ -155,10 +181,12 @@ def encoding_arguments(model: Model) -> dict[str, Any]:
 
 def export(model: Model, directory: Location) -> list[Location]:
     """Write the rank file and the Python text; ExportRefusedError where tiktoken would produce other ids."""
-    arguments = encoding_arguments(model)
+    arguments = encoding_arguments(model.without_nfc)
     specials = "".join(f"\n        {text!r}: {id_}," for text, id_ in model.vocabulary.special_tokens.items())
     arguments["special_tokens"] = specials + "\n    " if specials else ""
-    snippet = _SNIPPET.format(ranks_name=RANKS_NAME, **arguments)
+    kind = "NormalizedEncoding" if model.preparation.nfc else "tiktoken.Encoding"
+    imports, before = (_NFC_IMPORTS, _NFC) if model.preparation.nfc else ("", "")
+    snippet = _SNIPPET.format(ranks_name=RANKS_NAME, kind=kind, imports=imports, before=before, **arguments)
     tokens = model.vocabulary.tokens.items()
     ranks = b"".join([b"%b %d\n" % (binascii.b2a_base64(token, newline=False), id_) for id_, token in tokens])
     return write_files(directory, {RANKS_NAME: ranks, SNIPPET_NAME: snippet})
