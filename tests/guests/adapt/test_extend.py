@@ -9,6 +9,7 @@ from typing import Any
 
 import counter_files
 import peers
+import published
 import pyarrow.parquet as pq
 import pytest
 import samples
@@ -198,3 +199,18 @@ def test_pieces_and_merges_are_stages_and_a_missing_separator_warns(base: Path, 
     advances = [event for event in events if (event.get("stage"), event["event"]) == ("encoding pieces", "advanced")]
     total = next(event["total"] for event in events if event["event"] == "stage_started")
     assert sum(event["amount"] for event in advances) == total
+
+
+@pytest.mark.parametrize("shape", ["neox", "deepseek", "llama3", "starcoder"])
+def test_tokenizers_in_published_shapes_are_counted_like_extended_and_pruned(shape: str, tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    published.pair(shape, "plain")[0].save(str(tmp_path / "base/tokenizer.json"))
+    (tmp_path / "a.txt").write_text("the lowest wider 漢字かな newest e\u0301 12345 " * 50)
+    words = ["count", tmp_path / "a.txt", "--like", tmp_path / "base", "--output", tmp_path / "run", "--quiet"]
+    succeeded(run(*words))
+    made = [pipeline.extend(tmp_path / "base", tmp_path / "run", add=5, output=tmp_path / "new").tokenizer]
+    with pytest.warns(UserWarning, match="3 added tokens moved"):
+        made.append(pipeline.prune(tmp_path / "base", tmp_path / "run", keep=350, output=tmp_path / "less").tokenizer)
+    for ours, name in zip(made, ("new", "less"), strict=True):
+        theirs = pytest.importorskip("tokenizers").Tokenizer.from_file(str(tmp_path / name / "tokenizer.json"))
+        assert [ours.encode(text) for text in published.HARD] == [theirs.encode(text).ids for text in published.HARD]
