@@ -43,7 +43,7 @@ ROOMS = {
 NATIVE = {
     "text": 2264,
     "count": 1830,
-    "merge": 5107,
+    "merge": 5109,
     "encode": 1930,
     "verify": 484,
     "bind": 1620,

@@ -60,7 +60,7 @@ class SharedTraining : public PhaseLoop<SharedTraining, MostFrequent> {
   // What passes in a part that is made again during a phase.
   PairFilter indexed() const {
     constexpr size_t all = size_t{1} << 24;
-    return filter_of(all, [this](auto&& use) {
+    return filter_of(all, index_->pairs().size(), [this](auto&& use) {
       for (const auto& pair : index_->pairs())
         if (pair.count >= index_->threshold()) use(Sketch::spread(Sketch::product(pair.key)), all);
     });

@@ -75,11 +75,10 @@ class Sketch {
 // send it to each other.
 using PairFilter = std::vector<uint64_t>;
 
-// Of what each(use) uses: counters in sketches, each with the size of its sketch. The largest has `most`.
+// Of what each(use) uses: so many counters in sketches, each with the size of its sketch. The largest has `most`.
 template <class Each>
-PairFilter filter_of(size_t most, const Each& each) {
-  size_t size = size_t{1} << 14, reaching = 0;
-  each([&](size_t, size_t) { ++reaching; });
+PairFilter filter_of(size_t most, size_t reaching, const Each& each) {
+  size_t size = size_t{1} << 14;
   while (size < most && size < 32 * reaching) size *= 2;
   PairFilter filter(size / 64, 0);
   each([&](size_t counter, size_t all) {
@@ -89,9 +88,12 @@ PairFilter filter_of(size_t most, const Each& each) {
 }
 // Of all pairs whose counter in one of the sketches reaches the threshold that comes with it.
 inline PairFilter filter_above(const std::vector<std::pair<const Sketch*, uint64_t>>& thresholds) {
-  size_t most = 0;
-  for (const auto& [sketch, threshold] : thresholds) most = std::max(most, sketch->size());
-  return filter_of(most, [&](auto&& use) {
+  size_t most = 0, reaching = 0;
+  for (const auto& [sketch, threshold] : thresholds) {
+    most = std::max(most, sketch->size());
+    reaching += sketch->reaching(threshold);
+  }
+  return filter_of(most, reaching, [&](auto&& use) {
     for (const auto& [sketch, threshold] : thresholds) {
       const auto lowest = sketch->lowest_reaching(threshold);
       for (size_t counter = 0; counter < sketch->size(); ++counter)
