@@ -25,7 +25,7 @@ ROOMS = {
     "compat": 479,
     "cli": 1354,
     "guests": 5469,
-    "commands": 2834,
+    "commands": 2840,
     "reports": 2563,
     "shards": 3123,
     "tokenizer": 4066,
@@ -60,7 +60,7 @@ MOST = {
     "parameters of an internal function": 6,
     "flags of all commands": 385,
     "flags in the help of a command": 24,
-    "lines of tests": 24_611,
+    "lines of tests": 24_615,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

@@ -78,6 +78,12 @@ def run_merge(
 
         if asked.weights is not None:
             raise UsageError(f"--weight: {asked.output} would have no inputs, but counts from {location}: leave it out")
+        run = manifest.require(location)
+        if asked.overwrite or manifest.load(asked.output) is None:  # else the output's own options are the default
+            _refuse_unfit_run(run, asked, given)
+            options = make_options(TrainOptions, {**run.manifest.counting, **given})
+            check_before_work(options, lambda _: None)
+            refuse_without_texts(options, run.manifest.source)
         location = copy_counts(location, given, executor, listener)
     with open_merging(location, given, executor, listener) as (runner, run, counted, options, replaced):
         counted = count_again(runner, run, counted, options)

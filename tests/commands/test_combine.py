@@ -268,6 +268,10 @@ def test_merge_with_an_output_makes_another_run_of_the_counts(tmp_path: Path, mo
     assert Path("b/tokenizer/tokenizer.json").read_bytes() == Path("a/tokenizer/tokenizer.json").read_bytes()
     for words in ("info b", "report b", "verify b", "export b --output c"):
         succeeded(run(*words.split()))
+    before = Path("b/run.json").read_bytes()
+    for output, more in (("b", ["--overwrite"]), ("e", [])):  # nothing is made or deleted before all is checked
+        assert "too small" in refused(run("merge", "a", "--output", output, "--vocab-size", 100, *more), 2)
+    assert Path("b/run.json").read_bytes() == before
     pipeline.train("a.txt", output="d", vocab_size=300)
     assert "d holds another run: its counts came from a corpus" in refused(run("merge", "a", "--output", "d"), 1)
     assert "e would have no inputs" in refused(run("merge", "a", "--output", "e", "--weight", 2), 2)
