@@ -10,7 +10,7 @@ def main() -> int:
         import pipeline
 
         is_ours = "train_from_counts" in dir(pipeline)
-    except Exception:  # what another program's module raises
+    except (Exception, SystemExit):  # what another program's module raises, which may be a script
         is_ours = False
     if is_ours:
         return int(import_module("pipeline.__main__").main())

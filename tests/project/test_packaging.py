@@ -72,7 +72,7 @@ def test_the_stub_matches_the_built_module() -> None:
 
 
 def test_the_command_names_a_module_that_is_found_in_place_of_the_package(tmp_path: Path) -> None:
-    for content in ("", "raise ValueError"):
+    for content in ("", "raise ValueError", "raise SystemExit"):
         (tmp_path / "pipeline.py").write_text(content)
         start = f"import sys; sys.path[:0] = {[str(tmp_path), str(PACKAGE)]}; import bpe_pipeline; bpe_pipeline.main()"
         done = subprocess.run([sys.executable, "-P", "-S", "-c", start], capture_output=True, text=True, check=True)
