@@ -30,7 +30,7 @@ ROOMS = {
     "shards": 3123,
     "tokenizer": 4066,
     "merges": 1421,
-    "counts": 2468,
+    "counts": 2470,
     "run": 3102,
     "corpus": 2449,
     "pattern": 1738,

@@ -81,7 +81,9 @@ def bounds(run: Run, texts: Sequence[str], executor: Executor | None = None) -> 
         often = {piece: found.get(piece, 0) // times for piece, times in counts.items()}
         if not often:
             said = f"how often {text!r} was counted as text is unknown: the pattern may cut it in other ways"
-            lines.append((f"{said}; to be sure, count again with --special-token {text!r}", False))
+            lines.append(
+                (f"{said}; to be sure, count again with --special-token {text!r} (or --split-at, with --like)", False)
+            )
             continue
         rarest = min(often, key=often.__getitem__)
         shown, most = rarest.decode(errors="replace"), often[rarest]
