@@ -30,7 +30,7 @@ ROOMS = {
     "shards": 3123,
     "tokenizer": 4066,
     "merges": 1421,
-    "counts": 2470,
+    "counts": 2474,
     "run": 3102,
     "corpus": 2449,
     "pattern": 1738,
@@ -60,7 +60,7 @@ MOST = {
     "parameters of an internal function": 6,
     "flags of all commands": 385,
     "flags in the help of a command": 24,
-    "lines of tests": 24_615,
+    "lines of tests": 24_622,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

@@ -70,6 +70,10 @@ def bounds(run: Run, texts: Sequence[str], executor: Executor | None = None) -> 
     mixed = () if run.manifest.source is None else run.manifest.source.mixed
     rounded = any(by < 1 for by in [*(Fraction(*one.weight) for one in mixed), *map(Fraction, run.manifest.weights)])
     certain = {text: Counter[bytes]() if rounded else certain_pieces(text, pattern) for text in texts}
+    if most_bytes := run.manifest.counting["max_piece_bytes"]:  # longer ones were cut
+        certain = {
+            text: Counter({one: n for one, n in c.items() if len(one) <= most_bytes}) for text, c in certain.items()
+        }
     pieces = tuple(dict.fromkeys(piece for counts in certain.values() for piece in counts))
     task = FindTask(*run.counter, pieces)
     found = find(task) if executor is None else executor.one(find, task)
