@@ -26,6 +26,7 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     *(("id", ("x", None, 1.5, [1])), ("global_merges window", (-1, "x", None, 1.5, True))),
     ("keep num_threads sequence_length", (0, -1, "x", 1.5, [])),
     *(("first_id", (-1, 1, "x", 1.5, [])), ("alpha", (0, -1, "x", True, float("inf")))),
+    *(("stop_at_saving", (0, 2, "x", [])), ("added_special_tokens", (5, [1], [""], ["a"], {"a"}))),
     ("memory_limit", ("x", -1, [], 1.5)),
     ("dtype", ("uint8", "float32", "nonsense", 5, [], object())),
     ("base first path run second", (5, None, "", b"x", ["x"], "missing", "a\0b")),
