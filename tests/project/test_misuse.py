@@ -23,6 +23,8 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     *(("overwrite whole_characters", ("yes", 0, 1)), ("bos eos whole_pieces", ()), ("enable_thinking", ("yes", 5, []))),
     ("errors formatting return_type special_ids special_tokens_in_messages", ("nonsense", 5, None, [])),
     *(("add min_count", (-1, "x", None, 1.5, [])), ("min_frequency", (-1, "x", 1.5, []))),
+    ("stop_at_saving", (5, "x", [], b"x")),
+    ("added_special_tokens", (5, [5], [""], {"a": "b"}, ["\ud800"], b"x", 1.5)),
     *(("id", ("x", None, 1.5, [1])), ("global_merges window", (-1, "x", None, 1.5, True))),
     ("keep num_threads sequence_length", (0, -1, "x", 1.5, [])),
     *(("first_id", (-1, 1, "x", 1.5, [])), ("alpha", (0, -1, "x", True, float("inf")))),
