@@ -60,7 +60,7 @@ MOST = {
     "parameters of an internal function": 6,
     "flags of all commands": 385,
     "flags in the help of a command": 24,
-    "lines of tests": 24_623,
+    "lines of tests": 24_625,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data
