@@ -23,7 +23,7 @@ ROOMS = {
     "bpe_pipeline": 24,
     "__main__": 104,
     "compat": 479,
-    "cli": 1354,
+    "cli": 1355,
     "guests": 5469,
     "commands": 2840,
     "reports": 2563,
@@ -35,7 +35,7 @@ ROOMS = {
     "corpus": 2449,
     "pattern": 1738,
     "executors": 1148,
-    "storage": 1018,
+    "storage": 1020,
     "base": 836,
     "_core": 0,
     "__init__": 141,
@@ -60,7 +60,7 @@ MOST = {
     "parameters of an internal function": 6,
     "flags of all commands": 385,
     "flags in the help of a command": 24,
-    "lines of tests": 24_625,
+    "lines of tests": 24_628,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

@@ -21,6 +21,7 @@ GONE = {  # a command, a flag of one, or a flag of any, and what it is called no
     "bpe-pipeline version": "bpe-pipeline --version",
     "merge --parity": "the command parity",
     "encode --chat": "the command encode-chat",
+    "encode --val-size": "--val-fraction or --val-tokens",
     "encode-chat --val-size": "--val-fraction, --val-tokens, or val_size in a file for --config",
     "export --counts": "the command export-counts",
     "info --log-json": "--json",

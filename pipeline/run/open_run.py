@@ -18,7 +18,7 @@ from pipeline.run.patterns import cut_by, on_regex, pattern_of
 from pipeline.run.plan import Plan, corpus_bytes, default_chunk_bytes, list_corpus, owners_of
 from pipeline.run.runner import Runner
 from pipeline.run.standard_input import with_standard_input
-from pipeline.storage import named
+from pipeline.storage import named, same_location
 from pipeline.storage.atomic import make_directory
 
 
@@ -44,6 +44,8 @@ def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run
             settled, runner.listener, directory, weights=asked.weights, may_be_empty=stored is not None
         )
         directory.refuse_corpus_inside(file.path for file in listing.files)
+        if any(same_location(named(one), directory.location) for one in asked.inputs or ()):
+            raise RunDirectoryError(f"{directory} is the corpus itself: choose another --output")
         return _planned(runner, directory, stored, listing, asked)
 
 
