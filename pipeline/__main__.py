@@ -19,14 +19,14 @@ _GARBAGE_AFTER = 200_000  # objects: imports make many that stay, and looking th
 
 def main() -> int:
     """Run the command line and return its exit code; any failure prints one line."""
-    from pipeline.base import system  # keeps the thresholds as they are now
-
-    gc.set_threshold(_GARBAGE_AFTER)
-    sys.unraisablehook = _interrupt_again
-    if hasattr(signal, "SIGCHLD") and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, nobody learns how a process ended
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch may be missing
     try:
+        from pipeline.base import system  # keeps the thresholds as they are now
+
+        gc.set_threshold(_GARBAGE_AFTER)
+        sys.unraisablehook = _interrupt_again
+        if hasattr(signal, "SIGCHLD") and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, nobody learns how a process ended
+        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch may be missing
         _open_streams()
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # where the locale has not all characters

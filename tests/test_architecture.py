@@ -31,7 +31,7 @@ ROOMS = {
     "tokenizer": 4066,
     "merges": 1421,
     "counts": 2474,
-    "run": 3102,
+    "run": 3107,
     "corpus": 2449,
     "pattern": 1738,
     "executors": 1148,

@@ -74,7 +74,7 @@ class OverwriteOptions(WorkOptions):
 class OutputOptions(OverwriteOptions):
     """Where the result goes."""
 
-    output: Location | None = _output("run", None, parse_location,
+    output: Location | None = _output("run", None, read.parse_output,
         "the run directory to write or resume, a path or a URI; default: a new one under runs/", "DIR", short="-o")
 
 

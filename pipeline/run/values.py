@@ -239,6 +239,13 @@ def parse_paths(value: object) -> tuple[str, ...]:
     return tuple(paths)
 
 
+def parse_output(value: object) -> Location:
+    """Read where a result goes: no standard output."""
+    if value == "-":
+        raise ValueError("a file, a directory or a URI (write ./- for a file of that name)")
+    return parse_location(value)
+
+
 def parse_locations(value: object) -> tuple[Location, ...]:
     """Read one path or several; None is none."""
     return () if value is None else tuple(map(parse_location, parse_paths(value)))

@@ -132,8 +132,6 @@ def parse_location(value: object) -> Location:
     if isinstance(value, Remote):
         return value
     text = path_text(value)
-    if text == "-":
-        raise ValueError("a file, a directory or a URI (write ./- for a file of that name)")
     where = location(value if isinstance(value, Path) else text)
     try:
         return where.expanduser() if isinstance(value, str) and isinstance(where, Path) and not is_uri(text) else where
