@@ -1,4 +1,4 @@
-"""The command `bpe-pipeline`, installed beside the package: it runs it, or says what else has its name here."""
+"""The command `bpe-pipeline`, installed beside the package: starts it, or names the module found in its place."""
 
 import sys
 from importlib import import_module

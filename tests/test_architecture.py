@@ -24,7 +24,7 @@ ROOMS = {
     "__main__": 104,
     "compat": 479,
     "cli": 1355,
-    "guests": 5469,
+    "guests": 5476,
     "commands": 2840,
     "reports": 2563,
     "shards": 3123,
@@ -60,7 +60,7 @@ MOST = {
     "parameters of an internal function": 6,
     "flags of all commands": 385,
     "flags in the help of a command": 24,
-    "lines of tests": 24_628,
+    "lines of tests": 24_632,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

@@ -11,7 +11,8 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from pipeline import Tokenizer
 from pipeline.base.errors import OtherKindError
-from pipeline.guests.inspect.doctor import NOT_CHECKED, WRONG, examine
+from pipeline.guests.inspect.doctor import examine
+from pipeline.guests.inspect.findings import NOT_CHECKED, WRONG
 from pipeline.pattern.presets import PRESETS
 from pipeline.tokenizer.check import HARD_TEXTS
 from pipeline.tokenizer.formats.tiktoken_ranks import read_ranks

@@ -23,7 +23,8 @@ from transformers import AutoTokenizer
 from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError, OtherKindError, PipelineError, UsageError
 from pipeline.compat import GPT2Tokenizer
-from pipeline.guests.inspect.doctor import FINE, examine
+from pipeline.guests.inspect.doctor import examine
+from pipeline.guests.inspect.findings import FINE
 from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.normal_form import nfc

@@ -7,21 +7,20 @@ that this package would write.
 import re
 import shlex
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, InputError, OtherKindError, RunDirectoryError
 from pipeline.base.units import format_count
 from pipeline.counts.counter_file import open_counter
-from pipeline.guests.inspect.diff import EXAMPLES, difference, first_of
+from pipeline.guests.inspect.diff import difference, first_of
+from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Examined, Finding, Said
 from pipeline.pattern.normal_form import nfc
-from pipeline.reports.result import NOT_STORED, Part, Result, Rows
 from pipeline.run import manifest
 from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN, is_reserved
 from pipeline.run.keywords import AnyPath
@@ -46,22 +45,8 @@ from pipeline.tokenizer.formats.tiktoken_ranks import read_ranks
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
-FINE, ADVICE, WRONG, NOT_CHECKED = "fine", "advice", "wrong", "not checked"
 _NEEDED = {name: {*one.files} - {*EDITABLE} for name, one in FORMATS.items()}  # the files of each format
 _NEEDED[CONFIGURED] = {"vocab.json", "merges.txt", "tokenizer_config.json"}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One result. outcome: "fine", "advice" (it works, but may surprise), "wrong", or "not checked"."""
-
-    outcome: str
-    what: str
-    message: str
-    remedy: str = ""
-
-
-Said = tuple[str, ...]  # the outcome, message and remedy of a finding
 
 
 def examine(path: Location, texts: Sequence[str], run: Run | None) -> list[Finding]:
@@ -257,7 +242,7 @@ def _unused(model: Model, run: Run | None) -> Iterator[Said]:
 
 def _counted_like(model: Model, run: Run) -> tuple[Run, str]:
     """Return the run, or its second count for superwords, that was cut as the tokenizer cuts; a note if neither was."""
-    cutting = cut_by(model.pattern)
+    cutting = cut_by(model.counting_pattern)
     for counted in filter(None, (run, load_run(run.coarse_location))):
         if counted.manifest.cutting == cutting and counted.counter_path.exists():
             return counted, ""
@@ -333,48 +318,6 @@ def _not_to_be_checked(model: Model, home: Location, name: str) -> str:
         if name == "tiktoken" and (home / SNIPPET_NAME).read_bytes() != (Path(written) / SNIPPET_NAME).read_bytes():
             return f"{SNIPPET_NAME} is a program that this package did not write, and is not run"
     return ""
-
-
-_ORDER = (FINE, NOT_CHECKED, ADVICE, WRONG)  # what matters is last, where a terminal ends
-
-
-@dataclass(frozen=True)
-class Examined(Result):
-    """What was found out about a tokenizer; as text, what matters is last."""
-
-    tokenizer: Location
-    findings: tuple[Finding, ...]
-    strict: bool = field(default=False, metadata=NOT_STORED)  # advice counts as wrong; 3 if anything is not checked
-
-    def of(self, *outcomes: str) -> tuple[Finding, ...]:
-        """Return the findings with one of these outcomes: "fine", "not checked", "advice", "wrong"."""
-        return tuple(one for one in self.findings if one.outcome in outcomes)
-
-    @property
-    def _bad(self) -> int:
-        return len(self.of(WRONG, *([ADVICE] if self.strict else [])))
-
-    @property
-    def exit_code(self) -> int:
-        """1 if something is wrong, 3 if nothing could be checked; if `strict`, 3 if anything could not."""
-        unchecked = self.of(NOT_CHECKED)
-        return 1 if self._bad else 3 if unchecked and (self.strict or len(unchecked) == len(self.findings)) else 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values; wrong: the number of findings that are."""
-        return super().to_json() | {"wrong": self._bad}
-
-    def shown(self) -> Iterable[Part]:
-        """Return a row for each finding, and one for the remedy of those with the same; of a kind the first five."""
-        kinds: dict[tuple[str, str, str], list[Finding]] = {}
-        for one in sorted(self.findings, key=lambda one: _ORDER.index(one.outcome)):
-            kinds.setdefault((one.outcome, one.what, one.remedy), []).append(one)
-        rows: list[tuple[str, str]] = []
-        for (outcome, what, remedy), found in kinds.items():
-            rows += [(f"{outcome}:", f"{what}: {one.message}") for one in found[:EXAMPLES]]
-            rows += [("", f"... and {len(found) - EXAMPLES:,} more: --json has all")] if len(found) > EXAMPLES else []
-            rows += [("", f"remedy: {remedy}")] if remedy else []
-        yield Rows(tuple(rows))
 
 
 def doctor(

@@ -1,4 +1,4 @@
-// PhaseLoop: the loop that all merging is, wherever words are and whoever chooses.
+// PhaseLoop: the one loop of all merging, for every place of the words and every chooser.
 //
 // Idea: each phase indexes only the pairs whose count reaches a threshold, merges as long as the best indexed pair reaches
 // it, then compacts the words and continues with a lower threshold. `Words` says where words are (in_memory.hpp, on_disk.hpp,

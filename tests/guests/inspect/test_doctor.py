@@ -14,7 +14,8 @@ from command import refused, run, succeeded
 import pipeline
 from pipeline import Tokenizer
 from pipeline.guests.inspect import doctor
-from pipeline.guests.inspect.doctor import ADVICE, FINE, NOT_CHECKED, WRONG, Examined, Finding, examine
+from pipeline.guests.inspect.doctor import examine
+from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Examined, Finding
 from pipeline.run import manifest
 from pipeline.tokenizer.formats.files import FORMATS
 
