@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 _REPEATED_S = 0.01
+_SWITCH_S = 0.0005  # between threads: one that waits for files gets its turn while another exports
 _GARBAGE_AFTER = 200_000  # objects: imports make many that stay, and looking through them once takes 20 ms
 
 
@@ -23,6 +24,7 @@ def main() -> int:
         from pipeline.base import system  # keeps the thresholds as they are now
 
         gc.set_threshold(_GARBAGE_AFTER)
+        sys.setswitchinterval(_SWITCH_S)
         sys.unraisablehook = _interrupt_again
         if hasattr(signal, "SIGCHLD") and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, nobody learns how a process ended

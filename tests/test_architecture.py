@@ -21,20 +21,20 @@ SOURCE = Path(__file__).parents[1] / "pipeline"  # has the core's, too
 # A room imports only rooms below it. Its number is the most lines that its text files may have, but for generated data.
 ROOMS = {
     "bpe_pipeline": 24,
-    "__main__": 104,
+    "__main__": 106,
     "compat": 479,
     "cli": 1355,
     "guests": 5476,
     "commands": 2840,
     "reports": 2563,
     "shards": 3123,
-    "tokenizer": 4066,
+    "tokenizer": 4077,
     "merges": 1421,
     "counts": 2474,
-    "run": 3107,
+    "run": 3108,
     "corpus": 2449,
     "pattern": 1738,
-    "executors": 1148,
+    "executors": 1187,
     "storage": 1020,
     "base": 836,
     "_core": 0,
@@ -60,7 +60,7 @@ MOST = {
     "parameters of an internal function": 6,
     "flags of all commands": 385,
     "flags in the help of a command": 24,
-    "lines of tests": 24_632,
+    "lines of tests": 24_650,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

@@ -1,7 +1,7 @@
 """`merge`: learn a merge list from a run's counts, and write a tokenizer of every size asked for."""
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -254,11 +254,7 @@ def merge_and_export(
         options = replace(options, vocab_size=(size,), stop_at_saving=None)
     trained = Trained(learned, tokenizer_pattern(options), options)
     exporting_bytes = _check_memory(runner, learned.first(merge.merges_for(options)), max(options.vocab_size))
-    refuse_ordinary(trained)
-    run = manifest.store_tokenizers(run, options, FILE_NAMES, GENERATION_NAME, CARD)
-    homes = list(map(run.tokenizer_directory, options.vocab_size))
-    compute = functools.partial(report.after_training, runner, run, trained)
-    exported, numbers = _export(runner, trained, homes, compute, exporting_bytes)
+    run, exported, numbers = _export(runner, run, trained, exporting_bytes)
     _warn_of_limits(runner, trained, exported)
     first, *others = exported
     shown, added = report.names_of(run, numbers)
@@ -284,24 +280,23 @@ def merge_and_export(
 
 
 def _export(
-    runner: Runner,
-    trained: Trained,
-    homes: Sequence[Location],
-    compute: Callable[[], Numbers | None],
-    exporting_bytes: int,
-) -> tuple[list[Exported], Numbers | None]:
+    runner: Runner, run: Run, trained: Trained, exporting_bytes: int
+) -> tuple[Run, list[Exported], Numbers | None]:
     """Write the tokenizer of every size; a worker computes the report's numbers, meanwhile if memory has room."""
+    compute = functools.partial(report.after_training, runner, run, trained)
     with ThreadPoolExecutor(1, report.STAGE) as pool:  # a worker has nothing to do while we export
         with runner.timed("exporting"):
             fits = report.fits_next_to(exporting_bytes, runner, trained.learned)
             computing = pool.submit(compute) if fits else None
+            refuse_ordinary(trained)
+            run = manifest.store_tokenizers(run, trained.options, FILE_NAMES, GENERATION_NAME, CARD)
             sizes = trained.options.vocab_size
-            exported = [export_size(home, trained, size) for home, size in zip(homes, sizes, strict=True)]
+            exported = [export_size(run.tokenizer_directory(size), trained, size) for size in sizes]
         with runner.timed(report.STAGE):
             if computing is None:
-                return exported, compute()
+                return run, exported, compute()
             report.prepare_page()
-            return exported, computing.result()
+            return run, exported, computing.result()
 
 
 def _warn_of_limits(runner: Runner, trained: Trained, exported: Sequence[Exported]) -> None:

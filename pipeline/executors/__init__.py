@@ -31,6 +31,7 @@ class WorkerSetup:
     """How worker processes start."""
 
     preload: Sequence[str] = ()  # modules that tasks need, imported once for all workers
+    first: Sequence[str] = ()  # modules that the first worker imports while it waits for its first task
     later: Sequence[str] = ()  # modules that only fresh workers need, imported when one is expected
     absent: Sequence[str] = ()  # optional modules that workers must not import
     environment: Mapping[str, str] = field(default_factory=dict)  # variables that the environment may have already

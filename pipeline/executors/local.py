@@ -27,7 +27,7 @@ from pipeline.base import system
 from pipeline.base.errors import UsageError, WorkerError, os_error_as
 from pipeline.base.system import KILL, PORTABLE
 from pipeline.executors import DEFAULT_SETUP, Executor, Need, WorkerSetup
-from pipeline.executors.worker import FORK, FORK_AND_IMPORT, NUMBER_BYTES, fork_workers, serve_alone
+from pipeline.executors.worker import FORK, FORK_FIRST, IMPORT_LATER, NUMBER_BYTES, fork_workers, serve_alone
 
 _PROGRAM = (
     "import sys, json; serve, handle, sys.path[:], *names = map(json.loads, sys.argv[1:]); "
@@ -52,7 +52,8 @@ def _interrupts_blocked() -> Iterator[None]:
 
 def _interpreter(serve: Callable[..., None], handle: int, setup: WorkerSetup) -> "subprocess.Popen[bytes]":
     """Start a new Python that inherits one handle and calls a function of `worker`, of this package and no other."""
-    given = [serve.__name__, handle, [Path(__file__).parents[2], *sys.path], setup.preload, setup.absent, setup.later]
+    names = setup.preload, setup.absent, setup.first, setup.later
+    given = [serve.__name__, handle, [Path(__file__).parents[2], *sys.path], *names]
     inherited: dict[str, Any] = {"pass_fds": [handle]}
     if sys.platform == "win32":
         os.set_handle_inheritable(handle, True)
@@ -70,8 +71,6 @@ def _interpreter(serve: Callable[..., None], handle: int, setup: WorkerSetup) ->
 class _Spawner:
     """The second way, without a fork: each worker is a Python of its own, which takes a second to start."""
 
-    request = FORK  # has no meaning here: each worker imports what it needs
-
     def __init__(self, setup: WorkerSetup) -> None:
         self._setup = setup
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -86,14 +85,15 @@ class _Spawner:
         """Return the exit status of a worker that has ended or is about to."""
         return self._processes.pop(process).wait()
 
+    def import_later(self) -> None:
+        """Do nothing: each worker imports what it needs."""
+
     def close(self) -> None:
         """Do nothing: workers end with their pipes."""
 
 
 class _ForkServer:
     """The coordinator's side of `worker.fork_workers`. Methods raise OSError if the process is gone."""
-
-    request = FORK
 
     def __init__(self, setup: WorkerSetup) -> None:
         self._control, theirs = socket.socketpair()
@@ -119,7 +119,7 @@ class _ForkServer:
                     gc.set_threshold(*system.GARBAGE_THRESHOLDS)
                     for name, value in setup.environment.items():
                         os.environ.setdefault(name, value)
-                    fork_workers(descriptor, setup.preload, setup.absent, setup.later)
+                    fork_workers(descriptor, setup.preload, setup.absent, setup.first, setup.later)
                 except BaseException:
                     traceback.print_exc()  # nothing above may catch it: this is another process
                 finally:
@@ -128,13 +128,31 @@ class _ForkServer:
 
     def fork(self, pipe: Connection) -> int:
         """Start a worker that serves this pipe; return its process id, or a negative error number."""
-        socket.send_fds(self._control, [self.request], [pipe.fileno()])
+        self._ask(FORK, pipe)
         return self._answer()
+
+    def fork_first(self) -> Connection:
+        """Ask for the first worker, before there is work for it; return its pipe. `first_process` waits for it."""
+        ours, theirs = Pipe()
+        with theirs:
+            self._ask(FORK_FIRST, theirs)
+        return ours
+
+    def first_process(self) -> int:
+        """Return the process id of the first worker, or a negative error number."""
+        return self._answer()
+
+    def _ask(self, request: bytes, pipe: Connection) -> None:
+        socket.send_fds(self._control, [request], [pipe.fileno()])
 
     def wait(self, process: int) -> int:
         """Return the exit status of a worker that has ended or is about to."""
         self._control.sendall(process.to_bytes(NUMBER_BYTES))
         return self._answer()
+
+    def import_later(self) -> None:
+        """Import what only fresh workers need, while nothing else is asked for."""
+        self.wait(IMPORT_LATER)
 
     def _answer(self) -> int:
         answer = self._control.recv(NUMBER_BYTES, socket.MSG_WAITALL)
@@ -186,20 +204,26 @@ class LocalExecutor(Executor):
         self._workers = cache(workers)
         self._setup = setup
         self._idle: list[_Worker] = []
+        self._first: Connection | None = None
+        self._fresh_expected = False
 
     def __enter__(self) -> "LocalExecutor":
         with os_error_as(*_REFUSED):
             self._server = _server(self._setup)
+            if self._setup.first and isinstance(self._server, _ForkServer):
+                self._first = self._server.fork_first()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._first is not None:
+            self._first.close()  # the worker ends with it
         self._stop_idle(keep=0)
         self._server.close()
 
     def meanwhile(self, function: Callable[[], object]) -> None:
-        """As the base says; what fresh workers need is imported when the next ones have been forked."""
+        """As the base says; what fresh workers need is imported when the next one has been forked."""
         super().meanwhile(function)
-        self._server.request = FORK_AND_IMPORT
+        self._fresh_expected = True
 
     def _slots(self, at_most: int, need: Need) -> int:  # noqa: ARG002 - there is one machine
         slots = min(self._workers(), at_most)
@@ -226,17 +250,28 @@ class LocalExecutor(Executor):
 
     def _new_worker(self) -> _Worker:
         with os_error_as(*_REFUSED):
-            ours, theirs = Pipe()
-            with theirs:
-                try:
-                    process = self._server.fork(theirs)
-                except OSError:  # the fork server was killed
-                    self._server.close()
-                    self._server = _server(self._setup)
-                    process = self._server.fork(theirs)
+            try:
+                process, ours = self._forked()
+            except OSError:  # the fork server was killed
+                self._server.close()
+                self._server = _server(self._setup)
+                process, ours = self._forked()
             if process < 0:
                 raise OSError(-process, os.strerror(-process))
+        if self._fresh_expected:
+            self._fresh_expected = False
+            with suppress(OSError):  # the next request will notice that the process is gone
+                self._server.import_later()
         return _Worker(process, self._server, ours)
+
+    def _forked(self) -> tuple[int, Connection]:
+        """Return the process and the pipe of a new worker, perhaps of the first one, which was asked for before."""
+        if (first := self._first) is not None and isinstance(self._server, _ForkServer):
+            self._first = None
+            return self._server.first_process(), first
+        ours, theirs = Pipe()
+        with theirs:
+            return self._server.fork(theirs), ours
 
     def _messages(self, active: Sequence[_Worker]) -> Iterator[tuple[_Worker, str, Any]]:
         workers = {worker.connection: worker for worker in active}

@@ -30,7 +30,8 @@ from pipeline.base import log
 from pipeline.base.errors import PipelineError
 
 NUMBER_BYTES = 8
-FORK, FORK_AND_IMPORT = b"f", b"i"
+FORK, FORK_FIRST = b"f", b"1"
+IMPORT_LATER = 0  # no process has this id
 _IDLE_S = 0.01  # without a request, before modules are imported for later
 Post = Callable[[str, object], None]
 _post: Post | None = None
@@ -88,8 +89,8 @@ def answer(function: Callable[[Any], object], task: object) -> tuple[str, object
         return "failed", traceback.format_exc().strip()
 
 
-def serve(descriptor: int) -> None:
-    """Do tasks from the pipe with this file descriptor until the coordinator closes it."""
+def serve(descriptor: int, first: Sequence[str] = ()) -> None:
+    """Do tasks from the pipe with this file descriptor until the coordinator closes it; import modules before."""
     connection = _pipe(descriptor)
     sending = threading.Lock()
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -106,6 +107,7 @@ def serve(descriptor: int) -> None:
 
     post_with(send)
     threading.Thread(target=receive, daemon=True).start()
+    preload(first)
     while True:
         send(*answer(*inbox.get()))
 
@@ -118,7 +120,7 @@ def _pipe(handle: int) -> Any:
     return Connection(handle)
 
 
-def serve_alone(handle: int, modules: Sequence[str], absent: Sequence[str], _later: Sequence[str]) -> None:
+def serve_alone(handle: int, modules: Sequence[str], absent: Sequence[str], *_: Sequence[str]) -> None:
     """Do tasks from a pipe in a Python of its own; the arguments are those of `fork_workers`."""
     _import(modules, absent)
     serve(handle)
@@ -144,13 +146,15 @@ def _import_while_idle(control: socket.socket, waiting: deque[str]) -> None:
         gc.freeze()
 
 
-def fork_workers(descriptor: int, modules: Sequence[str], absent: Sequence[str], later: Sequence[str]) -> None:
+def fork_workers(
+    descriptor: int, modules: Sequence[str], absent: Sequence[str], first: Sequence[str], later: Sequence[str]
+) -> None:
     """Serve requests from the socket with this descriptor, one at a time, until its end; workers end with their pipes.
 
-    modules, absent, later: as in `WorkerSetup`. A byte with a pipe's descriptor asks for a worker that serves this
-    pipe; the answer is its process id, or the negative error number if the system refuses. One of the two bytes asks in
-    addition to import what is for later. A process id asks for that worker's end; the answer is its exit status
-    (negative: the signal). Every number has 8 bytes.
+    modules, absent, first, later: as in `WorkerSetup`. A byte with a pipe's descriptor asks for a worker, perhaps the
+    first, that serves this pipe; the answer is its process id, or the negative error number if the system refuses. A
+    process id asks for that worker's end; the answer is its exit status (negative: the signal). IMPORT_LATER asks for
+    the imports of what is for later. Every number has 8 bytes.
     """
     control = socket.socket(fileno=descriptor)
     gc.disable()  # what is imported stays
@@ -162,19 +166,18 @@ def fork_workers(descriptor: int, modules: Sequence[str], absent: Sequence[str],
         while (received := socket.recv_fds(control, NUMBER_BYTES, 1))[0]:
             request, pipes, _, _ = received
             if pipes:
-                if request == FORK_AND_IMPORT:
-                    waiting.extend(later)
-                    later = ()
                 try:
                     number = os.fork()
                 except OSError as error:
                     number = -(error.errno or 1)
                 if number == 0:
                     control.close()
-                    serve(pipes[0])
+                    serve(pipes[0], first if request == FORK_FIRST else ())
                 os.close(pipes[0])
+            elif (number := int.from_bytes(request)) == IMPORT_LATER:
+                waiting.extend(later)
             else:
-                number = os.waitstatus_to_exitcode(os.waitpid(int.from_bytes(request), 0)[1])
+                number = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
             control.sendall(number.to_bytes(NUMBER_BYTES, signed=True))
             _import_while_idle(control, waiting)
     os._exit(0)

@@ -121,14 +121,17 @@ class Vocabulary:
         """
         tokens, result = [bytes([byte]) for byte in BYTE_ORDER], array("I")
         numbers = {token: number for number, token in enumerate(tokens)}
-        for rank, (a, b) in enumerate(zip(left, right, strict=True)):
-            if not (0 <= a < len(tokens) and 0 <= b < len(tokens)):
+        for a, b in zip(left, right, strict=True):
+            try:
+                token = tokens[a] + tokens[b]
+            except IndexError:
                 raise TrainingError(
-                    f"merge {rank} joins tokens {a} and {b}, but only {len(tokens)} exist: the merge list is damaged"
-                )
-            token = tokens[a] + tokens[b]
-            result.append(number := numbers.setdefault(token, len(tokens)))
-            if number == len(tokens):
+                    f"merge {len(result)} joins tokens {a} and {b}, but only {len(tokens)} exist: the merge list is "
+                    "damaged"
+                ) from None
+            known = len(numbers)
+            result.append(number := numbers.setdefault(token, known))
+            if number == known:
                 tokens.append(token)
         return cls._laid_out(tokens, (left, right, result), special_tokens, special_ids)
 

@@ -127,7 +127,7 @@ def listing(vocab: Mapping[int, bytes], uses: Mapping[int, int] | None) -> bytes
     """Return every token as the page's search reads it: compressed JSON of ids, texts and occurrences (-1: unknown)."""
     known = uses or {}
     texts = [readable(token) for token in vocab.values()]
-    return zlib.compress(json.dumps([list(vocab), texts, [known.get(id_, -1) for id_ in vocab]]).encode(), 6)
+    return zlib.compress(json.dumps([list(vocab), texts, [known.get(id_, -1) for id_ in vocab]]).encode(), 4)
 
 
 def merge_numbers(

@@ -20,16 +20,17 @@ SETUP = WorkerSetup(
         *("pipeline.counts.count_worker", "pipeline.counts.combine_worker", "pipeline.merges.merge_worker"),
         *("datetime", "ssl", "uuid"),  # which Arrow imports; it starts a thread, so each worker imports it for itself
     ),
+    first=("pyarrow.parquet",),
     later=("pipeline.reports.measure", "pipeline.reports.numbers_worker"),
     # Arrow imports numpy where it is installed, at the price of its start; no task needs it.
     absent=("numpy",),
     # Arrow's own pools keep more of what was freed.
     environment={"ARROW_DEFAULT_MEMORY_POOL": "system"},
 )
-ENCODING = replace(SETUP, later=(), preload=("pipeline.shards.encode_worker", "pipeline.shards.write_worker"))
+ENCODING = replace(SETUP, first=(), later=(), preload=("pipeline.shards.encode_worker", "pipeline.shards.write_worker"))
 _RAY = "pipeline.executors.ray"  # imported where a cluster is asked for
 _MOST_THREADS = 16  # of a stage on a node: more gain little and take cores from others
-CHAT = replace(SETUP, later=(), preload=("pipeline.guests.chat.rows_worker", "pipeline.guests.chat.assemble_worker"))
+CHAT = replace(ENCODING, preload=("pipeline.guests.chat.rows_worker", "pipeline.guests.chat.assemble_worker"))
 
 
 def executor_for(options: ClusterOptions, setup: WorkerSetup = SETUP) -> "LocalExecutor | RayExecutor":

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pipeline.base.errors import ExportRefusedError, UsageError
 from pipeline.base.events import Listener, Notice
+from pipeline.base.system import cached_property
 from pipeline.base.units import format_count
 from pipeline.merges import forecast
 from pipeline.merges.merge_list import MergeList
@@ -254,7 +255,17 @@ class Trained:
         return self.learned.first(self.options.special.merge_budget(vocab_size))
 
     def vocabulary(self, vocab_size: int) -> Vocabulary:
-        """Make the vocabulary of `vocab_size` tokens, or of fewer where the list is short."""
+        """Make the vocabulary of `vocab_size` tokens, or of fewer where the list is short; the last one is kept."""
+        if vocab_size not in self._last:
+            self._last.clear()
+            self._last[vocab_size] = self._made(vocab_size)
+        return self._last[vocab_size]
+
+    @cached_property
+    def _last(self) -> dict[int, Vocabulary]:
+        return {}
+
+    def _made(self, vocab_size: int) -> Vocabulary:
         special, first = self.options.special, self.merges(vocab_size)
         rounded = special.multiple > 1  # two merges may make one token, so how many there are must be seen
         ordinary = len(Vocabulary.from_id_pairs(first.left, first.right).tokens) if rounded else 0

@@ -133,6 +133,24 @@ def test_killed_fork_server_is_replaced(others: set[psutil.Process]) -> None:
         assert set(psutil.Process().children()) - others != {server}
 
 
+def test_first_worker_starts_before_its_task_and_ends_with_an_executor_without_tasks(
+    others: set[psutil.Process],
+) -> None:
+    setup = WorkerSetup(first=["colorsys"])
+    with LocalExecutor(lambda: 1, setup) as executor:
+        assert dict(executor.run(worker_tasks.is_loaded, ["colorsys"])) == {0: True}
+        assert dict(executor.run(worker_tasks.is_loaded, ["colorsys"], fresh=True)) == {0: False}
+    with LocalExecutor(lambda: 1, setup) as executor:
+        [server] = set(psutil.Process().children()) - others
+        server.kill()
+        assert dict(executor.run(worker_tasks.square, range(6))) == {n: n * n for n in range(6)}
+    with LocalExecutor(lambda: 1, setup):
+        [server] = set(psutil.Process().children()) - others
+        _wait_until(lambda: len(server.children()) == 1)
+        unused = server.children()
+    assert psutil.wait_procs(unused, timeout=10)[1] == []
+
+
 def test_command_counts_where_ended_processes_are_not_waited_for(tmp_path: Path) -> None:
     """Some supervisors start programs so; a process that ends is gone at once then."""
     (tmp_path / "a.txt").write_text("a word and a word")
