@@ -29,7 +29,7 @@ ROOMS = {
     "reports": 2563,
     "shards": 3123,
     "tokenizer": 4077,
-    "merges": 1421,
+    "merges": 1424,
     "counts": 2474,
     "run": 3108,
     "corpus": 2449,

@@ -322,7 +322,7 @@ def _changed_ids(trained: Trained, exported: Sequence[Exported], replaced: Mappi
 
 def _check_memory(runner: Runner, learned: MergeList, largest: int) -> int:
     """Return the bytes that exporting takes at most; `UsageError` if too much: tokens may be as long as pieces."""
-    token_bytes = learned.token_bytes()
+    token_bytes = learned.token_bytes
     needed = forecast.exporting_bytes(largest, token_bytes)
     runner.broker.reserve(
         needed,

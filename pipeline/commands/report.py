@@ -55,7 +55,7 @@ def needed_bytes(tokens: int, token_bytes: int, sample_bytes: int) -> int:
 
 def _least_bytes(learned: MergeList) -> int:
     """Memory that computing numbers takes after training."""
-    return needed_bytes(len(learned), learned.token_bytes(), _sample_bytes(learned))
+    return needed_bytes(len(learned), learned.token_bytes, _sample_bytes(learned))
 
 
 def shortage_of(needed_bytes: int, broker: Broker) -> str:

@@ -200,7 +200,7 @@ def _verify_tokenizer(runner: Runner, run: Run, merges: MergeList, home: Locatio
             f"{home} needs {wanted:,} merges, but the list ends after {len(merges):,} although pairs are left; run "
             f"merge --vocab-size {tokens} again"
         )
-    needed = forecast.exporting_bytes(tokens, merges.token_bytes())
+    needed = forecast.exporting_bytes(tokens, merges.token_bytes)
     runner.broker.reserve(needed, what=f"reading {home}, of {format_count(tokens, 'tokens')},")
     try:
         trained = Trained(merges, tokenizer_pattern(options), options)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 
 from pipeline.base.errors import InputError, RunDirectoryError, TrainingError
+from pipeline.base.system import cached_property
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.run.ids import SpecialTokens
 from pipeline.storage import Location, sealed_parquet
@@ -60,6 +61,7 @@ class MergeList:
         """Tokens that all pieces of the corpus have after these merges."""
         return self.bytes - sum(self.joined)
 
+    @cached_property
     def token_bytes(self) -> int:
         """Bytes of all tokens that the merges make."""
         lengths = [1] * 256
