@@ -21,7 +21,7 @@ SETUP = WorkerSetup(
         *("datetime", "ssl", "uuid"),  # which Arrow imports; it starts a thread, so each worker imports it for itself
     ),
     first=("pyarrow.parquet",),
-    later=("pipeline.reports.measure", "pipeline.reports.numbers_worker"),
+    later=("pipeline.reports.measure", "pipeline.reports.numbers_worker", "regex", "importlib.metadata"),
     # Arrow imports numpy where it is installed, at the price of its start; no task needs it.
     absent=("numpy",),
     # Arrow's own pools keep more of what was freed.
