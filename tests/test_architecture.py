@@ -273,7 +273,7 @@ HEAVY = {"pyarrow", "numpy", "regex", "psutil", "rich", "click", "yaml", "tokeni
 
 _TRAIN = """
 from pipeline.__main__ import main
-words = ["--vocab-size", "300", "--output", "run", "--quiet"]
+words = ["--vocab-size", "300", "--output", "run", "--quiet", "--export", "hf,gpt2,tiktoken"]  # gguf imports numpy
 sys.argv = ["bpe-pipeline", "train", "corpus.txt", *words]
 assert main() == 0
 assert "pipeline.reports.page" in sys.modules

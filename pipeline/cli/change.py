@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline.base.errors import UsageError
 from pipeline.cli.command import Session, base_argument, run_argument, run_command
 from pipeline.cli.completion import LOCATION
 from pipeline.run.options import ExtendOptions, OutputOptions
 from pipeline.storage import Location
+from pipeline.storage.atomic import single_output, write_whole
 
 if TYPE_CHECKING:
     from pipeline.reports.result import Facts, Result
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
     help="add the smallest number from which on no doubling saves this share of tokens, such as 1%",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="print how many tokens each number of new ones saves, and stop")
-def extend(session: Session, base: Location, run_directory: Location, dry_run: bool, **new: str | None) -> "Result":
+@click.option("--html", "page", type=LOCATION, metavar="FILE", help="with --dry-run: also write a page with a plot")
+def extend(
+    session: Session, base: Location, run_directory: Location, dry_run: bool, page: Location | None, **new: str | None
+) -> "Result":
     """Add tokens learned from the counts in RUN to the tokenizer BASE.
 
     All ids and merges of BASE stay. new-tokens.parquet next to the new tokenizer says how to start their embeddings.
@@ -36,10 +41,17 @@ def extend(session: Session, base: Location, run_directory: Location, dry_run: b
     """
     from pipeline.guests.adapt import extend
 
-    how = base, run_directory, new, session.options, session.executor, session.listener
+    if page is not None and not dry_run:
+        raise UsageError("--html is what --dry-run writes: give both, or leave it out")
+    page = page and single_output(page, overwrite=session.options.overwrite)
+    how = session.options, session.executor, session.listener
+    change = extend.change_of(base, run_directory, new, session.options)
     if dry_run:
-        return extend.run_dry(*how)
-    done = extend.run_extend(*how)
+        plan = extend.run_dry(change, *how)
+        if page is not None:
+            write_whole(page, plan.page())
+        return plan
+    done = extend.run_extend(change, *how)
     facts = {
         "new_tokens": len(done.plan),
         "new_ids": f"{done.plan[0].id} to {done.plan[-1].id}" if done.plan else "none",

@@ -1,6 +1,7 @@
 """Commands that train: train, count, merge, parity, combine."""
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -8,15 +9,38 @@ import click
 from pipeline.base.errors import UsageError
 from pipeline.cli.command import Request, Session, inputs, run_command
 from pipeline.cli.completion import LOCATION
+from pipeline.cli.help import Flag
 from pipeline.run.options import CountOptions, MergeOptions, OutputOptions, ParityOptions, TrainOptions, flag_of
+from pipeline.run.record import GROUPS
 from pipeline.storage import Location
 
 if TYPE_CHECKING:
     from pipeline.reports.result import Result
 
 
-@run_command(TrainOptions)
+def _like(request: Request, values: dict[str, Any]) -> Request:
+    """Take the pattern, the normal form and the special tokens from the tokenizer that --like names."""
+    if (base := values.pop("like")) is None:
+        return request
+    for name in ("pattern", "normalize", "special_tokens", "special_tokens_as_text", "max_piece_bytes"):
+        if request.given.get(name) not in (None, False):
+            raise UsageError(f"{flag_of(name)} is what --like takes from the tokenizer: leave one of them out")
+    from pipeline.guests.adapt.extend import options_like
+
+    like = options_like(base, new=isinstance(request.options, TrainOptions))
+    like = {name: value for name, value in like.items() if request.given.get(name) is None}
+    return replace(request, options=replace(request.options, **like), given={**request.given, **like})
+
+
+like_option = partial(
+    click.option, "--like", type=LOCATION, metavar="TOKENIZER", cls=Flag, group=GROUPS[1],
+    help="split text as this tokenizer does: its pattern, normal form and special tokens",
+)  # fmt: skip
+
+
+@run_command(TrainOptions, settle=_like)
 @inputs
+@like_option(advanced=True)
 def train(session: Session) -> "Result":
     """Train a tokenizer on INPUT: count, merge, export and report.
 
@@ -27,30 +51,16 @@ def train(session: Session) -> "Result":
     bpe-pipeline train
     bpe-pipeline train corpus/*.txt --output runs/a --vocab-size 32000
     bpe-pipeline train corpus --pattern llama3 --special-token '<|endoftext|>' --workers 8
+    bpe-pipeline train corpus --like qwen3/tokenizer.json --output runs/b
     """
     from pipeline.commands.train import run_train
 
     return run_train(session.options, session.executor, session.listener)[0]
 
 
-def _like(request: Request, values: dict[str, Any]) -> Request:
-    """Take the pattern and the special tokens of `count` from the tokenizer that --like names."""
-    if (base := values.pop("like")) is None:
-        return request
-    for name in ("pattern", "normalize", "special_tokens", "special_tokens_as_text", "max_piece_bytes"):
-        if request.given.get(name):
-            raise UsageError(f"{flag_of(name)} is what --like takes from the tokenizer: leave one of them out")
-    from pipeline.guests.adapt.extend import counting_like
-
-    return replace(request, options=counting_like(request.options, base))
-
-
 @run_command(CountOptions, settle=_like)
 @inputs
-@click.option(
-    "--like", type=LOCATION, metavar="BASE",
-    help="split text as this tokenizer does, for `extend` and `prune`: by its pattern and its special tokens",
-)  # fmt: skip
+@like_option()
 def count(session: Session) -> "Result":
     """Count the pieces of INPUT into a run directory, for `merge`.
 

@@ -22,6 +22,7 @@ from pipeline.tokenizer.check import check_exports, local_files, texts_to_check
 from pipeline.tokenizer.conversions import card_in, push, require_login
 from pipeline.tokenizer.export import Check, export_in_place, limits_of, news_of, with_chat_template, with_roles
 from pipeline.tokenizer.formats.files import default_formats, load_model, tokenizer_home
+from pipeline.tokenizer.formats.rank_lists import load_ranks_by
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -89,7 +90,8 @@ def run_export(
     """Export a tokenizer. samples: to check with, empty: of its run, None: no check; repository: of the hub."""
     if repository is not None:
         require_login("--push-to-hub", repository)
-    before, home = load_model(path), tokenizer_home(path)
+    ranks, added = options.rank_pattern, options.added_special_tokens
+    before, home = load_model(path) if ranks is None else load_ranks_by(path, ranks, added), tokenizer_home(path)
     directory = options.output or home
     model = with_chat_template(with_roles(before, options), options)
     if options.output is None and model.vocabulary != before.vocabulary:
@@ -98,7 +100,7 @@ def run_export(
             f"{directory} lacks {', '.join(sorted(lacking))}; give --output for a tokenizer that has more, or "
             "name them when you merge"
         )
-    notes = [f"note: {line}" for line in (*news_of(before, model), *bounds_at(path, options.added_special_tokens))]
+    notes = [f"note: {line}" for line in (*news_of(before, model), *bounds_at(path, added))]
     same, cards = all(getattr(model, name) == getattr(before, name) for name in _OF_IDS), card_in(home)
     written, refused = export_in_place(model, directory, options, changed=not same)
     if cards and not card_in(home):

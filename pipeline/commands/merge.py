@@ -101,7 +101,8 @@ def open_merging(
     own_size = None if given.get("stop_at_saving") else stored.vocab_size
     weights = _weights(run, asked)
     like = _made_like(run, asked.vocab_size if given.get("vocab_size") else (own_size,))
-    before = {} if asked.overwrite else {**stored.special.get(like, {}), **(stored.merging or {})}
+    merging = stored.merging if run.merges_path.exists() else None  # else it was killed, and binds no later one
+    before = {} if asked.overwrite else {**stored.special.get(like, {}), **(merging or {})}
     if (added := [*before.get("added_special_tokens", ()), *asked.added_special_tokens]) and asked.added_special_tokens:
         given = {**given, "added_special_tokens": list(dict.fromkeys(added))}
     settled = {**given, "weights": weights or None, "output": location}

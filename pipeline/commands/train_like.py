@@ -51,8 +51,8 @@ def train_like(
 
     Args:
         trainer: a `tokenizers.trainers.BpeTrainer`.
-        pre_tokenizer: of `tokenizers.pre_tokenizers`: a ByteLevel, or a Sequence of one Split or Digits and a
-            ByteLevel. The tokenizer has no normalizer.
+        pre_tokenizer: of `tokenizers.pre_tokenizers`: a ByteLevel, or a Sequence of Splits, Digits, Punctuation
+            and a ByteLevel. The tokenizer has no normalizer.
         files: paths as for `tokenizers.Tokenizer.train`: each line with its ending is a document, and special tokens
             in it are text.
         texts: instead of files, as for `train_from_iterator` there: texts, or lists of texts.
@@ -151,10 +151,6 @@ def _pattern_like(pre_tokenizer: Any) -> str:
         raise UsageError(
             "the pre-tokenizer's add_prefix_space=True is not reproduced in training: give "
             "ByteLevel(add_prefix_space=False)"
-        )
-    if pattern.tables is None and pattern.name is None and "\n" in pattern.expression:
-        raise UsageError(
-            f"the pre-tokenizer is not reproduced in training: {pattern.refusal}; give one Split and a ByteLevel"
         )
     expression = pattern.expression
     return pattern.name or (f"(?:{expression})" if NAME.fullmatch(expression) else expression)

@@ -20,7 +20,7 @@ from pipeline.corpus.records import Records
 from pipeline.corpus.skipped_or_altered import Tally, add_up
 from pipeline.executors.worker import report_progress, report_totals
 from pipeline.pattern.by_regex import cut_with_regex, differing_characters
-from pipeline.pattern.compiled import CompiledPattern
+from pipeline.pattern.compiled import CompiledPattern, PatternSequence
 
 # The locations that a counter notes, and the kinds they are of; under one errors policy only one of them occurs.
 _MOST_REPLACED, _FEW_REPLACED = 0.1, 15  # of the characters of a text; a slip in a short one
@@ -247,7 +247,7 @@ def _record_location(file: CorpusFile, records: Records, begin: int) -> Callable
 
 
 class RegexCutter:
-    """Cuts documents with `regex` within memory; notes characters that it may classify differently from runtimes."""
+    """Cuts documents in steps, or with `regex` within memory; notes characters that it may know by other tables."""
 
     def __init__(self, pattern: CompiledPattern, memory_bytes: int | None = None) -> None:
         self._pattern = pattern
@@ -257,6 +257,8 @@ class RegexCutter:
 
     def __call__(self, document: str) -> Iterator[str]:
         """The pieces of a document."""
+        if isinstance(self._pattern, PatternSequence):
+            return iter(self._pattern.lengths(document))
         self._seen |= self._differing.intersection(document)
         return cut_with_regex(self._pattern.expression, document, self._pattern.timeout_s, self._memory_bytes)
 

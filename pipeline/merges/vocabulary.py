@@ -87,9 +87,14 @@ class Vocabulary:
 
     @cached_property
     def missing_bytes(self) -> tuple[bytes, ...]:
-        """The bytes that no token stands for, and that UTF-8 never has."""
-        bytes_here = {token for token in self.tokens.values() if len(token) == 1}
-        return tuple(sorted({bytes([byte]) for byte in NOT_IN_UTF8} - bytes_here))
+        """The bytes that no token stands for."""
+        here = {token for token in self.tokens.values() if len(token) == 1}
+        return tuple(one for one in map(bytes, zip(range(256))) if one not in here)
+
+    @property
+    def lost_bytes(self) -> bytes:
+        """Those of them that text may have; none but in the vocabulary of a `lossy` file."""
+        return b"".join(one for one in self.missing_bytes if one[0] not in NOT_IN_UTF8)
 
     @property
     def encoded_tokens(self) -> dict[int, bytes]:
@@ -170,9 +175,17 @@ class Vocabulary:
 
     @classmethod
     def from_tokens(
-        cls, tokens: Mapping[int, bytes], merges: Iterable[tuple[bytes, bytes]], special_tokens: Mapping[str, int]
+        cls,
+        tokens: Mapping[int, bytes],
+        merges: Iterable[tuple[bytes, bytes]],
+        special_tokens: Mapping[str, int],
+        *,
+        lossy: bool = False,
     ) -> "Vocabulary":
-        """Keep the ids of another trainer's file; `InputError` names what breaks the promises of this module."""
+        """Keep the ids of another trainer's file; `InputError` names what breaks the promises of this module.
+
+        lossy: bytes may lack a token.
+        """
         check_special_tokens([text for text, id_ in special_tokens.items() if tokens.get(id_) != text.encode()])
         by_bytes = {token: id_ for id_, token in tokens.items()}
         if b"" in by_bytes:
@@ -181,7 +194,7 @@ class Vocabulary:
             id_, token = next((id_, token) for id_, token in tokens.items() if by_bytes[token] != id_)
             raise InputError(f"tokens {id_} and {by_bytes[token]} both stand for {token!r}")
         for byte in range(256):
-            if bytes([byte]) not in by_bytes and byte not in NOT_IN_UTF8:
+            if bytes([byte]) not in by_bytes and byte not in NOT_IN_UTF8 and not lossy:
                 raise InputError(f"no token stands for the byte 0x{byte:02X}, so not every text can be encoded")
         texts_by_id: dict[int, str] = {}
         for text, id_ in special_tokens.items():

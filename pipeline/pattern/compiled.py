@@ -7,6 +7,7 @@ itself cuts (`by_regex`).
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 from pipeline import _core
@@ -18,6 +19,10 @@ from pipeline.pattern.normal_form import nfc_form
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
 
 _SHOWN_CHARACTERS = 200
+THEN, THEN_LETTERS = "(?#then)", "(?#then, of letters)"  # between the expressions of steps: comments, to `regex`
+_PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))  # bytes that are their own letters
+_OTHER_BYTES = [byte for byte in range(256) if byte not in _PRINTABLE]
+_LETTERS = {byte: chr(0x100 + number) for number, byte in enumerate(_OTHER_BYTES)}  # as in GPT-2's byte alphabet
 
 
 @dataclass(frozen=True)
@@ -82,29 +87,44 @@ class CompiledPattern:
 class PatternSequence(CompiledPattern):
     """At least two steps, each with an automaton, each of which cuts the pieces of the one before.
 
-    It has no automaton of its own. `expression` lists those of the steps, a line each.
+    It has no automaton of its own. `expression` has those of the steps, with `THEN` between. The last ones, after
+    `THEN_LETTERS`, cut the text in the byte alphabet, where each byte is a letter: also inside characters.
     """
 
     steps: tuple[CompiledPattern, ...] = ()
+    of_letters: int = 0  # the number of these last steps
 
     def cut(self, text: str) -> list[str]:
-        """Return the pieces of a document, in order; together they are the document."""
+        """Return the pieces of a document, in order; a part of a character is written as `surrogateescape` does."""
         return _pieces_between(text.encode(), self.ends(text.encode()))
+
+    def lengths(self, document: str) -> list[str]:
+        """Return, for the core, which takes only the lengths of pieces, texts that are as long."""
+        return ["." * (end - start) for start, end in pairwise([0, *self.ends(document.encode())])]
 
     def ends(self, data: bytes) -> list[int]:
         """Return the end of each piece of a document, UTF-8, in bytes."""
-        ends = [len(data)] if data else []
-        for automaton in self._automata(data):
-            ends = automaton.cut_within(data, ends)
-        return ends
+        return self._within(data, [len(data)] if data else [], self._automata(data))
 
     def ends_of_part(self, data: bytes) -> tuple[list[int], int]:
         """Return the ends of the pieces that later text cannot change: those of which the first step is certain."""
         first, *others = self._automata(data)
         ends, rest = first.cut_part(data)
-        for automaton in others:
+        return self._within(data, ends, others), rest
+
+    def _within(self, data: bytes, ends: list[int], automata: Sequence[_core.Automaton]) -> list[int]:
+        """Return the ends of the pieces that these, the last steps make of the pieces with these ends."""
+        whole = len(automata) - self.of_letters
+        for automaton in automata[:whole]:
             ends = automaton.cut_within(data, ends)
-        return ends, rest
+        if not self.of_letters:
+            return ends
+        text = data.decode("latin-1").translate(_LETTERS)
+        letters = text.encode()
+        ends = list(accumulate(len(text[start:end].encode()) for start, end in pairwise([0, *ends])))
+        for automaton in automata[whole:]:
+            ends = automaton.cut_within(letters, ends)
+        return list(accumulate(len(letters[start:end].decode()) for start, end in pairwise([0, *ends])))
 
     def _automata(self, data: bytes) -> list[_core.Automaton]:
         if len(data) >> 32:
@@ -115,16 +135,16 @@ class PatternSequence(CompiledPattern):
 
 
 def _pieces_between(data: bytes, ends: list[int]) -> list[str]:
-    return [data[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
+    return [data[start:end].decode(errors="surrogateescape") for start, end in pairwise([0, *ends])]
 
 
-def in_sequence(steps: Sequence[CompiledPattern]) -> CompiledPattern:
+def in_sequence(steps: Sequence[CompiledPattern], of_letters: Sequence[CompiledPattern] = ()) -> CompiledPattern:
     """Return the pattern that cuts with each of the steps, in order; `PatternError` for one without an automaton."""
-    if len(steps) == 1:
+    if len(every := (*steps, *of_letters)) == 1:
         return steps[0]
-    for step in steps:
+    for step in every:
         if step.tables is None:
             raise PatternError(f"the pattern {step.expression!r} has no automaton, because of {step.refusal}")
-    expression = "\n".join(step.expression for step in steps)
-    refusal = f"its {len(steps)} steps, each of which cuts the pieces of the one before"
-    return PatternSequence(None, expression, None, refusal, steps=tuple(steps))
+    texts = [THEN.join(step.expression for step in steps), *(step.expression for step in of_letters)]
+    refusal = f"its {len(every)} steps, each of which cuts the pieces of the one before"
+    return PatternSequence(None, THEN_LETTERS.join(texts), None, refusal, steps=every, of_letters=len(of_letters))

@@ -6,7 +6,7 @@ from pipeline.base.errors import PatternError
 from pipeline.pattern.automaton import Machine, Program
 from pipeline.pattern.by_regex import DEFAULT_TIMEOUT_S, point_at, require_valid
 from pipeline.pattern.classes import Refusal
-from pipeline.pattern.compiled import AutomatonTables, CompiledPattern
+from pipeline.pattern.compiled import THEN, THEN_LETTERS, AutomatonTables, CompiledPattern, in_sequence
 from pipeline.pattern.fold import Folded
 from pipeline.pattern.parse import parse
 from pipeline.pattern.presets import PRESETS
@@ -14,6 +14,9 @@ from pipeline.pattern.presets import PRESETS
 
 def compile_pattern(pattern: str, *, timeout_s: int = DEFAULT_TIMEOUT_S) -> CompiledPattern:
     """Compile a preset's name or an expression, in some seconds; `PatternError` if it can match the empty string."""
+    if THEN in pattern or THEN_LETTERS in pattern:  # of several steps
+        first, *last = pattern.split(THEN_LETTERS)
+        return in_sequence(list(map(compile_pattern, first.split(THEN))), list(map(compile_pattern, last)))
     name = pattern if pattern in PRESETS else None
     expression = PRESETS.get(pattern, pattern)
     if name is None:

@@ -111,6 +111,9 @@ class Directory:
         for (name, what), there in zip(_HOLDS.items(), others, strict=True):
             if there and not ours:
                 raise RunDirectoryError(f"{self} is {what} ({name}); choose another --output")
+        home = self.location.absolute() if isinstance(self.location, Path) else self.location
+        if not ours and RUN.reserved.fullmatch(home.name) and (home.parent / RUN.manifest).exists():
+            raise RunDirectoryError(f"{self} belongs to the run {home.parent}; choose another --output")
 
     def _remove_unused(self, location: Path) -> None:
         if not (location / self.kind.manifest).exists():

@@ -169,6 +169,9 @@ class ExportOptions(TokenizerOptions):
 
     output: Location | None = as_in(OutputOptions, "output")
     quiet: bool = as_in(WorkOptions, "quiet")
+    rank_pattern: str | None = _vocabulary("run", None, read.parse_pattern,
+        "what splits text for a rank file of tiktoken's kind whose content is not known; its special tokens are those "
+        "of --special-token, in order of ids", "NAME|REGEX", flag="--pattern", advanced=True)
     without_normalizer: bool = _output("run", False, read.parse_flag,
         "write GGUF although llama.cpp does not put text into NFC; says how many texts get other ids", advanced=True)
 

@@ -54,6 +54,6 @@ def slowness(pattern: CompiledPattern) -> str:
 
 def cut_by(pattern: CompiledPattern) -> dict[str, str]:
     """Return what a pattern's name means here and now, as part of a run's fingerprints."""
-    by = "the automaton" if pattern.refusal is None else f"regex {machine.versions()['regex']}"
+    by = f"regex {machine.versions()['regex']}" if on_regex(pattern) else "the automaton"
     form, version = "in NFC" if pattern.nfc else "as it is", f"Unicode {pattern.unicode_version}"
     return {"expression": pattern.expression, "by": by, "unicode": version, "text": form}

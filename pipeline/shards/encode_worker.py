@@ -103,7 +103,7 @@ def make_ids(
 ) -> ChunkStatistics:
     """Read a chunk and pass its ids to the sink; returns how many bytes it has, and what was skipped or altered."""
     pattern = model.pattern
-    in_steps = pattern.cut if isinstance(pattern, PatternSequence) else None
+    in_steps = pattern.lengths if isinstance(pattern, PatternSequence) else None
     cutter: Any = pattern.automaton or in_steps or RegexCutter(task.pattern, regex_bytes)  # of the task's timeout
     prepared = model.preparation.changes_ids
     judged = task.errors == "skip" and not prepared  # prepared text was judged before

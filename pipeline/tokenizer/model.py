@@ -153,8 +153,18 @@ class Model:
             raise UsageError("add_bos needs a special token that starts a text: name it as the bos_token (--bos-token)")
         return replace(self, front=(self.bos_token, *self.front), post_processor=None)
 
-    def encoder(self, *, cache_bytes: int = CACHE_BYTES, threads: int = 0) -> _core.Encoder:
+    def require_all_bytes(self) -> None:
+        """Raise `UsageError` if text may have bytes that no token stands for."""
+        if lost := self.vocabulary.lost_bytes:
+            raise UsageError(
+                f"this tokenizer has no token for the byte 0x{lost[0]:02X}, which its runtime leaves out of texts: it "
+                "encodes single texts, but is not counted like, extended, pruned, or used for a corpus"
+            )
+
+    def encoder(self, *, cache_bytes: int = CACHE_BYTES, threads: int = 0, lossy: bool = False) -> _core.Encoder:
         """Build the native encoder. `threads` share `cache_bytes` for their caches; 0: as many as there are cores."""
+        if not lossy:  # whose caller leaves those bytes out
+            self.require_all_bytes()
         automaton, parts = self.pattern.automaton, self.vocabulary
         merges = (parts.left, parts.right, parts.result)
         return _core.Encoder(automaton, parts.encoded_tokens, *merges, self.whole_pieces, cache_bytes, threads)
@@ -175,5 +185,6 @@ class Model:
 
         Without any, looking whole pieces up, or merging by the rank of the resulting bytes as tiktoken does, is alike.
         """
-        made = self.vocabulary.tokens if self.trained else self.piece_encoder().last_merges(self.vocabulary.tokens)
+        tokens = self.vocabulary.tokens
+        made = tokens if self.trained else self.encoder(cache_bytes=1 << 20, threads=1, lossy=True).last_merges(tokens)
         return [id_ for id_, token in self.vocabulary.tokens.items() if len(token) > 1 and id_ not in made]

@@ -32,6 +32,7 @@ PRE_TOKENIZERS = {
     "digits": Sequence([pre_tokenizers.Digits(individual_digits=True), ByteLevel(False, use_regex=False)]),
     "starcoder": Sequence([pre_tokenizers.Digits(individual_digits=True), ByteLevel(False)]),
     "digits in groups": Sequence([pre_tokenizers.Digits(), ByteLevel(False)]),
+    "falcon": Sequence([pre_tokenizers.Punctuation("contiguous"), PLAIN, Split("1", "isolated")]),
 }
 
 
@@ -124,7 +125,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     *(({"pre_tokenizer": one}, said) for one, said in (
         (ByteLevel(), "add_prefix_space=True"), (pre_tokenizers.Whitespace(), "Whitespace"),
         (cut_by(" ", "removed"), "behavior"), (cut_by(Regex(r"\h+")), "pattern"),
-        (Sequence([pre_tokenizers.Digits(), pre_tokenizers.Digits(), PLAIN]), "3 steps"),
         (None, "cannot be read"), (normalizers.NFC(), "NFC"))),
     *(({"texts": None}, "either files or texts"), ({"files": "a"}, "either files or texts")),
     ({"texts": None, "files": ["a.txt", "./a.txt"]}, "twice"),

@@ -154,6 +154,8 @@ def test_merges_are_those_of_tokenizers_with_its_normalizer(
         how = {"allowed_special": {special} - {""}, "disallowed_special": ()}
         assert encoding.encode(joined, **how) == encoding.encode_batch([joined], **how)[0] == expected(joined)
         assert encoding.encode_to_numpy(joined, **how).tolist() == expected(joined)
+        stable, ends = encoding.encode_with_unstable(f"{joined} b", **how)
+        assert any(stable + end[:1] == expected(f"{joined} b")[: len(stable) + 1] for end in ends)
     assert encoding.encode_ordinary(joined) == ours.encode_ordinary(joined)
 
 

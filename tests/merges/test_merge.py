@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow.parquet as pq
 import pytest
@@ -71,6 +72,15 @@ def test_killed_merging_continues_from_its_last_phase(counted: Path, tmp_path: P
     process, known = started(run)
     assert 0 < known < SIZE
     require_merged(process, run, counted)
+
+
+def test_a_first_merge_that_was_killed_binds_no_other(tmp_path: Path) -> None:
+    counts = {"ab": 2, "cd": 2}
+    run, plain = (pipeline.import_counts(counts, output=tmp_path / name) for name in ("run", "plain"))
+    with patch("pipeline.merges.merge.learn", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        pipeline.merge_run(run, vocab_size=258, tie_break="greatest-bytes")
+    found = [pipeline.merge_run(one, vocab_size=258)[258].merges for one in (run, plain)]
+    assert found == [[(b"a", b"b")]] * 2
 
 
 def test_damaged_checkpoint_is_not_used(counted: Path, tmp_path: Path) -> None:

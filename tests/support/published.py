@@ -37,20 +37,27 @@ def _shapes() -> dict[str, tuple[list[Any], dict[str, Any]]]:
     """By kinds of published tokenizers: their pre-tokenizers, and what else they have."""
     bos = processors.TemplateProcessing(single=f"{BOS} $A", pair=f"{BOS} $A {BOS} $B", special_tokens=[(BOS, 416)])
     bert = processors.BertProcessing((EOT, 417), (BOS, 416))
+    ids = [(BOS, 416), (EOT, 417)]
+    started = processors.TemplateProcessing(single=f"{BOS} {EOT} $A {EOT}", pair="$A $B", special_tokens=ids)
     empty, byte_and_bos = normalizers.Sequence([]), processors.Sequence([processors.ByteLevel(), bos])
-    digits = pre_tokenizers.Digits(individual_digits=True)
+    digits, any_digits = (pre_tokenizers.Digits(individual_digits=one) for one in (True, False))
     return {
         "gpt2": ([byte_level(use_regex=True)], {"post": processors.ByteLevel(trim_offsets=False)}),
         "roberta": ([byte_level(use_regex=True)], {"post": processors.RobertaProcessing((EOT, 417), (BOS, 416))}),
         "space in front": ([byte_level(use_regex=True, add_prefix_space=True)], {"post": bert}),
         "space in front, uncut": ([byte_level(add_prefix_space=True)], {}),
-        "neox": ([byte_level(use_regex=True)], {"normalizer": normalizers.NFC(), "no byte that UTF-8 lacks": True}),
+        "whisper": ([byte_level(use_regex=True)], {"post": started}),
+        "falcon": (
+            [pre_tokenizers.Punctuation("contiguous"), byte_level(use_regex=True), any_digits, *isolated("[0-9]{3}")],
+            {"lacks": (3, 0x1C, 0xF2)},
+        ),
+        "neox": ([byte_level(use_regex=True)], {"normalizer": normalizers.NFC(), "lacks": NOT_IN_UTF8}),
         "llama3": ([*isolated(PRESETS["llama3"]), byte_level()], {"whole_pieces": True, "post": byte_and_bos}),
         "qwen2": ([*isolated(PRESETS["qwen2"]), byte_level()], {"normalizer": normalizers.NFC()}),
         "deepseek": ([*isolated(*DEEPSEEK), byte_level()], {"normalizer": empty, "post": bos}),
         "coder": ([*isolated(*CODER), digits, byte_level()], {"normalizer": normalizers.Sequence([normalizers.NFC()])}),
         "line ends": ([*isolated(*LINE_ENDS), digits, byte_level()], {"normalizer": empty, "post": bos}),
-        "digits": ([pre_tokenizers.Digits(individual_digits=False), byte_level(use_regex=True)], {}),
+        "digits": ([any_digits, byte_level(use_regex=True)], {}),
         "starcoder": ([digits, byte_level(use_regex=True)], {}),
         "removed": ([pre_tokenizers.Split(Regex(PRESETS["o200k"]), "removed", invert=True), byte_level()], {}),
         "literal": ([pre_tokenizers.Split(".é", "isolated", invert=True), byte_level()], {}),
@@ -63,7 +70,7 @@ SHAPES = list(_SHAPES)
 
 def made(name: str, added: list[AddedToken]) -> HuggingFaceTokenizer:
     stages, parts = _SHAPES[name]
-    listed = [byte for byte in BYTE_ORDER if not (parts.get("no byte that UTF-8 lacks") and byte in NOT_IN_UTF8)]
+    listed = [byte for byte in BYTE_ORDER if byte not in parts.get("lacks", ())]
     vocab = {token_to_text(bytes([byte])): id_ for id_, byte in enumerate(listed)}
     merges = [(token_to_text(left), token_to_text(right)) for left, right in samples.trained("none")]
     for left, right in merges:
@@ -90,14 +97,15 @@ RULES = [
     AddedToken("thx", normalized=True, single_word=True),
     AddedToken("éé", normalized=False, single_word=True, lstrip=True),
 ]
-ADDED = {"plain": PLAIN, "mixed": MIXED, "rules": RULES}
+SPACES = [*PLAIN, *(AddedToken(" " * count, normalized=True, special=False) for count in (24, 8, 2))]  # as in Phi-2
+ADDED = {"plain": PLAIN, "mixed": MIXED, "rules": RULES, "spaces": SPACES}
 
 COMBINING = "\u0301\u0316\u0345\u0327\u0bbe\u0bd7\u1161\u11a8\u3099\u1dfa\u0c3c\U00011930\U00011935\u08ca"
 PARTS = [
     BOS, EOT, "<mask>", "<think>", "thx", "éé", " éé_", "e\u0301x", "e\u0301", "thxé",
     "thx_", "12345", "１２", "Ⅻ", "한국", "각",
     "漢字かな", "カナ", "नमस्ते", "DON'T", "don't", ".é", "\r\n", "\n\n  ", "\t", "\u3000", "\u200b", "\u0085", "👩‍👩‍👧",
-    "\x00", "a" * 70,
+    "\x00", "a" * 70, " " * 35, "²³м1234½", "\x03\x1c", "\U000c8000", "!?.\u2e52", "\u166d",
 ]  # fmt: skip
 TEXTS = st.lists(
     st.one_of(st.sampled_from(PARTS), st.text(max_size=6), st.text(f"eaoA g{COMBINING} ", max_size=6)), max_size=14

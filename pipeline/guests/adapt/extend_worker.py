@@ -8,8 +8,7 @@ keeps its id.
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -19,6 +18,7 @@ from pipeline.base.errors import ExportRefusedError, TrainingError, UsageError
 from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_progress, report_totals
 from pipeline.guests.adapt.change_worker import ChangeTask
+from pipeline.guests.adapt.savings import Saving
 from pipeline.merges.forecast import surely_enough
 from pipeline.merges.merge_list import number_that_repays
 from pipeline.merges.rules import MergeRules
@@ -90,37 +90,15 @@ class Learned:
         count, why = number_that_repays(tokens, most, saving, least=1, all_known=self.exhausted)
         return min(count, len(self.new)), f"at {why}"
 
-    def savings(self) -> "tuple[Saving, ...]":
+    def savings(self) -> tuple[Saving, ...]:
         """Return what this many new tokens save, and half as many, and so on."""
         halves = takewhile(bool, (len(self.new) >> times for times in range(_MOST_SAVINGS)))
         return tuple(Saving.of(self.tokens, count) for count in sorted(halves))
 
 
-@dataclass(frozen=True)
-class Saving:
-    """The tokens of all counted pieces with this many new ones.
-
-    saved: as a share of the tokens before; by_doubling: of those with half as many new ones.
-    """
-
-    new_tokens: int
-    tokens: int
-    saved: float
-    by_doubling: float
-
-    @classmethod
-    def of(cls, tokens: Sequence[int], count: int) -> "Saving":
-        """Take them from the tokens with each number of new ones."""
-        shares = (1 - tokens[count] / max(tokens[fewer], 1) for fewer in (0, count // 2))
-        return cls(count, tokens[count], *shares)
-
-    def __str__(self) -> str:
-        share = f"{-self.saved:+.1%}, by the last doubling {-self.by_doubling:+.1%}"
-        return f"{self.new_tokens:,} new: {self.tokens:,} tokens ({share})"
-
-
 def require_extendable(model: Model) -> None:
     """Raise `UsageError` if counts of plain text would not show the pieces that the tokenizer cuts."""
+    model.require_all_bytes()
     if model.preparation.space_in_front:
         raise UsageError(
             "the tokenizer puts a space in front of text before it cuts it, so counts of the text itself are of other "
@@ -248,17 +226,11 @@ def _needed(task: ChangeTask, words: int, slots: int) -> int:
 
 
 def _write(task: ChangeTask, learned: Learned) -> None:
-    """Write new-tokens.parquet, a row a token; the text of one that is no whole characters is null."""
+    """Write new-tokens.parquet, a row a token; in the text, bytes that are no whole character are escaped."""
     kinds = {"id": "uint32", "token": "binary", "text": "string", "left_id": "uint32", "right_id": "uint32"}
     kinds |= {"count": "uint64", "old_ids": "uint32[]", "tokens_after": "uint64"}
     rows = (
-        {**vars(one), "text": _text(one.token), "tokens_after": after}
+        {**vars(one), "text": one.token.decode(errors="backslashreplace"), "tokens_after": after}
         for one, after in zip(learned.new, learned.tokens[1:], strict=True)
     )
     write_rows(task.output / PLAN_NAME, rows, kinds)
-
-
-def _text(token: bytes) -> str | None:
-    with suppress(UnicodeDecodeError):
-        return token.decode()
-    return None

@@ -16,7 +16,7 @@ from pipeline.guests.adapt.extend_worker import PLAN_NAME
 from pipeline.guests.adapt.prune_worker import MAP_NAME, REMOVED_NAME
 from pipeline.run.directory import Directory, Kind
 from pipeline.run.ids import MAX_IDS
-from pipeline.run.manifest import Run, refuse_other_options, run_of
+from pipeline.run.manifest import Run, refuse_other_options
 from pipeline.run.options import OutputOptions, flag_of
 from pipeline.run.runner import Runner, opened
 from pipeline.run.stored import stored
@@ -89,10 +89,6 @@ def _claimed(directory: Directory, origin: Origin, *, base: Location, overwrite:
     """Write what the directory will hold when the block ends; `RunDirectoryError` if it holds something else."""
     if same_location(directory.location, tokenizer_home(base)):
         raise UsageError(f"--output {directory} is the base itself; choose another directory")
-    if (run := run_of(directory.location)) is not None:
-        own = {name.partition("/")[0] for name in run.manifest.tokenizers}
-        if any(same_location(directory.location, run.directory / name) for name in own):
-            raise UsageError(f"--output {directory} belongs to the run {run.directory}; choose another directory")
     stored = None if overwrite else load(directory.location)
     if stored is None and not overwrite:
         directory.refuse_foreign_files()

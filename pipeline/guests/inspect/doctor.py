@@ -269,8 +269,8 @@ def _round_trip(model: Model) -> Iterator[Said]:
     preparation = model.preparation
     if preparation.nfc and all(decoded(nfc(text)) == nfc(text) for text in changed):
         yield ADVICE, f"{shown}: text is put into NFC first", "nothing, if that is wanted"
-    elif preparation.changes_ids:
-        why = "the file says so (a space in front, or special tokens that take white space)"
+    elif preparation.changes_ids or model.vocabulary.lost_bytes:
+        why = "the file says so (a space in front, special tokens that take white space, or bytes without a token)"
         yield ADVICE, f"{shown}: {why}", "nothing, if that is wanted"
     else:
         yield WRONG, shown, "please report it"

@@ -156,7 +156,8 @@ class Explainer:
                 yield ExplainedPiece(start, stretch or texts[id_], "special", (id_,), (texts[id_],))
                 start += len(stretch)
                 continue
-            for piece in map(str.encode, model.pattern.cut(stretch.decode())):
+            for text in model.pattern.cut(stretch.decode()):
+                piece = text.encode(errors="surrogateescape")
                 yield self._piece(start, piece)
                 start += len(piece)
 

@@ -79,10 +79,12 @@ def vocabulary_of(
     tokens: Mapping[int, bytes],
     merges: Iterable[tuple[bytes, bytes]],
     special_tokens: Mapping[str, int],
+    *,
+    lossy: bool = False,
 ) -> Vocabulary:
     """Return the vocabulary that a file holds; InputError naming the file where its parts contradict each other."""
     try:
-        return Vocabulary.from_tokens(tokens, merges, special_tokens)
+        return Vocabulary.from_tokens(tokens, merges, special_tokens, lossy=lossy)
     except (InputError, UsageError) as reason:
         raise InputError(f"{file}: {reason}") from None
 

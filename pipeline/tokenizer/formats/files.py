@@ -65,7 +65,7 @@ def _load(path: Location) -> Model:
         if len(ranked) == 1 or others:
             return _load_other(path / (ranked if len(ranked) == 1 else others)[0], f"{path} has no {MODEL_NAME}, but ")
         several = f"; of {', '.join(ranked)} name one" if ranked else ""
-        raise InputError(
+        raise (InputError if path == file else OtherKindError)(
             f"{file} does not exist: give a run directory, a tokenizer's directory (tokenizer.json, or vocab.json and "
             f"merges.txt), or its tokenizer.json{several}; names of models elsewhere are not looked up"
         )

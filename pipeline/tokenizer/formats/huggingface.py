@@ -21,7 +21,7 @@ from pipeline.run.ids import Roles
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet
 from pipeline.tokenizer.formats.fields import Field, read_json, read_text, shortened, write_files
-from pipeline.tokenizer.formats.kinds import other_kind
+from pipeline.tokenizer.formats.kinds import model_type, other_kind
 from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, public_pre_tokenizer, read_pre_tokenizer
 from pipeline.tokenizer.model import PLAIN_RULE, ChatTemplate, Model, Preparation, SpecialRule, could_be_whole_piece
 
@@ -129,8 +129,8 @@ def model_of(document: Field, config: Field) -> Model:
     file = document.file
     model = document.member("model")
     if kind := other_kind(document):  # first, since all else differs with it
-        raise OtherKindError(f"{file} is {kind}, which no command reads: this package has byte-level BPE")
-    model.member("type").expect("BPE")
+        raise OtherKindError(f"{file} is {kind}: this package has byte-level BPE")
+    Field(model_type(model), file, "model.type").expect("BPE")
     document.member("version").expect("1.0")
     for name in ("truncation", "padding"):
         document.member(name).expect(None)
@@ -147,7 +147,8 @@ def model_of(document: Field, config: Field) -> Model:
     pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in listed.read(list)]
     merges = byte_alphabet.read_merges(pairs, file, lambda index: f"{listed.path}[{index}]")
     tokens = byte_alphabet.read_tokens(vocab, byte_alphabet.only_special(special_tokens, vocab, merges))
-    vocabulary = byte_alphabet.vocabulary_of(file, tokens, merges, special_tokens)
+    lossy = isinstance(pattern, PatternSequence)  # Falcon's lacks some bytes, which the library leaves out of texts
+    vocabulary = byte_alphabet.vocabulary_of(file, tokens, merges, special_tokens, lossy=lossy)
     check_numbering(added, vocab)
     for name in ("pad_token", _SEPARATOR_KEY):
         named = token_field(config, name)

@@ -14,9 +14,23 @@ _FORMS = ("NFKC", "NFKD", "NFD", "Lowercase", "StripAccents", "BertNormalizer", 
 
 
 def other_kind(document: Field) -> str:
-    """Say what a tokenizer is that is not byte-level BPE, or that changes the text; empty for any other."""
+    """Say what a tokenizer is, and what reads it, that is not byte-level BPE or changes the text; empty for others."""
+    kind = _kind(document)
+    more = "; its .model file is read by `report --compare` alone" if "SentencePiece" in kind else ""
+    return kind and f"{kind}, which no command reads{more}"
+
+
+def model_type(model: Field) -> str:
+    """Return the type of a model; older files leave it to what their model has."""
+    if model.member("type").value is not None:
+        return str(model.member("type").value)
+    kinds = {"merges": "BPE", "unk_id": "Unigram", "max_input_chars_per_word": "WordPiece"}
+    return next((kind for name, kind in kinds.items() if model.member(name).value is not None), "WordLevel")
+
+
+def _kind(document: Field) -> str:
     model = document.member("model")
-    if other := _OTHER_MODELS.get(str(model.member("type").value)):
+    if other := _OTHER_MODELS.get(model_type(model)):
         return other
     if model.member("end_of_word_suffix").value or model.member("continuing_subword_prefix").value:
         return "a BPE tokenizer that marks where words end, as CLIP's"

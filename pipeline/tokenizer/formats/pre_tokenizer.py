@@ -1,11 +1,15 @@
 """The pre-tokenizer of a tokenizer.json, read and written: the patterns that it cuts with, in order.
 
-Accepted are Split (each match and each stretch between is a piece), Digits, and the ByteLevel that ends every
-byte-level vocabulary, with its own pattern or without. In a Sequence each cuts the pieces of the one before.
+Accepted are Split (each match and each stretch between is a piece), Digits, Punctuation, and the ByteLevel of every
+byte-level vocabulary, with its own pattern or without. In a Sequence each cuts the pieces of the one before; those
+after ByteLevel, as in Falcon's, cut bytes as the letters that they have become. punctuation.json has the characters of
+Punctuation, whose tables are older than ours.
 """
 
+import json
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, PatternError
@@ -54,22 +58,25 @@ def read_pre_tokenizer(field: Field, noted: Field) -> tuple[CompiledPattern, boo
         except PatternError as reason:
             expression.refuse(f"is not a pattern: {reason}")
     sequence = field.member("type").value == "Sequence"
-    *splits, last = (field.member("pretokenizers").elements() if sequence else []) or [field]
+    stages = (field.member("pretokenizers").elements() if sequence else []) or [field]
+    kinds = [stage.member("type").value for stage in stages]
+    at = kinds.index("ByteLevel") if "ByteLevel" in kinds else len(kinds) - 1
+    splits, last, after = stages[:at], stages[at], stages[at + 1 :]
     last.member("type").expect("ByteLevel")
     in_front, own_regex = last.member("add_prefix_space"), last.member("use_regex")
     in_front.expect(*((False,) if splits else (False, True)))
     own_regex.expect(None, True, False)
-    if own_regex.value is not False and [split.member("type").value for split in splits] == ["Digits"]:
+    if own_regex.value is not False and kinds == ["Digits", "ByteLevel"]:
         return compile_pattern(_DIGITS_THEN_GPT2[_individual(splits[0])]), False
     steps = [_step(split, noted if len(splits) == 1 else Field(None, noted.file)) for split in splits]
     if own_regex.value is not False:
         steps.append(compile_pattern("gpt2"))
     elif not steps:
         steps.append(compile_pattern("none"))
-    if len(steps) == len(_DEEPSEEK_V3) and [step.tables for step in steps] == _tables_of_deepseek_v3():
+    if not after and len(steps) == len(_DEEPSEEK_V3) and [step.tables for step in steps] == _tables_of_deepseek_v3():
         return compile_pattern("deepseek-v3"), False
     try:
-        return in_sequence(steps), in_front.value is True
+        return in_sequence(steps, [_step(split, Field(None, noted.file)) for split in after]), in_front.value is True
     except PatternError as reason:
         field.refuse(f"is not reproduced exactly: {reason}")
 
@@ -87,9 +94,13 @@ def _individual(digits: Field) -> bool:
 
 
 def _step(split: Field, noted: Field) -> CompiledPattern:
-    split.member("type").expect("Split", "Digits")
+    split.member("type").expect("Split", "Digits", "Punctuation")
     if split.member("type").value == "Digits":
         return compile_pattern(_DIGIT if _individual(split) else f"{_DIGIT}+")
+    if split.member("type").value == "Punctuation":
+        split.member("behavior").expect("Isolated", "Contiguous")
+        one = str(json.loads(Path(__file__).with_name("punctuation.json").read_bytes())["expression"])
+        return compile_pattern(one + "+" * (split.member("behavior").value == "Contiguous"))
     literal = split.member("pattern").member("String")
     expression = literal if literal.value is not None else split.member("pattern").member("Regex")
     try:
@@ -163,4 +174,5 @@ def public_pre_tokenizer(model: Model) -> dict[str, Any]:
         {"type": "Split", "pattern": {"Regex": for_tokenizers(step)}, "behavior": "Isolated", "invert": False}
         for step in steps
     ]
-    return {"type": "Sequence", "pretokenizers": [*splits, byte_level]}
+    whole = len(splits) - (pattern.of_letters if isinstance(pattern, PatternSequence) else 0)
+    return {"type": "Sequence", "pretokenizers": [*splits[:whole], byte_level, *splits[whole:]]}

@@ -1,7 +1,8 @@
 """Rank lists whose pattern and special tokens are known: a rank file by its content's hash, tekken.json by itself.
 
 known_ranks.json lists, by the SHA-256 of a rank file, what the code that its publisher ships with it says. Meta's
-`tokenizer.model` and `qwen.tiktoken` are such files, as are those of OpenAI's encodings.
+`tokenizer.model` and `qwen.tiktoken` are such files, as are those of OpenAI's encodings. Llama 3 and 3.1 have the same
+file; its special tokens have the names of 3.1, where Llama 3 has reserved ones with the same ids.
 """
 
 import binascii
@@ -14,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pipeline.base.errors import InputError, OtherKindError
+from pipeline.base.errors import InputError, OtherKindError, UsageError
 from pipeline.run.ids import Roles
 from pipeline.storage import Location
 from pipeline.tokenizer.formats.fields import Field, read_bytes, read_json
@@ -38,11 +39,22 @@ def load_ranks(file: Location) -> Model:
     if known is None:
         raise OtherKindError(
             f"{file} is a tiktoken rank file, which does not say its pattern and special tokens, and its content is "
-            "none of those known here: in Python, Tokenizer.from_tiktoken_file(path, pattern=..., "
-            "special_tokens={...}).save(directory) makes a tokenizer that every command reads"
+            f"none of those known here: `bpe-pipeline export {file} --pattern NAME --special-token TEXT --output DIR` "
+            "makes a tokenizer of it that every command reads, in Python Tokenizer.from_tiktoken_file"
         )
     model = model_of_ranks(file, read_ranks(file), known["pattern"], special_tokens_of(known["special_tokens"]))
     return replace(model, roles=Roles(**known["roles"]), preparation=Preparation(nfc=known.get("nfc", False)))
+
+
+def load_ranks_by(file: Location, pattern: str, special_tokens: Sequence[str]) -> Model:
+    """Load a rank file whose pattern and special tokens, in order of the ids after its ranks, the caller names."""
+    tokens = read_ranks(file)
+    first = max(tokens, default=-1) + 1
+    if not special_tokens:
+        raise UsageError(
+            f"{file} does not say its special tokens: name them in order of ids, from {first} on, with --special-token"
+        )
+    return model_of_ranks(file, tokens, pattern, {text: first + at for at, text in enumerate(special_tokens)})
 
 
 def _load_tekken(document: Field) -> Model:
@@ -53,7 +65,8 @@ def _load_tekken(document: Field) -> Model:
     if not 0 <= special <= size <= len(ranks) + special:
         config.refuse(f"asks for {size:,} ids with {special:,} special tokens, and there are {len(ranks):,} ranks")
     texts = {_FILLER.format(id_): id_ for id_ in range(special)}
-    named = {entry.member("rank").read(int): entry.member("token_str").read(str) for entry in _entries(listed)}
+    entries = [] if listed.value is None else listed.elements()
+    named = {entry.member("rank").read(int): entry.member("token_str").read(str) for entry in entries}
     if listed.value is None:  # older files leave them to the code that reads them
         named = {id_: text for text, id_ in special_tokens_of(_known()["tekken"]["special_tokens"]).items()}
     texts = {named.get(id_, text): id_ for text, id_ in texts.items()}
@@ -68,10 +81,6 @@ def _load_tekken(document: Field) -> Model:
     roles = {role: text for role, text in (("bos", "<s>"), ("eos", "</s>"), ("pad", "<pad>")) if text in texts}
     model = model_of_ranks(document.file, tokens, config.member("pattern").read(str), texts)
     return replace(model, roles=Roles(**roles))
-
-
-def _entries(listed: Field) -> list[Field]:
-    return [] if listed.value is None else listed.elements()
 
 
 def special_tokens_of(listed: Mapping[str, Sequence[Any]]) -> dict[str, int]:

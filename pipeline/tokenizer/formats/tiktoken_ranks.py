@@ -52,25 +52,28 @@ def read_ranks(path: Path) -> dict[bytes, int]:
 
 _NFC_IMPORTS = "import re\nimport unicodedata\n"
 _NFC = '''\
-class NormalizedEncoding(tiktoken.Encoding):
-    """Puts text into NFC, as the tokenizer needs it: each stretch between special tokens."""
+def normalized(encode):
+    """Put text into NFC, as the tokenizer needs it, each stretch between special tokens; then encode it."""
 
-    def _normal(self, text, special):
-        special = self.special_tokens_set if special == "all" else special
+    def encode_normalized(self, text, *, allowed_special=frozenset(), **other):
+        special = self.special_tokens_set if allowed_special == "all" else allowed_special
         found = "|".join(map(re.escape, sorted(special, key=len, reverse=True)))
         parts = re.split(f"({found})", text) if found else [text]
-        return "".join(part if part in special else unicodedata.normalize("NFC", part) for part in parts)
+        text = "".join(part if part in special else unicodedata.normalize("NFC", part) for part in parts)
+        return encode(self, text, allowed_special=allowed_special, **other)
 
-    def encode(self, text, *, allowed_special=frozenset(), disallowed_special="all"):
-        text = self._normal(text, allowed_special)
-        return super().encode(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
+    return encode_normalized
 
-    def encode_to_numpy(self, text, *, allowed_special=frozenset(), disallowed_special="all"):
-        text = self._normal(text, allowed_special)
-        return super().encode_to_numpy(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
+
+class NormalizedEncoding(tiktoken.Encoding):
+    """Puts text into NFC."""
+
+    encode = normalized(tiktoken.Encoding.encode)
+    encode_to_numpy = normalized(tiktoken.Encoding.encode_to_numpy)
+    encode_with_unstable = normalized(tiktoken.Encoding.encode_with_unstable)
 
     def encode_ordinary(self, text):
-        return super().encode_ordinary(self._normal(text, ()))
+        return super().encode_ordinary(unicodedata.normalize("NFC", text))
 
 
 '''

@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 import peers
+import published
 import pyarrow.parquet as pq
 import pytest
 from command import files_in, refused, run, succeeded
@@ -98,8 +99,11 @@ def test_savings_are_those_of_each_number_of_new_tokens_and_one_is_chosen(
     assert done.stopped.startswith(f"at {expected:,} tokens: doubling them would save less than 2.00%")
     assert done.tokenizer.merges == make(add=expected, output=tmp_path / "same").tokenizer.merges
     assert "extend" in pipeline.verify_run(tmp_path / "chosen")
-    said = succeeded(run("extend", base, counted, "--dry-run", "--stop-at-saving", "2%")).stdout
-    assert f"{done.stopped}\n" in said
+    dry = ("extend", base, counted, "--stop-at-saving", "2%", "--html", tmp_path / "plan.html")
+    assert f"{done.stopped}\n" in succeeded(run(*dry, "--dry-run")).stdout
+    page = (tmp_path / "plan.html").read_text()
+    assert (page.count("<polyline"), page.count("<circle"), page.count(f"<td>{expected:,}</td>")) == (1, 8, 1)
+    assert "--html is what --dry-run writes" in refused(run(*dry, "--output", tmp_path / "none"), 2)
     for missing in ([], ["--stop-at-saving", "200%"]):
         assert "--stop-at-saving" in refused(run("extend", base, counted, *missing, "--output", tmp_path / "none"), 2)
 
@@ -181,11 +185,12 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
 
     prune = partial(pipeline.prune, base, counted, output=new)
     train = partial(pipeline.train, counted.parent / "other.txt", output=extended, vocab_size=260, overwrite=True)
-    before = files_in(extended)
+    before, copy = files_in(extended), shutil.copytree(base, tmp_path / "copy")
     for error, message, refusal in (
         (UsageError, "puts a space in front of text", lambda: extend(tmp_path, counted)),
         (RunDirectoryError, "the text is 'as it is' there and 'in NFC' here", lambda: extend(normal, counted)),
-        (UsageError, "is the base itself", lambda: extend(base, counted, base, overwrite=True)),
+        (RunDirectoryError, "belongs to the run", lambda: extend(base, counted, base, overwrite=True)),
+        (UsageError, "is the base itself", lambda: extend(copy, counted, copy, overwrite=True)),
         (RunDirectoryError, "is .* there and .* here; count the corpus with --like", lambda: extend(base, gpt2)),
         (RunDirectoryError, r"'<\|other\|>', which the tokenizer takes as text", lambda: extend(base, other)),
         (RunDirectoryError, "with --max-piece-bytes, which cuts pieces", lambda: extend(base, tmp_path / "cut")),
@@ -203,8 +208,9 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
             refusal()
     counting = ("count", base, "--output", new, "--like")
     assert "puts a space in front of text" in refused(run(*counting, tmp_path), 2)
-    message = refused(run(*counting, base, "--pattern", "gpt2"), 2)
-    assert "--pattern is what --like takes from the tokenizer" in message
+    for option, words in (("--pattern", ("--pattern", "gpt2")), ("--special-token", ("--no-special-tokens",))):
+        message = refused(run(*counting, base, *words), 2)
+        assert f"{option} is what --like takes from the tokenizer" in message
     assert not new.exists()
     assert files_in(extended) == before
 
@@ -212,7 +218,27 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
 def test_a_run_keeps_its_own_tokenizer(base: Path, counted: Path, tmp_path: Path) -> None:
     one = pipeline.combine_runs([counted], output=tmp_path / "run")
     pipeline.merge_run(one, vocab_size=400)
-    for command in (("extend", base, counted, "--add", 5), ("prune", base, counted, "--keep", 400)):
-        reason = refused(run(*command, "--output", one / "tokenizer", "--overwrite"), 2)
-        assert f"--output {one / 'tokenizer'} belongs to the run {one}" in reason
+    changing = ("extend", base, counted, "--add", 5), ("prune", base, counted, "--keep", 400)
+    for command in (*changing, ("combine", counted), ("count", counted.parent / "other.txt")):
+        reason = refused(run(*command, "--output", one / "tokenizer", "--overwrite"), 1)
+        assert f"{one / 'tokenizer'} belongs to the run {one}" in reason
     pipeline.verify_run(one)
+
+
+def test_a_vocabulary_of_its_own_takes_pattern_normal_form_and_marks(tmp_path: Path) -> None:
+    theirs, _ = published.pair("qwen2", "spaces")
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    config = {"eos_token": published.EOT, "pad_token": published.BOS}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "a.txt").write_text(f"e\u0301 the 12{published.EOT}lower 34" * 50)
+    words = ["train", tmp_path / "a.txt", "--vocab-size", 270, "--quiet"]
+    succeeded(run(*words, "--like", tmp_path, "--output", tmp_path / "like", "--eos-token", published.BOS))
+    marks = [word for one in published.PLAIN for word in ("--special-token", one.content)]
+    roles = ("--eos-token", published.BOS, "--pad-token", published.BOS)
+    spelled = ("--pattern", "qwen2", "--normalize", "nfc", "--no-special-tokens", *marks, *roles)
+    succeeded(run(*words, *spelled, "--output", tmp_path / "spelled"))
+    made = [files_in(tmp_path / name / "tokenizer") for name in ("like", "spelled")]
+    assert made[0] == made[1]
+    assert "--special-token is what --like takes" in refused(run(*words, "--like", tmp_path, *marks), 2)
+    plan = succeeded(run(*words, "--like", tmp_path, "--output", tmp_path / "new", "--dry-run")).stdout
+    assert str(tmp_path / "new") in plan

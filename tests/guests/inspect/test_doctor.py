@@ -33,6 +33,9 @@ def texts_of(home: Path, outcome: str) -> str:
 
 
 def test_exit_codes_and_json(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    empty = run("doctor", tmp_path / "empty")
+    assert (empty.returncode, empty.stdout.split(":")[0]) == (3, "not checked")
     unchecked = run("doctor", made(tmp_path, pad_token=PAD), "--strict")  # the page has what is fine
     assert (unchecked.returncode, unchecked.stdout.count("not checked")) == (3, 1)  # there are no counts
     document = json.loads(succeeded(run("doctor", trained, "--json")).stdout)
