@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="print how many tokens each number of new ones saves, and stop")
 @click.option("--html", "page", type=LOCATION, metavar="FILE", help="with --dry-run: also write a page with a plot")
-def extend(
-    session: Session, base: Location, run_directory: Location, dry_run: bool, page: Location | None, **new: str | None
-) -> "Result":
+def extend(session: Session, base: Location, run_directory: Location, page: Location | None, **new: Any) -> "Result":
     """Add tokens learned from the counts in RUN to the tokenizer BASE.
 
     All ids and merges of BASE stay. new-tokens.parquet next to the new tokenizer says how to start their embeddings.
@@ -41,12 +39,12 @@ def extend(
     """
     from pipeline.guests.adapt import extend
 
-    if page is not None and not dry_run:
+    if page is not None and not new["dry_run"]:
         raise UsageError("--html is what --dry-run writes: give both, or leave it out")
     page = page and single_output(page, overwrite=session.options.overwrite)
     how = session.options, session.executor, session.listener
     change = extend.change_of(base, run_directory, new, session.options)
-    if dry_run:
+    if new["dry_run"]:
         plan = extend.run_dry(change, *how)
         if page is not None:
             write_whole(page, plan.page())

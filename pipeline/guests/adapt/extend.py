@@ -115,8 +115,6 @@ def extend(
 
 def run_extend(change: Change, options: ExtendOptions, executor: Executor, listener: Listener) -> Extended:
     """Learn, write the tokenizer's directory, and return what was added."""
-    if options.output is None:
-        raise UsageError("extend needs --output, a directory for the extended tokenizer")
     with changing(change, options, executor, listener, _require_same_cutting) as (runner, counted, directory):
         learned, written = make_extended(runner, change, counted, directory)
     stopped = learned.chosen or "as many as were asked for"
@@ -147,8 +145,10 @@ def run_dry(change: Change, options: ExtendOptions, executor: Executor, listener
 def change_of(base: Location, location: Location, new: Mapping[str, object], options: ExtendOptions) -> Change:
     """Return what is asked for; `UsageError` if it is not possible, before anything is written.
 
-    new: `add`, `first_id` and `stop_at_saving`, as given.
+    new: `add`, `first_id` and `stop_at_saving`, as given, and whether it is a `dry_run`.
     """
+    if options.output is None and not new.get("dry_run"):
+        raise UsageError("extend needs --output, a directory for the extended tokenizer")
     share = (
         None
         if new["stop_at_saving"] is None
