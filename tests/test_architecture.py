@@ -24,9 +24,9 @@ ROOMS = {
     "__main__": 106,
     "compat": 479,
     "cli": 1375,
-    "guests": 5519,
+    "guests": 5709,
     "commands": 2840,
-    "reports": 2563,
+    "reports": 2628,
     "shards": 3123,
     "tokenizer": 4137,
     "merges": 1428,
@@ -60,7 +60,7 @@ MOST = {
     "parameters of an internal function": 6,
     "flags of all commands": 388,
     "flags in the help of a command": 24,
-    "lines of tests": 24_730,
+    "lines of tests": 24_790,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

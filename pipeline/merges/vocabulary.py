@@ -7,7 +7,7 @@ of the same bytes.
 
 import codecs
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -110,6 +110,14 @@ class Vocabulary:
         """The merge list as pairs of byte strings, in order of rank."""
         token = self.tokens.__getitem__
         return list(zip(map(token, self.left), map(token, self.right), strict=True))
+
+    def parts(self, kept: Callable[[int], bool]) -> "array[int]":
+        """Return of how many tokens each id consists, if only the merges of these ranks are kept."""
+        found = array("I", [1]) * (self.max_id + 1)
+        for rank, id_ in enumerate(self.result):
+            if not kept(rank):
+                found[id_] = found[self.left[rank]] + found[self.right[rank]]
+        return found
 
     def to_dict(self) -> dict[int, bytes]:
         """Id -> bytes of every token, special tokens (UTF-8) included, in order of ids."""

@@ -44,16 +44,17 @@ class Table:
 
     forms: of the fractions of a column; others have three digits. better: the columns of which the best and the worst
     cell are marked, 1 if more is better, -1 if less is. across: compare the cells of a row, not of a column.
-    whole: what has the rows that the text leaves out.
+    picked: the row and column of a cell that is recommended. whole: what has the rows that the text leaves out.
     """
 
     title: str
     headers: tuple[str, ...]
-    rows: tuple[tuple[object, ...], ...]
+    rows: tuple[tuple[Any, ...], ...]
     note: str = ""
     forms: Mapping[int, str] = field(default_factory=dict)
     better: Mapping[int, int] = field(default_factory=dict)
     across: bool = False
+    picked: tuple[int, int] | None = None
     whole: str = "report.json"
 
     def texts(self) -> list[list[str]]:
@@ -72,7 +73,7 @@ class Table:
                 least, most = (alike[choose(known, key=known.__getitem__)] for choose in (min, max))
                 marks = {least: "worst", most: "best"}
                 found |= {at: marks[text] for at, text in alike.items() if text in marks}
-        return found
+        return found if self.picked is None else found | {self.picked: "recommended"}
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,10 @@ def _note_text(part: Note) -> str:
 
 def _table_text(part: Table) -> str:
     """Align the first column left and the others right."""
-    rows = [[printable(cell) for cell in row] for row in (part.headers, *part.texts()[:_MOST_ROWS])]
+    texts = part.texts()
+    if part.picked is not None:
+        texts[part.picked[0]][part.picked[1]] = "*" + texts[part.picked[0]][part.picked[1]]
+    rows = [[printable(cell) for cell in row] for row in (part.headers, *texts[:_MOST_ROWS])]
     first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     lines = ["  ".join(("", row[0].ljust(first), *map(str.rjust, row[1:], others))).rstrip() for row in rows]
     more = len(part.rows) - _MOST_ROWS

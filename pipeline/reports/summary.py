@@ -14,8 +14,9 @@ from pipeline.corpus.skipped_or_altered import in_one_line, in_words
 from pipeline.counts.chunk_statistics import CorpusFacts
 from pipeline.executors import ClusterUse
 from pipeline.reports import tables
+from pipeline.reports.advice import Advice
 from pipeline.reports.numbers import Numbers
-from pipeline.reports.result import Part, Result, Rows, plain
+from pipeline.reports.result import Part, Result, Rows, Table, plain
 from pipeline.run.stored import stored
 from pipeline.storage import Location
 from pipeline.tokenizer.export import AT_SIZE, Check, VocabularyFacts
@@ -35,10 +36,12 @@ class OtherSize:
 
 @dataclass(frozen=True)
 class ChosenBy:
-    """What a guest that chose the merges reports of them: rows, of which a summary has the first, and numbers."""
+    """What a guest that chose the merges reports: rows and tables, of which a summary has the first, and numbers."""
 
     rows: tuple[tuple[str, str], ...]
     numbers: dict[str, Any]
+    tables: tuple[Table, ...] = ()
+    advice: tuple[Advice, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ class Summary(Result):
     def shown(self) -> Iterable[Part]:
         """Return at most eight rows; `rows(whole=True)` has more."""
         yield Rows(self.rows())
+        yield from (self.chosen_by.tables[:1] if self.chosen_by else ())
 
     def rows(self, *, whole: bool = False) -> tuple[tuple[str, object], ...]:
         """Return what was done and the next command; whole: all that the report says, a fact a row."""
@@ -264,11 +268,19 @@ class Report(Result):
     def to_json(self) -> dict[str, Any]:
         """Return the fields of the summary, with `numbers`, and with `checks` if there are any."""
         checks = {"checks": plain(self.checks)} if self.checks else {}
-        return {**self.summary.to_json(), **checks, "numbers": plain(self.numbers)}
+        return {**self.summary.to_json(), **checks, "advice": plain(self.advice), "numbers": plain(self.numbers)}
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        """Which size to take, and what a guest that chose the merges recommends."""
+        numbers, chosen_by = self.numbers, self.summary.chosen_by
+        size = () if numbers is None else (tables.recommended_size(numbers.merged, numbers.tokenizers[0][1]),)
+        return (*size, *(chosen_by.advice if chosen_by else ()))
 
     def shown(self) -> Iterable[Part]:
         """Return the facts of the summary, and the numbers."""
         checks = [f"{one} ({home})" for home, checked in self.checks.items() for one in checked]
         yield Rows((*self.summary.rows(whole=True), ("checks", checks)))
+        yield from (self.summary.chosen_by.tables if self.summary.chosen_by else ())
         if self.numbers is not None:
             yield from (part for parts in tables.sections(self.numbers, self.skipped).values() for part in parts)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.base.units import format_bytes, format_count
 from pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, enough_from
+from pipeline.reports.advice import Advice, prices
 from pipeline.reports.measure import FEWEST_SOURCES, TextMeasures
 from pipeline.reports.numbers import MARKED_SIZES, PARALLEL, MergeNumbers, Numbers, Sample
 from pipeline.reports.result import Items, Note, Part, Rows, Table
@@ -28,6 +29,7 @@ def how_made(options: dict[str, str], run: Manifest, summary: "Summary", numbers
     stages = tuple((name, "kept" if s is None else f"{s:.2f} s", peaks.get(name)) for name, s in summary.stages.items())
     return [
         Rows(summary.rows(whole=True), "Result"),
+        *(summary.chosen_by.tables if summary.chosen_by else ()),
         Rows(tuple(options.items()), "Options"),
         Table("Largest files", ("file", "size"), tuple((file.path, format_bytes(file.size)) for file in files)),
         Rows(tuple((run.cutting | numbers.machine).items()), "Versions and machine"),
@@ -225,7 +227,11 @@ def _items(title: str, note: str, group: TokenGroup) -> Items:
 
 def about_sample(sample: Sample) -> Note:
     """Describe the sample in a sentence."""
-    what = "held out: not trained on" if sample.held_out else "NOT held out: text of the training corpus itself"
+    what = (
+        "held out: not in the run's list of files"
+        if sample.held_out
+        else "NOT held out: text of the training corpus itself"
+    )
     size = f"{format_bytes(sample.bytes)} in {format_count(sample.texts, 'texts')}"
     return Note("The sample", f"{size}, {what}. {sample.description}".strip(), warning=not sample.held_out)
 
@@ -239,7 +245,7 @@ def verdict(numbers: Numbers, skipped: Sequence[str]) -> tuple[tuple[str, str], 
     """
     return (
         ("How short", _rate(numbers)),
-        ("Which size", recommended_size(numbers.merged, numbers.tokenizers[0][1])),
+        ("Which size", str(recommended_size(numbers.merged, numbers.tokenizers[0][1]))),
         ("Who pays", _languages(numbers)),
         ("Broken tokens", _broken(numbers)),
         (
@@ -278,22 +284,32 @@ def _against(own: int, other: int, name: str) -> str:
     return f"{abs(1 - own / other):.0%} {'fewer' if own < other else 'more'} tokens than {name}"
 
 
-def recommended_size(merged: MergeNumbers, vocab_size: int) -> str:
+def recommended_size(merged: MergeNumbers, vocab_size: int) -> Advice:
     """Say which of the doublings on the curve is the last that saves enough, and how this vocabulary compares."""
     doublings = [one for one in merged.marked if one.vocab_size in MARKED_SIZES]
-    savings = [one.saved or 0.0 for one in doublings[1:]]
+    tokens, savings = {one.vocab_size: one.tokens for one in doublings}, [one.saved or 0.0 for one in doublings[1:]]
+    last = merged.ranks[-1][1] if merged.ranks else 0
+    saved = {one.vocab_size: one.saved for one in doublings[1:]}
+    evidence = {"tokens": tokens, "saved_by_doubling": saved, "limit": LEAST_SAVING, "last_count": last}
     if (first := enough_from(savings, LEAST_SAVING)) is not None:
-        enough = f"{doublings[first].vocab_size:,} is enough"
-        return f"{enough}: doubling it saves {savings[first]:.1%} of the tokens, less than {LEAST_SAVING:.0%}"
+        enough, most = doublings[first].vocab_size, max(savings[first:])
+        because = f"{enough:,} is enough: doubling it saves {savings[first]:.1%} of the tokens, less than "
+        because += "; ".join(filter(None, (f"{LEAST_SAVING:.0%}", prices(tokens, enough))))
+        larger = doublings[1 + max(at for at, one in enumerate(savings) if one == most)].vocab_size
+        unless = f"with a limit of {most:.1%} it would be {larger:,}"
+        return Advice("size", f"{enough:,}", because, unless, evidence=evidence)
+    take = f"{vocab_size:,}"
     if not merged.ranks:
-        return f"{vocab_size:,} has no merges: every byte is a token"
-    last = merged.ranks[-1][1]
+        return Advice("size", take, f"{take} has no merges: every byte is a token", evidence=evidence)
+    times = format_count(last, "times")
     if last < LEAST_COUNT:
-        rare = f"its last pair occurred {format_count(last, 'times')}, fewer than {LEAST_COUNT}"
-        return f"{vocab_size:,} is too large for this text: {rare}"
+        because = f"{take} is too large for this text: its last pair occurred {times}, fewer than {LEAST_COUNT}"
+        return Advice("size", f"less than {take}", because, evidence=evidence)
     least = doublings[-1].saved if doublings and doublings[-1].saved is not None else None
-    saved = "" if least is None else f": the last doubling saved {least:.1%}"
-    return f"{vocab_size:,} or more{saved}; its last pair still occurred {format_count(last, 'times')}"
+    known = "" if least is None else f": the last doubling saved {least:.1%}"
+    because = f"{take} or more{known}; its last pair still occurred {times}"
+    unless = "" if least is None else f"with a limit above {least:.1%} it would be smaller"
+    return Advice("size", f"{take} or more", because, unless, evidence=evidence)
 
 
 def _languages(numbers: Numbers) -> str:

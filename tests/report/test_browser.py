@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,22 @@ def _of_a_run(reported: Path) -> str:
 
 def _of_a_sweep(_: Path) -> str:
     names = [f"a rather long name of a file {HOSTILE}.txt", "english.txt", *(f"language-{it}" for it in range(12))]
+    weights = {f"m{at}": {"stories": "1", "recipes-of-a-run": f"{at}.5", HOSTILE: str(at % 3)} for at in range(8)}
+    kinds = ("source", "held out")
     points = [
-        Point(mixture, size, size, 100, tuple(Measured(kind, name, 10_000, 10_000 - size // 4) for name in names
-                                              for kind in ("source", "held out")))
-        for mixture in ("stories-x1+recipes-x1+a-third-run-of-these-x2.5", "b-x1")
-        for size in (1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
+        Point(mixture, size, size, 100, tuple(
+            Measured(kind, name, 10_000, 10_000 - size // 4 - 40 * at) for name in names for kind in kinds
+        ))
+        for at, mixture in enumerate(weights) for size in (1_000, 2_000, 4_000, 8_000, 16_000)
     ]  # fmt: skip
-    chosen = recommend(points, ForModel())
-    overlap = sweep_page.Overlap((points[0].mixture, "b-x1"), 32_000, 20_000, 30_000)
-    return sweep_page.page("sweep", points, [overlap], chosen, [sweep_page.Part(4, 2.5, -0.01, 900, 1000)])
+    overlaps = tuple(
+        sweep_page.Overlap(pair, size, 20_000, 30_000)
+        for pair in combinations(weights, 2) for size in (1_000, 2_000, 4_000, 8_000, 16_000)
+    )  # fmt: skip
+    parts = (sweep_page.Part(4, 2.5, -0.01, 900, 1000),)
+    return sweep_page.Swept(
+        Path("sweep"), tuple(points), overlaps, recommend(points, ForModel()), parts, weights
+    ).page()
 
 
 def _of_a_text(_: Path) -> str:
@@ -84,6 +92,8 @@ def test_a_page_fits_is_readable_and_requests_nothing(made, width, scheme, repor
         assert view.evaluate("document.querySelectorAll('script').length") == scripts
         assert view.evaluate("document.querySelectorAll('main img, main b[onerror]').length") == 0
         require_fit(view)
+        if made == _of_a_sweep and width == 1280:
+            assert view.evaluate("document.documentElement.scrollHeight") <= 3000
         view.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         require_fit(view)
         sizes = "[...document.querySelectorAll('p, td, code')].map(e => parseFloat(getComputedStyle(e).fontSize))"

@@ -85,7 +85,7 @@ def test_the_verdict_looks_at_all_doublings_above_a_size() -> None:
     ):
         marked = [SizePoint(1000 << power, 1, 1.0, one) for power, one in enumerate((None, *saved))]
         merged = MergeNumbers(1, 1, (), tuple(marked), ((1, 100),))
-        assert recommended_size(merged, marked[-1].vocab_size).startswith(verdict)
+        assert str(recommended_size(merged, marked[-1].vocab_size)).startswith(verdict)
 
 
 @given(st.integers(0, 10**6))

@@ -120,7 +120,7 @@ def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: 
     measured = [one["whole"] for one in numbers["sample"]["tokenizers"]]
     assert [one["bytes"] for one in measured] == [unseen.stat().st_size] * 3
     assert measured[1]["tokens"] == len(other.encode(unseen.read_text()))
-    assert "held out: not trained on" in text
+    assert "held out: not in the run's list of files" in text
     if (copied / "report.html").exists():
         curve = figures_of(copied / "report.html")["size-curve"]
         least, most = curve["layout"]["xaxis"]["range"]

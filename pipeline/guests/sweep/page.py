@@ -1,12 +1,13 @@
 """The results of a sweep, for people and as a table: every mixture and size on every text."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
-from pipeline.guests.sweep.rule import Recommendation, rate
+from pipeline.guests.sweep.rule import KINDS, Recommendation, kind_of, rate
 from pipeline.guests.sweep.sweep_worker import Point
-from pipeline.merges.merge_list import MergeList
+from pipeline.merges.merge_list import LEAST_COUNT, MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.reports.page import Html, element, escaped, html_of, plain_page
 from pipeline.reports.result import Part as Shown
@@ -14,8 +15,9 @@ from pipeline.reports.result import Result, Rows, Table
 from pipeline.storage import Location
 from pipeline.storage.atomic import write_rows
 
-_WIDTH, _HEIGHT, _EDGE = 420, 240, 40  # of the drawing
-_COLOURS, _DASHES = ("var(--first)", "var(--second)"), ("none", "6 3", "2 3", "9 3 2 3")
+_WIDTH, _HEIGHT, _EDGE = 520, 280, 40  # of the drawing
+_COLOURS = ("var(--first)", "var(--second)", "var(--third)", "var(--fourth)")
+_DASHES = ("none", "6 3", "2 3", "9 3 2 3")
 
 
 @dataclass(frozen=True)
@@ -71,31 +73,104 @@ def write_table(where: Location, points: Sequence[Point]) -> None:
     write_rows(where, rows, _COLUMNS)
 
 
-def tables(points: Sequence[Point], overlapping: Sequence[Overlap]) -> list[Table]:
-    """Return a table of bytes per token for each kind of text, and one of the vocabularies' overlap."""
-    found = []
-    for kind, title in (("source", "Bytes per token of each source"), ("held out", "Bytes per token of held-out text")):
-        names = list(dict.fromkeys(one.name for point in points for one in point.measured if one.kind == kind))
-        if not names:
-            continue
-        rows = []
-        for point in points:
-            rates = {one.name: one.bytes_per_token for one in point.measured if one.kind == kind}
-            rows.append((point.mixture, point.vocab_size, *map(rates.get, names)))
-        found.append(Table(title, ("mixture", "vocabulary size", *names), tuple(rows)))
-    merged = tuple(
-        (point.mixture, point.vocab_size, one.bytes_per_token, rate(point), point.last_count)
-        for point in points for one in point.measured if one.kind == "mixture"
-    )  # fmt: skip
-    headers = ("mixture", "vocabulary size", "bytes per token of the mixture", "geometric mean", "last pair occurred")
-    found.append(Table("What was learned from", headers, merged))
-    if overlapping:
-        shared = tuple(
-            (" and ".join(one.mixtures), one.vocab_size, one.shared, one.shared / max(one.of, 1)) for one in overlapping
+@dataclass(frozen=True)
+class Grid:
+    """The points of a sweep, as a table has them: a row a mixture, named by the weights that differ. weights: of the
+    runs, by the mixture's name; those that are not in it are left out."""
+
+    points: Sequence[Point]
+    weights: Mapping[str, Mapping[str, str]]
+    recommendation: Recommendation
+
+    @property
+    def mixtures(self) -> list[str]:
+        """The names of the mixtures, in their order."""
+        return list(dict.fromkeys(point.mixture for point in self.points))
+
+    @property
+    def sizes(self) -> list[int]:
+        """The vocabulary sizes that were asked for."""
+        return sorted({point.vocab_size for point in self.points})
+
+    def of(self, value: Callable[[Point], Any]) -> dict[tuple[str, int], Any]:
+        """Return a value of each point, by mixture and size."""
+        return {(point.mixture, point.vocab_size): value(point) for point in self.points}
+
+    def table(self, title: str, headers: Sequence[str], cells: Mapping[str, Sequence[Any]], **more: Any) -> Table:
+        """Make a table with the cells of each mixture behind its weights. picked: a column of the cells."""
+        leading = varying(self.weights)
+        rows = tuple((*leading[1][mixture], *cells[mixture]) for mixture in self.mixtures)
+        if (picked := more.pop("picked", None)) is not None:
+            more["picked"] = (self.mixtures.index(self.recommendation.mixture), len(leading[0]) + picked)
+        return Table(title, (*leading[0], *headers), rows, **more)
+
+    def by_size(self, title: str, value: Callable[[Point], Any], **more: Any) -> Table:
+        """Make a table with a column a size."""
+        found, sizes = self.of(value), self.sizes
+        cells = {mixture: [found[mixture, size] for size in sizes] for mixture in self.mixtures}
+        picked = sizes.index(self.recommendation.vocab_size)
+        return self.table(title, [f"{size:,}" for size in sizes], cells, picked=picked, **more)
+
+    def tables(self) -> list[Table]:
+        """Return the rates by size, those of each text at the recommended size and mixture, and what is rare."""
+        size, taken = self.recommendation.vocab_size, self.recommendation.mixture
+        points, sizes = self.of(lambda point: point), self.sizes
+        names = [(one.kind, one.name) for one in self.points[0].measured if one.kind != "mixture"]
+        of_texts = {at: {(one.kind, one.name): one.bytes_per_token for one in found.measured}
+                    for at, found in points.items()}  # fmt: skip
+        note = f"The geometric mean of the {KINDS[kind_of(self.points[0])]}."
+        found = [
+            self.by_size("Bytes per token by size", rate, note=note),
+            self.by_size("How often the last pair occurred", lambda point: point.last_count, note=_RARE),
+        ]
+        for kind, title in _TITLES.items():
+            if listed := [name for name in names if name[0] == kind]:
+                cells = {mixture: [of_texts[mixture, size].get(one) for one in listed] for mixture in self.mixtures}
+                columns, note = [name for _, name in listed], _NOTES.get(kind, "")
+                found.append(self.table(f"{title}, {size:,} tokens", columns, cells, note=note))
+        rows = tuple((name, kind, *(of_texts[taken, one].get((kind, name)) for one in sizes)) for kind, name in names)
+        headers = ("text", "kind", *(f"{one:,}" for one in sizes))
+        if len(sizes) > 1:
+            found.append(Table("Bytes per token of each text with the recommended mixture", headers, rows))
+        return found
+
+    def overlaps(self, overlapping: Sequence[Overlap]) -> Table:
+        """Return the share of tokens that two mixtures have in common, a row a pair."""
+        shares = {(one.mixtures, one.vocab_size): one.shared / max(one.of, 1) for one in overlapping}
+        known = labels(self.weights)
+        rows = tuple(
+            (" and ".join(known[one] for one in pair), *(shares[pair, size] for size in self.sizes))
+            for pair in dict.fromkeys(one.mixtures for one in overlapping)
         )
-        of_shared = ("mixtures", "vocabulary size", "shared", "share")
-        found.append(Table("Tokens that two mixtures share", of_shared, shared, forms={3: ".1%"}))
-    return found
+        headers = ("mixtures", *(f"{size:,}" for size in self.sizes))
+        forms = dict.fromkeys(range(1, len(headers)), ".1%")
+        return Table("Tokens that two mixtures share, by size", headers, rows, forms=forms)
+
+
+_TITLES = {kind: f"Bytes per token of the {name}" for kind, name in reversed(KINDS.items())}
+_NOTES = {"held out": "Held out: no run has listed these files; their text may be in files that were counted."}
+_RARE = f"Tokens that were made of pairs which occurred fewer than {LEAST_COUNT} times are names and typing errors."
+
+
+def varying(weights: Mapping[str, Mapping[str, str]]) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the runs whose weights differ between mixtures, and these of each mixture; of a single one, its runs.
+
+    >>> varying({"a-x1+b-x1": {"a": "1", "b": "1"}, "a-x1": {"a": "1"}})
+    (['b'], {'a-x1+b-x1': ['1'], 'a-x1': ['0']})
+    """
+    runs = list(dict.fromkeys(run for one in weights.values() for run in one))
+    found = [run for run in runs if len({one.get(run, "0") for one in weights.values()}) > 1]
+    if not found:
+        return ["mixture"], {name: [" + ".join(one)] for name, one in weights.items()}
+    return found, {name: [one.get(run, "0") for run in found] for name, one in weights.items()}
+
+
+def labels(weights: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Name each mixture by what varies: `code 2, ja 1`."""
+    runs, of = varying(weights)
+    if len(weights) == 1:
+        return {name: one[0] for name, one in of.items()}
+    return {name: ", ".join(f"{run} {by}" for run, by in zip(runs, one, strict=True)) for name, one in of.items()}
 
 
 def _in_words(part: Part) -> str:
@@ -107,7 +182,8 @@ def _in_words(part: Part) -> str:
 class Swept(Result):
     """All points, in order of mixtures and sizes, how alike the vocabularies are, and which one to take.
 
-    parts: what the one to take would be if it were learned from a part of the chunks.
+    parts: what the one to take would be if it were learned from a part of the chunks. weights: of the runs in each
+    mixture.
     """
 
     directory: Location
@@ -115,6 +191,7 @@ class Swept(Result):
     overlaps: tuple[Overlap, ...]
     recommendation: Recommendation
     parts: tuple[Part, ...]
+    weights: Mapping[str, Mapping[str, str]]
 
     event = "swept"
 
@@ -124,38 +201,44 @@ class Swept(Result):
         return str(self.directory / "tokenizer")
 
     @property
+    def _grid(self) -> Grid:
+        return Grid(self.points, self.weights, self.recommendation)
+
+    @property
     def _taken(self) -> str:
-        return f"{self.recommendation.mixture}, {self.recommendation.vocab_size:,} tokens"
+        return f"{labels(self.weights)[self.recommendation.mixture]}: {self.recommendation.vocab_size:,} tokens"
 
     @property
     def _reasons(self) -> Iterable[tuple[str, str]]:
-        yield from (("because", reason) for reason in self.recommendation.reasons)
+        yield from ((one.about, str(one)) for one in self.recommendation.advice)
         yield from (("less text", _in_words(part)) for part in self.parts)
 
     def shown(self) -> Iterable[Shown]:
         """Return a table of mixtures and sizes, and the recommendation."""
-        home, sizes = self.directory, sorted({point.vocab_size for point in self.points})
-        rates = {(point.mixture, point.vocab_size): rate(point) for point in self.points}
-        mixtures = dict.fromkeys(point.mixture for point in self.points)
-        grid = tuple((name, *(rates[name, size] for size in sizes)) for name in mixtures)
-        title, headers = "Bytes per token, the geometric mean of the texts", map("{:,}".format, sizes)
-        yield Table(title, ("mixture", *headers), grid, whole=f"{home}/sweep.html")
-        written = (("tokenizer", self.brief), ("all numbers", f"{home}/sweep.html, {home}/sweep.parquet"))
-        yield Rows((("recommended", self._taken), *self._reasons, *written))
+        home = self.directory
+        title = "Bytes per token, the geometric mean of the texts"
+        yield self._grid.by_size(title, rate, whole=f"{home}/sweep.html")
+        of_run = str(home / "mixtures" / self.recommendation.mixture)
+        written = (("tokenizer", self.brief), ("its run", of_run))
+        numbers = ("all numbers", f"{home}/sweep.html, {home}/sweep.parquet")
+        yield Rows((("recommended", self._taken), *self._reasons, *written, numbers))
 
     def page(self) -> str:
         """Return the page: the recommendation, a drawing of all mixtures, and the tables."""
+        grid = self._grid
         why = Rows(tuple(self._reasons), f"Recommended: {self._taken}")
-        drawn = element("h2", "Bytes per token by size"), _drawing(self.points)
-        listed = ([html_of(why)], drawn, *([html_of(one)] for one in tables(self.points, self.overlaps)))
+        drawn = element("h2", "Bytes per token by size"), _drawing(grid)
+        first, *others = grid.tables()
+        more = [*others, *([grid.overlaps(self.overlaps)] if self.overlaps else [])]
+        folded = [element("details", element("summary", one.title), html_of(one)) for one in more]
+        listed = [html_of(why)], drawn, [html_of(first)], folded
         return plain_page(f"Sweep: {self.directory}", *(element("section", *one) for one in listed))
 
 
-def _drawing(points: Sequence[Point]) -> Html:
+def _drawing(grid: Grid) -> Html:
     """Draw a line for each mixture: the geometric mean of bytes per token over the sizes."""
-    sizes = sorted({point.vocab_size for point in points})
-    rates = [rate(point) for point in points]
-    low, high = min(rates), max(rates)
+    sizes, rates = grid.sizes, grid.of(rate)
+    low, high = float(min(rates.values())), float(max(rates.values()))
     places = {size: _EDGE + index * (_WIDTH - 2 * _EDGE) / max(len(sizes) - 1, 1) for index, size in enumerate(sizes)}
 
     def height(value: float) -> float:
@@ -167,25 +250,26 @@ def _drawing(points: Sequence[Point]) -> Html:
     ]
     drawn += [
         element("text", f"{value:.2f}", x=_EDGE - 6, y=round(height(value)), text_anchor="end", fill="currentColor")
-        for value in sorted({low, high})
+        for value in sorted({low + (high - low) * third / 3 for third in range(4)})
     ]
-    legend = []
-    for number, mixture in enumerate(dict.fromkeys(point.mixture for point in points)):
-        ends = " ".join(
-            f"{places[point.vocab_size]:.1f},{height(rate(point)):.1f}" for point in points if point.mixture == mixture
-        )
+    legend, named = [], labels(grid.weights)
+    for number, mixture in enumerate(grid.mixtures):
+        ends = " ".join(f"{places[size]:.1f},{height(rates[mixture, size]):.1f}" for size in sizes)
         drawn.append(_line(number, ends))
         mark = element("svg", _line(number, "0,5 40,5"), width=40, height=10, aria_hidden="true")
-        legend.append(element("li", mark, " ", mixture))
+        legend.append(element("li", mark, " ", named[mixture]))
+    taken = grid.recommendation.mixture, grid.recommendation.vocab_size
+    drawn.append(element("circle", cx=round(places[taken[1]]), cy=round(height(rates[taken])), r=6, fill="none",
+                         stroke="currentColor", stroke_width=2))  # fmt: skip
     label = "Bytes per token of each mixture by vocabulary size; the tables below have the numbers"
-    attributes = {"viewBox": f"0 0 {_WIDTH} {_HEIGHT}", "style": "width: 100%; max-width: 32rem; font-size: 13px"}
+    attributes = {"viewBox": f"0 0 {_WIDTH} {_HEIGHT}", "style": "width: 100%; max-width: 40rem; font-size: 13px"}
     svg = element("svg", *drawn, role="img", aria_label=label, **attributes)
-    note = "The geometric mean over the held-out files, or without any over the sources."
+    note = "The circle is the recommended one."
     return escaped(svg, element("ul", *legend, class_="tokens"), element("p", note, class_="quiet"))
 
 
 def _line(number: int, points: str) -> Html:
-    """Draw the line of a mixture; the first eight differ by colour or dashes."""
+    """Draw the line of a mixture; the first sixteen differ by colour or dashes."""
     dashes = _DASHES[number // len(_COLOURS) % len(_DASHES)]
     colour = _COLOURS[number % len(_COLOURS)]
     return element("polyline", points=points, fill="none", stroke=colour, stroke_width=2, stroke_dasharray=dashes)

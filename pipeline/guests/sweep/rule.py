@@ -10,23 +10,30 @@ parameters; beyond, it is an extrapolation. Without parameters: the smallest siz
 the tokens. Vocabularies whose last pair occurred fewer than 20 times are left out: such tokens are names and typing
 errors.
 
-Mixture: the largest geometric mean of bytes per token over the held-out files, or without any over the sources. So each
-counts the same, whatever its size: one per cent gained in one may be lost in another.
+Mixture: the largest geometric mean of bytes per token over the held-out files, or without any over the files that are
+named, or without any over the sources. So each counts the same, whatever its size: one per cent gained in one may be
+lost in another. Mixtures are equal that differ by less than 0.1 %, or than half of the interval that holds 95 % of the
+differences in 200 bootstrap samples of the documents, if that is more.
 """
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from random import Random
 
 from pipeline.base.errors import UsageError, unfit
 from pipeline.base.units import format_count
 from pipeline.guests.sweep.sweep_worker import Point
 from pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, enough_from
+from pipeline.reports.advice import EQUAL, Advice, prices
 
 _A, _A_POWER, _B, _B_POWER = 0.19584238, 0.67073747, 2.12411231, 0.44660634  # in millions, and 10^15 operations
 _OPTIMUM = math.exp(-2.48465102)
+_MOST_EQUAL = 4  # that are named
+_SAMPLES, _OUTSIDE = 200, 5  # of a bootstrap; of them on each side of the interval
+KINDS = {"held out": "held-out files", "counted": "files that were counted", "source": "sources"}
 _LAYERS_PER_WIDTH = 1 / 128  # of usual models: 32 layers at 4,096; each has 12 x width^2 parameters
 
 
@@ -71,7 +78,12 @@ class Recommendation:
     mixture: str
     vocab_size: int
     rate: float
-    reasons: tuple[str, ...]
+    advice: tuple[Advice, ...]
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What it rests on, a line each."""
+        return tuple(map(str, self.advice))
 
 
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
@@ -96,58 +108,130 @@ def for_model(**named: float | str | None) -> ForModel:
     return ForModel(**read)
 
 
+def kind_of(point: Point) -> str:
+    """Return which of its texts a point is judged by."""
+    return next((kind for kind in KINDS if any(one.kind == kind for one in point.measured)), "source")
+
+
 def rate(point: Point) -> float:
-    """Return the geometric mean of bytes per token over held-out files, or without any over sources."""
-    kind = "held out" if any(one.kind == "held out" for one in point.measured) else "source"
+    """Return the geometric mean of bytes per token over the texts that a point is judged by."""
+    kind = kind_of(point)
     logarithms = [math.log(one.bytes_per_token) for one in point.measured if one.kind == kind and one.bytes_per_token]
     return math.exp(math.fsum(logarithms) / len(logarithms)) if logarithms else 0.0
 
 
-def recommend(points: Sequence[Point], model: ForModel) -> Recommendation:
-    """Choose one of the points by the rule of this module."""
+def recommend(points: Sequence[Point], model: ForModel, labels: Mapping[str, str] | None = None) -> Recommendation:
+    """Choose one of the points by the rule of this module. labels: of the mixtures, in the advice."""
     frequent = [one for one in points if one.last_count >= LEAST_COUNT]
     sizes = sorted({one.vocab_size for one in points})
     usable = sorted({one.vocab_size for one in frequent}) or sizes[:1]
-    size, why = _size(points, usable, model)
-    if left := [f"{one:,}" for one in sizes if one not in usable]:
-        why += f"; {', '.join(left)} excluded: in every mixture the last merge was seen fewer than {LEAST_COUNT} times"
+    size, of_size = _size(points, usable, model)
     possible = [one for one in frequent if one.vocab_size == size] or [one for one in points if one.vocab_size == size]
-    point, *others = sorted(possible, key=rate, reverse=True)
-    best = rate(point)
-    kind = "held-out files" if any(one.kind == "held out" for one in point.measured) else "sources"
-    reasons = [why, f"{point.mixture} has the most bytes per token there: {best:.3f}, the geometric mean of the {kind}"]
-    if others and rate(others[0]):
-        reasons[1] += f"; {others[0].mixture} follows with {rate(others[0]):.3f}"
-    if rare := [one.mixture for one in points if one.vocab_size == size and one not in possible]:
-        reasons.append(f"left out there: {', '.join(rare)}; the last pair occurred fewer than {LEAST_COUNT} times")
-    if point.last_count < LEAST_COUNT:
-        reasons.append(
-            f"too little text: its last pair occurred {format_count(point.last_count, 'times')}, "
-            f"fewer than {LEAST_COUNT}"
-        )
-    return Recommendation(point.mixture, size, best, tuple(reasons))
+    best, *others = sorted(possible, key=rate, reverse=True)
+    advice = [of_size, _mixture(best, others, labels or {})]
+    most = {one: max(point.last_count for point in points if point.vocab_size == one) for one in sizes}
+    if left := [one for one in sizes if one not in usable]:
+        listed = ", ".join(f"{one:,} ({most[one]:,})" for one in left)
+        because = f"their last pair occurred fewer than {LEAST_COUNT} times in every mixture: {listed}"
+        advice.append(Advice("excluded sizes", "none of them", because, evidence={"last_counts": most}))
+    if rare := [one for one in points if one.vocab_size == size and one not in possible]:
+        listed = ", ".join(f"{(labels or {}).get(one.mixture, one.mixture)} ({one.last_count:,})" for one in rare)
+        because = f"their last pair occurred fewer than {LEAST_COUNT} times at this size: {listed}"
+        evidence = {"last_counts": {one.mixture: one.last_count for one in rare}}
+        advice.append(Advice("excluded mixtures", "none of them", because, evidence=evidence))
+    if best.last_count < LEAST_COUNT:
+        because = f"too little text: its last pair occurred {format_count(best.last_count, 'times')}"
+        unless = f"{LEAST_COUNT} would be enough"
+        advice.append(Advice("text", "more text", because, unless, evidence={"last_count": best.last_count}))
+    return Recommendation(best.mixture, size, rate(best), tuple(advice))
 
 
-def _size(points: Sequence[Point], usable: Sequence[int], model: ForModel) -> tuple[int, str]:
+def _size(points: Sequence[Point], usable: Sequence[int], model: ForModel) -> tuple[int, Advice]:
     """Return the size to take, and why."""
+    tokens = {one: _tokens_per_byte(points, one) for one in usable}
+    savings = [_saving(tokens, one, larger) for one, larger in pairwise(usable)]
+    by_doubling = dict(zip(usable[1:], savings, strict=True))
+    evidence = {"tokens_per_byte": tokens, "saved_by_doubling": by_doubling, "limit": LEAST_SAVING}
     if (best := model.best_size()) is not None:
         size = min(usable, key=lambda one: abs(math.log(one / best)))
-        tokens = "" if model.tokens is None else f" trained on {model.tokens:.3g} tokens"
-        law = f"{best:,.0f} is the size predicted for {model.parameters:.3g} parameters{tokens} (Tao et al. 2024)"
-        return size, f"{law}; {size:,} is the nearest of the sizes that were tried"
-    savings = [_saving(points, size, larger) for size, larger in pairwise(usable)]
-    if (first := enough_from(savings, LEAST_SAVING)) is not None:
-        why = f"doubling {usable[first]:,} saves {savings[first]:.1%} of the tokens, less than {LEAST_SAVING:.0%}"
-        return usable[first], why
-    if len(usable) > 1:
-        return usable[-1], f"every doubling up to {usable[-1]:,} saves {LEAST_SAVING:.0%} of the tokens or more"
-    return usable[-1], f"{usable[-1]:,} is the only size to choose from"
+        trained = "" if model.tokens is None else f" trained on {model.tokens:.3g} tokens"
+        because = f"{best:,.0f} is the size predicted for {model.parameters:.3g} parameters{trained} (Tao et al. 2024)"
+        because += f"; {size:,} is the nearest of the sizes that were tried"
+        unless = _other_prediction(usable, size, best)
+        evidence |= {"predicted": best}
+    elif (first := enough_from(savings, LEAST_SAVING)) is not None:
+        size = usable[first]
+        because = f"doubling {size:,} saves {savings[first]:.1%} of the tokens, less than {LEAST_SAVING:.0%}"
+        larger = usable[max(at for at, one in enumerate(savings) if one == max(savings[first:])) + 1]
+        unless = f"with a limit of {max(savings[first:]):.1%} it would be {larger:,}"
+        if first:
+            unless += f", above {savings[first - 1]:.1%} {usable[first - 1]:,}"
+    else:
+        size, unless = usable[-1], ""
+        because = f"{size:,} is the only size to choose from"
+        if savings:
+            because = f"every size up to {size:,} is worth it: the last doubling saves {savings[-1]:.1%}"
+            because += f" of the tokens, not less than {LEAST_SAVING:.0%}"
+            unless = f"with a limit above {savings[-1]:.1%} it would be smaller"
+    compared = prices(tokens, size) if tokens[size] else ""
+    return size, Advice("size", f"{size:,}", "; ".join(filter(None, (because, compared))), unless, evidence=evidence)
 
 
-def _saving(points: Sequence[Point], size: int, larger: int) -> float:
-    """Return the share of tokens that one doubling saves between two sizes, in the geometric mean of the mixtures."""
-    logarithms = [
-        [math.log(rate(one)) for one in points if one.vocab_size == wanted and rate(one)] for wanted in (size, larger)
-    ]
-    before, after = (math.fsum(one) / max(len(one), 1) for one in logarithms)
-    return 1 - math.exp((before - after) / math.log2(larger / size))
+def _other_prediction(usable: Sequence[int], size: int, best: float) -> str:
+    """Say which prediction would take the neighbour that is nearest to the one that was made."""
+    limits = {one: math.sqrt(one * size) for one in usable if one != size}
+    if not limits:
+        return ""
+    other = min(limits, key=lambda one: abs(math.log(limits[one] / best)))
+    return f"a prediction {'above' if other > size else 'below'} {limits[other]:,.0f} would take {other:,}"
+
+
+def _tokens_per_byte(points: Sequence[Point], size: int) -> float:
+    """Return the geometric mean over the mixtures."""
+    logarithms = [math.log(rate(one)) for one in points if one.vocab_size == size and rate(one)]
+    return math.exp(-math.fsum(logarithms) / len(logarithms)) if logarithms else 0.0
+
+
+def _saving(tokens: Mapping[int, float], size: int, larger: int) -> float:
+    """Return the share of tokens that one doubling saves between two sizes."""
+    if not tokens[size]:
+        return 0.0
+    return 1 - math.exp(math.log(tokens[larger] / tokens[size]) / math.log2(larger / size))
+
+
+def _mixture(best: Point, others: Sequence[Point], labels: Mapping[str, str]) -> Advice:
+    """Say why this mixture is the best one of its size, and which ones are as good."""
+    name, most = labels.get(best.mixture, best.mixture), rate(best)
+    less = {one.mixture: 1 - rate(one) / (most or 1) for one in others}
+    margins = {one.mixture: _margin(best, one) for one in others}
+    equal = [mixture for mixture, share in less.items() if share <= margins[mixture]]
+    because = f"{name} has the most bytes per token there: {most:.3f}, the geometric mean of the {KINDS[kind_of(best)]}"
+    if others and rate(others[0]):
+        first = others[0].mixture
+        because += f"; {labels.get(first, first)} has {less[first]:.2%} less"
+    if equal:
+        listed = " | ".join(labels.get(one, one) for one in (best.mixture, *equal[: _MOST_EQUAL - 1]))
+        listed += f" | {len(equal) - _MOST_EQUAL + 1} more" if len(equal) >= _MOST_EQUAL else ""
+        because += f"; equal within {max(margins[one] for one in equal):.1%}, so any of these: {listed}"
+    unless = ""
+    if others and not equal:
+        unless = f"less than {margins[others[0].mixture]:.1%} would be equal"
+    evidence = {"bytes_per_token": most, "less": less, "equal_within": margins}
+    return Advice("mixture", best.mixture, because, unless, tuple(equal), evidence)
+
+
+def _margin(one: Point, other: Point) -> float:
+    """Return how much the bytes per token of two points may differ by chance: half of the bootstrap interval."""
+    theirs = {text.name: text.groups for text in other.measured if text.kind == "held out"}
+    pairs = [(text.groups, theirs[text.name]) for text in one.measured if text.kind == "held out" and text.groups]
+    if not pairs:
+        return EQUAL
+    random, differences = Random(0), list[float]()  # noqa: S311 - a sample, not a secret
+    for _ in range(_SAMPLES):
+        total = 0.0
+        for groups, of_other in pairs:
+            drawn = random.choices(range(len(groups)), k=len(groups))
+            total += math.log(sum(groups[at] for at in drawn) / sum(of_other[at] for at in drawn))
+        differences.append(total / len(pairs))
+    differences.sort()
+    return max(EQUAL, (differences[-1 - _OUTSIDE] - differences[_OUTSIDE]) / 2)

@@ -54,7 +54,7 @@ from pipeline.tokenizer.formats.files import FILE_NAMES
 
 SWEEP = Kind("sweep.json", re.compile(r"sweep\.(html|parquet)|tokenizer|mixtures"), 1)
 _TABLE, _PAGE = "sweep.parquet", "sweep.html"
-_HELD_OUT_BYTES = 1 << 22  # of each file
+_NAMED_BYTES = 1 << 22  # of each file
 _MOST_MIXTURES, _LONGEST_NAME = 256, 160
 _PARTS = (4, 2)  # of the chunks: each fourth one, each second one
 STAGE = "measuring"
@@ -132,7 +132,7 @@ class _Sweep:
     options: SweepOptions
     runner: Runner
     sources: Sequence[SourceCounter]
-    files: Sequence[CorpusFile]
+    named: Sequence[tuple[CorpusFile, str]]  # files that are measured too, with their kind
     known: dict[str, Any]
     written: set[str]  # names of the files in `tokenizer/` that are ours
 
@@ -228,21 +228,24 @@ def run_sweep(
     files = find_files(map(str, design.held_out)).files if design.held_out else []
     if counted := _counted_files(files, locations):
         listener(Notice("warning", f"--held-out names text that was counted: {', '.join(counted[:3])}"))
+    named = [(file, "counted" if file.path in counted else "held out") for file in files]
     with opened(options, executor, listener, broker, kind=SWEEP) as (runner, directory):
         before = _stored(directory, overwrite=options.overwrite)
         known = {} if options.overwrite else dict(before.get("points", {}))
         written = set(before.get("tokenizer", ()))
-        sweep = _Sweep(directory, runs, given, options, runner, sources, files, known, written)
+        sweep = _Sweep(directory, runs, given, options, runner, sources, named, known, written)
         sweep.store()
         directory.remove_partial([SWEEP.manifest, _TABLE, _PAGE, *(f"tokenizer/{name}" for name in written)])
         learned = _learn(sweep, mixtures)
         points = _measure(sweep, learned)
-        chosen = recommend(points, design.model)
+        weights = {one.name: {name: shown_weight(by) for name, by in one.weights.items()} for one in mixtures}
+        chosen = recommend(points, design.model, sweep_page.labels(weights))
         [best] = (one for one in learned if one.mixture.name == chosen.mixture)
         sweep.export(best, chosen.vocab_size)
         merges = {size: best.trained.options.special.merge_budget(size) for size in options.vocab_size}
         overlaps = sweep_page.overlaps({one.mixture.name: one.trained.learned for one in learned}, merges)
-        swept = sweep_page.Swept(directory.location, points, overlaps, chosen, tuple(_parts(sweep, best, chosen)))
+        parts = tuple(_parts(sweep, best, chosen))
+        swept = sweep_page.Swept(directory.location, points, overlaps, chosen, parts, weights)
         sweep_page.write_table(directory / _TABLE, points)
         write_whole(directory / _PAGE, swept.page())
     return swept
@@ -341,16 +344,17 @@ def _open(sweep: _Sweep, mixture: Mixture) -> tuple[Run, TrainOptions, MergeTask
 
 def _measure(sweep: _Sweep, learned: Sequence[Learned]) -> tuple[Point, ...]:
     """Measure the points that are not stored yet, each mixture's stored as soon as they are known; returns all."""
-    names = source_names([file.path for file in sweep.files])
-    held_out = [(names[file.path], choose([file], _HELD_OUT_BYTES)) for file in sweep.files]
-    texts = [[[one.name, one.fingerprint] for one in sweep.sources], list(map(dependencies_of, sweep.files))]
+    names = source_names([file.path for file, _ in sweep.named])
+    named = [(names[file.path], kind, choose([file], _NAMED_BYTES)) for file, kind in sweep.named]
+    dependencies = [[kind, *dependencies_of(file)] for file, kind in sweep.named]
+    texts = [[[one.name, one.fingerprint] for one in sweep.sources], dependencies]
     marks: list[dict[str, int]] = []  # fingerprint of each point -> size, by mixture
     tasks: list[SweepTask] = []
     for one in learned:
         of = {fingerprint(one.mixture.name, one.depends_on, size, *texts): size for size in sweep.options.vocab_size}
         weights = one.mixture.weights if one.mixture.every == 1 else {}
         missing = [size for mark, size in of.items() if mark not in sweep.known]
-        tasks.append(SweepTask(one.trained, missing, one.mixture.name, weights, sweep.sources, held_out))
+        tasks.append(SweepTask(one.trained, missing, one.mixture.name, weights, sweep.sources, named))
         marks.append(of)
     sizes = len(sweep.options.vocab_size)
     stage = Stage(

@@ -1,14 +1,15 @@
 """Measure a mixture of a sweep in a worker: on the counter of each source, exactly, and on held-out text.
 
-Everything is encoded once, with the largest vocabulary. The tokens say how often each merge was applied, and a smaller
-vocabulary lacks the last merges: it has one token more for each time that one of these was applied.
+Everything is encoded once, with the largest vocabulary. A smaller one lacks the last merges, so a token that they made
+is as many tokens in it as their parts.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate
+from functools import partial
+from operator import gt, mul
 
 from pipeline.corpus.sampling import Chosen, read_chosen
 from pipeline.counts.counter_file import open_counter
@@ -32,14 +33,14 @@ class SourceCounter:
 @dataclass(frozen=True)
 class SweepTask:
     """A merge list to be cut to some sizes. weights: of the sources that it was learned from, if from all
-    of their chunks; held_out: name and stretches of each file."""
+    of their chunks; named: name, kind and stretches of each file that is measured too."""
 
     trained: Trained
     sizes: Sequence[int]
     mixture: str
     weights: Mapping[str, Fraction]
     sources: Sequence[SourceCounter]
-    held_out: Sequence[tuple[str, Sequence[Chosen]]]
+    named: Sequence[tuple[str, str, Sequence[Chosen]]]
 
     def __str__(self) -> str:
         return f"measuring {self.mixture}"
@@ -47,12 +48,16 @@ class SweepTask:
 
 @dataclass(frozen=True)
 class Measured:
-    """Text of one kind: its bytes, and its tokens. kind: "mixture" (what was learned from), "source" or "held out"."""
+    """Text of one kind: its bytes, and its tokens. kind: "mixture" (what was learned from), "source", "held out" (a
+    file that is not in a run's list) or "counted" (one that is). groups: tokens of a held-out file's documents, which
+    take turns in at most 64 groups; none of a single document.
+    """
 
     kind: str
     name: str
     bytes: int
     tokens: int
+    groups: tuple[int, ...] = ()
 
     @property
     def bytes_per_token(self) -> float | None:
@@ -71,24 +76,26 @@ class Point:
     measured: tuple[Measured, ...]
 
 
+_GROUPS = 64
 _Tokens = Mapping[int, int]  # merges that a vocabulary has -> tokens that some text has with it
 
 
 def measure(task: SweepTask) -> list[Point]:
-    """Measure each size; raises `InputError` for held-out text that cannot be read."""
-    trained, texts = task.trained, [(name, _texts(chosen)) for name, chosen in task.held_out]
+    """Measure each size; raises `InputError` for text that cannot be read."""
+    trained = task.trained
+    texts = [(kind, name, _texts(chosen)) for name, kind, chosen in task.named]
     alike: defaultdict[tuple[str, ...], dict[int, Model]] = defaultdict(dict)
-    for size in task.sizes:  # rounded sizes have more or fewer reserved tokens, which held-out text may hold
+    for size in task.sizes:  # rounded sizes have more or fewer reserved tokens, which the texts may hold
         model = trained.model(size)
         alike[tuple(model.vocabulary.special_tokens)][size] = model
     points = {}
     for models in alike.values():
-        of_kinds = _measure(task, texts, models)
+        of_merges = _measure(task, texts, models)
         for size, model in models.items():
             merges = trained.options.special.merge_budget(size)
             counts = trained.learned.counts[:merges]
-            found = tuple(Measured(kind, name, text_bytes, of[merges]) for kind, name, text_bytes, of in of_kinds)
-            points[size] = Point(task.mixture, size, model.vocabulary.size, counts[-1] if counts else 0, found)
+            last_count = counts[-1] if counts else 0
+            points[size] = Point(task.mixture, size, model.vocabulary.size, last_count, tuple(of_merges[merges]))
     report_progress(len(points))
     return [points[size] for size in task.sizes]
 
@@ -98,48 +105,53 @@ def _texts(chosen: Sequence[Chosen]) -> list[str]:
 
 
 def _measure(
-    task: SweepTask, texts: Sequence[tuple[str, list[str]]], models: Mapping[int, Model]
-) -> list[tuple[str, str, int, _Tokens]]:
-    """Return kind, name, bytes and tokens of everything that is measured."""
+    task: SweepTask, texts: Sequence[tuple[str, str, list[str]]], models: Mapping[int, Model]
+) -> dict[int, list[Measured]]:
+    """Return what is measured, by the number of merges."""
     budgets = {size: task.trained.options.special.merge_budget(size) for size in models}
-    largest, wanted = models[max(budgets, key=budgets.__getitem__)], sorted(budgets.values())
-    learned = task.trained.learned
-    own: _Tokens = {merges: learned.first(merges).tokens for merges in wanted}
-    sources = _tokens_by_source(task, largest, own)
-    found: list[tuple[str, str, int, _Tokens]] = [("mixture", task.mixture, learned.bytes, own)]
-    found += [("source", one.name, one.bytes, sources[one.name]) for one in task.sources]
-    tokenizer = Tokenizer.from_model(largest)
-    for name, listed in texts:
-        uses: Counter[int] = Counter()
-        for text in listed:
-            uses.update(tokenizer.encode(text))
-        found.append(("held out", name, sum(len(text.encode()) for text in listed), _tokens(uses, largest, wanted)))
+    largest, learned = models[max(budgets, key=budgets.__getitem__)], task.trained.learned
+    parts = {merges: largest.vocabulary.parts(partial(gt, merges)) for merges in budgets.values()}
+    own: _Tokens = {merges: learned.first(merges).tokens for merges in parts}
+    sources = _tokens_by_source(task, largest, parts, own)
+    tokenizer, special = Tokenizer.from_model(largest), set(largest.vocabulary.special_tokens.values())
+    found = {merges: [Measured("mixture", task.mixture, learned.bytes, own[merges])] for merges in parts}
+    for merges, listed in found.items():
+        listed += [Measured("source", one.name, one.bytes, sources[one.name][merges]) for one in task.sources]
+    for kind, name, several in texts:
+        documents = [part for text in several for part in _documents(tokenizer.encode(text), special)]
+        groups = [
+            [id_ for part in documents[at::_GROUPS] for id_ in part] for at in range(min(_GROUPS, len(documents)))
+        ]
+        size = sum(len(text.encode()) for text in several)
+        for merges, of in parts.items():
+            tokens = tuple(sum(map(of.__getitem__, ids)) for ids in groups)
+            alone = kind != "held out" or len(tokens) == 1
+            found[merges].append(Measured(kind, name, size, sum(tokens), () if alone else tokens))
     return found
 
 
-def _tokens(uses: Mapping[int, int], model: Model, wanted: Sequence[int]) -> _Tokens:
-    """Return the tokens that a text has after these numbers of merges. uses: of each token after all of the model's."""
-    result = model.vocabulary.result
-    times = defaultdict(int, uses)
-    for rank in range(len(result) - 1, -1, -1):
-        if applied := times[result[rank]]:
-            times[model.vocabulary.left[rank]] += applied
-            times[model.vocabulary.right[rank]] += applied
-    undone = [*accumulate((times[id_] for id_ in reversed(result)), initial=sum(uses.values()))]
-    return {merges: undone[max(len(result) - merges, 0)] for merges in wanted}
+def _documents(ids: list[int], special: set[int]) -> Iterator[list[int]]:
+    """Cut after each special token."""
+    start = 0
+    for at, id_ in enumerate(ids, 1):
+        if id_ in special or at == len(ids):
+            yield ids[start:at]
+            start = at
 
 
-def _tokens_by_source(task: SweepTask, model: Model, own: _Tokens) -> dict[str, _Tokens]:
+def _tokens_by_source(
+    task: SweepTask, model: Model, parts: Mapping[int, Sequence[int]], own: _Tokens
+) -> dict[str, _Tokens]:
     """Count each source's tokens; those of the largest follow from the mixture's, where weights are whole numbers.
 
     Then no count was rounded, so the mixture's tokens, which the merges' counts say, are the weighted sum of them all.
     """
     rounded = any(weight.denominator > 1 for weight in task.weights.values())
     if not task.weights or rounded or task.trained.learned.left_out_pieces:
-        return {one.name: _tokens_of(model, one, list(own)) for one in task.sources}
+        return {one.name: _tokens_of(model, one, parts) for one in task.sources}
     mixed = [one for one in task.sources if one.name in task.weights]
     largest = max(mixed, key=lambda one: one.bytes)
-    tokens = {one.name: _tokens_of(model, one, list(own)) for one in task.sources if one is not largest}
+    tokens = {one.name: _tokens_of(model, one, parts) for one in task.sources if one is not largest}
     others = [(int(task.weights[one.name]), tokens[one.name]) for one in mixed if one is not largest]
     weight = int(task.weights[largest.name])
     tokens[largest.name] = {
@@ -148,6 +160,7 @@ def _tokens_by_source(task: SweepTask, model: Model, own: _Tokens) -> dict[str, 
     return tokens
 
 
-def _tokens_of(model: Model, source: SourceCounter, wanted: Sequence[int]) -> _Tokens:
+def _tokens_of(model: Model, source: SourceCounter, parts: Mapping[int, Sequence[int]]) -> _Tokens:
     with open_counter(source.path, fingerprint=source.fingerprint) as counter:
-        return _tokens(dict(enumerate(model.uses(counter.read_all()))), model, wanted)
+        uses = model.uses(counter.read_all())
+    return {merges: sum(map(mul, uses, of)) for merges, of in parts.items()}

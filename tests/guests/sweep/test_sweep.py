@@ -90,8 +90,10 @@ def test_the_table_the_page_and_the_tokenizer_are_written(swept: Path) -> None:
         (*at, own.kind, own.name, own.bytes, own.tokens) for at, point in points.items() for own in point.measured
     )
     page = (swept / "sweep.html").read_text()
-    assert "Recommended: " in page
+    assert "Recommended: a " in page
     assert page.count("<polyline") == 8  # four lines, each in the legend as well
+    assert page.count('class="recommended"') == 2  # in the two tables with a column for each size
+    assert re.findall('<th scope="col">(.*?)</th>', page)[:5] == ["a", "b", "300", "400", "600"]
     assert "<script" not in page
     assert "//" not in page
     chosen = recommend(list(points.values()), ForModel())
@@ -171,7 +173,9 @@ def test_counted_text_is_not_called_held_out(home: Path, tmp_path: Path) -> None
     words = ["sweep", home / "runs/a", "--vocab-size", 300, "--output", tmp_path / "sweep", "--held-out"]
     result = succeeded(run(*words, *copies))  # as a shell expands *.txt
     assert re.search("--held-out names text that was counted: .*copy.txt", result.stderr)
-    assert {"copy.txt", "other.txt"} <= {*parquet.read_table(tmp_path / "sweep/sweep.parquet")["text"].to_pylist()}
+    table = parquet.read_table(tmp_path / "sweep/sweep.parquet")
+    kinds = dict(zip(table["text"].to_pylist(), table["kind"].to_pylist(), strict=True))
+    assert (kinds["copy.txt"], kinds["other.txt"]) == ("counted", "held out")
 
 
 def test_mixtures_are_all_choices_of_weights() -> None:
@@ -219,14 +223,44 @@ def test_the_rule_takes_the_size_and_then_the_mixture() -> None:
     rare = [replace(one, last_count=5) if one.vocab_size > 8000 else one for one in points]
     chosen = recommend(rare, ForModel(70e9))
     assert chosen.vocab_size == 8000
-    assert "16,000, 32,000 excluded" in chosen.reasons[0]
+    assert chosen.reasons[2].endswith("in every mixture: 16,000 (5), 32,000 (5)")
     shorter = _point("b", 400, (3.0,), last_count=19)
     chosen = recommend([_point("a", 400, (2.0,)), shorter], ForModel())
-    assert (chosen.mixture, chosen.reasons[2]) == ("a", "left out there: b; the last pair occurred fewer than 20 times")
+    assert chosen.mixture == "a"
+    assert chosen.reasons[2] == "their last pair occurred fewer than 20 times at this size: b (19)"
     only = recommend([_point("a", 400, (2.0,), last_count=1)], ForModel())
     assert "too little text" in only.reasons[-1]
     held = replace(points[0], measured=(*points[0].measured, Measured("held out", "x", 50, 10)))
     assert rate(held) == pytest.approx(5)
+
+
+def _of_documents(mixture: str, groups: tuple[int, ...]) -> Point:
+    tokens = sum(groups)
+    return Point(mixture, 400, 400, 100, (Measured("held out", "x", 4 * 64_000, tokens, groups),))
+
+
+def test_advice_has_its_weight_and_what_would_change_it() -> None:
+    sizes = ((8000, 3.0), (16000, 3.3), (32000, 3.4))
+    of_size = recommend([_point("a", size, (one,)) for size, one in sizes], ForModel()).advice[0]
+    assert str(of_size) == (
+        "doubling 16,000 saves 2.9% of the tokens, less than 5%; 8,000 costs 10.0% more tokens, 32,000 2.9% fewer; "
+        "with a limit of 2.9% it would be 32,000, above 9.1% 8,000"
+    )
+    assert of_size.evidence["saved_by_doubling"] == pytest.approx({16000: 1 - 3 / 3.3, 32000: 1 - 3.3 / 3.4})
+    predicted = recommend([_point("a", size, (one,)) for size, one in sizes], ForModel(3e9, hidden_size=3200)).advice[0]
+    assert predicted.unless == "a prediction below 22,627 would take 16,000"
+    close = recommend([_point("a", 400, (2.0,)), _point("b", 400, (1.9985,)), _point("c", 400, (1.9,))], ForModel())
+    assert close.advice[1].equal == ("b",)
+    assert "equal within 0.1%, so any of these: a | b" in close.reasons[1]
+
+
+def test_mixtures_are_equal_within_the_interval_over_documents() -> None:
+    even, worse = _of_documents("a", (1000,) * 64), _of_documents("b", (1010,) * 64)
+    scattered = _of_documents("c", tuple(1010 + (300 if at % 2 else -300) for at in range(64)))
+    advice = recommend([even, worse, scattered], ForModel()).advice[1]
+    assert advice.equal == ("c",)  # b has as many more tokens, but in every document
+    assert advice.evidence["equal_within"]["b"] == pytest.approx(0.001)
+    assert 0.04 < advice.evidence["equal_within"]["c"] < 0.11  # 2 x 300 / 1,010 / square root of 64
 
 
 def test_numbers_of_the_model_are_read_or_refused() -> None:
