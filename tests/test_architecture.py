@@ -29,7 +29,7 @@ ROOMS = {
     "reports": 2628,
     "shards": 3123,
     "tokenizer": 4137,
-    "merges": 1428,
+    "merges": 1437,
     "counts": 2476,
     "run": 3115,
     "corpus": 2449,
