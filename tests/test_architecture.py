@@ -26,7 +26,7 @@ ROOMS = {
     "cli": 1375,
     "guests": 5709,
     "commands": 2840,
-    "reports": 2628,
+    "reports": 3080,
     "shards": 3123,
     "tokenizer": 4137,
     "merges": 1437,
@@ -60,7 +60,7 @@ MOST = {
     "parameters of an internal function": 6,
     "flags of all commands": 388,
     "flags in the help of a command": 24,
-    "lines of tests": 24_790,
+    "lines of tests": 24_800,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

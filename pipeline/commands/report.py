@@ -172,11 +172,10 @@ def write_files(
     try:
         if with_page and numbers is not None and tokenizer is not None and options is not None:
             page = import_module(PAGE)
-            script = page.plotly_script()
             made = shown_options(options, run.manifest.chooser)
-            if script is not None:
+            if page.plotly_script() is not None:
                 with whole_file(where) as path, path.open("wb") as file:
-                    page.write_page(file, script, report, how_made(made, run.manifest, report.summary, numbers))
+                    page.write_page(file, report, how_made(made, run.manifest, report.summary, numbers))
                 pages.append(where)
             if outputs is None and not is_edited(card := tokenizer / CARD):
                 write_whole(card, model_card.model_card(made, numbers))

@@ -1,10 +1,11 @@
 """The numbers of a report as values: what report.json stores, and what text, page and card show."""
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipeline.reports.measure import TokenizerMeasures
+from pipeline.reports.measure import TokenizerMeasures, gini
 from pipeline.reports.result import NOT_STORED
 from pipeline.reports.tokens import TokenGroup, VocabularyNumbers
 
@@ -37,7 +38,8 @@ class MergeNumbers:
 
 @dataclass(frozen=True)
 class Sample:
-    """A sample as each tokenizer cuts it, this one first."""
+    """A sample as each tokenizer cuts it, this one first. parallel: the sources that are the same text in different
+    languages. curve: of this tokenizer (vocabulary size, bytes per token) at the marked sizes."""
 
     held_out: bool
     description: str
@@ -45,6 +47,8 @@ class Sample:
     texts: int
     tokenizers: tuple[TokenizerMeasures, ...]
     single_source: TokenGroup
+    parallel: tuple[str, ...] = ()
+    curve: tuple[tuple[int, float], ...] = ()
 
 
 Cut = tuple[tuple[tuple[int, ...], str], ...]
@@ -99,3 +103,39 @@ class Numbers:
     hidden_size: int | None = None
     listing: bytes = field(default=b"", metadata=NOT_STORED)
     unread: tuple[str, ...] = field(default=(), metadata=NOT_STORED)
+
+
+@dataclass(frozen=True)
+class SameText:
+    """Tokens of the same text by language, of each of the tokenizers. reference: the language to compare with; origin:
+    of the text. ginis: of each tokenizer over the languages."""
+
+    tokenizers: tuple[str, ...]
+    counts: dict[str, tuple[int, ...]]
+    reference: str
+    origin: str
+    ginis: tuple[float | None, ...]
+
+
+def same_text(numbers: Numbers) -> SameText:
+    """Return the tokens of the held-out parallel files, or without any of the built-in sentences."""
+    names = tuple(name for name, _ in numbers.tokenizers)
+    if (sample := numbers.sample) is not None and sample.parallel:
+        found = [{one.name: one.tokens for one in each.sources} for each in sample.tokenizers]
+        counts = {language: tuple(one.get(language, 0) for one in found) for language in sample.parallel}
+        reference = next(filter(is_english, counts), next(iter(counts)))
+        origin = f"Held-out parallel files in {len(counts)} languages, given as the same text."
+        return SameText(names, counts, reference, origin, tuple(map(gini, zip(*counts.values(), strict=True))))
+    names += tuple(f"{one.name} (reference)" for one in numbers.references)
+    counts = {one.language: one.counts for one in numbers.sentences if one.language in PARALLEL}
+    origin = f"The report's own sentence in {len(counts)} languages: a hint, no measurement."
+    return SameText(names, counts, "English", origin, numbers.ginis)
+
+
+def is_english(name: str) -> bool:
+    """Return whether a name stands for English.
+
+    >>> [is_english(one) for one in ("en", "eng_Latn", "English", "enm", "sw")]
+    [True, True, True, False, False]
+    """
+    return re.split("[-_.]", name.lower())[0] in ("en", "eng", "english")

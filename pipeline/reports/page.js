@@ -1,26 +1,59 @@
-// Draws the figures in #figures with plotly, in the colours of the style sheet, and again when light turns dark; and
-// searches the vocabulary in #listing. Both are compressed in the page.
+// Draws the figures in #figures with plotly, in the colours of the style sheet, and again when light turns dark; saves
+// them as SVG; and searches the vocabulary in #listing. plotly and the vocabulary are compressed in the page.
 "use strict";
-const MOST_FOUND = 200;
+const MOST_FOUND = 200, PRINTED_WIDTH = 640, SAVED_WIDTH = 640;
 
 async function unpacked(id) {
   const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (c) => c.charCodeAt(0));
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
 }
 
-function coloured(value, style) {
-  if (typeof value === "string") return value.startsWith("var(") ? style.getPropertyValue(value.slice(4, -1)).trim() : value;
-  if (Array.isArray(value)) return value.map((item) => coloured(item, style));
+function coloured(value, colour) {
+  if (typeof value === "string") return value.startsWith("var(--") ? colour(value.slice(6, -1)) : value;
+  if (Array.isArray(value)) return value.map((item) => coloured(item, colour));
   if (value === null || typeof value !== "object") return value;
-  return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, coloured(item, style)]));
+  return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, coloured(item, colour)]));
+}
+
+function described() {
+  return JSON.parse(document.getElementById("figures").textContent);
+}
+
+function light(figure) {
+  return coloured(figure, (name) => described().light[name]);
 }
 
 function draw() {
-  const figures = JSON.parse(document.getElementById("figures").textContent);
   const style = getComputedStyle(document.documentElement);
-  for (const [name, figure] of Object.entries(figures)) {
-    const { data, layout } = coloured(figure, style);
+  for (const [name, figure] of Object.entries(described().figures)) {
+    const { data, layout } = coloured(figure, (one) => style.getPropertyValue(`--${one}`).trim());
     Plotly.react(name, data, layout, { displayModeBar: false, responsive: true });
+  }
+}
+
+function drawForPaper() {
+  for (const [name, figure] of Object.entries(described().figures)) {
+    const { data, layout } = light(figure);
+    Plotly.react(name, data, { ...layout, width: PRINTED_WIDTH });
+  }
+}
+
+async function save(name) {
+  const { data, layout } = light(described().figures[name]);
+  const size = { width: SAVED_WIDTH, height: layout.height };
+  const link = document.createElement("a");
+  link.href = await Plotly.toImage({ data, layout: { ...layout, paper_bgcolor: "white" } }, { format: "svg", ...size });
+  link.download = `${name}.svg`;
+  link.click();
+}
+
+function offerToSave() {
+  for (const [name, { title }] of Object.entries(described().figures)) {
+    const button = part("button", "Save as SVG", "save");
+    button.type = "button";
+    button.setAttribute("aria-label", `Save as SVG: ${title}`);
+    button.addEventListener("click", () => save(name));
+    document.getElementById(name).parentElement.append(button);
   }
 }
 
@@ -54,9 +87,13 @@ async function start() {
   script.textContent = await unpacked("plotly");
   document.head.append(script);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  addEventListener("beforeprint", drawForPaper);
+  addEventListener("afterprint", draw);
   draw();
+  offerToSave();
   let vocabulary = null;
   const box = document.getElementById("search");
+  if (box === null) return;
   box.form.addEventListener("submit", (event) => event.preventDefault());
   box.addEventListener("input", async () => {
     vocabulary ??= unpacked("listing").then(JSON.parse);

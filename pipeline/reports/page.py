@@ -1,13 +1,15 @@
 """The report as one self-contained page: it needs no network, and adapts to light, dark, wide and narrow.
 
-page.html is its text, page.css its style; page.js draws the plots and searches the vocabulary. plotly's script is
-copied, compressed, from the installed package, which is not imported. A content security policy keeps the page from
-loading anything, whatever its texts hold; every text is escaped, unless it is `Html`, which only this module makes.
+page.html is its text, page.css its style; page.js draws the figures and searches the vocabulary. plotly's script is
+copied, compressed, from the installed package, which is not imported: without it a page has no figures. A content
+security policy keeps the page from loading anything, whatever its texts hold; every text is escaped, unless it is
+`Html`, which only this module makes.
 """
 
 import base64
 import html
 import json
+import re
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
@@ -20,8 +22,9 @@ from pipeline import __version__
 from pipeline.base.printable import printable
 from pipeline.base.system import process_lock
 from pipeline.reports import tables
+from pipeline.reports.figure import Figure, plotly_figure
 from pipeline.reports.numbers import Numbers, SentenceTokens
-from pipeline.reports.plots import Figure, page_plots
+from pipeline.reports.plots import page_figures
 from pipeline.reports.result import Items, Note, Part, Rows, Table
 
 if TYPE_CHECKING:
@@ -119,23 +122,59 @@ def _note(part: Note) -> Html:
 _HTML: dict[type, Any] = {Rows: _rows, Note: _note, Table: _table, Items: _items}
 
 
-def plain_page(title: str, *sections: Html) -> str:
-    """Return a page of sections without plots or scripts, in the style of the report."""
+def plain_page(title: str, *sections: Html, figures: Sequence[Figure] = ()) -> str:
+    """Return a page of sections in the style of the report. figures: those of its `figure_element`s; without any it has
+    no scripts."""
     template = Template((_HERE / "plain_page.html").read_text("utf-8"))
-    style = (_HERE / "page.css").read_text("utf-8")
-    return template.substitute(title=escaped(title), style=style, content=escaped(*sections), version=__version__)
+    drawing = _drawing(figures)
+    allowed = "script-src 'unsafe-inline';" if drawing else ""
+    return template.substitute(
+        title=escaped(title),
+        style=(_HERE / "page.css").read_text("utf-8"),
+        content=escaped(*sections),
+        version=__version__,
+        scripts=allowed,
+        drawing=drawing,
+    )
 
 
-def write_page(file: BinaryIO, script: Path, report: "Report", made: Sequence[Part]) -> None:
-    """Write the page of a report with numbers. script: plotly's; made: how the tokenizer was made."""
+def figure_element(figure: Figure) -> Html:
+    """Return where a page draws a figure; nothing without plotly."""
+    if plotly_script() is None:
+        return escaped()
+    drawing = element("div", id=figure.id, role="img", aria_label=f"{figure.title}. {figure.note}")
+    return element("figure", element("h3", figure.title), drawing, element("figcaption", figure.note))
+
+
+def light_colours() -> dict[str, str]:
+    """Return the colours of the style sheet by name: those for light."""
+    light, *_ = (_HERE / "page.css").read_text("utf-8").split("@media")
+    return dict(re.findall(r"--(\w+): (#\w+)", light))
+
+
+def _drawing(figures: Sequence[Figure]) -> str:
+    """Return the scripts that draw figures; nothing without any, or without plotly."""
+    if not figures or (script := plotly_script()) is None:
+        return ""
+    values = {one.id: plotly_figure(one) | {"title": one.title} for one in figures}
+    described = json.dumps({"light": light_colours(), "figures": values})
+    escapes = described.replace("<", "\\u003c")  # only "<" can end a script
+    return (
+        f'<script type="application/octet-stream" id="plotly">{packed_script(script).decode()}</script>\n'
+        f'<script type="application/json" id="figures">{escapes}</script>\n'
+        f"<script>{(_HERE / 'page.js').read_text('utf-8')}</script>"
+    )
+
+
+def write_page(file: BinaryIO, report: "Report", made: Sequence[Part]) -> None:
+    """Write the page of a report with numbers. made: how the tokenizer was made."""
     numbers, skipped, tokenizer = report.numbers, report.skipped, report.summary.tokenizer_directory
     assert numbers is not None
-    drawn = page_plots(numbers)
-    figures = {name: {"data": plot["data"], "layout": plot["layout"]} for name, plot in drawn.items()}
+    figures = page_figures(numbers)
     sections = tables.sections(numbers, skipped) | {"made": list(made)}
     [answers] = sections.pop("verdict")
-    content: dict[str, str] = {"gain": "", "ranks": ""}  # none without doublings, or merges
-    content |= {name.replace("-", "_"): _figure(name, plot) for name, plot in drawn.items()}
+    content: dict[str, str] = {"gain": "", "ranks": "", "sources": ""}  # none without doublings, merges or sources
+    content |= {one.id.replace("-", "_"): figure_element(one) for one in figures}
     content |= {name: html_of(*parts) for name, parts in sections.items()}
     content |= {
         "directory": escaped(tokenizer),
@@ -144,15 +183,11 @@ def write_page(file: BinaryIO, script: Path, report: "Report", made: Sequence[Pa
         "cuts": escaped(*(_sentence(numbers, one) for one in numbers.sentences)),
         "count": f"{numbers.tokenizers[0][1]:,}",
         "version": __version__,
-        "figures": json.dumps(figures).replace("<", "\\u003c"),  # only "<" can end a script
         "listing": base64.b64encode(numbers.listing).decode(),
-        "drawing": (_HERE / "page.js").read_text("utf-8"),
+        "drawing": _drawing(figures),
     }
     page = Template((_HERE / "page.html").read_text("utf-8")).substitute(content)
-    before, after = page.encode(errors="replace").split(b"<!-- plotly -->")
-    file.write(before)
-    file.write(packed_script(script))
-    file.write(after)
+    file.write(page.encode(errors="replace"))
 
 
 def _sentence(numbers: Numbers, one: SentenceTokens) -> Html:
@@ -168,11 +203,6 @@ def _sentence(numbers: Numbers, one: SentenceTokens) -> Html:
         named = element("p", f"{name}: {tokens} tokens", class_="quiet") if len(one.cuts) > 1 else escaped()
         shown.append(escaped(named, element("p", *spans, class_="cut", dir="auto")))
     return escaped(element("h4", one.language), *shown)
-
-
-def _figure(name: str, plot: Figure) -> Html:
-    drawing = element("div", id=name, role="img", aria_label=f"{plot['title']}. {plot['caption']}")
-    return element("figure", element("h3", plot["title"]), drawing, element("figcaption", plot["caption"]))
 
 
 def _quiet(text: str) -> Html:

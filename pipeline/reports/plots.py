@@ -1,131 +1,117 @@
-"""The plots of the page, as plotly figures in plain values; plotly itself is not imported.
+"""The figures of the report: its numbers as `Figure`s, each with every compared tokenizer."""
 
-plots.json describes each figure, and their template: colours are names of the page's style sheet, which the page's
-script replaces. Here are their values and captions. A plot of vocabularies has a trace for each compared tokenizer.
-"""
+from collections.abc import Iterator, Sequence
 
-import json
-import math
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from pipeline.reports.figure import Axis, Figure, Series, short, size_axis
+from pipeline.reports.numbers import MARKED_SIZES, Numbers, Shape, same_text
 
-from pipeline.reports.numbers import MARKED_SIZES, Numbers, Shape
-
-_MOST_BARS, _LONGEST = 16, 32
-_COLOURS = ("var(--first)", "var(--second)", "var(--third)", "var(--fourth)")
-_HEIGHT = 280
-_MOST_TICKS = 6  # that fit on a telephone
-_LEFT_OF_256 = 0.06  # of the axis of sizes, so that the tick 256 does not touch the other axis' 0
-_LEAST_SHARE = 0.01  # per cent that the axis of shares begins with
-Pairs = Sequence[tuple[Any, Any]]
-Figure = dict[str, Any]
+_MOST_SCRIPTS, _LONGEST = 16, 32
+_SHARE = Axis("% of the tokens", form=".2f", zero=True)
 
 
-def page_plots(numbers: Numbers) -> dict[str, Figure]:
-    """Return title, caption, data and layout of each plot by the id of its element; none without values."""
-    merged, vocabulary = numbers.merged, numbers.vocabulary
-    largest = merged.curve[-1].vocab_size
-    names = [name for name, _ in numbers.tokenizers[: len(_COLOURS)]]
-    curve = [(one.vocab_size, round(one.bytes_per_token, 4)) for one in merged.curve]
-    saved = [
-        (_short(one.vocab_size), round(one.saved * 100, 2))
-        for one in merged.marked
+def page_figures(numbers: Numbers) -> list[Figure]:
+    """Return the figures that have values: sizes, doublings, languages, sources, scripts, lengths and ranks."""
+    names = [name for name, _ in numbers.tokenizers]
+    figures = [_sizes(numbers), *_gain(numbers), _languages(numbers), *_sources(numbers)]
+    figures += [_scripts(names, numbers.shapes), _lengths(names, numbers)]
+    if numbers.merged.ranks:
+        ranks = (Series("", numbers.merged.ranks),)
+        x, y = (Axis(label, scale="log", form=",.0f") for label in ("rank of the merge", "times"))
+        note = "How often each pair occurred when it was merged."
+        figures.append(Figure("ranks", "Count of each merge against its rank", "lines", x, y, ranks, note))
+    return figures
+
+
+def _sizes(numbers: Numbers) -> Figure:
+    """Bytes per token by size: a line for each text, on it this tokenizer's own point, and the others' points."""
+    curve = tuple((one.vocab_size, round(one.bytes_per_token, 4)) for one in numbers.merged.curve)
+    own = numbers.tokenizers[0][1]
+    sizes, points = [*(size for size, _ in curve), own], tuple(one for one in curve if one[0] == own)
+    text = "this tokenizer, training corpus"
+    series = [Series(text, curve, style=0), Series("", points, style=0, alone=True)]
+    note = "Training corpus: exact, and the table has the values; the point is this tokenizer."
+    if (sample := numbers.sample) is not None and (sample.held_out or len(numbers.tokenizers) > 1):
+        what = "held-out text" if sample.held_out else "a sample of the corpus"
+        measured = [
+            ((size, round(one.whole.bytes_per_token or 0, 4)),)
+            for (_, size), one in zip(numbers.tokenizers, sample.tokenizers, strict=True)
+        ]
+        series.append(Series(f"this tokenizer, {what}", tuple(sample.curve) or measured[0], style=1))
+        series.append(Series("", measured[0], style=1, alone=True))
+        series += [
+            Series(f"{name}, {what}", point, style=at, alone=True)
+            for at, ((name, _), point) in enumerate(zip(numbers.tokenizers[1:], measured[1:], strict=True), 2)
+        ]
+        sizes += [size for _, size in numbers.tokenizers]
+        note += f" The others are on {what}."
+    y = Axis("bytes per token", zero=True)
+    return Figure("size-curve", "Bytes per token by vocabulary size", "lines", size_axis(sizes), y, tuple(series), note)
+
+
+def _gain(numbers: Numbers) -> Iterator[Figure]:
+    saved = tuple(
+        (short(one.vocab_size), round(one.saved * 100, 2))
+        for one in numbers.merged.marked
         if one.saved is not None and one.vocab_size in MARKED_SIZES
-    ]
-    mean_length = vocabulary.bytes / max(vocabulary.tokens, 1)
-    scripts = _most_frequent_scripts(numbers.shapes)
-    shown: dict[str, tuple[dict[str, Pairs], str]] = {
-        "size-curve": ({"": curve}, "On the training corpus, exact. The table has the values."),
-        "gain": ({"": saved}, "Each bar compares a size with half of it."),
-        "ranks": ({"": merged.ranks}, "How often each pair occurred when it was merged."),
-        "lengths": (
-            {name: _lengths(one) for name, one in zip(names, numbers.shapes, strict=False)},
-            f"{mean_length:.2f} bytes on average, each token of this vocabulary counted once.",
-        ),
-        "scripts": (
-            {name: _shares(one, scripts) for name, one in zip(names, numbers.shapes, strict=False)},
-            "Shares of the vocabulary; the axis is logarithmic.",
-        ),
-    }
-    described = json.loads(Path(__file__).with_name("plots.json").read_bytes())
-    plots = {
-        name: _plot(described["figures"][name], described["template"], *values)
-        for name, values in shown.items()
-        if any(values[0].values())
-    }
-    if numbers.sample is not None and len(names) > 1:
-        _add_points(plots["size-curve"], names, numbers)
-        largest = max(largest, *(size for _, size in numbers.tokenizers[: len(names)]))
-    plots["size-curve"]["layout"]["xaxis"] |= _size_ticks(largest)
-    plots["lengths"]["layout"]["xaxis"] |= {
-        "tickvals": [1, 4, 8, 16, 24, _LONGEST],
-        "ticktext": ["1", "4", "8", "16", "24", f"{_LONGEST} and<br>longer"],
-    }
-    plots["scripts"]["layout"]["height"] = 90 + (20 + 8 * len(names)) * len(scripts)
-    return plots
+    )
+    if len(saved) > 1:
+        x, y = Axis("vocabulary size", scale="category"), Axis("% of the tokens saved", form=".2f")
+        note = "Each bar compares a size with half of it, on the training corpus."
+        yield Figure("gain", "Tokens saved by doubling the vocabulary", "bars", x, y, (Series("", saved),), note)
 
 
-def _add_points(curve: Figure, names: Sequence[str], numbers: Numbers) -> None:
-    """Add each tokenizer on the sample to the curve of this one."""
-    assert numbers.sample is not None
-    trace = curve["data"][0] | {"mode": "markers"}
-    for name, colour, (_, size), found in zip(
-        names, _COLOURS, numbers.tokenizers, numbers.sample.tokenizers, strict=False
-    ):
-        point = {"x": [size], "y": [found.whole.bytes_per_token], "marker": {"color": colour, "size": 11}}
-        curve["data"].append(trace | point | {"name": name.replace("<", "‹")})
-    curve["data"][0]["showlegend"] = False
-    curve["layout"]["showlegend"] = True
-    curve["caption"] = "Line: on the training corpus, exact; the table has the values. Points: each on the sample."
+def _languages(numbers: Numbers) -> Figure:
+    """Tokens of the same text by language, the cheapest first, relative to one of them."""
+    same = same_text(numbers)
+    reference = same.counts[same.reference]
+    ordered = sorted(same.counts, key=lambda name: same.counts[name][0])
+    series = tuple(
+        Series(name, tuple((round(same.counts[one][at] / max(reference[at], 1), 4), one) for one in ordered))
+        for at, name in enumerate(same.tokenizers)
+    )
+    title, x = "Tokens for the same text by language", Axis(f"tokens relative to {same.reference}", form=".2f")
+    return Figure("languages", title, "dots", x, Axis(scale="category"), series, same.origin)
 
 
-def _size_ticks(largest: int) -> Figure:
-    """Return ticks at sizes that people use, as many as fit, and the range of the axis."""
-    usual = [size for size in (256, *MARKED_SIZES) if size <= largest * 1.1]
-    every = -(-len(usual) // _MOST_TICKS)
-    ticks = usual[::-1][::every][::-1]
-    least, most = math.log10(256), math.log10(largest * 1.15)
-    return {
-        "tickvals": ticks,
-        "ticktext": [_short(size) for size in ticks],
-        "range": [least - (most - least) * _LEFT_OF_256, most],
-    }
+def _sources(numbers: Numbers) -> Iterator[Figure]:
+    sample = numbers.sample
+    if sample is None or len(sample.tokenizers[0].sources) < 2:
+        return
+    names = [one.name for one in sample.tokenizers[0].sources]
+    series = tuple(
+        Series(name, tuple((round(one.bytes_per_token or 0, 4), one.name) for one in found.sources))
+        for (name, _), found in zip(numbers.tokenizers, sample.tokenizers, strict=True)
+    )
+    x, y = Axis("bytes per token"), Axis(scale="category")
+    what = "held-out text" if sample.held_out else "a sample of the training corpus"
+    yield Figure("sources", "Bytes per token by source", "dots", x, y, series, f"{len(names)} sources of {what}.")
 
 
-def _lengths(of: Shape) -> Pairs:
-    """Return the share of tokens of each length in bytes, in per cent; the last is of all longer ones, too."""
-    total = sum(of.lengths.values()) or 1
-    counts = dict.fromkeys(range(1, min(max(of.lengths, default=1), _LONGEST) + 1), 0)
-    for length, count in of.lengths.items():
-        counts[max(min(length, _LONGEST), 1)] += count
-    return [(length, round(100 * count / total, 3)) for length, count in counts.items()]
+def _scripts(names: Sequence[str], shapes: Sequence[Shape]) -> Figure:
+    own = list(shapes[0].scripts)[:_MOST_SCRIPTS]
+    others = [name for one in shapes[1:] for name in list(one.scripts)[: _MOST_SCRIPTS // 2]]
+    scripts = list(dict.fromkeys((*own, *others)))[:_MOST_SCRIPTS]
+    series = []
+    for name, one in zip(names, shapes, strict=True):
+        total = sum(one.scripts.values()) or 1
+        shares = tuple((round(100 * one.scripts.get(script, 0) / total, 3), script) for script in scripts)
+        series.append(Series(name, shares))
+    note = "Shares of each vocabulary, each token counted once."
+    return Figure("scripts", "Tokens by script", "dots", _SHARE, Axis(scale="category"), tuple(series), note)
 
 
-def _most_frequent_scripts(shapes: Sequence[Shape]) -> list[str]:
-    """Return the scripts that some vocabulary has most of, the first vocabulary's first."""
-    own = list(shapes[0].scripts)[:_MOST_BARS]
-    others = [name for one in shapes[1:] for name in list(one.scripts)[: _MOST_BARS // 2]]
-    return list(dict.fromkeys((*own, *others)))[:_MOST_BARS]
-
-
-def _shares(of: Shape, scripts: Sequence[str]) -> Pairs:
-    total = sum(of.scripts.values()) or 1
-    return [(name, round(max(100 * of.scripts.get(name, 0) / total, _LEAST_SHARE), 3)) for name in scripts]
-
-
-def _plot(figure: Figure, template: Figure, series: dict[str, Pairs], caption: str) -> Figure:
-    traces = []
-    for (name, rows), colour in zip(series.items(), _COLOURS, strict=False):
-        trace = figure["trace"] | {"x": [one for one, _ in rows], "y": [value for _, value in rows]}
-        trace |= {"name": name.replace("<", "‹"), "marker": {"color": colour}}  # plotly would interpret tags in names
-        if trace.get("orientation") == "h":
-            names = [one.replace("<", "‹") for one, _ in rows]
-            trace |= {"x": trace["y"], "y": names}
-        traces.append(trace)
-    layout = {"height": _HEIGHT} | figure["layout"] | {"template": template, "showlegend": len(traces) > 1}
-    return {"title": figure["title"], "caption": caption, "data": traces, "layout": layout}
-
-
-def _short(size: int) -> str:
-    return f"{size // 1000}k" if size >= 1000 and size % 1000 == 0 else f"{size:,}"
+def _lengths(names: Sequence[str], numbers: Numbers) -> Figure:
+    """The share of tokens of each length in bytes; the last is of all longer ones, too."""
+    series = []
+    for name, one in zip(names, numbers.shapes, strict=True):
+        total = sum(one.lengths.values()) or 1
+        counts = dict.fromkeys(range(1, min(max(one.lengths, default=1), _LONGEST) + 1), 0)
+        for length, count in one.lengths.items():
+            counts[max(min(length, _LONGEST), 1)] += count
+        series.append(Series(name, tuple((length, round(100 * count / total, 3)) for length, count in counts.items())))
+    ticks = ((1, "1"), (4, "4"), (8, "8"), (16, "16"), (24, "24"), (_LONGEST, f"{_LONGEST} and<br>longer"))
+    most = max(length for one in series for length, _ in one.points if isinstance(length, int))
+    x = Axis("bytes of the token", form=",.0f", ticks=ticks, limits=(0, most + 1))
+    mean = numbers.vocabulary.bytes / max(numbers.vocabulary.tokens, 1)
+    note = f"{mean:.2f} bytes on average, each token of this vocabulary counted once."
+    return Figure("lengths", "Tokens by length", "lines", x, _SHARE, tuple(series), note)

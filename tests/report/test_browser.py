@@ -106,7 +106,7 @@ def require_figures(view: Any, scheme: str) -> None:
     """Every figure is drawn, and again when the colours change."""
     wait_for(view, "document.querySelectorAll('figure .trace path').length >= 20")
     path = "path => [...document.querySelectorAll(path)].filter(p => p.getBBox().width > 0).length"
-    names = ("size-curve", "ranks", "lengths", "scripts")
+    names = ("size-curve", "ranks", "lengths", "scripts", "languages", "sources")
     assert [name for name in names if not view.evaluate(path, f"#{name} .trace path")] == []
     colour = "getComputedStyle(document.querySelector('#ranks .xtick text')).fill"
     for changed in ("light" if scheme == "dark" else "dark", scheme):

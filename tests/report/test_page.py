@@ -41,14 +41,14 @@ def numbers_of(directory: Path, name: str = "report.json") -> Any:
 
 
 def figures_of(page: Path) -> Any:
-    return json.loads(page.read_text().rpartition('id="figures">')[2].partition("</script>")[0])
+    return json.loads(page.read_text().rpartition('id="figures">')[2].partition("</script>")[0])["figures"]
 
 
 KEYS = {
     "": "tokenizers vocabulary shapes merged sample references sentences ginis machine hidden_size",
     "vocabulary": "tokens bytes special_tokens variants groups",
     "merged": "merges bytes curve marked ranks",
-    "sample": "held_out description bytes texts tokenizers single_source",
+    "sample": "held_out description bytes texts tokenizers single_source parallel curve",
 }
 
 
@@ -123,11 +123,15 @@ def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: 
     assert "held out: not in the run's list of files" in text
     if (copied / "report.html").exists():
         curve = figures_of(copied / "report.html")["size-curve"]
+        named = [one["name"].removesuffix(", held-out text") for one in curve["data"] if one["name"]]
+        assert named == ["this tokenizer, training corpus", "this tokenizer", "other", "run"]
         least, most = curve["layout"]["xaxis"]["range"]
         assert math.log10(256) - least > 0.05 * (most - least), "the tick 256 touches the other axis' 0"
-        points = [(one["x"], one["y"]) for one in curve["data"][1:]]
+        points = [(one["x"], one["y"]) for one in curve["data"][3:]]
         sizes = [size for _, size in numbers["tokenizers"]]
-        assert points == [([size], [one["bytes_per_token"]]) for size, one in zip(sizes, measured, strict=True)]
+        assert points == [
+            ([size], [round(one["bytes_per_token"], 4)]) for size, one in zip(sizes, measured, strict=True)
+        ]
     succeeded(run("report", copied, "--output", tmp_path / "page.html"))
     assert numbers_of(tmp_path, "page.json")["sample"]["held_out"] is False
     assert json.loads((copied / "report.json").read_text()) == after
@@ -293,6 +297,7 @@ def test_missing_text_of_the_sample_is_a_warning(small: Path, tmp_path: Path, mo
 def test_plotly_accepts_the_figures(reported: Path) -> None:
     graphs = pytest.importorskip("plotly.graph_objects")
     figures = figures_of(reported / "report.html")
-    assert len(figures) == 4
+    assert list(figures) == ["size-curve", "languages", "sources", "scripts", "lengths", "ranks"]
     for figure in figures.values():
+        assert figure.pop("title")
         graphs.Figure(json.loads(re.sub(r"var\(--\w+\)", "#123456", json.dumps(figure))))  # it checks names and values
