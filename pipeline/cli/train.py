@@ -8,7 +8,7 @@ import click
 
 from pipeline.base.errors import UsageError
 from pipeline.cli.command import Request, Session, inputs, run_command
-from pipeline.cli.completion import LOCATION
+from pipeline.cli.completion import LOCATION, PATH_TEXT
 from pipeline.cli.help import Flag
 from pipeline.run.options import CountOptions, MergeOptions, OutputOptions, ParityOptions, TrainOptions, flag_of
 from pipeline.run.record import GROUPS
@@ -95,28 +95,32 @@ def merge(session: Session, runs: tuple[Location, ...]) -> "Result":
 
 
 @run_command(ParityOptions, in_file=("window", "alpha", "global_merges"))
-@click.argument("runs", nargs=-1, type=LOCATION, metavar="RUN ...", required=True)
+@click.argument("runs", nargs=-1, type=PATH_TEXT, metavar="[NAME=]RUN ...", required=True)
 @click.option(
-    "--dev", multiple=True, type=LOCATION, metavar="RUN",
+    "--dev", multiple=True, type=PATH_TEXT, metavar="[NAME=]RUN",
     help="a run to measure in place of each RUN, such as a translation of one text; repeatable",
 )  # fmt: skip
+@click.option(
+    "--compare-plain", is_flag=True, help="report what each language would have with plain merges of the same counts"
+)
 @click.option(
     "--ratio", multiple=True, type=click.FloatRange(0, min_open=True), metavar="NUMBER",
     help="instead of --dev: how much each RUN is to be compressed in relation to the others; repeatable",
 )  # fmt: skip
-def parity(session: Session, runs: tuple[Location, ...], dev: tuple[Location, ...], **settings: Any) -> "Result":
+def parity(session: Session, runs: tuple[str, ...], dev: tuple[str, ...], **settings: Any) -> "Result":
     """Let several RUNs, one a language, choose merges in turns.
 
     The RUN whose texts have the most tokens chooses next, so that all are compressed alike. Nothing is counted again:
-    the counts of the RUNs become those of a new run.
+    the counts of the RUNs become those of a new run. NAME=PATH names a language; if PATH is text, it is counted.
 
     \b
     bpe-pipeline parity runs/en runs/sw --dev runs/en-dev --dev runs/sw-dev --output runs/fair
+    bpe-pipeline parity en=texts/en sw=texts/sw --dev en=dev/en --dev sw=dev/sw --compare-plain --output runs/fair
     bpe-pipeline parity runs/en runs/sw --ratio 1 --ratio 1.2 --vocab-size 32000 --output runs/fair
     """
-    from pipeline.guests.parity.parity import by_name, run_parity
+    from pipeline.guests.parity.parity import languages_of, run_parity
 
-    named, measured = by_name(runs), by_name(dev)
+    named, measured = languages_of(runs, dev, session.given, session.executor, session.listener)
     return run_parity(named, measured, settings, session.given, session.executor, session.listener)[0]
 
 

@@ -238,6 +238,6 @@ def _stored_report(run: Run, home: Location, trained: Trained, executor: Executo
         vocabulary=facts,
         tokenizer_directory=home,
         written=tuple(written),
-        chosen_by=chooser and chooser.report(trained.merges(size)),
+        chosen_by=chooser and chooser.report(executor, run, trained, size),
     )
     return Report(summary)

@@ -139,8 +139,10 @@ class SweepKeywords(OutputKeywords, VocabularyKeywords, total=False):
 
 
 class ParityKeywords(ClusterKeywords, OutputKeywords, VocabularyKeywords, total=False):
-    """Of `parity`."""
+    """Of `parity`: how its text is read and cut, where it is not counted yet, and how it is merged."""
 
+    pattern: str
+    text_field: str
     stop_at_saving: float | str | None
 
 

@@ -254,8 +254,10 @@ class SweepOptions(OutputOptions, VocabularyOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ParityOptions(ClusterOptions, OutputOptions, VocabularyOptions):
-    """Of `parity`."""
+    """Of `parity`: how its text is read and cut, where it is not counted yet, and how it is merged."""
 
+    pattern: str = as_in(PieceOptions, "pattern")
+    text_field: str = as_in(TextOptions, "text_field")
     stop_at_saving: float | None = as_in(MergeOptions, "stop_at_saving")
 
 

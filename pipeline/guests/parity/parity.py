@@ -4,42 +4,44 @@ The merges are learned from the counts of each language, where they are stored. 
 of such a run: how its merges are learned, verified, reported and described.
 """
 
+import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
 from pipeline.base.errors import RunDirectoryError, UsageError, unfit
 from pipeline.base.events import Listener
-from pipeline.commands.combine import Combination, making_of, require_comparable, write_combination
+from pipeline.commands.combine import Combination, making_of, require_comparable, run_combine, write_combination
+from pipeline.commands.count import run_count
 from pipeline.commands.merge import run_merge
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.count import require_counted
 from pipeline.counts.counter_file import Parts
 from pipeline.executors import Executor
-from pipeline.guests.parity import parity_worker
+from pipeline.guests.parity import measured, parity_worker
 from pipeline.guests.parity.parity_worker import Language, Parity, read_settings
 from pipeline.merges import merge, merge_worker
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import Learner
-from pipeline.reports.measure import gini
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import ChosenBy, Summary
 from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath, ParityKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Run, Source
-from pipeline.run.options import ParityOptions, make_options
+from pipeline.run.options import READING_OPTIONS, CountOptions, ParityOptions, make_options
 from pipeline.run.runner import Runner
 from pipeline.run.stored import plain
 from pipeline.run.workers import executor_for
-from pipeline.storage import Location, named, same_location
+from pipeline.storage import Location, named, parse_location, same_location
 from pipeline.tokenizer.export import Trained
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 Named = Sequence[tuple[str, Location]]
+_NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -63,26 +65,9 @@ class Chooser:
         dev = {"dev": list(map(str, parity.dev))} if parity.dev else {}
         return {"languages": list(map(str, parity.languages)), **dev, "parity": settings}
 
-    def report(self, learned: MergeList) -> ChosenBy | None:
-        """Return how the merges compress each language; None of a shorter list than was measured.
-
-        The Gini coefficients are those of the languages' lengths before merging, in bytes, and after, in tokens.
-        """
-        if learned.chosen is None:
-            return None
-        by, languages, sizes = list(learned.chosen.by), self.parity.languages, learned.chosen.measured
-        measured: list[dict[str, Any]] = [
-            {"name": one.name, "bytes": size, "tokens": tokens, "merges": by.count(index)}
-            for index, (one, (size, tokens)) in enumerate(zip(languages, sizes, strict=True))
-        ]
-        before, after = (gini([size[which] for size in sizes]) or 0.0 for which in (0, 1))
-        differ = f"a Gini coefficient of {before:.3f} in bytes, {after:.3f} in tokens after {len(learned):,} merges"
-        rows = [("languages", f"{len(languages)}, whose texts differ in length by {differ}")]
-        for one in measured:
-            rate = one["bytes"] / max(one["tokens"], 1)
-            text = f"{one['tokens']:,} tokens of {rate:.3f} bytes each; it chose {one['merges']:,} merges"
-            rows.append((one["name"], text))
-        return ChosenBy(tuple(rows), {"measured": measured, "gini_before": before, "gini_after": after})
+    def report(self, executor: Executor, run: Run, trained: Trained, size: int) -> ChosenBy | None:
+        """Return what the report says of who chose; None of a shorter list than was measured."""
+        return measured.report(self.parity, executor, run, trained, size)
 
     def verify(self, runner: Runner, run: Run) -> tuple[MergeList, str]:
         """Learn the merges again, from the languages' counts; returns the merge list, and what was verified."""
@@ -115,19 +100,21 @@ def train_parity(
     window: int = 0,
     alpha: float = 2.0,
     global_merges: int = 0,
+    compare_plain: bool = False,
     progress: bool = False,
     **options: Unpack[ParityKeywords],
 ) -> Tokenizer:
     """Train one vocabulary on several languages so that all are compressed alike, as `bpe-pipeline parity` does.
 
     Args:
-        languages: the counted run of each language, by a name for it.
-        dev: a counted run for each language whose texts are measured, such as translations of the same sentences;
-            default: the languages' own texts.
+        languages: the counted run of each language, by a name for it; or its text, which is counted next to the output.
+        dev: a counted run, or text, for each language that is measured in its place, such as translations of the same
+            sentences; default: the languages' own texts.
         ratio: instead of dev, how much each language is to be compressed in relation to the others.
         window: how many of the last choices are looked at, so that no language chooses too often; 0: none.
         alpha: with a window, a language may have alpha / number of languages of these choices.
         global_merges: how many merges are chosen by the counts of all languages together, first.
+        compare_plain: also learn plain merges of the same counts, in a run next to the output, and report the price.
         progress: as of `pipeline.train`.
         **options: of merging, such as `vocab_size`, and the new run's `output`.
 
@@ -149,11 +136,14 @@ def train_parity(
     for name, given in (("dev", dev), ("ratio", ratio)):
         if given is not None and (not isinstance(given, Mapping) or set(given) != set(languages)):
             raise unfit(name, "a value for each of the languages", given)
-    homes = [(name, named(run, "languages")) for name, run in languages.items()]
-    of_dev = [] if dev is None else [(name, named(dev[name], "dev")) for name in languages]
+    texts = {name: named(run, "languages") for name, run in languages.items()}
+    texts_of_dev = {} if dev is None else {name: named(dev[name], "dev") for name in languages}
     ratios = None if ratio is None else [ratio[name] for name in languages]
     settings = {"ratio": ratios, "window": window, "alpha": alpha, "global_merges": global_merges}
+    settings |= {"compare_plain": compare_plain}
     with for_python(progress) as listener, executor_for(make_options(ParityOptions, options)) as executor:
+        homes = _counted(texts, "", options, executor, listener)
+        of_dev = _counted(texts_of_dev, "-dev", options, executor, listener)
         _, trained = run_parity(homes, of_dev, settings, options, executor, listener)
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
@@ -166,8 +156,11 @@ def run_parity(
     executor: Executor,
     listener: Listener,
 ) -> tuple[Summary, Trained]:
-    """Combine the counts of the languages into a new run, and learn its merges as they choose them."""
-    settings = read_settings(settings, len(languages), len(dev))
+    """Combine the counts of the languages into a new run, and learn its merges as they choose them.
+
+    settings: of `Parity`, and `compare_plain`.
+    """
+    compare_plain, settings = settings.get("compare_plain"), read_settings(settings, len(languages), len(dev))
     runs, of_dev = _runs(languages, "RUN"), _runs(dev, "--dev")
     parity = Parity(tuple(map(_language, languages, runs)), tuple(map(_language, dev, of_dev)), **settings)
     for run in (*runs[1:], *of_dev):
@@ -182,16 +175,87 @@ def run_parity(
     described = " + ".join(str(run.directory) for run in runs) + ", merged by parity"
     parts = Parts([run.counter for run in runs], statistics)
     source = Source(Chooser.KIND, parity.digest(), described, chosen_by=plain(Chooser(parity)))
+    if compare_plain:
+        _make_plain(languages, given, executor, listener)
     summary = write_combination(Combination(runs[0], source, parts, locations), making, executor, listener)
-    merging = {name: value for name, value in given.items() if name != "output"}
-    return run_merge(summary.directory, merging, executor, listener)
+    return run_merge(summary.directory, _merging_of(given), executor, listener)
 
 
-def by_name(runs: Sequence[Location]) -> Named:
+def _read_named(words: Sequence[str], what: str) -> dict[str, Location] | None:
+    """Read `en=PATH` words; None if none of them is one. `UsageError` for a mixture, and a name that occurs twice."""
+    found = [None if Path(word).exists() else _NAMED.fullmatch(word) for word in words]
+    if not any(found):
+        return None
+    if plain := [word for word, match in zip(words, found, strict=True) if match is None]:
+        raise UsageError(f"{what} {plain[0]} has no name, others have: write en={plain[0]}, or name none of them")
+    names = [match[1] for match in found if match]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"{what} {twice[0]}= is named twice: a language has one run; a directory may have many files")
+    return {match[1]: parse_location(match[2]) for match in found if match}
+
+
+def _by_name(runs: Sequence[Location]) -> Named:
     """Give each run the name of its directory, or its whole location where several have that name."""
     homes = [run.resolve() if isinstance(run, Path) else run for run in runs]
     names = [home.name for home in homes]
     return [(name if names.count(name) == 1 else str(home), home) for name, home in zip(names, homes, strict=True)]
+
+
+def languages_of(
+    runs: Sequence[str], dev: Sequence[str], given: Mapping[str, Any], executor: Executor, listener: Listener
+) -> tuple[Named, Named]:
+    """Return the runs of the command's words and of its --dev, in the order of the languages."""
+    named, of_dev = _read_named(runs, "RUN"), _read_named(dev, "--dev")
+    if named is None or (dev and of_dev is None):
+        if of_dev is not None or named is not None:
+            raise UsageError("RUN and --dev need names of languages both, as in en=PATH, or neither")
+        return _by_name([parse_location(run) for run in runs]), _by_name([parse_location(run) for run in dev])
+    if of_dev and (other := set(named) ^ set(of_dev)):
+        raise UsageError(f"--dev: {min(other)} is named by only one of RUN and --dev; give both for each language")
+    in_order = {name: of_dev[name] for name in named} if of_dev else {}
+    return tuple(  # type: ignore[return-value]
+        _counted(one, ending, given, executor, listener) for one, ending in ((named, ""), (in_order, "-dev"))
+    )
+
+
+def _counted(
+    named: Mapping[str, Location], ending: str, given: Mapping[str, Any], executor: Executor, listener: Listener
+) -> Named:
+    """Return a run for each name: the one it names, or a new one of the text there, next to the output."""
+    own = {one.name for one in fields(CountOptions)} - {"inputs", "weights"}
+    counting, found = {name: value for name, value in given.items() if name in own}, []
+    for name, location in named.items():
+        home = location
+        if not (location / RUN.manifest).exists():
+            output = _required_output(given, f"{location} is counted")
+            home = output.parent / f"{output.name}-languages" / (re.sub(r"[^\w.-]", "_", name) + ending)
+            options = make_options(CountOptions, {**counting, "inputs": [str(location)], "output": home})
+            run_count(options, executor, listener)
+        found.append((name, home))
+    return found
+
+
+def _required_output(given: Mapping[str, Any], why: str) -> Location:
+    """Return the output; `UsageError` without one."""
+    output = making_of(given).output
+    if output is None:
+        raise UsageError(f"parity needs --output DIR: {why} next to it")
+    return output
+
+
+def _make_plain(languages: Named, given: Mapping[str, Any], executor: Executor, listener: Listener) -> None:
+    """Make the run of the same counts with plain merges, unless it is there."""
+    if given.get("stop_at_saving"):
+        raise UsageError("--compare-plain compares vocabularies of one size: leave --stop-at-saving out")
+    home = measured.plain_of(_required_output(given, "the run with plain merges is made"))
+    making = making_of({**given, "output": home})
+    run_combine([location for _, location in languages], (), making, executor, listener)
+    run_merge(home, _merging_of(given), executor, listener)
+
+
+def _merging_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the options that are of merging."""
+    return {name: value for name, value in given.items() if name not in ("output", *READING_OPTIONS)}
 
 
 def _runs(languages: Named, of_what: str) -> list[Run]:

@@ -4,9 +4,11 @@ The merges are those of Hugging Face's `ParityBpeTrainer` (Foroutan et al., 2025
 """
 
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
+from operator import gt, mul
 from typing import Any
 
 from pipeline import _core
@@ -17,8 +19,10 @@ from pipeline.executors.worker import report_totals
 from pipeline.merges.forecast import ENGINE_BYTES, Merging, merging_bytes, shape_of
 from pipeline.merges.merge_list import Chosen, MergeList
 from pipeline.merges.merge_worker import MergeTask, OnMerged, as_list
+from pipeline.merges.vocabulary import Vocabulary
 from pipeline.run.directory import fingerprint
 from pipeline.storage import parse_location
+from pipeline.tokenizer.export import Trained
 
 _MOST = 1_000_000  # merges, and last choices that are remembered
 
@@ -173,3 +177,55 @@ def way_of(parity: Parity, task: MergeTask) -> Merging:
     rare = ", or leave rare pieces out with --min-piece-count"
     task.grant.require(needed, f"merging {len(languages)} counters by parity", rare)
     return Merging(needed, min(task.threads, len(languages)))
+
+
+@dataclass(frozen=True)
+class MeasureTask:
+    """What to measure: the texts of the languages, with the merges of a vocabulary of this size."""
+
+    parity: Parity
+    trained: Trained
+    size: int
+    thresholds: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return "measuring the languages"
+
+
+@dataclass(frozen=True)
+class ByMerges:
+    """Tokens of each language. merges: numbers of first merges; tokens: after these; kept: merges left without those
+    that occurred fewer times than each threshold; without: the tokens then, by threshold."""
+
+    merges: tuple[int, ...]
+    tokens: tuple[tuple[int, ...], ...]
+    kept: tuple[int, ...]
+    without: tuple[tuple[int, ...], ...]
+
+
+def measure(task: MeasureTask) -> ByMerges:
+    """Encode the counters of the languages; `RunDirectoryError` if one is missing."""
+    model, counts = task.trained.model(task.size), task.trained.learned.counts
+    vocabulary = model.vocabulary
+    uses = []
+    for one in task.parity.dev or task.parity.languages:
+        with _counter_of(one) as counter:
+            uses.append(model.uses(counter.read_all()))
+    most = len(vocabulary.result)
+    steps = tuple(sorted({most >> halves for halves in range(8)}))
+    kept = [_kept(vocabulary, counts, least) for least in task.thresholds]
+    parts = [vocabulary.parts(partial(gt, step)) for step in steps]
+    parts += [vocabulary.parts(ranks.__contains__) for ranks in kept]
+    tokens = [[sum(map(mul, one, of)) for of in parts] for one in uses]
+    without = tuple(zip(*(one[len(steps) :] for one in tokens), strict=True))
+    return ByMerges(steps, tuple(tuple(one[: len(steps)]) for one in tokens), tuple(map(len, kept)), without)
+
+
+def _kept(vocabulary: Vocabulary, counts: Sequence[int], least: int) -> set[int]:
+    """Return the ranks of the merges that occurred that often, and of those that these need."""
+    ranks = {id_: rank for rank, id_ in enumerate(vocabulary.result)}
+    kept: set[int] = set()
+    for rank in range(len(vocabulary.result) - 1, -1, -1):
+        if rank in kept or counts[rank] >= least:
+            kept |= {rank} | {ranks[id_] for id_ in (vocabulary.left[rank], vocabulary.right[rank]) if id_ in ranks}
+    return kept

@@ -30,6 +30,7 @@ from pipeline.commands.report import EXTENT
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.guests.parity.parity import run_parity
+from pipeline.guests.parity.parity_worker import MeasureTask, measure
 from pipeline.merges import merge, merge_list, merge_worker
 from pipeline.merges.rules import MergeRules
 from pipeline.run import manifest
@@ -138,13 +139,93 @@ def test_report_and_verify_know_the_languages(merged: Path, tmp_path: Path) -> N
         one, other = (sum(length(piece) * n for piece, n in counter.items()) for counter in DEV.values())
         assert [each[what] for each in found["measured"]] == [one, other]
         assert gini == pytest.approx(abs(one - other) / (2 * (one + other)))
+    chosen = pq.read_table(merged / "merges.parquet")["language"].to_pylist()
+    assert found["merges"] == [0, 1, 3, 7, 15, 30, 60]
+    assert found["chosen"] == [[chosen[:until].count(at) for until in found["merges"]] for at in (0, 1)]
+    assert [one[-1] for one in found["tokens"]] == [one["tokens"] for one in found["measured"]]
     shown = pipeline.info(merged)
     assert [one.split()[0] for one in shown["languages"]] == list(TRAIN)
     assert shown["options"]["tie_break"] == "greatest-letters"
     assert "Gini coefficient" in (merged / "report.txt").read_text()
     copied = shutil.copytree(merged, tmp_path / "run")
-    pipeline.merge_run(copied, vocab_size=len(tokenizer) - 10)
+    smaller = pipeline.merge_run(copied, vocab_size=256 + 15)[256 + 15]
+    own = [sum(len(smaller.encode(piece.decode())) * n for piece, n in counter.items()) for counter in DEV.values()]
+    assert [one[4] for one in found["tokens"]] == own
     assert json.loads((copied / "report.json").read_text())["chosen_by"] is None  # they were measured after 60 merges
+
+
+def test_thresholds_are_of_the_runs_own_merges(merged: Path, executor: Executor, tmp_path: Path) -> None:
+    _, trained = run_merge(shutil.copytree(merged, tmp_path / "p"), {}, executor, lambda _: None)
+    table, least = pq.read_table(merged / "merges.parquet").to_pylist(), (1, 1000, 3000)
+    found = measure(MeasureTask(manifest.require(merged).manifest.chooser.parity, trained, 256 + 60, least))
+    for count, merges_left, at_most in zip(least, found.kept, found.without, strict=True):
+        kept = {row["left"] + row["right"] for row in table if row["count"] >= count}
+        for row in reversed(table):
+            kept |= {row["left"], row["right"]} if row["left"] + row["right"] in kept else set()
+        merges = [row for row in table if row["left"] + row["right"] in kept]
+        assert merges_left == len(merges)
+        for counter, bound in zip(DEV.values(), at_most, strict=True):
+            tokens = 0
+            for piece, times in counter.items():
+                parts = [bytes([byte]) for byte in piece]
+                for row in merges:
+                    parts = joined(parts, row["left"], row["right"])
+                tokens += len(parts) * times
+            assert tokens <= bound <= 1.05 * tokens
+    assert 0 < found.kept[2] < found.kept[1] < found.kept[0] == 60
+
+
+def joined(parts: list[bytes], left: bytes, right: bytes) -> list[bytes]:
+    found: list[bytes] = []
+    for part in parts:
+        if found and found[-1] == left and part == right:
+            found[-1] = left + right
+        else:
+            found.append(part)
+    return found
+
+
+def test_text_is_counted_and_parity_has_a_price(tmp_path: Path) -> None:
+    english, swahili = "The boat is on the old river. " * 60, "Mashua iko mtoni, mtu na mashua. "
+    for name, text in {
+        "en.txt": english,
+        "sw.txt": swahili * 9,
+        "en-dev.txt": english[:300],
+        "sw-dev.txt": swahili,
+    }.items():
+        (tmp_path / name).write_text(text)
+    words = ["parity", "en=en.txt", "sw=sw.txt", "--dev", "sw=sw-dev.txt", "--dev", "en=en-dev.txt", "--compare-plain"]
+    words += ["--vocab-size", 285, "--output", "fair"]
+    result = succeeded(run(*words, cwd=tmp_path))
+    assert sorted(path.name for path in (tmp_path / "fair-languages").iterdir()) == ["en", "en-dev", "sw", "sw-dev"]
+    numbers = json.loads((tmp_path / "fair" / "report.json").read_text())["chosen_by"]["numbers"]
+    texts = [(tmp_path / f"{name}-dev.txt").read_text() for name in ("en", "sw")]
+    plain, fair = (pipeline.load(tmp_path / name) for name in ("fair-plain", "fair"))
+    assert numbers["plain"] == [len(plain.encode(text)) for text in texts]
+    assert [one["tokens"] for one in numbers["measured"]] == [len(fair.encode(text)) for text in texts]
+    assert "with plain merges" in result.stdout
+    assert "counting kept" in succeeded(run(*words, cwd=tmp_path)).stdout
+    (tmp_path / "fair-plain").rename(tmp_path / "gone")
+    pipeline.report(tmp_path / "fair")
+    languages = {"en": tmp_path / "en.txt", "sw": tmp_path / "fair-languages" / "sw"}
+    dev = {name: tmp_path / f"{name}-dev.txt" for name in languages}
+    python = pipeline.train_parity(languages, dev=dev, vocab_size=285, output=tmp_path / "b")
+    assert python.merges == fair.merges
+
+
+def test_language_that_chooses_many_rare_merges_is_warned_of(tmp_path: Path) -> None:
+    counters = {"en": {b" the": 500, b" river": 300}, "eu": {b" " + word: 2 for word in random_words(3, 400).split()}}
+    homes = {name: pipeline.import_counts(counter, output=tmp_path / name) for name, counter in counters.items()}
+    words = ["parity", *(f"{name}={home}" for name, home in homes.items()), "--ratio", 1, "--ratio", 5]
+    result = succeeded(run(*words, "--vocab-size", 320, "--output", tmp_path / "p"))
+    assert "warning: eu chose " in result.stderr
+    [advice] = [
+        one for one in json.loads((tmp_path / "p" / "report.json").read_text())["advice"] if one["evidence"].get("rare")
+    ]
+    rows = pq.read_table(tmp_path / "p" / "merges.parquet").to_pylist()
+    assert advice["evidence"]["rare"]["eu"] == sum(row["language"] == 1 and row["count"] < 5 for row in rows)
+    assert advice["evidence"]["chosen"]["eu"] == sum(row["language"] == 1 for row in rows)
+    assert advice["take"] == "--min-frequency 20"
 
 
 def task_of(home: Path, executor: Executor, vocab_size: int) -> merge_worker.MergeTask:
@@ -252,6 +333,13 @@ def test_killed_merging_by_parity_continues(tmp_path: Path) -> None:
     ("merge --parity {en} {sw} -o {x}", "--parity of merge is the command parity now"),
     ("merge {en} --global-merges=3", "--global-merges of merge is global_merges in a file for --config of the"),
     ("parity {en} {en} -o {x}", "is named twice"),
+    ("parity en={en} en={sw} -o {x}", "en= is named twice"),
+    ("parity en={en} {sw} -o {x}", "has no name, others have"),
+    ("parity en={en} sw={sw} --dev en={en-dev} -o {x}", "--dev: sw is named by only one of RUN and --dev"),
+    ("parity en={en} sw={sw} --dev {en-dev} -o {x}", "need names of languages both"),
+    ("parity en={en} sw=/etc", "parity needs --output DIR: /etc is counted next to it"),
+    ("parity en={en} sw={sw} --compare-plain", "parity needs --output DIR: the run with plain merges"),
+    ("parity en={en} sw={sw} --compare-plain --stop-at-saving 5% -o {x}", "--compare-plain compares"),
     ("parity {en} {sw} --dev {en-dev} -o {x}", "dev is given 1 time for 2 runs"),
     ("parity {en} {sw} --ratio 1 --ratio 0 -o {x}", "0.0 is not in the range"),
     ("parity {en} {sw} --ratio 1 --ratio 2 --dev {en-dev} --dev {sw-dev} -o {x}", "dev and ratio exclude"),
