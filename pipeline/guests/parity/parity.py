@@ -29,6 +29,7 @@ from pipeline.merges.merge_worker import Learner
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import ChosenBy, Summary
 from pipeline.run import manifest
+from pipeline.run.directory import RUN
 from pipeline.run.keywords import AnyPath, ParityKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.manifest import Run, Source
