@@ -105,7 +105,10 @@ def encode_chat(request: Request, tokenizer: Location) -> None:
 @command()
 @click.argument("words", nargs=-1, metavar="[ID ...|SHARDS]", type=PATH_TEXT)
 @tokenizer_option
-def decode(words: tuple[str, ...], tokenizer: Location) -> "Result | None":
+@click.option(
+    "--mask", is_flag=True, help="of SHARDS of chat data: rows with what is learned between \u27e6 and \u27e7"
+)
+def decode(words: tuple[str, ...], tokenizer: Location, mask: bool) -> "Result | None":
     """Print the text of token IDs or of SHARDS.
 
     Without any, IDs are read from standard input. SHARDS is what `encode --output` wrote: a directory, or one or
@@ -114,13 +117,19 @@ def decode(words: tuple[str, ...], tokenizer: Location) -> "Result | None":
     \b
     bpe-pipeline decode --tokenizer runs/a 15496 995
     bpe-pipeline decode --tokenizer runs/a shards
+    bpe-pipeline decode --tokenizer runs/a --mask sft | head
     """
     from pipeline.commands.encode_text import decode_ids, print_bytes, texts_of_shards
     from pipeline.reports.result import Facts
 
     ids = " ".join(words).split()  # also of quoted ones: "1 2 3"
     if words and not (ids and ids[0].lstrip("+-").isdigit()):
-        texts = texts_of_shards(tokenizer, [LOCATION.convert(word, None, None) for word in words])
+        paths, texts_of = [LOCATION.convert(word, None, None) for word in words], texts_of_shards
+        if mask:
+            from pipeline.guests.chat.show import marked_rows as texts_of
+        texts = texts_of(tokenizer, paths)
+    elif mask:
+        raise UsageError("--mask shows rows of chat data: name the directory that encode-chat wrote, or a shard of it")
     else:
         texts = iter([decode_ids(tokenizer, ids)])
     if as_json():

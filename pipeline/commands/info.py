@@ -45,7 +45,7 @@ def info(path: AnyPath) -> Facts:
     if (where / RESULT).exists() or (where / SHARDS.manifest).exists():
         return _shards(where)
     if where.is_file() and (found := find_result(where)) is not None:
-        return _encoded(where, found[1])
+        return _encoded(where, *found[:2])
     if where.name and ((unfinished := where.with_name(where.name + shards.PARTS)) / SHARDS.manifest).exists():
         return _shards(unfinished)
     guest = guest_of(tokenizer_home(where))
@@ -59,6 +59,8 @@ def _facts(facts: Mapping[str, Any]) -> Facts:
         for name, unit in (("special_tokens", "id {}".format), ("files", format_bytes))
         if name in facts
     }
+    if learned := facts.get("learned_tokens"):
+        shown["learned_tokens"] = f"{learned:,} ({learned / facts['tokens']:.1%})"
     if options := facts.get("options"):
         shown["options"] = ", ".join(f"{option} {_plain(one)}" for option, one in options.items())
     return Facts(facts, shown_as=shown)
@@ -120,10 +122,13 @@ def _shards(directory: Location) -> Facts:
         done = sum(existing([path for path, _ in encoding.parts()]))
         unfinished = f"{done} of {format_count(len(encoding.plan.chunks), 'chunks')}; the same command resumes"
         return _facts({"shards": str(directory), "encoded": unfinished, "tokenizer": encoding.options["tokenizer"]})
-    return _encoded(directory, corpus)
+    return _encoded(directory, directory, corpus)
 
 
-def _encoded(where: Location, corpus: EncodedCorpus) -> Facts:
+def _encoded(where: Location, home: Location, corpus: EncodedCorpus) -> Facts:
+    stored, learned = shards.load(Directory(home, SHARDS)), sum(shard.learned or 0 for shard in corpus.shards)
+    options = corpus.options or (stored.options if stored else {})
+    chat = {"template": options["template"], "learned_tokens": learned} if "template" in options else {}
     facts = {
         "shards": str(where),
         "encoded": "completely",
@@ -131,6 +136,7 @@ def _encoded(where: Location, corpus: EncodedCorpus) -> Facts:
         "corpus": f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}",
         "tokens": corpus.tokens,
         "documents": corpus.documents,
+        **chat,
         "documents_by": corpus.documents_by,
         "special_tokens": {} if corpus.separator is None else {corpus.separator: corpus.separator_id},
         "skipped_or_altered": list(map(str, in_words(corpus.losses))),

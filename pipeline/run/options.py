@@ -159,8 +159,9 @@ class TokenizerOptions(Values):
         "start each text with the --bos-token when encoding, here and in transformers", advanced=True)
     export: tuple[str, ...] | None = _output("run", None, read.parse_formats,
         "tokenizer files to write: hf, gpt2, tiktoken, gguf; default: each that can express the tokenizer", "LIST")
-    chat_template: str | None = _output("run", None, read.parse_chat_template,
-        "chat template to store in the hf files: llama3, chatml, or a file with one in Jinja", "NAME|FILE")
+    chat_template: str | None = _output("run", None, read.parse_text,
+        "chat template to store in the hf files: llama3, chatml, qwen, ..., tokenizer (its own), or a file",
+        "NAME|FILE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,7 +320,7 @@ class ChatOptions(ClusterOptions, OutputOptions, CorpusOptions, RowOptions):
     """Of `encode-chat`."""
 
     template: str | None = _chat(None, read.parse_text,
-        "chat template: llama3, chatml, qwen, qwen3, mistral, gemma, deepseek3, alpaca, ..., or a YAML file",
+        "chat template: llama3, chatml, qwen, gemma, ..., tokenizer (its own), or a file (Jinja, or slots in YAML)",
         "NAME|FILE")
     dataset_info: Location | None = _chat(None, parse_location,
         "dataset_info.json of LLaMA-Factory, whose entries name files and what their rows are", "FILE")

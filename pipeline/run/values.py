@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken", "gguf")
-CHAT_TEMPLATES = ("llama3", "chatml")
 TOOL_FORMATS = ("default", "llama3", "qwen", "mistral")
 SPECIAL_TOKENS_IN_MESSAGES = ("text", "tokens", "refuse")
 PUBLISHED_DATE = "26 Jul 2024"  # of the chat template that Llama 3.1 was published with
@@ -160,16 +159,6 @@ def parse_special_token(value: object) -> str:
     return parse_special_tokens(parse_text(value))[0]
 
 
-def parse_chat_template(value: object) -> str:
-    """Read the name of a chat template, or the path of a file with one, which has a dot or a slash."""
-    text = parse_text(value)
-    if text in CHAT_TEMPLATES or "/" in text or "." in text:
-        return text
-    near = difflib.get_close_matches(text, CHAT_TEMPLATES, 1)
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    raise ValueError(f"one of {', '.join(CHAT_TEMPLATES)}{hint}, or a file such as template.jinja")
-
-
 def parse_vocab_size(value: object) -> tuple[int, ...]:
     """Read vocabulary sizes, none twice; commas group digits, as in `48,000`, where they cannot separate sizes."""
     if isinstance(value, list | tuple) and value:
@@ -196,6 +185,12 @@ def parse_date(value: object) -> str:
         return _written(date.fromisoformat(str(text)))
     except ValueError:
         raise ValueError("a date such as 2026-11-23 or '23 Nov 2026', or today") from None
+
+
+def day_of(text: str) -> date:
+    """Return the day that a date names as templates write it."""
+    day, month, year = text.split()
+    return date(int(year), _MONTHS.index(month) + 1, int(day))
 
 
 def date_of(text: str) -> str:

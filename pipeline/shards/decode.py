@@ -1,12 +1,13 @@
 """Shards back to text: what `encode --output` wrote, in any of its formats, in bounded memory."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from os import PathLike
 
 from pipeline.base.errors import InputError, unfit
 from pipeline.run.directory import Directory
 from pipeline.shards.formats import shard_format
-from pipeline.shards.formats.shard_format import Block, ShardFacts
+from pipeline.shards.formats.shard_format import IDS, Block, ShardFacts
 from pipeline.shards.manifest import RESULT, SHARDS, EncodedCorpus, checksum, find_result, load, tokenizer_fingerprint
 from pipeline.storage import Location, Remote, named
 from pipeline.tokenizer.decode import tokens_of
@@ -37,7 +38,25 @@ def decode_shards(path: str | PathLike[str] | Remote, tokenizer: Tokenizer) -> I
     """
     if not isinstance(tokenizer, Tokenizer):
         raise unfit("tokenizer", "a Tokenizer (pipeline.load reads one)", tokenizer)
-    where = named(path)
+    directory, corpus, shards = shards_of(named(path), tokenizer)
+    by_offsets = corpus.documents_by == "offsets" and corpus.pack is None
+    added = tokenizer.model.behind[-1:] == (corpus.separator,)  # to each document, as the tokenizer's files say
+    separator = b"" if corpus.separator is None or added else corpus.separator.encode()
+    for shard in shards:
+        first = 0
+        for ids, ends in blocks_of(directory, corpus, shard):
+            tokens = tokens_of(tokenizer.vocab, ids)
+            text: list[bytes] = []
+            at = 0
+            for end in ends if by_offsets else ():
+                text += [*tokens[at : end - first], separator]
+                at = end - first
+            yield b"".join([*text, *tokens[at:]])
+            first += len(ids)
+
+
+def shards_of(where: Location, tokenizer: Tokenizer) -> tuple[Location, EncodedCorpus, tuple[ShardFacts, ...]]:
+    """Return the directory, the result and the shards that a path names; raises as `decode_shards` does."""
     found = find_result(where)
     if found is None:
         raise InputError(
@@ -58,24 +77,11 @@ def decode_shards(path: str | PathLike[str] | Remote, tokenizer: Tokenizer) -> I
         )
     if not shards and corpus.shards:
         raise InputError(f"{where} is not among the shards of {directory}: name one that {RESULT} has")
-    by_offsets = corpus.documents_by == "offsets" and corpus.pack is None
-    added = tokenizer.model.behind[-1:] == (corpus.separator,)  # to each document, as the tokenizer's files say
-    separator = b"" if corpus.separator is None or added else corpus.separator.encode()
-    for shard in shards:
-        first = 0
-        for ids, ends in _blocks(directory, corpus, shard):
-            tokens = tokens_of(tokenizer.vocab, ids)
-            text: list[bytes] = []
-            at = 0
-            for end in ends if by_offsets else ():
-                text += [*tokens[at : end - first], separator]
-                at = end - first
-            yield b"".join([*text, *tokens[at:]])
-            first += len(ids)
+    return found
 
 
-def _blocks(directory: Location, corpus: EncodedCorpus, shard: ShardFacts) -> Iterator[Block]:
-    """Yield the blocks of a shard; raises `InputError` if it is damaged or cannot be read."""
+def blocks_of(directory: Location, corpus: EncodedCorpus, shard: ShardFacts, column: str = IDS) -> Iterator[Block]:
+    """Yield the blocks of a shard, with the values of a column; `InputError` if it is damaged or cannot be read."""
     where = directory / shard.name
     offsets = None if shard.offsets is None else directory / shard.offsets
     try:
@@ -83,7 +89,9 @@ def _blocks(directory: Location, corpus: EncodedCorpus, shard: ShardFacts) -> It
             raise ValueError(f"its CRC-32 is not the one in {RESULT}")
         if offsets is not None and checksum(offsets)[1] != shard.offsets_crc32:
             raise ValueError(f"the CRC-32 of its offsets, {shard.offsets}, is not the one in {RESULT}")
-        yield from shard_format(corpus.format).read(where, offsets, corpus.layout(), shard)
+        layout = corpus.layout()
+        layout = replace(layout, columns={column: layout.columns[column]})
+        yield from shard_format(corpus.format).read(where, offsets, layout, shard)
     except (OSError, ValueError) as error:
         wrong = f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else f"is damaged: {error}"
         raise InputError(f"{where} {wrong}; restore it, or encode the corpus again") from None

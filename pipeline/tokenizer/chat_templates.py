@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from importlib import import_module
-from itertools import count
+from itertools import accumulate, count
 from typing import Any
 
 from pipeline.base.errors import UsageError, unfit
@@ -21,10 +21,10 @@ from pipeline.tokenizer.model import ChatTemplate, Model
 
 _LLAMA3 = (
     "{{ '<|begin_of_text|>' }}{% for message in messages %}"
-    "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' }}"
-    "{% if message['role'] == 'assistant' %}"
-    "{% generation %}{{ message['content'] | trim }}{{ '<|eot_id|>' }}{% endgeneration %}"
-    "{% else %}{{ message['content'] | trim }}{{ '<|eot_id|>' }}{% endif %}"
+    "{% set role = 'ipython' if message['role'] == 'tool' else message['role'] %}"
+    "{{ '<|start_header_id|>' + role + '<|end_header_id|>\\n\\n' }}"
+    "{% if role == 'assistant' %}{% generation %}{{ message['content'] + '<|eot_id|>' }}{% endgeneration %}"
+    "{% else %}{{ message['content'] + '<|eot_id|>' }}{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"
 )
 _CHATML = (
@@ -42,6 +42,8 @@ Message = Mapping[str, Any]
 _MOST_STEPS = 1_000_000  # rounds of loops and calls in rendering one dialog
 _MOST_REPEATED = 1 << 26  # characters of a repeated text, bits of a power
 _STEPS = "__steps"
+_LEARNED, _AFTER = "\ud805", "\ud806"  # around what `{% generation %}` marks, in texts of `render_learned`
+_MARKED = {"__learned": _LEARNED, "__after": _AFTER}  # elsewhere these names are undefined, and write nothing
 _PROBES = [
     [{"role": role, "content": "x"} for role in roles.split()] for roles in ("user", "user assistant", "system user")
 ]
@@ -74,6 +76,14 @@ def render(model: Model, messages: Sequence[Message], *, add_generation_prompt: 
         kind = "" if isinstance(error, template_error) else f"{type(error).__name__}: "
         reason = " ".join(f"{kind}{error}".removesuffix(": ").split())
         raise UsageError(f"the chat template does not take these messages: {reason}") from None
+
+
+def render_learned(model: Model, messages: Sequence[Message], variables: Mapping[str, Any]) -> tuple[str, list[int]]:
+    """Return the text of a dialog, and where what `{% generation %}` marks starts and stops, in turn."""
+    parts = re.split(
+        f"[{_LEARNED}{_AFTER}]", render(model, messages, add_generation_prompt=False, **variables, **_MARKED)
+    )
+    return "".join(parts), list(accumulate(map(len, parts)))[:-1]
 
 
 def marks_written(jinja: str) -> list[str]:
@@ -131,14 +141,16 @@ def _compiled(jinja: str) -> Any:
             return super().call(context, called, *arguments, **keywords)
 
     class Generation(Extension):
-        """`{% generation %}` marks what the assistant wrote; the text is the same without it."""
+        """`{% generation %}` marks what the assistant wrote; the text is the same without it, but for `_MARKED`."""
 
         tags = {"generation"}  # noqa: RUF012 - as its class has it
 
         def parse(self, parser: Any) -> Any:
-            """Parse the block as if its marks were not there."""
-            next(parser.stream)
-            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            """Parse the block as if its marks were not there, between the two names."""
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            start, stop = (nodes.Output([nodes.Name(name, "load")], lineno=line) for name in _MARKED)
+            return [start, *body, stop]
 
     def refuse(message: str) -> None:
         raise TemplateError(message)

@@ -23,13 +23,13 @@ from pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from pipeline.run.options import ExportOptions, TokenizerOptions, TrainOptions
 from pipeline.run.patterns import tokenizer_pattern
 from pipeline.run.vocabulary_size import check_vocabulary
-from pipeline.storage import Location, parse_location
-from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES, marks_written
+from pipeline.storage import Location
 from pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
-from pipeline.tokenizer.formats.fields import CARD, read_text
+from pipeline.tokenizer.formats.fields import CARD
 from pipeline.tokenizer.formats.files import FORMATS, default_formats, load_model
 from pipeline.tokenizer.formats.huggingface import write_model
-from pipeline.tokenizer.model import ChatTemplate, Model
+from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.named_templates import chat_template_named
 
 _MOST_MOVED = 5
 AT_SIZE = "at the vocabulary size asked for"
@@ -103,23 +103,8 @@ def check_before_work(options: TrainOptions, listener: Listener, kept_bytes: int
 
 def with_chat_template(model: Model, options: TokenizerOptions) -> Model:
     """Return the model with the chat template that the options name, if they name one."""
-    if options.chat_template is None:
-        return model
-    name, special = options.chat_template, model.vocabulary.special_tokens
-    template = CHAT_TEMPLATES.get(name) or ChatTemplate(read_text(parse_location(name)))
-    missing, what = template.missing(special), "the chat template"
-    if name not in CHAT_TEMPLATES:
-        what = f"the chat template {name}"
-        try:
-            missing += [text for text in marks_written(template.jinja) if text not in (*special, *missing)]
-        except UsageError as error:
-            raise UsageError(f"{what}: {error}; fix it, or choose another template") from None
-    if missing:
-        raise UsageError(
-            f"{what} needs {', '.join(missing)}, which this vocabulary lacks: add "
-            f"{' '.join(f'--special-token {text!r}' for text in missing)}, or choose another template"
-        )
-    return replace(model, chat_template=template)
+    name = options.chat_template
+    return model if name is None else replace(model, chat_template=chat_template_named(name, model))
 
 
 def with_roles(model: Model, options: TokenizerOptions) -> Model:

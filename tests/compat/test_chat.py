@@ -55,16 +55,17 @@ TEMPLATES = {  # of models that are widely used: bos, a default system prompt, m
 
 
 FORMATS_OF_DIALOGS = [*TEMPLATES, "Llama 3's tokenizer", "ChatML"]  # those of templates, and those without one
+TRIMMING = TEMPLATES["llama3"].replace("['content'] +", "['content'] | trim +")  # as Meta's code does
 
 
 @functools.cache
 def chatty(name: str) -> Tokenizer:
     """A tokenizer with the template of a format."""
-    name = {"Llama 3's tokenizer": "llama3", "ChatML": "chatml"}.get(name, name)
+    jinja = {**TEMPLATES, "Llama 3's tokenizer": TRIMMING, "ChatML": TEMPLATES["chatml"]}[name]
     special = (*SPECIAL_TOKENS, EOT, "<|im_start|>", "<|im_end|>", "[INST]", "[/INST]")
     model = samples.tokenizer("llama3", special).model
     roles = Roles(bos="<|begin_of_text|>", eos=EOT)
-    return Tokenizer.from_model(replace(model, chat_template=ChatTemplate(TEMPLATES[name]), roles=roles))
+    return Tokenizer.from_model(replace(model, chat_template=ChatTemplate(jinja), roles=roles))
 
 
 @functools.cache
@@ -185,7 +186,7 @@ def test_chat_templates_in_transformers_have_our_ids(template, tmp_path, monkeyp
         dialog = [*DIALOG[:2], answers[0], DIALOG[1], answers[1]]
         masked = theirs.apply_chat_template(dialog, return_dict=True, return_assistant_tokens_mask=True)
         said = [id_ for id_, inside in zip(masked["input_ids"], masked["assistant_masks"], strict=True) if inside]
-        assert theirs.decode(said) == ("lower" if template == "llama3" else " lower\n") + end + "low" + end
+        assert theirs.decode(said) == f" lower\n{end}low{end}"
     theirs.save_pretrained(tmp_path / "saved")  # the template is a file of its own there
     assert Tokenizer.load(tmp_path / "saved").model.chat_template == CHAT_TEMPLATES[template]
     assert (ours.to_transformers().name_or_path, len(theirs)) == ("", ours.vocab_size)

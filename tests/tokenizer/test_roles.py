@@ -160,8 +160,8 @@ def test_a_template_file_with_other_marks_or_wrong_jinja_is_refused(jinja, messa
 
 
 def test_chat_template_option(train: Train, tmp_path: Path) -> None:
-    assert "did you mean chatml" in refused(train("--chat-template", "chatlm"), 2)
-    assert "the chat template needs <|im_start|>, <|im_end|>" in refused(train("--chat-template", "chatml"), 2)
+    assert "did you mean 'chatml'?" in refused(train("--chat-template", "chatlm"), 2)
+    assert "the chat template chatml needs <|im_start|>, <|im_end|>" in refused(train("--chat-template", "chatml"), 2)
     assert not (tmp_path / "run").exists()
     assert train("--vocab-size", 262, "--chat-template", "chatml", *CHATML).returncode == 0
     assert run("export", tmp_path / "run", "--output", tmp_path / "e", "--export", "hf").returncode == 0

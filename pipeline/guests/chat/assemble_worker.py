@@ -54,17 +54,19 @@ class AssemblyTask:
 
 def write_rows(task: AssemblyTask) -> ShardFacts:
     """Write a shard, unless it is there with the same bytes. Raises `RunDirectoryError` for a damaged part."""
-    tokens = padded = 0
+    tokens = padded = learned = 0
 
     def rows(stored: "StoredRows") -> Iterator[Rows]:
-        nonlocal tokens, padded
+        nonlocal tokens, padded, learned
         for made, filled in _rows(task, stored):
             tokens, padded = made.ends[-1], padded + filled
+            labels = array("i", memoryview(made.columns["labels"]).tobytes())
+            learned += len(labels) - labels.count(-100)
             yield made
 
     def facts(count: int) -> dict[str, Any]:
         packed = {} if task.pack is None else {"rows": count, "padded": padded}
-        return {"tokens": tokens, "documents": task.conversations, **packed}
+        return {"tokens": tokens, "documents": task.conversations, "learned": learned, **packed}
 
     with contextlib.ExitStack() as open_parts:
         return task.file.write(rows(StoredRows(task.parts, open_parts)), facts)

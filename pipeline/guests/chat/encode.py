@@ -19,11 +19,11 @@ from pipeline.commands.encode import finished_corpus, saved_result, summary_of, 
 from pipeline.corpus.skipped_or_altered import Tally, in_words
 from pipeline.executors import Executor
 from pipeline.guests.chat.assemble_worker import AssemblyTask, write_rows
+from pipeline.guests.chat.comparison import Comparison
 from pipeline.guests.chat.encoder import ID_BYTES, NO_ANSWER, SPECIAL_TOKENS, ChatEncoder
 from pipeline.guests.chat.mixing import assemble, cut, order_rows, split_at_random
-from pipeline.guests.chat.plan import Chat, named_data_sets, open_chat
-from pipeline.guests.chat.rows_worker import RowsTask, encode_rows, hash_rows
-from pipeline.guests.chat.templates import require_fitting, template_named
+from pipeline.guests.chat.plan import Chat, named_data_sets, open_chat, require_fitting
+from pipeline.guests.chat.rows_worker import RowsTask, encode_rows, first_conversations, hash_rows
 from pipeline.reports.summary import EncodingSummary
 from pipeline.run.keywords import AnyPath
 from pipeline.run.options import ChatOptions, make_options
@@ -40,6 +40,7 @@ from pipeline.shards.manifest import EncodedCorpus, Encoding, FileFacts, holds_o
 from pipeline.shards.order import SURVEY_STAGE, hash_held_out, warn_of_empty, writers
 from pipeline.shards.plan import encoding_workers, model_of
 from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.named_templates import template_named
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
@@ -70,7 +71,8 @@ def encode_chat(
         conversations: each has "messages", a list of "role" (user, assistant, observation, function) and "content",
             and perhaps "system" and "tools" (JSON); as `align_chat` returns them.
         tokenizer: a tokenizer, or the path or URI of one.
-        template: a name (llama3, chatml, qwen, qwen3, mistral, gemma, deepseek3, alpaca, default, ...) or a YAML file.
+        template: a name (llama3, chatml, qwen, qwen3, mistral, gemma, deepseek3, alpaca, default, ...), "tokenizer"
+            (its own), or a file: Jinja, or slots in YAML. A warning says where another differs from its own.
         sequence_length: ids of a row, at most; of longer ones each question and answer keeps its share. Rows are not
             padded. `encode-chat` has 2,048 by default, as LLaMA-Factory.
         train_on_prompt: whether questions are learned too.
@@ -105,21 +107,27 @@ def encode_chat(
         "special_tokens_in_messages": special_tokens_in_messages,
     }
     options = make_options(ChatOptions, given, str)
-    found, model = template_named(template), model_of(tokenizer, conversations)
+    model = model_of(tokenizer, conversations)
+    found = template_named(template, model)
     require_fitting(found, model, options)
     options = replace(options, sequence_length=options.sequence_length or 4096, date=date_of(options.date))
-    return _rows(ChatEncoder(found, model, options), conversations)
+    return _rows(ChatEncoder(found, model, options), Comparison(found, model, options), conversations)
 
 
-def _rows(encoder: "ChatEncoder", conversations: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, list[int]]]:
+def _rows(
+    encoder: ChatEncoder, comparison: Comparison, conversations: Iterable[Mapping[str, Any]]
+) -> Iterator[dict[str, list[int]]]:
     tally = Tally()
     for number, conversation in enumerate(conversations):
+        where = f"conversation {number}"
         if not isinstance(conversation, Mapping) or not isinstance(conversation.get("messages", ()), Sequence):
             raise unfit("conversations", _CONVERSATIONS, conversation)
         if _calls_unread(conversation):
             raise unfit("conversations", _ALIGNED, conversation)
         row = None
-        with encoder.noting(tally, f"conversation {number}"):
+        if comparison.left and (differs := comparison.difference(conversation, where)):
+            _log.warning("encode_chat: %s", differs)
+        with encoder.noting(tally, where):
             row = encoder.encode(conversation)
         if row is not None:
             ids, labels = (array("i", column).tolist() for column in row)
@@ -248,8 +256,18 @@ def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, list
             return summary_of(runner, directory.location, corpus)
 
 
+def _compare(runner: Runner, plan: Plan, model: Model, chat: Chat) -> None:
+    """Warn where the template differs from the tokenizer's own on the first rows."""
+    comparison = Comparison(chat.template, model, chat.options)
+    for file, owner in zip(plan.files, plan.owners, strict=True):
+        for conversation, where in first_conversations(file, chat.sets[owner]) if comparison.left else ():
+            if comparison.left and (differs := comparison.difference(conversation, where)):
+                runner.warn(differs)
+
+
 def _encode(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> EncodedCorpus:
     encoding.directory.remove([manifest.RESULT])  # the shards are not complete from here on
+    _compare(runner, encoding.plan, model, chat)
     parts = encode_conversations(runner, encoding, model, chat)
     total = total_of(runner, encoding, parts, chat.options)
     for one in in_words({kind: found for kind, found in total.losses.items() if kind in _WARNED}):

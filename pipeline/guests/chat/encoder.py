@@ -6,22 +6,25 @@ so ends of messages are borders of pieces. What messages say stays text, unless 
 
 import contextlib
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 from pipeline import _core
 from pipeline.base.errors import SpecialTokenError
 from pipeline.corpus.skipped_or_altered import Tally
 from pipeline.guests.chat.align import JOINT, MALFORMED_TOOLS, NO_TEXT, TEXTS_LEFT_OUT, DroppedError, check_messages
-from pipeline.guests.chat.templates import BOS, CONTENT, EOS, NO_TOOLS, TURN, Slots, Template, eos_of
+from pipeline.guests.chat.own_template import REWRITTEN, JinjaTemplate
 from pipeline.guests.chat.tools import called, described
+from pipeline.pattern.normal_form import nfc
 from pipeline.run.options import ChatOptions
-from pipeline.tokenizer.chat_templates import MessageMarks, has_marks
+from pipeline.tokenizer.chat_templates import MessageMarks, has_marks, unmarked
 from pipeline.tokenizer.encode import TextEncoder
 from pipeline.tokenizer.model import PLAIN_RULE, Model
+from pipeline.tokenizer.named_templates import BOS, CONTENT, EOS, NO_TOOLS, TURN, Slots, Template, eos_of
 
 ID_BYTES = 4
 CUT, NO_ANSWER, NO_TOOL_FORMAT = "conversations_cut", "answers_empty", "conversations_without_tool_format"
@@ -69,6 +72,9 @@ class ChatEncoder:
         self._thought_marks = start.strip(), stop.strip()
         self._no_thought = self._slots((start + stop,), "") if template.kind == "reasoning" else b""
         self._slots_of = {role: getattr(template, role) for role in ("user", "assistant", "observation", "function")}
+        self._jinja = None if template.jinja is None else JinjaTemplate(template, model, options)
+        self._bytes_of = model.vocabulary.to_dict() if self._jinja else {}
+        self._nfc = nfc if model.preparation.nfc else str
         self._start = lru_cache(16)(self._start_of)  # system texts repeat
         self._system = template.default_system if options.default_system is None else options.default_system
 
@@ -77,12 +83,12 @@ class ChatEncoder:
         messages = conversation.get("messages") or ()
         check_messages(messages)
         try:
-            pairs = self._pairs(messages, conversation.get("system"), conversation.get("tools") or "")
+            pairs, rest = self._rendered(conversation) if self._jinja else (self._pairs(conversation), b"")
         except (ValueError, RecursionError) as error:
             if isinstance(error, SpecialTokenError):
                 raise
             raise DroppedError(MALFORMED_TOOLS) from None
-        row = self._labelled(pairs)
+        row = self._labelled(pairs, rest)
         if not row[0]:
             raise DroppedError(NO_TEXT)
         self._altered[TEXTS_LEFT_OUT] += conversation.get(TEXTS_LEFT_OUT, 0)
@@ -123,9 +129,29 @@ class ChatEncoder:
             return content  # read when it becomes the template's text
         return str(self._said(content, self._thought_marks if role == "assistant" else ()))
 
-    def _pairs(self, messages: Messages, system: str | None, tools: str) -> list[Row]:
+    def _rendered(self, conversation: Mapping[str, Any]) -> tuple[list[Row], bytes]:
+        """Return the ids before and of each answer, as Jinja writes them, and those after the last one."""
+        assert self._jinja is not None
+        text, borders, left_out = self._jinja.written(conversation, self._said)
+        self._altered[REWRITTEN] += left_out
+        before = [len(self._nfc(unmarked(text[:border])).encode()) for border in (*borders, len(text))]
+        ids = b"".join(self._encoded(text))
+        ends = [0, *accumulate(len(self._bytes_of[id_]) for id_ in memoryview(ids).cast("I"))]
+        if ends[-1] == before.pop():  # an id belongs to an answer if any byte of it does
+            cuts = [
+                0,
+                *(bisect_left(ends, at) if odd % 2 else bisect_right(ends, at) - 1 for odd, at in enumerate(before)),
+            ]
+            stretches = [ids[ID_BYTES * start : ID_BYTES * stop] for start, stop in pairwise([*cuts, len(ends) - 1])]
+        else:  # the tokenizer adds or removes spaces: what is learned is encoded on its own
+            stretches = [b"".join(self._encoded(text[at:to])) for at, to in pairwise([0, *borders, len(text)])]
+        return list(zip(stretches[::2], stretches[1::2], strict=False)), stretches[-1]
+
+    def _pairs(self, conversation: Mapping[str, Any]) -> list[Row]:
         """Return the ids of each question and answer."""
         template, options = self._template, self._options
+        messages: Messages = conversation["messages"]
+        system, tools = (conversation.get(name) or "" for name in ("system", "tools"))
         calls = any(message["role"] == "function" for message in messages)
         if template.tools == NO_TOOLS and (calls or tools.strip() not in ("", "[]")):
             raise DroppedError(NO_TOOL_FORMAT, f"template {template.name}")
@@ -194,13 +220,17 @@ class ChatEncoder:
             for stretch, id_ in self._marks.stretches(text)
         ]
 
-    def _labelled(self, pairs: list[Row]) -> Row:
-        """Cut the turns to the length of a row, and put them together with what is learned."""
+    def _labelled(self, pairs: list[Row], rest: bytes) -> Row:
+        """Cut the turns to the length of a row, and put them together with what is learned.
+
+        rest: ids after the last answer, which are left out where they do not fit.
+        """
         options, eos = self._options, self._eos
         size = sum(len(source) + len(target) for source, target in pairs)
+        rest = rest if size + len(rest) <= ID_BYTES * self._row_ids else b""
         if size <= ID_BYTES * self._row_ids and not (eos or options.mask_history):  # all of it fits
-            ids = b"".join(chain.from_iterable(pairs))
-            masked = ((IGNORED * (len(source) // ID_BYTES), target) for source, target in pairs)
+            ids = b"".join(chain.from_iterable(pairs)) + rest
+            masked = ((IGNORED * (len(source) // ID_BYTES), target) for source, target in [*pairs, (rest, b"")])
             return ids, ids if options.train_on_prompt else b"".join(chain.from_iterable(masked))
         left = self._row_ids - bool(eos)
         taken: list[Row] = []
@@ -219,7 +249,7 @@ class ChatEncoder:
             taken.reverse()
         ids, labels = (b"".join(column) for column in zip(*taken, strict=True)) if taken else (b"", b"")
         self._altered[CUT] += len(ids) < size
-        return ids + eos, labels + eos
+        return ids + rest + eos, labels + IGNORED * (len(rest) // ID_BYTES) + eos
 
 
 def _bytes_of(number: int) -> bytes:

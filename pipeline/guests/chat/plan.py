@@ -15,7 +15,6 @@ from pipeline.executors import Node
 from pipeline.guests.chat.assemble_worker import NEAT, POSITIONS
 from pipeline.guests.chat.mixing import check_mixing
 from pipeline.guests.chat.rows import DataSet, as_chat_file, first_columns, listed_data_sets, recognised
-from pipeline.guests.chat.templates import Template, eos_of, require_fitting, template_named, with_tool_format
 from pipeline.run.directory import Directory
 from pipeline.run.options import ChatOptions, RowOptions
 from pipeline.run.plan import Plan
@@ -28,6 +27,14 @@ from pipeline.shards.formats.shard_format import Layout
 from pipeline.shards.manifest import Encoding
 from pipeline.shards.plan import chunk_bytes_of, open_encoding
 from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.named_templates import (
+    Template,
+    eos_of,
+    missing_marks,
+    needs_eos,
+    template_named,
+    with_tool_format,
+)
 
 _MOST_CHUNK_BYTES = 16 << 20
 
@@ -52,8 +59,8 @@ class Chat:
 def chat_of(options: ChatOptions, model: Model, data_sets: Sequence[DataSet] | None, day: str) -> Chat:
     """Return what the options ask for; raises `UsageError` for what a vocabulary or a format cannot have."""
     if options.template is None:
-        raise UsageError("chat data need a --template: llama3, chatml, qwen, ..., or a YAML file")
-    template = template_named(options.template)
+        raise UsageError("chat data need a --template: llama3, chatml, qwen, ..., tokenizer (its own), or a file")
+    template = template_named(options.template, model)
     if options.tool_format is not None:
         template = with_tool_format(template, options.tool_format)
     require_fitting(template, model, options)
@@ -77,6 +84,26 @@ def chat_of(options: ChatOptions, model: Model, data_sets: Sequence[DataSet] | N
         )
     settled = replace(options, sequence_length=length - packed, date=day)
     return Chat(template, settled, sets, layout, special[pad] if pad else 0)
+
+
+def require_fitting(template: Template, model: Model, options: ChatOptions) -> None:
+    """Raise `UsageError` for missing marks, for no end of text where one is needed, and where questions are learned
+    though answers share one, or history is masked."""
+    if options.train_on_prompt and (template.efficient_eos or options.mask_history):
+        other = f"template {template.name}, whose turns share one end of text"
+        raise UsageError(f"--train-on-prompt excludes {'--mask-history' if options.mask_history else other}")
+    if template.jinja is not None and (options.tool_format or options.preserve_thinking):
+        raise UsageError(
+            f"template {template.name} is Jinja and writes calls and thoughts itself: leave tool_format out"
+        )
+    if missing := missing_marks(template, model):
+        raise UsageError(
+            f"template {template.name}: the vocabulary has no special token {' '.join(missing)}; add "
+            f"{' '.join(f'--special-token {text!r}' for text in missing)} with `merge` or `export --output`, or choose "
+            "another --template"
+        )
+    if needs_eos(template) and eos_of(template, model) is None:
+        raise UsageError(f"template {template.name} ends answers with the end of text, and the tokenizer has none")
 
 
 def named_data_sets(options: ChatOptions) -> list[DataSet] | None:

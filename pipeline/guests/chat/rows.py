@@ -64,11 +64,16 @@ def read_rows(span: FileSpan, progress: Callable[[int], None], budget: ReadBudge
             yield from _line_rows(file, blocks, first, budget)
 
 
-def first_columns(file: CorpusFile) -> list[str]:
-    """Return the columns of the first rows of a file: one of them that a later row lacks is null there."""
+def first_rows(file: CorpusFile) -> Iterator[tuple[dict[str, Any], int]]:
+    """Read the first rows of a file, and their positions."""
     stop = 1 if file.format == "parquet" else file.size
     rows = islice(read_rows(FileSpan(file, 0, stop), lambda _: None), _FIRST_ROWS)
-    return list(dict.fromkeys(name for row, _ in rows if isinstance(row, dict) for name in row))
+    return ((row, position) for row, position in rows if isinstance(row, dict))
+
+
+def first_columns(file: CorpusFile) -> list[str]:
+    """Return the columns of the first rows of a file: one of them that a later row lacks is null there."""
+    return list(dict.fromkeys(name for row, _ in first_rows(file) for name in row))
 
 
 def _line_rows(file: CorpusFile, blocks: Iterable[bytes], at: int, budget: ReadBudget) -> Iterator[Found]:

@@ -3,10 +3,11 @@
 A row that is dropped has neither, and keeps its number.
 """
 
+import contextlib
 import logging
 import time
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,23 +15,23 @@ from typing import Any
 from pipeline import _core
 from pipeline.base.errors import InputError, SpecialTokenError
 from pipeline.base.memory import Grant
-from pipeline.corpus.files import FileSpan
+from pipeline.corpus.files import CorpusFile, FileSpan
 from pipeline.corpus.read_budget import ReadBudget
 from pipeline.corpus.skipped_or_altered import Tally
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.feeding import in_text_bytes
 from pipeline.executors import Broadcast, ignore
 from pipeline.executors.worker import report_progress
-from pipeline.guests.chat.align import Conversation, MissingColumnError, aligned
+from pipeline.guests.chat.align import Conversation, DroppedError, MissingColumnError, aligned
 from pipeline.guests.chat.encoder import ID_BYTES, ChatEncoder
-from pipeline.guests.chat.rows import DataSet, read_rows
-from pipeline.guests.chat.templates import Template
+from pipeline.guests.chat.rows import DataSet, first_rows, read_rows
 from pipeline.run.options import ChatOptions
 from pipeline.shards.deal_worker import Documents
 from pipeline.shards.encode_worker import loaded
 from pipeline.shards.ids_file import IdsWriter, Part, documents_in
 from pipeline.storage import Location
 from pipeline.storage.atomic import whole_file
+from pipeline.tokenizer.named_templates import Template
 
 _log = logging.getLogger(__name__)
 _BLOCK_BYTES = 1 << 16  # rows are read back one by one: a block is read for each
@@ -105,6 +106,13 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: IdsWriter) -> ChunkS
                 write()
     write()
     return ChunkStatistics(losses=tally.found)
+
+
+def first_conversations(file: CorpusFile, of: DataSet) -> Iterator[tuple[Conversation, str]]:
+    """Yield the conversations in the first rows of a file, and their locations."""
+    for row, position in first_rows(file):
+        with contextlib.suppress(DroppedError, MissingColumnError):
+            yield _aligned(row, of), file.location(position)
 
 
 def hash_rows(part: Documents) -> "array[int]":

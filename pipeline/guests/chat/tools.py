@@ -41,11 +41,11 @@ def described(tools: str, style: str, date: str, said: Callable[..., Any]) -> st
         raise ValueError(f"no description of tools: {error!r}") from None
 
 
-def called(content: str, style: str, thought_words: Sequence[str] | None, said: Callable[..., Any]) -> str:
-    """Return the text of a message that calls tools; raises `ValueError` where it is not JSON with calls.
+def calls_in(content: str, thought_words: Sequence[str] | None) -> tuple[str, list[Call]]:
+    """Return what is before the calls of a message, and the calls; raises `ValueError` where they are not JSON.
 
-    thought_words: around a thought that may stand before a call and is kept; None: neither thoughts nor
-    <tool_call> tags are looked for. said: as in `described`.
+    thought_words: around a thought that may stand before a call; None: neither thoughts nor <tool_call> tags are
+    looked for.
     """
     before, rest = "", content
     if thought_words is not None and (tagged := _CALL.search(content)):
@@ -56,9 +56,14 @@ def called(content: str, style: str, thought_words: Sequence[str] | None, said: 
             before, rest = thought[0], content.replace(thought[0], "")
     values = json.loads(rest)
     try:
-        calls = [(value["name"], value["arguments"]) for value in (values if isinstance(values, list) else [values])]
+        return before, [(one["name"], one["arguments"]) for one in (values if isinstance(values, list) else [values])]
     except (KeyError, TypeError) as error:
         raise ValueError(f"no call of a tool: {error!r}") from None
+
+
+def called(content: str, style: str, thought_words: Sequence[str] | None, said: Callable[..., Any]) -> str:
+    """Return the text of a message that calls tools, thoughts before them kept; arguments as above."""
+    before, calls = calls_in(content, thought_words)
     kept = [word.strip() for word in thought_words or ()]
     return str(said(before, kept)) + _CALLED[style]([(said(name), said(arguments)) for name, arguments in calls])
 

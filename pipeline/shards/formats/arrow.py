@@ -58,8 +58,9 @@ class ParquetRows(ShardFormat):
         import pyarrow as pa
 
         try:
-            with self._batches(where) as batches:
-                yield from _blocks((batch.column(0) for batch in batches), layout, facts)
+            [column, *_] = layout.columns
+            with self._batches(where, column) as batches:
+                yield from _blocks((batch.column(column) for batch in batches), layout, facts)
         except pa.ArrowException as error:
             raise ValueError(str(error).splitlines()[0]) from None
 
@@ -77,11 +78,11 @@ class ParquetRows(ShardFormat):
         return pq.ParquetWriter(path, schema, use_dictionary=False, write_statistics=False, **options)
 
     @contextlib.contextmanager
-    def _batches(self, where: Location) -> Iterator[Iterator[Any]]:
+    def _batches(self, where: Location, column: str) -> Iterator[Iterator[Any]]:
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(arrow_source(where)) as file:
-            yield file.iter_batches(_ROWS_AT_ONCE, columns=["input_ids"], use_threads=False)
+            yield file.iter_batches(_ROWS_AT_ONCE, columns=[column], use_threads=False)
 
 
 class SavedDataset(ParquetRows):
@@ -104,7 +105,7 @@ class SavedDataset(ParquetRows):
             yield writer
 
     @contextlib.contextmanager
-    def _batches(self, where: Location) -> Iterator[Iterator[Any]]:
+    def _batches(self, where: Location, column: str) -> Iterator[Iterator[Any]]:
         import pyarrow as pa
 
         with pa.ipc.open_stream(arrow_source(where)) as reader:
@@ -152,7 +153,7 @@ def _blocks(columns: Iterable[Any], layout: Layout, facts: ShardFacts) -> Iterat
         start, *stops = column.offsets.to_pylist()
         ends = array("Q", (first + stop - start for stop in stops[: max(rows - ended, 0)]))
         ended += len(stops)
-        values = column.flatten().cast(pa.uint16() if id_bytes == 2 else pa.uint32())
+        values = column.flatten().cast(pa.uint16() if id_bytes == 2 else pa.uint32(), safe=False)
         done = 0
         for at in range(0, max(len(values), 1), BLOCK_IDS):
             block = values.slice(at, BLOCK_IDS)

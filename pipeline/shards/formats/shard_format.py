@@ -39,8 +39,8 @@ class Layout:
 
     @property
     def id_bytes(self) -> int:
-        """Bytes of a token id."""
-        return value_bytes(self.columns[IDS])
+        """Bytes of a value of the first column: a token id, but where another one is read."""
+        return value_bytes(next(iter(self.columns.values())))
 
     def ended(self, facts: "ShardFacts") -> int:
         """Return how many rows of a shard end in it: all but a document that continues in the next shard."""
@@ -64,7 +64,7 @@ class ShardFacts:
     """One shard. documents: that end in it; offsets: its second file, if it has one; rows: if not as many as documents.
 
     name and offsets are relative to the directory; split: "validation", if it is not of training. tokens: in the files;
-    padded: of them; truncated: left out of documents that are longer than a row; dropped: left out at the end.
+    padded, learned: of them; truncated: left out of documents that are longer than a row; dropped: left out at the end.
     """
 
     name: str
@@ -80,6 +80,7 @@ class ShardFacts:
     truncated: int | None = None
     dropped: int | None = None
     split: str | None = None
+    learned: int | None = None
 
     @property
     def samples(self) -> int:
@@ -113,7 +114,7 @@ class ShardFormat(Protocol):
         ...
 
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
-        """Yield the ids of a shard and, with `second` or `rows`, where rows end. `ValueError` for damage."""
+        """Yield the first column of a shard and, with `second` or `rows`, where rows end. `ValueError` for damage."""
         ...
 
     def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import pytest
 from chat_cases import MARKS, cases, conversation, dialog, recorded_tokenizer, small_tokenizer
 
 import pipeline
-from pipeline.guests.chat.templates import missing_marks, template_named
+from pipeline.tokenizer.named_templates import missing_marks, template_named
 
 DIALOG, EOT = dialog("the low", "lower"), "<|endoftext|>"
 AS_THEIRS = {"special_tokens_in_messages": "tokens", "date": "22 Nov 2026"}  # the day they were recorded
@@ -24,7 +24,7 @@ def test_recorded_rows_are_equal() -> None:
             continue
         arguments = {"template": template, "sequence_length": options.pop("cutoff_len"), **AS_THEIRS, **options}
         tokenizer, dialog = recorded_tokenizer(case["tokenizer"]), conversation(case["example"])
-        missing = missing_marks(template_named(template), tokenizer.model)
+        missing = missing_marks(template_named(template, tokenizer.model), tokenizer.model)
         if missing or after["size_after"] > after["size_before"]:  # text, or added behind the model's last id
             with pytest.raises(pipeline.PipelineError, match=r"no special token [<\[]"):
                 list(pipeline.encode_chat([dialog], tokenizer, **arguments))

@@ -1,0 +1,98 @@
+"""Conversations -> text by a chat template in Jinja, and which of it is learned.
+
+What is learned is what the template marks with `{% generation %}`. Without such marks it is each answer, found by
+prefixes: from the end of its prompt to the end of the dialog up to it. An answer that the template writes otherwise
+once more is said, as templates do that remove thoughts, is not learned.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pipeline.base.errors import UsageError
+from pipeline.guests.chat.align import JOINT, DroppedError
+from pipeline.guests.chat.tools import calls_in
+from pipeline.run.options import ChatOptions
+from pipeline.run.values import day_of
+from pipeline.tokenizer.chat_templates import Message, render, render_learned
+from pipeline.tokenizer.model import ChatTemplate, Model
+from pipeline.tokenizer.named_templates import Template
+
+REFUSED, REWRITTEN = "conversations_refused", "answers_rewritten"
+_GENERATION = re.compile(r"{%[-+]?\s*generation\b")
+Said = Callable[..., Any]  # what becomes of the values that the data hold
+
+
+class JinjaTemplate:
+    """Renders conversations. Names of today's date are those of the options."""
+
+    def __init__(self, template: Template, model: Model, options: ChatOptions) -> None:
+        assert template.jinja is not None
+        self._name, self._default_system = template.name, options.default_system
+        self._thought_words = template.thought_words
+        self._marked = _GENERATION.search(template.jinja) is not None
+        variables: dict[str, Any] = {"date_string": options.date, "strftime_now": day_of(options.date).strftime}
+        if options.enable_thinking == "false":
+            variables["enable_thinking"] = False
+        own = replace(model, chat_template=ChatTemplate(template.jinja))
+        self._own, self._variables = own, variables
+
+    def written(self, conversation: Mapping[str, Any], said: Said) -> tuple[str, list[int], int]:
+        """Return the text, where what is learned starts and stops in turn, and how many answers are not learned.
+
+        Raises `DroppedError` where the template refuses the messages, or nothing is learned.
+        """
+        messages = list(self._messages(conversation, said))
+        variables = {**self._variables, "tools": said(json.loads(conversation.get("tools") or "null")) or None}
+        try:
+            left_out = 0
+            if self._marked:
+                text, borders = render_learned(self._own, messages, variables)
+            else:
+                text, borders, left_out = self._by_prefixes(messages, variables)
+        except UsageError as error:
+            raise DroppedError(REFUSED, f"template {self._name}: {error}") from None
+        if not borders:
+            raise DroppedError(REFUSED, f"template {self._name}: nothing in it is an answer to learn")
+        return text, borders, left_out
+
+    def _messages(self, conversation: Mapping[str, Any], said: Said) -> Iterator[Message]:
+        """Yield the messages as OpenAI has them."""
+        kept = [word.strip() for word in self._thought_words]
+        if system := conversation.get("system") or self._default_system:
+            yield {"role": "system", "content": said(system)}
+        for message in conversation["messages"]:
+            role, content = message["role"], message["content"]
+            if role == "observation":
+                yield from ({"role": "tool", "content": said(text)} for text in content.split(JOINT))
+            elif role == "function":
+                before, calls = calls_in(content, self._thought_words)
+                called = [{"name": said(name), "arguments": said(arguments)} for name, arguments in calls]
+                listed = [{"type": "function", "function": call} for call in called]
+                yield {"role": "assistant", "content": said(before, kept), "tool_calls": listed}
+            else:
+                yield {"role": role, "content": said(content, kept if role == "assistant" else ())}
+
+    def _by_prefixes(self, messages: Sequence[Message], variables: Mapping[str, Any]) -> tuple[str, list[int], int]:
+        def shown(part: Sequence[Message], *, prompt: bool = False) -> str:
+            return render(self._own, part, add_generation_prompt=prompt, **variables)
+
+        text, borders, left_out = shown(messages), list[int](), 0
+        for index in (index for index, message in enumerate(messages) if message["role"] == "assistant"):
+            prompt = shown(messages[:index], prompt=True)
+            start = common_length(prompt, text)
+            known = start == len(prompt) or text.startswith(shown(messages[:index]))
+            until = text if index == len(messages) - 1 else shown(messages[: index + 1])
+            if known and text.startswith(until) and start >= (borders or [0])[-1]:
+                borders += [start, len(until)]
+            else:
+                left_out += 1
+        return text, borders, left_out
+
+
+def common_length(one: str, other: str) -> int:
+    """Return how many characters two texts start with in common."""
+    ends = (at for at, (mine, its) in enumerate(zip(one, other, strict=False)) if mine != its)
+    return next(ends, min(len(one), len(other)))
