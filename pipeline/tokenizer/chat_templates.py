@@ -54,7 +54,8 @@ def installed(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as reason:
-        raise UsageError(f"{name} cannot be imported ({reason}): pip install {name}") from None
+        extra = " (it is in the extra [chat])" if name == "jinja2" else ""
+        raise UsageError(f"{name} cannot be imported ({reason}): pip install {name}{extra}") from None
 
 
 def render(model: Model, messages: Sequence[Message], *, add_generation_prompt: bool, **variables: Any) -> str:
@@ -148,9 +149,8 @@ def _compiled(jinja: str) -> Any:
         def parse(self, parser: Any) -> Any:
             """Parse the block as if its marks were not there, between the two names."""
             line = next(parser.stream).lineno
-            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
             start, stop = (nodes.Output([nodes.Name(name, "load")], lineno=line) for name in _MARKED)
-            return [start, *body, stop]
+            return [start, *parser.parse_statements(("name:endgeneration",), drop_needle=True), stop]
 
     def refuse(message: str) -> None:
         raise TemplateError(message)
@@ -159,8 +159,7 @@ def _compiled(jinja: str) -> Any:
         return json.dumps(value, **({"ensure_ascii": False} | how))
 
     environment = Environment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
-    environment.filters["_counted"] = pass_context(_counted)
-    environment.filters["tojson"] = to_json
+    environment.filters |= {"_counted": pass_context(_counted), "tojson": to_json}
     environment.globals["raise_exception"] = refuse
     environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
     parsed = environment.parse(jinja)

@@ -102,9 +102,8 @@ def missing_marks(template: Template, model: Model) -> list[str]:
     """
     special = model.vocabulary.special_tokens
     if template.jinja is not None:
-        listed = ChatTemplate(template.jinja).missing(special)
         try:
-            listed += [] if template.name == OWN else marks_written(template.jinja)
+            listed = [*ChatTemplate(template.jinja).missing(special), *marks_written(template.jinja)]
         except UsageError as error:
             raise UsageError(f"the chat template {template.name}: {error}; fix it, or choose another") from None
         return [] if template.name == OWN else [text for text in dict.fromkeys(listed) if text not in special]

@@ -4,7 +4,7 @@ python trainer_scripts.py rows CONFIG.json ...   tokenizes each and writes CONFI
 python trainer_scripts.py model TOKENIZER DIR    makes a random model with a tokenizer
 python trainer_scripts.py encoded TOKENIZER FILE reads [options, conversations] and writes the row of each, or null
 python trainer_scripts.py aligned FILE           reads [entry of dataset_info.json, row] and writes the messages of each
-python trainer_scripts.py trl MODEL ROWS         trains for two steps
+python trainer_scripts.py trl TOKENIZER ROWS ... trains a random model for two steps on each; writes TOKENIZER/trl.json
 """
 
 import copy
@@ -82,19 +82,35 @@ def model(tokenizer: str, directory: str) -> None:
         shutil.copy(path, directory)
 
 
-def trl(directory: str, tokenized: str) -> None:
+def trl(directory: str, *tokenized: str) -> None:
+    """Train for two steps on each, by its name, and write batches and loss; rows packed by `neat` as the page does."""
+    import torch
     from datasets import load_from_disk
-    from transformers import AutoTokenizer
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
     from trl import SFTConfig, SFTTrainer
 
-    settings = {"max_steps": 2, "per_device_train_batch_size": 2, "report_to": [], "use_cpu": True, "logging_steps": 1}
-    trainer = SFTTrainer(
-        directory,
-        args=SFTConfig(f"{directory}-trl", bf16=False, **settings),
-        train_dataset=load_from_disk(tokenized),
-        processing_class=AutoTokenizer.from_pretrained(directory),
-    )
-    sys.stdout.write(f"loss {trainer.train().training_loss}\n")
+    known = {}
+    exec(Path(directory, "page.py").read_text(), known)
+    tokenizer, found = AutoTokenizer.from_pretrained(directory), {}
+    layers = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    settings = {"max_steps": 2, "per_device_train_batch_size": 2, "report_to": [], "use_cpu": True, "bf16": False}
+    for path in tokenized:
+        torch.manual_seed(0)
+        model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), num_key_value_heads=2, **layers))
+        rows, packed = load_from_disk(path), Path(path).name == "neat"
+        if packed:
+            rows = rows.map(known["parts"], remove_columns=["attention_mask", "position_ids"])
+        config = SFTConfig(f"{path}-trl", max_length=None, padding_free=packed, learning_rate=0.0, **settings)
+        trainer = SFTTrainer(model, args=config, train_dataset=rows, processing_class=tokenizer)
+        batches = [trainer.data_collator([trainer.train_dataset[at]]) for at in range(len(rows))]
+        model.eval()
+        with torch.no_grad():
+            losses = [float(model(**batch, num_items_in_batch=1).loss) for batch in batches]
+        model.train()
+        names = ("input_ids", "labels", "attention_mask", "position_ids")
+        lists = [{name: one[name].tolist() for name in names if name in one} for one in batches]
+        found[Path(path).name] = {"batches": lists, "loss": sum(losses), "trained": trainer.train().training_loss}
+    Path(directory, "trl.json").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from pipeline.tokenizer.model import ChatTemplate, Model
 from pipeline.tokenizer.named_templates import Template
 
 REFUSED, REWRITTEN = "conversations_refused", "answers_rewritten"
+_MOST_ADDED = 64  # characters
 _GENERATION = re.compile(r"{%[-+]?\s*generation\b")
 Said = Callable[..., Any]  # what becomes of the values that the data hold
 
@@ -42,20 +43,20 @@ class JinjaTemplate:
     def written(self, conversation: Mapping[str, Any], said: Said) -> tuple[str, list[int], int]:
         """Return the text, where what is learned starts and stops in turn, and how many answers are not learned.
 
-        Raises `DroppedError` where the template refuses the messages, or nothing is learned.
+        Raises `DroppedError` where the template refuses the messages or leaves calls out, or nothing is learned.
         """
         messages = list(self._messages(conversation, said))
         variables = {**self._variables, "tools": said(json.loads(conversation.get("tools") or "null")) or None}
         try:
-            left_out = 0
-            if self._marked:
-                text, borders = render_learned(self._own, messages, variables)
-            else:
-                text, borders, left_out = self._by_prefixes(messages, variables)
+            text, borders = render_learned(self._own, messages, variables)
+            silent = [{name: one[name] for name in ("role", "content")} for one in messages]
+            if silent != messages and render_learned(self._own, silent, variables)[0] == text:
+                raise UsageError("it writes no calls of tools")
+            left_out = 0 if self._marked else self._add_by_prefixes(borders, text, messages, variables)
         except UsageError as error:
             raise DroppedError(REFUSED, f"template {self._name}: {error}") from None
         if not borders:
-            raise DroppedError(REFUSED, f"template {self._name}: nothing in it is an answer to learn")
+            raise DroppedError(REFUSED, f"template {self._name}: it writes no answer to learn")
         return text, borders, left_out
 
     def _messages(self, conversation: Mapping[str, Any], said: Said) -> Iterator[Message]:
@@ -75,21 +76,28 @@ class JinjaTemplate:
             else:
                 yield {"role": role, "content": said(content, kept if role == "assistant" else ())}
 
-    def _by_prefixes(self, messages: Sequence[Message], variables: Mapping[str, Any]) -> tuple[str, list[int], int]:
-        def shown(part: Sequence[Message], *, prompt: bool = False) -> str:
-            return render(self._own, part, add_generation_prompt=prompt, **variables)
+    def _add_by_prefixes(
+        self, borders: list[int], text: str, messages: Sequence[Message], variables: Mapping[str, Any]
+    ) -> int:
+        """Add where answers start and stop; returns how many were not found."""
 
-        text, borders, left_out = shown(messages), list[int](), 0
-        for index in (index for index, message in enumerate(messages) if message["role"] == "assistant"):
-            prompt = shown(messages[:index], prompt=True)
+        def shown(count: int, *, prompt: bool = False) -> str:
+            return render(self._own, messages[:count], add_generation_prompt=prompt, **variables)
+
+        answers = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+        for index in answers:
+            prompt, until, said = (
+                shown(index, prompt=True),
+                shown(index + 1),
+                messages[index]["content"].strip(),
+            )
             start = common_length(prompt, text)
-            known = start == len(prompt) or text.startswith(shown(messages[:index]))
-            until = text if index == len(messages) - 1 else shown(messages[: index + 1])
-            if known and text.startswith(until) and start >= (borders or [0])[-1]:
-                borders += [start, len(until)]
-            else:
-                left_out += 1
-        return text, borders, left_out
+            if start == len(prompt) or text.startswith(shown(index)):  # else a prompt is no start of a dialog
+                # What the template adds to a last answer alone, such as an empty thought, may be absent.
+                rests = (until[start + added :] for added in range(_MOST_ADDED))
+                same = (rest for rest in rests if rest and said in rest and text.startswith(rest, start))
+                borders += [start, start + len(rest)] if (rest := next(same, "")) else []
+        return len(answers) - len(borders) // 2
 
 
 def common_length(one: str, other: str) -> int:

@@ -46,7 +46,7 @@ def _rows(directory: Location, corpus: EncodedCorpus, shard: ShardFacts) -> Iter
     waiting, first = [array("I") for _ in columns], 0
     for blocks in zip(*(blocks_of(directory, corpus, shard, column) for column in columns), strict=True):
         for values, (block, _) in zip(waiting, blocks, strict=True):
-            values.frombytes(block)
+            values.frombytes(block.cast("B"))
         ends = blocks[0][1]
         for start, end in zip([first, *ends], ends, strict=False):
             yield [values[start - first : end - first] for values in waiting]

@@ -1,0 +1,220 @@
+"""Chat data by templates in Jinja: the ids and masks of transformers, named templates as Jinja, and comparisons."""
+
+import json
+import os
+import re
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_cases import MARKS, dialog, small_tokenizer
+from command import refused, run, succeeded
+from transformers import AutoTokenizer
+
+import pipeline
+from pipeline import Tokenizer
+from pipeline.run.ids import Roles
+from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
+from pipeline.tokenizer.model import ChatTemplate, Preparation
+from pipeline.tokenizer.named_templates import _known, chat_template_named
+
+PUBLISHED = Path(os.environ.get("BPE_PIPELINE_TEST_DATA", "/nowhere/data")).parent / "published"
+OTHERS = ("<start_of_turn>", "<end_of_turn>", "<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>", "<|im_sep|>")
+MODEL = replace(
+    Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w")], [*MARKS, *OTHERS]).model,
+    roles=Roles(bos="<|begin_of_text|>", eos="<|endoftext|>"),
+)
+ROLES, SAID = ("observation", "assistant"), "<think>\nlow\n</think>\n\nlower"
+CALLED = dialog("add", '{"name": "f", "arguments": {"a": 1}}', roles=("user", "function"), tools='[{"name": "f"}]')
+DIALOGS: list[dict[str, Any]] = [
+    dialog("the low", "lower", system="Be."),
+    dialog(" a\n", "\n b \n", "c", "d"),
+    {"messages": [*dialog("é", SAID)["messages"], *dialog("7", "low", roles=ROLES)["messages"]]},
+]
+GENERATION = re.compile(r"{% (end)?generation %}")
+THINKING = (  # removes earlier thoughts, and writes an empty one in a last answer without one
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% set said = m.content %}"
+    "{% if not loop.last %}{% set said = said.split('</think>\n\n')[-1] %}{% elif '<think>' not in said %}"
+    "<think>\n\n</think>\n\n{% endif %}{{ said }}{% for c in m.tool_calls %}{{ c.function | tojson }}{% endfor %}"
+    "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def _with(jinja: str | None, **more: Any) -> Tokenizer:
+    template = jinja if jinja is None else ChatTemplate(jinja)
+    return Tokenizer.from_model(replace(MODEL, chat_template=template, **more))
+
+
+def _as_openai(conversation: dict[str, Any]) -> list[dict[str, str]]:
+    roles = {"observation": "tool"}
+    said = [{**one, "role": roles.get(one["role"], one["role"])} for one in conversation["messages"]]
+    return [{"role": "system", "content": conversation["system"]}, *said] if "system" in conversation else said
+
+
+def _learned(tokenizer: Tokenizer, row: dict[str, list[int]]) -> str:
+    return tokenizer.decode([id_ for id_ in row["labels"] if id_ >= 0])
+
+
+@pytest.mark.parametrize("name", _known())
+def test_named_templates_are_the_same_as_rows_and_as_jinja(name: str) -> None:
+    tokenizer = _with(chat_template_named(name, MODEL).jinja)
+    theirs = tokenizer.to_transformers()
+    for one in DIALOGS:
+        row, own = (next(pipeline.encode_chat([one], tokenizer, by)) for by in (name, "tokenizer"))
+        assert tokenizer.decode(row["input_ids"]) == theirs.apply_chat_template(_as_openai(one), tokenize=False)
+        made = theirs.apply_chat_template(_as_openai(one), return_dict=True, return_assistant_tokens_mask=True)
+        pairs = zip(made["input_ids"], made["assistant_masks"], strict=True)
+        assert own == {"input_ids": made["input_ids"], "labels": [id_ if said else -100 for id_, said in pairs]}
+        same = {"chatml": "\n", "fewshot": "<|endoftext|>"}.get(name, "")  # where LLaMA-Factory learns one more
+        assert _learned(tokenizer, row).replace(same, "") == _learned(tokenizer, own).replace(same, "")
+        prompt, *_ = (one for one in [_as_openai(one)[: 1 + ("system" in one)]])
+        asked = theirs.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+        assert name in ("qwen3",) or tokenizer.decode(row["input_ids"]).startswith(asked)
+
+
+def test_without_marks_of_generation_answers_are_found_by_prefixes() -> None:
+    for name, after in (("llama3", ""), ("chatml", "\n")):
+        marked = CHAT_TEMPLATES[name].jinja
+        for one in DIALOGS:
+            tokenizers = [_with(jinja) for jinja in (marked, GENERATION.sub("", marked))]
+            rows = [next(pipeline.encode_chat([one], each, "tokenizer")) for each in tokenizers]
+            assert rows[0]["input_ids"] == rows[1]["input_ids"]
+            texts = [_learned(each, row) for each, row in zip(tokenizers, rows, strict=True)]
+            assert texts[0].replace("<|im_end|>", "<|im_end|>" + after) == texts[1]
+
+
+def test_answers_that_are_rewritten_later_are_not_learned(caplog: pytest.LogCaptureFixture) -> None:
+    tokenizer = _with(THINKING)
+    dialogs = [dialog("a", "b", "c", "d"), dialog("a", SAID, "c", SAID)]
+    rows = list(pipeline.encode_chat(dialogs, tokenizer, "tokenizer"))
+    learned = [_learned(tokenizer, row) for row in rows]
+    assert learned == ["b<|im_end|>\n<think>\n\n</think>\n\nd<|im_end|>\n", f"{SAID}<|im_end|>\n"]
+    assert "1 answer not learned: the chat template writes them otherwise once more is said (first: c" in caplog.text
+    called = {**CALLED, "messages": [*CALLED["messages"], *dialog("7", "low", roles=ROLES)["messages"]]}
+    [row] = pipeline.encode_chat([called], tokenizer, "tokenizer")
+    assert _learned(tokenizer, row).startswith('{"name": "f", "arguments": {"a": 1}}<|im_end|>\n')
+
+
+def test_rows_are_cut_and_masked_as_those_of_slots_are() -> None:
+    tokenizer = _with(CHAT_TEMPLATES["llama3"].jinja)
+    long = dialog("low " * 30, "lower " * 9, "the", "low")
+    for options in (
+        {"sequence_length": 50},
+        {"mask_history": True},
+        {"train_on_prompt": True},
+        {"default_system": "S"},
+    ):
+        rows = [list(pipeline.encode_chat([long], tokenizer, by, **options)) for by in ("llama3", "tokenizer")]
+        assert rows[0] == rows[1], options
+    ended = _with(CHAT_TEMPLATES["chatml"].jinja)  # by a line end that is not learned
+    [whole] = pipeline.encode_chat([dialog("a", "b")], ended, "tokenizer")
+    [cut] = pipeline.encode_chat([dialog("a", "b")], ended, "tokenizer", len(whole["labels"]) - 1)
+    assert whole == {"input_ids": cut["input_ids"] + whole["input_ids"][-1:], "labels": [*cut["labels"], -100]}
+
+
+def test_typed_special_tokens_are_text_and_spaces_in_front_stay_outside() -> None:
+    typed = dialog("<|eot_id|>", "é<|eot_id|>low", tools=None)
+    for more in ({}, {"preparation": Preparation(nfc=True)}, {"preparation": Preparation(space_in_front=True)}):
+        tokenizer = _with(CHAT_TEMPLATES["llama3"].jinja, **more)
+        row = next(pipeline.encode_chat([typed], tokenizer, "tokenizer"))
+        end = tokenizer.special_tokens["<|eot_id|>"]
+        assert (row["input_ids"].count(end), row["labels"].count(end)) == (2, 1)
+        assert _learned(tokenizer, row).replace(" ", "") == "é<|eot_id|>low<|eot_id|>"
+
+
+DATE = "{{ date_string }}/{{ strftime_now('%d.%m.%Y') }}{% generation %}{{ messages[-1].content }}{% endgeneration %}"
+
+
+@pytest.mark.parametrize(("jinja", "one", "options", "message"), [
+    ("{{ raise_exception('no') }}", DIALOGS[0], {}, "does not take them (first: conversation 0, template tokenizer: "),
+    ("{% for m in messages %}{{ m.content }}{% endfor %}", CALLED, {}, "it writes no calls of tools"),
+    ("{{ add_generation_prompt }}", DIALOGS[0], {}, "it writes no answer to learn"),
+    ("{% for _ in range(200) %}{% endfor %}", DIALOGS[0], {}, "takes more than 100 steps"),
+    (None, DIALOGS[0], {}, "template tokenizer: the tokenizer has no chat template; name one"),
+    (DATE, DIALOGS[0], {"template": "own.jinja"}, "the vocabulary has no special token <|mine|>; add"),
+    (DATE, DIALOGS[0], {"template": "bad.jinja"}, "bad.jinja: it is not valid Jinja (line 1: "),
+    (DATE, DIALOGS[0], {"preserve_thinking": True}, "is Jinja and writes calls and thoughts itself"),
+])  # fmt: skip
+def test_what_a_template_does_not_do_is_said(
+    jinja: str | None, one: Any, options: Any, message: str, caplog: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pipeline.tokenizer.chat_templates._MOST_STEPS", 100)
+    Path("own.jinja").write_text("<|mine|>{{ messages }}")
+    Path("bad.jinja").write_text("{% if %}")
+    refused_at_once = jinja is None or options
+    with pytest.raises(pipeline.PipelineError, match=re.escape(message)) if refused_at_once else nullcontext():
+        assert list(pipeline.encode_chat([one], _with(jinja), **{"template": "tokenizer", **options})) == []
+    assert refused_at_once or message in caplog.text
+
+
+def test_today_is_the_date_of_the_options() -> None:
+    row = next(pipeline.encode_chat(DIALOGS, _with(DATE), "tokenizer", date="2026-03-01"))
+    assert _with(DATE).decode(row["input_ids"]) == "01 Mar 2026/01.03.2026lower"
+
+
+def test_templates_are_compared_with_the_tokenizers_own(caplog: pytest.LogCaptureFixture) -> None:
+    typed, plain = dialog("<|im_end|>", "low"), dialog("the", "low")
+    jinja = CHAT_TEMPLATES["chatml"].jinja
+    louder = jinja.replace("role'] +", "role'] | upper +")
+    for own, dialogs, message in (
+        (jinja, [plain] * 30, ""), (jinja, [typed, dialog("a")], ""),
+        (louder, [typed] * 30 + [plain, plain], "'<|im_start|>user\\nthe<|im_end|>"),
+        (louder, [plain], "own writes '<|im_start|>USER\\nthe<|im_end|>"),
+        ("{{ raise_exception('no') }}", [plain], "own chat template does not take what chatml does: conversation 0, "),
+    ):  # fmt: skip
+        caplog.clear()
+        list(pipeline.encode_chat(dialogs, _with(own), "chatml"))
+        warnings = [text for text in caplog.messages if "the tokenizer's own" in text]
+        assert len(warnings) == bool(message)
+        assert message in "".join(warnings)
+
+
+@pytest.mark.parametrize("words", [(), ("--pack", "neat", "--sequence-length", 99), ("--shard-format", "parquet")])
+def test_info_and_decode_show_what_is_learned(words: tuple[object, ...], tmp_path: Path) -> None:
+    _with(CHAT_TEMPLATES["llama3"].jinja).save(tmp_path / "tokenizer")
+    rows = [{"messages": _as_openai(one)} for one in DIALOGS[:2]]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ("--template", "chatml", "--tokenizer", tmp_path / "tokenizer")
+    done = succeeded(run("encode-chat", tmp_path / "rows.jsonl", *options, "--output", tmp_path / "sft", *words))
+    assert "warning: template chatml writes '<|im_start|>system" in done.stderr
+    facts = pipeline.info(tmp_path / "sft")
+    assert facts["template"] == "chatml"
+    text = succeeded(run("decode", "--mask", tmp_path / "sft", *options[2:])).stdout
+    assert "\u27e6lower<|im_end|>\n\u27e7" in text
+    assert (
+        "\u27e6\n b \n<|im_end|>\n\u27e7<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n\u27e6d<|im_end|>" in text
+    )
+    assert "<|endoftext|>" not in text
+    learned = [int(number) for number in re.findall(r"row \d+: \d+ tokens, (\d+) learned", text)]
+    assert facts["learned_tokens"] == sum(learned) > 0
+    share = f"{facts['learned_tokens']:,} ({facts['learned_tokens'] / facts['tokens']:.1%})"
+    assert share in succeeded(run("info", tmp_path / "sft")).stdout
+    plain = ("encode", tmp_path / "rows.jsonl", "--text-field", "messages.0.content", "--input-format", "text")
+    succeeded(run(*plain, *options[2:], "--output", tmp_path / "plain"))
+    assert "has no labels: --mask is for" in refused(run("decode", "--mask", tmp_path / "plain", *options[2:]), 2)
+    assert "--mask shows rows of chat data" in refused(run("decode", "--mask", 5, *options[2:]), 2)
+
+
+def test_rows_by_published_templates_are_those_of_transformers() -> None:
+    for name in ("qwen3", "llama3_1", "deepseek_v3"):
+        if not (home := PUBLISHED / name).is_dir():
+            pytest.skip("tests/support/fetch_published.py fetches published tokenizers")
+        ours, theirs = Tokenizer.load(home), AutoTokenizer.from_pretrained(home)
+        for one in (*DIALOGS, dialog("Ou\u0300 e\u0301t\u00e9?", "\n\nlow")):
+            made = theirs.apply_chat_template(_as_openai(one), return_dict=False, date_string="26 Jul 2024")
+            row = next(pipeline.encode_chat([one], ours, "tokenizer"))
+            assert row["input_ids"] == made
+            last = one["messages"][-1]["content"].strip()
+            assert last in _learned(ours, row)
+
+
+def test_jinja2_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(pipeline.UsageError, match=r"pip install jinja2 .*chat"):
+        list(pipeline.encode_chat(DIALOGS, _with(DATE + "x"), "tokenizer"))
+    assert len(list(pipeline.encode_chat(DIALOGS[:1], small_tokenizer(), "chatml"))) == 1
