@@ -25,7 +25,7 @@ ROOMS = {
     "compat": 479,
     "cli": 1388,
     "guests": 6028,
-    "commands": 2840,
+    "commands": 2842,
     "reports": 3080,
     "shards": 3133,
     "tokenizer": 4494,
