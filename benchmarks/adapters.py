@@ -1,22 +1,25 @@
 """One function a tool, run in a process of its own: `python -P adapters.py JOB`, JOB as JSON.
 
-Each function uses its tool as the tool's authors document it, on the same task: the text between
-special tokens, cut by the job's pattern, merged up to a vocabulary that counts bytes, merges and the
-special token. The process prints one JSON line: what was learned, as a digest, and how long the tool's own
-work took. Imports only the standard library and, inside its function, the tool: what a tool does not need
-must not weigh on it.
+Each function uses its tool as the tool's authors document it, with all cores, on the same task. Training: the text
+between special tokens, cut by the job's pattern, merged up to a vocabulary that counts bytes, merges and the special
+token. Encoding: the same documents as a list of str to lists of ids, or from a file to ids. The process prints one JSON
+line. Imports only the standard library and, inside its function, the tool: nothing else may weigh on it.
 """
 
 import hashlib
 import json
+import runpy
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 READ_BYTES = 8 << 20
+MESSAGE = "Hello! Could you tell me in two sentences how byte-pair encoding works?"
+MESSAGES, BATCHES = 500, 20  # calls timed together, and how often
 
 # GPT-2's order of the 256 bytes: those with a visible Latin-1 character represent themselves, then the others
 VISIBLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -29,12 +32,13 @@ BYTE_OF_CHARACTER = {chr(byte): byte for byte in VISIBLE} | {
 class Job:
     """What one child has to do."""
 
-    task: str  # "train" or "count"
+    task: str  # "train", "encode" (documents) or "files"
     tool: str
     corpus: str
-    vocab_size: int
-    pattern: str  # a regular expression
     special_token: str
+    pattern: str = ""  # of training: a regular expression
+    vocab_size: int = 0
+    tokenizer: str = ""  # of encoding: a directory that our own command exported
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ def read_documents(path: str, special_token: str) -> Iterator[str]:
     """The text between special tokens, one document at a time, newlines untouched."""
     separator = special_token.encode("utf-8")
     pending = bytearray()
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - pathlib would be one more import
+    with Path(path).open("rb", buffering=0) as file:
         while block := file.read(READ_BYTES):
             start, search = 0, max(0, len(pending) - len(separator) + 1)
             pending += block
@@ -100,8 +104,8 @@ def read_documents(path: str, special_token: str) -> Iterator[str]:
         yield pending.decode("utf-8", errors="replace")
 
 
-def _tokenizers(job: Job) -> Any:
-    """A BPE model of Hugging Face's tokenizers and its trainer, with byte alphabet and the job's pattern."""
+def train_tokenizers(job: Job) -> Callable[[], Learned]:
+    """Hugging Face's tokenizers, fed with documents; its trainer has the byte alphabet."""
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -116,12 +120,6 @@ def _tokenizers(job: Job) -> Any:
     )
     # its `train(files)` reads line by line, which cuts pieces at newlines: another task
     tokenizer.train_from_iterator(read_documents(job.corpus, job.special_token), trainer)
-    return tokenizer
-
-
-def train_tokenizers(job: Job) -> Callable[[], Learned]:
-    """Hugging Face's tokenizers, fed with documents."""
-    tokenizer = _tokenizers(job)
     return lambda: learned_from_json(tokenizer.to_str())
 
 
@@ -157,15 +155,6 @@ def train_ffbpe(job: Job) -> Callable[[], Learned]:
     return lambda: learned_from_vocabulary(trainer.vocab.items(), job.special_token)
 
 
-def train_bpeasy(job: Job) -> Callable[[], Learned]:
-    """bpeasy from an iterator of documents; no special tokens, no limit on a token's length."""
-    import bpeasy
-
-    documents = read_documents(job.corpus, job.special_token)
-    vocabulary = bpeasy.train_bpe(documents, job.pattern, 1 << 30, job.vocab_size - 1)
-    return lambda: learned_from_vocabulary(vocabulary.items(), job.special_token)
-
-
 def train_sentencepiece(job: Job) -> Callable[[], Learned]:
     """SentencePiece's BPE from an iterator of lines; it merges characters within words and takes no pattern."""
     import io
@@ -197,46 +186,151 @@ def train_sentencepiece(job: Job) -> Callable[[], Learned]:
     return learned
 
 
-def count_tokenizers(job: Job) -> Callable[[], Learned]:
-    """The counting stage of tokenizers' trainer: a vocabulary of the alphabet leaves nothing to merge."""
-    _tokenizers(job)
-    return lambda: Learned([])
+@dataclass(frozen=True)
+class Encoder:
+    """A loaded tool: documents to lists of ids, one message to ids."""
+
+    encode_all: Callable[[list[str]], Sequence[Iterable[int]]]
+    encode_message: Callable[[str], object]
 
 
-def count_regex(job: Job) -> Callable[[], Learned]:
-    """The `regex` package counting into a dict, in its quickest form: findall and Counter, both in C."""
-    import regex
+def load_ours(directory: Path) -> Encoder:
+    """This package."""
+    from pipeline import Tokenizer
 
-    pattern = regex.compile(job.pattern)
-    counts: Counter[str] = Counter()
-    for document in read_documents(job.corpus, job.special_token):
-        counts.update(pattern.findall(document))
-    return lambda: Learned([])
+    tokenizer = Tokenizer.load(directory)
+    return Encoder(tokenizer.encode_ordinary_batch, tokenizer.encode)
 
 
-TASKS: dict[tuple[str, str], Callable[[Job], Callable[[], Learned]]] = {
-    ("train", "tokenizers"): train_tokenizers,
-    ("train", "gigatoken"): train_gigatoken,
-    ("train", "rustbpe"): train_rustbpe,
-    ("train", "ffbpe"): train_ffbpe,
-    ("train", "bpeasy"): train_bpeasy,
-    ("train", "sentencepiece"): train_sentencepiece,
-    ("count", "tokenizers"): count_tokenizers,
-    ("count", "regex"): count_regex,
+def load_tiktoken(directory: Path) -> Encoder:
+    """tiktoken, from the exported rank file."""
+    import os
+
+    encoding = runpy.run_path(str(directory / "tiktoken_encoding.py"))["encoding"]
+    threads = os.cpu_count() or 1
+    return Encoder(lambda texts: encoding.encode_ordinary_batch(texts, num_threads=threads), encoding.encode)
+
+
+def load_tokenizers(directory: Path) -> Encoder:
+    """Hugging Face's tokenizers; reading the ids out of its encodings is part of its time."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    return Encoder(
+        lambda texts: [encoded.ids for encoded in tokenizer.encode_batch_fast(texts)],
+        lambda text: tokenizer.encode(text).ids,
+    )
+
+
+def load_gigatoken(directory: Path) -> Encoder:
+    """gigatoken, from tokenizer.json."""
+    from gigatoken import Tokenizer
+
+    tokenizer = Tokenizer(str(directory / "tokenizer.json"))
+    return Encoder(tokenizer.encode_batch_list, tokenizer.encode)
+
+
+ENCODERS: dict[str, Callable[[Path], Encoder]] = {
+    "bpe-pipeline": load_ours,
+    "gigatoken": load_gigatoken,
+    "tiktoken": load_tiktoken,
+    "tokenizers": load_tokenizers,
 }
 
 
-def main() -> None:
-    """Does the job of the first argument; the last line on stdout is the answer."""
-    job = Job(**json.loads(sys.argv[1]))
-    started = time.perf_counter()
-    learned = TASKS[job.task, job.tool](job)
+Files = tuple[Callable[[], Any], Callable[[Any], Iterable[int]]]  # encodes, and takes the ids out of what that returned
+
+
+def files_ours(directory: Path, corpus: str) -> Files:
+    """This package: an array in memory. Everything is imported before the clock starts, as the other tools are."""
+    import pipeline
+
+    tokenizer, encode_files = pipeline.Tokenizer.load(directory), pipeline.encode_files
+    return lambda: encode_files(corpus, tokenizer), lambda encoded: encoded.ids
+
+
+def files_to_shards(directory: Path, corpus: str) -> Files:
+    """This package: shards on the disk, by worker processes."""
+    import pipeline
+
+    tokenizer, encode_corpus = pipeline.Tokenizer.load(directory), pipeline.encode_corpus
+
+    def ids(encoded: Any) -> Iterator[int]:
+        for shard in encoded.shards:
+            yield from array("H" if encoded.dtype == "uint16" else "I", Path("shards", shard.name).read_bytes())
+
+    return lambda: encode_corpus(corpus, tokenizer, "shards", shard_format="bin"), ids
+
+
+def files_gigatoken(directory: Path, corpus: str) -> Files:
+    """gigatoken: an array in memory."""
+    from gigatoken import Tokenizer
+
+    tokenizer = Tokenizer(str(directory / "tokenizer.json"))
+    return lambda: tokenizer.encode_files([corpus]), lambda rows: memoryview(rows.layout.content.data)
+
+
+FILES: dict[str, Callable[[Path, str], Files]] = {
+    "bpe-pipeline": files_ours,
+    "gigatoken": files_gigatoken,
+    "bpe-pipeline to shards": files_to_shards,
+}
+
+
+TRAINERS: dict[str, Callable[[Job], Callable[[], Learned]]] = {
+    "gigatoken": train_gigatoken,
+    "ffbpe": train_ffbpe,
+    "rustbpe": train_rustbpe,
+    "sentencepiece": train_sentencepiece,
+    "tokenizers": train_tokenizers,
+}
+
+
+def train(job: Job) -> dict[str, Any]:
+    """Train; telling what was learned is not the tool's work and timed apart."""
+    learned = TRAINERS[job.tool](job)
     trained = time.perf_counter()
     answer = describe(learned())
-    answer["tool_s"] = trained - started
-    answer["report_s"] = time.perf_counter() - trained
-    print("\n" + json.dumps(answer), flush=True)
+    return answer | {"report_s": time.perf_counter() - trained}
+
+
+def _encoded(loaded_s: float, encode_s: float, rows: Iterable[Iterable[int]]) -> dict[str, Any]:
+    ids = [array("I", row) for row in rows]
+    answer = {"load_s": loaded_s, "encode_s": encode_s, "tokens": sum(map(len, ids))}
+    return answer | {"ids_digest": digest(row.tobytes() for row in ids)}
+
+
+def encode(job: Job) -> dict[str, Any]:
+    """Encode all documents in one call, then a short message many times."""
+    started = time.perf_counter()
+    encoder = ENCODERS[job.tool](Path(job.tokenizer))
+    documents = Path(job.corpus).read_text("utf-8", errors="replace").split(job.special_token)
+    loaded = time.perf_counter()
+    rows = encoder.encode_all(documents)
+    encoded = time.perf_counter()
+    best = float("inf")
+    for _ in range(BATCHES):
+        before = time.perf_counter()
+        for _ in range(MESSAGES):
+            encoder.encode_message(MESSAGE)
+        best = min(best, (time.perf_counter() - before) / MESSAGES)
+    return _encoded(loaded - started, encoded - loaded, rows) | {"message_us": best * 1e6}
+
+
+def encode_files(job: Job) -> dict[str, Any]:
+    """Go from a file to ids; a separator that ends the corpus is none of the ids compared."""
+    started = time.perf_counter()
+    run, ids = FILES[job.tool](Path(job.tokenizer), job.corpus)
+    loaded = time.perf_counter()
+    result = run()
+    encode_s = time.perf_counter() - loaded
+    found = array("I", ids(result))
+    end = json.loads((Path(job.tokenizer) / "tokenizer.json").read_text())["added_tokens"]
+    if found and found[-1] in {token["id"] for token in end if token["content"] == job.special_token}:
+        found.pop()
+    return _encoded(loaded - started, encode_s, [found])
 
 
 if __name__ == "__main__":
-    main()
+    asked = Job(**json.loads(sys.argv[1]))
+    print("\n" + json.dumps({"train": train, "encode": encode, "files": encode_files}[asked.task](asked)), flush=True)

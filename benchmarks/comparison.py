@@ -1,84 +1,135 @@
-"""The tables that compare all trainers: measured rows from the results file, and what the comparison page shows.
+"""The texts of the pages that compare all trainers: measured figures, and what the comparison page shows.
 
-A cell is the median time and peak memory of a trainer on a corpus, from the newest session that measured the trainer
-there. An empty cell was not measured or not tested; nothing is claimed about it.
+A cell is the median time and peak memory of a trainer on a corpus, or why there is none. All cells of a row come from
+one session.
 """
 
 import statistics
+import textwrap
 from collections.abc import Sequence
+from datetime import date
 
-from benchmarks import ours
+from benchmarks import ours, records
 from benchmarks.corpora import size_text
 from benchmarks.records import Record
 
-CORPORA = {
-    "english13.txt": "English",
-    "c13.txt": "C code",
-    "mixed-250.txt": "many languages and code",
+CORPORA = {  # in the order of the tables; languages with a megabyte or more
+    "multilingual-250.txt": "translations and documentation in 94 languages",
+    "multilingual.txt": "translations and documentation in 94 languages",
     "kernel.txt": "Linux kernel source",
 }
-TRAINERS = (ours.NAME, "ffbpe", "gigatoken", "rustbpe", "bpeasy", "sentencepiece", "tokenizers")
+TRAINERS = (ours.NAME, "gigatoken", "ffbpe", "rustbpe", "sentencepiece", "tokenizers")
 ELSEWHERE = {"sentencepiece": "SentencePiece", "tokenizers": "Hugging Face tokenizers"}
 PATTERN, VOCAB_SIZE = "gpt2", 32000
 
 # What the comparison page shows with a snippet that the tests run, or what `benchmarks/adapters.py` had to work around.
 FEATURES = (
-    ("same merges as `BpeTrainer`", ("yes", "yes, with options", "yes", "no: other order of ties",
-                                     "no: other order of ties", "no: characters, words", "itself")),
-    ("patterns", ("your own", "your own", "GPT-2's", "your own", "your own", "none", "your own")),
-    ("special tokens separate documents", ("yes", "", "yes", "no", "no", "no: lines", "")),
-    ("[resumes a stopped run](#stopping)", ("yes", "", "", "", "", "", "no")),
-    ("[another vocabulary size without the text](#counts-are-kept)", ("yes", "", "", "", "", "", "no")),
-    ("[counts beyond 32 bits](how-it-works.md#counts-are-exact)", ("yes", "", "", "", "", "", "")),
-    ("[text without spaces](#one-long-piece)", ("linear time", "", "", "", "", "", "quadratic time")),
-    ("[invalid UTF-8](#invalid-text)", ("replaced, counted, located", "", "", "", "", "",
-                                       "an error without a location")),
-    ("[memory limit](#memory)", ("kept or refused", "", "", "", "", "", "none")),
+    ("same merges as `BpeTrainer`", ("yes", "yes", "yes, with options", "no: other order of ties",
+                                     "no: characters, words", "itself")),
+    ("patterns", ("your own", "GPT-2's", "your own", "your own", "none", "your own")),
+    ("special tokens separate documents", ("yes", "yes", "", "no", "no: lines", "")),
+    ("[resumes a stopped run](#stopping)", ("yes", "", "", "", "", "no")),
+    ("[another vocabulary size without the text](#counts-are-kept)", ("yes", "", "", "", "", "no")),
+    ("[counts beyond 32 bits](how-it-works.md#counts-are-exact)", ("yes", "", "", "", "", "")),
+    ("[text without spaces](#one-long-piece)", ("linear time", "", "", "", "", "quadratic time")),
+    ("[invalid UTF-8](#invalid-text)", ("replaced, counted, located", "", "", "", "", "an error without a location")),
+    ("[memory limit](#memory)", ("kept or refused", "", "", "", "", "none")),
     ("[exports](../how-to/exporting.md)", ("tokenizers, transformers, tiktoken, GPT-2 tools; checked in each",
-                                           "", "", "", "", "", "tokenizers, transformers")),
+                                           "", "", "", "", "tokenizers, transformers")),
 )  # fmt: skip
 
 
-def _sessions(all_records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
-    """(corpus, trainer) -> finished records of the newest session that measured the trainer there."""
-    found: dict[tuple[str, str], list[Record]] = {}
-    for one in all_records:
-        if (one["kind"], one["pattern"], one["vocab_size"], one["status"]) == ("train", PATTERN, VOCAB_SIZE, "ok"):
-            found.setdefault((one["corpus"], one["tool"]), []).append(one)
-    for key, group in found.items():
-        newest = max(one["session"] for one in group)
-        found[key] = [one for one in group if one["session"] == newest]
-    return found
+def tasks(all_records: Sequence[Record]) -> list[list[Record]]:
+    """The records of each corpus on which several trainers were compared, in the order of CORPORA."""
+    found = [
+        group
+        for group in records.tasks(all_records, "train")
+        if (group[0]["pattern"], group[0]["vocab_size"]) == (PATTERN, VOCAB_SIZE)
+        and len({r["tool"] for r in group}) > 1
+    ]
+    return sorted(found, key=lambda group: [*CORPORA, group[0]["corpus"]].index(group[0]["corpus"]))
 
 
-def _cell(group: Sequence[Record], newest: str) -> str:
-    """Return time and memory; a session that is not the corpus's newest one is marked."""
-    if not group:
-        return ""
-    earlier = "" if group[0]["session"] == newest else " (earlier session)"
-    seconds = statistics.median(one["wall_s"] for one in group)
-    return f"{seconds:.3g} s, {size_text(statistics.median(one['peak_memory_bytes'] for one in group))}{earlier}"
+def name_of(group: Sequence[Record]) -> str:
+    """`1.25 GB of Linux kernel source`."""
+    return f"{size_text(group[0]['corpus_bytes'])} of {CORPORA.get(group[0]['corpus'], group[0]['corpus'])}"
 
 
-def _rows(all_records: Sequence[Record], trainers: Sequence[str]) -> list[str]:
-    sessions = _sessions(all_records)
-    head = " | ".join(ELSEWHERE.get(name, name) for name in trainers)
-    rows = [f"| | {head} |", f"|---|{'---|' * len(trainers)}"]
-    for corpus, name in CORPORA.items():
-        measured = [sessions.get((corpus, trainer), []) for trainer in trainers]
-        if any(measured):
-            size = size_text(next(group[0]["corpus_bytes"] for group in measured if group))
-            newest = max(group[0]["session"] for group in measured if group)
-            rows.append(f"| {size} of {name} | {' | '.join(_cell(group, newest) for group in measured)} |")
+def _figures(group: Sequence[Record], tool: str) -> tuple[str, str] | None:
+    """Time and memory of a tool that did the task."""
+    done = [record for record in group if (record["tool"], record["status"]) == (tool, "ok")]
+    if not done:
+        return None
+    seconds, memory = (statistics.median(one[name] for one in done) for name in ("wall_s", "peak_memory_bytes"))
+    return f"{seconds:.3g} s", size_text(memory)
+
+
+def _cell(group: Sequence[Record], tool: str) -> str:
+    """Return time and memory, or why there are none."""
+    found = _figures(group, tool)
+    if found:
+        return ", ".join(found)
+    return next((str(record["reason"]) for record in group if record["tool"] == tool), "not installed")
+
+
+def _rows(all_records: Sequence[Record]) -> list[str]:
+    head = " | ".join(ELSEWHERE.get(name, name) for name in TRAINERS)
+    rows = [f"| | {head} |", f"|---|{'---|' * len(TRAINERS)}"]
+    for group in tasks(all_records):
+        rows += [f"| {name_of(group)} | {' | '.join(_cell(group, tool) for tool in TRAINERS)} |"]
     return rows
 
 
 def summary(all_records: Sequence[Record]) -> str:
-    """Return a row of time and memory for each corpus: the table of the README and of the landing page."""
-    return "\n".join(_rows(all_records, [name for name in TRAINERS if name != "bpeasy"]))
+    """Return a row of time and memory for each corpus: the table of the README."""
+    return "\n".join(_rows(all_records))
 
 
 def trainers(all_records: Sequence[Record]) -> str:
     """Return all trainers in one table: measurements, then features."""
     features = [f"| {name} | {' | '.join(cells)} |" for name, cells in FEATURES]
-    return "\n".join([*_rows(all_records, TRAINERS), *features])
+    return "\n".join([*_rows(all_records), *features])
+
+
+def headline(all_records: Sequence[Record]) -> str:
+    """Return the first sentences of the README, compared with the next fastest trainer of the same merges."""
+    group = tasks(all_records)[0]
+    seconds, memory = _figures(group, ours.NAME) or ("", "")
+    merges = {record["tokens_digest"] for record in group if (record["tool"], record["status"]) == (ours.NAME, "ok")}
+    same = {record["tool"] for record in group if record.get("tokens_digest") in merges} - {ours.NAME}
+    slower = {tool: records.paired(group, tool, ours.NAME, "wall_s") or float("inf") for tool in same}
+    peer = min(slower, key=lambda tool: slower[tool])
+    share = 1 / (records.paired(group, peer, ours.NAME, "peak_memory_bytes") or 1)
+    times, part = f"{slower[peer]:.0f} times as fast as {peer}", f"{share:.0%} of its memory"
+    return _filled(
+        "Train GPT-style BPE tokenizers on corpora larger than memory, with the merges of Hugging Face's `BpeTrainer`: "
+        f"{VOCAB_SIZE:,} tokens from {name_of(group)} take {seconds} and {memory} on two cores, {times}, the next "
+        f"trainer with the same merges, in {part}. A killed run resumes. The files run in transformers, tokenizers 0.x "
+        "and 1.0, tiktoken and llama.cpp. Version 1.0 of [tokenizers](https://github.com/huggingface/tokenizers) has "
+        "no trainer in its Python package: train here, and load there."
+    )
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, 125, break_long_words=False, break_on_hyphens=False)
+
+
+def caption(all_records: Sequence[Record]) -> str:
+    """Return what the chart shows, and how to repeat it."""
+    group = tasks(all_records)[0]
+    day = date.fromisoformat(group[0]["session"][:10])
+    return _filled(
+        f"*{name_of(group)}, GPT-2's pattern, {VOCAB_SIZE:,} tokens, {group[0]['machine']['usable_cores']} cores, "
+        f"{day.day} {day:%B %Y}. `data/build_debian.py` makes the corpus from public packages; repeat the chart with "
+        "`python -m benchmarks compare FILE`.*"
+    )
+
+
+def fast(all_records: Sequence[Record]) -> str:
+    """Return the bullet on speed, of the largest corpora."""
+    parts = []
+    for group in tasks(all_records):
+        figures = _figures(group, ours.NAME)
+        if figures and group[0]["corpus_bytes"] > 5e8:
+            parts.append(f"{name_of(group)} take {' and '.join(figures)}")
+    return _filled(f"- **Fast and small**: {'; '.join(parts)}.").replace("\n", "\n  ")

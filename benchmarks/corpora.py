@@ -3,7 +3,6 @@
 import hashlib
 import mmap
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,18 +47,6 @@ def open_corpus(path: Path, name: str | None = None) -> Corpus:
     if not size:
         raise ValueError(f"{path}: empty; there is nothing to measure on it")
     return Corpus(path, name or path.name, size, hasher.hexdigest())
-
-
-def repeat(source: Path, times: int, special_token: str, target: Path) -> Corpus:
-    """The file `times` over, joined by the special token on a line of its own."""
-    joint = f"\n{special_token}\n".encode()
-    with target.open("wb") as out:
-        for round_ in range(times):
-            if round_:
-                out.write(joint)
-            with source.open("rb") as file:
-                shutil.copyfileobj(file, out, COPY_BYTES)
-    return open_corpus(target, f"{source.name} x{times}")
 
 
 def prefix(source: Path, size: int, special_token: str, target: Path) -> Corpus:

@@ -90,14 +90,10 @@ class Model:
 
 
 def measured_sizes(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """source -> its newest session's finished runs over sizes, medians of the rounds, the smallest first."""
-    newest: dict[str, str] = {}
-    chosen = [r for r in records if r["kind"] == "growth" and r["over"] == "corpus_bytes" and "chunk_rows" in r]
-    for record in chosen:
-        newest[record["source"]] = max(newest.get(record["source"], ""), record["session"])
+    """source -> its finished runs over sizes, medians of the rounds, the smallest first."""
     found: dict[str, dict[int, list[Record]]] = {}
-    for record in chosen:
-        if record["status"] == "ok" and record["session"] == newest[record["source"]]:
+    for record in records:
+        if (record["kind"], record.get("over"), record.get("status")) == ("growth", "corpus_bytes", "ok"):
             found.setdefault(record["source"], {}).setdefault(record["corpus_bytes"], []).append(record)
     return {source: [_median(sizes[size]) for size in sorted(sizes)] for source, sizes in found.items()}
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from benchmarks import cost
 from benchmarks.corpora import size_text
 from benchmarks.records import Record
+from benchmarks.render import table
 
 NOTHING = f"_No source was measured at {cost.LEAST_SIZES} sizes: `python -m benchmarks growth CORPUS --sizes ...`._"
 
@@ -23,37 +24,29 @@ def _error(predicted: float, measured: float) -> str:
 
 def prediction_section(records: Sequence[Record]) -> list[str]:
     """Return a row for each source: the largest run and its prediction from the smaller ones."""
-    lines = [
-        "| source | largest | time: predicted, measured | error | memory: predicted, measured | error |",
-        "|---|---:|---:|---:|---:|---:|",
-    ]
+    head = "source | largest: | time: predicted, measured: | error: | memory: predicted, measured: | error:"
+    rows = []
     for one in cost.predict(records):
-        seconds, memory = one.seconds, one.memory_bytes
-        lines.append(
-            f"| {one.source} | {size_text(one.corpus_bytes)} "
-            f"| {seconds[0]:.2f} s, {seconds[1]:.2f} s | {_error(*seconds)} "
-            f"| {size_text(memory[0])}, {size_text(memory[1])} | {_error(*memory)} |"
-        )
-    return [*lines, "", "The largest run of each source was not used for its own prediction.", ""]
+        (seconds, took), (memory, held) = one.seconds, one.memory_bytes
+        cells = [one.source, size_text(one.corpus_bytes), f"{seconds:.2f} s, {took:.2f} s", _error(seconds, took)]
+        cells += [f"{size_text(memory)}, {size_text(held)}", _error(memory, held)]
+        rows.append(f"| {' | '.join(cells)} |")
+    note = "The largest run of each source was not used for its own prediction."
+    return table("How well the model predicts", head, rows, note)
 
 
 def model_section(models: Sequence[cost.Model]) -> list[str]:
     """Return a row for each source: what was fitted to all its runs."""
-    lines = [
-        "| source | different pieces of n bytes | their bytes | counting, a core | combining, a core | merging "
-        "| memory |",
-        "|---|---|---|---:|---:|---:|---:|",
-    ]
-    lines += [
-        (
-            f"| {model.source} | {_power(model.pieces)} | {_power(model.piece_bytes)} "
-            f"| {_rate(model.counting, 1e6)} MB/s | {_rate(model.combining, 1e6)} million rows/s "
-            f"| {_rate(model.merging, 1e6)} MB of pieces/s "
-            f"| {size_text(model.peak_bytes.fixed)} + {model.peak_bytes.each:.1f} a byte of pieces |"
-        )
+    head = "source | different pieces of n bytes | their bytes | counting, a core: | combining, a core: | merging: "
+    head += "| memory:"
+    rows = [
+        f"| {model.source} | {_power(model.pieces)} | {_power(model.piece_bytes)} "
+        f"| {_rate(model.counting, 1e6)} MB/s | {_rate(model.combining, 1e6)} million rows/s "
+        f"| {_rate(model.merging, 1e6)} MB of pieces/s "
+        f"| {size_text(model.peak_bytes.fixed)} + {model.peak_bytes.each:.1f} a byte of pieces |"
         for model in models
     ]
-    return [*lines, ""]
+    return table("Fitted model", head, rows)
 
 
 def _power(power: cost.Power) -> str:
@@ -68,35 +61,32 @@ def plan_section(
     models: Sequence[cost.Model], cluster: cost.Cluster, sizes: Sequence[int], chunk_bytes: int
 ) -> list[str]:
     """Return a row for each source and size: time by stage, memory, the bottleneck."""
-    lines = [
-        f"{cluster.nodes} nodes with {cluster.cores} cores, {size_text(cluster.memory_bytes)} of memory and "
-        f"{size_text(cluster.network_bytes_s)} a second to the storage, {1000 * cluster.request_s:g} ms a request; "
-        f"chunks of {size_text(chunk_bytes)}.",
-        "",
-        "| text like | corpus | counting | combining | joining | merging | different pieces | counter, chunk counters "
-        "| memory of merging: all pieces, `--min-piece-count 2` | bottleneck |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---|",
-    ]
+    head = (
+        "text like | corpus: | counting: | combining: | joining: | merging: | different pieces: "
+        "| counter, chunk counters: | memory of merging: all pieces, `--min-piece-count 2`: | bottleneck"
+    )
+    rows = []
     for model in models:
         for size in sizes:
             planned = cost.plan(model, cluster, size, chunk_bytes)
             stages = " | ".join(f"{time_text(stage.seconds)} ({stage.bottleneck})" for stage in planned.stages)
-            lines.append(
+            rows.append(
                 f"| {model.source} | {size_text(size)} | {stages} | {planned.pieces:.2g} "
                 f"| {size_text(planned.counter_bytes)}, {size_text(planned.chunk_counter_bytes)} "
                 f"| {size_text(planned.merging_bytes)}, {size_text(planned.merging_repeated_bytes)} "
                 f"| {planned.bottleneck} |"
             )
-    return [*lines, ""]
+    note = (
+        f"{cluster.nodes} nodes with {cluster.cores} cores, {size_text(cluster.memory_bytes)} of memory and "
+        f"{size_text(cluster.network_bytes_s)} a second to the storage, {1000 * cluster.request_s:g} ms a request; "
+        f"chunks of {size_text(chunk_bytes)}."
+    )
+    return table("Predictions", head, rows, note)
 
 
 def text(records: Sequence[Record], cluster: cost.Cluster, sizes: Sequence[int], chunk_bytes: int) -> str:
     """Return the whole report as Markdown."""
     measured = cost.measured_sizes(records)
     models = [cost.fit(runs) for runs in measured.values() if len(runs) >= cost.LEAST_SIZES]
-    if not models:
-        return NOTHING
-    lines = ["**How well the model predicts**", "", *prediction_section(records)]
-    lines += ["**Fitted model**", "", *model_section(models)]
-    lines += ["**Predictions**", "", *plan_section(models, cluster, sizes, chunk_bytes)]
-    return "\n".join(lines).rstrip()
+    lines = prediction_section(records) + model_section(models) + plan_section(models, cluster, sizes, chunk_bytes)
+    return "\n".join(lines).rstrip() or NOTHING

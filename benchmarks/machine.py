@@ -1,10 +1,13 @@
 """Describes the machine and the versions of a measurement; no host name, no user, no paths."""
 
 import contextlib
+import hashlib
 import importlib.metadata
 import os
 import platform
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +53,20 @@ def describe() -> dict[str, Any]:
         "os": operating_system(),
         "python": platform.python_version(),
     }
+
+
+def reference_s() -> float:
+    """Seconds of the reference loop, the best of five: every usable core hashes 64 MB.
+
+    Taken before and after each round: it takes longer while others use the machine or its clock is slower.
+    """
+    cores, block, times = describe()["usable_cores"], bytes(64_000_000), []
+    with ThreadPoolExecutor(cores) as threads:
+        for _ in range(5):
+            started = time.perf_counter()
+            list(threads.map(lambda _: hashlib.blake2b(block).digest(), range(cores)))
+            times.append(time.perf_counter() - started)
+    return min(times)
 
 
 def version(distribution: str) -> str | None:

@@ -27,32 +27,8 @@ def command() -> list[str]:
 
 def train_argv(corpus: Path, run_directory: Path, vocab_size: int, pattern: str, special_token: str) -> list[str]:
     """The whole command as a user types it; workers, chunks and memory are the command's own choice."""
-    return [
-        *command(),
-        "train",
-        str(corpus),
-        "--output",
-        str(run_directory),
-        f"--vocab-size={vocab_size}",
-        f"--special-token={special_token}",
-        f"--pattern={pattern}",
-        "--quiet",
-    ]
-
-
-def count_argv(corpus: Path, run_directory: Path, pattern: str, special_token: str) -> list[str]:
-    """Counting alone, by one worker."""
-    return [
-        *command(),
-        "count",
-        str(corpus),
-        "--output",
-        str(run_directory),
-        f"--special-token={special_token}",
-        f"--pattern={pattern}",
-        "--workers=1",
-        "--quiet",
-    ]
+    options = [f"--vocab-size={vocab_size}", f"--special-token={special_token}", f"--pattern={pattern}", "--quiet"]
+    return [*command(), "train", str(corpus), "--output", str(run_directory), *options]
 
 
 REFUSED = (1, 2)  # exit codes of a command that refuses in one line

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import growth, ours, records
-from benchmarks.comparison import CORPORA
+from benchmarks import comparison, kinds, ours, records
 from benchmarks.corpora import size_text
 from benchmarks.records import Record
 
@@ -64,47 +63,45 @@ def _save(mpl: Any, figure: Any, path: Path) -> None:
 
 def draw_all(all_records: Sequence[Record], directory: Path) -> None:
     """Write trainers.svg, tools.svg and growth.svg, each only if something of its kind was measured."""
-    trained = [one for one in all_records if one["kind"] == "train"]
-    tasks = records.latest(trained).values()
-    widest = max(tasks, key=lambda group: len({one["tool"] for one in group}), default=[])
-    draw_tools(widest, directory / "trainers.svg")
-    draw_tools(trained, directory / "tools.svg")
-    draw_growth([one for one in all_records if one["kind"] == "growth"], directory / "growth.svg")
+    groups = comparison.tasks(all_records)
+    draw_tools(groups[:1], directory / "trainers.svg")
+    draw_tools(groups, directory / "tools.svg")
+    draw_growth(all_records, directory / "growth.svg")
 
 
-def draw_tools(all_records: Sequence[Record], path: Path) -> bool:
-    """Draw median time and peak memory by tool, a row for each task that two tools finished; False if there is none."""
-    tasks = []
-    for key, group in records.latest(all_records).items():
-        finished = list(dict.fromkeys(r["tool"] for r in group if r["status"] == "ok"))
-        if len(finished) > 1:
-            tasks.append((key, group, finished))
-    if not tasks:
-        return False
-    heights = [0.9 + 0.27 * len(tools) for _, _, tools in tasks]
+def draw_tools(groups: Sequence[Sequence[Record]], path: Path) -> None:
+    """Draw median time and peak memory by tool, a row for each task; what did not finish says why."""
+    if not groups:
+        return
+    tasks = [(group, list(dict.fromkeys(one["tool"] for one in group))) for group in groups]
+    heights = [0.9 + 0.27 * len(tools) for _, tools in tasks]
     mpl, figure, axes = _figure(len(tasks), 2, 9, sum(heights), height_ratios=heights)
-    for row, ((corpus, pattern, vocab_size), group, tools) in enumerate(tasks):
+    for row, (group, tools) in enumerate(tasks):
         for axis, field, label in zip(axes[row], ("wall_s", "peak_memory_bytes"), LABELS, strict=True):
-            medians = {tool: statistics.median(records.values(group, tool, field).values()) for tool in tools}
-            ordered = sorted(medians, key=lambda tool: medians[tool], reverse=True)
+            found = {tool: records.values(group, tool, field).values() for tool in tools}
+            medians = {tool: statistics.median(values) if values else None for tool, values in found.items()}
+            ordered = sorted(medians, key=lambda tool: medians[tool] or float("inf"), reverse=True)
             colours = [OURS_COLOUR if tool == ours.NAME else PEER_COLOUR for tool in ordered]
-            drawn = axis.barh(ordered, [medians[tool] for tool in ordered], color=colours, height=0.7)
-            axis.bar_label(drawn, fmt="{:.3g}" if field == "wall_s" else size_text, padding=3)
+            drawn = axis.barh(ordered, [medians[tool] or 0 for tool in ordered], color=colours, height=0.7)
+            reasons = {one["tool"]: one["reason"] for one in group}
+            text = "{:.3g}".format if field == "wall_s" else size_text
+            shown = [reasons[tool] if medians[tool] is None else text(medians[tool]) for tool in ordered]
+            axis.bar_label(drawn, shown, padding=3)
             axis.xaxis.set_major_formatter("{x:g}" if field == "wall_s" else lambda x, _: size_text(x))
             axis.xaxis.set_major_locator(mpl.ticker.MaxNLocator(4))
             axis.margins(x=0.2)
             axis.set_xlabel(label)
-        name = f"{size_text(group[0]['corpus_bytes'])} of {CORPORA.get(corpus, corpus)}"
-        axes[row][0].set_title(f"{name}, pattern {pattern}, vocabulary {vocab_size:,}", loc="left")
+        first = group[0]
+        title = f"{comparison.name_of(group)}, pattern {first['pattern']}, vocabulary {first['vocab_size']:,}"
+        axes[row][0].set_title(title, loc="left")
     _save(mpl, figure, path)
-    return True
 
 
-def draw_growth(all_records: Sequence[Record], path: Path) -> bool:
-    """Log-log curves of our time over bytes and over vocabulary; False when there are none."""
-    drawn = [curve for curve in growth.curves(all_records) if curve.slope is not None]
+def draw_growth(all_records: Sequence[Record], path: Path) -> None:
+    """Draw log-log curves of our time over bytes and over vocabulary, if there are any."""
+    drawn = kinds.curves(all_records)
     if not drawn:
-        return False
+        return
     mpl, figure, axes = _figure(1, 2, 9, 3.6)
     labels = (("corpus_bytes", "corpus"), ("vocab_size", "vocabulary size"))
     for axis, (over, label) in zip(axes[0], labels, strict=True):
@@ -127,4 +124,3 @@ def draw_growth(all_records: Sequence[Record], path: Path) -> bool:
         else:
             axis.set_visible(False)
     _save(mpl, figure, path)
-    return True

@@ -6,14 +6,14 @@ than the pause can be missed; `largest_rss_bytes`, kept by the system, bounds wh
 held. Where there is no PSS (macOS) the sum of resident sizes is used instead and the record says so.
 """
 
-import contextlib
+import math
 import os
 import signal
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +38,7 @@ class Memory:
 class Measurement:
     """Time and memory of one run of a command."""
 
-    status: str  # "ok", "failed" or "timeout"
+    status: str  # "ok", "failed", "timeout" or "memory"
     exit_code: int
     wall_s: float
     user_s: float
@@ -99,45 +99,23 @@ class _Waiter(threading.Thread):
         self.ended.set()
 
 
-@contextlib.contextmanager
-def _on_one_core() -> Iterator[None]:
-    """Meanwhile this thread, and for good what it starts, runs on one core, if the system can do that."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, [max(cores)])
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, cores)
-
-
 def measure(
     argv: Sequence[str],
     *,
     timeout_s: float,
     directory: Path,
-    environment: dict[str, str],
-    one_core: bool = False,
+    environment: dict[str, str] | None,
+    most_bytes: float = math.inf,
 ) -> Measurement:
-    """Runs `argv` in `directory` until it ends or `timeout_s` have passed, then kills its process group.
+    """Run `argv` in `directory` until it ends, `timeout_s` have passed or it holds more than `most_bytes`.
 
-    `one_core` keeps the command and its descendants on one core, where the system can do that.
+    In the last two cases its process group is killed.
     """
-    peak, peak_anonymous, most_processes, samples, timed_out = 0, 0, 0, 0, False
+    peak, peak_anonymous, most_processes, samples, stopped = 0, 0, 0, 0, ""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         started = time.perf_counter()
-        with _on_one_core() if one_core else contextlib.nullcontext():
-            child = subprocess.Popen(
-                list(argv),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                cwd=directory,
-                env=environment,
-                start_new_session=True,
-            )
+        streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err}
+        child = subprocess.Popen(list(argv), cwd=directory, env=environment, start_new_session=True, **streams)
         waiter = _Waiter(child.pid)
         waiter.start()
         try:
@@ -150,8 +128,8 @@ def measure(
                 most_processes = max(most_processes, now.processes)
                 cost_s = time.perf_counter() - before
                 pause_s = min(max(cost_s / SAMPLING_SHARE, SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
-                if before - started > timeout_s:
-                    timed_out = True
+                stopped = "timeout" if before - started > timeout_s else "memory" if now.total > most_bytes else ""
+                if stopped:
                     break
         finally:
             if not waiter.ended.is_set():
@@ -164,7 +142,7 @@ def measure(
             texts.append(stream.read().decode("utf-8", errors="replace"))
     ok = "ok" if child.returncode == 0 else "failed"
     return Measurement(
-        status="timeout" if timed_out else ok,
+        status=stopped or ok,
         exit_code=child.returncode,
         wall_s=waiter.end_s - started,
         user_s=waiter.user_s,

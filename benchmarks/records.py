@@ -1,10 +1,10 @@
-"""The results file (JSON lines, only ever appended to) and the statistics drawn from it.
+"""The results file (JSON lines) and the statistics drawn from it.
 
-A record is a flat JSON object. All kinds have: format, kind (`train`, `growth`, `count`, `encode`, `files`, `cliff`,
-`startup`, `memory`),
-session (when the command was started), round, tool, version, corpus, corpus_bytes, corpus_digest, pattern,
-vocab_size, status, reason, the fields of a Measurement, and machine. A tool that failed, exceeded its time or
-cannot do the task has its record too.
+A record is a flat JSON object. All kinds have: format, kind (`train`, `encode`, `files`, `growth`, `cliff`, `memory`,
+`cluster`, `startup`), session (when the command was started), round, tool, version, corpus, corpus_bytes,
+corpus_digest, pattern, vocab_size, status, reason, the fields of a Measurement, and machine. A tool that failed,
+exceeded its time or memory, or cannot do the task has its record too. A record of kind `reference` has the seconds of
+`machine.reference_s` before and after a round.
 """
 
 import json
@@ -26,33 +26,52 @@ def append(path: Path, record: Record) -> None:
         file.write(json.dumps({"format": FORMAT, **record}, ensure_ascii=False) + "\n")
 
 
-def read(path: Path, kind: str | None = None) -> list[Record]:
-    """All records, or those of one kind, in the order of writing; names the line that is none."""
+def write(path: Path, records: Iterable[Record]) -> None:
+    """Replace the file by these records."""
+    lines = [json.dumps({"format": FORMAT, **record}, ensure_ascii=False) + "\n" for record in records]
+    path.write_text("".join(lines), encoding="utf-8", newline="\n")
+
+
+def read(path: Path) -> list[Record]:
+    """All records in the order of writing; names the line that is none."""
     found = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
         try:
             record = json.loads(line)
             if record["format"] != FORMAT:
                 raise ValueError(f"format {record['format']}, this version reads {FORMAT}")
-            if kind is None or record["kind"] == kind:
-                found.append(record)
+            task(record)
+            found.append(record)
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path}, line {number}: not a benchmark record ({error})") from error
     return found
 
 
-def task(record: Record) -> tuple[str, str, int]:
-    """What was to be done; records of one task may be compared."""
-    return record["corpus"], record["pattern"], record["vocab_size"]
+def task(record: Record) -> tuple[str, ...]:
+    """What was to be done; records of one task may be compared, and only those of its newest session are shown."""
+    kind = record["kind"]
+    if kind == "growth":
+        return kind, record["source"], record["over"]
+    if kind in ("cliff", "startup"):
+        return (kind,)
+    return kind, record["corpus"], record["pattern"], str(record["vocab_size"]), record.get("of", "")
 
 
-def latest(records: Iterable[Record]) -> dict[tuple[str, str, int], list[Record]]:
-    """The records of each task, from its newest session only: figures of different days are never mixed."""
-    groups: dict[tuple[str, str, int], list[Record]] = {}
+def newest(records: Sequence[Record]) -> list[Record]:
+    """The records of each task's newest session: figures of different sessions are never mixed."""
+    sessions: dict[tuple[str, ...], str] = {}
     for record in records:
-        groups.setdefault(task(record), []).append(record)
-    newest = {key: max(record["session"] for record in group) for key, group in groups.items()}
-    return {key: [r for r in group if r["session"] == newest[key]] for key, group in groups.items()}
+        sessions[task(record)] = max(record["session"], sessions.get(task(record), ""))
+    return [record for record in records if record["session"] == sessions[task(record)]]
+
+
+def tasks(records: Iterable[Record], kind: str) -> list[list[Record]]:
+    """The records of a kind by task, in the order of writing."""
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for record in records:
+        if record["kind"] == kind:
+            groups.setdefault(task(record), []).append(record)
+    return list(groups.values())
 
 
 def values(records: Iterable[Record], tool: str, field: str) -> dict[int, float]:

@@ -1,7 +1,7 @@
 """Turn records into Markdown between the markers of a document; the text around the markers does not change.
 
 `<!-- benchmarks: begin -->` ... `<!-- benchmarks: end -->` encloses all tables; `<!-- benchmarks NAME: begin -->` one
-table of `TABLES`. Figures are medians over the rounds of a task's newest session; ratios are medians of the ratios
+text of `TABLES`. Figures are medians over the rounds of a task's newest session; ratios are medians of the ratios
 within each round. The same records produce the same text, so a test compares the documents with the results file.
 """
 
@@ -11,14 +11,23 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import cliffs, cluster, comparison, growth, ours, records
+from benchmarks import comparison, kinds, ours, records
 from benchmarks.corpora import size_text
 from benchmarks.records import Record
 
 BEGIN = "<!-- benchmarks: begin -->"
 END = "<!-- benchmarks: end -->"
-NOTHING = "not measured"
-KINDS = ("train", "count", "encode", "files", "growth", "cliff", "memory", "cluster", "startup")
+PAGES = ("index", "explanation/comparison", "reference/benchmarks", "how-to/ray")  # besides README
+
+
+def table(title: str, head: str, rows: Sequence[str], *notes: str) -> list[str]:
+    """A titled table with notes below it; nothing without rows. Columns whose name ends with a colon are figures."""
+    if not rows:
+        return []
+    names = head.split(" | ")
+    marks = "|".join("---:" if name.endswith(":") else "---" for name in names)
+    lines = [f"**{title}**", "", f"| {' | '.join(name.rstrip(':') for name in names)} |", f"|{marks}|", *rows, ""]
+    return lines + [line for note in notes for line in (note, "")]
 
 
 def seconds_text(seconds: Sequence[float]) -> str:
@@ -47,240 +56,214 @@ def agreement(group: Sequence[Record], tool: str) -> str:
     return "same" if digests == reference else f"other, `{min(digests)[:8]}`"
 
 
-def failure_row(tool: str, version: str | None, group: Sequence[Record]) -> str:
-    """The row of a tool that never finished; the reason is the last one."""
-    last = [r for r in group if r["tool"] == tool][-1]
-    reason = str(last["reason"]).replace("|", "\\|")
-    return f"| {tool} {version or ''} | {last['status']}: {reason} | - | - | - | - | - |"
-
-
-def training_table(group: Sequence[Record]) -> list[str]:
+def training_rows(group: Sequence[Record]) -> list[str]:
     """One row a tool, the fastest first, then those that did not finish."""
     rows: list[tuple[float, str]] = []
     for tool in dict.fromkeys(record["tool"] for record in group):
-        version = next(record["version"] for record in group if record["tool"] == tool)
-        walls = list(records.values(group, tool, "wall_s").values())
-        if not walls:
-            rows.append((float("inf"), failure_row(tool, version, group)))
+        same = [record for record in group if record["tool"] == tool]
+        done = [record for record in same if record["status"] == "ok"]
+        name = f"{tool} {same[0]['version'] or ''}"
+        if not done:
+            reason = str(same[-1]["reason"]).replace("|", "\\|")
+            rows.append((float("inf"), f"| {name} | {reason} | - | - | - | - | - |"))
             continue
-        failed = sum(r["tool"] == tool and r["status"] != "ok" for r in group)
-        cpu = statistics.median(r["user_s"] + r["system_s"] for r in group if r["tool"] == tool and r["status"] == "ok")
-        memory = statistics.median(records.values(group, tool, "peak_memory_bytes").values())
+        walls = [record["wall_s"] for record in done]
         cells = [
-            f"{tool} {version}" + (f" ({failed} rounds failed)" if failed else ""),
+            name + (f" ({len(same) - len(done)} rounds failed)" if len(done) < len(same) else ""),
             seconds_text(walls),
             ratio_text(records.paired(group, tool, ours.NAME, "wall_s")),
-            f"{cpu:.2f} s",
-            size_text(memory),
+            f"{statistics.median(r['user_s'] + r['system_s'] for r in done):.2f} s",
+            size_text(statistics.median(r["peak_memory_bytes"] for r in done)),
             ratio_text(records.paired(group, tool, ours.NAME, "peak_memory_bytes")),
             agreement(group, tool),
         ]
         rows.append((statistics.median(walls), f"| {' | '.join(cells)} |"))
-    head = [
-        "| trainer | time: median (range) | times slower than bpe-pipeline | CPU | memory | times more | merges |",
-        "|---|---:|---:|---:|---:|---:|---|",
-    ]
-    return head + [row for _, row in sorted(rows, key=lambda row: row[0])]
+    return [row for _, row in sorted(rows, key=lambda row: row[0])]
 
 
 def machine_text(record: Record) -> str:
     """One line on the machine of a record."""
     machine = record["machine"]
-    memory = machine["memory_bytes"] / 2**30
     kind = "PSS" if record.get("memory_kind", "pss") == "pss" else "RSS"
     return (
-        f"{machine['cpu']}, {machine['usable_cores']} cores, {memory:.0f} GiB; {machine['os']}; "
-        f"Python {machine['python']}; {record['session'][:10]}; memory is {kind} of the whole process tree."
+        f"{machine['cpu']}, {machine['usable_cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB; "
+        f"{machine['os']}; Python {machine['python']}; {record['session'][:10]}; memory is {kind} of all its processes."
+    )
+
+
+def reference_text(all_records: Sequence[Record], group: Sequence[Record]) -> str:
+    """How much the machine changed during the rounds of a task; empty if the reference loop did not run."""
+    task = records.task({**group[0], "kind": "reference", "of": group[0]["kind"]})
+    loops = [r for r in all_records if r["kind"] == "reference" and records.task(r) == task]
+    times = [one[name] for one in loops if one["session"] == group[0]["session"] for name in ("before_s", "after_s")]
+    if not times:
+        return ""
+    return (
+        f" A reference loop before and after each round: the same within {100 * (max(times) / min(times) - 1):.0f} %."
     )
 
 
 def training_section(all_records: Sequence[Record]) -> list[str]:
     """A table for each task."""
     lines: list[str] = []
-    for (corpus, pattern, vocab_size), group in records.latest(all_records).items():
-        rounds = max(record["round"] for record in group)
-        size = size_text(group[0]["corpus_bytes"])
-        title = f"{corpus}, {size}, pattern {pattern}, vocabulary {vocab_size:,}, rounds: {rounds}"
-        example = next((record for record in group if record["status"] == "ok"), group[0])
-        lines += [f"**{title}**", "", *training_table(group), "", machine_text(example), ""]
+    head = "trainer | time: median (range): | times slower than bpe-pipeline: | CPU: | memory: | times more: | merges"
+    for group in records.tasks(all_records, "train"):
+        first, most = group[0], max(record["round"] for record in group)
+        title = f"{first['corpus']}, {size_text(first['corpus_bytes'])}, pattern {first['pattern']}, "
+        title += f"vocabulary {first['vocab_size']:,}, rounds: {most}"
+        example = next((record for record in group if record["status"] == "ok"), first)
+        note = machine_text(example) + reference_text(all_records, group)
+        lines += table(title, head, training_rows(group), note)
     return lines
 
 
-def counting_section(all_records: Sequence[Record]) -> list[str]:
-    """One row a corpus and tool: MB of input a second, whole process and counting alone."""
-    if not all_records:
-        return []
-    lines = [
-        "**Counting on one core, MB of input a second**",
-        "",
-        "| corpus | pattern | tool | whole process | times slower | without start-up | times slower |",
-        "|---|---|---|---:|---:|---:|---:|",
-    ]
-    for (corpus, pattern, _), group in records.latest(all_records).items():
-        for tool in dict.fromkeys(record["tool"] for record in group):
-            walls = list(records.values(group, tool, "wall_mb_per_s").values())
-            stages = list(records.values(group, tool, "stage_mb_per_s").values())
-            wall = f"{statistics.median(walls):,.1f}" if walls else "failed"
-            stage = f"{statistics.median(stages):,.1f}" if stages else "-"
-            ratios = [ratio_text(records.paired(group, tool, ours.NAME, f)) for f in ("wall_s", "stage_s")]
-            lines.append(f"| {corpus} | {pattern} | {tool} | {wall} | {ratios[0]} | {stage} | {ratios[1]} |")
-    return [*lines, "", "'Times slower': than bpe-pipeline.", ""]
-
-
-def encoding_section(all_records: Sequence[Record], title: str) -> list[str]:
+def encoding_section(all_records: Sequence[Record], kind: str, title: str) -> list[str]:
     """One row a corpus and tool: MB of text a second, a short message, and whether the ids are the same."""
-    if not all_records:
-        return []
-    lines = [
-        f"**{title}, all cores, MB of text a second**",
-        "",
-        "| corpus | vocabulary | tool | encoding: median (range) | times slower | one message | ids |",
-        "|---|---:|---|---:|---:|---:|---|",
-    ]
-    for (corpus, _, vocab_size), group in records.latest(all_records).items():
-        rows: list[tuple[float, str]] = []
+    rows, notes = [], ["'Times slower': than bpe-pipeline. Caches start empty."]
+    for group in records.tasks(all_records, kind):
+        found: list[tuple[float, str]] = []
         expected = {r["ids_digest"] for r in group if r["tool"] == ours.NAME and r["status"] == "ok"}
         for tool in dict.fromkeys(record["tool"] for record in group):
-            rates = list(records.values(group, tool, "mb_per_s").values())
-            messages = list(records.values([r for r in group if "message_us" in r], tool, "message_us").values())
-            message = f"{statistics.median(messages):.1f} µs" if messages else "-"
-            version = next(record["version"] for record in group if record["tool"] == tool)
-            start = f"| {corpus} | {vocab_size:,} | {tool} {version} |"
-            if not rates:
-                rows.append((0.0, f"{start} failed | - | - | - |"))
+            same = [record for record in group if record["tool"] == tool]
+            done = [record for record in same if record["status"] == "ok"]
+            start = f"| {same[0]['corpus']} | {same[0]['vocab_size']:,} | {tool} {same[0]['version']} |"
+            if not done:
+                found.append((0.0, f"{start} {same[-1]['reason']} | - | - | - | - |"))
                 continue
-            digests = {r["ids_digest"] for r in group if r["tool"] == tool and r["status"] == "ok"}
-            rate = f"{statistics.median(rates):,.1f} ({min(rates):,.1f}-{max(rates):,.1f})"
-            ratio = ratio_text(records.paired(group, tool, ours.NAME, "encode_s"))
-            same = "other" if expected and digests != expected else "same"
-            row = f"{start} {rate} | {ratio} | {message} | {same} |"
-            rows.append((statistics.median(rates), row))
-        lines += [row for _, row in sorted(rows, key=lambda row: -row[0])]
-    return [*lines, "", "'Times slower': than bpe-pipeline. Caches start empty.", ""]
+            rates = [record["mb_per_s"] for record in done]
+            messages = [record["message_us"] for record in done if "message_us" in record]
+            cells = [
+                f"{statistics.median(rates):,.1f} ({min(rates):,.1f}-{max(rates):,.1f})",
+                ratio_text(records.paired(group, tool, ours.NAME, "encode_s")),
+                size_text(statistics.median(record["peak_memory_bytes"] for record in done)),
+                f"{statistics.median(messages):.1f} µs" if messages else "-",
+                "other" if expected and {record["ids_digest"] for record in done} != expected else "same",
+            ]
+            found.append((statistics.median(rates), f"{start} {' | '.join(cells)} |"))
+        rows += [row for _, row in sorted(found, key=lambda row: -row[0])]
+        notes.append(f"{group[0]['corpus']}: {group[0]['session'][:10]}.{reference_text(all_records, group)}")
+    head = "corpus | vocabulary: | tool | encoding: median (range): | times slower: | memory: | one message: | ids"
+    return table(f"{title}, all cores, MB of text a second", head, rows, " ".join(notes))
 
 
 def growth_section(all_records: Sequence[Record]) -> list[str]:
     """One row a curve, with its log-log slope."""
-    drawn = [curve for curve in growth.curves(all_records) if curve.slope is not None]
-    if not drawn:
-        return []
-    lines = ["**Growth of the time of bpe-pipeline**", "", "| corpus | over | stage | from - to | seconds | slope |"]
-    lines.append("|---|---|---|---|---|---:|")
-    for curve in drawn:
+    rows = []
+    for curve in kinds.curves(all_records):
         (x0, y0), (x1, y1) = curve.points[0], curve.points[-1]
-        over = {"corpus_bytes": "bytes", "vocab_size": "vocabulary"}.get(curve.over, curve.over)
+        over = "bytes" if curve.over == "corpus_bytes" else "vocabulary"
         span = f"{size_text(x0)} - {size_text(x1)}" if over == "bytes" else f"{x0:,.0f} - {x1:,.0f}"
-        lines.append(f"| {curve.corpus} | {over} | {curve.stage} | {span} | {y0:.2f} - {y1:.2f} | {curve.slope:.2f} |")
-    return [
-        *lines,
-        "",
-        "A slope of 1 is linear growth (log-log, least squares); -1 over workers is a perfect speed-up.",
-        "",
-    ]
+        rows.append(f"| {curve.corpus} | {over} | {curve.stage} | {span} | {y0:.2f} - {y1:.2f} | {curve.slope:.2f} |")
+    note = "A slope of 1 is linear growth (log-log, least squares)."
+    return table(
+        "Growth of the time of bpe-pipeline", "corpus | over | stage | from - to | seconds | slope:", rows, note
+    )
 
 
 def cliffs_section(all_records: Sequence[Record]) -> list[str]:
     """One row a kind of text."""
-    found = cliffs.cliffs(all_records)
-    if not found:
-        return []
-    lines = [
-        "**Unusual texts**",
-        "",
-        "| text | pattern | sizes | seconds | slope | time for a byte, relative to the reference |",
-    ]
-    lines.append("|---|---|---|---|---:|---:|")
-    for cliff in found:
+    rows = []
+    for cliff in kinds.found_cliffs(all_records):
         cells = [cliff.name, cliff.pattern, "-", cliff.failure or "-", "-", ratio_text(cliff.to_reference)]
         if cliff.points and cliff.failure is None:
-            slope = cliff.slope
+            slope = records.log_log_slope(cliff.points)
             cells[2] = ", ".join(size_text(x) for x, _ in cliff.points)
             cells[3] = ", ".join(f"{y:.2f}" for _, y in cliff.points)
             cells[4] = "-" if slope is None else f"{slope:.2f}"
-        lines.append(f"| {' | '.join(cells)} |")
-    return [*lines, "", f"The reference is a prefix of {all_records[-1]['source']}; times are of whole commands.", ""]
+        rows.append(f"| {' | '.join(cells)} |")
+    sources = {record["source"] for record in all_records if record["kind"] == "cliff"}
+    note = f"The reference is a prefix of {', '.join(sources)}; times are of whole commands."
+    head = "text | pattern | sizes | seconds | slope: | time for a byte, relative to the reference:"
+    return table("Unusual texts", head, rows, note)
 
 
 def memory_section(all_records: Sequence[Record]) -> list[str]:
     """One row a corpus and limit: time, measured peak, merges, or where it was refused."""
-    if not all_records:
-        return []
-    lines = [
-        "**Under a memory limit**",
-        "",
-        "| corpus | limit | time: median (range) | CPU | measured peak | of the limit | merges |",
-        "|---|---:|---:|---:|---:|---:|---|",
-    ]
-    for (corpus, _, _), group in records.latest(all_records).items():
+    rows = []
+    for group in records.tasks(all_records, "memory"):
         digests = {r["tokens_digest"] for r in group if r["status"] == "ok"}
         for limit in sorted({record["limit"] for record in group}, reverse=True):
             same = [record for record in group if record["limit"] == limit]
             done = [record for record in same if record["status"] == "ok"]
-            cells = [
-                corpus,
-                f"{limit / 2**20:,.0f} MiB",
-                "-",
-                "-",
-                "-",
-                "-",
-                f"{same[-1]['status']}: {str(same[-1]['reason']).split(', ')[0].split(': ')[0]}",
-            ]
+            cells = ["-"] * 4 + [f"{same[-1]['status']}: {str(same[-1]['reason']).split(', ')[0].split(': ')[0]}"]
             if len(done) == len(same):
                 peak = max(record["peak_memory_bytes"] for record in done)
-                cells[2] = seconds_text([record["wall_s"] for record in done])
                 cpu = statistics.median(record["user_s"] + record["system_s"] for record in done)
-                cells[3:6] = [f"{cpu:.1f} s", f"{peak / 2**20:,.0f} MiB", f"{peak / limit:.0%}"]
-                cells[6] = f"`{done[0]['tokens_digest'][:8]}`" + ("" if len(digests) == 1 else ", not the same")
-            lines.append(f"| {' | '.join(cells)} |")
-    return [
-        *lines,
-        "",
-        "The peak is that of all processes together (PSS), measured from outside, in the worst round. Others used the "
-        "machine while mixed-250.txt was measured: its CPU time counts.",
-        "",
+                cells = [seconds_text([record["wall_s"] for record in done]), f"{cpu:.1f} s"]
+                cells += [f"{peak / 2**20:,.0f} MiB", f"{peak / limit:.0%}"]
+                cells += [f"`{done[0]['tokens_digest'][:8]}`" + ("" if len(digests) == 1 else ", not the same")]
+            rows.append(f"| {group[0]['corpus']} | {limit / 2**20:,.0f} MiB | {' | '.join(cells)} |")
+    note = "The peak is that of all processes together (PSS), measured from outside, in the worst round."
+    head = "corpus | limit: | time: median (range): | CPU: | measured peak: | of the limit: | merges"
+    return table("Under a memory limit", head, rows, note)
+
+
+def on_ray(all_records: Sequence[Record]) -> list[tuple[str, float, float, float, bool]]:
+    """Corpus, median seconds of local workers and on Ray, median ratio within a round, whether merges are the same."""
+    found = []
+    for group in records.tasks(all_records, "cluster"):
+        done = {(r["executor"], r["round"]): r for r in group if r["status"] == "ok"}
+        rounds = [number for executor, number in done if executor == "ray" and ("local", number) in done]
+        if rounds:
+            local, ray = ([done[executor, number]["wall_s"] for number in rounds] for executor in ("local", "ray"))
+            ratio = statistics.median(b / a for a, b in zip(local, ray, strict=True))
+            same = len({r["tokens_digest"] for r in done.values()}) == 1
+            found.append((group[0]["corpus"], statistics.median(local), statistics.median(ray), ratio, same))
+    return found
+
+
+def cluster_section(all_records: Sequence[Record]) -> list[str]:
+    """One row a corpus."""
+    rows = [
+        f"| {corpus} | {local:.1f} s | {ray:.1f} s | {ratio:.2f}x | {'yes' if same else 'no'} |"
+        for corpus, local, ray, ratio, same in on_ray(all_records)
     ]
+    head = "corpus | local workers: | Ray: | ratio within a round: | same merges"
+    return table("On a Ray cluster of one node", head, rows)
+
+
+def ray_text(all_records: Sequence[Record]) -> str:
+    """What Ray costs, for its page."""
+    return "\n".join(
+        f"On the same two cores, {corpus} takes {ray:.1f} s on Ray and {local:.1f} s with local workers; most of the "
+        f"difference is Ray's start ([measurements](../reference/benchmarks.md))."
+        for corpus, local, ray, _, _ in on_ray(all_records)
+    )
 
 
 def startup_section(all_records: Sequence[Record]) -> list[str]:
-    """One row a command of the newest session."""
-    if not all_records:
-        return []
-    newest = max(record["session"] for record in all_records)
-    lines = ["**Start-up**", "", "| what | time: median (range) |", "|---|---:|"]
-    for command in dict.fromkeys(record["command"] for record in all_records):
-        walls = [
-            record["wall_s"]
-            for record in all_records
-            if (record["session"], record["command"], record["status"]) == (newest, command, "ok")
-        ]
-        if walls:
-            lines.append(f"| {command} | {seconds_text(walls)} |")
-    return [*lines, ""]
+    """One row a command."""
+    walls: dict[str, list[float]] = {}
+    for record in all_records:
+        if record["kind"] == "startup" and record["status"] == "ok":
+            walls.setdefault(record["command"], []).append(record["wall_s"])
+    rows = [f"| {command} | {seconds_text(seconds)} |" for command, seconds in walls.items()]
+    return table("Start-up", "what | time: median (range):", rows)
 
 
 def markdown(all_records: Sequence[Record]) -> str:
     """Return all tables."""
-    by_kind = {kind: [r for r in all_records if r["kind"] == kind] for kind in KINDS}
-    lines = training_section(by_kind["train"])
-    lines += counting_section(by_kind["count"]) + encoding_section(
-        by_kind["encode"], "Encoding documents to lists of ids"
-    )
-    lines += encoding_section(by_kind["files"], "From files to ids: an array in memory, or shards on disk")
-    lines += growth_section(by_kind["growth"])
-    lines += cliffs_section(by_kind["cliff"]) + memory_section(by_kind["memory"])
-    lines += cluster.section(by_kind["cluster"]) + startup_section(by_kind["startup"])
-    return "\n".join(lines).rstrip() or NOTHING
+    lines = training_section(all_records)
+    lines += encoding_section(all_records, "encode", "Encoding documents to lists of ids")
+    lines += encoding_section(all_records, "files", "From files to ids: an array in memory, or shards on disk")
+    lines += growth_section(all_records) + cliffs_section(all_records) + memory_section(all_records)
+    lines += cluster_section(all_records) + startup_section(all_records)
+    return "\n".join(lines).rstrip()
 
 
 TABLES: dict[str, Callable[[Sequence[Record]], str]] = {
     "": markdown,
+    "headline": comparison.headline,
+    "caption": comparison.caption,
+    "fast": comparison.fast,
     "summary": comparison.summary,
     "trainers": comparison.trainers,
+    "ray": ray_text,
 }
 
 
 def names_in(document: str) -> list[str]:
-    """Return the names of the tables for which a document has a first marker."""
+    """Return the names of the texts for which a document has a first marker."""
     return [name for name in TABLES if _markers(name)[0] in document]
 
 

@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,11 @@ import pytest
 from peers import generated_text
 
 from benchmarks import __main__ as command
-from benchmarks import cliffs, cluster, corpora, cost, cost_text, counting, growth, ours, process, records, render, run
-from benchmarks.tools import TOOLS, Tool
+from benchmarks import corpora, cost, cost_text, kinds, ours, process, records, render, run
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECIAL = "<|endoftext|>"
+SESSION = run.Session(None, 1, 900.0, 50e6, SPECIAL, "2026-01-01T00:00:00+00:00", {})
 
 
 def record(tool: str, round_: int, wall_s: float, **other: Any) -> records.Record:
@@ -41,30 +42,33 @@ def test_ratios_are_taken_round_by_round_in_the_latest_session() -> None:
     ):
         assert records.paired(rounds, "tokenizers", ours.NAME, "wall_s", *of_rounds) == ratio
     old = record(ours.NAME, 1, 99.0, session="2025-01-01T00:00:00+00:00")
-    assert list(records.latest([old, *THREE_ROUNDS]).values()) == [THREE_ROUNDS]
+    assert records.tasks(records.newest([old, *THREE_ROUNDS]), "train") == [THREE_ROUNDS]
 
 
 def test_records_are_read_back_and_an_invalid_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "results.jsonl"
-    for one in [*THREE_ROUNDS, record("x", 1, 1.0, kind="growth")]:
+    for one in THREE_ROUNDS:
         records.append(path, one)
-    assert records.read(path, "train") == THREE_ROUNDS
+    assert records.read(path) == THREE_ROUNDS
     valid = path.read_text("utf-8")
     for line in ("{", "[]", '{"format": 99, "kind": "train"}', '{"kind": "train"}'):
         path.write_text(f"{valid}{line}\n", "utf-8")
-        with pytest.raises(ValueError, match="line 8"):
+        with pytest.raises(ValueError, match="line 7"):
             records.read(path)
 
 
 def test_tables_show_medians_ratios_and_agreement() -> None:
-    lines = render.training_table(THREE_ROUNDS)
-    assert lines[2].startswith(f"| {ours.NAME} 1.0 | 2.00 s (1.00-4.00) | 1.00x |")
-    assert lines[3].startswith("| tokenizers 1.0 | 20.00 s (10.00-40.00) | 10.0x |")
-    assert lines[3].endswith("| same |")
+    lines = render.training_rows(THREE_ROUNDS)
+    assert lines[0].startswith(f"| {ours.NAME} 1.0 | 2.00 s (1.00-4.00) | 1.00x |")
+    assert lines[1].startswith("| tokenizers 1.0 | 20.00 s (10.00-40.00) | 10.0x |")
+    assert lines[1].endswith("| same |")
     other = [*THREE_ROUNDS[:3], record("tokenizers", 1, 10.0, tokens_digest="0011223344")]
-    assert render.training_table(other)[3].endswith("| other, `00112233` |")
-    failed = record("rustbpe", 1, 0.0, status="timeout", reason="longer than 5 s")
-    assert render.training_table([failed])[-1].startswith("| rustbpe 1.0 | timeout: longer than 5 s |")
+    assert render.training_rows(other)[1].endswith("| other, `00112233` |")
+    failed = record("rustbpe", 1, 0.0, status="timeout", reason="stopped after 15 minutes")
+    assert render.training_rows([failed]) == ["| rustbpe 1.0 | stopped after 15 minutes | - | - | - | - | - |"]
+    task = {"corpus": "a.txt", "pattern": "gpt2", "vocab_size": 1000, "session": THREE_ROUNDS[0]["session"]}
+    loops = [{"kind": "reference", "of": "train", "before_s": 1.0, "after_s": after, **task} for after in (1.02, 1.04)]
+    assert "before and after each round: the same within 4 %" in render.markdown([*THREE_ROUNDS, *loops])
     seconds = {
         ("local", 1): 4.0,
         ("local", 2): 1.0,
@@ -74,19 +78,23 @@ def test_tables_show_medians_ratios_and_agreement() -> None:
         ("ray", 3): 2.4,
     }
     executors = [record(ours.NAME, n, s, kind="cluster", executor=one) for (one, n), s in seconds.items()]
-    assert cluster.section(executors)[-2] == "| a.txt | 2.0 s | 2.4 s | 1.50x | yes |"
+    assert render.cluster_section(executors)[-2] == "| a.txt | 2.0 s | 2.4 s | 1.50x | yes |"
     executors[0]["status"], executors[1]["tokens_digest"] = "failed", "another"
-    assert cluster.section(executors)[-2] == "| a.txt | 1.5 s | 2.2 s | 1.60x | no |"
+    assert render.cluster_section(executors)[-2] == "| a.txt | 1.5 s | 2.2 s | 1.60x | no |"
 
 
-def test_tables_in_the_documentation_match_the_results() -> None:
+def test_figures_in_the_documentation_match_the_results_of_which_no_line_is_unused() -> None:
     measured = records.read(ROOT / "benchmarks" / "results.jsonl")
-    for name, table in (("README", "summary"), ("explanation/comparison", "trainers"), ("reference/benchmarks", "")):
-        path = ROOT / f"{name}.md" if name == "README" else ROOT / "docs" / "pages" / f"{name}.md"
+    assert records.newest(measured) == measured, "run python -m benchmarks render --prune"
+    assert {one["kind"] for one in measured} <= {"train", "files", "reference", *kinds.KINDS, "cliff"}
+    shown = set()
+    for path in command.PAGES:
         document = path.read_text("utf-8")
-        assert render.names_in(document) == [table]
-        texts = {table: render.TABLES[table](measured)}
-        assert render.replace_between_markers(document, texts) == document, f"{name}: run python -m benchmarks render"
+        names = render.names_in(document)
+        texts = {name: render.TABLES[name](measured) for name in names}
+        assert render.replace_between_markers(document, texts) == document, f"{path.name}: python -m benchmarks render"
+        shown |= {*names}
+    assert shown == {*render.TABLES}
     planned = cost.Cluster(16, 32, 256 << 30, 1_250_000_000, 0.02)
     predictions = cost_text.text(measured, planned, [10**12, 10**13], 4 << 30)
     assert predictions in (ROOT / "benchmarks" / "SCALE.md").read_text("utf-8")
@@ -112,7 +120,7 @@ def test_curves_take_medians_of_rounds() -> None:
         for size in (1_000_000, 4_000_000)
         for number, noise in ((1, 0.9), (2, 1.0), (3, 7.0))
     ]
-    whole, merge = growth.curves(noisy)
+    whole, merge = kinds.curves(noisy)
     assert whole.points == ((1e6, 1.0), (4e6, 4.0))
     assert (whole.slope, merge.slope) == (pytest.approx(1.0), pytest.approx(0.5))
 
@@ -127,7 +135,8 @@ def test_the_cost_model_recovers_its_parameters_and_predicts_from_smaller_runs_o
     wanted = [pytest.approx(run_of(5 * 10**9)[name]) for name in ("wall_s", "peak_memory_bytes")]
     assert [*cost.on_this_machine(model, 5 * 10**9, 2)] == wanted
     slow = run_of(10**9, wall_s=1000.0)
-    [predicted] = cost.predict([*RUNS[:3], slow, run_of(10**8, 2, status="failed"), run_of(7, session="2025")])
+    old = run_of(7, session="2025")
+    [predicted] = cost.predict(records.newest([*RUNS[:3], slow, run_of(10**8, 2, status="failed"), old]))
     assert (predicted.corpus_bytes, predicted.seconds) == (10**9, (pytest.approx(RUNS[3]["wall_s"]), 1000.0))
     assert cost.predict(RUNS[1:]) == []
     nodes = cost.Cluster(4, 8, 2**38, 1e9, 0.01)
@@ -150,9 +159,10 @@ sys.exit(sum(child.wait() for child in children))
 def test_memory_of_the_whole_tree_is_seen_and_a_timeout_ends_all_of_it(tmp_path: Path) -> None:
     """A parent of 20 MB and two children of 40 MB, alive together, hold a little over 100 MB."""
 
-    def measure(program: str, timeout_s: float = 30.0) -> process.Measurement:
+    def measure(program: str, timeout_s: float = 30.0, most_bytes: float = 1e9) -> process.Measurement:
         argv = [sys.executable, "-S", "-c", program]
-        return process.measure(argv, timeout_s=timeout_s, directory=tmp_path, environment=None)
+        stop = {"timeout_s": timeout_s, "most_bytes": most_bytes}
+        return process.measure(argv, directory=tmp_path, environment=None, **stop)
 
     measured = measure(_FAMILY.format(3.0))
     assert (measured.status, measured.most_processes) == ("ok", 3), measured.stderr
@@ -166,10 +176,13 @@ def test_memory_of_the_whole_tree_is_seen_and_a_timeout_ends_all_of_it(tmp_path:
     while Path("/proc").is_dir() and state.exists() and state.read_text().split(")")[1].split()[0] != "Z":
         assert time.monotonic() < deadline, "the child still runs"
         time.sleep(0.05)
-    failed = measure("import sys; sys.exit('no such thing')")
-    session = run.start_session(tmp_path / "r.jsonl", 1, 5.0, SPECIAL)
-    made = run.record_of(session, "train", Tool("x"), corpora.Corpus(tmp_path, "a.txt", 1, "00"), "gpt2", 300, failed)
-    assert (made["status"], made["reason"]) == ("failed", "exit code 1: no such thing")
+    task = run.Task("train", "x", corpora.Corpus(tmp_path, "a.txt", 1, "00"), "gpt2", 300)
+    for program, reason in (
+        ("import sys; sys.exit('no such thing')", "exit code 1: no such thing"),
+        (_FAMILY.format(60.0), "killed at 50 MB"),
+    ):
+        made = run.record_of(SESSION, task, measure(program, most_bytes=SESSION.most_bytes))
+        assert (made["status"] in ("failed", "memory"), made["reason"]) == (True, reason)
 
 
 @pytest.fixture(scope="module")
@@ -183,58 +196,69 @@ def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_once(words: list[object], results: Path) -> list[records.Record]:
     """Measure one round and return its records."""
     assert command.main([*map(str, words), "--results", str(results), "--rounds", "1"]) == 0
-    return records.read(results)
+    return [one for one in records.read(results) if one["kind"] != "reference"]
+
+
+def test_a_step_that_was_stopped_or_took_minutes_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = {
+        "slow": record("slow", 0, 301.0),
+        "stopped": record("stopped", 0, 1.0, status="timeout"),
+        "quick": record("quick", 0, 1.0),
+    }
+    session = replace(SESSION, rounds=3)
+    done = run.rounds(session, [(name, lambda name=name: ended[name]) for name in ended])
+    assert [(one["tool"], one["round"]) for one in done] == [
+        *(("slow", 1), ("stopped", 1), ("quick", 1), ("quick", 2), ("quick", 3))
+    ]
+    assert capsys.readouterr().out.count("round") == 5
 
 
 @pytest.mark.slow
-def test_trainers_learn_alike_and_their_table_says_so(tmp_path: Path, small_corpus: Path) -> None:
-    """Also the other measurements of training: of counting, of growth and of cliffs."""
+def test_trainers_learn_alike_and_their_table_says_so(
+    tmp_path: Path, small_corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also the other measurements of training: of growth and of cliffs."""
     results, document = tmp_path / "results.jsonl", tmp_path / "README.md"
-    found = run_once(["run", small_corpus, "--vocab-size", "400"], results)
-    assert {one["tool"] for one in found if TOOLS[one["tool"]].version is not None} >= {ours.NAME, "tokenizers"}
-    alike = {ours.NAME, "tokenizers", "gigatoken", "ffbpe"}  # rustbpe and bpeasy order bytes by value
+    found = run_once(["compare", small_corpus, "--vocab-size", "400"], results)
+    assert f"| {ours.NAME}" in capsys.readouterr().out
+    assert {one["tool"] for one in found if run.version(one["tool"]) is not None} >= {ours.NAME, "tokenizers"}
+    alike = {ours.NAME, "tokenizers", "gigatoken", "ffbpe"}  # rustbpe orders bytes by value
     learned = {one["tool"]: one["tokens_digest"] for one in found if one["status"] == "ok"}
     assert len({digest for tool, digest in learned.items() if tool in alike}) == 1
-    assert learned.get("rustbpe") == learned.get("bpeasy") or not {"rustbpe", "bpeasy"} <= {*learned}
-    session = run.start_session(tmp_path / "other.jsonl", 1, 5.0, SPECIAL)
-    [refused] = run.run(session, [corpora.open_corpus(small_corpus)], [TOOLS["gigatoken"]], "llama3", [300])
+    refused = run.train(SESSION, "gigatoken", corpora.open_corpus(small_corpus), "llama3", 300)
     assert (refused["status"], "gpt2" in refused["reason"]) == ("unsupported", True)
-    run_once(["counting", small_corpus, "--repeat", "3"], results)
-    grow = ["growth", small_corpus, "--sizes", "8kB,16kB", "--vocab-sizes", "300", "--workers", "1,2"]
-    run_once(grow, results)
+    run_once(["growth", small_corpus, "--sizes", "8kB,16kB", "--vocab-sizes", "300"], results)
+    run_once(["memory", small_corpus, "--limits", "1GiB,1MiB", "--vocab-size", "300"], results)
     measured = run_once(["cliffs", small_corpus, "--sizes", "4kB,8kB"], results)
-    assert {one["kind"] for one in measured} == {"train", "count", "growth", "cliff"}
+    assert {one["kind"] for one in measured} == {"train", "growth", "memory", "cliff"}
+    assert [one["status"] for one in measured if one["kind"] == "memory"] == ["ok", "refused"]
     document.write_text(f"before\n{render.BEGIN}\nold\n{render.END}\nafter\n", "utf-8")
-    arguments = ["render", "--results", str(results), "--into", str(document), "--plots", str(tmp_path / "plots")]
-    arguments += ["--no-plots"] * (importlib.util.find_spec("matplotlib") is None)
-    assert command.main(arguments) == 0
-    text = document.read_text("utf-8")
-    assert (text.startswith("before\n"), text.endswith("after\n"), "old\n" in text) == (True, True, False)
-    shown = ["small.txt x3", "slope", "| small.txt | workers |", *(shape.name for shape in cliffs.SHAPES)]
-    assert [part for part in shown if part not in text] == []
+    if importlib.util.find_spec("matplotlib") is not None:
+        arguments = ["render", "--results", str(results), "--into", str(document), "--plots", str(tmp_path / "plots")]
+        assert command.main([*arguments, "--prune"]) == 0
+        text = document.read_text("utf-8")
+        assert (text.startswith("before\n"), text.endswith("after\n"), "old\n" in text) == (True, True, False)
+    shown = ["slope", "| 1,024 MiB |", *kinds.SHAPES]
+    assert [part for part in shown if part not in render.markdown(records.newest(measured))] == []
     document.write_text(render.END, "utf-8")
     with pytest.raises(ValueError, match=r"README\.md"):
         render.write_document(document, {"": "text"})
 
 
 @pytest.mark.slow
-def test_startup_and_counting_with_regex_are_measured(tmp_path: Path, small_corpus: Path) -> None:
+def test_startup_is_measured(tmp_path: Path) -> None:
     found = run_once(["startup"], tmp_path / "results.jsonl")
     measured = {r["command"]: r["wall_s"] for r in found}
     assert len(measured) == 5
     assert measured["python alone"] < measured["bpe-pipeline train, 1 MB"]
     assert "a worker answers" in render.markdown(found)
-    session = run.start_session(tmp_path / "r.jsonl", 1, 30.0, SPECIAL)
-    counted = counting.count_once(session, Tool("regex"), corpora.open_corpus(small_corpus), "gpt2")
-    assert counted["status"] == "ok", counted["reason"]
-    assert counted["stage_mb_per_s"] > counted["wall_mb_per_s"] > 0
 
 
 @pytest.mark.slow
 def test_encoders_return_the_same_ids(tmp_path: Path, small_corpus: Path) -> None:
-    for files, tools, shown, row in (
-        ([], {ours.NAME, "tiktoken", "tokenizers"}, "| 400 | tiktoken", "| same |"),
-        (["--files"], {ours.NAME}, "From files to ids", "| - | same |"),
+    for files, tools, shown in (
+        ([], {ours.NAME, "tiktoken", "tokenizers"}, "| 400 | tiktoken"),
+        (["--files"], {ours.NAME}, "From files to ids"),
     ):
         results = tmp_path / f"results-{len(files)}.jsonl"
         measured = run_once(["encode", small_corpus, *files, "--vocab-size", "400"], results)
@@ -242,11 +266,15 @@ def test_encoders_return_the_same_ids(tmp_path: Path, small_corpus: Path) -> Non
         assert len({r["ids_digest"] for r in measured}) == 1
         text = render.markdown(measured)
         assert shown in text
-        assert text.count(row) == len(measured)
+        assert text.count("| same |") == len(measured)
 
 
 def test_bad_arguments_are_errors_of_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    bad = ("run", "does/not/exist"), ("run", __file__, "--tools", "no_tool"), ("growth", __file__, "--sizes", "1XB")
+    bad = (
+        ("compare", "does/not/exist"),
+        ("compare", __file__, "--tools", "no_tool"),
+        ("growth", __file__, "--sizes", "1XB"),
+    )
     for arguments in bad:
         with pytest.raises(SystemExit, match="2"):
             command.main(arguments)
