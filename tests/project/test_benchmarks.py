@@ -173,12 +173,8 @@ def test_memory_of_the_whole_tree_is_seen_and_a_timeout_ends_all_of_it(tmp_path:
         assert time.monotonic() < deadline, "the child still runs"
         time.sleep(0.05)
     task = run.Task("train", "x", corpora.Corpus(tmp_path, "a.txt", 1, "00"), "gpt2", 300)
-    for program, reason in (
-        ("import sys; sys.exit('no such thing')", "exit code 1: no such thing"),
-        (_FAMILY.format(60.0), "killed at 50 MB"),
-    ):
-        made = run.record_of(SESSION, task, measure(program, most_bytes=SESSION.most_bytes))
-        assert (made["status"] in ("failed", "memory"), made["reason"]) == (True, reason)
+    for program, why in (("import sys; sys.exit('no')", "exit code 1: no"), (_FAMILY.format(60.0), "killed at 50 MB")):
+        assert run.record_of(SESSION, task, measure(program, most_bytes=50e6))["reason"] == why
 
 
 @pytest.fixture(scope="module")
@@ -239,17 +235,12 @@ def test_trainers_learn_alike_and_their_table_says_so(
 
 @pytest.mark.slow
 def test_encoders_return_the_same_ids(tmp_path: Path, small_corpus: Path) -> None:
-    for files, tools, shown in (
-        ([], {ours.NAME, "tiktoken", "tokenizers"}, "| 400 | tiktoken"),
-        (["--files"], {ours.NAME}, "From files to ids"),
-    ):
+    for files, shown in ([], "| 400 | tiktoken"), (["--files"], "From files to ids"):
         results = tmp_path / f"results-{len(files)}.jsonl"
         measured = run_once(["encode", small_corpus, *files, "--vocab-size", "400"], results)
-        assert {r["tool"] for r in measured} >= tools
         assert len({r["ids_digest"] for r in measured}) == 1
         text = render.markdown(measured)
-        assert shown in text
-        assert text.count("| same |") == len(measured)
+        assert (shown in text, text.count("| same |")) == (True, len(measured))
 
 
 def test_bad_arguments_are_errors_of_one_line(capsys: pytest.CaptureFixture[str]) -> None:
