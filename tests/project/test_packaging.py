@@ -30,15 +30,6 @@ def test_the_version_has_one_source() -> None:
     assert not any(pipeline.__version__ in text for text in texts)
 
 
-def test_the_wheel_has_types_and_no_sources_of_the_core() -> None:
-    assert (PACKAGE / "py.typed").exists()
-    files = {str(path) for path in metadata.files("bpe-pipeline") or ()}
-    if "pipeline/__init__.py" not in files:
-        pytest.skip("an editable install has no files of its own")
-    assert {"pipeline/py.typed", "pipeline/_core.pyi"} <= files
-    assert not any(name.startswith(("pipeline/native/", "tests/", "benchmarks/")) for name in files)
-
-
 def test_an_installed_package_works_without_the_checkout() -> None:
     smoke = [sys.executable, "-P", str(HOME / "tests" / "support" / "smoke.py")]
     done = subprocess.run(smoke, capture_output=True, text=True, check=False)
