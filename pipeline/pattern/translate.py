@@ -78,7 +78,7 @@ def leaves_text(compiled: CompiledPattern) -> bool:
 def _tree(compiled: CompiledPattern, runtime: str) -> Node:
     if compiled.tables is None:
         raise ExportRefusedError(
-            f"no file for {runtime}: the pattern runs on the regex package, because of {compiled.refusal}; "
+            f"no file for {runtime}: the pattern has no automaton, because of {compiled.refusal}; "
             f"how {runtime} would read it is not known. Use a pattern of the supported subset"
         )
     return parse(compiled.expression)

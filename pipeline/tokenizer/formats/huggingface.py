@@ -315,7 +315,7 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
                 one for one, text in zip(listed, texts, strict=True) if text in model.vocabulary.special_tokens
             ]
     # tokenizer.json holds the pattern in the spelling of its engine; one without a name is also kept as the user wrote.
-    if model.pattern.name is None and not isinstance(model.pattern, PatternSequence):
+    if model.pattern.name is None:
         config[_PATTERN_KEY] = model.pattern.expression
     if model.separator is not None:
         config[_SEPARATOR_KEY] = model.separator

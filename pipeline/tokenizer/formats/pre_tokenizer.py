@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, PatternError
-from pipeline.pattern.compiled import AutomatonTables, CompiledPattern, PatternSequence, in_sequence
+from pipeline.pattern.compiled import THEN, THEN_LETTERS, CompiledPattern, PatternSequence, in_sequence
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.parse import first_difference
 from pipeline.pattern.presets import PRESETS
@@ -68,22 +68,22 @@ def read_pre_tokenizer(field: Field, noted: Field) -> tuple[CompiledPattern, boo
     own_regex.expect(None, True, False)
     if own_regex.value is not False and kinds == ["Digits", "ByteLevel"]:
         return compile_pattern(_DIGITS_THEN_GPT2[_individual(splits[0])]), False
-    steps = [_step(split, noted if len(splits) == 1 else Field(None, noted.file)) for split in splits]
+    every = [*splits, *after]
+    texts = noted.value.replace(THEN_LETTERS, THEN).split(THEN) if isinstance(noted.value, str) else []
+    notes = [Field(text, noted.file, noted.path) for text in texts] if len(texts) == len(every) else []
+    found = list(map(_step, every, notes or [noted if len(every) == 1 else Field(None, noted.file)] * len(every)))
+    steps, of_letters = found[: len(splits)], found[len(splits) :]
     if own_regex.value is not False:
         steps.append(compile_pattern("gpt2"))
     elif not steps:
         steps.append(compile_pattern("none"))
-    if not after and len(steps) == len(_DEEPSEEK_V3) and [step.tables for step in steps] == _tables_of_deepseek_v3():
+    deepseek = len(steps) == len(_DEEPSEEK_V3) and not after
+    if deepseek and [step.tables for step in steps] == [compile_pattern(step).tables for step in _DEEPSEEK_V3]:
         return compile_pattern("deepseek-v3"), False
     try:
-        return in_sequence(steps, [_step(split, Field(None, noted.file)) for split in after]), in_front.value is True
+        return in_sequence(steps, of_letters), in_front.value is True
     except PatternError as reason:
         field.refuse(f"is not reproduced exactly: {reason}")
-
-
-@cache
-def _tables_of_deepseek_v3() -> list[AutomatonTables | None]:
-    return [compile_pattern(step).tables for step in _DEEPSEEK_V3]
 
 
 def _individual(digits: Field) -> bool:
