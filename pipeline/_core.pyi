@@ -253,9 +253,9 @@ class MergeEngine:
 class Part:
     """The words of one part of a counter, for merges that nodes share."""
 
-    def __init__(self, rules: MergeRules, read: Callable[[], Iterable[Columns]], known: Buffer, *, threads: int = 1, narrow_symbols: int = 65536) -> None:
+    def __init__(self, rules: MergeRules, read: Callable[[], Iterable[Columns]], piece_bytes: int, known: Buffer, *, threads: int = 1, narrow_symbols: int = 65536) -> None:
         """
-        read() returns all columns of the part; it is called three times. known: the merges made so far.
+        read() returns all columns of the part. piece_bytes: of their pieces, about, and one more each. known: the merges made so far.
         """
 
     def facts(self) -> tuple[int, int, int, int, int]:
@@ -328,7 +328,7 @@ class ParityTraining:
 
     def __init__(self, max_merges: int, rules: MergeRules, languages: Sequence[Callable[[], Iterable[Columns]]], dev: Sequence[Callable[[], Iterable[Columns]]] = [], *, threads: int = 1, narrow_symbols: int = 65536, index_positions: int = 0, share_from: int = 1500, ratios: Sequence[float] = [], window: int = 0, alpha: float = 2.0, global_merges: int = 0, left: Buffer = ..., right: Buffer = ..., counts: Buffer = ..., joined: Buffer = ..., chosen_by: Buffer = ..., spent: Sequence[int] = [], recent: Sequence[int] = []) -> None:
         """
-        languages: each returns all columns of a language and is called three times; dev: measured in their place. rules: their tie-break means nothing. ratios, window (0: none), alpha, global_merges as in Hugging Face's ParityBpeTrainer. left to recent: of the merges that are known, as the properties returned them.
+        languages: each returns all columns of a language and is called twice; dev: measured in their place. rules: their tie-break means nothing. ratios, window (0: none), alpha, global_merges as in Hugging Face's ParityBpeTrainer. left to recent: of the merges that are known, as the properties returned them.
         """
 
     def merge(self, seconds: float) -> bool:

@@ -183,7 +183,7 @@ def _write_sum(
 
     try:
         list(each(_Source.open, sources, [source.path for source in sources]))
-        sums = _in_order(sum_of, todo, threads)
+        sums = in_order(sum_of, todo, threads)
         if wanted is not None and wanted < partitions:
             sums = _joined(sums, partitions // wanted)
         return write_counter(task.output, sums, fingerprint=task.fingerprint, statistics=task.statistics)
@@ -198,16 +198,16 @@ def _joined(sums: Iterator[Columns], together: int) -> Iterator[Columns]:
         yield columns
 
 
-def _in_order(sum_of: Callable[[int], Columns], todo: range, threads: int) -> Iterator[Columns]:
-    """Yield the sums in order. While one is written, one more than `threads` is under way; none if that is 0."""
+def in_order(make: Callable[[int], Columns], todo: range, threads: int) -> Iterator[Columns]:
+    """Yield what is made, in order. While one is used, one more than `threads` is under way; none if that is 0."""
     left = iter(todo)
     with ThreadPoolExecutor(max(threads, 1)) as pool:
-        waiting = deque(pool.submit(sum_of, one) for one in itertools.islice(left, threads + 2 if threads else 1))
+        waiting = deque(pool.submit(make, one) for one in itertools.islice(left, threads + 2 if threads else 1))
         while waiting:
             yield waiting.popleft().result()
             if not threads:
                 give_back_memory()
-            waiting.extend(pool.submit(sum_of, one) for one in itertools.islice(left, 1))
+            waiting.extend(pool.submit(make, one) for one in itertools.islice(left, 1))
 
 
 @dataclass(eq=False)

@@ -16,6 +16,7 @@ from importlib import import_module
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError, os_error_as
 from pipeline.base.memory import Grant
+from pipeline.counts.combine_worker import in_order
 from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_totals
 from pipeline.merges import merge_list
@@ -158,7 +159,7 @@ def _engine(counter: CounterFile, before: MergeList | None) -> _core.MergeEngine
     engine = _core.MergeEngine()
     if before:
         engine.resume(before.left, before.right, before.counts, before.joined)
-    engine.stream(counter.read_all, counter.piece_bytes + counter.rows)
+    engine.stream(lambda: in_order(counter.read, range(counter.partitions), 1), counter.piece_bytes + counter.rows)
     return engine
 
 

@@ -78,6 +78,7 @@ def make_part(task: PartTask) -> _core.Part:
         return _core.Part(
             merging.rules,
             lambda: columns_of(counter, task.index, task.parts),
+            (counter.piece_bytes + counter.rows) // task.parts,
             task.known,
             threads=task.threads,
         )

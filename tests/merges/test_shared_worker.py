@@ -69,7 +69,7 @@ def test_parts_make_the_merges_of_one_engine_on_a_long_tail(parts: int, threads:
 
 
 def test_part_of_another_version_is_refused() -> None:
-    part = _core.Part(MergeRules(), lambda: [arrays({b"aaa": 1})], b"")
+    part = _core.Part(MergeRules(), lambda: [arrays({b"aaa": 1})], 4, b"")
     with pytest.raises(ValueError, match="a part of version 0 cannot go to 1"):
         part.join(1, b"", b"")
 

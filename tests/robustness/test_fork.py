@@ -60,7 +60,7 @@ def test_children_encode_while_a_thread_of_their_parent_does() -> None:
 @pytest.mark.parametrize("kind", ["Part", "ParityTraining"])
 def test_threads_of_a_merge_are_not_waited_for_in_a_child(kind: str) -> None:
     if kind == "Part":
-        made, use = [_core.Part(MergeRules(), lambda: [LOWER], b"", threads=2)], lambda: made[0].sums(1 << 10)
+        made, use = [_core.Part(MergeRules(), lambda: [LOWER], 6, b"", threads=2)], lambda: made[0].join(0, b"", b"")
     else:
         languages = [lambda: [LOWER], lambda: [LOWER]]
         made, use = [_core.ParityTraining(9, MergeRules(), languages, threads=2)], lambda: made[0].merge(1)

@@ -20,7 +20,8 @@ class PartsHere:
 
     def _make(self, index: int) -> Any:
         known = bytes(self._training.merges())
-        return _core.Part(self._rules, lambda: [self._columns[index]], known, **self._tuning)
+        columns = self._columns[index]
+        return _core.Part(self._rules, lambda: [columns], memoryview(columns[1]).nbytes, known, **self._tuning)
 
     def ask(self, method: str, *arguments: object, catch_up: Callable[[], Call] | None = None) -> Iterator[Any]:
         """Ask all parts, as `Parts` does."""

@@ -59,7 +59,7 @@ void bind_parity(nb::module_& module) {
            "right"_a = nb::bytes("", 0), "counts"_a = nb::bytes("", 0), "joined"_a = nb::bytes("", 0),
            "chosen_by"_a = nb::bytes("", 0), "spent"_a = std::vector<std::uint32_t>(),
            "recent"_a = std::vector<std::uint32_t>(),
-           "languages: each returns all columns of a language and is called three times; dev: measured in their place. "
+           "languages: each returns all columns of a language and is called twice; dev: measured in their place. "
            "rules: their tie-break means nothing. ratios, window (0: none), alpha, global_merges as in Hugging Face's "
            "ParityBpeTrainer. left to recent: of the merges that are known, as the properties returned them.")
       .def("merge", &merge_for, "seconds"_a, "Makes merges for about that long; False when no merge is left.")

@@ -23,12 +23,12 @@ using AroundTuple = std::tuple<Buffer, Buffer, Buffer, bool>;
 
 std::vector<PairKey> keys_of(const Buffer& buffer) { return bpe::copy_of<PairKey>(buffer, "pairs"); }
 
-void make_part(Part* place, const bpe::MergeRules& rules, bpe::Reader read, const Buffer& known, unsigned threads,
-               std::uint32_t narrow_symbols) {
+void make_part(Part* place, const bpe::MergeRules& rules, bpe::Reader read, std::uint64_t piece_bytes, const Buffer& known,
+               unsigned threads, std::uint32_t narrow_symbols) {
   const bpe::MergeOptions options{.rules = rules, .threads = threads, .narrow_symbols = narrow_symbols, .scratch = {}};
   const auto source = bpe::source_of(std::move(read));
   const auto merges = keys_of(known);
-  unlocked([&] { new (place) Part(options, source, merges); });
+  unlocked([&] { new (place) Part(options, source, piece_bytes, merges); });
 }
 
 auto facts(const Part& part) {
@@ -42,8 +42,8 @@ auto index_part(Part& part, std::uint64_t version, const Buffer& filter) {
   std::vector<PairKey> keys;
   std::vector<std::uint64_t> counts;
   tally.each([&](const PairTally::Slot& slot) {
-    keys.push_back(slot.key);
-    counts.push_back(slot.count);
+    keys.push_back(slot.key());
+    counts.push_back(slot.value.count);
   });
   return std::tuple(bpe::give(std::move(keys)), bpe::give(std::move(counts)));
 }
@@ -90,9 +90,9 @@ MemoryView enter(SharedTraining& training, const std::vector<AroundTuple>& answe
 
 void bind_part(nb::module_& module) {
   nb::class_<Part>(module, "Part", "The words of one part of a counter, for merges that nodes share.")
-      .def("__init__", &make_part, "rules"_a, "read"_a, "known"_a, nb::kw_only(), "threads"_a = 1,
+      .def("__init__", &make_part, "rules"_a, "read"_a, "piece_bytes"_a, "known"_a, nb::kw_only(), "threads"_a = 1,
            "narrow_symbols"_a = 65536,
-           "read() returns all columns of the part; it is called three times. known: the merges made so far.")
+           "read() returns all columns of the part. piece_bytes: of their pieces, about, and one more each. known: the merges made so far.")
       .def("facts", &facts, "Slots, their mass, bytes, pieces left out, their bytes.")
       .def("sums", [](Part& part, std::size_t size) { return bpe::give(unlocked([&] { return part.sums(size); })); },
            "sketch_size"_a, "The counts of all pairs, by counter of a sketch; before the first phase.")

@@ -1,12 +1,14 @@
 #include "count/combine.hpp"
 
-#include "count/piece_table.hpp"
+#include <numeric>
 
 namespace bpe {
 namespace {
 
-constexpr size_t kWindowRows = 8192;
+constexpr unsigned kBucketBits = 12;
+constexpr size_t kWindowRows = size_t{1} << (kBucketBits - 1);
 constexpr const char* kDisorder = "the rows of a counter are not in order of their hash";
+constexpr const char* kTooMany = "the count of a piece is beyond 2^63 - 1";
 
 void check(const Weight& weight) {
   if (std::min(weight.numerator, weight.denominator) == 0 ||
@@ -17,12 +19,21 @@ void check(const Weight& weight) {
 // count * weight, rounded half up, at least 1.
 uint64_t weighted(uint64_t count, const Weight& weight) {
   if (weight.numerator == weight.denominator) return count;
-  if (count > kMaxCount) throw std::overflow_error("the count of a piece is beyond 2^63 - 1");
+  if (count > kMaxCount) throw std::overflow_error(kTooMany);
   const detail::uint128 twice = static_cast<detail::uint128>(count) * weight.numerator * 2 + weight.denominator;
   const detail::uint128 rounded = twice / (static_cast<detail::uint128>(weight.denominator) * 2);
-  if (rounded > kMaxCount) throw std::overflow_error("the count of a piece is beyond 2^63 - 1");
+  if (rounded > kMaxCount) throw std::overflow_error(kTooMany);
   return rounded == 0 ? 1 : static_cast<uint64_t>(rounded);
 }
+
+// A row of one of the counters.
+struct Row {
+  uint64_t hash;
+  std::string_view piece;
+  uint64_t count;
+
+  bool operator<(const Row& other) const { return hash != other.hash ? hash < other.hash : piece < other.piece; }
+};
 
 struct Cursor {
   ColumnsView counter;
@@ -60,27 +71,44 @@ Columns combine(const std::vector<ColumnsView>& counters, const std::vector<Weig
   Columns combined(rows, data_bytes);
   if (rows == 0) return combined;
 
-  // A window is the hashes that share their first known_bits + window_bits bits.
+  // A window is the hashes that share their first bits; a bucket of it, those that share the next kBucketBits.
   const unsigned known_bits = std::min(40, std::countl_zero(least ^ greatest));
-  const unsigned window_bits = std::min<unsigned>(20, std::bit_width(rows / kWindowRows));
-  PieceTable table(known_bits + window_bits, 2 * kWindowRows);
+  const unsigned window_bits = std::min<unsigned>(20, std::bit_width(rows / kWindowRows / 2));
   uint64_t window = known_bits ? least >> (64 - known_bits) << window_bits : 0;
   const unsigned shift = 64 - known_bits - window_bits;
   const auto window_of = [&](uint64_t hash) { return shift == 64 ? 0 : hash >> shift; };
+  const auto bucket_of = [&](uint64_t hash) { return hash << (64 - shift) % 64 >> (64 - kBucketBits); };
+  std::vector<Row> found, ordered;
+  std::vector<uint32_t> ends((size_t{1} << kBucketBits) + 1);
   while (!cursors.empty()) {
     if (window > window_of(greatest)) throw std::invalid_argument(kDisorder);
     bool some_done = false;
+    found.clear();
+    std::fill(ends.begin(), ends.end(), 0);
     for (Cursor& cursor : cursors) {
       while (!cursor.done() && window_of(cursor.hash) <= window) {
         const ColumnsView& counter = cursor.counter;
-        table.add_hashed(cursor.hash, counter.piece(cursor.row), counter.piece_size(cursor.row),
-                         weighted(counter.counts[cursor.row], cursor.weight));
+        if (counter.piece_size(cursor.row) == 0) throw std::invalid_argument("a piece is empty");
+        found.push_back({cursor.hash, counter.text(cursor.row), weighted(counter.counts[cursor.row], cursor.weight)});
+        ++ends[bucket_of(cursor.hash) + 1];
         cursor.next();
       }
       some_done |= cursor.done();
     }
-    table.append_to(combined);
-    table.clear();
+    std::partial_sum(ends.begin(), ends.end(), ends.begin());  // where buckets begin, until their rows are in them
+    ordered.resize(found.size());
+    for (const Row& row : found) ordered[ends[bucket_of(row.hash)]++] = row;
+    for (size_t bucket = 0, begin = 0; bucket + 1 < ends.size(); begin = ends[bucket++])
+      if (ends[bucket] - begin > 1) std::sort(ordered.data() + begin, ordered.data() + ends[bucket]);
+    for (const Row* row = ordered.data(); row != ordered.data() + ordered.size();) {
+      const Row& first = *row;
+      uint64_t count = 0;
+      for (; row != ordered.data() + ordered.size() && row->hash == first.hash && row->piece == first.piece; ++row) {
+        if (row->count > kMaxCount - count) throw std::overflow_error(kTooMany);
+        count += row->count;
+      }
+      combined.append(reinterpret_cast<const uint8_t*>(first.piece.data()), first.piece.size(), count);
+    }
     ++window;
     if (some_done) std::erase_if(cursors, [](const Cursor& cursor) { return cursor.done(); });
   }

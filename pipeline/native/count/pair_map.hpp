@@ -1,68 +1,161 @@
-// PairMap: a pair of tokens -> a number.
+// PairHashTable: a pair of numbers, mostly two tokens -> a value. PairMap: the same for a number, which may be missing.
 //
-// Idea: open addressing in a table that is at most half full. Where most pairs that are looked up are not in it
-// (`kFiltered`), a bitmap of at least sixteen bits a pair is asked first.
-// Cost: one load for most pairs without a number, one or two for most others; 24 bytes a pair at the least, 48 at the
-// most, and 2 to 4 for the bitmap.
+// Idea: open addressing by the low bits of a multiplicative hash, whose halves are folded, since the lower one knows nothing
+// of the first number (Knuth 1973, 6.4). Low bits, since what one table lists in its order, another one may be filled with
+// while it grows. A table is kept sparse while it is small, so that nearly every lookup ends at the first slot it looks at:
+// there a mispredicted branch costs more than the cache lines saved.
+// Invariant: a key is at its place or after it, with no free slot between.
+// Cost: 8 bytes and the value for each slot, two or four slots a pair; half of that where callers rehash() themselves.
 #pragma once
+#include <algorithm>
+
 #include "text/base.hpp"
 
 namespace bpe {
 
+template <class Value>
+class PairHashTable {
+ public:
+  static constexpr size_t kLeastSlots = 64;
+  struct Slot {
+    uint32_t second = UINT32_MAX, first = UINT32_MAX;
+    Value value{};
+
+    uint64_t key() const { return uint64_t{first} << 32 | second; }
+    bool is_free() const { return key() == kFree; }
+  };
+
+  PairHashTable() : PairHashTable(kLeastSlots) {}
+  explicit PairHashTable(size_t slots) : slots_(slots) {}  // a power of two of them
+  size_t used() const { return used_; }
+  size_t slots() const { return slots_.size(); }
+  size_t bytes() const { return slots_.size() * sizeof(Slot); }
+  static uint64_t hash(uint64_t key) {
+    const uint64_t product = key * 0x9E3779B97F4A7C15u;
+    return product ^ product >> 32;
+  }
+  size_t place_of(uint64_t key) const { return hash(key) & (slots_.size() - 1); }
+  void prefetch(size_t place) const { __builtin_prefetch(&slots_[place], 1); }
+
+  // Its value, a new one where it has none: the table must have a free slot.
+  Value& at(uint64_t key, size_t place) {
+    Slot* const slots = slots_.data();
+    while (slots[place].key() != key) {
+      if (slots[place].is_free()) {
+        slots[place].first = static_cast<uint32_t>(key >> 32);
+        slots[place].second = static_cast<uint32_t>(key);
+        ++used_;
+        break;
+      }
+      place = (place + 1) & (slots_.size() - 1);
+    }
+    return slots[place].value;
+  }
+  Value& at(uint64_t key) { return at(key, place_of(key)); }
+  Value& operator[](uint64_t key) {
+    reserve(1);
+    return at(key);
+  }
+  // A copy of its value, or of a new one.
+  Value get(uint64_t key) const { return slots_[look(key, place_of(key))].value; }
+  const Value* find(uint64_t key) const {
+    const Slot& slot = slots_[look(key, place_of(key))];
+    return slot.is_free() ? nullptr : &slot.value;
+  }
+  template <class Use>
+  void each(Use&& use) const {
+    for (const Slot& slot : slots_)
+      if (!slot.is_free()) use(slot);
+  }
+  // Makes space for `more` pairs; slots and places change.
+  void reserve(size_t more) {
+    const size_t spare = slots_.size() < kSparseSlots ? 4 : 2;
+    if (spare * (used_ + more) > slots_.size()) rehash(std::bit_ceil(spare * (used_ + more) + 1));
+  }
+  void rehash(size_t slots) {
+    PairHashTable other(slots);
+    each([&](const Slot& slot) { other.at(slot.key()) = slot.value; });
+    *this = std::move(other);
+  }
+  // Erases in place what keep(slot) is false for: what follows moves up (Knuth 1973, 6.4, algorithm R).
+  template <class Keep>
+  void keep_if(Keep&& keep) {
+    for (size_t at = 0; at < slots_.size();)
+      if (slots_[at].is_free() || keep(slots_[at]))
+        ++at;
+      else
+        erase(at);
+  }
+  // All of it in order, without another table; this one is empty then.
+  std::vector<Slot> take_sorted() {
+    std::vector<Slot> sorted = std::move(std::exchange(*this, PairHashTable()).slots_);
+    std::erase_if(sorted, [](const Slot& slot) { return slot.is_free(); });
+    std::sort(sorted.begin(), sorted.end(), [](const Slot& a, const Slot& b) { return a.key() < b.key(); });
+    return sorted;
+  }
+
+ private:
+  static constexpr uint64_t kFree = UINT64_MAX;
+  static constexpr size_t kSparseSlots = size_t{1} << 15;
+  // Where a pair is, or the free slot where it belongs.
+  size_t look(uint64_t key, size_t place) const {
+    const Slot* const slots = slots_.data();
+    while (slots[place].key() != key && !slots[place].is_free()) place = (place + 1) & (slots_.size() - 1);
+    return place;
+  }
+  void erase(size_t hole) {
+    const size_t mask = slots_.size() - 1;
+    for (size_t at = (hole + 1) & mask; !slots_[at].is_free(); at = (at + 1) & mask)
+      if (((at - place_of(slots_[at].key())) & mask) >= ((at - hole) & mask)) slots_[std::exchange(hole, at)] = slots_[at];
+    slots_[hole] = {};
+    --used_;
+  }
+
+  std::vector<Slot> slots_;
+  size_t used_ = 0;
+};
+
+// Where most pairs that are looked up have no number (`kFiltered`), a bitmap of eight bits a slot is asked first.
 template <bool kFiltered>
 class PairMap {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  explicit PairMap(size_t expected_pairs = 0) { resize(std::bit_ceil(std::max<size_t>(2 * expected_pairs, 128))); }
-
+  explicit PairMap(size_t expected_pairs = 0) { reserve(expected_pairs); }
   // False where the pair has a number already, which stays.
   bool insert(uint32_t left, uint32_t right, uint32_t number) {
-    if (2 * (used_ + 1) > slots_.size()) {
-      std::vector<Slot> old = std::move(slots_);
-      resize(2 * old.size());
-      for (const Slot& slot : old)
-        if (slot.number != kNone) insert(slot.left, slot.right, slot.number);
-    }
-    const uint64_t hashed = hash(left, right);
-    if (kFiltered) bitmap_[hashed >> shift_ >> 6] |= uint64_t{1} << (hashed >> shift_ & 63);
-    size_t at = slot_of(hashed);
-    for (; slots_[at].number != kNone; at = (at + 1) & mask_) {
-      if (slots_[at].left == left && slots_[at].right == right) return false;
-    }
-    slots_[at] = {left, right, number};
-    ++used_;
+    reserve(1);
+    auto& found = table_.at(key_of(left, right)).number;
+    if (found != kNone) return false;
+    found = number;
+    mark(key_of(left, right));
     return true;
   }
-
   uint32_t find(uint32_t left, uint32_t right) const {
-    const uint64_t hashed = hash(left, right);
-    if (kFiltered && !(bitmap_[hashed >> shift_ >> 6] >> (hashed >> shift_ & 63) & 1)) return kNone;
-    for (size_t at = slot_of(hashed);; at = (at + 1) & mask_) {
-      const Slot& slot = slots_[at];
-      if ((slot.left == left && slot.right == right) || slot.number == kNone) return slot.number;
-    }
+    const auto key = key_of(left, right);
+    if (kFiltered && !(bitmap_[bit_of(key) >> 6] >> (bit_of(key) & 63) & 1)) return kNone;
+    return table_.get(key).number;
   }
-  void prefetch(uint32_t left, uint32_t right) const { __builtin_prefetch(&slots_[slot_of(hash(left, right))]); }
+  void prefetch(uint32_t left, uint32_t right) const { table_.prefetch(table_.place_of(key_of(left, right))); }
 
  private:
-  struct Slot {
-    uint32_t left = kNone, right = kNone, number = kNone;
+  struct Number {
+    uint32_t number = kNone;
   };
-  static uint64_t hash(uint32_t left, uint32_t right) { return (uint64_t{left} << 32 | right) * 0x9E3779B97F4A7C15u; }
-  size_t slot_of(uint64_t hashed) const { return hashed >> 20 & mask_; }
-  void resize(size_t slots) {
-    slots_.assign(slots, {});
-    mask_ = slots - 1;
-    used_ = 0;
-    if (kFiltered) bitmap_.assign(8 * slots / 64, 0);
-    shift_ = 64u - static_cast<unsigned>(std::countr_zero(8 * slots));
+  static uint64_t key_of(uint32_t left, uint32_t right) { return uint64_t{left} << 32 | right; }
+  size_t bit_of(uint64_t key) const { return PairHashTable<Number>::hash(key) & (8 * table_.slots() - 1); }
+  void mark(uint64_t key) {
+    if (kFiltered) bitmap_[bit_of(key) >> 6] |= uint64_t{1} << (bit_of(key) & 63);
+  }
+  void reserve(size_t more) {
+    table_.reserve(more);
+    if (!kFiltered || bitmap_.size() == table_.slots() / 8) return;
+    bitmap_.assign(table_.slots() / 8, 0);
+    table_.each([this](const auto& slot) { mark(slot.key()); });
   }
 
-  std::vector<Slot> slots_;
+  PairHashTable<Number> table_;
   std::vector<uint64_t> bitmap_;
-  size_t mask_, used_;
-  unsigned shift_;
 };
 
 }  // namespace bpe

@@ -57,15 +57,18 @@ void filter_words(Shard<S>& shard, Keep&& keep) {
   move_words(shard, shard, std::forward<Keep>(keep));
 }
 
-// Adds a word's pairs to sums by counter of a sketch of that size: add(sum, weight). Sums are fetched ahead, some pairs at
-// once: hardly any is in a cache.
+// A pair's sum, among those by counter of a sketch of that size.
+inline uint64_t& sum_of(std::vector<uint64_t>& sums, PairKey pair) {
+  return sums[Sketch::spread(Sketch::product(pair)) & (sums.size() - 1)];
+}
+// Adds a word's pairs to sums: add(sum, weight). Sums are fetched ahead, some pairs at once: hardly any is in a cache.
 template <class S, class Add>
 void add_pairs(const S* word, size_t size, uint64_t weight, const Tokens& tokens, std::vector<uint64_t>& sums, Add&& add) {
   std::array<uint64_t*, 64> places;
   for (size_t i = 0, n = 0; i + 1 < size; n = 0) {
     for (const auto end = std::min(size - 1, i + places.size()); i < end; ++i) {
       if (tokens.forbids(word[i], word[i + 1])) continue;
-      places[n] = &sums[Sketch::spread(Sketch::product(key_of(word[i], word[i + 1]))) & (sums.size() - 1)];
+      places[n] = &sum_of(sums, key_of(word[i], word[i + 1]));
       __builtin_prefetch(places[n++], 1);
     }
     for (size_t k = 0; k < n; ++k) add(*places[k], weight);
@@ -73,6 +76,22 @@ void add_pairs(const S* word, size_t size, uint64_t weight, const Tokens& tokens
 }
 inline void add_alone(uint64_t& sum, uint64_t weight) { sum += weight; }
 inline void add_shared(uint64_t& sum, uint64_t weight) { std::atomic_ref(sum).fetch_add(weight, std::memory_order_relaxed); }
+
+// The sums of all pairs in shards, for a sketch of that size.
+template <class S>
+std::vector<uint64_t> sums_of(std::vector<Shard<S>>& shards, size_t sketch_size, const Tokens& tokens, Team& team) {
+  std::vector<uint64_t> sums(sketch_size, 0);
+  const auto read = [&](auto&& add) {
+    team.each(shards.size(), [&](size_t s, unsigned) {
+      filter_words(shards[s], [&](const S* word, size_t size, uint64_t weight) {
+        add_pairs(word, size, weight, tokens, sums, add);
+        return true;
+      });
+    });
+  };
+  team.members() == 1 ? read(add_alone) : read(add_shared);
+  return sums;
+}
 
 // A shard without words, with space for those that take at most that many bytes.
 template <class S>

@@ -28,10 +28,8 @@ class Resident : public MostFrequent {
     work_.arenas = std::vector<PositionArena>(shards);
     work_.batches.resize(shards);
     work_.members.resize(team_.members());
-    for (Symbol left = 0; is_of_bytes() && left < 256; ++left)
-      for (Symbol right = 0; right < 256; ++right)
-        if (const auto count = corpus.byte_pairs[256 * left + right]; count != 0 && !tokens_.forbids(left, right))
-          sketch_->add(sketch_->counter_of(key_of(left, right)), count);
+    if (!is_of_bytes()) return;
+    each_byte_pair(corpus, tokens_, [this](PairKey pair, uint64_t count) { sketch_->add(sketch_->counter_of(pair), count); });
   }
   bool is_of_bytes() const { return result_.counts.empty() && !options_.start; }
 
@@ -100,7 +98,7 @@ class InMemory : public PhaseLoop<InMemory, Resident> {
     std::visit([&]<class S>(std::vector<Shard<S>>& shards) {
       start(corpus, shards.size(), kNeverReached);
       if constexpr (sizeof(S) > 1)
-        if (!is_of_bytes()) sketch_words(shards);
+        if (!is_of_bytes()) sketch_->set(sums_of(shards, sketch_->size(), tokens_, team_));
     }, words_);
   }
   MergeResult run() {
@@ -141,17 +139,6 @@ class InMemory : public PhaseLoop<InMemory, Resident> {
     merging_.reset();
     index_.reset();
     phase_end_(result_);
-  }
-  template <class S>
-  void sketch_words(std::vector<Shard<S>>& shards) {
-    std::vector<uint64_t> sums(sketch_->size(), 0);
-    team_.each(shards.size(), [&](size_t s, unsigned) {
-      filter_words(shards[s], [&](const S* word, size_t size, uint64_t weight) {
-        add_pairs(word, size, weight, tokens_, sums, add_shared);
-        return true;
-      });
-    });
-    sketch_->set(sums);
   }
 
   std::variant<std::vector<Shard<uint8_t>>, std::vector<Shard<uint16_t>>, std::vector<Shard<uint32_t>>> words_;

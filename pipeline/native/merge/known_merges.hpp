@@ -55,16 +55,4 @@ class KnownMerges {
   std::optional<RankMerger> merger_;  // ids are symbols
 };
 
-// take_words, and the merges that are known made in the words.
-template <class S>
-std::vector<Shard<S>> take_merged(const PieceSource& source, uint64_t min_count, uint64_t shard_slots,
-                                  const KnownMerges& known, Team& team, Pulse& pulse, Corpus& corpus, MergeResult& result) {
-  uint64_t slots = 0;
-  source([&](const ColumnsView& batch) {
-    slots += static_cast<uint64_t>(batch.offsets[batch.rows] - batch.offsets[0]) + batch.rows;
-  });
-  return take_words<S>(source, {.min_count = min_count, .slots = slots, .shard_slots = shard_slots, .known = &known}, team,
-                       pulse, corpus, result);
-}
-
 }  // namespace bpe::merge

@@ -90,7 +90,12 @@ class ParityTraining : public PhaseLoop<ParityTraining, LanguagesInTurn> {
       Corpus corpus;
       MergeResult facts;
       const uint64_t least = text < languages_ ? options_.rules.min_piece_count : 1;
-      auto shards = take_merged<S>(texts[text], least, kShardSlots, merges, alone, pulse_, corpus, facts);
+      uint64_t slots = 0;
+      texts[text]([&](const ColumnsView& batch) {
+        slots += static_cast<uint64_t>(batch.offsets[batch.rows] - batch.offsets[0]) + batch.rows;
+      });
+      const Taking taking{.min_count = least, .slots = slots, .shard_slots = kShardSlots, .known = &merges};
+      auto shards = take_words<S>(texts[text], taking, alone, pulse_, corpus, facts);
       const auto tokens = std::accumulate(facts.joined.begin(), facts.joined.end(), facts.bytes, std::minus<>());
       if (text >= measured_from_) choice_.start(text - measured_from_, facts.bytes, tokens);
       language_of_.insert(language_of_.end(), shards.size(), text);
@@ -154,10 +159,10 @@ class ParityTraining : public PhaseLoop<ParityTraining, LanguagesInTurn> {
     numbers_ = PairMap<true>();
     for (uint32_t s = 0; s < shards.size(); ++s) {
       tallies[s].each([&](const PairTally::Slot& slot) {
-        const auto left = left_of(slot.key), right = right_of(slot.key);
+        const auto left = left_of(slot.key()), right = right_of(slot.key());
         if (left == kBoundary || right == kBoundary || tokens_.forbids(left, right)) return;
-        if (numbers_.insert(left, right, static_cast<uint32_t>(keys.size()))) keys.push_back(slot.key);
-        found.push_back({numbers_.find(left, right), s, slot.list.finish(arenas_[s]), slot.count});
+        if (numbers_.insert(left, right, static_cast<uint32_t>(keys.size()))) keys.push_back(slot.key());
+        found.push_back({numbers_.find(left, right), s, slot.value.list.finish(arenas_[s]), slot.value.count});
       });
       tallies[s] = {};
       work_[s].most_words = most_listed(arenas_[s].words());

@@ -23,28 +23,25 @@ void take_apart(S* symbols, const Join& join, const std::vector<uint32_t>& spans
 
 }  // namespace
 
-Part::Part(const MergeOptions& options, const PieceSource& source, const std::vector<PairKey>& known)
+Part::Part(const MergeOptions& options, const PieceSource& source, uint64_t slots, const std::vector<PairKey>& known)
     : options_(options), team_(options_.threads, pulse_), tokens_(options_) {
   const KnownMerges merges(known);
   for (const auto key : known) tokens_.add(left_of(key), right_of(key));
-  const auto least = options_.rules.min_piece_count;
+  const Taking taking{.min_count = options_.rules.min_piece_count, .slots = slots, .shard_slots = kShardSlots, .known = &merges};
   if (is_narrow(options_, tokens_.next()))
-    words_ = take_merged<uint16_t>(source, least, kShardSlots, merges, team_, pulse_, corpus_, facts_);
+    words_ = take_words<uint16_t>(source, taking, team_, pulse_, corpus_, facts_);
   else
-    words_ = take_merged<uint32_t>(source, least, kShardSlots, merges, team_, pulse_, corpus_, facts_);
+    words_ = take_words<uint32_t>(source, taking, team_, pulse_, corpus_, facts_);
   give_back_memory();
   std::visit([this](auto& shards) { lists_ = std::vector<Lists>(shards.size()); }, words_);
   spans_.assign(tokens_.next(), 1);
 }
 
 std::vector<uint64_t> Part::sums(size_t sketch_size) {
+  if (tokens_.next() > kFirstMerge)
+    return std::visit([&](auto& shards) { return sums_of(shards, sketch_size, tokens_, team_); }, words_);
   std::vector<uint64_t> sums(sketch_size, 0);
-  each_shard([&](auto& shard, Lists&, unsigned) {
-    filter_words(shard, [&](const auto* word, size_t size, uint64_t weight) {
-      add_pairs(word, size, weight, tokens_, sums, add_shared);
-      return true;
-    });
-  });
+  each_byte_pair(corpus_, tokens_, [&](PairKey pair, uint64_t count) { sum_of(sums, pair) += count; });
   return sums;
 }
 
@@ -74,17 +71,14 @@ PairTally Part::index(uint64_t version, const PairFilter& filter) {
     });
     lists.of = PairMap<false>(tally.used());
     tally.each([&](const PairTally::Slot& slot) {
-      lists.of.insert(left_of(slot.key), right_of(slot.key), slot.list.finish(lists.arena).handle);
+      lists.of.insert(left_of(slot.key()), right_of(slot.key()), slot.value.list.finish(lists.arena).handle);
     });
     lists.most_words = most_listed(lists.arena.words());
   });
   std::fill(spans_.begin(), spans_.end(), 1);
-  PairTally sum;
-  for (const auto& tally : tallies)
-    tally.each([&](const PairTally::Slot& slot) {
-      if (left_of(slot.key) != kBoundary && right_of(slot.key) != kBoundary) sum.add(slot.key, slot.count);
-    });
-  return sum;
+  for (size_t s = 1; s < tallies.size(); ++s) add_to(tallies[0], tallies[s]);
+  tallies[0].keep_if([](const auto& slot) { return left_of(slot.key()) != kBoundary && right_of(slot.key()) != kBoundary; });
+  return std::move(tallies[0]);
 }
 
 JoinedAround Part::join(uint64_t version, const std::vector<PairKey>& fresh, const std::vector<PairKey>& guess) {

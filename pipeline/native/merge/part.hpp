@@ -34,8 +34,8 @@ struct JoinedAround {
 
 class Part {
  public:
-  // With these merges made. `options` without start and resident_bytes.
-  Part(const MergeOptions& options, const PieceSource& source, const std::vector<PairKey>& known);
+  // Of pieces that take about that many slots, with these merges made. `options` without start and resident_bytes.
+  Part(const MergeOptions& options, const PieceSource& source, uint64_t slots, const std::vector<PairKey>& known);
 
   const Corpus& corpus() const { return corpus_; }
   // Of the pieces: bytes, what was left out, and what the known merges have joined.

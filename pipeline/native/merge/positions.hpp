@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "count/pages.hpp"
+#include "count/pair_map.hpp"
 #include "merge/words.hpp"
 
 namespace bpe::merge {
@@ -170,6 +171,19 @@ void read_list(PositionArena& arena, ListHandle list, std::vector<Position>& buf
     use(std::span(buffer.data(), n));
     n = 0;
   }
+}
+
+// What one walk finds of a pair: its count, and the list that is being written.
+struct Tallied {
+  uint64_t count = 0;
+  ListWriter list;
+};
+using PairTally = PairHashTable<Tallied>;
+
+// Adds the counts of one tally to another.
+inline void add_to(PairTally& sum, const PairTally& other) {
+  sum.reserve(other.used());
+  other.each([&](const PairTally::Slot& slot) { sum[slot.key()].count += slot.value.count; });
 }
 
 }  // namespace bpe::merge

@@ -7,7 +7,6 @@
 // treated as if a boundary separated its tokens.
 #pragma once
 #include "merge/index.hpp"
-#include "merge/pair_tally.hpp"
 #include "merge/positions.hpp"
 #include "merge/sketch.hpp"
 #include "merge/team.hpp"
@@ -69,10 +68,10 @@ template <class S, class Passes>
 PairTally tally_shard(Shard<S>& shard, PositionArena& arena, const Recount* recount, const Passes& passes, bool gaps,
                       Pulse& pulse, unsigned member) {
   PairTally tally;
-  std::array<PairTally::Slot*, kMostAtOnce> slots;
+  std::array<Tallied*, kMostAtOnce> slots;
   std::array<uint32_t, kMostAtOnce> places;
   walk_shard(shard, passes, gaps, pulse, member, [&](uint64_t weight, const auto& block, Position* found, size_t n) {
-    const auto add = [&](PairTally::Slot& slot, Position pair) {
+    const auto add = [&](Tallied& slot, Position pair) {
       slot.count += weight;
       slot.list.append(arena, block.position(pair));
     };
@@ -87,7 +86,7 @@ PairTally tally_shard(Shard<S>& shard, PositionArena& arena, const Recount* reco
     if (tally.used() < kCachedPairs) {
       for (size_t i = 0; i < n; ++i) {
         const auto key = block.key(found[i]);
-        add(tally.at(key, tally.place_of(key)), found[i]);
+        add(tally.at(key), found[i]);
       }
       return;
     }
@@ -110,17 +109,17 @@ inline PairIndex combine(const std::vector<PairTally>& tallies, std::vector<Posi
   size_t expected = 0;
   for (const auto& tally : tallies) expected = std::max(expected, tally.used());
   PairIndex index(tokens, tallies.size(), threshold, expected);
-  std::vector<const PairTally::Slot*> found(tallies.size());
+  std::vector<const Tallied*> found(tallies.size());
   std::vector<ListWriter::List> lists(tallies.size());
   for (size_t first = 0; first < tallies.size(); ++first)
     tallies[first].each([&](const PairTally::Slot& slot) {
-      if (left_of(slot.key) == kBoundary || right_of(slot.key) == kBoundary ||
-          tokens.forbids(left_of(slot.key), right_of(slot.key)))
+      if (left_of(slot.key()) == kBoundary || right_of(slot.key()) == kBoundary ||
+          tokens.forbids(left_of(slot.key()), right_of(slot.key())))
         return;
       uint64_t count = 0;
       bool earlier = false;
       for (size_t s = 0; s < tallies.size() && !earlier; ++s) {
-        found[s] = s == first ? &slot : tallies[s].find(slot.key);
+        found[s] = s == first ? &slot.value : tallies[s].find(slot.key());
         if (found[s] == nullptr) continue;
         earlier = s < first;
         count += found[s]->count;
@@ -131,7 +130,7 @@ inline PairIndex combine(const std::vector<PairTally>& tallies, std::vector<Posi
         lists[s] = found[s] != nullptr ? found[s]->list.finish(arenas[s]) : ListWriter::List{};
         positions += lists[s].positions;
       }
-      const auto number = index.add(slot.key, count, positions);
+      const auto number = index.add(slot.key(), count, positions);
       for (size_t s = first; s < tallies.size(); ++s) index.list(number, s) = lists[s].handle;
     });
   return index;

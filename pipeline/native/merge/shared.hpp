@@ -45,7 +45,7 @@ class SharedTraining : public PhaseLoop<SharedTraining, MostFrequent> {
   }
   // Adds the counts that a part has of the pairs that pass.
   void count(std::span<const PairKey> pairs, std::span<const uint64_t> counts) {
-    for (size_t i = 0; i < pairs.size(); ++i) tally_.add(pairs[i], counts[i]);
+    for (size_t i = 0; i < pairs.size(); ++i) tally_[pairs[i]].count += counts[i];
   }
   void index() {
     fresh_.clear();
@@ -53,8 +53,8 @@ class SharedTraining : public PhaseLoop<SharedTraining, MostFrequent> {
     const auto tally = std::exchange(tally_, {});
     index_.emplace(tokens_, 0, threshold_, tally.used());
     tally.each([this](const PairTally::Slot& slot) {
-      if (slot.count >= threshold_ && !tokens_.forbids(left_of(slot.key), right_of(slot.key)))
-        index_->add(slot.key, slot.count, 0);
+      if (slot.value.count >= threshold_ && !tokens_.forbids(left_of(slot.key()), right_of(slot.key())))
+        index_->add(slot.key(), slot.value.count, 0);
     });
   }
   // What passes in a part that is made again during a phase.

@@ -57,12 +57,12 @@ size_t join_word(S* word, size_t size, uint64_t weight, const JoinTable& batch, 
         last = word[i + 1];
         symbol = made;
         changes.joined[made - batch.first_made()] += weight;
-        changes.counts.add(key_of(first, last), 0 - weight);
+        changes.counts[key_of(first, last)].count -= weight;
       }
     }
     if (out > 0 && (joined || joined_before)) {
-      changes.counts.add(key_of(last_before, first), 0 - weight);
-      changes.counts.add(key_of(before, symbol), weight);
+      changes.counts[key_of(last_before, first)].count -= weight;
+      changes.counts[key_of(before, symbol)].count += weight;
     }
     word[out++] = static_cast<S>(symbol);
     i += joined ? 2 : 1;
@@ -103,7 +103,7 @@ PairTally count_stored(StoredWords& stored, const Sketch& sketch, uint64_t& thre
     for (size_t i = 0; i + 1 < size; ++i) {
       const auto key = key_of(word[i], word[i + 1]);
       if (!sketch.reaches(sketch.counter_of(key), lowest)) continue;
-      tally.add(key, weight);
+      tally[key].count += weight;
     }
   };
   stored.look<S>(0, [&](WordBlock<S>& block) {
@@ -113,7 +113,7 @@ PairTally count_stored(StoredWords& stored, const Sketch& sketch, uint64_t& thre
       lowest = sketch.lowest_reaching(threshold *= 2);
       PairTally fewer;
       tally.each([&](const PairTally::Slot& slot) {
-        if (sketch.reaches(sketch.counter_of(slot.key), lowest)) fewer.add(slot.key, slot.count);
+        if (sketch.reaches(sketch.counter_of(slot.key()), lowest)) fewer[slot.key()].count = slot.value.count;
       });
       tally = std::move(fewer);
     }
@@ -134,12 +134,12 @@ PairIndex count_ledger(std::vector<StoredWords>& stored, const Learned& learned,
       tallies[s] = count_stored<S>(stored[s], sketch, thresholds[s], max_pairs, pulse, member);
     });
     const auto threshold = *std::max_element(thresholds.begin(), thresholds.end());
-    for (size_t s = 1; s < tallies.size(); ++s) tallies[0].add(tallies[s]);
+    for (size_t s = 1; s < tallies.size(); ++s) add_to(tallies[0], tallies[s]);
     PairIndex ledger(tokens, 0, threshold, tallies[0].used());
     tallies[0].each([&, &tokens = tokens, &sketch = sketch](const PairTally::Slot& slot) {
-      if (slot.count >= threshold && sketch.bound(sketch.counter_of(slot.key)) >= threshold &&
-          !tokens.forbids(left_of(slot.key), right_of(slot.key)))
-        ledger.add(slot.key, slot.count, 0);
+      if (slot.value.count >= threshold && sketch.bound(sketch.counter_of(slot.key())) >= threshold &&
+          !tokens.forbids(left_of(slot.key()), right_of(slot.key())))
+        ledger.add(slot.key(), slot.value.count, 0);
     });
     if (!ledger.pairs().empty() || threshold == options.rules.min_frequency) return ledger;
     wanted /= 2;  // counters promise a count that no pair has
@@ -161,12 +161,12 @@ void merge_batch(std::vector<StoredWords>& stored, PairIndex& ledger, const std:
   });
   for (size_t s = 0; s < changes.size(); ++s) {
     for (size_t i = 0; i < batch.size(); ++i) result.joined[first_rank + i] += changes[s].joined[i];
-    if (s != 0) changes[0].counts.add(changes[s].counts);
+    if (s != 0) add_to(changes[0].counts, changes[s].counts);
   }
   changes[0].counts.each([&, &tokens = tokens, &sketch = sketch](const PairTally::Slot& slot) {
-    const bool fell = slot.count > kNeverReached / 2;
-    fell ? fall(tokens, sketch, ledger, slot.key, 0 - slot.count)
-         : static_cast<void>(appear(tokens, sketch, ledger, slot.key, slot.count));
+    const bool fell = slot.value.count > kNeverReached / 2;
+    fell ? fall(tokens, sketch, ledger, slot.key(), 0 - slot.value.count)
+         : static_cast<void>(appear(tokens, sketch, ledger, slot.key(), slot.value.count));
   });
 }
 

@@ -14,9 +14,9 @@
 #include <queue>
 
 #include "count/pages.hpp"
+#include "count/pair_map.hpp"
 #include "text/merge_rules.hpp"
 #include "text/utf8.hpp"
-#include "verify/number_table.hpp"
 
 namespace bpe {
 
@@ -57,8 +57,7 @@ class MergeReplay {
 
   MergeReplay(Listed listed, const MergeRules& rules, const std::array<uint8_t, 256>& byte_order, size_t budget_bytes)
       : listed_(std::move(listed)), rules_(rules), budget_bytes_(budget_bytes),
-        bounds_(std::bit_floor(std::clamp<size_t>(budget_bytes / 2 / sizeof(uint32_t), 64, kMostBounds)), 0),
-        ranks_(std::bit_ceil(2 * listed_.left.size() + NumberTable::kLeastSlots)) {
+        bounds_(std::bit_floor(std::clamp<size_t>(budget_bytes / 2 / sizeof(uint32_t), 64, kMostBounds)), 0) {
     for (uint32_t id = 0; id < 256; ++id) {
       token_bytes_.emplace_back(1, static_cast<char>(byte_order[id]));
       id_of_byte_[byte_order[id]] = id;
@@ -66,8 +65,8 @@ class MergeReplay {
     const size_t merges = listed_.left.size();
     for (size_t rank = 0; rank < merges; ++rank) {
       token_bytes_.push_back(token_bytes_.at(listed_.left[rank]) + token_bytes_.at(listed_.right[rank]));
-      if (ranks_.find(listed_.left[rank], listed_.right[rank]) == nullptr)
-        ranks_.at(listed_.left[rank], listed_.right[rank]) = rank;
+      const auto key = key_of(listed_.left[rank], listed_.right[rank]);
+      if (ranks_.find(key) == nullptr) ranks_[key] = rank;
     }
     counted_.assign(merges, 0);
     joined_.assign(merges, 0);
@@ -111,7 +110,8 @@ class MergeReplay {
 
  private:
   using Key = std::pair<uint32_t, uint32_t>;
-  using Slot = NumberTable::Slot;
+  using Numbers = PairHashTable<uint64_t>;
+  using Slot = Numbers::Slot;
   static constexpr uint32_t kGone = std::numeric_limits<uint32_t>::max(), kMostBound = kGone;
   static constexpr size_t kMostBounds = size_t{1} << 25;
   struct Part {
@@ -119,11 +119,14 @@ class MergeReplay {
     int bits;
   };
 
+  static uint64_t key_of(uint32_t first, uint32_t second) { return uint64_t{first} << 32 | second; }
+  // What a table of the notes may hold.
+  static size_t most_in(const Numbers& table) { return table.slots() / 4 * 3; }
   size_t bound_of(uint32_t left, uint32_t right) const {
-    return NumberTable::hash(left, right) * 0xd6e8feb86659fd93u >> 20 & (n_bounds_ - 1);
+    return Numbers::hash(key_of(left, right)) * 0xd6e8feb86659fd93u >> 20 & (n_bounds_ - 1);
   }
   bool in_part(uint32_t left, uint32_t right) const {
-    return (NumberTable::hash(left, right) >> 24 & ((uint64_t{1} << part_.bits) - 1)) == part_.value;
+    return (Numbers::hash(key_of(left, right)) >> 24 & ((uint64_t{1} << part_.bits) - 1)) == part_.value;
   }
   bool allowed(const Key& key) const {
     return allows(rules_, token_bytes_[key.first], token_bytes_[key.second]);
@@ -148,7 +151,7 @@ class MergeReplay {
     }
     make_space(pairs_);
     if (is_noted(left, right)) {
-      uint64_t& number = pairs_.at(left, right);
+      uint64_t& number = pairs_.at(key_of(left, right));
       if (number == 0) number = unused_number();
       complete_[number - 1] += by;
     }
@@ -158,17 +161,17 @@ class MergeReplay {
     if (reading_ == 0) return;
     make_space(falls_);
     if (is_noted(left, right))  // and has risen before
-      falls_.at(static_cast<uint32_t>(pairs_.find(left, right)->number), rank) += by;
+      falls_.at(key_of(static_cast<uint32_t>(*pairs_.find(key_of(left, right))), rank)) += by;
   }
   // Doubles a full table; where memory is too short for that, gives up half of the pairs until another reading.
-  void make_space(NumberTable& table) {
-    while (table.full()) {
+  void make_space(Numbers& table) {
+    while (table.used() >= most_in(table)) {
       // Of numbered pairs also their counts, and their keys at the end.
-      const size_t pairs = pairs_.bytes() + pairs_.most() * (sizeof(uint64_t) + sizeof(Key));
+      const size_t pairs = pairs_.bytes() + most_in(pairs_) * (sizeof(uint64_t) + sizeof(Key));
       const size_t grown = &table == &pairs_ ? pairs : 2 * falls_.bytes();
       if (pairs + falls_.bytes() + grown + reaching_.size() / 8 <= budget_bytes_ || part_.bits >= 40) {
-        table.grow();
-        complete_.reserve(pairs_.most() + 1);
+        table.rehash(2 * table.slots());
+        complete_.reserve(most_in(pairs_) + 1);
         give_back_memory();
       } else {
         divide();
@@ -180,7 +183,7 @@ class MergeReplay {
     ++part_.bits;
     pairs_.keep_if([&](const Slot& pair) {
       if (in_part(pair.first, pair.second)) return true;
-      complete_[pair.number - 1] = 0;
+      complete_[pair.value - 1] = 0;
       return false;
     });
     falls_.keep_if([&](const Slot& fall) { return complete_[fall.first - 1] != 0; });
@@ -219,7 +222,7 @@ class MergeReplay {
     }
   }
   void expect(uint32_t at) {
-    if (const Slot* found = ranks_.find(tokens_[at], tokens_[after_[at]])) due_.push(found->number << 32 | at);
+    if (const auto* rank = ranks_.find(key_of(tokens_[at], tokens_[after_[at]]))) due_.push(*rank << 32 | at);
   }
   bool is_at(uint32_t rank, uint32_t at) const {
     return tokens_[at] == listed_.left[rank] && after_[at] < tokens_.size() &&
@@ -281,8 +284,8 @@ class MergeReplay {
   // Compares every pair that is noted, while it lasts, with the merges that were made instead.
   void compare_order() {
     std::vector<Key> keys(complete_.size());
-    pairs_.each([&](const Slot& pair) { keys[pair.number - 1] = {pair.first, pair.second}; });
-    pairs_ = NumberTable(NumberTable::kLeastSlots);
+    pairs_.each([&](const Slot& pair) { keys[pair.value - 1] = {pair.first, pair.second}; });
+    pairs_ = Numbers();
     const std::vector<Slot> falls = falls_.take_sorted();
     auto fall = falls.begin();
     for (uint32_t number = 1; number <= keys.size(); ++number) {
@@ -298,15 +301,15 @@ class MergeReplay {
                     std::vector<Slot>::const_iterator last) {
     const uint32_t later = std::max(key.first, key.second);
     size_t from = std::max(listed_.first, later < 256 ? size_t{0} : size_t{later} - 255);
-    const Slot* own = ranks_.find(key.first, key.second);
-    const size_t end = std::min<size_t>(own == nullptr ? checked_ : own->number, checked_);
+    const auto* own = ranks_.find(key_of(key.first, key.second));
+    const size_t end = std::min<size_t>(own == nullptr ? checked_ : *own, checked_);
     while (from < end && count >= lowest_) {
       const size_t until = fall == last ? end : std::min<size_t>(end, fall->second + size_t{1});
       if (compare_between(key, count, from, until)) break;
       from = std::max(from, until);
-      if (fall != last) count -= (fall++)->number;
+      if (fall != last) count -= (fall++)->value;
     }
-    for (; fall != last; ++fall) count -= fall->number;
+    for (; fall != last; ++fall) count -= fall->value;
     const bool left = own == nullptr && checked_ == listed_.counts.size() && listed_.exhausted;
     if (left && count >= std::max<uint64_t>(rules_.min_frequency, 1))
       note_wrong({checked_, Pair{key.first, key.second, count}, 0, 0});
@@ -335,14 +338,14 @@ class MergeReplay {
   std::vector<uint64_t> counted_, joined_;
   std::vector<std::string> token_bytes_;
   std::array<uint32_t, 256> id_of_byte_{};
-  NumberTable ranks_;  // by pair
+  Numbers ranks_;  // by pair
   uint64_t bytes_ = 0, lowest_ = 0;
   size_t reading_ = 0;
   std::vector<Part> parts_;  // that are still to be read for
   Part part_{0, 0};
   double compared_ = 0;  // of all pairs
   // The notes: numbers of pairs from 1 on, the count that each is complete with, and falls by number and rank.
-  NumberTable pairs_{NumberTable::kLeastSlots}, falls_{NumberTable::kLeastSlots};
+  Numbers pairs_, falls_;
   std::vector<uint64_t> complete_;
   size_t unused_ = 0;  // no number below is unused
   std::optional<Wrong> wrong_;
