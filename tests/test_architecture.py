@@ -29,7 +29,7 @@ ROOMS = {
     "reports": 3080,
     "shards": 3133,
     "tokenizer": 4494,
-    "merges": 1437,
+    "merges": 1438,
     "counts": 2476,
     "run": 3119,
     "corpus": 2451,
@@ -42,7 +42,7 @@ ROOMS = {
 }
 NATIVE = {
     "text": 2264,
-    "count": 1830,
+    "count": 1947,
     "merge": 5109,
     "encode": 1930,
     "verify": 484,
