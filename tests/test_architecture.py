@@ -23,8 +23,8 @@ ROOMS = {
     "bpe_pipeline": 24,
     "__main__": 106,
     "compat": 479,
-    "cli": 1388,
-    "guests": 6028,
+    "cli": 1392,
+    "guests": 6061,
     "commands": 2842,
     "reports": 3080,
     "shards": 3133,
@@ -58,9 +58,9 @@ MOST = {
     "lines of a file, on average": 152,
     "lines of a function": 49,
     "parameters of an internal function": 6,
-    "flags of all commands": 392,
+    "flags of all commands": 393,
     "flags in the help of a command": 24,
-    "lines of tests": 25_170,
+    "lines of tests": 25_193,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

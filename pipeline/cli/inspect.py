@@ -120,11 +120,15 @@ def report(
 @click.option(
     "--hidden-size", metavar="N", help="width of the model, a row of its embedding  [default: usual for --parameters]"
 )
+@click.option(
+    "--figures", type=LOCATION, metavar="DIR", help="also write each figure as SVG, PDF and CSV, and each table as CSV"
+)
 def sweep(
     session: Session,
     runs: tuple[Location, ...],
     weights: tuple[str, ...],
     held_out: tuple[Location, ...],
+    figures: Location | None,
     **model: str | None,
 ) -> "Result":
     """Measure mixtures of RUNs at several sizes, and recommend one.
@@ -142,7 +146,7 @@ def sweep(
 
     files = [one for one in runs if held_out and isinstance(one, Path) and one.is_file()]  # of --held-out *.txt
     runs, held_out = tuple(one for one in runs if one not in files), (*held_out, *files)
-    design = Design(runs, weights, held_out, for_model(**model))
+    design = Design(runs, weights, held_out, for_model(**model), figures)
     return run_sweep(design, session.given, session.options, session.executor, session.listener)
 
 

@@ -9,15 +9,15 @@ from pipeline.guests.sweep.rule import KINDS, Recommendation, kind_of, rate
 from pipeline.guests.sweep.sweep_worker import Point
 from pipeline.merges.merge_list import LEAST_COUNT, MergeList
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.reports.page import Html, element, escaped, html_of, plain_page
+from pipeline.reports.figure import Axis, Figure, Series, size_axis
+from pipeline.reports.figure_files import write_figures
+from pipeline.reports.page import element, figure_element, html_of, plain_page
 from pipeline.reports.result import Part as Shown
 from pipeline.reports.result import Result, Rows, Table
 from pipeline.storage import Location
 from pipeline.storage.atomic import write_rows
 
-_WIDTH, _HEIGHT, _EDGE = 520, 280, 40  # of the drawing
-_COLOURS = ("var(--first)", "var(--second)", "var(--third)", "var(--fourth)")
-_DASHES = ("none", "6 3", "2 3", "9 3 2 3")
+_MOST_DRAWN, _LONGEST = 8, 26  # mixtures in a figure, the best ones; letters of a name
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,36 @@ class Grid:
             found.append(Table("Bytes per token of each text with the recommended mixture", headers, rows))
         return found
 
+    def figures(self) -> list[Figure]:
+        """Return what of the mixtures is drawn: by size, by text, and two texts against each other."""
+        size, taken, rates = self.recommendation.vocab_size, self.recommendation.mixture, self.of(rate)
+        best = sorted(self.mixtures, key=lambda one: (one != taken, -rates[one, size]))[:_MOST_DRAWN]
+        shown, named = [one for one in self.mixtures if one in best], labels(self.weights)
+        named = {mixture: _shortened(label) for mixture, label in named.items()}
+        if len(shown) == 1:
+            line = Series("", tuple((one, rates[taken, one]) for one in self.sizes))
+            return [Figure("sizes", "Bytes per token by size", "lines", size_axis(self.sizes), _RATE, (line,))]
+        more = {at: 100 * (rates[taken, at[1]] / (value or 1) - 1) for at, value in rates.items()}
+        lines = tuple(Series(named[one], tuple((size, more[one, size]) for size in self.sizes)) for one in shown)
+        y, note = Axis("% more tokens", form=".2f"), f"Than with {named[taken]}. Less than 0.1 % is equal."
+        title = "Tokens of each mixture, compared with the recommended one"
+        found = [Figure("sizes", title, "lines", size_axis(self.sizes), y, lines, note)]
+        texts = {
+            mixture: {
+                _shortened(one.name): one.bytes_per_token or 0.0 for one in point.measured if one.kind == kind_of(point)
+            }
+            for (mixture, of), point in self.of(lambda point: point).items()
+            if of == size
+        }
+        most = {text: max(texts[one][text] for one in shown) for text in texts[taken]}
+        costs = {one: {text: 100 * (most[text] / (texts[one][text] or 1) - 1) for text in most} for one in shown}
+        rows = tuple(Series(named[one], tuple(costs[one].items())) for one in shown)
+        title, note = f"The price of each mixture by text, {size:,} tokens", "% more tokens than with the best mixture."
+        found.append(Figure("texts", title, "heat", Axis("text"), Axis("% more tokens", form=".1f"), rows, note))
+        if len(most) > 1:
+            found.append(_pareto(texts, costs, named, self.recommendation))
+        return found
+
     def overlaps(self, overlapping: Sequence[Overlap]) -> Table:
         """Return the share of tokens that two mixtures have in common, a row a pair."""
         shares = {(one.mixtures, one.vocab_size): one.shared / max(one.of, 1) for one in overlapping}
@@ -150,6 +180,36 @@ class Grid:
 _TITLES = {kind: f"Bytes per token of the {name}" for kind, name in reversed(KINDS.items())}
 _NOTES = {"held out": "Held out: no run has listed these files; their text may be in files that were counted."}
 _RARE = f"Tokens that were made of pairs which occurred fewer than {LEAST_COUNT} times are names and typing errors."
+
+
+_RATE = Axis("bytes per token")
+
+
+def _pareto(
+    texts: Mapping[str, Mapping[str, float]],
+    costs: Mapping[str, Mapping[str, float]],
+    named: Mapping[str, str],
+    chosen: Recommendation,
+) -> Figure:
+    """Draw the two texts on which the mixtures differ most: a gain in one may be a loss in the other."""
+    one, other = sorted(texts[chosen.mixture], key=lambda text: -max(of[text] for of in costs.values()))[:2]
+    points = {mixture: (texts[mixture][one], texts[mixture][other]) for mixture in costs}
+    series = [Series(named[at], (point,), alone=True, star=at == chosen.mixture) for at, point in points.items()]
+    front = sorted(at for at in set(points.values()) if not any(_is_better(it, at) for it in points.values()))
+    series.append(Series("not worse in both", tuple(front)))
+    x, y = (Axis(f"bytes per token, {text}") for text in (one, other))
+    note = "The star is the recommended mixture; mixtures below the line are worse in both than another one."
+    title = f"Two texts against each other, {chosen.vocab_size:,} tokens"
+    return Figure("pareto", title, "lines", x, y, tuple(series), note)
+
+
+def _shortened(name: str) -> str:
+    """Return a name that fits into a figure on a telephone."""
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST // 2]}…{name[1 - _LONGEST // 2 :]}"
+
+
+def _is_better(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return one != other and one[0] >= other[0] and one[1] >= other[1]
 
 
 def varying(weights: Mapping[str, Mapping[str, str]]) -> tuple[list[str], dict[str, list[str]]]:
@@ -227,49 +287,15 @@ class Swept(Result):
         """Return the page: the recommendation, a drawing of all mixtures, and the tables."""
         grid = self._grid
         why = Rows(tuple(self._reasons), f"Recommended: {self._taken}")
-        drawn = element("h2", "Bytes per token by size"), _drawing(grid)
         first, *others = grid.tables()
+        figures = grid.figures()
+        drawn = element("div", *map(figure_element, figures), class_="plots")
         more = [*others, *([grid.overlaps(self.overlaps)] if self.overlaps else [])]
         folded = [element("details", element("summary", one.title), html_of(one)) for one in more]
-        listed = [html_of(why)], drawn, [html_of(first)], folded
-        return plain_page(f"Sweep: {self.directory}", *(element("section", *one) for one in listed))
+        listed = [html_of(why)], [drawn], [html_of(first)], folded
+        sections = (element("section", *one) for one in listed)
+        return plain_page(f"Sweep: {self.directory}", *sections, figures=figures)
 
-
-def _drawing(grid: Grid) -> Html:
-    """Draw a line for each mixture: the geometric mean of bytes per token over the sizes."""
-    sizes, rates = grid.sizes, grid.of(rate)
-    low, high = float(min(rates.values())), float(max(rates.values()))
-    places = {size: _EDGE + index * (_WIDTH - 2 * _EDGE) / max(len(sizes) - 1, 1) for index, size in enumerate(sizes)}
-
-    def height(value: float) -> float:
-        return _HEIGHT - _EDGE - (value - low) / ((high - low) or 1) * (_HEIGHT - 2 * _EDGE)
-
-    drawn = [
-        element("text", f"{size:,}", x=round(x), y=_HEIGHT - 12, text_anchor="middle", fill="currentColor")
-        for size, x in places.items()
-    ]
-    drawn += [
-        element("text", f"{value:.2f}", x=_EDGE - 6, y=round(height(value)), text_anchor="end", fill="currentColor")
-        for value in sorted({low + (high - low) * third / 3 for third in range(4)})
-    ]
-    legend, named = [], labels(grid.weights)
-    for number, mixture in enumerate(grid.mixtures):
-        ends = " ".join(f"{places[size]:.1f},{height(rates[mixture, size]):.1f}" for size in sizes)
-        drawn.append(_line(number, ends))
-        mark = element("svg", _line(number, "0,5 40,5"), width=40, height=10, aria_hidden="true")
-        legend.append(element("li", mark, " ", named[mixture]))
-    taken = grid.recommendation.mixture, grid.recommendation.vocab_size
-    drawn.append(element("circle", cx=round(places[taken[1]]), cy=round(height(rates[taken])), r=6, fill="none",
-                         stroke="currentColor", stroke_width=2))  # fmt: skip
-    label = "Bytes per token of each mixture by vocabulary size; the tables below have the numbers"
-    attributes = {"viewBox": f"0 0 {_WIDTH} {_HEIGHT}", "style": "width: 100%; max-width: 40rem; font-size: 13px"}
-    svg = element("svg", *drawn, role="img", aria_label=label, **attributes)
-    note = "The circle is the recommended one."
-    return escaped(svg, element("ul", *legend, class_="tokens"), element("p", note, class_="quiet"))
-
-
-def _line(number: int, points: str) -> Html:
-    """Draw the line of a mixture; the first sixteen differ by colour or dashes."""
-    dashes = _DASHES[number // len(_COLOURS) % len(_DASHES)]
-    colour = _COLOURS[number % len(_COLOURS)]
-    return element("polyline", points=points, fill="none", stroke=colour, stroke_width=2, stroke_dasharray=dashes)
+    def write_figures(self, where: Location, *, overwrite: bool) -> None:
+        """Write the figures and the tables of the page as files."""
+        write_figures(where, self._grid.figures(), self._grid.tables(), overwrite=overwrite)

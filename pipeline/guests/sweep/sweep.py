@@ -31,6 +31,7 @@ from pipeline.merges import merge, replay_worker
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import MergeTask
 from pipeline.merges.replay_worker import SumTask
+from pipeline.reports.figure_files import require_figures
 from pipeline.reports.measure import source_names
 from pipeline.reports.progress import for_python
 from pipeline.reports.result import plain
@@ -47,7 +48,7 @@ from pipeline.run.runner import Runner, Stage, opened
 from pipeline.run.stored import stored
 from pipeline.run.values import argument, parse_locations, parse_weight, shown_weight
 from pipeline.run.workers import executor_here, worker_count
-from pipeline.storage import Location, existing, same_location
+from pipeline.storage import Location, existing, named, same_location
 from pipeline.storage.atomic import write_whole
 from pipeline.tokenizer.export import Trained, check_before_work, export_model
 from pipeline.tokenizer.formats.files import FILE_NAMES
@@ -111,6 +112,7 @@ class Design:
     weights: Sequence[str] = ()
     held_out: Sequence[Location] = ()
     model: ForModel = ForModel()
+    figures: Location | None = None  # a directory for them as files
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,7 @@ def sweep(
     parameters: float | str | None = None,
     tokens: float | str | None = None,
     hidden_size: float | str | None = None,
+    figures: AnyPath | None = None,
     progress: bool = False,
     **options: Unpack[SweepKeywords],
 ) -> sweep_page.Swept:
@@ -186,6 +189,7 @@ def sweep(
         parameters: size of the model without embeddings, such as 7e9 or "7B": it says which vocabulary fits.
         tokens: that the model is trained on; None: its optimum of compute.
         hidden_size: width of the model; None: usual for `parameters`.
+        figures: a directory for each figure as SVG, PDF and CSV, and for each table as CSV.
         progress: as of `pipeline.train`.
         **options: `vocab_size=[8_000, 32_000]`, `output`, which is required, and others of merging, as listed below.
 
@@ -203,7 +207,8 @@ def sweep(
     listed = {name: one if isinstance(one, list | tuple) else [one] for name, one in (weights or {}).items()}
     shown = [f"{name}={','.join(map(str, several))}" for name, several in listed.items()]
     model = for_model(parameters=parameters, tokens=tokens, hidden_size=hidden_size)
-    design = Design(argument("runs", runs or [], parse_locations), shown, unseen, model)
+    drawn = None if figures is None else named(figures, "figures")
+    design = Design(argument("runs", runs or [], parse_locations), shown, unseen, model, drawn)
     with for_python(progress) as listener, executor_here(settled) as executor:
         return run_sweep(design, options, settled, executor, listener)
 
@@ -221,6 +226,8 @@ def run_sweep(
     counting = manifest.require(locations[0]).manifest.counting
     asked = make_options(TrainOptions, {**counting, **given, "vocab_size": options.vocab_size})
     broker = check_before_work(asked, listener)  # what the first export would refuse
+    if design.figures is not None:
+        require_figures(design.figures, overwrite=options.overwrite)
     names = short_names(locations)
     runs = dict(zip(names, locations, strict=True))
     mixtures = mixtures_of(design.weights, names)
@@ -228,12 +235,12 @@ def run_sweep(
     files = find_files(map(str, design.held_out)).files if design.held_out else []
     if counted := _counted_files(files, locations):
         listener(Notice("warning", f"--held-out names text that was counted: {', '.join(counted[:3])}"))
-    named = [(file, "counted" if file.path in counted else "held out") for file in files]
+    files_named = [(file, "counted" if file.path in counted else "held out") for file in files]
     with opened(options, executor, listener, broker, kind=SWEEP) as (runner, directory):
         before = _stored(directory, overwrite=options.overwrite)
         known = {} if options.overwrite else dict(before.get("points", {}))
         written = set(before.get("tokenizer", ()))
-        sweep = _Sweep(directory, runs, given, options, runner, sources, named, known, written)
+        sweep = _Sweep(directory, runs, given, options, runner, sources, files_named, known, written)
         sweep.store()
         directory.remove_partial([SWEEP.manifest, _TABLE, _PAGE, *(f"tokenizer/{name}" for name in written)])
         learned = _learn(sweep, mixtures)
@@ -248,6 +255,8 @@ def run_sweep(
         swept = sweep_page.Swept(directory.location, points, overlaps, chosen, parts, weights)
         sweep_page.write_table(directory / _TABLE, points)
         write_whole(directory / _PAGE, swept.page())
+        if design.figures is not None:
+            swept.write_figures(design.figures, overwrite=options.overwrite)
     return swept
 
 
