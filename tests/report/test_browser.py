@@ -127,7 +127,7 @@ def require_reachable(view: Any) -> None:
         one.scrollWidth > one.clientWidth + 1 && ['auto', 'scroll'].includes(getComputedStyle(one).overflowX)
         && !(one.tabIndex === 0 && one.getAttribute('role') && one.getAttribute('aria-label'))).length"""
     assert view.evaluate(unreachable) == 0
-    unnamed = "[...document.querySelectorAll('svg:not([aria-hidden])')].filter(one => !one.ariaLabel).length"
+    unnamed = "[...document.querySelectorAll('svg:not([aria-hidden])')].filter(one => !one.closest('[aria-label]')).length"
     assert view.evaluate(unnamed) == 0
 
 
