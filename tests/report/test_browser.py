@@ -127,7 +127,9 @@ def require_reachable(view: Any) -> None:
         one.scrollWidth > one.clientWidth + 1 && ['auto', 'scroll'].includes(getComputedStyle(one).overflowX)
         && !(one.tabIndex === 0 && one.getAttribute('role') && one.getAttribute('aria-label'))).length"""
     assert view.evaluate(unreachable) == 0
-    unnamed = "[...document.querySelectorAll('svg:not([aria-hidden])')].filter(one => !one.closest('[aria-label]')).length"
+    unnamed = (
+        "[...document.querySelectorAll('main svg')].filter(it => !it.closest('[aria-label], [aria-hidden]')).length"
+    )
     assert view.evaluate(unnamed) == 0
 
 
