@@ -270,10 +270,24 @@ def files_gigatoken(directory: Path, corpus: str) -> Files:
     return lambda: tokenizer.encode_files([corpus]), lambda rows: memoryview(rows.layout.content.data)
 
 
+def files_gigatoken_saved(directory: Path, corpus: str) -> Files:
+    """gigatoken and NumPy: the array, of the narrowest type that holds all ids, saved to the disk."""
+    import numpy
+
+    encode, _ = files_gigatoken(directory, corpus)
+
+    def run() -> None:
+        ids = numpy.asarray(encode().layout.content.data)
+        numpy.save("ids.npy", ids.astype("uint16" if ids.max(initial=0) < 1 << 16 else "uint32", copy=False))
+
+    return run, lambda _: memoryview(numpy.load("ids.npy"))
+
+
 FILES: dict[str, Callable[[Path, str], Files]] = {
     "bpe-pipeline": files_ours,
     "gigatoken": files_gigatoken,
     "bpe-pipeline to shards": files_to_shards,
+    "gigatoken to npy": files_gigatoken_saved,
 }
 
 
