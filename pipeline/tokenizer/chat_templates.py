@@ -220,7 +220,7 @@ def has_marks(text: str) -> bool:
 
 def unmarked(text: str) -> str:
     """Return a text without marks and borders."""
-    return text.translate(_NO_MARKS)
+    return text.translate(_NO_MARKS) if has_marks(text) else text
 
 
 def _any_of(texts: Collection[str]) -> str:

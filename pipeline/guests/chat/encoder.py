@@ -142,7 +142,10 @@ class ChatEncoder:
                 0,
                 *(bisect_left(ends, at) if odd % 2 else bisect_right(ends, at) - 1 for odd, at in enumerate(before)),
             ]
-            stretches = [ids[ID_BYTES * start : ID_BYTES * stop] for start, stop in pairwise([*cuts, len(ends) - 1])]
+            stretches = [
+                ids[ID_BYTES * start : ID_BYTES * stop]
+                for start, stop in pairwise([*accumulate(cuts, max), len(ends) - 1])
+            ]
         else:  # the tokenizer adds or removes spaces: what is learned is encoded on its own
             stretches = [b"".join(self._encoded(text[at:to])) for at, to in pairwise([0, *borders, len(text)])]
         return list(zip(stretches[::2], stretches[1::2], strict=False)), stretches[-1]

@@ -86,13 +86,11 @@ class JinjaTemplate:
 
         answers = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
         for index in answers:
-            prompt, until, said = (
-                shown(index, prompt=True),
-                shown(index + 1),
-                messages[index]["content"].strip(),
-            )
+            prompt, said = shown(index, prompt=True), messages[index]["content"].strip()
+            until = text if index == len(messages) - 1 else shown(index + 1)
             start = common_length(prompt, text)
-            if start == len(prompt) or text.startswith(shown(index)):  # else a prompt is no start of a dialog
+            known = start == len(prompt) or text.startswith(shown(index))  # else a prompt is no start of a dialog
+            if known and start >= max(borders, default=0):
                 # What the template adds to a last answer alone, such as an empty thought, may be absent.
                 rests = (until[start + added :] for added in range(_MOST_ADDED))
                 same = (rest for rest in rests if rest and said in rest and text.startswith(rest, start))
@@ -102,5 +100,7 @@ class JinjaTemplate:
 
 def common_length(one: str, other: str) -> int:
     """Return how many characters two texts start with in common."""
+    if other.startswith(one):
+        return len(one)
     ends = (at for at, (mine, its) in enumerate(zip(one, other, strict=False)) if mine != its)
     return next(ends, min(len(one), len(other)))
