@@ -24,7 +24,7 @@ ROOMS = {
     "__main__": 106,
     "compat": 479,
     "cli": 1392,
-    "guests": 6063,
+    "guests": 6066,
     "commands": 2842,
     "reports": 3080,
     "shards": 3133,
