@@ -23,10 +23,10 @@ ROOMS = {
     "bpe_pipeline": 24,
     "__main__": 106,
     "compat": 479,
-    "cli": 1392,
+    "cli": 1440,
     "guests": 6066,
-    "commands": 2842,
-    "reports": 3080,
+    "commands": 2930,
+    "reports": 3140,
     "shards": 3133,
     "tokenizer": 4494,
     "merges": 1438,
@@ -58,9 +58,9 @@ MOST = {
     "lines of a file, on average": 152,
     "lines of a function": 49,
     "parameters of an internal function": 6,
-    "flags of all commands": 393,
+    "flags of all commands": 394,
     "flags in the help of a command": 24,
-    "lines of tests": 25_193,
+    "lines of tests": 25400,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

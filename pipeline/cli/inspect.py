@@ -1,10 +1,11 @@
 """Commands that inspect: info, report, sweep, explain, diff, doctor, verify."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -54,24 +55,45 @@ def info(path: Location) -> "Result":
     return info_of(path)
 
 
+class Several(click.Option):
+    """An option that takes all words up to the next option, once the arguments of the command have begun."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Take more words than one."""
+        super().add_to_parser(parser, ctx)
+        for name in self.opts:
+            option = parser._long_opt[name]
+            option.process = partial(self._take, option.process)
+
+    @staticmethod
+    def _take(process: Callable[[str, Any], None], value: str, state: Any) -> None:
+        process(value, state)
+        while state.largs and state.rargs and not state.rargs[0].startswith("-"):
+            process(state.rargs.pop(0), state)
+
+
 @run_command(WorkOptions)
 @run_argument
 @click.argument("more", nargs=-1, type=LOCATION, metavar="")
 @click.option(
-    "--compare", multiple=True, type=LOCATION, metavar="PATH...",
+    "--compare", cls=Several, multiple=True, type=LOCATION, metavar="[LABEL=]PATH...",
     help="other tokenizers on the same sample: directories, files, runs, SentencePiece .model, or names such as gpt2",
 )  # fmt: skip
 @click.option(
     "--hidden-size", type=whole_number(1), metavar="N", help="width of the model: also report what its embedding costs"
 )
 @click.option(
-    "--held-out", multiple=True, type=LOCATION, metavar="PATH",
-    help="text that was not trained on: files, directories, globs; repeatable; default: a sample of the run's corpus",
+    "--held-out", cls=Several, multiple=True, type=LOCATION, metavar="[NAME=]PATH...",
+    help="text that was not trained on: files, directories, globs; files that all have names, such as en=PATH, are the "
+    "same text in different languages; default: a sample of the run's corpus",
 )  # fmt: skip
 @click.option(
     "--output", "-o", type=LOCATION, metavar="FILE",
     help="path of the page, with its numbers next to it as .json; default: the run directory",
 )  # fmt: skip
+@click.option(
+    "--figures", type=LOCATION, metavar="DIR", help="also write each figure as SVG, PDF and CSV, and each table as CSV"
+)
 @overwrite_option
 def report(
     session: Session,
@@ -81,6 +103,7 @@ def report(
     hidden_size: int | None,
     held_out: tuple[Location, ...],
     output: Location | None,
+    figures: Location | None,
     overwrite: bool,
 ) -> "Result":
     """Make the report of RUN, or of one of its tokenizers, again.
@@ -91,12 +114,13 @@ def report(
     \b
     bpe-pipeline report runs/a
     bpe-pipeline report runs/a --held-out unseen.txt --compare runs/b gpt2 llama3
+    bpe-pipeline report runs/a --held-out en=dev.en sw=dev.sw --compare mine=runs/b --figures figures
     """
     from pipeline.commands.report_again import Extras, run_report
 
-    if more and not compare:
+    if more:
         raise UsageError(f"report takes one run: {more[0]} is another argument; to compare with it, use --compare")
-    extras = Extras((*compare, *more), held_out, hidden_size, output, overwrite)
+    extras = Extras(compare, held_out, hidden_size, output, overwrite, figures)
     return run_report(run_directory, extras, session.options, session.executor, session.listener)
 
 

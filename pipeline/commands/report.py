@@ -15,6 +15,7 @@ from typing import Any
 from pipeline.base.errors import PipelineError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_bytes
+from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.sampling import choose
 from pipeline.counts.count import Counted
 from pipeline.merges.merge_list import MergeList
@@ -22,11 +23,12 @@ from pipeline.reports import model_card
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.summary import Report, Summary
 from pipeline.reports.tables import how_made, shown_options
+from pipeline.run import manifest
 from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
 from pipeline.run.options import TrainOptions
 from pipeline.run.runner import Runner
-from pipeline.storage import MANIFEST_BYTES, Location, read_bounded
+from pipeline.storage import MANIFEST_BYTES, Location, location, read_bounded
 from pipeline.storage.atomic import whole_file, write_whole
 from pipeline.tokenizer.export import Check, Trained
 from pipeline.tokenizer.formats.fields import CARD
@@ -80,15 +82,34 @@ def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None
             remedy = f"bpe-pipeline report {run.directory} makes them where there is more"
             runner.inform(f"no numbers in the report: they take {shortage}; {remedy}")
             return None
-        chosen = choose(run.manifest.plan.files, _sample_bytes(learned))
-        text_field = str(run.manifest.counting["text_field"])
+        files, names, text_field = corpus_of(run)
+        chosen = choose(files, _sample_bytes(learned))
         worker = import_module(NUMBERS)
-        task = worker.NumbersTask(trained, chosen, text_field, _SMALL, references=tuple(worker.REFERENCES))
+        task = worker.NumbersTask(trained, chosen, text_field, _SMALL, references=tuple(worker.REFERENCES), names=names)
         numbers: Numbers = runner.executor.one(worker.compute_numbers, task, fresh=True)
     except Exception as error:  # the tokenizer is written, whatever happens to the report
         _warn(runner.listener, "no numbers in the report", error)
         return None
     return numbers
+
+
+def corpus_of(run: Run) -> tuple[list[CorpusFile], dict[str, str], str]:
+    """Return a run's files and their text field; of a combined run, those of its runs, with the run of each file.
+
+    A run that is gone, or that reads another field than the first one, is left out.
+    """
+    if run.manifest.source is None:
+        return list(run.manifest.plan.files), {}, str(run.manifest.counting["text_field"])
+    files, names, fields = list[CorpusFile](), dict[str, str](), list[str]()
+    for one in run.manifest.source.mixed:
+        with contextlib.suppress(PipelineError, OSError):
+            part = manifest.require(location(one.run))
+            found, _, field = corpus_of(part)
+            fields.append(field)
+            if field == fields[0]:
+                files += found
+                names |= dict.fromkeys((file.path for file in found), part.directory.location.name)
+    return files, names, fields[0] if fields else "text"
 
 
 def _warn(listener: Listener, what: str, error: Exception) -> None:

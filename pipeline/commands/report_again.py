@@ -1,29 +1,34 @@
 """`report`: make a run's report again, with a larger sample, held-out text and other tokenizers to compare with."""
 
 import contextlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Unpack
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.printable import printable_lines
-from pipeline.base.units import format_count, parse_whole_number
-from pipeline.commands.report import RANDOM, SAMPLE_BYTES, load, needed_bytes, shortage_of, write_files
+from pipeline.base.units import format_bytes, format_count, parse_whole_number
+from pipeline.commands.report import RANDOM, SAMPLE_BYTES, corpus_of, load, needed_bytes, shortage_of, write_files
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import files_in_both, find_files
-from pipeline.corpus.sampling import choose
+from pipeline.corpus.sampling import Chosen, choose
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list
 from pipeline.reports import page
 from pipeline.reports.compared import REFERENCES, cached_or_reference
+from pipeline.reports.figure_files import as_image, require_figures, write_figures
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
+from pipeline.reports.plots import page_figures
 from pipeline.reports.progress import for_python
-from pipeline.reports.result import NOT_STORED, Facts, Result
+from pipeline.reports.result import NOT_STORED, Facts, Part, Result, Table
 from pipeline.reports.summary import Report, Summary
+from pipeline.reports.tables import sections
 from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath, WorkKeywords
 from pipeline.run.listed_options import lists_options
@@ -33,7 +38,7 @@ from pipeline.run.options import OutputOptions, WorkOptions, flag_of, make_optio
 from pipeline.run.patterns import tokenizer_pattern
 from pipeline.run.values import argument, parse_locations
 from pipeline.run.workers import executor_here
-from pipeline.storage import Location, named
+from pipeline.storage import Location, location, named
 from pipeline.storage.atomic import single_output
 from pipeline.tokenizer.export import Trained, facts_of
 from pipeline.tokenizer.formats.fields import CARD
@@ -42,20 +47,26 @@ from pipeline.tokenizer.formats.files import tokenizer_path
 
 @dataclass(frozen=True)
 class Extras:
-    """What a report has only if asked for: tokenizers to compare with, text that was held out, and the hidden size of a
-    model, to say what its embedding costs. output: the page, with its numbers next to it; None: the run directory."""
+    """What a report has only if asked for: tokenizers to compare with and text that was held out, both with names if
+    they are NAME=PATH, and the hidden size of a model, to say what its embedding costs.
+
+    output: the page, with its numbers next to it; None: the run directory. figures: a directory for them as files.
+    """
 
     compare: Sequence[Location] = ()
     held_out: Sequence[Location] = ()
     hidden_size: int | None = None
     output: Location | None = None
     overwrite: bool = False
+    figures: Location | None = None
 
     def outputs(self) -> tuple[Location, Location] | None:
         """Return the paths of the page and of its numbers; None: in the run directory."""
-        if self.output is None and self.overwrite:
+        if self.figures is not None:
+            require_figures(self.figures, overwrite=self.overwrite)
+        elif self.output is None and self.overwrite:
             raise UsageError(
-                "--overwrite is for --output: give both; the report in the run directory is replaced without it"
+                "--overwrite is for --output and --figures; the report in the run directory is replaced without it"
             )
         if self.output is None:
             return None
@@ -71,13 +82,23 @@ class Extras:
 
 @dataclass(frozen=True)
 class WrittenReport(Result):
-    """The files of a report that was made again, its numbers, and a hint about a file that was not written."""
+    """The files of a report that was made again, its numbers, a hint about a file that was not written, and what a
+    notebook shows."""
 
     written: tuple[Location, ...]
     hint: str = ""
     numbers: Numbers | None = field(default=None, metadata=NOT_STORED)
+    parts: tuple[Part, ...] = field(default=(), metadata=NOT_STORED)
 
     event = "reported"
+
+    def shown(self) -> Iterable[Part]:
+        """Return the verdict, and the tables of compared tokenizers, languages, sources and scripts."""
+        return self.parts
+
+    def _repr_html_(self) -> str:
+        drawn = page_figures(self.numbers) if self.numbers is not None and find_spec("matplotlib") is not None else []
+        return super()._repr_html_() + "".join(map(as_image, drawn))
 
     @property
     def brief(self) -> str:
@@ -97,6 +118,7 @@ def report(
     hidden_size: int | None = None,
     output: AnyPath | None = None,
     overwrite: bool = False,
+    figures: AnyPath | None = None,
     progress: bool = False,
     **options: Unpack[WorkKeywords],
 ) -> WrittenReport | Facts:
@@ -109,11 +131,13 @@ def report(
 
     Args:
         run: the run directory, or a tokenizer's in it, a path or a URI; or the directory of an extended or pruned one.
-        compare: other tokenizers on the same sample: paths, URIs, or names such as "gpt2".
-        held_out: text to measure on that was not trained on; None: a sample of the run's corpus.
+        compare: other tokenizers on the same sample: paths, URIs, or names such as "gpt2"; "LABEL=PATH" labels one.
+        held_out: text to measure on that was not trained on; None: a sample of the run's corpus. Files that are all
+            named, "en=PATH", are the same text in different languages.
         hidden_size: width of the model, to report what its embedding costs.
         output: path of the page, with its numbers next to it as .json; None: the run directory.
-        overwrite: replace the files at `output`.
+        overwrite: replace the files at `output` and in `figures`.
+        figures: a directory for each figure as SVG, PDF and CSV, and for each table as CSV.
         progress: as of `pipeline.train`.
         **options: `workers`, `memory_limit`.
 
@@ -130,7 +154,8 @@ def report(
     settled = make_options(OutputOptions, {**options, "output": output, "overwrite": overwrite})
     unseen = argument("held_out", held_out, parse_locations)
     width = None if hidden_size is None else argument("hidden_size", hidden_size, parse_whole_number(1, (1 << 63) - 1))
-    extras = Extras(others, unseen, width, settled.output, overwrite=settled.overwrite)
+    drawn = None if figures is None else named(figures, "figures")
+    extras = Extras(others, unseen, width, settled.output, overwrite=settled.overwrite, figures=drawn)
     with for_python(progress) as listener, executor_here(settled) as executor:
         return run_report(where, extras, settled, executor, listener)
 
@@ -174,26 +199,35 @@ def run_report(
     hint = "" if page.plotly_script() is not None else page.HINT
     if hint:
         listener(Notice("info", hint))
-    return WrittenReport(written, hint, numbers)
+    shown = sections(numbers, made_again.skipped)
+    if extras.figures is not None:
+        tables = [part for parts in shown.values() for part in parts if isinstance(part, Table)]
+        write_figures(extras.figures, page_figures(numbers), tables, overwrite=extras.overwrite)
+        written = (*written, extras.figures)
+    return WrittenReport(written, hint, numbers, (*shown["verdict"], *shown["compared"], *shown["parts"]))
 
 
 def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listener: Listener) -> NumbersTask:
     """Return the task of a report with these extras; warns if text that is held out was trained on."""
-    compare, held_out, files = extras.compare, extras.held_out, run.manifest.plan.files
+    (labels, compare), (languages, held_out) = map(_with_names, (extras.compare, extras.held_out))
+    files, names, text_field = corpus_of(run)
     trained_on, description = "", RANDOM
     if held_out:
-        files = find_files(map(str, held_out)).files
-        trained_on, description = _about_held_out(held_out, files, run)
+        corpus, files = files, list(find_files(map(str, held_out)).files)
+        trained_on, description = _about_held_out(held_out, files, corpus)
+        listed = [(name, find_files([str(path)]).files) for name, path in zip(languages, held_out, strict=True) if name]
+        names = {file.path: name for name, found in listed for file in found}
+    parallel = tuple(dict.fromkeys(languages)) if all(languages) and len(set(languages)) > 1 else ()
     if trained_on:
         listener(Notice("warning", f"--held-out names text that was trained on: {trained_on}"))
     found = {
         name: tokenizer_path(one) if not isinstance(one, Path) or one.exists() else cached_or_reference(str(one))
-        for name, one in zip(short_names(compare), compare, strict=True)
+        for name, one in zip(_labelled(labels, compare), compare, strict=True)
     }
     return NumbersTask(
         trained,
-        choose(files, SAMPLE_BYTES),
-        "text" if held_out else trained.options.text_field,
+        _whole(files) if parallel else choose(files, SAMPLE_BYTES),
+        "text" if held_out else text_field,
         description,
         held_out=bool(held_out) and not trained_on,
         skip_changed=not held_out,
@@ -201,15 +235,46 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
         compare=tuple((name, path) for name, path in found.items() if not isinstance(path, str)),
         references=tuple(path for path in found.values() if isinstance(path, str)) if compare else tuple(REFERENCES),
         hidden_size=extras.hidden_size,
+        names=names,
+        parallel=parallel,
     )
 
 
-def _about_held_out(named: Sequence[Location], files: Sequence[CorpusFile], run: Run) -> tuple[str, str]:
-    """Say what of these files was trained on, if the run's listing has them; and describe them for the report."""
+def _with_names(paths: Sequence[Location]) -> tuple[list[str], list[Location]]:
+    """Split each NAME=PATH that is not itself a path; the name of another one is empty."""
+    names, found = list[str](), list[Location]()
+    for path in paths:
+        name, _, rest = str(path).partition("=")
+        is_named = bool(name and rest) and "/" not in name and not (isinstance(path, Path) and path.exists())
+        names.append(name if is_named else "")
+        found.append(location(re.sub(r"^([a-z]\w+):/(?!/)", r"\1://", rest)) if is_named else path)
+    return names, found
+
+
+def _labelled(labels: Sequence[str], compare: Sequence[Location]) -> list[str]:
+    """Name tokenizers by their labels, and those without by their paths. Raises `UsageError` for a name twice."""
+    names = [label or short for label, short in zip(labels, short_names(compare), strict=True)]
+    if any(labels) and len({"this tokenizer", *names}) <= len(names):
+        raise UsageError(f"--compare has a label twice, or that of this tokenizer: {', '.join(names)}")
+    return names
+
+
+def _whole(files: Sequence[CorpusFile]) -> list[Chosen]:
+    """Choose all of parallel files; raises `UsageError` for more than a report reads."""
+    if (total := sum(file.size for file in files)) > SAMPLE_BYTES:
+        most = f"a report reads at most {format_bytes(SAMPLE_BYTES)}: give the same lines of each"
+        raise UsageError(f"the files of --held-out NAME=PATH have {format_bytes(total)}, and {most}")
+    return [Chosen(file, SAMPLE_BYTES, (0,)) for file in files]
+
+
+def _about_held_out(
+    named: Sequence[Location], files: Sequence[CorpusFile], corpus: Sequence[CorpusFile]
+) -> tuple[str, str]:
+    """Say what of these files was trained on, if the corpus is known; and describe them for the report."""
     origin = f"From {', '.join(map(str, named))}."
-    if run.manifest.source is not None:
+    if not corpus:
         return "", f"{origin} Not checked: the run has no list of its corpus."
-    found = files_in_both(files, run.manifest.plan.files)
+    found = files_in_both(files, corpus)
     if not found:
         return "", origin
     share = sum(file.size for file in found) / sum(file.size for file in files)

@@ -3,6 +3,7 @@
 The same figures give the same bytes with the same matplotlib.
 """
 
+import base64
 import csv
 import io
 import re
@@ -14,7 +15,7 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.reports.figure import COLOURS, DASHES, MARKED_POINTS, MARKERS, Axis, Figure, Series, category, marker_of
-from pipeline.reports.page import light_colours
+from pipeline.reports.page import Html, escaped, light_colours
 from pipeline.reports.result import Table
 from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory, single_output, write_whole
@@ -57,6 +58,12 @@ def write_figures(
     for path, data in paths.items():
         write_whole(path, data)
     return tuple(paths)
+
+
+def as_image(figure: Figure) -> Html:
+    """Return a figure as an image for a notebook."""
+    data = base64.b64encode(drawn(figure, "svg")).decode()
+    return Html(f'<img style="background: white" alt="{escaped(figure.title)}" src="data:image/svg+xml;base64,{data}">')
 
 
 def _csv(rows: Iterable[Sequence[object]]) -> bytes:

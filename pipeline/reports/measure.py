@@ -248,8 +248,8 @@ def renyi_efficiency(counts: Iterable[int], vocab_size: int) -> float | None:
 def source_names(paths: Sequence[str]) -> dict[str, str]:
     """Name the source of each path, with at most 12 different names.
 
-    Up to 12 files are named by their paths below their common directory; more files by the first directory below it,
-    the rarest of these together.
+    Up to 12 files are named by their paths below their common directory; more files by the first directory below it, or
+    in one directory by as much of the start of their names as leaves 2 to 12; the rarest of these together.
     """
     split = {path: path.split("/") for path in paths}
     parents = [parts[:-1] for parts in split.values()]
@@ -257,6 +257,20 @@ def source_names(paths: Sequence[str]) -> dict[str, str]:
     if len(split) <= _MOST_SOURCES:
         return {path: "/".join(parts[common:]) for path, parts in split.items()}
     names = {path: parts[common] if len(parts) > common + 1 else _TOP for path, parts in split.items()}
+    if set(names.values()) == {_TOP}:
+        names = _starts([path.rpartition("/")[2] for path in split], list(split))
     frequent = [name for name, _ in Counter(names[path] for path in paths).most_common()]
     kept = frequent if len(frequent) <= _MOST_SOURCES else frequent[: _MOST_SOURCES - 1]
     return {path: name if name in kept else _OTHERS for path, name in names.items()}
+
+
+def _starts(files: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
+    """Name the source of each path by words of its file's name: of those before the first digit, if they differ."""
+    heads = [re.split(r"\d", file.partition(".")[0])[0].rstrip("-_ ") or file for file in files]
+    heads = heads if len(set(heads)) > 1 else list(files)
+    words = [[match.end() for match in re.finditer(r"[^\W\d_]+|\d+", head)] or [len(head)] for head in heads]
+    depths = range(max(map(len, words)))
+    levels = [[head[: ends[: at + 1][-1]] for head, ends in zip(heads, words, strict=True)] for at in depths]
+    fitting = [level for level in levels if 2 <= len(set(level)) <= _MOST_SOURCES]
+    several = next((level for level in levels if len(set(level)) > 1), levels[0])
+    return dict(zip(paths, fitting[-1] if fitting else several, strict=True))

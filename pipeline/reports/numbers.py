@@ -124,7 +124,7 @@ def same_text(numbers: Numbers) -> SameText:
         found = [{one.name: one.tokens for one in each.sources} for each in sample.tokenizers]
         counts = {language: tuple(one.get(language, 0) for one in found) for language in sample.parallel}
         reference = next(filter(is_english, counts), next(iter(counts)))
-        origin = f"Held-out parallel files in {len(counts)} languages, given as the same text."
+        origin = f"Held-out parallel files in {len(counts)} languages, given as the same text. {sample.description}"
         return SameText(names, counts, reference, origin, tuple(map(gini, zip(*counts.values(), strict=True))))
     names += tuple(f"{one.name} (reference)" for one in numbers.references)
     counts = {one.language: one.counts for one in numbers.sentences if one.language in PARALLEL}

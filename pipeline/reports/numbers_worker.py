@@ -7,14 +7,14 @@ import json
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from pipeline.base import machine
 from pipeline.base.errors import RunDirectoryError
 from pipeline.corpus.sampling import Chosen, Drawn, read_chosen
 from pipeline.reports.compared import REFERENCES, Compared, compared_model, load_compared
-from pipeline.reports.measure import gini, is_byte_alone, measure, source_names
+from pipeline.reports.measure import TextMeasures, gini, is_byte_alone, measure, source_names
 from pipeline.reports.numbers import (
     MARKED_SIZES,
     PARALLEL,
@@ -55,6 +55,8 @@ class NumbersTask:
     home: Location | None = None
     compare: tuple[tuple[str, Location], ...] = ()
     references: tuple[str, ...] = ()  # names in references.json
+    names: Mapping[str, str] = field(default_factory=dict)  # of the sources of files, in place of those of their paths
+    parallel: tuple[str, ...] = ()  # the sources that are the same text in different languages
     hidden_size: int | None = None
 
     def __str__(self) -> str:
@@ -170,7 +172,7 @@ def logarithmic(first: int, last: int) -> list[int]:
 def _sample(
     task: NumbersTask, model: Model, drawn: Sequence[Drawn], named: Sequence[tuple[str, Compared]]
 ) -> Sample | None:
-    names = source_names([one.path for one in drawn])
+    names = {**source_names([one.path for one in drawn]), **task.names}
     specials = sorted(model.vocabulary.special_tokens, key=len, reverse=True)
     # Special tokens are not words, and other tokenizers have other ones.
     split = re.compile("|".join(map(re.escape, specials)) or "(?!)").split
@@ -180,12 +182,37 @@ def _sample(
     measured = [measure(one.encode_ordinary, one.vocab, texts, name, one.decode) for name, one in named]
     return Sample(
         held_out=task.held_out,
-        description=task.description,
+        description=task.description + _other_lines(task, drawn),
         bytes=measured[0].whole.bytes,
         texts=len(drawn),
         tokenizers=tuple(measured),
         single_source=token_group([id_ for id_, _, _ in measured[0].single_source], named[0][1].vocab),
+        parallel=task.parallel,
+        curve=_curve(task, texts, measured[0].whole) if task.home is not None else (),
     )
+
+
+def _other_lines(task: NumbersTask, drawn: Sequence[Drawn]) -> str:
+    """Say that parallel files have different numbers of lines; empty if they have not."""
+    lines = dict.fromkeys(task.parallel, 0)
+    for one in drawn if lines else ():
+        lines[task.names[one.path]] += len(one.text.splitlines())
+    counted = ", ".join(f"{name} {count:,}" for name, count in lines.items())
+    return f" Their lines differ ({counted}): are they the same text?" if len(set(lines.values())) > 1 else ""
+
+
+def _curve(task: NumbersTask, texts: Sequence[tuple[str, str]], whole: TextMeasures) -> tuple[tuple[int, float], ...]:
+    """Encode the sample with the first merges alone, for each usual size up to this one; none with superwords."""
+    options = task.trained.options
+    own = options.vocab_size[0]
+    least = own - options.special.merge_budget(own)
+    sizes = [size for size in MARKED_SIZES if options.first_stage is None and least < size < own]
+    found = []
+    for size in sizes:
+        encode = compared_model(task.trained.model(size)).encode_ordinary
+        tokens = sum(len(encode(text)) for _, text in texts)
+        found.append((size, round((whole.bytes - (whole.lost or 0)) / max(tokens, 1), 4)))
+    return (*found, (own, round(whole.bytes_per_token or 0, 4))) if found else ()
 
 
 def _sentence(language: str, text: str, tokenizers: Sequence[Compared], others: Sequence[int]) -> SentenceTokens:

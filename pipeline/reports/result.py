@@ -6,6 +6,7 @@ lists. Text is made of them here, HTML by `page.py`, Markdown by `model_card.py`
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -119,6 +120,10 @@ class Result:
 
     def __str__(self) -> str:
         return as_text(self.shown())
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return str(import_module("pipeline.reports.page").html_of(*self.shown()))
 
     def __repr__(self) -> str:
         return str(self)

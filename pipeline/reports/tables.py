@@ -8,7 +8,7 @@ from pipeline.base.units import format_bytes, format_count
 from pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, enough_from
 from pipeline.reports.advice import Advice, prices
 from pipeline.reports.measure import FEWEST_SOURCES, TextMeasures
-from pipeline.reports.numbers import MARKED_SIZES, PARALLEL, MergeNumbers, Numbers, Sample
+from pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, Sample, same_text
 from pipeline.reports.result import Items, Note, Part, Rows, Table
 from pipeline.reports.tokens import TokenGroup, readable
 from pipeline.run.manifest import Manifest, merging_of
@@ -58,6 +58,7 @@ def sections(numbers: Numbers, skipped: Sequence[str]) -> dict[str, list[Part]]:
         "verdict": [Rows(verdict(numbers, skipped), "Verdict")],
         "compared": [*compared, *embedding_tables(numbers), sizes(numbers.merged)],
         "parts": [
+            *parallel_tables(numbers),
             *(sentences_table(numbers), fallback_table(numbers)),
             *([] if sample is None else sample_tables(numbers, sample)),
         ],
@@ -149,6 +150,18 @@ def _across(
     """A row for each text: the tokenizers' columns, from the `first` one on, are compared."""
     columns = dict.fromkeys(range(first, len(headers)), better)
     return Table(title, tuple(headers), rows, note, better=columns, across=True)
+
+
+def parallel_tables(numbers: Numbers) -> list[Table]:
+    """Tokens of the held-out parallel files, if there are any."""
+    if numbers.sample is None or not numbers.sample.parallel:
+        return []
+    same = same_text(numbers)
+    reference = max(same.counts[same.reference][0], 1)
+    rows = tuple((name, f"{counts[0] / reference:.2f}", *counts) for name, counts in same.counts.items())
+    headers = ("language", f"times {same.reference}", *same.tokenizers)
+    last = ("Gini over the languages", "", *same.ginis)
+    return [_across("Tokens of the held-out parallel files", headers, (*rows, last), same.origin, 2, -1)]
 
 
 def sentences_table(numbers: Numbers) -> Table:
@@ -313,14 +326,15 @@ def recommended_size(merged: MergeNumbers, vocab_size: int) -> Advice:
 
 
 def _languages(numbers: Numbers) -> str:
-    english = next(one.counts[0] for one in numbers.sentences if one.language == "English")
-    paying = sorted(
-        ((one.counts[0] / english, one.language) for one in numbers.sentences if one.language in PARALLEL), reverse=True
-    )
+    same = same_text(numbers)
+    reference = max(same.counts[same.reference][0], 1)
+    paying = sorted(((counts[0] / reference, language) for language, counts in same.counts.items()), reverse=True)
     listed = [f"{language} {times:.1f}" for times, language in paying[:_MOST_LANGUAGES] if times >= _TIMES_ENGLISH]
+    what = "held-out text" if numbers.sample is not None and numbers.sample.parallel else "sentence"
+    compared = f"times the tokens of {same.reference} for the same {what}"
     if not listed:
-        return f"no language takes {_TIMES_ENGLISH} times the tokens of English for the same sentence"
-    return f"{', '.join(listed)} times the tokens of English for the same sentence; Gini {numbers.ginis[0] or 0:.2f}"
+        return f"no language takes {_TIMES_ENGLISH} {compared}"
+    return f"{', '.join(listed)} {compared}; Gini {same.ginis[0] or 0:.2f}"
 
 
 _BROKEN = {

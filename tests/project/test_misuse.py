@@ -33,7 +33,7 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("dtype", ("uint8", "float32", "nonsense", 5, [], object())),
     ("base first path run second", (5, None, "", b"x", ["x"], "missing", "a\0b")),
     ("directory", (5, None, "", b"x", ["x"], "a\0b")),
-    ("output", (5, b"x", "", [], "a\0b")),
+    ("output figures", (5, b"x", "", [], "a\0b")),
     ("inputs", (5, b"x", [5], [None], {"a": 1}, {"x"}, [], "", "missing.txt")),
     ("exclude", (5, b"x", "", [5])),
     ("runs", (5, None, "", b"x", [5], [None], [], "missing")),

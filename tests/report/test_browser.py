@@ -153,3 +153,18 @@ def test_search_finds_every_token_with_the_keyboard(reported: Path, browser: Any
             view.keyboard.type(wanted)
             wait_for(view, f"document.getElementById('found').textContent.startsWith('{expected} found')")
             assert view.evaluate("document.querySelectorAll('#results li').length") == expected
+
+
+def test_a_figure_is_saved_as_svg_in_light_colours_and_fits_the_printed_page(reported: Path, browser: Any) -> None:
+    assert _of_a_run(reported)
+    with opened(browser, reported / "report.html", scheme="dark") as view:
+        wait_for(view, "document.querySelectorAll('figure .save').length === 6")
+        view.focus("#lengths ~ .save")
+        with view.expect_download() as downloaded:
+            view.keyboard.press("Enter")
+        assert downloaded.value.suggested_filename == "lengths.svg"
+        saved = Path(downloaded.value.path()).read_text()
+        assert saved.startswith("<svg")
+        assert "rgb(0, 114, 178)" in saved
+        view.evaluate("dispatchEvent(new Event('beforeprint'))")
+        wait_for(view, "document.querySelector('#lengths .main-svg').getAttribute('width') === '640'")

@@ -259,6 +259,9 @@ def test_source_names() -> None:
     assert source_names(["/x/a/b.txt", "/x/c.txt"]) == {"/x/a/b.txt": "a/b.txt", "/x/c.txt": "c.txt"}
     many = [f"/x/{directory}/{number}" for directory in "abc" for number in range(20)] + ["/x/top"]
     assert set(source_names(many).values()) == {"a", "b", "c", "(not in a directory)"}
+    flat = [f"/x/{name}-{number:03}.txt" for name in ("wiki-de", "wiki-en", "web") for number in range(10)]
+    assert set(source_names(flat).values()) == {"wiki-de", "wiki-en", "web"}
+    assert len(set(source_names([f"/x/{number}" for number in range(30)]).values())) == 12
     wide = [f"/x/{directory}/{number}" for directory in range(40) for number in range(2)]
     assert len(set(source_names(wide).values())) == 12
 

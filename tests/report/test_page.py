@@ -1,5 +1,6 @@
 """The report of a run: what is written, and when."""
 
+import csv
 import json
 import math
 import re
@@ -135,6 +136,50 @@ def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: 
     succeeded(run("report", copied, "--output", tmp_path / "page.html"))
     assert numbers_of(tmp_path, "page.json")["sample"]["held_out"] is False
     assert json.loads((copied / "report.json").read_text()) == after
+
+
+def test_parallel_files_labels_and_figures_as_files(copied: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    texts = {"sw": "lower lower привет\n" * 9, "en": "the low lower\n" * 9, "zh": "東京 low\n" * 8}
+    for name, text in texts.items():
+        (tmp_path / f"dev.{name}").write_text(text)
+    parallel, figures = [f"{name}={tmp_path}/dev.{name}" for name in texts], tmp_path / "figures"
+    words = ["--held-out", *parallel, "--compare", f"a $label$={copied}", "--figures", figures]
+    succeeded(run("report", copied, *words))
+    sample, tokenizer = numbers_of(copied)["sample"], pipeline.load(copied)
+    assert sample["parallel"] == list(texts)
+    assert "Their lines differ (sw 9, en 9, zh 8)" in sample["description"]
+    tokens = {name: len(tokenizer.encode_ordinary(text)) for name, text in texts.items()}
+    rows = list(csv.reader((figures / "languages.csv").read_text().splitlines()))
+    assert rows[0] == ["series", "tokens relative to en", "y", "text"]
+    found = {(name, language): float(ratio) for name, ratio, language, _ in rows[1:]}
+    ratios = {name: pytest.approx(count / tokens["en"], abs=1e-4) for name, count in tokens.items()}
+    assert found == {(name, one): ratio for name in ("this tokenizer", "a $label$") for one, ratio in ratios.items()}
+    assert " times the tokens of en for the same held-out text" in (copied / "report.txt").read_text()
+    drawn = {path.name: path.read_bytes() for path in figures.iterdir()}
+    for name in ("size-curve", "languages", "sources", "scripts", "lengths"):
+        assert b"a $label$" in drawn[f"{name}.svg"]
+        assert drawn[f"{name}.pdf"].startswith(b"%PDF")
+    assert "is not empty" in refused(run("report", copied, *words), 1)
+    succeeded(run("report", copied, *words, "--overwrite"))
+    assert {path.name: path.read_bytes() for path in figures.iterdir()} == drawn
+    shown = pipeline.report(copied, held_out=parallel)._repr_html_()
+    assert "<h3>Verdict</h3>" in shown
+    assert shown.count("data:image/svg+xml") == 6
+    twice = ["--compare", f"x={copied}", f"x={copied}"]
+    assert "a label twice" in refused(run("report", copied, *twice), 2)
+
+
+def test_a_combined_run_has_a_sample_of_the_texts_of_its_runs(small: Path, tmp_path: Path) -> None:
+    runs = [tmp_path / name for name in ("one", "two")]
+    for path in runs:
+        pipeline.count(shutil.copy(small, tmp_path / f"{path.name}.txt"), output=path)
+    combined = pipeline.combine_runs(runs, output=tmp_path / "both")
+    pipeline.merge_run(combined, vocab_size=262)
+    for names in ({"one", "two"}, {"two"}):
+        sources = pipeline.report(combined).numbers.sample.tokenizers[0].sources
+        assert {one.name for one in sources} == names
+        shutil.rmtree(runs[0], ignore_errors=True)
 
 
 def test_held_out_text_of_the_training_corpus_is_called_so(reported: Path, tmp_path: Path) -> None:
