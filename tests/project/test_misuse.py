@@ -19,7 +19,7 @@ MERGES = [(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")]
 CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and values that a person might type
     ("add_generation_prompt add_special_tokens keep_ids mask_history preserve_thinking", ("yes", 0, 1, None)),
-    ("check progress skip_special_tokens tokenize train_on_prompt", ("yes", 0, 1, None)),
+    ("check compare_plain progress skip_special_tokens tokenize train_on_prompt", ("yes", 0, 1, None)),
     *(("overwrite whole_characters", ("yes", 0, 1)), ("bos eos whole_pieces", ()), ("enable_thinking", ("yes", 5, []))),
     ("errors formatting return_type special_ids special_tokens_in_messages", ("nonsense", 5, None, [])),
     *(("add min_count", (-1, "x", None, 1.5, [])), ("min_frequency", (-1, "x", 1.5, []))),
@@ -39,6 +39,7 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("runs", (5, None, "", b"x", [5], [None], [], "missing")),
     ("files", (5, [5], [], {"a": 1})),
     ("compare held_out samples", (5, b"x", [5], "missing", [])),
+    ("figures", (5, b"x", "", [], "a\0b")),
     *(("hidden_size parameters", (0, -1, "x", [])), ("tokens", ("x", 0, 5)), ("push_to_hub", (5, "x", [], b"x"))),
     ("languages", (5, None, "x", [], {}, {"one": 5}, {5: "run"}, {"one": "missing"})),
     ("dev", (5, "x", [], {}, {"one": 5}, {"other": "run"})),

@@ -38,6 +38,7 @@ from pipeline.run.runner import Runner
 from pipeline.run.stored import plain
 from pipeline.run.workers import executor_for
 from pipeline.storage import Location, named, parse_location, same_location
+from pipeline.tokenizer.arguments import flag
 from pipeline.tokenizer.export import Trained
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -141,7 +142,7 @@ def train_parity(
     texts_of_dev = {} if dev is None else {name: named(dev[name], "dev") for name in languages}
     ratios = None if ratio is None else [ratio[name] for name in languages]
     settings = {"ratio": ratios, "window": window, "alpha": alpha, "global_merges": global_merges}
-    settings |= {"compare_plain": compare_plain}
+    settings |= {"compare_plain": flag("compare_plain", compare_plain)}
     with for_python(progress) as listener, executor_for(make_options(ParityOptions, options)) as executor:
         homes = _counted(texts, "", options, executor, listener)
         of_dev = _counted(texts_of_dev, "-dev", options, executor, listener)
