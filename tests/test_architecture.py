@@ -24,7 +24,7 @@ ROOMS = {
     "__main__": 106,
     "compat": 479,
     "cli": 1440,
-    "guests": 6066,
+    "guests": 6067,
     "commands": 2930,
     "reports": 3140,
     "shards": 3133,
