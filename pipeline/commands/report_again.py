@@ -24,7 +24,7 @@ from pipeline.reports.compared import REFERENCES, cached_or_reference
 from pipeline.reports.figure_files import as_image, require_figures, write_figures
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
-from pipeline.reports.plots import page_figures
+from pipeline.reports.plots import page_figures, report_figures
 from pipeline.reports.progress import for_python
 from pipeline.reports.result import NOT_STORED, Facts, Part, Result, Table
 from pipeline.reports.summary import Report, Summary
@@ -201,8 +201,10 @@ def run_report(
         listener(Notice("info", hint))
     shown = sections(numbers, made_again.skipped)
     if extras.figures is not None:
+        chosen_by = made_again.summary.chosen_by
         tables = [part for parts in shown.values() for part in parts if isinstance(part, Table)]
-        write_figures(extras.figures, page_figures(numbers), tables, overwrite=extras.overwrite)
+        tables += chosen_by.tables if chosen_by else ()
+        write_figures(extras.figures, report_figures(made_again), tables, overwrite=extras.overwrite)
         written = (*written, extras.figures)
     return WrittenReport(written, hint, numbers, (*shown["verdict"], *shown["compared"], *shown["parts"]))
 

@@ -39,7 +39,8 @@ class MergeNumbers:
 @dataclass(frozen=True)
 class Sample:
     """A sample as each tokenizer cuts it, this one first. parallel: the sources that are the same text in different
-    languages. curve: of this tokenizer (vocabulary size, bytes per token) at the marked sizes."""
+    languages. curve: of this tokenizer (vocabulary size, bytes per token) at the marked sizes. first_stage: tokens
+    of each source before superwords, if there are any."""
 
     held_out: bool
     description: str
@@ -49,6 +50,7 @@ class Sample:
     single_source: TokenGroup
     parallel: tuple[str, ...] = ()
     curve: tuple[tuple[int, float], ...] = ()
+    first_stage: dict[str, int] = field(default_factory=dict)
 
 
 Cut = tuple[tuple[tuple[int, ...], str], ...]

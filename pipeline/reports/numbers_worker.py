@@ -6,6 +6,7 @@ Memory and time grow with the vocabulary and the sample, not with the corpus.
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -13,6 +14,7 @@ from itertools import accumulate
 from pipeline.base import machine
 from pipeline.base.errors import RunDirectoryError
 from pipeline.corpus.sampling import Chosen, Drawn, read_chosen
+from pipeline.merges.vocabulary import Vocabulary
 from pipeline.reports.compared import REFERENCES, Compared, compared_model, load_compared
 from pipeline.reports.measure import TextMeasures, gini, is_byte_alone, measure, source_names
 from pipeline.reports.numbers import (
@@ -29,6 +31,8 @@ from pipeline.reports.numbers import (
     SizePoint,
 )
 from pipeline.reports.tokens import SpecialToken, readable, shape, token_group, token_uses, vocabulary_numbers
+from pipeline.run.ids import Roles
+from pipeline.run.patterns import pattern_of
 from pipeline.storage import Location
 from pipeline.tokenizer.export import Trained
 from pipeline.tokenizer.formats.files import load_model
@@ -189,7 +193,20 @@ def _sample(
         single_source=token_group([id_ for id_, _, _ in measured[0].single_source], named[0][1].vocab),
         parallel=task.parallel,
         curve=_curve(task, texts, measured[0].whole) if task.home is not None else (),
+        first_stage=_first_stage(task.trained, texts),
     )
+
+
+def _first_stage(trained: Trained, texts: Sequence[tuple[str, str]]) -> dict[str, int]:
+    """Count the tokens of each source before superwords; of no source if there are none."""
+    found, options = Counter[str](), trained.options
+    if options.first_stage is not None:
+        learned = trained.learned.first(options.first_stage - 256)
+        vocabulary = Vocabulary.from_id_pairs(learned.left, learned.right)
+        encode = compared_model(Model.cut_by(pattern_of(options), vocabulary, Roles())).encode_ordinary
+        for source, text in texts:
+            found[source] += len(encode(text))
+    return dict(found)
 
 
 def _other_lines(task: NumbersTask, drawn: Sequence[Drawn]) -> str:

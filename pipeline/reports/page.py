@@ -24,7 +24,7 @@ from pipeline.base.system import process_lock
 from pipeline.reports import tables
 from pipeline.reports.figure import Figure, plotly_figure
 from pipeline.reports.numbers import Numbers, SentenceTokens
-from pipeline.reports.plots import page_figures
+from pipeline.reports.plots import report_figures
 from pipeline.reports.result import Items, Note, Part, Rows, Table
 
 if TYPE_CHECKING:
@@ -170,10 +170,10 @@ def write_page(file: BinaryIO, report: "Report", made: Sequence[Part]) -> None:
     """Write the page of a report with numbers. made: how the tokenizer was made."""
     numbers, skipped, tokenizer = report.numbers, report.skipped, report.summary.tokenizer_directory
     assert numbers is not None
-    figures = page_figures(numbers)
+    figures = report_figures(report)
     sections = tables.sections(numbers, skipped) | {"made": list(made)}
     [answers] = sections.pop("verdict")
-    content: dict[str, str] = {"gain": "", "ranks": "", "sources": ""}  # none without doublings, merges or sources
+    content = dict.fromkeys(("gain", "ranks", "sources", "chosen_tokens", "chosen_merges"), "")  # not always there
     content |= {one.id.replace("-", "_"): figure_element(one) for one in figures}
     content |= {name: html_of(*parts) for name, parts in sections.items()}
     content |= {

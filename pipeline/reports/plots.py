@@ -1,9 +1,13 @@
 """The figures of the report: its numbers as `Figure`s, each with every compared tokenizer."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pipeline.reports.figure import Axis, Figure, Series, short, size_axis
 from pipeline.reports.numbers import MARKED_SIZES, Numbers, Shape, same_text
+
+if TYPE_CHECKING:
+    from pipeline.reports.summary import Report
 
 _MOST_SCRIPTS, _LONGEST = 16, 32
 _SHARE = Axis("% of the tokens", form=".2f", zero=True)
@@ -20,6 +24,36 @@ def page_figures(numbers: Numbers) -> list[Figure]:
         note = "How often each pair occurred when it was merged."
         figures.append(Figure("ranks", "Count of each merge against its rank", "lines", x, y, ranks, note))
     return figures
+
+
+def report_figures(report: "Report") -> list[Figure]:
+    """Return the figures of the numbers, and of a guest that chose the merges."""
+    chosen_by = report.summary.chosen_by
+    figures = [] if report.numbers is None else page_figures(report.numbers)
+    return figures + ([] if chosen_by is None else _chosen(chosen_by.numbers))
+
+
+def _chosen(numbers: Mapping[str, Any]) -> list[Figure]:
+    """Return the figures of merges that languages chose: their tokens by merges, and who chose when; none of numbers
+    without these. numbers: of `ChosenBy`."""
+    if "merges" not in numbers:
+        return []
+    names, x = [one["name"] for one in numbers["measured"]], Axis("merges", scale="log", form=",.0f")
+
+    def lines(rows: Sequence[Sequence[int]], languages: Sequence[str]) -> tuple[Series, ...]:
+        pairs = [[one for one in zip(numbers["merges"], row, strict=True) if one[0]] for row in rows]
+        return tuple(Series(name, tuple(points)) for name, points in zip(languages, pairs, strict=True))
+
+    tokens, share = Axis("tokens", form=",.0f", zero=True), Axis("merges chosen so far", form=",.0f", zero=True)
+    note = "The text of each language with the first merges, exact."
+    even = [[merges // len(names) for merges in numbers["merges"]]]
+    chosen = (*lines(numbers["chosen"], names), *lines(even, ["an even share"]))
+    return [
+        Figure("chosen-tokens", "Tokens of each language by merges", "lines", x, tokens,
+               lines(numbers["tokens"], names), note),
+        Figure("chosen-merges", "Who chose when", "lines", x, share, chosen,
+               "A line above that of an even share: the language needs more merges than others to be as short."),
+    ]  # fmt: skip
 
 
 def _sizes(numbers: Numbers) -> Figure:

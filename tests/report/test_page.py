@@ -49,7 +49,7 @@ KEYS = {
     "": "tokenizers vocabulary shapes merged sample references sentences ginis machine hidden_size",
     "vocabulary": "tokens bytes special_tokens variants groups",
     "merged": "merges bytes curve marked ranks",
-    "sample": "held_out description bytes texts tokenizers single_source parallel curve",
+    "sample": "held_out description bytes texts tokenizers single_source parallel curve first_stage",
 }
 
 

@@ -26,13 +26,14 @@ import pipeline.cli
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
 from pipeline.cli.command import commands
 from pipeline.commands.merge import run_merge
-from pipeline.commands.report import EXTENT
+from pipeline.commands.report import EXTENT, load
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.guests.parity.parity import run_parity
 from pipeline.guests.parity.parity_worker import MeasureTask, measure
 from pipeline.merges import merge, merge_list, merge_worker
 from pipeline.merges.rules import MergeRules
+from pipeline.reports.plots import report_figures
 from pipeline.run import manifest
 from pipeline.run.directory import MERGES_SO_FAR
 from pipeline.run.options import TrainOptions, make_options
@@ -204,9 +205,19 @@ def test_text_is_counted_and_parity_has_a_price(tmp_path: Path) -> None:
     assert numbers["plain"] == [len(plain.encode(text)) for text in texts]
     assert [one["tokens"] for one in numbers["measured"]] == [len(fair.encode(text)) for text in texts]
     assert "with plain merges" in result.stdout
+    drawn = {one.id: one for one in report_figures(load(manifest.require(tmp_path / "fair")))}
+    lines = {one.name: dict(one.points) for one in drawn["chosen-tokens"].series}
+    assert {name: points[28] for name, points in lines.items()} == {"en": 34, "sw": 34}
+    assert min(lines["en"]) == 1  # a logarithm has no 0
+    chose = {one.name: dict(one.points)[28] for one in drawn["chosen-merges"].series}
+    assert chose == {"en": 18, "sw": 10, "an even share": 14}
     assert "counting kept" in succeeded(run(*words, cwd=tmp_path)).stdout
     (tmp_path / "fair-plain").rename(tmp_path / "gone")
-    pipeline.report(tmp_path / "fair")
+    pipeline.report(tmp_path / "fair", figures=tmp_path / "figures")
+    written = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert written >= {"chosen-tokens.svg", "chosen-merges.pdf", "chosen-tokens.csv", "table-languages.csv"}
+    page = (tmp_path / "fair" / "report.html").read_text()
+    assert all(f'<div id="{name}"' in page for name in ("chosen-tokens", "chosen-merges", "languages"))
     languages = {"en": tmp_path / "en.txt", "sw": tmp_path / "fair-languages" / "sw"}
     dev = {name: tmp_path / f"{name}-dev.txt" for name in languages}
     python = pipeline.train_parity(languages, dev=dev, vocab_size=285, output=tmp_path / "b")
