@@ -26,7 +26,7 @@ ROOMS = {
     "cli": 1440,
     "guests": 6067,
     "commands": 2930,
-    "reports": 3140,
+    "reports": 3204,
     "shards": 3133,
     "tokenizer": 4494,
     "merges": 1438,
