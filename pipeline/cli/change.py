@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="print how many tokens each number of new ones saves, and stop")
 @click.option("--html", "page", type=LOCATION, metavar="FILE", help="with --dry-run: also write a page with a plot")
+@click.option("--figures", type=LOCATION, metavar="DIR", help="with --dry-run: also write the plot as SVG, PDF and CSV")
 def extend(session: Session, base: Location, run_directory: Location, page: Location | None, **new: Any) -> "Result":
     """Add tokens learned from the counts in RUN to the tokenizer BASE.
 
@@ -38,16 +39,22 @@ def extend(session: Session, base: Location, run_directory: Location, page: Loca
     bpe-pipeline extend gpt2/tokenizer.json runs/sw --add 10000 --output gpt2-sw
     """
     from pipeline.guests.adapt import extend
+    from pipeline.reports import figure_files
 
-    if page is not None and not new["dry_run"]:
-        raise UsageError("--html is what --dry-run writes: give both, or leave it out")
-    page = page and single_output(page, overwrite=session.options.overwrite)
+    figures, overwrite = new.pop("figures"), session.options.overwrite
+    if not new["dry_run"] and (given := "--html" if page else "--figures" if figures else ""):
+        raise UsageError(f"{given} is what --dry-run writes: give both, or leave it out")
+    if figures is not None:
+        figure_files.require_figures(figures, overwrite=overwrite)
+    page = page and single_output(page, overwrite=overwrite)
     how = session.options, session.executor, session.listener
     change = extend.change_of(base, run_directory, new, session.options)
     if new["dry_run"]:
         plan = extend.run_dry(change, *how)
         if page is not None:
             write_whole(page, plan.page())
+        if figures is not None:
+            figure_files.write_figures(figures, [plan.figure()], plan.tables(), overwrite=overwrite)
         return plan
     done = extend.run_extend(change, *how)
     facts = {

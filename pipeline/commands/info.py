@@ -61,6 +61,9 @@ def _facts(facts: Mapping[str, Any]) -> Facts:
     }
     if learned := facts.get("learned_tokens"):
         shown["learned_tokens"] = f"{learned:,} ({learned / facts['tokens']:.1%})"
+    if lengths := facts.get("lengths"):
+        shares = ", ".join(f"{5 * at} % at most {lengths[at]:,}" for at in (5, 10, 15, 19))
+        shown["lengths"] = f"{lengths[0]:,} to {lengths[-1]:,} tokens: {shares}"
     if options := facts.get("options"):
         shown["options"] = ", ".join(f"{option} {_plain(one)}" for option, one in options.items())
     return Facts(facts, shown_as=shown)
@@ -128,7 +131,7 @@ def _shards(directory: Location) -> Facts:
 def _encoded(where: Location, home: Location, corpus: EncodedCorpus) -> Facts:
     stored, learned = shards.load(Directory(home, SHARDS)), sum(shard.learned or 0 for shard in corpus.shards)
     options = corpus.options or (stored.options if stored else {})
-    chat = {"template": options["template"], "learned_tokens": learned} if "template" in options else {}
+    chat = {"template": options.get("template"), "learned_tokens": learned, "lengths": list(corpus.lengths)}
     facts = {
         "shards": str(where),
         "encoded": "completely",
@@ -136,7 +139,7 @@ def _encoded(where: Location, home: Location, corpus: EncodedCorpus) -> Facts:
         "corpus": f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}",
         "tokens": corpus.tokens,
         "documents": corpus.documents,
-        **chat,
+        **(chat if "template" in options else {}),
         "documents_by": corpus.documents_by,
         "special_tokens": {} if corpus.separator is None else {corpus.separator: corpus.separator_id},
         "skipped_or_altered": list(map(str, in_words(corpus.losses))),

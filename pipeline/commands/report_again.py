@@ -201,9 +201,8 @@ def run_report(
         listener(Notice("info", hint))
     shown = sections(numbers, made_again.skipped)
     if extras.figures is not None:
-        chosen_by = made_again.summary.chosen_by
         tables = [part for parts in shown.values() for part in parts if isinstance(part, Table)]
-        tables += chosen_by.tables if chosen_by else ()
+        tables += made_again.summary.chosen_by.tables if made_again.summary.chosen_by else ()
         write_figures(extras.figures, report_figures(made_again), tables, overwrite=extras.overwrite)
         written = (*written, extras.figures)
     return WrittenReport(written, hint, numbers, (*shown["verdict"], *shown["compared"], *shown["parts"]))

@@ -38,22 +38,20 @@ def _chosen(numbers: Mapping[str, Any]) -> list[Figure]:
     without these. numbers: of `ChosenBy`."""
     if "merges" not in numbers:
         return []
-    names, x = [one["name"] for one in numbers["measured"]], Axis("merges", scale="log", form=",.0f")
+    names, merges = [one["name"] for one in numbers["measured"]], numbers["merges"]
 
-    def lines(rows: Sequence[Sequence[int]], languages: Sequence[str]) -> tuple[Series, ...]:
-        pairs = [[one for one in zip(numbers["merges"], row, strict=True) if one[0]] for row in rows]
-        return tuple(Series(name, tuple(points)) for name, points in zip(languages, pairs, strict=True))
+    def drawn(id_: str, title: str, label: str, rows: Sequence[Sequence[int]], note: str) -> Figure:
+        points = [tuple(one for one in zip(merges, row, strict=True) if one[0]) for row in rows]  # a logarithm has no 0
+        x, y = Axis("merges", scale="log", form=",.0f"), Axis(label, form=",.0f", zero=True)
+        return Figure(id_, title, "lines", x, y, tuple(map(Series, [*names, "an even share"], points)), note)
 
-    tokens, share = Axis("tokens", form=",.0f", zero=True), Axis("merges chosen so far", form=",.0f", zero=True)
-    note = "The text of each language with the first merges, exact."
-    even = [[merges // len(names) for merges in numbers["merges"]]]
-    chosen = (*lines(numbers["chosen"], names), *lines(even, ["an even share"]))
+    exact = "The text of each language with the first merges, exact."
+    above = "A line above that of an even share: the language needs more merges than others to be as short."
+    even = [number // len(names) for number in merges]
     return [
-        Figure("chosen-tokens", "Tokens of each language by merges", "lines", x, tokens,
-               lines(numbers["tokens"], names), note),
-        Figure("chosen-merges", "Who chose when", "lines", x, share, chosen,
-               "A line above that of an even share: the language needs more merges than others to be as short."),
-    ]  # fmt: skip
+        drawn("chosen-tokens", "Tokens of each language by merges", "tokens", numbers["tokens"], exact),
+        drawn("chosen-merges", "Who chose when", "merges chosen so far", [*numbers["chosen"], even], above),
+    ]
 
 
 def _sizes(numbers: Numbers) -> Figure:

@@ -126,21 +126,15 @@ def compared_table(numbers: Numbers, sample: Sample) -> Table:
 
 def superword_tables(sample: Sample) -> list[Table]:
     """What superwords save in each source of the sample, the most first, if there are any."""
-    if not (before := sample.first_stage):
-        return []
-    this = sample.tokenizers[0]
-    texts = [(one, before.get(one.name, 0)) for one in this.sources]
-    texts.sort(key=lambda text: text[0].tokens / max(text[1], 1))
-    rows = tuple(
-        (name, one.bytes, (one.bytes_per_token or 0) * one.tokens / max(tokens, 1), one.bytes_per_token,
-         one.tokens / max(tokens, 1) - 1)
-        for name, one, tokens in (*((one.name, one, tokens) for one, tokens in texts),
-                                  ("all", this.whole, sum(before.values())))
-    )  # fmt: skip
-    note = "With the first stage alone, and with all merges. A source that saves less than others pays: in their "
-    note += "place a vocabulary of this size would have had ordinary tokens, some of them its own."
+    this, before = sample.tokenizers[0], {"all": sum(sample.first_stage.values()), **sample.first_stage}
+    rows = []
+    for one in (*this.sources, replace(this.whole, name="all")):
+        times = one.tokens / max(before.get(one.name, 0), 1)
+        rows.append((one.name, one.bytes, (one.bytes_per_token or 0) * times, one.bytes_per_token, times - 1))
+    note = "A source that saves less than others pays: ordinary tokens, some of them its own, would be in their place."
     headers = ("source", "bytes", "bytes per token, first stage", "with superwords", "tokens")
-    return [Table("What superwords save", headers, rows, note, {4: "+.1%"})]
+    ordered = (*sorted(rows[:-1], key=lambda row: row[-1]), rows[-1])
+    return [Table("What superwords save", headers, ordered, note, {4: "+.1%"})] if sample.first_stage else []
 
 
 def sample_tables(numbers: Numbers, sample: Sample) -> list[Table]:

@@ -240,7 +240,8 @@ class EncodedCorpus:
     fingerprints of the tokenizer, and of everything that the shards depend on. columns: name -> dtype, if rows have
     more than `input_ids`; row_tokens: if all rows have the same number; pack: if rows are not documents; order: the
     options that changed the order of the corpus; index: what the format adds to the directory; options: those of
-    `encoding.json` that a single file does not keep.
+    `encoding.json` that a single file does not keep; lengths: of chat data, in tokens: the shortest conversation, and
+    what each further twentieth of them has at most.
     """
 
     format: str
@@ -263,6 +264,7 @@ class EncodedCorpus:
     order: dict[str, Any] | None = None
     index: tuple[FileFacts, ...] = ()
     options: dict[str, Any] | None = None
+    lengths: tuple[int, ...] = ()
 
     @property
     def kind(self) -> str:

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from operator import gt, mul
 from typing import Any
 
 from pipeline.base.memory import Grant
@@ -35,6 +37,14 @@ def same_rows(files: tuple[Location, Location]) -> bool:
     except sealed_parquet.DAMAGE:
         return False
     return bool(found.equals(expected))
+
+
+def tokens_by_merges(counter_and_model: tuple[Location, str, Model, tuple[int, ...]]) -> tuple[int, ...]:
+    """Return how many tokens all pieces of a counter are with these numbers of first merges of the tokenizer."""
+    path, fingerprint, model, numbers = counter_and_model
+    with open_counter(path, fingerprint=fingerprint) as counter:
+        uses = model.uses(counter.read_all())
+    return tuple(sum(map(mul, uses, model.vocabulary.parts(partial(gt, number)))) for number in numbers)
 
 
 def total(counter_and_models: tuple[Location, str, tuple[Model, ...]]) -> tuple[int, ...]:

@@ -10,11 +10,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener
 from pipeline.counts.as_text import bounds
 from pipeline.counts.count import Counted, require_counted
 from pipeline.executors import Executor
+from pipeline.guests.adapt.change_worker import tokens_by_merges
 from pipeline.guests.adapt.extend_worker import Learned, NewToken, extended, learn, require_extendable, start_of
 from pipeline.guests.adapt.origin import Change, changing, whole_number
 from pipeline.guests.adapt.savings import Saving, Savings
@@ -30,7 +31,7 @@ from pipeline.run.patterns import cut_by
 from pipeline.run.runner import Advance, Runner, watched
 from pipeline.run.values import argument, parse_share
 from pipeline.run.workers import executor_here
-from pipeline.storage import Location, named
+from pipeline.storage import Location, location, named
 from pipeline.tokenizer.export import news_of, with_added
 from pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
 from pipeline.tokenizer.formats.changed import write_changed
@@ -135,11 +136,26 @@ def run_dry(change: Change, options: ExtendOptions, executor: Executor, listener
     everything = replace(change, asked={**change.asked, "stop_at_saving": None})
     with watched(options, executor, listener) as runner, tempfile.TemporaryDirectory() as scratch:
         _require_same_cutting(runner, change.model, change.run)
-        learned = _learned(runner, everything, require_counted(change.run, executor), Path(scratch))[0]
+        learned, marked = _learned(runner, everything, require_counted(change.run, executor), Path(scratch))
+    savings, runs = learned.savings(), _of_runs(executor, change.run, marked, learned)
     saving = change.asked["stop_at_saving"]
-    chosen = (None, "") if saving is None else learned.enough(change.asked["add"], saving)
+    count, why = (None, "") if saving is None else learned.enough(change.asked["add"], saving)
     where = change.base, change.run.directory.location
-    return Savings(*where, tuple(learned.tokens), learned.before, learned.savings(), *chosen)
+    return Savings(*where, tuple(learned.tokens), learned.before, savings, count, why, runs)
+
+
+def _of_runs(executor: Executor, run: Run, marked: Model, learned: Learned) -> dict[str, tuple[int, ...]]:
+    """Return the tokens of each run that was combined, as `Savings` has them, without one that changed or is gone."""
+    old, found = len(marked.vocabulary.left), dict[str, tuple[int, ...]]()
+    new = [learned.result.index(learned.new[one.new_tokens - 1].id) + 1 for one in learned.savings()]
+    model = extended(marked, learned)
+    for one in run.manifest.source.mixed if run.manifest.source else ():
+        with contextlib.suppress(PipelineError):
+            part = manifest.require(location(one.run))
+            task = part.counter_path, one.counts, model, (old, *(old + merges for merges in new))
+            name = part.directory.location.name
+            found[one.run if name in found else name] = executor.one(tokens_by_merges, task)
+    return found
 
 
 def change_of(base: Location, location: Location, new: Mapping[str, object], options: ExtendOptions) -> Change:

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.reports.page import Html, element, html_of, plain_page
+from pipeline.reports.figure import Axis, Figure, Series
+from pipeline.reports.page import element, figure_element, html_of, plain_page
 from pipeline.reports.result import NOT_STORED, Part, Result, Rows, Table
 from pipeline.storage import Location
 
-_WIDTH, _FLOOR, _LEFT = 640, 280, 56  # of the drawing
 _MOST_POINTS = 400
 
 
@@ -38,7 +38,8 @@ class Saving:
 class Savings(Result):
     """The plan of an extension. new_tokens: how many repay, if that was asked, and why: stopped.
 
-    tokens[n]: of all counted pieces with n new tokens.
+    tokens[n]: of all counted pieces with n new tokens. runs: of each run that was combined, the tokens before, and with
+    as many new ones as each of the savings.
     """
 
     base: Location
@@ -48,6 +49,7 @@ class Savings(Result):
     savings: tuple[Saving, ...]
     new_tokens: int | None
     stopped: str
+    runs: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     event = "plan"
 
@@ -55,40 +57,41 @@ class Savings(Result):
         """Return rows."""
         rows = [("base", self.base), ("tokens before", self.tokens_before), ("savings", self.savings)]
         yield Rows((*rows, ("new tokens", self.new_tokens or ""), ("stopped", self.stopped)))
+        yield from self.tables()
+
+    def tables(self) -> list[Table]:
+        """Return what is saved in each run that was combined, if any was."""
+        headers = ("run", "tokens before", *(f"{one.new_tokens:,} new" for one in self.savings))
+        rows = tuple((name, self.runs[name][0], *(-one for one in shares)) for name, shares in self._shares())
+        forms = dict.fromkeys(range(2, len(headers)), "+.1%")
+        return [Table("Tokens by run", headers, rows, "Without weights.", forms)] if rows else []
 
     def page(self) -> str:
         """Return a page: the plot, what was chosen, and a table."""
         rows = tuple((one.new_tokens, one.tokens, one.saved, one.by_doubling) for one in self.savings)
         headers = ("new tokens", "tokens of the text", "saved", "by the last doubling")
         table = Table("Numbers of new tokens", headers, rows, forms={2: ".2%", 3: ".2%"})
-        drawn = element("section", element("h2", "Tokens saved by the number of new tokens"), self._drawn())
-        return plain_page(f"What new tokens save: {self.run}", drawn, element("section", html_of(*self.shown(), table)))
+        figure, shown = self.figure(), element("section", html_of(*self.shown(), table))
+        drawn = element("section", figure_element(figure))
+        return plain_page(f"What new tokens save: {self.run}", drawn, shown, figures=[figure])
 
-    def _drawn(self) -> Html:
-        """Draw the share of tokens saved over the number of new tokens, with marks at the rows of the table."""
-        most, before = len(self.tokens) - 1, max(self.tokens_before, 1)
-        highest = max(1 - self.tokens[-1] / before, 1e-9)
+    def figure(self) -> Figure:
+        """Draw the share of tokens saved over the number of new tokens, of each run that was combined, too."""
+        most, before, numbers = (
+            len(self.tokens) - 1,
+            max(self.tokens_before, 1),
+            [one.new_tokens for one in self.savings],
+        )
+        counts = sorted({index * most // _MOST_POINTS for index in range(_MOST_POINTS + 1)})
+        curve = tuple((count, round(100 * (1 - self.tokens[count] / before), 4)) for count in counts)
+        marks = tuple((one.new_tokens, round(100 * one.saved, 4)) for one in self.savings)
+        series = [Series("all" if self.runs else "", curve, style=0), Series("", marks, style=0, alone=True)]
+        for style, (name, shares) in enumerate(self._shares(), 1):
+            points = zip([0, *numbers], [0, *(round(100 * one, 4) for one in shares)], strict=True)
+            series.append(Series(name, tuple(points), style=style))
+        x, y = Axis("new tokens", form=",.0f", zero=True), Axis("% of the tokens saved", form=".2f", zero=True)
+        title, note = "Tokens saved by the number of new tokens", f"All counted pieces of {self.run}."
+        return Figure("savings", title, "lines", x, y, tuple(series), note)
 
-        def place(count: int) -> tuple[int, int]:
-            x = _LEFT + count / max(most, 1) * (_WIDTH - _LEFT - 24)
-            return round(x), round(_FLOOR - (1 - self.tokens[count] / before) / highest * (_FLOOR - 16))
-
-        def text(x: float, y: float, said: str, anchor: str) -> Html:
-            return element("text", said, x=x, y=y, text_anchor=anchor, fill="currentColor")
-
-        counts = {index * most // _MOST_POINTS for index in range(_MOST_POINTS + 1)}
-        points = " ".join(f"{x},{y}" for x, y in map(place, sorted(counts)))
-        drawn = [element("polyline", points=points, fill="none", stroke="var(--first)", stroke_width=2)]
-        drawn.append(text(_WIDTH / 2, _FLOOR + 36, "new tokens", "middle"))
-        for one in self.savings:
-            x, y = place(one.new_tokens)
-            drawn.append(element("circle", element("title", one), cx=x, cy=y, r=4, fill="var(--first)"))
-            if one.new_tokens * 4 >= most:
-                drawn.append(text(x, _FLOOR + 18, f"{one.new_tokens:,}", "middle"))
-                drawn.append(text(_LEFT - 6, y + 4, f"{one.saved:.1%}", "end"))
-        attributes = {
-            "viewBox": f"0 0 {_WIDTH} {_FLOOR + 40}",
-            "style": "width: 100%; max-width: 44rem; font-size: 13px",
-        }
-        label = "Share of tokens saved by the number of new tokens; the table below has the numbers"
-        return element("svg", *drawn, role="img", aria_label=label, **attributes)
+    def _shares(self) -> list[tuple[str, list[float]]]:
+        return [(name, [1 - one / max(before, 1) for one in after]) for name, (before, *after) in self.runs.items()]

@@ -3,6 +3,7 @@
 import json
 import shutil
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -102,10 +103,39 @@ def test_savings_are_those_of_each_number_of_new_tokens_and_one_is_chosen(
     dry = ("extend", base, counted, "--stop-at-saving", "2%", "--html", tmp_path / "plan.html")
     assert f"{done.stopped}\n" in succeeded(run(*dry, "--dry-run")).stdout
     page = (tmp_path / "plan.html").read_text()
-    assert (page.count("<polyline"), page.count("<circle"), page.count(f"<td>{expected:,}</td>")) == (1, 8, 1)
+    described = json.loads(page.rpartition('id="figures">')[2].partition("</script>")[0])["figures"]["savings"]
+    assert [len(one["x"]) for one in described["data"]] == [401, 8]
+    assert page.count(f"<td>{expected:,}</td>") == 1
     assert "--html is what --dry-run writes" in refused(run(*dry, "--output", tmp_path / "none"), 2)
+    assert "--figures is what" in refused(run("extend", base, counted, "--add", 1, "--figures", tmp_path / "x"), 2)
     for missing in ([], ["--stop-at-saving", "200%"]):
         assert "--stop-at-saving" in refused(run("extend", base, counted, *missing, "--output", tmp_path / "none"), 2)
+
+
+def test_savings_of_a_combined_run_are_those_of_each_of_its_runs(base: Path, counted: Path, tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_text("jõulud õlu uusim " * 70)
+    succeeded(run("count", tmp_path / "b.txt", "--like", base, "--output", tmp_path / "b"))
+    both = pipeline.combine_runs([counted, tmp_path / "b"], ["1", "3"], output=tmp_path / "both")
+    drawn = ["--figures", tmp_path / "figures"] if find_spec("matplotlib") else []
+    shown = succeeded(run("extend", base, both, "--add", 40, "--dry-run", *drawn)).stdout
+    assert "Tokens by run" in shown
+    assert not drawn or (tmp_path / "figures" / "savings.svg").exists()
+    plan = json.loads(
+        succeeded(run("extend", base, both, "--add", 40, "--dry-run", "--log-json")).stdout.splitlines()[-1]
+    )
+    assert list(plan["runs"]) == ["run", "b"]
+    text = (tmp_path / "b.txt").read_text()
+    for at, count in enumerate([0, *(one["new_tokens"] for one in plan["savings"])]):
+        done = pipeline.extend(base, both, add=count, output=tmp_path / str(count)) if count else None
+        tokenizer = pipeline.load(base) if done is None else done.tokenizer
+        assert plan["runs"]["b"][at] == len(tokenizer.encode(text))
+        of_all = plan["tokens_before"] if done is None else done.after
+        assert plan["runs"]["run"][at] + 3 * plan["runs"]["b"][at] == of_all
+    (tmp_path / "b" / "run.json").unlink()
+    left = json.loads(
+        succeeded(run("extend", base, both, "--add", 40, "--dry-run", "--log-json")).stdout.splitlines()[-1]
+    )
+    assert list(left["runs"]) == ["run"]
 
 
 def test_verify_makes_them_again(extended: Path, pruned: Path, tmp_path: Path) -> None:

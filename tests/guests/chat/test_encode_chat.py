@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import math
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -154,6 +155,10 @@ def test_rows_are_those_of_python(home: Path, tmp_path: Path) -> None:
     assert f"{300 - len(expected)} conversations dropped: not pairs of a question and an answer (first: {home}" in told
     whole = list(encode_chat(conversations, small_tokenizer(), "chatml", 10_000))
     assert f"{sum(map(unlike, whole, expected))} conversations cut to the sequence length (first: {home}" in told
+    sizes = sorted(len(row["labels"]) for row in expected)
+    at_most = [sizes[max(math.ceil(len(sizes) * part / 20), 1) - 1] for part in range(21)]
+    assert json.loads((tmp_path / "out" / "shards.json").read_text())["lengths"] == at_most
+    assert f"{at_most[0]} to 50 tokens: 25 % at most {at_most[5]}, 50 % at most {at_most[10]}, " in told
 
 
 @pytest.mark.parametrize("words", [
