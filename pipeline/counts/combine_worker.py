@@ -198,11 +198,11 @@ def _joined(sums: Iterator[Columns], together: int) -> Iterator[Columns]:
         yield columns
 
 
-def in_order(make: Callable[[int], Columns], todo: range, threads: int) -> Iterator[Columns]:
-    """Yield what is made, in order. While one is used, one more than `threads` is under way; none if that is 0."""
+def in_order(make: Callable[[int], Columns], todo: range, threads: int, more: int = 1) -> Iterator[Columns]:
+    """Yield what is made, in order. While one is used, `more` than `threads` are under way; none if that is 0."""
     left = iter(todo)
     with ThreadPoolExecutor(max(threads, 1)) as pool:
-        waiting = deque(pool.submit(make, one) for one in itertools.islice(left, threads + 2 if threads else 1))
+        waiting = deque(pool.submit(make, one) for one in itertools.islice(left, threads + 1 + more if threads else 1))
         while waiting:
             yield waiting.popleft().result()
             if not threads:

@@ -159,7 +159,7 @@ def _engine(counter: CounterFile, before: MergeList | None) -> _core.MergeEngine
     engine = _core.MergeEngine()
     if before:
         engine.resume(before.left, before.right, before.counts, before.joined)
-    engine.stream(lambda: in_order(counter.read, range(counter.partitions), 1), counter.piece_bytes + counter.rows)
+    engine.stream(lambda: in_order(counter.read, range(counter.partitions), 1, 0), counter.piece_bytes + counter.rows)
     return engine
 
 

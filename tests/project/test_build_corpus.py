@@ -80,7 +80,8 @@ def test_kernel_archive_and_standard_library_are_read(tmp_path: Path) -> None:
 def test_bad_input_is_an_error_of_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("empty").mkdir()
-    for name in ("linux-source-1.tar.xz", "gcc.orig.tar.gz"):
+    Path("archives").mkdir()
+    for name in ("linux-source-1.tar.xz", "archives/gcc.orig.tar.gz"):
         Path(name).write_bytes(b"\x1f\x8b\x08nothing")
     for arguments, code, place in (
         (["--sources", "python,internet"], 2, "internet"),
@@ -90,7 +91,7 @@ def test_bad_input_is_an_error_of_one_line(tmp_path: Path, monkeypatch: pytest.M
     ):
         assert place in error_of(tmp_path / "corpus.txt", *arguments, code=code)
     assert len(list(tmp_path.iterdir())) == 3
-    line = error_of(tmp_path / "corpus", "gcc.orig.tar.gz", code=1, script="build_debian.py")
+    line = error_of("large", tmp_path / "corpus", "--archives", "archives", code=1, script="build_debian.py")
     assert line.startswith("build_debian.py: error: ")
 
 
@@ -98,18 +99,18 @@ def test_every_text_of_debian_is_a_document_once(tmp_path: Path) -> None:
     texts = {f"src/{number}.c": f"/* größe {number} */\nint f{number};\n" for number in range(60)}
     others = {"src/a.png": b"\x89PNG\0\1", "src/latin.txt": b"\xe9t\xe9", "src/empty.c": b"", "src/s.txt": JOINT}
     inner = archive(tmp_path / "inner.tar.xz", {name: text.encode() for name, text in texts.items()} | others)
-    outer = archive(tmp_path / "a.orig.tar.gz", {"a/a.tar.xz": inner.read_bytes(), "a/README": b"read me\n"})
-    signature = tmp_path / "a.orig.tar.gz.asc"
-    signature.write_bytes(b"-----BEGIN PGP SIGNATURE-----")
+    (archives := tmp_path / "archives").mkdir()
+    archive(archives / "a.orig.tar.gz", {"a/a.tar.xz": inner.read_bytes(), "a/README": b"read me\n"})
+    (archives / "a.orig.tar.gz.asc").write_bytes(b"-----BEGIN PGP SIGNATURE-----")
     corpus = tmp_path / "corpus"
-    made = succeeded(run(corpus, outer, signature, "--files", "10", script="build_debian.py"))
-    assert made.stdout.startswith("61 documents")
+    made = succeeded(run("large", corpus, "--archives", archives, script="build_debian.py"))
+    assert made.stdout.startswith(f"{corpus}: 61 documents")
     found = []
     for path in corpus.iterdir():
         if path.suffix == ".parquet":
             found += pq.read_table(path)["text"].to_pylist()
         elif path.suffix == ".txt":
-            found += filter(None, path.read_text().split("<|endoftext|>"))
+            found += filter(None, path.read_text().split(JOINT.decode()))
     rest = {*texts.values(), "read me\n"} - {*found}
     assert len(found) + len(rest) == 61
     assert 0 < len(rest) < 30  # in JSON Lines

@@ -14,6 +14,7 @@ from published import ADDED, BOS, EOT, PARTS, SHAPES, pair
 import pipeline
 
 TRAINED = "trained"  # one of ours, whose texts are cut as they are
+MADE = [*[TRAINED] * 6, *(name for name in SHAPES if name != "falcon")]  # which lacks bytes, and is for single texts
 RAW = [b"\xff", b"\xe2\x82", b"\xf0\x9f", b"\xc3", b"\xcc", b"\x81", *(part.encode() for part in PARTS)]
 SEPARATED = [text.encode() for text in (EOT, encoded.EOT, encoded.IM, "<|end", "oftext|>", "a", " b\n", "日本")]
 RULES = f"x {BOS} y<mask> thx thx_ éé {EOT}  thxé z".encode()
@@ -32,7 +33,7 @@ OPTIONS = {
 @pytest.mark.filterwarnings("ignore:.* without a byte", "ignore:.* is the separator and ended ")
 @pytest.mark.filterwarnings("ignore:.*looks like special")
 @given(
-    made=st.tuples(st.sampled_from([*[TRAINED] * 6, *SHAPES]), st.sampled_from(list(ADDED))),
+    made=st.tuples(st.sampled_from(MADE), st.sampled_from(list(ADDED))),
     files=FILES.filter(any),
     options=st.fixed_dictionaries(OPTIONS),
     block_bytes=st.sampled_from([1, 7, 1 << 20]),

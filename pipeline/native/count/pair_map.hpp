@@ -69,8 +69,8 @@ class PairHashTable {
   }
   // Makes space for `more` pairs; slots and places change.
   void reserve(size_t more) {
-    const size_t spare = slots_.size() < kSparseSlots ? 4 : 2;
-    if (spare * (used_ + more) > slots_.size()) rehash(std::bit_ceil(spare * (used_ + more) + 1));
+    const size_t pairs = used_ + more, wanted = std::max(std::min(4 * pairs, kSparseSlots), 2 * pairs);
+    if (wanted > slots_.size()) rehash(std::bit_ceil(wanted));
   }
   void rehash(size_t slots) {
     PairHashTable other(slots);
