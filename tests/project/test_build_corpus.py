@@ -95,6 +95,7 @@ def test_bad_input_is_an_error_of_one_line(tmp_path: Path, monkeypatch: pytest.M
     assert line.startswith("build_debian.py: error: ")
 
 
+@pytest.mark.filterwarnings("ignore:.* without a byte")
 def test_every_text_of_debian_is_a_document_once(tmp_path: Path) -> None:
     texts = {f"src/{number}.c": f"/* größe {number} */\nint f{number};\n" for number in range(60)}
     others = {"src/a.png": b"\x89PNG\0\1", "src/latin.txt": b"\xe9t\xe9", "src/empty.c": b"", "src/s.txt": JOINT}
