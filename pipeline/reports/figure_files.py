@@ -123,6 +123,7 @@ def _set_axis(axes: Any, name: str, axis: Axis) -> None:
     set_["label"](axis.title)
     if axis.scale == "log":
         set_["scale"]("log")
+    if axis.scale == "log" or axis.form == ",.0f":  # not "1e6"
         getattr(axes, f"{name}axis").set_major_formatter(lambda value, _: format(value, axis.form))
     if axis.ticks:
         set_["ticks"]([at for at, _ in axis.ticks], [text.replace("<br>", "\n") for _, text in axis.ticks])

@@ -30,27 +30,26 @@ def report_figures(report: "Report") -> list[Figure]:
     """Return the figures of the numbers, and of a guest that chose the merges."""
     chosen_by = report.summary.chosen_by
     figures = [] if report.numbers is None else page_figures(report.numbers)
-    return figures + ([] if chosen_by is None else _chosen(chosen_by.numbers))
+    return figures + (_chosen(chosen_by.numbers) if chosen_by and "merges" in chosen_by.numbers else [])
 
 
 def _chosen(numbers: Mapping[str, Any]) -> list[Figure]:
-    """Return the figures of merges that languages chose: their tokens by merges, and who chose when; none of numbers
-    without these. numbers: of `ChosenBy`."""
-    if "merges" not in numbers:
-        return []
+    """Return the figures of merges that languages chose: their tokens by merges, and who chose when."""
     names, merges = [one["name"] for one in numbers["measured"]], numbers["merges"]
 
-    def drawn(id_: str, title: str, label: str, rows: Sequence[Sequence[int]], note: str) -> Figure:
+    def drawn(id_: str, title: str, label: str, rows: Sequence[Sequence[float]], note: str) -> Figure:
         points = [tuple(one for one in zip(merges, row, strict=True) if one[0]) for row in rows]  # a logarithm has no 0
         x, y = Axis("merges", scale="log", form=",.0f"), Axis(label, form=",.0f", zero=True)
         return Figure(id_, title, "lines", x, y, tuple(map(Series, [*names, "an even share"], points)), note)
 
-    exact = "The text of each language with the first merges, exact."
-    above = "A line above that of an even share: the language needs more merges than others to be as short."
-    even = [number // len(names) for number in merges]
+    exact, above = "The text of each language, exact.", "Above an even share: it needs more merges to be as short."
+    even = [round(100 / len(names), 2)] * len(merges)
+    chosen = [
+        [round(100 * one / max(of, 1), 2) for one, of in zip(row, merges, strict=True)] for row in numbers["chosen"]
+    ]
     return [
         drawn("chosen-tokens", "Tokens of each language by merges", "tokens", numbers["tokens"], exact),
-        drawn("chosen-merges", "Who chose when", "merges chosen so far", [*numbers["chosen"], even], above),
+        drawn("chosen-merges", "Who chose when", "% of the merges so far", [*chosen, even], above),
     ]
 
 
