@@ -29,7 +29,7 @@ ROOMS = {
     "reports": 3204,
     "shards": 3135,
     "tokenizer": 4494,
-    "merges": 1438,
+    "merges": 1443,
     "counts": 2476,
     "run": 3119,
     "corpus": 2451,

@@ -48,14 +48,14 @@ def read_row_groups(
     progress: Callable[[int], None],
     budget: ReadBudget,
 ) -> Iterator[Records]:
-    """Read the rows of these row groups; `progress` is called with bytes as `row_group_bytes` counts them."""
+    """Read the rows of those of these row groups that there are; `progress` is called as `row_group_bytes` counts."""
     parquet, leaf = _open(file, stream, text_field)
     for group in _groups(parquet):
         column = group.column(leaf)
         if column.has_dictionary_page and column.total_uncompressed_size < _FEW_BYTES * group.num_rows:
             parquet = parquet_file(stream, metadata=parquet.metadata, read_dictionary=[text_field])
             break
-    for number in groups:
+    for number in filter(range(parquet.num_row_groups).__contains__, groups):
         facts = parquet.metadata.row_group(number)
         column, rows = facts.column(leaf), facts.num_rows
         first = at = sum(parquet.metadata.row_group(before).num_rows for before in range(number))

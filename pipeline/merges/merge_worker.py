@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -17,7 +17,7 @@ from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError, os_error_as
 from pipeline.base.memory import Grant
 from pipeline.counts.combine_worker import in_order
-from pipeline.counts.counter_file import CounterFile, open_counter
+from pipeline.counts.counter_file import Columns, CounterFile, open_counter
 from pipeline.executors.worker import report_totals
 from pipeline.merges import merge_list
 from pipeline.merges.forecast import COMPACT_FROM, Merging, Sharing, choose, least, shape_of, surely_enough
@@ -159,7 +159,12 @@ def _engine(counter: CounterFile, before: MergeList | None) -> _core.MergeEngine
     engine = _core.MergeEngine()
     if before:
         engine.resume(before.left, before.right, before.counts, before.joined)
-    engine.stream(lambda: in_order(counter.read, range(counter.partitions), 1, 0), counter.piece_bytes + counter.rows)
+
+    def read() -> Iterator[Columns]:
+        yield from in_order(counter.read, range(counter.partitions), 1, 0)
+        _core.give_back_memory()  # what decoding took, before merging takes more
+
+    engine.stream(read, counter.piece_bytes + counter.rows)
     return engine
 
 
