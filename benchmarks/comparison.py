@@ -69,7 +69,7 @@ def _cell(group: Sequence[Record], tool: str) -> str:
     found = _figures(group, tool)
     if found:
         return ", ".join(found)
-    return next((str(record["reason"]) for record in group if record["tool"] == tool), "not installed")
+    return next((str(record["reason"]) for record in group if record["tool"] == tool), "not measured")
 
 
 def _rows(all_records: Sequence[Record]) -> list[str]:
