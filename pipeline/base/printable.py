@@ -1,4 +1,4 @@
-"""Lines for people: whatever text they quote, each stays one line and cannot steer a terminal.
+"""Lines for people: whatever text they quote, each stays one line and cannot steer a terminal; and the byte alphabet.
 
 File names, tokens and patterns come from elsewhere. C0 and C1 controls, DEL, line and paragraph separators and the
 controls of writing direction are written as in JSON: an escape becomes `\\u001b`, a line feed `\\n`.
@@ -16,6 +16,16 @@ _ESCAPES = {code: f"\\u{code:04x}" for code in _CONTROLS} | {ord("\t"): "\\t", o
 _PASSWORD = re.compile(r"(://)[^/?\s'\"]*:[^/?\s'\"]*@")
 _QUERY = re.compile(r"(?<=\?)[^\s'\"]+")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^\s'\"]+")
+
+# The bytes in GPT-2's order, which is also the order of Hugging Face's byte alphabet and of tiktoken's rank files:
+# the printable characters of Latin-1 first, then the bytes whose characters would be invisible.
+_PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+BYTE_ORDER: tuple[int, ...] = _PRINTABLE + tuple(sorted(set(range(256)) - set(_PRINTABLE)))
+
+BYTE_CHARACTERS = {
+    byte: chr(byte) if byte in _PRINTABLE else chr(0x100 + index - len(_PRINTABLE))
+    for index, byte in enumerate(BYTE_ORDER)
+}
 
 
 def printable(text: object) -> str:

@@ -82,10 +82,12 @@ def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None
             remedy = f"bpe-pipeline report {run.directory} makes them where there is more"
             runner.inform(f"no numbers in the report: they take {shortage}; {remedy}")
             return None
-        files, names, text_field = corpus_of(run)
+        files, names, text_field, left_out = corpus_of(run)
         chosen = choose(files, _sample_bytes(learned))
         worker = import_module(NUMBERS)
-        task = worker.NumbersTask(trained, chosen, text_field, _SMALL, references=tuple(worker.REFERENCES), names=names)
+        task = worker.NumbersTask(
+            trained, chosen, text_field, _SMALL + left_out, references=tuple(worker.REFERENCES), names=names
+        )
         numbers: Numbers = runner.executor.one(worker.compute_numbers, task, fresh=True)
     except Exception as error:  # the tokenizer is written, whatever happens to the report
         _warn(runner.listener, "no numbers in the report", error)
@@ -93,23 +95,29 @@ def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None
     return numbers
 
 
-def corpus_of(run: Run) -> tuple[list[CorpusFile], dict[str, str], str]:
+def corpus_of(run: Run) -> tuple[list[CorpusFile], dict[str, str], str, str]:
     """Return a run's files and their text field; of a combined run, those of its runs, with the run of each file.
 
-    A run that is gone, or that reads another field than the first one, is left out.
+    The last text names the runs that are left out: those that are gone, or read another field than the first one.
     """
     if run.manifest.source is None:
-        return list(run.manifest.plan.files), {}, str(run.manifest.counting["text_field"])
-    files, names, fields = list[CorpusFile](), dict[str, str](), list[str]()
+        return list(run.manifest.plan.files), {}, str(run.manifest.counting["text_field"]), ""
+    files, names, fields, left_out = list[CorpusFile](), dict[str, str](), list[str](), list[str]()
     for one in run.manifest.source.mixed:
-        with contextlib.suppress(PipelineError, OSError):
+        try:
             part = manifest.require(location(one.run))
-            found, _, field = corpus_of(part)
-            fields.append(field)
-            if field == fields[0]:
-                files += found
-                names |= dict.fromkeys((file.path for file in found), part.directory.location.name)
-    return files, names, fields[0] if fields else "text"
+            found, _, field, _ = corpus_of(part)
+        except (PipelineError, OSError):
+            left_out.append(one.run)
+            continue
+        fields.append(field)
+        if field == fields[0]:
+            files += found
+            names |= dict.fromkeys((file.path for file in found), part.directory.location.name)
+        else:
+            left_out.append(one.run)
+    without = f" Without the text of {', '.join(left_out)}, which cannot be read along." if left_out else ""
+    return files, names, fields[0] if fields else "text", without
 
 
 def _warn(listener: Listener, what: str, error: Exception) -> None:

@@ -211,8 +211,8 @@ def run_report(
 def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listener: Listener) -> NumbersTask:
     """Return the task of a report with these extras; warns if text that is held out was trained on."""
     (labels, compare), (languages, held_out) = map(_with_names, (extras.compare, extras.held_out))
-    files, names, text_field = corpus_of(run)
-    trained_on, description = "", RANDOM
+    files, names, text_field, left_out = corpus_of(run)
+    trained_on, description = "", RANDOM + left_out
     if held_out:
         corpus, files = files, list(find_files(map(str, held_out)).files)
         trained_on, description = _about_held_out(held_out, files, corpus)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError
+from pipeline.base.printable import BYTE_ORDER
 from pipeline.base.units import format_bytes
 from pipeline.counts.counter_file import naming_damage, open_counter
 from pipeline.executors.worker import report_progress, report_totals
@@ -15,7 +16,6 @@ from pipeline.merges import merge_list
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import FirstStage, first_merges
 from pipeline.merges.rules import MergeRules
-from pipeline.run.ids import BYTE_ORDER
 from pipeline.storage import Location
 
 _MODULUS = 1 << 64

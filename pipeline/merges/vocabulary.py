@@ -13,8 +13,9 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from pipeline.base.errors import InputError, TrainingError, UsageError
+from pipeline.base.printable import BYTE_CHARACTERS, BYTE_ORDER
 from pipeline.base.system import cached_property
-from pipeline.run.ids import BYTE_CHARACTERS, BYTE_ORDER, MAX_IDS, check_special_tokens
+from pipeline.run.ids import MAX_IDS, check_special_tokens
 
 _ANY_ID, _IDS_PER_TOKEN = 1 << 20, 16  # ids may leave gaps, but a small damaged file cannot ask for tables of gigabytes
 NOT_IN_UTF8 = frozenset({0xC0, 0xC1, *range(0xF5, 0x100)})  # published vocabularies may lack these bytes
@@ -132,6 +133,8 @@ class Vocabulary:
 
         left, right: in the merge engine's numbering: the bytes in GPT-2 order, then each merge that makes new bytes.
         """
+        if (least := min(min(left, default=0), min(right, default=0))) < 0:
+            raise TrainingError(f"a merge joins token {least}: the merge list is damaged")
         tokens, result = [bytes([byte]) for byte in BYTE_ORDER], array("I")
         numbers = {token: number for number, token in enumerate(tokens)}
         for a, b in zip(left, right, strict=True):

@@ -12,6 +12,7 @@ from typing import Any
 
 from pipeline import _core
 from pipeline.base.errors import InputError, PatternError
+from pipeline.base.printable import BYTE_CHARACTERS
 from pipeline.base.system import cached_property
 from pipeline.pattern.by_regex import DEFAULT_TIMEOUT_S, cut_with_regex
 from pipeline.pattern.classes import UNICODE_VERSION
@@ -20,9 +21,6 @@ from pipeline.pattern.presets import SUPERWORD_PATTERNS
 
 _SHOWN_CHARACTERS = 200
 THEN, THEN_LETTERS = "(?#then)", "(?#then, of letters)"  # between the expressions of steps: comments, to `regex`
-_PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))  # bytes that are their own letters
-_OTHER_BYTES = [byte for byte in range(256) if byte not in _PRINTABLE]
-_LETTERS = {byte: chr(0x100 + number) for number, byte in enumerate(_OTHER_BYTES)}  # as in GPT-2's byte alphabet
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,9 @@ class CompiledPattern:
         return nfc_form() if self.nfc else None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "automaton"}
+        state = dict(vars(self))  # at once: another thread may make the automaton
+        state.pop("automaton", None)
+        return state
 
     def cut(self, text: str) -> list[str]:
         """Return the pieces of a document, in order; together they are the document. For small texts."""
@@ -119,7 +119,7 @@ class PatternSequence(CompiledPattern):
             ends = automaton.cut_within(data, ends)
         if not self.of_letters:
             return ends
-        text = data.decode("latin-1").translate(_LETTERS)
+        text = data.decode("latin-1").translate(BYTE_CHARACTERS)
         letters = text.encode()
         ends = list(accumulate(len(text[start:end].encode()) for start, end in pairwise([0, *ends])))
         for automaton in automata[whole:]:

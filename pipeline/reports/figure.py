@@ -1,4 +1,4 @@
-"""A figure as a value: what is drawn, whoever draws it. The page draws it with plotly, figure_files.py with matplotlib.
+"""A figure as a value, for two renderers: plotly draws it on the page, matplotlib in files (figure_files.py).
 
     kind     what is drawn                                          points of a series
     lines    a line for each series, or its points alone            (number, number)
@@ -11,8 +11,8 @@
            (Series("this tokenizer", ((1.0, "en"), (2.1, "sw"))), Series("gpt2", ((1.0, "en"), (2.6, "sw")))),
            "Held-out parallel files.")
 
-Every series has a colour, a marker and a dash of its own, by its position or its `style`: they can be told apart in
-grey and by people who are colour-blind (Okabe and Ito's colours). `size_axis` has the ticks of vocabulary sizes.
+Series differ by colour, marker and dash, by their position or `style`, so that they can be told apart in grey and by
+people who are colour-blind (Okabe and Ito's colours). `size_axis` has the ticks of vocabulary sizes.
 
 A page with figures: `plain_page(title, figure_element(figure), ..., figures=[figure, ...])` of page.py, which draws
 where plotly is installed. Files: `write_figures(directory, figures, tables)` of figure_files.py.

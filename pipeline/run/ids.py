@@ -9,18 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 
 from pipeline.base.errors import UsageError
+from pipeline.base.printable import BYTE_CHARACTERS
 
 MAX_IDS = 1 << 28  # ids stay below this
-
-# The bytes in GPT-2's order, which is also the order of Hugging Face's byte alphabet and of tiktoken's rank files:
-# the printable characters of Latin-1 first, then the bytes whose characters would be invisible.
-_PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
-BYTE_ORDER: tuple[int, ...] = _PRINTABLE + tuple(sorted(set(range(256)) - set(_PRINTABLE)))
-
-BYTE_CHARACTERS = {
-    byte: chr(byte) if byte in _PRINTABLE else chr(0x100 + index - len(_PRINTABLE))
-    for index, byte in enumerate(BYTE_ORDER)
-}
 
 WELL_KNOWN = {  # special tokens of published tokenizers, by what they are for
     "end": (

@@ -18,8 +18,9 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.base.errors import unfit
+from pipeline.base.printable import BYTE_ORDER
 from pipeline.base.units import THOUSANDS, parse_whole_number
-from pipeline.run.ids import BYTE_ORDER, MAX_IDS, check_special_tokens
+from pipeline.run.ids import MAX_IDS, check_special_tokens
 from pipeline.storage import Location, Remote, is_uri, location, parse_location, path_text
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Which vocabulary sizes can be learned: for bytes, special tokens, a first stage."""
 
 from pipeline.base.errors import UsageError
-from pipeline.run.ids import BYTE_ORDER
+from pipeline.base.printable import BYTE_ORDER
 from pipeline.run.options import RECORDS, TrainOptions, flag_of
 
 

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, UsageError
 from pipeline.base.events import Listener, Notice
@@ -249,6 +250,9 @@ class Trained:
     @cached_property
     def _last(self) -> dict[int, Vocabulary]:
         return {}
+
+    def __reduce__(self) -> tuple[Any, ...]:  # without what another thread may make meanwhile
+        return Trained, (self.learned, self.pattern, self.options)
 
     def _made(self, vocab_size: int) -> Vocabulary:
         special, first = self.options.special, self.merges(vocab_size)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.base.errors import InputError, TrainingError, UsageError
+from pipeline.base.printable import BYTE_ORDER
 from pipeline.merges.vocabulary import Vocabulary, bytes_to_unicode, text_to_token, token_to_text, tokens_to_texts
-from pipeline.run.ids import BYTE_ORDER
 
 MERGES = [(b"l", b"o"), (b"lo", b"w"), (b" ", b"low")]
 ONE_BYTE = {index: bytes([byte]) for index, byte in enumerate(BYTE_ORDER)}
@@ -80,6 +80,7 @@ LO = (b"l", b"o")
     (lambda: of_tokens({}, [], 256, 256), InputError, "has id 256, which another token has"),
     (lambda: Vocabulary.from_merges([(b"a", b"b"), (b"xy", b"b")]), InputError, r"merge 1 joins b'xy'"),
     (lambda: Vocabulary.from_id_pairs([1], [256]), TrainingError, "merge 0 joins tokens 1 and 256"),
+    (lambda: Vocabulary.from_id_pairs([0], [-1]), TrainingError, "a merge joins token -1"),
     (lambda: Vocabulary.from_merges(MERGES, special_ids="middle"), UsageError, "special_ids is 'middle'"),
     (lambda: text_to_token("a b"), ValueError, "character"),
 ])  # fmt: skip

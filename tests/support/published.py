@@ -10,9 +10,9 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from pipeline import Tokenizer
+from pipeline.base.printable import BYTE_ORDER
 from pipeline.merges.vocabulary import NOT_IN_UTF8, token_to_text
 from pipeline.pattern.presets import PRESETS
-from pipeline.run.ids import BYTE_ORDER
 
 BOS, EOT = "<|begin|>", "<|end|>"
 DEEPSEEK = [

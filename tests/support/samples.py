@@ -11,9 +11,9 @@ import peers
 from merge_cases import engine_of, learn
 
 from pipeline import Tokenizer
+from pipeline.base.printable import BYTE_ORDER
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.compiler import compile_pattern
-from pipeline.run.ids import BYTE_ORDER
 
 Merges = list[tuple[bytes, bytes]]
 

@@ -137,24 +137,26 @@ def run_dry(change: Change, options: ExtendOptions, executor: Executor, listener
     with watched(options, executor, listener) as runner, tempfile.TemporaryDirectory() as scratch:
         _require_same_cutting(runner, change.model, change.run)
         learned, marked = _learned(runner, everything, require_counted(change.run, executor), Path(scratch))
-    savings, runs = learned.savings(), _of_runs(executor, change.run, marked, learned)
+        savings, runs = learned.savings(), _of_runs(runner, change.run, marked, learned)
     saving = change.asked["stop_at_saving"]
     count, why = (None, "") if saving is None else learned.enough(change.asked["add"], saving)
     where = change.base, change.run.directory.location
     return Savings(*where, tuple(learned.tokens), learned.before, savings, count, why, runs)
 
 
-def _of_runs(executor: Executor, run: Run, marked: Model, learned: Learned) -> dict[str, tuple[int, ...]]:
-    """Return the tokens of each run that was combined, as `Savings` has them, without one that changed or is gone."""
+def _of_runs(runner: Runner, run: Run, marked: Model, learned: Learned) -> dict[str, tuple[int, ...]]:
+    """Return the tokens of each run that was combined, as `Savings` has them; warns of one that changed or is gone."""
     old, found = len(marked.vocabulary.left), dict[str, tuple[int, ...]]()
     new = [learned.result.index(learned.new[one.new_tokens - 1].id) + 1 for one in learned.savings()]
     model = extended(marked, learned)
     for one in run.manifest.source.mixed if run.manifest.source else ():
-        with contextlib.suppress(PipelineError):
+        try:
             part = manifest.require(location(one.run))
             task = part.counter_path, one.counts, model, (old, *(old + merges for merges in new))
             name = part.directory.location.name
-            found[one.run if name in found else name] = executor.one(tokens_by_merges, task)
+            found[one.run if name in found else name] = runner.executor.one(tokens_by_merges, task)
+        except PipelineError as error:
+            runner.warn(f"no savings of {one.run}: {error}")
     return found
 
 

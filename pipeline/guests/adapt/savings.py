@@ -77,11 +77,8 @@ class Savings(Result):
 
     def figure(self) -> Figure:
         """Draw the share of tokens saved over the number of new tokens, of each run that was combined, too."""
-        most, before, numbers = (
-            len(self.tokens) - 1,
-            max(self.tokens_before, 1),
-            [one.new_tokens for one in self.savings],
-        )
+        most, before = len(self.tokens) - 1, max(self.tokens_before, 1)
+        numbers = [one.new_tokens for one in self.savings]
         counts = sorted({index * most // _MOST_POINTS for index in range(_MOST_POINTS + 1)})
         curve = tuple((count, round(100 * (1 - self.tokens[count] / before), 4)) for count in counts)
         marks = tuple((one.new_tokens, round(100 * one.saved, 4)) for one in self.savings)

@@ -133,13 +133,13 @@ def report(parity: Parity, executor: Executor, run: Run, trained: Trained, size:
     learned = trained.merges(size)
     if learned.chosen is None:
         return None
-    by, plain = None, None
+    by, plain, missing = None, None, list[tuple[str, str]]()
     try:
         by = executor.one(measure, MeasureTask(parity, trained, size, THRESHOLDS))
         if (other := _plain(parity, executor, run.directory.location, size)) is not None:
             plain = tuple(row[-1] for row in executor.one(measure, MeasureTask(parity, other, size, ())).tokens)
-    except PipelineError:  # a language's counts are gone: what learning measured is known
-        pass
+    except PipelineError as error:  # a language's counts are gone: what learning measured is known
+        missing = [("not measured", f"tokens by merges, thresholds and the price of parity: {error}")]
     found = Measured(parity, trained, size, learned.chosen.measured, by, plain)
     merges = len(learned)
     measured: list[dict[str, Any]] = [
@@ -150,7 +150,7 @@ def report(parity: Parity, executor: Executor, run: Run, trained: Trained, size:
     ]
     before, after = (gini([one[which] for one in found.sizes]) or 0.0 for which in (0, 1))
     differ = f"a Gini coefficient of {before:.3f} in bytes, {after:.3f} in tokens after {merges:,} merges"
-    rows = (("languages", f"{len(measured)}, whose texts differ in length by {differ}"),)
+    rows = (("languages", f"{len(measured)}, whose texts differ in length by {differ}"), *missing)
     numbers: dict[str, Any] = {"measured": measured, "gini_before": before, "gini_after": after}
     if by is not None:
         chosen = [found.chosen(until) for until in by.merges]

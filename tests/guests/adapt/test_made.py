@@ -136,6 +136,9 @@ def test_savings_of_a_combined_run_are_those_of_each_of_its_runs(base: Path, cou
         succeeded(run("extend", base, both, "--add", 40, "--dry-run", "--log-json")).stdout.splitlines()[-1]
     )
     assert list(left["runs"]) == ["run"]
+    shutil.rmtree(tmp_path / "b")
+    done = succeeded(run("extend", base, both, "--add", 40, "--dry-run"))
+    assert f"no savings of {tmp_path / 'b'}" in done.stderr
 
 
 def test_verify_makes_them_again(extended: Path, pruned: Path, tmp_path: Path) -> None:
