@@ -77,7 +77,6 @@ class Model:
     """What runs on one source cost. Seconds are those of one core in counting and combining, else of a machine."""
 
     source: str
-    largest_bytes: int  # of the runs it was fitted to
     pieces: Power  # different ones, over bytes of text
     piece_bytes: Power
     repeated_bytes: Power  # of the pieces that occur twice or more
@@ -116,7 +115,6 @@ def fit(runs: Sequence[Record]) -> Model:
 
     return Model(
         source=runs[0]["source"],
-        largest_bytes=max(run["corpus_bytes"] for run in runs),
         pieces=fit_power(over(size, lambda run: run["different_pieces"])),
         piece_bytes=fit_power(over(size, lambda run: run["piece_bytes"])),
         repeated_bytes=fit_power(over(size, lambda run: run["repeated_bytes"])),
@@ -207,8 +205,6 @@ class StageCost:
 class Plan:
     """A planned run. counter_bytes: of the whole counter on disk; chunk_counter_bytes: of all chunks' counters."""
 
-    corpus_bytes: float
-    chunk_bytes: float
     stages: tuple[StageCost, ...]
     pieces: float
     counter_bytes: float
@@ -283,8 +279,6 @@ def plan(model: Model, cluster: Cluster, corpus_bytes: float, chunk_bytes: float
     if sharing > 1:
         merging = StageCost("merging", share_merging(cluster, piece_bytes))
     return Plan(
-        corpus_bytes,
-        chunk_bytes,
         (counting, combining, joining, merging),
         pieces,
         counter,

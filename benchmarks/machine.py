@@ -1,8 +1,7 @@
-"""Describes the machine and the versions of a measurement; no host name, no user, no paths."""
+"""Describes the machine of a measurement; no host name, no user, no paths."""
 
 import contextlib
 import hashlib
-import importlib.metadata
 import os
 import platform
 import subprocess
@@ -67,11 +66,3 @@ def reference_s() -> float:
             list(threads.map(lambda _: hashlib.blake2b(block).digest(), range(cores)))
             times.append(time.perf_counter() - started)
     return min(times)
-
-
-def version(distribution: str) -> str | None:
-    """The installed version of a distribution, None if it is not installed."""
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -31,15 +31,6 @@ def train_argv(corpus: Path, run_directory: Path, vocab_size: int, pattern: str,
     return [*command(), "train", str(corpus), "--output", str(run_directory), *options]
 
 
-REFUSED = (1, 2)  # exit codes of a command that refuses in one line
-
-
-def reason(stderr: str) -> str:
-    """The one line with which the command failed."""
-    lines = [line for line in stderr.splitlines() if line.startswith(f"{NAME}: error: ")]
-    return lines[-1].removeprefix(f"{NAME}: error: ") if lines else "no message"
-
-
 def learned(run_directory: Path) -> dict[str, Any]:
     """Number and digests of the merges of a finished run."""
     return describe(learned_from_json((run_directory / "tokenizer" / "tokenizer.json").read_text("utf-8")))

@@ -29,7 +29,7 @@ def _figure(rows: int, columns: int, width: float, height: float, **how: Any) ->
     try:
         import matplotlib as mpl
     except ImportError as error:
-        raise ValueError("plots need matplotlib: pip install '.[bench]', or pass --no-plots") from error
+        raise ValueError("plots need matplotlib: pip install '.[bench]'") from error
     mpl.use("svg")
     import matplotlib.pyplot
     import matplotlib.ticker
