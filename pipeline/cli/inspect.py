@@ -109,7 +109,8 @@ def report(
     """Make the report of RUN, or of one of its tokenizers, again.
 
     It is a page, a text and JSON; a tokenizer is named by its directory, such as RUN/tokenizer-8000. Of a directory
-    that `extend` or `prune` made, print what changed, and the tokens of the counted text before and after.
+    that `extend` or `prune` made, print what changed, and the tokens of the counted text before and after. Of rows of
+    `encode-chat`, print how long conversations are, what is cut and learned; --output writes a page of it.
 
     \b
     bpe-pipeline report runs/a

@@ -60,10 +60,9 @@ def _facts(facts: Mapping[str, Any]) -> Facts:
         if name in facts
     }
     if learned := facts.get("learned_tokens"):
-        shown["learned_tokens"] = f"{learned:,} ({learned / facts['tokens']:.1%})"
-    if lengths := facts.get("lengths"):
-        shares = ", ".join(f"{5 * at} % at most {lengths[at]:,}" for at in (5, 10, 15, 19))
-        shown["lengths"] = f"{lengths[0]:,} to {lengths[-1]:,} tokens: {shares}"
+        padded = facts["padded_tokens"]
+        share = f"{learned / (facts['tokens'] - padded):.1%}" + (" of those that are not padding" if padded else "")
+        shown |= {"learned_tokens": f"{learned:,} ({share})", "padded_tokens": padded or ""}
     if options := facts.get("options"):
         shown["options"] = ", ".join(f"{option} {_plain(one)}" for option, one in options.items())
     return Facts(facts, shown_as=shown)
@@ -131,7 +130,9 @@ def _shards(directory: Location) -> Facts:
 def _encoded(where: Location, home: Location, corpus: EncodedCorpus) -> Facts:
     stored, learned = shards.load(Directory(home, SHARDS)), sum(shard.learned or 0 for shard in corpus.shards)
     options = corpus.options or (stored.options if stored else {})
-    chat = {"template": options.get("template"), "learned_tokens": learned, "lengths": list(corpus.lengths)}
+    padded = sum(shard.padded or 0 for shard in corpus.shards)
+    chat = {"template": options.get("template"), "learned_tokens": learned, "padded_tokens": padded}
+    chat |= {"conversations": corpus.conversations}
     facts = {
         "shards": str(where),
         "encoded": "completely",

@@ -2,9 +2,9 @@
 
 import contextlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from typing import Unpack
 
@@ -12,6 +12,7 @@ from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.printable import printable_lines
 from pipeline.base.units import format_bytes, format_count, parse_whole_number
+from pipeline.commands.info import info
 from pipeline.commands.report import RANDOM, SAMPLE_BYTES, corpus_of, load, needed_bytes, shortage_of, write_files
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import files_in_both, find_files
@@ -21,7 +22,7 @@ from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list
 from pipeline.reports import page
 from pipeline.reports.compared import REFERENCES, cached_or_reference
-from pipeline.reports.figure_files import as_image, require_figures, write_figures
+from pipeline.reports.figure_files import images, require_figures, write_figures
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
 from pipeline.reports.plots import page_figures, report_figures
@@ -38,8 +39,9 @@ from pipeline.run.options import OutputOptions, WorkOptions, flag_of, make_optio
 from pipeline.run.patterns import tokenizer_pattern
 from pipeline.run.values import argument, parse_locations
 from pipeline.run.workers import executor_here
+from pipeline.shards.manifest import find_result
 from pipeline.storage import Location, location, named
-from pipeline.storage.atomic import single_output
+from pipeline.storage.atomic import single_output, write_json, write_whole
 from pipeline.tokenizer.export import Trained, facts_of
 from pipeline.tokenizer.formats.fields import CARD
 from pipeline.tokenizer.formats.files import tokenizer_path
@@ -73,11 +75,10 @@ class Extras:
         as_json = self.output.parent / f"{self.output.name.removesuffix('.html')}.json"
         return single_output(self.output, overwrite=self.overwrite), single_output(as_json, overwrite=self.overwrite)
 
-    def refuse(self, location: Location) -> None:
-        """Refuse all of it for a tokenizer that a guest made."""
-        if given := [flag_of(name) for name, value in vars(self).items() if value]:
-            reason = "was made by extend or prune, and its report is only printed"
-            raise UsageError(f"{location} {reason}: leave out {', '.join(given)}")
+    def refuse(self, reason: str, kept: Collection[str] = ()) -> None:
+        """Refuse all of it, except these fields, where a report has no such thing."""
+        if given := [flag_of(name) for name, value in vars(self).items() if value and name not in kept]:
+            raise UsageError(f"{reason}: leave out {', '.join(given)}")
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,7 @@ class WrittenReport(Result):
         return self.parts
 
     def _repr_html_(self) -> str:
-        drawn = page_figures(self.numbers) if self.numbers is not None and find_spec("matplotlib") is not None else []
-        return super()._repr_html_() + "".join(map(as_image, drawn))
+        return super()._repr_html_() + ("" if self.numbers is None else images(page_figures(self.numbers)))
 
     @property
     def brief(self) -> str:
@@ -121,7 +121,7 @@ def report(
     figures: AnyPath | None = None,
     progress: bool = False,
     **options: Unpack[WorkKeywords],
-) -> WrittenReport | Facts:
+) -> Result:
     """Make the report of a run, or of one of its tokenizers, again, as `bpe-pipeline report` does.
 
     >>> trained = pipeline.train("corpus.txt", output="runs/a", vocab_size=260)
@@ -130,7 +130,8 @@ def report(
     ['this tokenizer', 'my-tokenizer']
 
     Args:
-        run: the run directory, or a tokenizer's in it, a path or a URI; or the directory of an extended or pruned one.
+        run: the run directory, or a tokenizer's in it, a path or a URI; or the directory of an extended or pruned one,
+            or of rows of chat data.
         compare: other tokenizers on the same sample: paths, URIs, or names such as "gpt2"; "LABEL=PATH" labels one.
         held_out: text to measure on that was not trained on; None: a sample of the run's corpus. Files that are all
             named, "en=PATH", are the same text in different languages.
@@ -142,8 +143,8 @@ def report(
         **options: `workers`, `memory_limit`.
 
     Returns:
-        The paths in `written`, and the `numbers`; of an extended or pruned tokenizer, what changed. Printed, it is what
-        the command prints.
+        The paths in `written`, and the `numbers`; of an extended or pruned tokenizer, what changed; of chat data, how
+        long they are, and what of them is learned. Printed, it is what the command prints.
 
     Raises:
         UsageError: the run has no tokenizer, or an argument does not fit.
@@ -160,17 +161,17 @@ def report(
         return run_report(where, extras, settled, executor, listener)
 
 
-def run_report(
-    path: Location, extras: Extras, options: WorkOptions, executor: Executor, listener: Listener
-) -> WrittenReport | Facts:
-    """Make the report of a tokenizer again. path: the tokenizer in its run, or the run, for its own.
+def run_report(path: Location, extras: Extras, options: WorkOptions, executor: Executor, listener: Listener) -> Result:
+    """Make the report of a tokenizer again. path: the tokenizer in its run, the run, for its own, or rows.
 
     Raises `UsageError` for a run without a tokenizer, `InputError` for paths that cannot be read.
     """
     if (guest := guest_of(path)) is not None:
-        extras.refuse(path)
+        extras.refuse(f"{path} was made by extend or prune, and its report is only printed")
         made: Facts = guest.report(path, executor)
         return made
+    if (found := find_result(path)) is not None and found[1].conversations is not None:
+        return _of_rows(path, extras)
     outputs = extras.outputs()
     run, home = manifest.tokenizer_named(path)
     if run.manifest.merging is None or not (home / "tokenizer.json").exists():
@@ -206,6 +207,20 @@ def run_report(
         write_figures(extras.figures, report_figures(made_again), tables, overwrite=extras.overwrite)
         written = (*written, extras.figures)
     return WrittenReport(written, hint, numbers, (*shown["verdict"], *shown["compared"], *shown["parts"]))
+
+
+def _of_rows(path: Location, extras: Extras) -> Result:
+    """Return the report of rows of chat data, after writing what is asked for."""
+    extras.refuse(f"{path} has rows, not a tokenizer", kept=("output", "figures", "overwrite"))
+    outputs = extras.outputs()
+    made = import_module(manifest.ROWS_REPORT).ChatReport(info(path), "reported", str(path))
+    if outputs is not None:
+        write_whole(outputs[0], made.page())
+        write_json(outputs[1], made.to_json())
+    if extras.figures is not None:
+        write_figures(extras.figures, made.figures(), made.tables(), overwrite=extras.overwrite)
+    shown: Result = made
+    return shown
 
 
 def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listener: Listener) -> NumbersTask:

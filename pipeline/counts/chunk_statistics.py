@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from pipeline.base.units import format_bytes
 from pipeline.corpus.skipped_or_altered import SkippedOrAltered, Tallies, add_up
@@ -15,7 +16,7 @@ class ChunkStatistics:
     files: of a counter without a corpus listing, 0 where a manifest lists the files. special_found: of encoding:
     how often the text has each special token. looks_special: how often ordinary text has well-known special tokens, in
     the first bytes of each chunk, `searched_bytes` together. concerned_characters: in order; Unicode versions disagree
-    on them, and the pattern ran on the `regex` package.
+    on them, and the pattern ran on the `regex` package. lengths, learned: of chat data, as `Conversations` has them.
     """
 
     bytes: int = 0
@@ -32,6 +33,8 @@ class ChunkStatistics:
     losses: Tallies = field(default_factory=dict)
     special_found: Mapping[str, int] = field(default_factory=dict)
     looks_special: Mapping[str, int] = field(default_factory=dict)
+    lengths: Mapping[str, int] = field(default_factory=dict)
+    learned: Mapping[str, int] = field(default_factory=dict)
     concerned_characters: str = ""
 
     def special_text(self, done: str) -> str:
@@ -47,12 +50,13 @@ class ChunkStatistics:
         """Add another chunk, which comes later in the corpus: its examples of losses follow."""
         mine, theirs = vars(self), vars(other)
         numbers = {name: value + theirs[name] for name, value in mine.items() if isinstance(value, int)}
+        of = [name for name, value in mine.items() if isinstance(value, Mapping) and name != "losses"]
+        counted: dict[str, Any] = {name: dict(Counter(mine[name]) + Counter(theirs[name])) for name in of}
         characters = "".join(sorted({*self.concerned_characters, *other.concerned_characters}))
         return ChunkStatistics(
             **numbers,
             losses=add_up([self.losses, other.losses]),
-            special_found=dict(Counter(self.special_found) + Counter(other.special_found)),
-            looks_special=dict(Counter(self.looks_special) + Counter(other.looks_special)),
+            **counted,
             concerned_characters=characters,
         )
 

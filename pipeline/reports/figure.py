@@ -3,7 +3,7 @@
     kind     what is drawn                                          points of a series
     lines    a line for each series, or its points alone            (number, number)
     dots     a row for each category, in it a dot for each series   (number, category)
-    bars     bars next to each other                                (category or number, number)
+    bars     a bar for each point; no two series have the same x    (category or number, number)
     heat     a cell for each column and row, with its number in it  (column, number); a series is a row
     scatter  points with their texts                                (number, number)
 
@@ -22,6 +22,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,7 +42,7 @@ Value = float | str
 @dataclass(frozen=True)
 class Axis:
     """form: of its numbers, as Python and plotly write it. ticks: values with their texts; none: as the renderer likes.
-    limits: the first and the last value shown. zero: it begins there."""
+    limits: the first and the last value shown. zero: it begins there. mark: a value of x with a line."""
 
     label: str = ""
     unit: str = ""
@@ -50,6 +51,7 @@ class Axis:
     ticks: tuple[tuple[float, str], ...] = ()
     limits: tuple[float, float] | None = None
     zero: bool = False
+    mark: float | None = None
 
     @property
     def title(self) -> str:
@@ -85,6 +87,12 @@ class Figure:
     def categories(self, at: int) -> list[Value]:
         """Return the different values of an axis, 0 or 1, as they come."""
         return list(dict.fromkeys(point[at] for one in self.series for point in one.points))
+
+    @property
+    def bar_width(self) -> float:
+        """The width of bars, in units of x, with gaps between them."""
+        numbers = sorted(x for x in self.categories(0) if not isinstance(x, str))
+        return 0.9 * min((after - before for before, after in pairwise(numbers)), default=1)
 
     def styled(self) -> Iterator[tuple[Series, int]]:
         """Yield each series with the position of its style."""
@@ -144,6 +152,9 @@ def plotly_figure(figure: Figure) -> dict[str, Any]:
         layout["yaxis"] |= {"type": "category", "autorange": "reversed", "dtick": 1}
     if figure.kind == "bars" and isinstance(figure.categories(0)[0], str):
         layout["xaxis"] |= {"type": "category"}
+    if figure.x.mark is not None:
+        line = {"dash": "dash", "color": "var(--text)", "width": 1.5}
+        layout["shapes"] = [{"x0": figure.x.mark, "x1": figure.x.mark, "y0": 0, "y1": 1, "yref": "paper", "line": line}]
     return {"data": [_plotly_trace(figure, one, style) for one, style in figure.styled()], "layout": layout}
 
 
@@ -166,7 +177,7 @@ def _plotly_trace(figure: Figure, one: Series, style: int) -> dict[str, Any]:
         trace["hovertemplate"] = trace.get("hovertemplate", "") + f"{_plain(axis.label)} %{{{at}}}<br>"
     trace["hovertemplate"] += f"<extra>{_plain(one.name)}</extra>"
     if figure.kind == "bars":
-        return trace | {"type": "bar", "marker": {"color": colour}}
+        return trace | {"type": "bar", "marker": {"color": colour}, "width": figure.bar_width}
     joined = figure.kind == "lines" and not one.alone
     marked = not joined or len(one.points) <= MARKED_POINTS
     mode = "+".join(("lines",) * joined + ("markers",) * marked + ("text",) * bool(one.texts))

@@ -66,6 +66,11 @@ def as_image(figure: Figure) -> Html:
     return Html(f'<img style="background: white" alt="{escaped(figure.title)}" src="data:image/svg+xml;base64,{data}">')
 
 
+def images(figures: Sequence[Figure]) -> str:
+    """Return figures as images for a notebook; nothing without matplotlib."""
+    return "" if find_spec("matplotlib") is None else "".join(map(as_image, figures))
+
+
 def _csv(rows: Iterable[Sequence[object]]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(["" if one is None else one for one in row] for row in rows)
@@ -102,11 +107,7 @@ def _draw_series(axes: Any, figure: Figure, one: Series, style: int, colour: str
     xs, ys = (list(values) for values in zip(*one.points, strict=True))
     label = one.name or "_"
     if figure.kind == "bars":
-        count, own = len(figure.series), figure.series.index(one)
-        if any(isinstance(value, str) for value in xs):
-            axes.set_xticks(range(len(xs)), xs)
-            xs = list(range(len(xs)))
-        axes.bar([x + (own - (count - 1) / 2) * 0.8 / count for x in xs], ys, 0.8 / count, color=colour, label=label)
+        axes.bar(xs, ys, figure.bar_width, color=colour, label=label)
         return
     joined = figure.kind == "lines" and not one.alone
     marked = not joined or len(one.points) <= MARKED_POINTS
@@ -132,6 +133,8 @@ def _set_axis(axes: Any, name: str, axis: Axis) -> None:
         set_["lim"](**{"left" if name == "x" else "bottom": 0})
     if axis.limits is not None:
         set_["lim"](*axis.limits)
+    if axis.mark is not None:
+        axes.axvline(axis.mark, color="0.3", linestyle="--", linewidth=0.8)
 
 
 def _draw_heat(axes: Any, figure: Figure, colours: dict[str, str]) -> None:

@@ -34,6 +34,7 @@ RUNS = "runs"  # the kind of a source that is combined counts
 KEPT = ".kept"  # the ending of what is kept of a counter until it is complete
 # Modules of the guests that made a directory or choose a run's merges, imported when they are used.
 _MAKERS = {"made-from.json": "pipeline.guests.adapt.made"}  # the manifest of a directory -> `verify`, `report`, `info`
+ROWS_REPORT = "pipeline.guests.chat.page"  # of rows of chat data: `ChatReport`
 _CHOOSERS = {"languages": "pipeline.guests.parity.parity"}  # the kind of a run's source -> `Chooser`, with the same
 _FIRST_STAGE = TrainOptions().of_stage("merge")  # of which superwords have none
 

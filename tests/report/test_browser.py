@@ -1,4 +1,4 @@
-"""Pages in a browser: the report's, `sweep`'s and `explain --html`'s fit, can be read and reached, request nothing."""
+"""Pages in a browser, of reports, chat rows, `sweep` and `explain`, fit, can be read and reached, request nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +11,13 @@ from browser import COLLISIONS, too_low_contrasts, wait_for
 from peers import generated_text
 
 import pipeline
+from pipeline.guests.chat.page import ChatReport
 from pipeline.guests.inspect.explain import page
 from pipeline.guests.sweep import page as sweep_page
 from pipeline.guests.sweep.rule import ForModel, recommend
 from pipeline.guests.sweep.sweep_worker import Measured, Point
 from pipeline.reports.page import plotly_script
+from pipeline.shards.manifest import Conversations
 
 HOSTILE = "</p><script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -46,6 +48,16 @@ def _of_a_sweep(_: Path) -> str:
     return sweep_page.Swept(
         Path("sweep"), tuple(points), overlaps, recommend(points, ForModel()), parts, weights
     ).page()
+
+
+def _of_rows(_: Path) -> str:
+    if plotly_script() is None:
+        pytest.skip("needs plotly")
+    lengths = tuple((length, 40_000 // length) for length in range(20, 9000, 70))
+    learned = tuple((share, 5 + share) for share in range(0, 100, 5))
+    facts = {"shards": HOSTILE, "template": HOSTILE, "tokens": 10**7, "learned_tokens": 10**6, "padded_tokens": 5}
+    facts |= {"documents": 5000, "conversations": Conversations(2048, lengths, learned)}
+    return ChatReport({**facts, "skipped_or_altered": [f"5 conversations dropped (first: {HOSTILE})"] * 3}).page()
 
 
 def _of_a_text(_: Path) -> str:
@@ -81,7 +93,7 @@ def require_fit(view: Any) -> None:
 OTHERS = [pytest.param(*view, marks=pytest.mark.slow) for view in ((390, "light"), (1280, "light"), (1280, "dark"))]
 
 
-@pytest.mark.parametrize("made", [_of_a_run, _of_a_sweep, _of_a_text])
+@pytest.mark.parametrize("made", [_of_a_run, _of_a_sweep, _of_rows, _of_a_text])
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), *OTHERS])
 def test_a_page_fits_is_readable_and_requests_nothing(made, width, scheme, reported, browser, tmp_path) -> None:
     page = tmp_path / "page.html"
@@ -91,9 +103,10 @@ def test_a_page_fits_is_readable_and_requests_nothing(made, width, scheme, repor
         if made == _of_a_run:
             require_figures(view, scheme)
         assert "<script>alert(1)" in view.inner_text("main")
-        if made == _of_a_sweep:
-            wait_for(view, "document.querySelectorAll('figure svg .xtick').length >= 12")
-        scripts = {_of_a_run: 5, _of_a_sweep: 4}.get(made, 0)  # one is plotly's, unpacked
+        if made in (_of_a_sweep, _of_rows):
+            least = 12 if made == _of_a_sweep else 5
+            wait_for(view, f"document.querySelectorAll('figure svg .xtick').length >= {least}")
+        scripts = {_of_a_run: 5, _of_a_sweep: 4, _of_rows: 4}.get(made, 0)  # one is plotly's, unpacked
         assert view.evaluate("document.querySelectorAll('script').length") == scripts
         assert view.evaluate("document.querySelectorAll('main img, main b[onerror]').length") == 0
         require_fit(view)

@@ -6,12 +6,10 @@ What they hold depends on data sets, tokenizer, template and options alone: not 
 
 import logging
 from array import array
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate, chain, pairwise, repeat
+from itertools import chain, pairwise, repeat
 from typing import Any, Literal
 
 from pipeline.base.errors import InputError, UsageError, unfit
@@ -38,7 +36,7 @@ from pipeline.shards.encode import Writing, encode_missing, write_missing
 from pipeline.shards.encode_worker import packed
 from pipeline.shards.formats.shard_format import ShardFacts
 from pipeline.shards.ids_file import Part, open_part
-from pipeline.shards.manifest import EncodedCorpus, Encoding, FileFacts, holds_out, kind_of
+from pipeline.shards.manifest import Conversations, EncodedCorpus, Encoding, FileFacts, holds_out, kind_of
 from pipeline.shards.order import SURVEY_STAGE, hash_held_out, warn_of_empty, writers
 from pipeline.shards.plan import encoding_workers, model_of
 from pipeline.tokenizer.model import Model
@@ -168,10 +166,8 @@ def encode_conversations(runner: Runner, encoding: Encoding, model: Model, chat:
     return encode_missing(runner, encoding, encode_rows, task_of, workers.grant)
 
 
-def write_conversations(
-    runner: Runner, encoding: Encoding, chat: Chat
-) -> tuple[list[ShardFacts], list[FileFacts], tuple[int, ...]]:
-    """Put the rows in order, pack them, and write the shards that are missing; returns all files, and the lengths."""
+def write_conversations(runner: Runner, encoding: Encoding, chat: Chat) -> tuple[list[ShardFacts], list[FileFacts]]:
+    """Put the rows in order, pack them, and write the shards that are missing; returns all files."""
     lengths, firsts = _lengths(encoding)
     options, row_tokens, wanted = chat.options, chat.layout.row_tokens, [one.num_samples for one in chat.sets]
     order = order_rows(_sizes(encoding.plan, len(chat.sets), firsts), options, wanted)
@@ -191,15 +187,7 @@ def write_conversations(
         task = partial(AssemblyTask, pack=chat.pack, pad=pad, parts=parts)
         tasks[name] = [partial(task, rows=own.tobytes(), ends=stops.tobytes()) for own, stops in shards]
     writing = Writing(write_rows, tasks, "conversations", lambda task: task.conversations)
-    written, index = write_missing(runner, encoding, chat.layout, writing)
-    return written, index, _twentieths(Counter(lengths[row] for row in chain(*splits.values()) if lengths[row]))
-
-
-def _twentieths(counts: Counter[int]) -> tuple[int, ...]:
-    """Return the least length, and what each further twentieth of all lengths has at most."""
-    listed = sorted(counts)
-    ends = list(accumulate(counts[length] for length in listed))
-    return tuple(listed[bisect_left(ends, max(-(-ends[-1] * part // 20), 1))] for part in range(21)) if listed else ()
+    return write_missing(runner, encoding, chat.layout, writing)
 
 
 def _split(
@@ -284,12 +272,15 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> Enc
     total = total_of(runner, encoding, parts, chat.options)
     for one in in_words({kind: found for kind, found in total.losses.items() if kind in _WARNED}):
         runner.warn(f"{one}{_WARNED[one.kind]}")
-    written, index, lengths = write_conversations(runner, encoding, chat)
+    written, index = write_conversations(runner, encoding, chat)
     if not sum(shard.documents for shard in written):
         dropped = "; ".join(map(str, in_words(total.losses))) or "the files have no rows"
         raise InputError(f"no conversation is left to learn from: {dropped}; look at the formatting and the tags")
     total = replace(total, bytes=sum(file.size for file in encoding.plan.files))
     separated = {"documents_by": "offsets", "separator": None, "separator_id": None}
-    return saved_result(
-        encoding, model, chat.layout, total, written, **separated, pack=chat.pack, index=tuple(index), lengths=lengths
+    lengths_learned = (
+        tuple(sorted((int(at), count) for at, count in one.items())) for one in (total.lengths, total.learned)
     )
+    found = Conversations(chat.options.sequence_length or 0, *lengths_learned)
+    more = {"pack": chat.pack, "index": tuple(index), "conversations": found}
+    return saved_result(encoding, model, chat.layout, total, written, **separated, **more)

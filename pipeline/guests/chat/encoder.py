@@ -58,6 +58,7 @@ class ChatEncoder:
     ) -> None:
         self._template, self._options = template, options
         self._row_ids = options.sequence_length or 0
+        self.tokens = 0  # of the last conversation, before it was cut
         self._altered: Counter[str] = Counter()  # kinds of altered input since `noting`
         self._encoder = TextEncoder(model, native)
         special = model.vocabulary.special_tokens
@@ -231,6 +232,7 @@ class ChatEncoder:
         options, eos = self._options, self._eos
         size = sum(len(source) + len(target) for source, target in pairs)
         rest = rest if size + len(rest) <= ID_BYTES * self._row_ids else b""
+        self.tokens = (size + len(rest) + len(eos)) // ID_BYTES
         if size <= ID_BYTES * self._row_ids and not (eos or options.mask_history):  # all of it fits
             ids = b"".join(chain.from_iterable(pairs)) + rest
             masked = ((IGNORED * (len(source) // ID_BYTES), target) for source, target in [*pairs, (rest, b"")])

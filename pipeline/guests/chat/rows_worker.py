@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,7 +24,7 @@ from pipeline.counts.feeding import in_text_bytes
 from pipeline.executors import Broadcast, ignore
 from pipeline.executors.worker import report_progress
 from pipeline.guests.chat.align import Conversation, DroppedError, MissingColumnError, aligned
-from pipeline.guests.chat.encoder import ID_BYTES, ChatEncoder
+from pipeline.guests.chat.encoder import ID_BYTES, IGNORED, ChatEncoder, Row
 from pipeline.guests.chat.rows import DataSet, first_rows, read_rows
 from pipeline.run.options import ChatOptions
 from pipeline.shards.deal_worker import Documents
@@ -75,6 +76,7 @@ def encode_rows(task: RowsTask) -> Part:
 def _write_rows(task: RowsTask, encoder: ChatEncoder, part: IdsWriter) -> ChunkStatistics:
     """Write the blocks of a part; returns what was read and dropped."""
     tally, values = Tally(), 0
+    lengths, learned = Counter[str](), Counter[str]()
     columns: list[bytes] = []
     ends = array("Q")
     held = 0
@@ -101,11 +103,27 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: IdsWriter) -> ChunkS
                     raise InputError(f"{where}: {error}") from None
                 columns += row
                 held += 2 * len(row[0])
+                lengths[str(_rounded(encoder.tokens, task.options.sequence_length or 0))] += 1
+                learned[str(_learned_share(row))] += 1
             ends.append(values + held // ID_BYTES)
             if held >= _BLOCK_BYTES or len(ends) >= _BLOCK_BYTES:
                 write()
     write()
-    return ChunkStatistics(losses=tally.found)
+    return ChunkStatistics(losses=tally.found, lengths=dict(lengths), learned=dict(learned))
+
+
+def _rounded(tokens: int, cut_off: int) -> int:
+    """Round a length up to nine binary digits, but not past the cut-off: so few lengths differ that all are kept."""
+    unit = 1 << max(tokens.bit_length() - 9, 0)
+    rounded = -(-tokens // unit) * unit
+    return rounded if tokens > cut_off else min(rounded, cut_off)
+
+
+def _learned_share(row: Row) -> int:
+    """Return the share of a row that is learned in percent, a multiple of 5 below 100."""
+    tokens = len(row[0]) // ID_BYTES
+    learned = tokens - row[1].count(IGNORED)  # found at ids alone: no other one has its bytes
+    return 5 * min(20 * learned // tokens, 19)
 
 
 def first_conversations(file: CorpusFile, of: DataSet) -> Iterator[tuple[Conversation, str]]:

@@ -3,7 +3,6 @@
 import csv
 import gzip
 import json
-import math
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -21,6 +20,9 @@ from object_store import Store
 
 import pipeline
 from pipeline.guests.chat.encode import encode_chat
+from pipeline.guests.chat.page import ChatReport
+from pipeline.reports.figure_files import drawn
+from pipeline.shards.manifest import Conversations
 
 ALIGNED = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
 COLUMNS = {"messages": "messages", "system": "system"}
@@ -155,10 +157,63 @@ def test_rows_are_those_of_python(home: Path, tmp_path: Path) -> None:
     assert f"{300 - len(expected)} conversations dropped: not pairs of a question and an answer (first: {home}" in told
     whole = list(encode_chat(conversations, small_tokenizer(), "chatml", 10_000))
     assert f"{sum(map(unlike, whole, expected))} conversations cut to the sequence length (first: {home}" in told
-    sizes = sorted(len(row["labels"]) for row in expected)
-    at_most = [sizes[max(math.ceil(len(sizes) * part / 20), 1) - 1] for part in range(21)]
-    assert json.loads((tmp_path / "out" / "shards.json").read_text())["lengths"] == at_most
-    assert f"{at_most[0]} to 50 tokens: 25 % at most {at_most[5]}, 50 % at most {at_most[10]}, " in told
+    found = json.loads((tmp_path / "out" / "shards.json").read_text())["conversations"]
+    lengths = sorted(
+        Counter(
+            -(-len(row["labels"]) // 2) * 2 if len(row["labels"]) > 511 else len(row["labels"]) for row in whole
+        ).items()
+    )
+    assert (found["cut_off"], found["lengths"]) == (50, [[*one] for one in lengths])
+    shares = Counter(20 * (len(row["labels"]) - row["labels"].count(-100)) // len(row["labels"]) for row in expected)
+    assert found["learned"] == [[5 * share, count] for share, count in sorted(shares.items())]
+    median = sorted(len(row["labels"]) for row in whole)[(len(whole) - 1) // 2]
+    assert f"{len(whole)} of {lengths[0][0]} to {lengths[-1][0]} tokens, 50% at most {median}, " in told
+
+
+def test_a_report_draws_lengths_with_the_cut_off_and_what_is_learned(home: Path, tmp_path: Path) -> None:
+    out, page, figures = (tmp_path / name for name in ("out", "page.html", "figures"))
+    succeeded(_encode(home, out, home / "rows.jsonl", "--sequence-length", 50, "--max-samples", 20))
+    shown = succeeded(run("report", out, "--output", page, "--figures", figures)).stdout
+    report = pipeline.report(out)
+    assert str(report) == shown.rstrip("\n")
+    assert json.loads(page.with_suffix(".json").read_text()) == json.loads(run("report", out, "--json").stdout)
+    lengths = dict(report["conversations"].lengths)
+    cut = sum(count for length, count in lengths.items() if length > 50)
+    assert f"50 tokens cut {cut} ({cut / sum(lengths.values()):.1%}), leaving out " in shown
+    assert f"{cut} conversations cut to the sequence length" in shown
+    assert "conversations dropped: not pairs of a question and an answer" in shown
+    [by_length, learned] = report.figures()
+    whole, over = (dict(one.points) for one in by_length.series)
+    assert max(map(float, whole)) < by_length.x.mark == 50 < min(map(float, over))
+    assert sum(map(float, over.values())) == pytest.approx(100 * cut / sum(lengths.values()), abs=0.1)
+    assert sum(float(y) for y in (*whole.values(), *over.values())) == pytest.approx(100, abs=0.1)
+    assert sum(float(y) for _, y in learned.series[0].points) == pytest.approx(100, abs=0.1)
+    assert {path.name for path in figures.iterdir()} == {
+        *(f"{name}.{form}" for name in ("lengths", "learned") for form in ("svg", "pdf", "csv")),
+        "table-what-a-cut-off-cuts.csv",
+    }
+    assert "Lengths of the conversations" in page.read_text()
+    assert "data:image/svg" in report._repr_html_()
+    assert "has rows, not a tokenizer: leave out --held-out" in refused(run("report", out, "--held-out", page), 2)
+
+
+def test_a_figure_of_lengths_has_room_for_the_longest_and_names_what_is_beyond() -> None:
+    for lengths, cut_off, bars, mark in (
+        (((7, 5),), 2048, [(6.5, 100)], None),  # nothing is near the cut-off
+        (((10, 96), (40, 4)), 100, None, None),
+        (((10, 90), (900, 9), (70_000, 1)), 1000, None, 1000),
+        (((1, 1), (3, 1)), 1, [(0.5, 50), (1.5, 0), (2.5, 50)], 1),
+    ):
+        conversations = Conversations(cut_off, lengths, ((95, 100),))
+        facts = {"conversations": conversations, "learned_tokens": 5, "tokens": 9, "padded_tokens": 0}
+        figure, _ = ChatReport({**facts, "shards": "a", "template": "b", "skipped_or_altered": []}).figures()
+        points = [point for one in figure.series for point in one.points]
+        assert sum(float(y) for _, y in points) == pytest.approx(100)
+        assert len(points) <= 34
+        assert figure.x.mark == mark
+        assert bars is None or [point for point in points if point[0] > 0][-len(bars) :] == bars
+        assert ("up to 70,000" in figure.note) == (lengths[-1][0] == 70_000)
+        assert drawn(figure, "svg")
 
 
 @pytest.mark.parametrize("words", [

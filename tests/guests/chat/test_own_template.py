@@ -192,8 +192,8 @@ def test_info_and_decode_show_what_is_learned(words: tuple[object, ...], tmp_pat
     assert "<|endoftext|>" not in text
     learned = [int(number) for number in re.findall(r"row \d+: \d+ tokens, (\d+) learned", text)]
     assert facts["learned_tokens"] == sum(learned) > 0
-    share = f"{facts['learned_tokens']:,} ({facts['learned_tokens'] / facts['tokens']:.1%})"
-    assert share in succeeded(run("info", tmp_path / "sft")).stdout
+    share = facts["learned_tokens"] / (facts["tokens"] - facts["padded_tokens"])
+    assert f"{facts['learned_tokens']:,} ({share:.1%}" in succeeded(run("info", tmp_path / "sft")).stdout
     plain = ("encode", tmp_path / "rows.jsonl", "--text-field", "messages.0.content", "--input-format", "text")
     succeeded(run(*plain, *options[2:], "--output", tmp_path / "plain"))
     assert "has no labels: --mask is for" in refused(run("decode", "--mask", tmp_path / "plain", *options[2:]), 2)

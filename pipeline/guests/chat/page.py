@@ -1,0 +1,87 @@
+"""The report of chat rows: how long conversations are, what is cut, dropped and learned, what other cut-offs cut."""
+
+from collections.abc import Iterable
+
+from pipeline.reports.figure import Axis, Figure, Series
+from pipeline.reports.figure_files import images
+from pipeline.reports.page import element, figure_element, html_of, plain_page
+from pipeline.reports.result import Facts, Part, Rows, Table
+from pipeline.shards.manifest import Conversations
+
+_MOST_BARS = 32
+_SHARE = Axis("% of the conversations", form=".1f", zero=True)
+
+
+class ChatReport(Facts):
+    """Rows of chat data, of the facts that `info` has."""
+
+    @property
+    def _of(self) -> Conversations:
+        found: Conversations = self["conversations"]
+        return found
+
+    def shown(self) -> Iterable[Part]:
+        """Return numbers, and what other cut-offs would cut."""
+        cut_off, learned = self._of.cut_off, self["learned_tokens"]
+        cut, share, left_out = self._of.cut_by(cut_off)
+        ids = self["tokens"] - self["padded_tokens"]
+        yield Rows((
+            ("rows", self["shards"]),
+            ("template", self["template"]),
+            ("conversations", self._of),
+            ("cut-off", f"{cut_off:,} tokens cut {cut:,} ({share:.1%}), leaving out {left_out:.1%} of the tokens"),
+            ("learned", f"{learned:,} of {ids:,} tokens in the rows ({learned / ids:.1%})"),
+            ("skipped or altered", self["skipped_or_altered"] or "none"),
+        ))  # fmt: skip
+        yield from self.tables()
+
+    def tables(self) -> list[Table]:
+        """Return what other cut-offs would cut: powers of two, from the half of all conversations to the longest."""
+        first, last = (max(self._of.longest(share) - 1, 0).bit_length() for share in (0.5, 1.0))
+        powers = {1 << power for power in range(first, last + 1)} - {self._of.cut_off + 1}  # packed rows take one less
+        rows = tuple((at, *self._of.cut_by(at)) for at in sorted(powers | {self._of.cut_off}))
+        headers = ("cut-off", "conversations cut", "of all", "tokens left out")
+        note = f"These rows are cut to {self._of.cut_off:,} tokens."
+        return [Table("What a cut-off cuts", headers, rows, note, {2: ".1%", 3: ".1%"})]
+
+    def figures(self) -> list[Figure]:
+        """Draw the lengths, whole and cut, and the shares that are learned."""
+        learned = dict.fromkeys(range(0, 100, 5), 0) | dict(self._of.learned)
+        shares = Series("", tuple((at + 2.5, self._percent(count)) for at, count in learned.items()))
+        x, title = Axis("% of its tokens", form=".0f", limits=(-6, 100)), "Share of each conversation that is learned"
+        note = f"{self['learned_tokens']:,} tokens of the rows are learned."
+        return [self._lengths(), Figure("learned", title, "bars", x, _SHARE, (shares,), note)]
+
+    def _lengths(self) -> Figure:
+        """Draw bars of one width, of which one ends at the cut-off, and the last one has all longer conversations."""
+        cut_off, longest = self._of.cut_off, self._of.longest(1)
+        span = max(self._of.longest(0.95), min(longest, cut_off + 1))
+        width = 1 << ((span - 1) // _MOST_BARS).bit_length()
+        first, last = (-((cut_off - at) // width) for at in (1, span))  # 0 is the bar that ends at the cut-off
+        bars = dict.fromkeys(range(first, last + 1), 0)
+        for length, count in self._of.lengths:
+            bars[min(-((cut_off - length) // width), last)] += count
+        points = [(cut_off + (at - 0.5) * width, self._percent(count)) for at, count in bars.items()]
+        parts = {"whole": tuple(points[: 1 - first]), "cut": tuple(points[1 - first :])}
+        end = cut_off + last * width
+        note = f"Each conversation once, before it is cut to {cut_off:,} tokens. A bar is {width:,} tokens wide"
+        note += "." if longest <= end else f", and the last one has all longer conversations: up to {longest:,}."
+        seen = cut_off <= 1.5 * end
+        shown = max(end, cut_off) if seen else end
+        x = Axis(f"tokens; cut-off {cut_off:,}", form=",.0f", limits=(-0.06 * shown, 1.02 * shown),
+                 mark=cut_off if seen else None)  # fmt: skip
+        series = tuple(Series(name, found) for name, found in parts.items() if found)
+        return Figure("lengths", "Lengths of the conversations", "bars", x, _SHARE, series, note)
+
+    def page(self) -> str:
+        """Return a page: the numbers, the figures and the table."""
+        figures, (numbers, table) = self.figures(), self.shown()
+        drawn = element("div", *map(figure_element, figures), class_="plots")
+        sections = (element("section", part) for part in (html_of(numbers), drawn, html_of(table)))
+        return plain_page(f"Chat data: {self['shards']}", *sections, figures=figures)
+
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + images(self.figures())
+
+    def _percent(self, count: int) -> float:
+        return round(100 * count / self._of.count, 3)
