@@ -10,7 +10,8 @@ EQUAL = 0.001  # of the bytes per token: what differs by less is equal
 @dataclass(frozen=True)
 class Advice:
     """A recommendation. because: what it rests on, in one line; unless: the number that would change it; equal: what
-    else would be as good; evidence: the numbers."""
+    else would be as good; evidence: the numbers. outcome: of what was examined: "fine", "wrong" (take is the remedy),
+    "advice" (it works, but may surprise) or "not checked"."""
 
     about: str
     take: str
@@ -18,6 +19,7 @@ class Advice:
     unless: str = ""
     equal: tuple[str, ...] = ()
     evidence: dict[str, Any] = field(default_factory=dict)
+    outcome: str = "advice"
 
     def __str__(self) -> str:
         return "; ".join(part for part in (self.because, self.unless) if part)

@@ -184,7 +184,7 @@ def test_tokenizers_that_normalize_are_counted_like_extended_and_pruned(corpus: 
     base, counts, more = tmp_path / "base", tmp_path / "counts", tmp_path / "more"
     pipeline.train(corpus, output=base, vocab_size=280, special_tokens=[END], normalize="nfc", quiet=True)
     succeeded(run("count", corpus, "--like", base, "--output", counts))
-    assert not [one for one in pipeline.doctor(base, counts=counts).findings if "not cut as" in one.message]
+    assert not [one for one in pipeline.doctor(base, counts=counts).findings if "not cut as" in one.because]
     longer = pipeline.extend(base, counts, add=51, output=more).tokenizer
     whole = pipeline.train(corpus, output=tmp_path / "whole", vocab_size=331, special_tokens=[END], normalize="nfc")
     text = corpus.read_text()

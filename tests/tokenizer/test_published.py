@@ -54,4 +54,4 @@ def test_a_published_tokenizer_has_its_ids_and_nothing_is_wrong(name: str) -> No
     else:
         different = [text for text in texts if ours.decode(ours.encode(text)) != text]
     assert different == []
-    assert [one.message for one in examine(home, [], None) if one.outcome == WRONG] == []
+    assert [one.because for one in examine(home, [], None) if one.outcome == WRONG] == []

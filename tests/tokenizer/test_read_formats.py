@@ -250,7 +250,7 @@ def test_vocab_json_is_read_as_its_configuration_says(name: str, tmp_path: Path)
     assert (ours.model.eos_token, len(ours)) == (theirs.eos_token, len(theirs))
     for text in [*HARD, "xe  <q> <|endoftext|> low"]:
         assert ours.encode(text) == theirs.encode(text), text
-    said = [one for one in examine(tmp_path, [], None) if one.message.startswith("vocab.json, merges.txt with trans")]
+    said = [one for one in examine(tmp_path, [], None) if one.because.startswith("vocab.json, merges.txt with trans")]
     assert [one.outcome for one in said] == [FINE]
 
 

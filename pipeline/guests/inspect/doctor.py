@@ -14,13 +14,16 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain, pairwise
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, InputError, OtherKindError, RunDirectoryError
 from pipeline.base.units import format_count
 from pipeline.counts.counter_file import open_counter
 from pipeline.guests.inspect.diff import difference, first_of
-from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Examined, Finding, Said
+from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Examined
 from pipeline.pattern.normal_form import nfc
+from pipeline.reports.advice import Advice
 from pipeline.run import manifest
 from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN, is_reserved
 from pipeline.run.keywords import AnyPath
@@ -46,19 +49,21 @@ from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _NEEDED = {name: {*one.files} - {*EDITABLE} for name, one in FORMATS.items()}  # the files of each format
+_NONE: Mapping[str, Any] = MappingProxyType({})
+Said = tuple[Any, ...]  # the outcome of a check, because, take and evidence of its advice
 _NEEDED[CONFIGURED] = {"vocab.json", "merges.txt", "tokenizer_config.json"}
 
 
-def examine(path: Location, texts: Sequence[str], run: Run | None) -> list[Finding]:
+def examine(path: Location, texts: Sequence[str], run: Run | None) -> list[Advice]:
     """Examine a tokenizer. texts: to compare runtimes on, besides hard ones; run: whose counts say what is used."""
     home = tokenizer_home(path)
     try:
         model = load_model(path)
     except OtherKindError as reason:
         remedy = "only byte-level BPE is examined: what another library loads may be fine"
-        return [Finding(NOT_CHECKED, "files", str(reason), remedy)]
+        return [Advice("files", remedy, str(reason), outcome=NOT_CHECKED)]
     except InputError as reason:
-        return [Finding(WRONG, "files", str(reason), "write them again, or get them again")]
+        return [Advice("files", "write them again, or get them again", str(reason), outcome=WRONG)]
     checks = {
         "files": _agreement(model, home),
         "settings": _settings(model, home),
@@ -67,7 +72,11 @@ def examine(path: Location, texts: Sequence[str], run: Run | None) -> list[Findi
         "round trip": _round_trip(model),
         "runtimes": _runtimes(model, home, texts),
     }
-    return [Finding(outcome, what, *said) for what, found in checks.items() for outcome, *said in found]
+    return [_advice(about, *said) for about, found in checks.items() for said in found]
+
+
+def _advice(about: str, outcome: str, because: str, take: str = "", evidence: Mapping[str, Any] = _NONE) -> Advice:
+    return Advice(about, take, because, evidence={**evidence}, outcome=outcome)
 
 
 def _agreement(model: Model, home: Location) -> Iterator[Said]:
@@ -87,7 +96,7 @@ def _agreement(model: Model, home: Location) -> Iterator[Said]:
         except InputError as reason:
             other = str(reason)
         if other:
-            yield WRONG, f"{name} and tokenizer.json disagree: {other}", again
+            yield WRONG, f"{name} and tokenizer.json disagree: {other}", again, {"file": name}
         else:
             agree.append(name)
     yield FINE, f"{', '.join(agree)} say the same" if agree[1:] else f"{(agree or ['what was loaded'])[0]} is whole"
@@ -147,14 +156,15 @@ def _settings(model: Model, home: Location) -> Iterator[Said]:
         return
     if isinstance(size, int) and size < rows:
         message = f"{config}: vocab_size is {size:,}, but the tokenizer has ids up to {rows - 1:,}"
-        yield WRONG, message, f"resize the model's embeddings to {rows:,} rows"
+        yield WRONG, message, f"resize the model's embeddings to {rows:,} rows", {"vocab_size": size, "rows": rows}
     for role, text in (("bos", model.bos_token), ("eos", model.eos_token), ("pad", model.pad_token)):
         value = document.member(f"{role}_token_id").value
         ids = value if isinstance(value, list) else [value]
         if text is not None and value is not None and model.vocabulary.special_tokens[text] not in ids:
             own = model.vocabulary.special_tokens[text]
             message = f"{config}: {role}_token_id is {value}, but the {role} token {text!r} has id {own}"
-            yield WRONG, message, f"set {role}_token_id to {own}, or name the token of that id"
+            remedy = f"set {role}_token_id to {own}, or name the token of that id"
+            yield WRONG, message, remedy, {f"{role}_token_id": value, "token": text, "id": own}
 
 
 def _special_tokens(model: Model, home: Location) -> Iterator[Said]:
@@ -164,15 +174,16 @@ def _special_tokens(model: Model, home: Location) -> Iterator[Said]:
     for id_, token in model.vocabulary.tokens.items():
         if (text := written.get(token)) is not None and specials[text] != id_:
             two = f"the special token {specials[text]} and the ordinary token {id_}"
-            yield WRONG, f"{text!r} is {two}", "rename the special token, or remove the ordinary one"
+            remedy = "rename the special token, or remove the ordinary one"
+            yield WRONG, f"{text!r} is {two}", remedy, {"token": text, "ids": [specials[text], id_]}
     for shorter, longer in pairwise(sorted(specials)):
         if longer.startswith(shorter):
             message = f"{shorter!r} begins {longer!r}: runtimes differ in which one they find, tiktoken for one"
-            yield ADVICE, message, "rename one of them"
+            yield ADVICE, message, "rename one of them", {"tokens": [shorter, longer]}
     words = [text for text in specials if text.replace(" ", "").isalnum()]
     if words:
         message = f"{first_of(words)} can occur in any text, which then has the id of a special token"
-        yield ADVICE, message, "write them with marks, such as <|name|>"
+        yield ADVICE, message, "write them with marks, such as <|name|>", {"tokens": words}
     if model.eos_token is None:
         message = "there is no eos token: generation does not stop, and documents cannot be separated"
         yield ADVICE, message, f"{export} --eos-token {_existing(specials, 'end', '<|endoftext|>')} --output NEW"
@@ -184,10 +195,10 @@ def _special_tokens(model: Model, home: Location) -> Iterator[Said]:
     marks = [text for text in specials if text in CHAT_MARKS]
     if model.chat_template is None and marks:
         message = f"there is no chat template, but chat marks: {first_of(marks)}"
-        yield ADVICE, message, f"{export} --chat-template NAME"
+        yield ADVICE, message, f"{export} --chat-template NAME", {"tokens": marks}
     if model.chat_template and (missing := model.chat_template.missing(specials)):
         message = f"the chat template writes {first_of(missing)}, which are ordinary text here"
-        yield WRONG, message, "add them as special tokens, or give another --chat-template"
+        yield WRONG, message, "add them as special tokens, or give another --chat-template", {"tokens": [*missing]}
 
 
 def _existing(specials: Mapping[str, int], kind: str, new: str) -> str:
@@ -201,19 +212,25 @@ def _existing(specials: Mapping[str, int], kind: str, new: str) -> str:
 def _tokens(model: Model) -> Iterator[Said]:
     """Check that every token can be reached, and that ids leave no gaps."""
     vocabulary, pattern = model.vocabulary, model.pattern
-    lost = model.unreachable_tokens()
+    lost, tokens = model.unreachable_tokens(), len(vocabulary.tokens)
     if model.whole_pieces:  # a whole piece is looked up
         lost = [id_ for id_ in lost if len(pattern.cut(vocabulary.tokens[id_].decode(errors="replace"))) > 1]
     if lost:
         shown = first_of([repr(vocabulary.tokens[id_]) for id_ in lost])
         remedy = "bpe-pipeline prune removes tokens that are not used, or restore the missing merges"
-        yield ADVICE, f"the merges never make {format_count(len(lost), 'tokens')}: {shown}", remedy
+        never = f"the merges never make {format_count(len(lost), 'tokens')}{_share(len(lost), tokens)}: {shown}"
+        yield ADVICE, never, remedy, {"tokens": len(lost), "of": tokens}
     else:
-        yield FINE, f"each of the {len(vocabulary.tokens):,} ordinary tokens can be reached"
+        yield FINE, f"each of the {tokens:,} ordinary tokens can be reached", "", {"tokens": tokens}
     gaps = vocabulary.max_id + 1 - vocabulary.size
     if gaps:
         message = f"{gaps:,} ids below {vocabulary.max_id:,} are no tokens: rows of the embedding that nothing uses"
-        yield ADVICE, message, "nothing, or number the tokens without gaps before training a model"
+        remedy = "nothing, or number the tokens without gaps before training a model"
+        yield ADVICE, message, remedy, {"ids": gaps, "of": vocabulary.max_id + 1}
+
+
+def _share(part: int, of: int) -> str:
+    return f" ({part / of:.2%} of all)" if part else ""
 
 
 def _unused(model: Model, run: Run | None) -> Iterator[Said]:
@@ -231,13 +248,15 @@ def _unused(model: Model, run: Run | None) -> Iterator[Said]:
             needed[left] = needed[right] = True
     unused = [id_ for id_, token in vocabulary.tokens.items() if len(token) > 1 and not needed[id_]]
     parts = sum(len(token) > 1 and not uses[id_] for id_, token in vocabulary.tokens.items()) - len(unused)
+    evidence = {"tokens": len(unused), "parts": parts, "of": len(vocabulary.tokens), "run": str(run.directory)}
     message = f"{format_count(len(unused), 'tokens')} of several bytes and their longer forms never occur in the counts"
-    message += f" of {run.directory}; {parts:,} occur only as parts of longer ones{note}"
+    message += f" of {run.directory}{_share(len(unused), len(vocabulary.tokens))}; {parts:,} occur only as parts of"
+    message += f" longer ones{note}"
     if not unused:
-        yield FINE, message
+        yield FINE, message, "", evidence
         return
     remedy = f"train a smaller vocabulary, or {_command('prune', 'BASE', run.directory)} --min-count 1"
-    yield ADVICE, f"{message}: {first_of([repr(vocabulary.tokens[id_]) for id_ in unused])}", remedy
+    yield ADVICE, f"{message}: {first_of([repr(vocabulary.tokens[id_]) for id_ in unused])}", remedy, evidence
 
 
 def _counted_like(model: Model, run: Run) -> tuple[Run, str]:
@@ -263,17 +282,17 @@ def _round_trip(model: Model) -> Iterator[Said]:
 
     changed = [text for text in texts if decoded(text) != text]
     if not changed:
-        yield FINE, f"{len(texts):,} hard texts and special tokens are decoded as they were"
+        yield FINE, f"{len(texts):,} hard texts and special tokens are decoded as they were", "", {"texts": len(texts)}
         return
     shown = f"{len(changed):,} of {len(texts):,} texts are not decoded as they were, the first {changed[0][:40]!r}"
-    preparation = model.preparation
+    preparation, evidence = model.preparation, {"changed": len(changed), "texts": len(texts)}
     if preparation.nfc and all(decoded(nfc(text)) == nfc(text) for text in changed):
-        yield ADVICE, f"{shown}: text is put into NFC first", "nothing, if that is wanted"
+        yield ADVICE, f"{shown}: text is put into NFC first", "nothing, if that is wanted", evidence
     elif preparation.changes_ids or model.vocabulary.lost_bytes:
         why = "the file says so (a space in front, special tokens that take white space, or bytes without a token)"
-        yield ADVICE, f"{shown}: {why}", "nothing, if that is wanted"
+        yield ADVICE, f"{shown}: {why}", "nothing, if that is wanted", evidence
     else:
-        yield WRONG, shown, "please report it"
+        yield WRONG, shown, "please report it", evidence
 
 
 def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Said]:
@@ -303,7 +322,12 @@ def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Sa
                 outcome = ADVICE
                 remedy = "set tokenizer_class to PreTrainedTokenizerFast, if the model was not trained with these ids"
                 check = replace(check, detail=f"{cause}: {check.detail}")
-        yield outcome, f"{check.format} with {check.library}: {check.detail}", remedy
+        yield (
+            outcome,
+            f"{check.format} with {check.library}: {check.detail}",
+            remedy,
+            {"format": check.format, "library": check.library},
+        )
 
 
 def _not_to_be_checked(model: Model, home: Location, name: str) -> str:
@@ -328,7 +352,7 @@ def doctor(
     >>> examined = pipeline.doctor("my-tokenizer")
     >>> examined.of("wrong")
     ()
-    >>> [one.what for one in examined.of("advice")]
+    >>> [one.about for one in examined.of("advice")]
     ['special tokens']
 
     Args:

@@ -5,23 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.guests.inspect.diff import EXAMPLES
+from pipeline.reports.advice import Advice
 from pipeline.reports.result import NOT_STORED, Part, Result, Rows
 from pipeline.storage import Location
 
 FINE, ADVICE, WRONG, NOT_CHECKED = "fine", "advice", "wrong", "not checked"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One result. outcome: "fine", "advice" (it works, but may surprise), "wrong", or "not checked"."""
-
-    outcome: str
-    what: str
-    message: str
-    remedy: str = ""
-
-
-Said = tuple[str, ...]  # the outcome, message and remedy of a finding
 _ORDER = (FINE, NOT_CHECKED, ADVICE, WRONG)  # what matters is last, where a terminal ends
 
 
@@ -30,10 +18,10 @@ class Examined(Result):
     """What was found out about a tokenizer; as text, what matters is last."""
 
     tokenizer: Location
-    findings: tuple[Finding, ...]
+    findings: tuple[Advice, ...]
     strict: bool = field(default=False, metadata=NOT_STORED)  # advice counts as wrong; 3 if anything is not checked
 
-    def of(self, *outcomes: str) -> tuple[Finding, ...]:
+    def of(self, *outcomes: str) -> tuple[Advice, ...]:
         """Return the findings with one of these outcomes: "fine", "not checked", "advice", "wrong"."""
         return tuple(one for one in self.findings if one.outcome in outcomes)
 
@@ -53,12 +41,12 @@ class Examined(Result):
 
     def shown(self) -> Iterable[Part]:
         """Return a row for each finding, and one for the remedy of those with the same; of a kind the first five."""
-        kinds: dict[tuple[str, str, str], list[Finding]] = {}
+        kinds: dict[tuple[str, str, str], list[Advice]] = {}
         for one in sorted(self.findings, key=lambda one: _ORDER.index(one.outcome)):
-            kinds.setdefault((one.outcome, one.what, one.remedy), []).append(one)
+            kinds.setdefault((one.outcome, one.about, one.take), []).append(one)
         rows: list[tuple[str, str]] = []
         for (outcome, what, remedy), found in kinds.items():
-            rows += [(f"{outcome}:", f"{what}: {one.message}") for one in found[:EXAMPLES]]
+            rows += [(f"{outcome}:", f"{what}: {one.because}") for one in found[:EXAMPLES]]
             rows += [("", f"... and {len(found) - EXAMPLES:,} more: --json has all")] if len(found) > EXAMPLES else []
             rows += [("", f"remedy: {remedy}")] if remedy else []
         yield Rows(tuple(rows))

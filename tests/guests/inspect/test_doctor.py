@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ import pipeline
 from pipeline import Tokenizer
 from pipeline.guests.inspect import doctor
 from pipeline.guests.inspect.doctor import examine
-from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Examined, Finding
+from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Examined
+from pipeline.reports.advice import Advice
 from pipeline.run import manifest
 from pipeline.tokenizer.formats.files import FORMATS
 
@@ -29,7 +30,7 @@ def made(home: Path, **options: Any) -> Path:
 
 
 def texts_of(home: Path, outcome: str) -> str:
-    return "\n".join(one.message for one in examine(home, [], None) if one.outcome == outcome)
+    return "\n".join(one.because for one in examine(home, [], None) if one.outcome == outcome)
 
 
 def test_exit_codes_and_json(trained: Path, tmp_path: Path) -> None:
@@ -40,7 +41,7 @@ def test_exit_codes_and_json(trained: Path, tmp_path: Path) -> None:
     assert (unchecked.returncode, unchecked.stdout.count("not checked")) == (3, 1)  # there are no counts
     document = json.loads(succeeded(run("doctor", trained, "--json")).stdout)
     assert document["wrong"] == 0
-    assert [one["what"] for one in document["findings"] if one["outcome"] == ADVICE] == ["special tokens"]  # no pad
+    assert [one["about"] for one in document["findings"] if one["outcome"] == ADVICE] == ["special tokens"]  # no pad
     assert pipeline.doctor(trained).to_json() == document
     strict = run("doctor", trained, "--strict")
     assert str(pipeline.doctor(trained)) + "\n" == strict.stdout
@@ -57,7 +58,7 @@ def test_exit_codes_and_json(trained: Path, tmp_path: Path) -> None:
     ((WRONG, NOT_CHECKED), 1, 1),
 ])  # fmt: skip
 def test_exit_code_of_findings(outcomes: tuple[str, ...], plain: int, strict: int) -> None:
-    found = Examined(Path("x"), tuple(Finding(one, "files", "said") for one in outcomes))
+    found = Examined(Path("x"), tuple(Advice("files", "", "said", outcome=one) for one in outcomes))
     assert (found.exit_code, replace(found, strict=True).exit_code) == (plain, strict)
 
 
@@ -85,11 +86,11 @@ def test_what_transformers_does_in_another_way_is_named(shape: str, of: str, cau
     config = tmp_path / "tokenizer_config.json"
     config.write_text(json.dumps({"tokenizer_class": of}))
     found = examine(tmp_path, [], None)
-    [said] = [one for one in found if one.what == "runtimes" and one.outcome == ADVICE]
-    assert cause in said.message
+    [said] = [one for one in found if one.about == "runtimes" and one.outcome == ADVICE]
+    assert cause in said.because
     assert WRONG not in {one.outcome for one in found}
     config.write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))  # the remedy
-    assert "runtimes" not in {one.what for one in examine(tmp_path, [], None) if one.outcome != FINE}
+    assert "runtimes" not in {one.about for one in examine(tmp_path, [], None) if one.outcome != FINE}
 
 
 def _text(name: str, change: Callable[[str], str]) -> Callable[[Path], None]:
@@ -132,8 +133,8 @@ def test_a_defect_is_found_with_a_remedy(name: str, tmp_path: Path) -> None:
     damage, outcome, message = DEFECTS[name]
     damage(made(tmp_path, pad_token=PAD))
     found = examine(tmp_path, [], None)
-    assert message in "\n".join(one.message for one in found if one.outcome == outcome)
-    assert all(one.remedy for one in found if one.outcome in (WRONG, ADVICE))
+    assert message in "\n".join(one.because for one in found if one.outcome == outcome)
+    assert all(one.take for one in found if one.outcome in (WRONG, ADVICE))
     assert not (tmp_path / "ran").exists()
 
 
@@ -156,7 +157,7 @@ def test_special_tokens_that_collide_or_are_missing_are_found(tmp_path: Path) ->
     Tokenizer.from_merges([(b"a", b"b")]).save(tmp_path / "bare")
     assert "no eos token" in texts_of(tmp_path / "bare", ADVICE)
     model = Tokenizer.from_merges([(b"a", b"b")], ["ab"]).model
-    [found] = [message for outcome, message, _ in doctor._special_tokens(model, Path("x")) if outcome == WRONG]
+    [found] = [message for outcome, message, *_ in doctor._special_tokens(model, Path("x")) if outcome == WRONG]
     assert "special token 257 and the ordinary token 256" in found
 
 
@@ -167,7 +168,7 @@ def test_tokenizers_of_others_agree_with_their_runtimes(name: str, tmp_path: Pat
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
     found = examine(tmp_path, samples.HARD_TEXTS, None)
     assert WRONG not in {one.outcome for one in found}
-    assert ((ADVICE, "round trip") in {(one.outcome, one.what) for one in found}) == (name != "llama3")
+    assert ((ADVICE, "round trip") in {(one.outcome, one.about) for one in found}) == (name != "llama3")
 
 
 def test_tokens_that_a_corpus_never_has_are_counted(tmp_path: Path) -> None:
@@ -175,9 +176,20 @@ def test_tokens_that_a_corpus_never_has_are_counted(tmp_path: Path) -> None:
     run = manifest.require(pipeline.import_counts(counter, output=tmp_path / "run", special_tokens=[]))
     merges = [(b"l", b"o"), (b"lo", b"w"), (b"x", b"y"), (b"xy", b"z"), (b"e", b"s"), (b"es", b"t")]
     Tokenizer.from_merges(merges).save(tmp_path / "a")
-    found = "\n".join(one.message for one in examine(tmp_path / "a", [], run) if one.outcome == ADVICE)
-    for said in ("2 tokens of several bytes", "2 occur only as parts", "b'xy', b'xyz'"):  # lo and es are parts
+    found = "\n".join(one.because for one in examine(tmp_path / "a", [], run) if one.outcome == ADVICE)
+    for said in (
+        "2 tokens of several bytes",
+        "(0.76% of all); 2 occur only as parts",
+        "b'xy', b'xyz'",
+    ):  # lo, es: parts
         assert said in found
+    [record] = [
+        one
+        for one in pipeline.doctor(tmp_path / "a", counts=tmp_path / "run").to_json()["findings"]
+        if "parts" in one["evidence"]
+    ]
+    assert record["evidence"] == {"tokens": 2, "parts": 2, "of": 262, "run": str(tmp_path / "run")}
+    assert list(record) == [one.name for one in fields(Advice)]  # as all other advice
 
 
 def _model(kind: str) -> str:
@@ -207,7 +219,7 @@ def test_superwords_are_looked_for_in_their_own_counts(tmp_path: Path, trained: 
     asked = ["--pattern", "superbpe", "--vocab-size", 290, "--superwords-from", 270, "--output", home, "--quiet"]
     succeeded(run("train", corpus, *asked))
     found = json.loads(run("doctor", home, "--json").stdout)["findings"]
-    [said] = [one["message"] for one in found if "never occur" in one["message"]]
+    [said] = [one["because"] for one in found if "never occur" in one["because"]]
     assert said.startswith("0 tokens")
     assert "superwords;" in said
     assert "were not cut as the tokenizer cuts" in run("doctor", trained, "--counts", home).stdout
