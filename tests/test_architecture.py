@@ -24,9 +24,9 @@ ROOMS = {
     "__main__": 106,
     "compat": 479,
     "cli": 1424,
-    "guests": 6207,
+    "guests": 6224,
     "commands": 2956,
-    "reports": 3210,
+    "reports": 3212,
     "shards": 3168,
     "tokenizer": 4498,
     "merges": 1446,
@@ -35,7 +35,7 @@ ROOMS = {
     "corpus": 2451,
     "pattern": 1761,
     "executors": 1187,
-    "storage": 1018,
+    "storage": 1020,
     "base": 846,
     "_core": 0,
     "__init__": 141,
@@ -60,7 +60,7 @@ MOST = {
     "parameters of an internal function": 6,
     "flags of all commands": 395,
     "flags in the help of a command": 24,
-    "lines of tests": 25_388,
+    "lines of tests": 25_416,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

@@ -145,14 +145,19 @@ def run_dry(change: Change, options: ExtendOptions, executor: Executor, listener
 
 
 def _of_runs(runner: Runner, run: Run, marked: Model, learned: Learned) -> dict[str, tuple[int, ...]]:
-    """Return the tokens of each run that was combined, as `Savings` has them; warns of one that changed or is gone."""
+    """Return the tokens of each input, or of each run that was combined; warns of a run that changed or is gone."""
     old, found = len(marked.vocabulary.left), dict[str, tuple[int, ...]]()
     new = [learned.result.index(learned.new[one.new_tokens - 1].id) + 1 for one in learned.savings()]
     model = extended(marked, learned)
+    plan, numbers = run.manifest.plan, (old, *(old + merges for merges in new))
+    for name, chunks in zip(plan.inputs, plan.chunks_of_inputs(), strict=True) if len(plan.inputs) > 1 else ():
+        tasks = [(*counter, model, numbers) for counter in run.chunk_counters(chunks)]
+        tokens = [runner.executor.one(tokens_by_merges, task) for task in tasks]
+        found |= {name: tuple(map(sum, zip(*tokens, strict=True)))} if tokens else {}
     for one in run.manifest.source.mixed if run.manifest.source else ():
         try:
             part = manifest.require(location(one.run))
-            task = part.counter_path, one.counts, model, (old, *(old + merges for merges in new))
+            task = part.counter_path, one.counts, model, numbers
             name = part.directory.location.name
             found[one.run if name in found else name] = runner.executor.one(tokens_by_merges, task)
         except PipelineError as error:

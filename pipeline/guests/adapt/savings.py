@@ -38,8 +38,8 @@ class Saving:
 class Savings(Result):
     """The plan of an extension. new_tokens: how many repay, if that was asked, and why: stopped.
 
-    tokens[n]: of all counted pieces with n new tokens. runs: of each run that was combined, the tokens before, and with
-    as many new ones as each of the savings.
+    tokens[n]: of all counted pieces with n new tokens. runs: of each input or run that was combined, if there are
+    several, the tokens before, and with as many new ones as each of the savings.
     """
 
     base: Location
@@ -60,11 +60,11 @@ class Savings(Result):
         yield from self.tables()
 
     def tables(self) -> list[Table]:
-        """Return what is saved in each run that was combined, if any was."""
-        headers = ("run", "tokens before", *(f"{one.new_tokens:,} new" for one in self.savings))
+        """Return what is saved in each input, or in each run that was combined, if there are several."""
+        headers = ("run or input", "tokens before", *(f"{one.new_tokens:,} new" for one in self.savings))
         rows = tuple((name, self.runs[name][0], *(-one for one in shares)) for name, shares in self._shares())
         forms = dict.fromkeys(range(2, len(headers)), "+.1%")
-        return [Table("Tokens by run", headers, rows, "Without weights.", forms)] if rows else []
+        return [Table("Tokens by run or input", headers, rows, "Without weights.", forms)] if rows else []
 
     def page(self) -> str:
         """Return a page: the plot, what was chosen, and a table."""

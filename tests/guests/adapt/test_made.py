@@ -112,6 +112,22 @@ def test_savings_are_those_of_each_number_of_new_tokens_and_one_is_chosen(
         assert "--stop-at-saving" in refused(run("extend", base, counted, *missing, "--output", tmp_path / "none"), 2)
 
 
+def test_savings_of_a_run_are_those_of_each_of_its_inputs_and_a_page_needs_a_directory(
+    base: Path, tmp_path: Path
+) -> None:
+    for name, text in {"a": "low lower lowest ", "b": "j\xf5ulud \xf5lu uusim "}.items():
+        (tmp_path / f"{name}.txt").write_text(text * 70)
+    paths = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]
+    succeeded(run("count", *paths, "--like", base, "--output", tmp_path / "run"))
+    dry = ("extend", base, tmp_path / "run", "--add", 10, "--dry-run")
+    plan = json.loads(succeeded(run(*dry, "--log-json")).stdout.splitlines()[-1])
+    assert list(plan["runs"]) == paths
+    totals = [sum(of_input) for of_input in zip(*plan["runs"].values(), strict=True)]
+    assert totals == [plan["tokens_before"], *(one["tokens"] for one in plan["savings"])]
+    missing = tmp_path / "nowhere" / "page.html"
+    assert "there is no directory" in refused(run(*dry, "--html", missing), 1)
+
+
 def test_savings_of_a_combined_run_are_those_of_each_of_its_runs(base: Path, counted: Path, tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("jõulud õlu uusim " * 70)
     succeeded(run("count", tmp_path / "b.txt", "--like", base, "--output", tmp_path / "b"))
