@@ -35,7 +35,7 @@ ROOMS = {
     "corpus": 2451,
     "pattern": 1761,
     "executors": 1187,
-    "storage": 1020,
+    "storage": 1022,
     "base": 846,
     "_core": 0,
     "__init__": 141,

@@ -57,7 +57,9 @@ def single_output(where: Location, *, overwrite: bool) -> Location:
         if isinstance(where, Path) and not where.is_file():
             raise _not_a_file(where)
     if isinstance(where, Path) and not where.parent.exists():
-        raise RunDirectoryError(f"{where} cannot be written: there is no directory {where.parent}; make it first")
+        raise RunDirectoryError(
+            f"{where} cannot be written: No such file or directory; make its directory, or name another"
+        )
     if size and not overwrite:
         raise RunDirectoryError(f"{where} exists; name another file, or replace it with --overwrite")
     return Path(os.path.realpath(where)) if isinstance(where, Path) else where

@@ -125,7 +125,7 @@ def test_savings_of_a_run_are_those_of_each_of_its_inputs_and_a_page_needs_a_dir
     totals = [sum(of_input) for of_input in zip(*plan["runs"].values(), strict=True)]
     assert totals == [plan["tokens_before"], *(one["tokens"] for one in plan["savings"])]
     missing = tmp_path / "nowhere" / "page.html"
-    assert "there is no directory" in refused(run(*dry, "--html", missing), 1)
+    assert "make its directory, or name another" in refused(run(*dry, "--html", missing), 1)
 
 
 def test_savings_of_a_combined_run_are_those_of_each_of_its_runs(base: Path, counted: Path, tmp_path: Path) -> None:
