@@ -42,9 +42,9 @@ ROOMS = {
 }
 NATIVE = {
     "text": 2264,
-    "count": 1947,
+    "count": 1967,
     "merge": 5046,
-    "encode": 1930,
+    "encode": 2022,
     "verify": 394,
     "bind": 1620,
     "stub_patterns": 11,
@@ -60,7 +60,7 @@ MOST = {
     "parameters of an internal function": 6,
     "flags of all commands": 395,
     "flags in the help of a command": 24,
-    "lines of tests": 25_416,
+    "lines of tests": 25_538,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data

@@ -6,9 +6,8 @@ namespace bpe {
 
 #if BPE_X86
 BPE_TARGET_BEGIN(BPE_AVX512)
-size_t HotPieces::count_by_eights(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces,
-                                  uint32_t* missed) {
-  std::array<uint32_t, kBatch + kSpare> found;  // slots, to be counted once all are known: one may occur twice in eight
+size_t HotPieces::find_by_eights(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces,
+                                 uint32_t* found, uint32_t* missed) const {
   const __m512i none = _mm512_setzero_si512(), ones = _mm512_set1_epi64(-1);
   const __m512i factor = _mm512_set1_epi64(static_cast<long long>(kHotFactor));
   size_t hits = 0, misses = 0;
@@ -28,30 +27,31 @@ size_t HotPieces::count_by_eights(const uint8_t* text, size_t start, const uint3
     const __m512i entries = _mm512_mask_i64gather_epi64(none, brief, slots, words_.data(), 8);
     const __mmask8 hit = _mm512_mask_cmpeq_epi64_mask(brief, entries, words);
     const auto miss = static_cast<__mmask8>(all & ~hit);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(found.data() + hits),
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(found + hits),
                         _mm256_maskz_compress_epi32(hit, _mm512_cvtepi64_epi32(slots)));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(missed + misses), _mm256_maskz_compress_epi32(miss, numbers));
     hits += static_cast<size_t>(std::popcount(hit));
     misses += static_cast<size_t>(std::popcount(miss));
     numbers = _mm256_add_epi32(numbers, _mm256_set1_epi32(8));
   }
-  for (size_t n = 0; n < hits; ++n) ++counts_[found[n]];
   return misses;
 }
 BPE_TARGET_END
 #endif
 
-size_t HotPieces::count(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces, uint32_t* missed) {
+size_t HotPieces::find(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces, uint32_t* found,
+                       uint32_t* missed) const {
 #if BPE_X86
-  if (simd().gathers) return count_by_eights(text, start, ends, pieces, missed);
+  if (simd().gathers) return find_by_eights(text, start, ends, pieces, found, missed);
 #endif
-  size_t misses = 0, at = start;
+  size_t hits = 0, misses = 0, at = start;
   for (size_t i = 0; i < pieces; ++i) {
     const size_t size = ends[i] - at;
     const uint64_t word = hot_word(load64(text + at), size);
     const size_t slot = hot_slot(word);
     const size_t hit = static_cast<size_t>(words_[slot] == word) & static_cast<size_t>(size <= kHotBytes);
-    counts_[slot] += hit;
+    found[hits] = static_cast<uint32_t>(slot);
+    hits += hit;
     missed[misses] = static_cast<uint32_t>(i);
     misses += 1 - hit;
     at = ends[i];

@@ -6,9 +6,8 @@
 namespace bpe {
 namespace {
 
-constexpr unsigned kBlockBits = 20;
-constexpr size_t kArenaBlock = size_t{1} << kBlockBits, kLengthBytes = sizeof(uint32_t);
-constexpr uint64_t kLongTag = uint64_t{255} << 56, kPlaceMask = (uint64_t{1} << 56) - 1;
+constexpr size_t kLengthBytes = sizeof(uint32_t);
+constexpr uint64_t kPlaceMask = (uint64_t{1} << 56) - 1;
 constexpr size_t kFewLongs = 16;       // of a batch
 constexpr size_t kSampled = 4;         // one of that many misses becomes hot
 constexpr size_t kBatchesWithout = 24;  // that skip the hot pieces after a batch with few
@@ -30,11 +29,6 @@ void check_piece(size_t size) {
 }
 
 }  // namespace
-
-PieceTable::PieceTable(unsigned known_bits, size_t expected_pieces)
-    : known_bits_(known_bits), arena_used_(kArenaBlock) {
-  reserve(expected_pieces);
-}
 
 // Where a long piece is stored: its length, then its bytes.
 const uint8_t* PieceTable::entry(const Slot& slot) const {
@@ -79,7 +73,7 @@ uint64_t PieceTable::store(const uint8_t* piece, size_t size) {
 }
 
 size_t PieceTable::bytes() const {
-  const size_t batch = hot_ ? sizeof *hot_ + kBatch * (sizeof(Pending) + sizeof(uint32_t)) : 0;
+  const size_t batch = hot_ ? sizeof *hot_ + kBatch * (sizeof(MissedPiece) + sizeof(uint32_t)) : 0;
   return capacity_ * sizeof(Slot) + arena_bytes_ + batch;
 }
 
@@ -186,8 +180,8 @@ PieceTable::Slot& PieceTable::find_long(uint64_t home, uint64_t hash, const uint
 
 void PieceTable::add_batch(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces) {
   if (!hot_) {
-    hot_ = std::make_unique<HotPieces>();
-    pending_ = std::make_unique_for_overwrite<Pending[]>(kBatch);
+    hot_ = std::make_unique<HotCounts>();
+    pending_ = std::make_unique_for_overwrite<MissedPiece[]>(kBatch);
     missed_ = std::make_unique_for_overwrite<uint32_t[]>(kBatch + HotPieces::kSpare);
   }
   if (batches_without_ != 0) {
@@ -206,25 +200,13 @@ void PieceTable::add_batch(const uint8_t* text, size_t start, const uint32_t* en
 
 // Counts the pieces missed_[0, misses) of a batch in the large table.
 void PieceTable::add_missed(const uint8_t* text, size_t start, const uint32_t* ends, size_t misses) {
-  Pending* const pending = pending_.get();
+  MissedPiece* const pending = pending_.get();
   const uint32_t* const missed = missed_.get();
-  const auto begin_of = [&](size_t piece) -> size_t { return piece ? ends[piece - 1] : start; };
-  size_t longs = 0;
-  for (size_t n = 0; n < misses; ++n) {
-    const size_t at = begin_of(missed[n]), size = ends[missed[n]] - at;
-    Pending& next = pending[n];
-    uint64_t hash;
-    if (size <= kInlineBytes) [[likely]] {
-      next.key = key_of_padded(text + at, size);
-      hash = hash_key(next.key);
-    } else {
-      hash = hash_long(text + at, size);
-      next.key = {hash, kLongTag};
-      ++longs;
-    }
-    next.home = home(hash);
-    __builtin_prefetch(slots() + next.home, 1);
-  }
+  const size_t longs = key_missed(text, start, ends, missed, misses, pending, [this](uint64_t hash) {
+    const uint64_t at = home(hash);
+    __builtin_prefetch(slots() + at, 1);
+    return at;
+  });
   // Where many pieces are long, what they will be compared with is worth fetching, too.
   for (size_t n = 0; longs > kFewLongs && n < misses; ++n) {
     if (pending[n].key.high != kLongTag) continue;
@@ -232,9 +214,9 @@ void PieceTable::add_missed(const uint8_t* text, size_t start, const uint32_t* e
     if (slot.low == pending[n].key.low && is_long(slot)) prefetch_entry(slot);
   }
   for (size_t n = 0; n < misses; ++n) {
-    const Pending& next = pending[n];
+    const MissedPiece& next = pending[n];
     if (next.key.high == kLongTag) [[unlikely]] {
-      const size_t at = begin_of(missed[n]);
+      const size_t at = start_of(start, ends, missed[n]);
       ++find_long(next.home, next.key.low, text + at, ends[missed[n]] - at).count;
     } else if (next.key.high != 0) [[likely]] {  // not an empty piece
       Slot& slot = find_inline(next.home, next.key);
@@ -251,11 +233,8 @@ void PieceTable::settle() {
 }
 
 void PieceTable::add(const uint8_t* piece, size_t size, uint64_t count) {
-  add_hashed(hash64(piece, size), piece, size, count);
-}
-
-void PieceTable::add_hashed(uint64_t hash, const uint8_t* piece, size_t size, uint64_t count) {
   check_piece(size);
+  const uint64_t hash = hash64(piece, size);
   settle();
   reserve(1);
   Slot& slot = size <= kInlineBytes ? find_inline(home(hash), key_of(piece, size))
@@ -328,11 +307,6 @@ Columns PieceTable::extract(uint64_t first, uint64_t last) {
     append(columns, *order[row]);
   }
   return columns;
-}
-
-void PieceTable::append_to(Columns& columns) {
-  settle();
-  visit_range(0, ~uint64_t{0}, [&](const Slot& slot, uint64_t) { append(columns, slot); });
 }
 
 void PieceTable::append(Columns& columns, const Slot& slot) const {

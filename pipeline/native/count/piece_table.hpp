@@ -25,15 +25,13 @@ class PieceTable {
  public:
   static constexpr size_t kBatch = HotPieces::kBatch;
 
-  // `known_bits`: all pieces share that many top bits of their hash (a window of a combination).
-  explicit PieceTable(unsigned known_bits = 0, size_t expected_pieces = 0);
+  PieceTable() { reserve(0); }
 
   // Counts pieces that follow one another in `text`: the first starts at `start`, piece i ends at ends[i]. At most
   // kBatch of them; 16 bytes must be readable after the last.
   void add_batch(const uint8_t* text, size_t start, const uint32_t* ends, size_t pieces);
   // Adds to one piece's count. Throws std::overflow_error beyond kMaxCount.
   void add(const uint8_t* piece, size_t size, uint64_t count);
-  void add_hashed(uint64_t hash, const uint8_t* piece, size_t size, uint64_t count);
   void add_all(PieceTable& other);
 
   size_t size() const { return size_; }
@@ -48,20 +46,17 @@ class PieceTable {
 
   // The pieces whose hash is in [first, last], in order of hash, then of bytes.
   Columns extract(uint64_t first = 0, uint64_t last = ~uint64_t{0});
-  // Appends all pieces, in that order, to columns that have the capacity.
-  void append_to(Columns& columns);
 
  private:
+  static constexpr unsigned kBlockBits = 20;
+  static constexpr size_t kArenaBlock = size_t{1} << kBlockBits;
+
   struct Slot {
     uint64_t low, high, count;
   };
-  struct Pending {
-    Key key;        // of a short piece; a long one's hash is in `low`
-    uint64_t home;
-  };
 
   Slot* slots() const { return slots_.data(); }
-  uint64_t home(uint64_t hash) const { return scale_hash(hash << known_bits_, capacity_); }
+  uint64_t home(uint64_t hash) const { return scale_hash(hash, capacity_); }
   static bool is_long(const Slot& slot) { return slot.high >> 56 == 255; }
   static uint64_t slot_hash(const Slot& slot) { return is_long(slot) ? slot.low : hash_key({slot.low, slot.high}); }
   const uint8_t* entry(const Slot& slot) const;
@@ -80,16 +75,15 @@ class PieceTable {
   template <class Visit>
   void visit_range(uint64_t first, uint64_t last, Visit visit) const;
 
-  unsigned known_bits_;
   Array<Slot> slots_;
   size_t capacity_ = 0, size_ = 0, limit_ = 0;
   std::vector<std::unique_ptr<uint8_t[]>> arena_;  // a position is block number << 20 | offset in the block
-  size_t arena_used_, arena_bytes_ = 0, long_bytes_ = 0;
-  std::unique_ptr<HotPieces> hot_;
+  size_t arena_used_ = kArenaBlock, arena_bytes_ = 0, long_bytes_ = 0;
+  std::unique_ptr<HotCounts> hot_;
   bool hot_in_use_ = false;
   size_t batches_without_ = 0;  // that will still skip hot_
   std::unique_ptr<uint32_t[]> missed_;  // which pieces of a batch were not in hot_
-  std::unique_ptr<Pending[]> pending_;
+  std::unique_ptr<MissedPiece[]> pending_;
   size_t short_misses_ = 0;
 };
 

@@ -14,8 +14,10 @@ constexpr size_t kWindowBytes = RankMerger::kMaxPieceBytes + (size_t{1} << 20);
 constexpr size_t kLeastStates = 4;
 constexpr size_t kTurnBytes = 32 << 10;  // what a thread takes at once, and what makes one more thread worth starting
 
-// Instead of a number of ids: they are in `aside`; the piece is encoded when its turn comes.
-constexpr uint8_t kAside = 254, kGiant = 255;
+constexpr size_t kReadAhead = 16;  // bytes that are read where a piece starts
+constexpr size_t kGiant = SIZE_MAX;  // instead of a number of ids: the piece is encoded when its turn comes
+// Pieces are encoded in parts if they have more bytes, in blocks where pieces have at least so many on the average.
+constexpr size_t kMostWhole = 6, kLongOnAverage = 5;
 
 }  // namespace
 
@@ -23,7 +25,7 @@ Encoder::Encoder(const Automaton* automaton, std::span<const Token> tokens, std:
                  bool whole_pieces, size_t cache_bytes, size_t threads)
     : automaton_(automaton), merger_(tokens, merges),
       pool_(threads ? threads : std::max<size_t>(kLeastStates, std::thread::hardware_concurrency())),
-      cache_bytes_(cache_bytes / pool_.size()) {
+      known_ids_(cache_bytes, pool_.size()) {
   if (!whole_pieces) return;
   size_t total = 0;
   for (const Token& token : tokens) total += token.bytes.size();
@@ -50,15 +52,16 @@ Encoder::Lease Encoder::lease() {
     if (found == mark) continue;
     // A state that a thread of the parent had on lease is half-done work: another takes its place.
     const bool idle = found != 0 && found % 2 == 0;
-    if (idle) return {reinterpret_cast<State*>(found), Return{&slot, mark}};
     try {
-      return {new State(cache_bytes_), Return{&slot, mark}};
+      Lease state(idle ? reinterpret_cast<State*>(found) : new State, Return{&known_ids_, &slot, mark});
+      known_ids_.open(state->reader, static_cast<size_t>(&slot - pool_.data()));
+      return state;
     } catch (...) {
       slot.store(0, std::memory_order_relaxed);
       throw;
     }
   }
-  return {new State(0), Return{nullptr, 0}};
+  return {new State, Return{&known_ids_, nullptr, 0}};
 }
 
 // A state that saw an exception may hold half-done work and is not used again; nor is one whose slot a child has given
@@ -67,6 +70,8 @@ void Encoder::Return::operator()(State* state) const {
   std::unique_ptr<State> owned(state);
   if (!slot) return;
   uintptr_t leased = mark;
+  if (slot->load(std::memory_order_relaxed) != mark) return;
+  known_ids->close(state->reader);
   const bool whole = std::uncaught_exceptions() == 0;
   if (slot->compare_exchange_strong(leased, whole ? reinterpret_cast<uintptr_t>(state) : 0, std::memory_order_release) &&
       whole)
@@ -85,7 +90,7 @@ size_t Encoder::count(std::string_view text, const SpecialTokens* specials) {
 }
 
 size_t Encoder::encode_text(std::string_view text, const SpecialTokens* specials, bool at_end, State& state,
-                            IdBuffer& out, size_t* counted) const {
+                            IdBuffer& out, size_t* counted) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
   const size_t size = text.size(), longest = specials ? specials->longest() : 0;
   // From here on a special token may start that only more text completes, or makes a longer one.
@@ -106,7 +111,7 @@ size_t Encoder::encode_text(std::string_view text, const SpecialTokens* specials
 }
 
 size_t Encoder::encode_document(std::string_view text, size_t begin, size_t end, bool at_end, State& state,
-                                IdBuffer& out, size_t* counted) const {
+                                IdBuffer& out, size_t* counted) {
   if (!automaton_) throw std::logic_error("this pattern has no automaton: cut the text and encode the pieces");
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
   AheadStretch ahead;
@@ -132,23 +137,52 @@ size_t Encoder::encode_document(std::string_view text, size_t begin, size_t end,
 }
 
 void Encoder::encode_block(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable,
-                           State& state, IdBuffer& out) const {
-  // The ids of the frequent pieces are written end to end, as if there were no others; without a branch.
-  size_t others = 0, known = 0, start = begin;
-  for (size_t i = 0; i < ends.size(); ++i) {
-    const size_t size = ends[i] - start;
-    const uint8_t* const piece = text + start;
-    const uint64_t beginning = readable - start >= 8 ? load64(piece) : key_of(piece, readable - start).low;
-    HotIds::Ids ids;
-    const size_t hit = state.hot.find(hot_word(beginning, size), size, ids);
-    std::memcpy(state.known.data() + known, &ids, sizeof ids);
-    state.others[others] = {static_cast<uint32_t>(i), static_cast<uint32_t>(known)};
-    others += 1 - hit;
-    known += hit + (hit & ids.has_second());
-    start = ends[i];
+                           State& state, IdBuffer& out) {
+  if (ends.back() - begin < kLongOnAverage * ends.size() || !whole_pieces_.empty()) {
+    return encode_parts(text, begin, ends, readable, state, out);
   }
-  find_others(text, begin, ends, readable, others, state);
-  const size_t needed = known + PieceCache::kMaxIds * others + state.aside.size() + kStride;
+  const Borders& borders = merger_.borders();
+  size_t parts = 0, from = begin, start = begin;
+  const auto add = [&](size_t end) {
+    state.part_ends[parts++] = static_cast<uint32_t>(end);
+    if (parts < kBlockPieces) return;
+    encode_parts(text, from, state.part_ends, readable, state, out);
+    from = end;
+    parts = 0;
+  };
+  for (const uint32_t end : ends) {
+    const size_t last = end - start > kMostWhole ? std::min(size_t{end} + Borders::kBehind, readable) : 0;
+    for (size_t at = start + Borders::kBefore; at + Borders::kBehind < last; ++at)
+      if (!borders.joined(text + at)) add(at);
+    add(end);
+    start = end;
+  }
+  if (parts != 0) encode_parts(text, from, {state.part_ends.data(), parts}, readable, state, out);
+}
+
+void Encoder::encode_parts(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable,
+                           State& state, IdBuffer& out) {
+  size_t padded = ends.size();
+  while (padded != 0 && start_of(begin, ends.data(), padded - 1) + kReadAhead > readable) --padded;
+  if (padded != 0) encode_padded(text, begin, ends.first(padded), state, out);
+  if (padded == ends.size()) return;
+  // The last pieces, of less than kReadAhead bytes together.
+  const size_t from = start_of(begin, ends.data(), padded);
+  std::array<uint8_t, 2 * kReadAhead> last{};
+  std::array<uint32_t, kReadAhead> last_ends;
+  std::memcpy(last.data(), text + from, ends.back() - from);
+  const size_t count = ends.size() - padded;
+  for (size_t i = 0; i < count; ++i) last_ends[i] = ends[padded + i] - static_cast<uint32_t>(from);
+  encode_padded(last.data(), 0, {last_ends.data(), count}, state, out);
+}
+
+void Encoder::encode_padded(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, State& state,
+                            IdBuffer& out) {
+  const size_t misses =
+      state.hot.find(text, begin, ends.data(), ends.size(), state.found.data(), state.missed.data());
+  const size_t known = state.hot.write(state.found.data(), ends.size() - misses, state.known.data(), state.known_ends.data());
+  const size_t many = find_missed(text, begin, ends.data(), misses, state);
+  const size_t needed = known + KnownIds::kFewIds * misses + many + kStride;
   uint32_t* row = out.reserve(needed);
   const uint32_t* first = row;
   const uint32_t* aside = state.aside.data();
@@ -160,20 +194,20 @@ void Encoder::encode_block(const uint8_t* text, size_t begin, std::span<const ui
     row += until - copied;
     copied = until;
   };
-  for (size_t k = 0; k < others; ++k) {
-    const auto [i, known_before] = state.others[k];
-    copy_known(known_before);
-    if (state.counts[k] < kAside) [[likely]] {
-      std::memcpy(row, state.found[k].data(), sizeof state.found[k]);
-      row += state.counts[k];
-    } else if (state.counts[k] == kAside) {
-      const size_t count = state.found[k][0];
-      std::memcpy(row, aside, count * sizeof(uint32_t));
+  for (size_t n = 0; n < misses; ++n) {
+    const size_t i = state.missed[n];
+    if (i != n) copy_known(state.known_ends[i - n - 1]);
+    const auto [ids, count] = state.ids[n];
+    if (ids && count <= KnownIds::kFewIds) [[likely]] {
+      std::memcpy(row, ids, KnownIds::kFewIds * sizeof *ids);
       row += count;
-      aside += count;
+    } else if (count != kGiant) {
+      std::memcpy(row, ids ? ids : aside, count * sizeof *ids);
+      row += count;
+      aside += ids ? 0 : count;
     } else {
       out.advance(static_cast<size_t>(row - first));
-      const size_t from = i ? ends[i - 1] : begin;
+      const size_t from = start_of(begin, ends.data(), i);
       encode_piece({reinterpret_cast<const char*>(text) + from, ends[i] - from}, state, out);
       first = row = out.reserve(needed);
     }
@@ -182,68 +216,29 @@ void Encoder::encode_block(const uint8_t* text, size_t begin, std::span<const ui
   out.advance(static_cast<size_t>(row - first));
 }
 
-void Encoder::find_others(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable,
-                          size_t others, State& state) const {
-  size_t longer = 0;
-  for (size_t k = 0; k < others; ++k) {
-    const size_t i = state.others[k].piece, start = i ? ends[i - 1] : begin, size = ends[i] - start;
-    const Key key = PieceCache::key_of_any(text + start, size, readable - start);
-    const uint64_t hash = PieceCache::hash(key);
-    state.keys[k] = key;
-    state.hashes[k] = hash;
-    state.cache.prefetch(hash);
-    state.longer[longer] = static_cast<uint32_t>(k);
-    longer += static_cast<size_t>(size > PieceCache::kMaxBytes);
-  }
-  for (size_t n = 0; n < longer; ++n) {
-    const size_t k = state.longer[n], i = state.others[k].piece, start = i ? ends[i - 1] : begin, size = ends[i] - start;
-    if (size > LongPieceCache::kMaxBytes) continue;
-    state.hashes[k] = hash_long(text + start, size);
-    state.long_cache.prefetch(state.hashes[k]);
-  }
-  for (size_t n = 0; n < longer; ++n) state.long_cache.prefetch_record(state.hashes[state.longer[n]]);
+size_t Encoder::find_missed(const uint8_t* text, size_t begin, const uint32_t* ends, size_t misses, State& state) {
+  const KnownIds::Table* const table = known_ids_.table(state.reader);
+  key_missed(text, begin, ends, state.missed.data(), misses, state.pieces.data(),
+             [&](uint64_t hash) { return table ? table->home(hash) : 0; });
+  for (size_t n = 0; table && n < misses; ++n) table->prefetch_record(state.pieces[n]);
   state.aside.clear();
-  for (size_t k = 0; k < others; ++k) {
-    const size_t i = state.others[k].piece, start = i ? ends[i - 1] : begin, size = ends[i] - start;
-    if (const auto* entry = state.cache.find(state.keys[k], state.hashes[k])) [[likely]] {
-      std::memcpy(state.found[k].data(), entry->ids, sizeof entry->ids);
-      state.counts[k] = static_cast<uint8_t>(entry->count());
-      state.hot.offer(state.keys[k], size, entry->ids, entry->count());
-    } else if (size > LongPieceCache::kMaxBytes) {
-      state.counts[k] = kGiant;
+  size_t many = 0;
+  for (size_t n = 0; n < misses; ++n) {
+    const size_t at = start_of(begin, ends, state.missed[n]), size = ends[state.missed[n]] - at;
+    KnownIds::Ids& ids = state.ids[n] = {nullptr, kGiant};
+    if (size > KnownIds::kMaxBytes) continue;
+    if (table) ids = table->find(state.pieces[n], text + at, size);
+    if (ids.first) [[likely]] {
+      if (size <= kHotBytes) state.hot.offer(state.pieces[n].key, ids.first, ids.count);
     } else {
       const size_t before = state.aside.size();
-      encode_other(text + start, size, state.keys[k], state.hashes[k], state, state.aside);
-      state.counts[k] = kAside;
-      state.found[k][0] = static_cast<uint32_t>(state.aside.size() - before);
+      encode_piece({reinterpret_cast<const char*>(text) + at, size}, state, state.aside);
+      ids.count = state.aside.size() - before;
+      if (table) known_ids_.enter(state.reader, state.pieces[n], text + at, size, state.aside.data() + before, ids.count);
     }
+    many += ids.count > KnownIds::kFewIds ? ids.count : 0;
   }
-}
-
-void Encoder::encode_other(const uint8_t* piece, size_t size, const Key& key, uint64_t hash, State& state,
-                           IdBuffer& out) const {
-  const bool is_short = size <= PieceCache::kMaxBytes;
-  if (is_short) {
-    if (const auto* entry = state.cache.find_aside(key, hash)) {
-      std::memcpy(out.reserve(PieceCache::kMaxIds), entry->ids, sizeof(entry->ids));
-      out.advance(entry->count());
-      return;
-    }
-  }
-  if (const auto ids = state.long_cache.find(piece, size, hash); !ids.empty()) {
-    std::memcpy(out.reserve(ids.size()), ids.data(), ids.size_bytes());
-    out.advance(ids.size());
-    return;
-  }
-  const size_t before = out.size();
-  encode_piece({reinterpret_cast<const char*>(piece), size}, state, out);
-  const size_t made = out.size() - before;
-  const uint32_t* const ids = out.data() + before;
-  if (is_short && made <= PieceCache::kMaxIds) {
-    state.cache.insert(key, hash, ids, made);
-  } else {
-    state.long_cache.insert(piece, size, hash, ids, made);
-  }
+  return many;
 }
 
 void Encoder::encode_piece(std::string_view piece, State& state, IdBuffer& out) const {

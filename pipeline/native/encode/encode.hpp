@@ -5,21 +5,21 @@
 // each stretch between special tokens is cut by itself. With `whole_pieces`, a piece that is itself a token is that
 // token, also where no chain of merges reaches it. Text must be valid UTF-8.
 //
-// Ideas: pieces are cut some hundred at a time. A small table of frequent pieces is asked for all of them, and the ids
-// that it knows are written end to end, without a branch; of the others, the entries in two larger caches, one of short
-// and one of longer pieces, are fetched ahead; then each is looked up, and only unknown ones are merged. When all are
-// known, the ids of the others are put between those of the frequent ones. Threads may call at the same time: each call
-// takes a state with caches of its own from a pool, without a lock; a child of a fork makes those again that threads of
-// its parent used. The texts of a batch are taken from a common counter by threads that live as long as the call.
-// Memory: at most `cache_bytes` for the caches of all threads together, taken as it is used; `threads` keep caches (0:
-// as many as there are cores, at least four), further ones use hardly any.
+// Ideas: pieces are cut some hundred at a time and looked up as counting looks them up. A small table of frequent pieces
+// is asked for all of them, and the ids that it knows are written end to end, without a branch; of the others, the slots
+// in a larger table, which all threads share, are fetched ahead; then each is looked up, and only unknown ones are
+// merged. When all are known, the ids of the others are put between those of the frequent ones. Where pieces are long,
+// they are looked up in parts that no merge joins (borders.hpp): more of these are known. Threads may call at the same
+// time: each call takes a state of its own from a pool, without a lock; a child of a fork makes those again that threads
+// of its parent used. The texts of a batch are taken from a common counter by threads that live as long as the call.
+// Memory: at most `cache_bytes` for the ids of known pieces, taken as it is used; `threads` use them at a time (0: as many
+// as there are cores, at least four), further ones merge what is not frequent.
 #pragma once
 
 #include "count/columns.hpp"
 #include "encode/hot_ids.hpp"
 #include "encode/id_buffer.hpp"
-#include "encode/long_piece_cache.hpp"
-#include "encode/piece_cache.hpp"
+#include "encode/known_ids.hpp"
 #include "encode/rank_merge.hpp"
 #include "text/automaton.hpp"
 #include "text/forks.hpp"
@@ -76,30 +76,24 @@ class Encoder {
   static constexpr size_t kBlockPieces = 256;
   static constexpr size_t kStride = 8;  // ids that are copied at once
 
-  // What one thread needs: caches and working memory, kept from call to call.
+  // What one thread needs: frequent pieces and working memory, kept from call to call.
   struct State {
-    explicit State(size_t cache_bytes) : cache(cache_bytes / 2), long_cache(cache_bytes / 2) {}
     HotIds hot;
-    PieceCache cache;
-    LongPieceCache long_cache;
+    KnownIds::Reader reader;
     RankMerger::Scratch scratch;
-    std::array<uint32_t, kBlockPieces> ends;
-    std::array<uint32_t, 2 * kBlockPieces + kStride> known;  // the ids of a block's frequent pieces
-    // Of the others, in order: which they are, and how many of `known` come before; which of these are longer; keys and
-    // hashes; how many ids, and the ids of those that have few.
-    struct Other {
-      uint32_t piece, known_before;
-    };
-    std::array<Other, kBlockPieces> others;
-    std::array<uint32_t, kBlockPieces> longer;
-    std::array<Key, kBlockPieces> keys;
-    std::array<uint64_t, kBlockPieces> hashes;
-    std::array<uint8_t, kBlockPieces> counts;
-    std::array<std::array<uint32_t, PieceCache::kMaxIds>, kBlockPieces> found;
-    IdBuffer aside;  // the ids of those that have many
+    std::array<uint32_t, kBlockPieces> ends, part_ends;
+    // Of a block's frequent pieces: slots, ids end to end, and where those of each end. Which are the others.
+    std::array<uint32_t, kBlockPieces + HotPieces::kSpare> found, missed;
+    std::array<uint32_t, 2 * kBlockPieces + kStride> known;
+    std::array<uint32_t, kBlockPieces> known_ends;
+    // The others, in order, and their ids; those of unknown ones follow one another in `aside`.
+    std::array<MissedPiece, kBlockPieces> pieces;
+    std::array<KnownIds::Ids, kBlockPieces> ids;
+    IdBuffer aside;
   };
-  // A state for one call, which then returns to the pool; beyond the pool, one of its own with hardly any cache.
+  // A state for one call, which then returns to the pool; beyond the pool, one of its own.
   struct Return {
+    KnownIds* known_ids;
     std::atomic<uintptr_t>* slot;  // null: not of the pool
     uintptr_t mark;
     void operator()(State* state) const;
@@ -109,18 +103,21 @@ class Encoder {
 
   // With `counted`, ids are counted there and `out` stays empty.
   size_t encode_text(std::string_view text, const SpecialTokens* specials, bool at_end, State& state, IdBuffer& out,
-                     size_t* counted) const;
+                     size_t* counted);
   size_t encode_document(std::string_view text, size_t begin, size_t end, bool at_end, State& state, IdBuffer& out,
-                         size_t* counted) const;
+                         size_t* counted);
   // At most kBlockPieces pieces of `text`, the first from `begin` on, that end at `ends`; the text may be read up to
   // `readable`.
   void encode_block(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable, State& state,
-                    IdBuffer& out) const;
-  // Finds or makes the ids of the pieces of a block that are not among the frequent ones, except giant pieces.
-  void find_others(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable, size_t others,
-                   State& state) const;
-  // A piece of at most LongPieceCache::kMaxBytes that is not in its line of the cache of short ones.
-  void encode_other(const uint8_t* piece, size_t size, const Key& key, uint64_t hash, State& state, IdBuffer& out) const;
+                    IdBuffer& out);
+  // The same without the search for borders.
+  void encode_parts(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable, State& state,
+                    IdBuffer& out);
+  // The same of text that may be read up to 16 bytes behind the start of any piece.
+  void encode_padded(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, State& state, IdBuffer& out);
+  // Finds or makes the ids of the pieces of a block that are not among the frequent ones, except giant pieces; returns
+  // how many ids have those that have more than a few.
+  size_t find_missed(const uint8_t* text, size_t begin, const uint32_t* ends, size_t misses, State& state);
   void encode_piece(std::string_view piece, State& state, IdBuffer& out) const;
 
   const Automaton* automaton_;
@@ -129,7 +126,7 @@ class Encoder {
   std::unordered_map<std::string_view, uint32_t> whole_pieces_;  // empty unless asked for
   // The pool: 0, the address of an idle state, or while one is on lease an odd mark of the process that took it.
   std::vector<std::atomic<uintptr_t>> pool_;
-  size_t cache_bytes_;  // of one state
+  KnownIds known_ids_;
 };
 
 }  // namespace bpe

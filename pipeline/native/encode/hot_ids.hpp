@@ -1,43 +1,42 @@
 // HotIds: the ids of the pieces that occur most often, up to 7 bytes in, one or two ids out, found without a branch.
 //
-// Idea: text repeats few pieces very often, most of them short and one token each. A direct-mapped table of 8,192
-// entries stays in the processor's fast caches and is asked for a whole block of pieces before anything else is done.
-// Every fourth piece that is offered is entered, so that rare pieces seldom push out frequent ones.
+// Idea: HotPieces, as counting uses them, with ids in place of counts. Every fourth piece that is offered is entered, so
+// that rare pieces seldom push out frequent ones.
 // Cost: 128 KiB for each thread. One thread at a time.
 #pragma once
-#include "count/hash.hpp"
+#include "count/hot_pieces.hpp"
 
 namespace bpe {
 
-class HotIds {
+class HotIds : public HotPieces {
  public:
-  static constexpr uint32_t kNoId = UINT32_MAX;
-
-  struct Ids {
-    uint32_t first = kNoId, second = kNoId;
-    size_t has_second() const { return static_cast<size_t>(second != kNoId); }
-  };
-
-  // Writes the ids that the piece (see hot_word) may have; 1 if it has them.
-  size_t find(uint64_t word, size_t size, Ids& ids) const {
-    const Entry& entry = entries_[hot_slot(word)];
-    ids = entry.ids;
-    return static_cast<size_t>(entry.word == word) & static_cast<size_t>(size <= kHotBytes);
+  // Writes the ids of the pieces in `found` slots end to end, with room for one more, and to `ends` where those of each
+  // end; returns how many there are.
+  size_t write(const uint32_t* found, size_t hits, uint32_t* ids, uint32_t* ends) const {
+    size_t written = 0;
+    for (size_t n = 0; n < hits; ++n) {
+      const Ids& known = ids_[found[n]];
+      std::memcpy(ids + written, &known, sizeof known);
+      written += 1 + static_cast<size_t>(known.second != kNoId);
+      ends[n] = static_cast<uint32_t>(written);
+    }
+    return written;
   }
 
-  // Enters one of four pieces that have at most kHotBytes and one or two ids.
-  void offer(const Key& key, size_t size, const uint32_t* ids, size_t count) {
-    if ((++offers_ & 3) != 0 || size > kHotBytes || count > 2) return;
-    const uint64_t word = hot_word(key.low, size);
-    entries_[hot_slot(word)] = {word, {ids[0], count > 1 ? ids[1] : kNoId}};
+  // Enters one of four pieces of at most kHotBytes that have one or two ids.
+  void offer(const Key& key, const uint32_t* ids, size_t count) {
+    if ((++offers_ & 3) != 0 || count > 2) return;
+    const uint64_t word = key.low | key.high;
+    words_[hot_slot(word)] = word;
+    ids_[hot_slot(word)] = {ids[0], count > 1 ? ids[1] : kNoId};
   }
 
  private:
-  struct Entry {
-    uint64_t word = 0;  // of no piece
-    Ids ids;
+  static constexpr uint32_t kNoId = UINT32_MAX;
+  struct Ids {
+    uint32_t first = kNoId, second = kNoId;
   };
-  std::array<Entry, kHotSlots> entries_;
+  std::array<Ids, kHotSlots> ids_;
   uint32_t offers_ = 0;
 };
 

@@ -3,7 +3,7 @@
 namespace bpe {
 
 RankMerger::RankMerger(std::span<const Token> tokens, std::span<const Merge> merges, bool chain)
-    : ranks_(merges.size()) {
+    : ranks_(merges.size()), borders_(merges.size()) {
   byte_ids_.fill(kNoRank);
   uint32_t id_limit = 0;
   for (const Token& token : tokens) {
@@ -26,6 +26,7 @@ RankMerger::RankMerger(std::span<const Token> tokens, std::span<const Merge> mer
     }
     results_.push_back(merge.result);
     joinable_.add(*by_id[merge.left], *by_id[merge.right]);
+    borders_.add(by_id[merge.left]->bytes, by_id[merge.right]->bytes);
     if (!ranks_.insert(merge.left, merge.right, rank))
       throw std::invalid_argument("merge " + std::to_string(rank) + " is in the list twice");
   }

@@ -13,6 +13,7 @@
 //   in windows that overlap, joined where both have a border and the tokens next to it fit: a row in which all
 //   neighbours fit is the encoding (chain_merge.hpp). Where they share none, tokens are very long: windows are doubled.
 #pragma once
+#include "encode/borders.hpp"
 #include "encode/chain_merge.hpp"
 
 namespace bpe {
@@ -81,6 +82,8 @@ class RankMerger {
   // Appends the ids of `piece`. std::runtime_error for a piece above kMaxPieceBytes.
   void encode(std::string_view piece, Scratch& scratch, IdBuffer& out) const;
 
+  const Borders& borders() const { return borders_; }
+
   // The merges of a piece in their order, by the queue.
   std::vector<Step> steps(std::string_view piece, Scratch& scratch) const;
   // The rank of the last merge where a token's bytes become this token; nothing where they do not, or where it is a byte.
@@ -99,6 +102,7 @@ class RankMerger {
   std::vector<uint32_t> results_;  // by rank
   PairMap<true> ranks_;            // of two ids
   JoinableBytes joinable_;
+  Borders borders_;
   ChainMerger chain_;
 };
 

@@ -1,0 +1,118 @@
+"""The ids of pieces that were met before, and of long pieces in parts: those of the definition, whoever met them."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import command
+import pytest
+import samples
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pipeline import _core
+from pipeline.merges.vocabulary import Vocabulary
+
+CHARACTERS = ["日", "本", "語", "😀", "é", "a"]
+
+
+def encoder_of(merges: samples.Merges, **options: object) -> tuple[_core.Encoder, dict[int, bytes]]:
+    tokens = samples.tokens_by_id(*dict.fromkeys(left + right for left, right in merges))
+    vocabulary = Vocabulary.from_tokens(tokens, merges, {})
+    return _core.Encoder(None, tokens, vocabulary.left, vocabulary.right, vocabulary.result, **options), tokens
+
+
+@st.composite
+def merge_lists(draw: st.DrawFn) -> samples.Merges:
+    """Merges of bytes, characters and their beginnings and ends, in any order that makes every part first."""
+    tokens = [bytes([byte]) for byte in dict.fromkeys("".join(CHARACTERS).encode())]
+    merges = []
+    for character in draw(st.sets(st.sampled_from(CHARACTERS[:4]))):
+        whole = character.encode()
+        for size in range(1, len(whole)):
+            if (whole[:size], whole[size : size + 1]) not in merges:
+                merges.append((whole[:size], whole[size : size + 1]))
+                tokens.append(whole[: size + 1])
+    for _ in range(draw(st.integers(0, 10))):
+        pair = (draw(st.sampled_from(tokens)), draw(st.sampled_from(tokens)))
+        if pair not in merges:
+            merges.append(pair)
+            tokens.append(pair[0] + pair[1])
+    return merges
+
+
+characters = st.lists(st.sampled_from([*(one.encode() for one in CHARACTERS), b"\xe6", b"\xe6\x97", b"\xa5", b"\xf0"]))
+LEFT_OF_A_BYTE = [(b"\xe6", b"\x97"), (b"\x97", b"\xa5"), (b"\xa5", b"\xe6"), (b"\xa5", b"\xe6\x97")]
+
+
+@settings(max_examples=300, deadline=None)
+@given(merge_lists(), st.lists(characters.map(b"".join).filter(len), min_size=1, max_size=6))
+@example([(b"\xa5", b"\xe6")], ["日日日日日".encode()])  # joins the end of a character and the beginning of the next
+@example(
+    LEFT_OF_A_BYTE, ["日日日日日".encode() + b"\xe6", "日".encode() * 9 + b"\xe6\x97"]
+)  # the last character is cut off
+def test_long_pieces_in_parts_are_merged_by_definition(merges: samples.Merges, pieces: list[bytes]) -> None:
+    expected = [token for piece in pieces for token in samples.naive_merge(piece, merges)]
+    encoder, tokens = encoder_of(merges)
+    for _ in range(2):  # the second time from what is known
+        assert [tokens[id_] for id_ in encoder.encode_pieces(pieces)] == expected
+
+
+@pytest.mark.parametrize("size", [255, 256, 257, 3000])
+def test_a_piece_of_any_number_of_parts(size: int) -> None:
+    merges = [(b"\xe6", b"\x97"), (b"\xe6\x97", b"\xa5"), ("日".encode(), "日".encode())]
+    piece = "".join(random.Random(size).choices("日本", k=size)).encode()
+    encoder, tokens = encoder_of(merges)
+    expected = samples.naive_merge(piece, merges)
+    assert [tokens[id_] for id_ in encoder.encode_pieces([b"a", piece, "日日".encode()])] == [
+        b"a", *expected, "日日".encode()
+    ]  # fmt: skip
+
+
+def pieces_of(seed: int) -> list[str]:
+    """Many of few pieces, and a few of many: short ones, of the most bytes that are kept, and longer ones."""
+    source = random.Random(seed)
+    often = [
+        "".join(source.choices("the é日本", k=size)) for size in (1, 2, 3, 7, 15, 16, 40, 85, 254, 255, 256, 300) * 9
+    ]
+    seldom = ["".join(source.choices("abcdé日", k=source.choice([3, 9, 20, 90]))) for _ in range(6000)]
+    return source.choices([*often * 40, *seldom], k=9000)
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 64 << 10, 128 << 10, 16 << 20])
+def test_threads_learn_from_each_other_while_tables_grow_and_are_forgotten(cache_bytes: int) -> None:
+    merges = samples.trained("none")
+    expected = {seed: encoder_of(merges, cache_bytes=0)[0].encode_pieces(pieces_of(seed)) for seed in range(4)}
+    encoder, _ = encoder_of(merges, cache_bytes=cache_bytes, threads=5)
+    seeds = [*range(4)] * 6
+    with ThreadPoolExecutor(6) as threads:  # one more than keeps what it learns
+        found = list(threads.map(lambda seed: encoder.encode_pieces(pieces_of(seed)), seeds))
+    assert all(ids == expected[seed] for seed, ids in zip(seeds, found, strict=True))
+
+
+def test_children_that_are_forked_while_threads_encode_have_the_same_ids() -> None:
+    text = (
+        "import os, random, signal, threading, warnings\n"
+        "import samples\n"
+        "warnings.simplefilter('ignore')\n"
+        "ours = samples.tokenizer('gpt2')\n"
+        "texts = [' '.join(f'{random.Random(seed * 997 + at).getrandbits(60):x} 日本' for at in range(3000))\n"
+        "         for seed in range(4)]\n"
+        "expected = [ours.encode(text) for text in texts]\n"
+        "fresh = type(ours).from_merges(samples.trained('gpt2'), ['<|endoftext|>'])\n"
+        "done = threading.Event()\n"
+        "def work():\n"
+        "    while not done.is_set():\n"
+        "        assert fresh.encode_batch(texts, num_threads=2) == expected\n"
+        "threads = [threading.Thread(target=work) for _ in range(2)]\n"
+        "for thread in threads: thread.start()\n"
+        "for _ in range(12):\n"
+        "    if not (child := os.fork()):\n"
+        "        signal.alarm(60)\n"
+        "        same = [fresh.encode(text) for text in texts] == expected\n"
+        "        os._exit(0 if same and fresh.encode_batch(texts, num_threads=3) == expected else 1)\n"
+        "    assert os.waitpid(child, 0)[1] == 0\n"
+        "done.set()\n"
+        "for thread in threads: thread.join()\n"
+        "print('alike')\n"
+    )
+    assert command.script(text) == "alike\n"
