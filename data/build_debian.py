@@ -7,7 +7,8 @@
 
 Packages come from the sources that apt is configured with; apt's lists and the archives are kept in a directory of
 their own, nothing is installed, and root is not needed. The same archives give the same bytes. `--archives DIR` keeps
-the archives, or builds from archives that are there. Needs pyarrow for `large`, which bpe-pipeline brings along.
+the archives in a folder of DIR with the name of the corpus, or builds from those that are there. Needs pyarrow for
+`large`, which bpe-pipeline brings along.
 """
 
 import argparse
@@ -273,10 +274,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", choices=PACKAGES)
     parser.add_argument("output", type=Path, help="a file; for `large` a directory")
-    parser.add_argument("--archives", type=Path, help="keep archives here; if it has some, download nothing")
+    parser.add_argument("--archives", type=Path, help="keep archives here; what is here is not downloaded")
     parser.add_argument("--max-bytes", type=size, metavar="SIZE", help="of text, such as 250MB; documents are whole")
     asked = parser.parse_args()
-    directory = asked.archives or Path(tempfile.mkdtemp(prefix=".archives-", dir=asked.output.resolve().parent))
+    home = asked.archives or Path(tempfile.mkdtemp(prefix=".archives-", dir=asked.output.resolve().parent))
+    directory = home / asked.corpus
     try:
         directory.mkdir(parents=True, exist_ok=True)
         patterns = ("*.orig*.tar.?z*", "*.deb")  # the signatures of archives end with .asc
@@ -295,7 +297,7 @@ def main() -> int:
         return 1
     finally:
         if asked.archives is None:
-            shutil.rmtree(directory, ignore_errors=True)
+            shutil.rmtree(home, ignore_errors=True)
     sys.stdout.write(f"{done}\n")
     return 0
 

@@ -80,8 +80,8 @@ def test_kernel_archive_and_standard_library_are_read(tmp_path: Path) -> None:
 def test_bad_input_is_an_error_of_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("empty").mkdir()
-    Path("archives").mkdir()
-    for name in ("linux-source-1.tar.xz", "archives/gcc.orig.tar.gz"):
+    Path("archives/large").mkdir(parents=True)
+    for name in ("linux-source-1.tar.xz", "archives/large/gcc.orig.tar.gz"):
         Path(name).write_bytes(b"\x1f\x8b\x08nothing")
     for arguments, code, place in (
         (["--sources", "python,internet"], 2, "internet"),
@@ -100,11 +100,12 @@ def test_every_text_of_debian_is_a_document_once(tmp_path: Path) -> None:
     texts = {f"src/{number}.c": f"/* größe {number} */\nint f{number};\n" for number in range(60)}
     others = {"src/a.png": b"\x89PNG\0\1", "src/latin.txt": b"\xe9t\xe9", "src/empty.c": b"", "src/s.txt": JOINT}
     inner = archive(tmp_path / "inner.tar.xz", {name: text.encode() for name, text in texts.items()} | others)
-    (archives := tmp_path / "archives").mkdir()
+    (archives := tmp_path / "archives" / "large").mkdir(parents=True)
+    archive(archives.parent / "b.orig.tar.gz", {"b/b.c": b"of another corpus\n"})
     archive(archives / "a.orig.tar.gz", {"a/a.tar.xz": inner.read_bytes(), "a/README": b"read me\n"})
     (archives / "a.orig.tar.gz.asc").write_bytes(b"-----BEGIN PGP SIGNATURE-----")
     corpus = tmp_path / "corpus"
-    made = succeeded(run("large", corpus, "--archives", archives, script="build_debian.py"))
+    made = succeeded(run("large", corpus, "--archives", archives.parent, script="build_debian.py"))
     assert made.stdout.startswith(f"{corpus}: 61 documents")
     found = []
     for path in corpus.iterdir():
