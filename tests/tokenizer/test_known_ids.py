@@ -89,6 +89,15 @@ def test_threads_learn_from_each_other_while_tables_grow_and_are_forgotten(cache
     assert all(ids == expected[seed] for seed, ids in zip(seeds, found, strict=True))
 
 
+def test_pieces_of_equal_hashes_are_told_apart() -> None:
+    """Of 300,000 pieces some ten pairs have the same 32 bits of the hash."""
+    pieces = [f"{number:06x}" for number in range(300_000)]
+    merges = samples.trained("none")
+    expected = encoder_of(merges, cache_bytes=0)[0].encode_pieces(pieces)
+    encoder, _ = encoder_of(merges)
+    assert encoder.encode_pieces(pieces) == encoder.encode_pieces(pieces) == expected
+
+
 def test_children_that_are_forked_while_threads_encode_have_the_same_ids() -> None:
     text = (
         "import os, random, signal, threading, warnings\n"
