@@ -355,7 +355,7 @@ class Encoder:
 
     def __init__(self, automaton: Automaton | None, tokens: dict[int, bytes], left: Buffer, right: Buffer, result: Buffer, whole_pieces: bool = False, cache_bytes: int = 268435456, threads: int = 0) -> None:
         """
-        tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank. threads: how many keep caches; 0: as many as there are cores.
+        tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank. threads: how many share what is known of pieces at a time; 0: as many as there are cores.
         """
 
     def encode(self, text: str | bytes, specials: SpecialTokens | None = None) -> list[int]:

@@ -44,7 +44,7 @@ NATIVE = {
     "text": 2264,
     "count": 1967,
     "merge": 5046,
-    "encode": 2022,
+    "encode": 2023,
     "verify": 394,
     "bind": 1620,
     "stub_patterns": 11,

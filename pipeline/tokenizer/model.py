@@ -162,7 +162,7 @@ class Model:
             )
 
     def encoder(self, *, cache_bytes: int = CACHE_BYTES, threads: int = 0, lossy: bool = False) -> _core.Encoder:
-        """Build the native encoder. `threads` share `cache_bytes` for their caches; 0: as many as there are cores."""
+        """Build the native encoder. `threads` share `cache_bytes` of known pieces; 0: as many as there are cores."""
         if not lossy:  # whose caller leaves those bytes out
             self.require_all_bytes()
         automaton, parts = self.pattern.automaton, self.vocabulary

@@ -196,7 +196,7 @@ void bind_encoder(nb::module_& module) {
            "whole_pieces"_a = false, "cache_bytes"_a = size_t{256} << 20, "threads"_a = size_t{0},
            nb::keep_alive<1, 2>(),
            "tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank. "
-           "threads: how many keep caches; 0: as many as there are cores.")
+           "threads: how many share what is known of pieces at a time; 0: as many as there are cores.")
       .def(
           "encode",
           [](ListingEncoder& self, const Text& text, const SpecialTokens* specials) {

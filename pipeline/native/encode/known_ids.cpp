@@ -90,6 +90,7 @@ void KnownIds::enter(Reader& reader, const MissedPiece& piece, const uint8_t* by
   Arena& arena = *table.arena_;
   const size_t needed = 1 + words_of(size) + std::max(count, kFewIds);
   if (reader.arena != arena.number || reader.left < needed) {
+    if (retiring_.load(std::memory_order_relaxed)) return;
     const size_t block = std::min(kBlockWords, arena.words / 8), next = arena.used.fetch_add(block);
     if (next + block > arena.words) return replace(table, true);
     reader.arena = arena.number;

@@ -10,7 +10,7 @@
 // Forks: what threads of the parent had pinned counts for nothing in the child. If one of them was replacing a table, the
 // child's stays as large as it is.
 // Memory: at most `bytes`: five eighths for records, a quarter for the table, an eighth for the one it was copied from.
-// What is forgotten comes on top until its readers have done their block.
+// While a replaced table waits for its readers, which is a block long, no memory is taken for further records.
 // Cost: two lines of memory a piece, which callers with many pieces fetch ahead: all slots first, then all records.
 #pragma once
 #include <atomic>
