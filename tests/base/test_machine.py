@@ -96,7 +96,7 @@ def test_watch_sees_a_short_peak_of_another_process_between_two_measurements() -
         child.stdin.flush()
         assert child.stdout.readline()
     child.communicate(b"\n")
-    assert 295 << 20 <= watch.peak_bytes - before <= 330 << 20
+    assert 270 << 20 <= watch.peak_bytes - before <= 330 << 20  # this process may give memory back meanwhile
     assert watch.stage_peaks == {"stage": watch.peak_bytes}
 
 
