@@ -84,7 +84,7 @@ def test_watch_sees_allocated_memory() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell a process's pages")
 def test_watch_sees_a_short_peak_of_another_process_between_two_measurements() -> None:
-    program = "import sys, time; sys.stdin.read(1); block = bytearray(b'x') * (300 << 20); time.sleep(0.3); del block; "
+    program = "import sys, time; sys.stdin.read(1); block = bytearray(b'x') * (312 << 20); time.sleep(0.3); del block; "
     child = subprocess.Popen([sys.executable, "-c", program + "print(1, flush=True); input()"], stdin=-1, stdout=-1)
     assert child.stdin
     assert child.stdout
@@ -96,7 +96,7 @@ def test_watch_sees_a_short_peak_of_another_process_between_two_measurements() -
         child.stdin.flush()
         assert child.stdout.readline()
     child.communicate(b"\n")
-    assert 270 << 20 <= watch.peak_bytes - before <= 330 << 20  # this process may give memory back meanwhile
+    assert 295 << 20 <= watch.peak_bytes - before <= 330 << 20
     assert watch.stage_peaks == {"stage": watch.peak_bytes}
 
 

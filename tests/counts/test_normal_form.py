@@ -88,7 +88,6 @@ def test_chunks_end_where_pieces_of_the_normalized_text_end(tmp_path, text, chun
     assert [piece for span in spans for piece in pattern.cut(nfc(span))] == pattern.cut(nfc(text))
 
 
-@pytest.mark.slow
 def test_inert_characters_never_change_and_never_join() -> None:
     active = {code for first, last in NFC_ACTIVE for code in range(first, last + 1)}
     inert = [chr(code) for code in range(0x110000) if code not in active and not 0xD800 <= code < 0xE000]

@@ -59,7 +59,6 @@ def test_the_table_in_contributing_lists_all_mutations() -> None:
     assert [(name[2:], file) for name, file, _ in rows] == [(one.name, f"`{Path(one.file).name}`") for one in MUTATIONS]
 
 
-@pytest.mark.slow
 def test_every_target_of_the_fuzzer_runs() -> None:
     found = python(HOME / "tests" / "fuzz", "--inputs", "60", "--seconds", "300")
     assert found.returncode == 0, found.stderr

@@ -55,7 +55,6 @@ ENCODE = ["encode", "bad.txt", "--tokenizer", "tokenizer", "--output", "out", "-
 TRAIN = ["train", *(f"{name}.txt" for name in "abcd"), "bad.txt", "--chunk-size", 2700, "--workers", 1, *OPTIONS]
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("words", "location", "kept"), [
     (TRAIN, "bad.txt, bytes 0 to 76", 4),  # counters of the other chunks, and more time would resume
     ([*ENCODE, 1], "bad.txt, bytes 0 to 76", 0),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-MOST_S = 8.0  # of a test that runs by default; what it shares with others does not count; above 5 s, look at it
+MOST_S = 5.0  # of a test that runs by default; what it shares with others does not count
 SLOWEST = 10
 LOOP_S = 0.04  # what `_slowness` times, on an idle machine
 
