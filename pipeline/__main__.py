@@ -8,10 +8,6 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from sys import UnraisableHookArgs
 
 _REPEATED_S = 0.01
 _SWITCH_S = 0.0005  # between threads: one that waits for files gets its turn while another exports
@@ -42,7 +38,9 @@ def main() -> int:
             raise
         _complain(str(error))
         code = 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not isinstance(error.__cause__, KeyboardInterrupt):
+            raise  # before Python 3.12, a class that is being made turns a Ctrl-C into this, with it as the cause
         _complain("interrupted; what is finished is kept: the same command resumes")
         code = 130
     if threading.current_thread() is threading.main_thread():
@@ -51,7 +49,7 @@ def main() -> int:
     return _flush_stdout(code)
 
 
-def _interrupt_again(lost: "UnraisableHookArgs") -> None:
+def _interrupt_again(lost: "sys.UnraisableHookArgs") -> None:
     """Repeat a Ctrl-C that came in a callback of Python, which would print it and go on."""
     if issubclass(lost.exc_type, KeyboardInterrupt):
         threading.Timer(_REPEATED_S, _interrupt).start()
