@@ -4,6 +4,7 @@ Each writes what the directory does not hold yet, and returns what is complete. 
 the ids and the ends of documents alone, not on the parts: chunks of any size make the same shards.
 """
 
+import contextlib
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base.memory import Grant
-from pipeline.run.directory import Directory
+from pipeline.run.directory import Directory, fingerprint
 from pipeline.run.options import EncodeOptions
 from pipeline.run.patterns import slowness
 from pipeline.run.runner import Runner, Stage
 from pipeline.shards import manifest
+from pipeline.shards.begun_shards import MOST_KEPT_BYTES
 from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import IDS, Layout, ShardFacts
@@ -27,7 +29,7 @@ from pipeline.shards.manifest import EncodedCorpus, Encoding, FileFacts, directo
 from pipeline.shards.order import Split, writers
 from pipeline.shards.plan import encoding_workers, task_of
 from pipeline.shards.write_worker import CheckTask, Packing, ShardFile, ShardTask, is_intact, write_shard
-from pipeline.storage import Location, each, existing, open_file, unreadable
+from pipeline.storage import Location, each, existing, open_file, remove, unreadable
 from pipeline.storage.atomic import make_directory, put, whole_file, write_whole
 from pipeline.tokenizer.model import Model
 
@@ -52,6 +54,12 @@ def encode_chunks(runner: Runner, encoding: Encoding, model: Model, options: Enc
     """Encode the chunks without parts; returns all parts, in the order of the corpus."""
     runner.warn(slowness(model.pattern))
     workers = encoding_workers(runner.broker, runner.workers, model, len(encoding.plan.chunks), runner.nodes)
+    shards = encoding.begun
+    if shards is not None:  # the nodes of a cluster must not write to one file
+        kept_bytes = 0 if runner.nodes else min(MOST_KEPT_BYTES, workers.text_bytes // 4)
+        mark = fingerprint([part.fingerprint for part in encoding.parts()])
+        shards = replace(shards, kept_bytes=kept_bytes, mark=mark)
+        workers = replace(workers, text_bytes=workers.text_bytes - kept_bytes)
     task = task_of(
         EncodeTask,
         model,
@@ -60,6 +68,7 @@ def encode_chunks(runner: Runner, encoding: Encoding, model: Model, options: Enc
         model=runner.executor.broadcast(packed(model)),
         tokenizer=encoding.options["tokenizer"],
         cache_bytes=workers.cache_bytes,
+        shards=shards,
     )
     return encode_missing(runner, encoding, encode_chunk, task, workers.grant)
 
@@ -87,17 +96,29 @@ def encode_missing(
     return runner.run(stage)
 
 
-def _stored_parts(tasks: Sequence[EncodeTask]) -> list[Part | None]:
-    there = existing([task.output for task in tasks])
-    return [part_of(task.output, task.fingerprint) if one else None for task, one in zip(tasks, there, strict=True)]
+def _stored_parts(tasks: Sequence[Any]) -> list[Part | None]:
+    """Return the parts that are whole; others are removed, since workers read how many ids each has."""
+    there, found = existing([task.output for task in tasks]), list[Part | None]()
+    for task, exists in zip(tasks, there, strict=True):
+        part = part_of(task.output, task.fingerprint) if exists else None
+        if part and part.at is not None and not task.shards.holds(part):
+            part = None
+        if exists and part is None:
+            with contextlib.suppress(OSError):
+                remove(task.output)
+        found.append(part and replace(part, earlier=True))
+    return found
 
 
 def write_shards(
-    runner: Runner, encoding: Encoding, model: Model, splits: Sequence[Split]
+    runner: Runner, encoding: Encoding, model: Model, splits: Sequence[Split], *, checked: bool
 ) -> tuple[list[ShardFacts], list[FileFacts], Layout]:
-    """Write the shards that are missing, and the files of their format; returns all of them, in order."""
+    """Write the shards that are missing, and the files of their format; returns all of them, in order.
+
+    checked: whether ids that are in their shards are read again.
+    """
     packing, layout = rows_asked(encoding.options, model)
-    tasks = {split.name: list(_shard_tasks(encoding, split, packing)) for split in splits}
+    tasks = {split.name: list(_shard_tasks(encoding, split, packing, checked=checked)) for split in splits}
     writing = Writing(write_shard, tasks, "tokens", lambda task: task.tokens)
     return *write_missing(runner, encoding, layout, writing), layout
 
@@ -155,10 +176,12 @@ def rows_asked(options: Mapping[str, Any], model: Model) -> tuple[Packing | None
     return packing, packing.layout(options["dtype"], positions=positions)
 
 
-def _shard_tasks(encoding: Encoding, split: Split, packing: Packing | None) -> "Iterator[partial[ShardTask]]":
+def _shard_tasks(
+    encoding: Encoding, split: Split, packing: Packing | None, *, checked: bool
+) -> "Iterator[partial[ShardTask]]":
     """Yield the task of each shard of a split."""
     options, format_ = encoding.options, shard_format(encoding.options["shard_format"])
-    by_offsets = options["documents"] == "offsets" and packing is None
+    by_offsets, in_place = options["documents"] == "offsets" and packing is None, encoding.begun is not None
     rest, shard_tokens = 0, options["shard_size"] if not encoding.single else max(sum(split.ids), 1)
     if packing is not None and packing.name == "concat":
         rest = sum(split.ids) % packing.row_tokens
@@ -178,6 +201,8 @@ def _shard_tasks(encoding: Encoding, split: Split, packing: Packing | None) -> "
             packing=packing,
             dropped=rest if index == len(planned) - 1 else 0,
             split=None if split.name == "train" else split.name,
+            in_place=in_place,
+            checked=checked,
         )
 
 

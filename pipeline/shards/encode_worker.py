@@ -19,6 +19,7 @@ from pipeline.counts.looks_special import LooksSpecial
 from pipeline.executors import Broadcast
 from pipeline.pattern.compiled import PatternSequence
 from pipeline.pattern.compiler import compile_pattern
+from pipeline.shards.begun_shards import BegunShards, KeptIds
 from pipeline.shards.ids_file import IdsWriter, Part
 from pipeline.storage import Location, named, open_file
 from pipeline.storage.atomic import whole_file
@@ -51,7 +52,10 @@ class IdsTask(ChunkTask):
 
 @dataclass(frozen=True, kw_only=True)
 class EncodeTask(IdsTask):
-    """One chunk for a worker process. model: from `packed`; tokenizer: its fingerprint; cache_bytes: for pieces."""
+    """One chunk for a worker process. model: from `packed`; tokenizer: its fingerprint; cache_bytes: for pieces.
+
+    shards: those that are written in place.
+    """
 
     again: ClassVar[str] = "start from scratch with --overwrite"
 
@@ -60,6 +64,7 @@ class EncodeTask(IdsTask):
     model: Broadcast
     tokenizer: str
     cache_bytes: int
+    shards: BegunShards | None
 
     def __repr__(self) -> str:
         return str(self)
@@ -92,7 +97,9 @@ def encode_chunk(task: EncodeTask) -> Part:
         half = task.budget_bytes // 2  # for `regex`, where it cuts
         if model.pattern.tables is None and not isinstance(model.pattern, PatternSequence):
             task = replace(task, budget_bytes=half, copies=2 * task.copies)
-        written = part.finish_part(task.fingerprint, make_ids(task, model, encoder, part.add, regex_bytes=half))
+        ids = KeptIds(part, task.shards)
+        statistics = make_ids(task, model, encoder, ids.add, regex_bytes=half)
+        written = part.finish_part(task.fingerprint, statistics, **ids.finish(task.output))
     elapsed_s = time.monotonic() - started
     _log.info("%s: %d bytes, %d ids in %.2f s", task, written.statistics.bytes, written.ids, elapsed_s)
     return written

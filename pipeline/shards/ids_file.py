@@ -1,10 +1,11 @@
 """Files of ids that workers write for one another; they are deleted when all shards are written.
 
-A file is blocks, each of ids (2 or 4 bytes) and of numbers (8 bytes); a table with a row for each block; and a footer
+A file is blocks, each of numbers (8 bytes) and of ids (2 or 4 bytes); a table with a row for each block; and a footer
 in JSON with what the file depends on. All numbers are little-endian. A file is whole or absent, and may exceed memory:
-each block is checked when it is read. A *part*, the checkpoint of encoding, has the ids of one chunk; its numbers are
-where documents end in the chunk. A *dealt* file has documents by bucket: run after run, a block for each bucket; its
-numbers are two for each document, or stretch of one: its key, and its ids, with the highest bit set where it ends.
+each block is checked when it is read. A *part*, the checkpoint of encoding, has the ids of one chunk, or says where
+they are in shards (`begun_shards`); its numbers are where documents end in the chunk. A *dealt* file has documents by
+bucket: run after run, a block for each bucket; its numbers are two for each document, or stretch of one: its key, and
+its ids, with the highest bit set where it ends.
 
 Parquet has no numbers of two bytes, so its files were twice as large and took six times as long to write.
 Documents are read in the order of the shards: slices of parts, or buckets of dealt files, which are sorted in memory
@@ -34,8 +35,13 @@ _MARK = b"bpe-pipeline/ids"
 _ROW = 6  # columns of the table: those of `BlockRow`, and the row's own checksum
 
 
+def part_name(chunk: int) -> str:
+    """Return the name of the part of a chunk."""
+    return f"{chunk:06d}.ids"
+
+
 class BlockRow(NamedTuple):
-    """Where a block is, how many ids and numbers it has, and the checksums of both."""
+    """Where a block's numbers are, how many ids and numbers it has, and the checksums of both."""
 
     start: int
     ids: int
@@ -53,16 +59,25 @@ class StoredIds(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """What a part holds. rest: its last ids, of a document that continues in the next part."""
+    """What a part holds. rest: its last ids, of a document that continues in the next part.
+
+    at: the position of its first id among those of the corpus, if its ids are in shards; pieces: of each of these the
+    number of the first id there, and the CRC-32 of all there; earlier: whether an earlier run wrote it.
+    """
 
     ids: int
     statistics: ChunkStatistics
     documents: int
     rest: int
+    at: int | None = None
+    pieces: tuple[tuple[int, int], ...] = ()
+    earlier: bool = False
 
 
 class IdsWriter:
-    """Writes one file of ids to an open file."""
+    """Writes one file of ids to an open file. elsewhere: whether only the numbers of blocks are written."""
+
+    elsewhere = False
 
     def __init__(self, file: IO[bytes], id_bytes: int) -> None:
         self._file, self._id_bytes, self._at = file, id_bytes, 0
@@ -76,9 +91,8 @@ class IdsWriter:
         row = array("Q", [self._at, *counts, _core.hash64(ids), _core.hash64(numbers)])
         self._table += row
         self._table.append(_core.hash64(row))
-        self._file.write(ids)
-        self._file.write(numbers)
-        self._at += ids.nbytes + numbers.nbytes
+        own = b"" if self.elsewhere else ids
+        self._at += self._file.write(numbers) + self._file.write(own)
         self._last = numbers.cast("Q")[-1] if numbers else self._last
 
     def finish(self, fingerprint: str, **more: Any) -> None:
@@ -88,10 +102,10 @@ class IdsWriter:
         tail = _TAIL.pack(_core.hash64(footer), len(footer), _MARK)
         self._file.write(self._table.tobytes() + footer + tail)
 
-    def finish_part(self, fingerprint: str, statistics: ChunkStatistics) -> Part:
-        """Write the end of a part."""
+    def finish_part(self, fingerprint: str, statistics: ChunkStatistics, **more: Any) -> Part:
+        """Write the end of a part. more: of `Part`, where its ids are."""
         ids, documents = sum(self._table[1::_ROW]), sum(self._table[2::_ROW])
-        part = Part(ids, statistics, documents, ids - self._last)
+        part = Part(ids, statistics, documents, ids - self._last, **more)
         self.finish(fingerprint, **asdict(part))
         return part
 
@@ -104,13 +118,13 @@ class IdsFile:
         stop = max(file.seek(0, 2) - _TAIL.size, 0)
         checksum, length, mark = _TAIL.unpack(file.read_at(stop, _TAIL.size).ljust(_TAIL.size))
         if mark != _MARK or length > stop:
-            raise self._damaged("it is not whole")
+            raise damaged(where, "it is not whole")
         data = file.read_at(stop - length, length)
         if _core.hash64(data) != checksum:
-            raise self._damaged("its footer is not as it was written")
+            raise damaged(where, "its footer is not as it was written")
         self.footer: Mapping[str, Any] = json.loads(data)
-        if self.footer["fingerprint"] != fingerprint:
-            raise self._damaged("it is of another chunk")
+        if fingerprint not in ("", self.footer["fingerprint"]):
+            raise damaged(where, "it is of another chunk")
         self.id_bytes: int = self.footer["id_bytes"]
         self.blocks: int = self.footer["blocks"]
         self._table_at = stop - length - 8 * _ROW * self.blocks
@@ -122,33 +136,36 @@ class IdsFile:
         for at in range(0, size, 8 * _ROW):
             row = array("Q", data[at : at + 8 * _ROW])
             if _core.hash64(row[:-1]) != row[-1]:
-                raise self._damaged("its table is not as it was written")
+                raise damaged(self._where, "its table is not as it was written")
             yield BlockRow(*row[:-1])
 
     def ids(self, row: BlockRow) -> bytes:
         """Return the ids of a block."""
-        return self._read(row.start, row.ids * self.id_bytes, row.ids_hash)
+        start = row.start + row.numbers * NUMBER_BYTES
+        return checked(self._where, self._file, start, row.ids * self.id_bytes, row.ids_hash)
 
     def numbers(self, row: BlockRow) -> "array[int]":
         """Return the numbers of a block."""
-        start = row.start + row.ids * self.id_bytes
-        return array("Q", self._read(start, row.numbers * NUMBER_BYTES, row.numbers_hash))
+        size = row.numbers * NUMBER_BYTES
+        return array("Q", checked(self._where, self._file, row.start, size, row.numbers_hash))
 
-    def _read(self, start: int, size: int, checksum: int) -> bytes:
-        data = self._file.read_at(start, size)
-        if len(data) != size or _core.hash64(data) != checksum:
-            raise self._damaged("a block of it is not as it was written")
-        return data
 
-    def _damaged(self, reason: str) -> RunDirectoryError:
-        return RunDirectoryError(
-            f"{self._where} is damaged ({reason}); remove that file and run the same command again"
-        )
+def checked(where: Location, file: OpenFile, start: int, size: int, checksum: int) -> bytes:
+    """Return bytes of an open file; raises `RunDirectoryError` if they do not have this checksum."""
+    data = file.read_at(start, size)
+    if len(data) != size or _core.hash64(data) != checksum:
+        raise damaged(where, "a block of it is not as it was written")
+    return data
+
+
+def damaged(where: Location, reason: str) -> RunDirectoryError:
+    """Return the error for a file of ids that is not what was written."""
+    return RunDirectoryError(f"{where} is damaged ({reason}); remove that file and run the same command again")
 
 
 @contextlib.contextmanager
-def open_ids(where: Location, fingerprint: str) -> Iterator[IdsFile]:
-    """Open a file of ids; raises `RunDirectoryError` if it is damaged or depends on something else."""
+def open_ids(where: Location, fingerprint: str = "") -> Iterator[IdsFile]:
+    """Open a file of ids; raises `RunDirectoryError` if it is damaged or, unless that is "", of another fingerprint."""
     with open_file(where) as file:
         yield IdsFile(where, file, fingerprint)
 
@@ -236,18 +253,27 @@ def _cut(blocks: Iterable[tuple[int, Block]], of: Slice) -> Iterator[Block]:
         yield ids[low:high], ends[bisect_left(ends, least) : bisect_right(ends, of.stop)]
 
 
+class ShardIds(NamedTuple):
+    """A shard with ids of a part that has none itself, and the byte where the first one of the part is or would be."""
+
+    where: Location
+    file: OpenFile
+    start: int
+
+
 class PartReader:
     """Reads an open part."""
 
     def __init__(self, file: IdsFile) -> None:
         self._file, self._rows = file, list(file.rows())
         self._firsts = list(accumulate((row.ids for row in self._rows), initial=0))
+        self.pieces: dict[int, int] = dict(file.footer["pieces"])
         self.row_numbers = list(accumulate((row.numbers for row in self._rows), initial=0))  # of each block's first
 
-    def blocks(self, of: Slice) -> Iterator[Block]:
-        """Yield the ids of a slice, and where documents end in it."""
+    def blocks(self, of: Slice, shard: ShardIds | None = None) -> Iterator[Block]:
+        """Yield the ids of a slice, and where documents end in it; those that are not in the part only with `shard`."""
         first = max(bisect_left(self._firsts, of.start) - 1, 0)
-        yield from _cut(((self._firsts[at], self._block(at)) for at in range(first, len(self._rows))), of)
+        yield from _cut(((self._firsts[at], self._block(at, of, shard)) for at in range(first, len(self._rows))), of)
 
     def ends(self) -> Iterator["array[int]"]:
         """Yield where documents end, block by block; ids are not read."""
@@ -255,7 +281,8 @@ class PartReader:
 
     def block(self, number: int) -> Block:
         """Return one block: its ids, and where documents end, counted from the first id of the block."""
-        (ids, ends), first = self._block(number), self._firsts[number]
+        first = self._firsts[number]
+        ids, ends = self._block(number, Slice(0, first, self._firsts[number + 1], with_start=True))
         return ids, array("Q", (end - first for end in ends)) if first else ends
 
     def last_end(self, stop: int) -> int | None:
@@ -266,9 +293,17 @@ class PartReader:
                 return ends[at - 1]
         return None
 
-    def _block(self, number: int) -> Block:
-        row = self._rows[number]
-        return memoryview(self._file.ids(row)).cast(ID_CODES[self._file.id_bytes]), self._file.numbers(row)
+    def _block(self, number: int, of: Slice, shard: ShardIds | None = None) -> Block:
+        """Return a block, without the ids of one that is outside the slice."""
+        row, first, id_bytes = self._rows[number], self._firsts[number], self._file.id_bytes
+        ids = b""
+        if first < of.stop and first + row.ids > of.start:
+            if shard is not None:
+                start = shard.start + first * id_bytes
+                ids = checked(shard.where, shard.file, start, row.ids * id_bytes, row.ids_hash)
+            elif not self.pieces:
+                ids = self._file.ids(row)
+        return memoryview(ids).cast(ID_CODES[id_bytes]), self._file.numbers(row)
 
 
 class BucketReader:

@@ -1,8 +1,9 @@
 """A directory of shards: its manifest, the names of its files, and `shards.json`.
 
 encoding.json      the manifest: options, tokenizer, plan, names of the shards; no state
-parts/000000.ids   the ids of a chunk, its checkpoint; deleted when all shards are written
+parts/000000.ids   the ids of a chunk, or where they are in the shards; deleted when all shards are written
 dealt/0000-000000.ids  the documents of a part by bucket, where the order is not the corpus's own; deleted likewise
+.shard-00000.npy.begun  a shard that is written in place, until it is complete
 shard-00000.npy    the shards, each with a second file if the format has one, such as shard-00000.documents.npy
                    for offsets; and what else the format adds, such as state.json and dataset_info.json of arrow
 shards.json        what the shards are, for people and programs; written last: the shards are complete if it exists
@@ -24,12 +25,13 @@ from pipeline.executors import ignore
 from pipeline.run import standard_input
 from pipeline.run.directory import LOG, STANDARD_INPUT, Directory, Kind, fingerprint
 from pipeline.run.options import flag_of
-from pipeline.run.plan import Plan, dependencies_of, stored_plan
+from pipeline.run.plan import Plan, corpus_bytes, dependencies_of, stored_plan
 from pipeline.run.stored import plain, stored
+from pipeline.shards.begun_shards import BegunShards, begun_shards
 from pipeline.shards.formats import FORMATS, shard_format
 from pipeline.shards.formats.arrow import STORED
 from pipeline.shards.formats.shard_format import CODES, ID_BYTES, IDS, Layout, ShardFacts
-from pipeline.shards.ids_file import StoredIds
+from pipeline.shards.ids_file import StoredIds, part_name
 from pipeline.storage import Location, open_file, read_json
 from pipeline.storage.atomic import write_json
 from pipeline.tokenizer.model import Model
@@ -42,7 +44,7 @@ ORDER_OPTIONS = ("shuffle", "seed", "repeat", "weights", "val_fraction", "val_to
 _SHARD = r"(shard|data)-[0-9]{5,}[\w.-]*"
 _INDEX = r"(state|dataset_info|dataset_dict|index)\.json"
 _NAME = re.compile(rf"((train|validation)/)?({_SHARD}|{_INDEX})")
-SHARDS = Kind("encoding.json", re.compile(rf"parts|dealt|log\.txt|shards\.json|{_SHARD}"), FORMAT_VERSION)
+SHARDS = Kind("encoding.json", re.compile(rf"parts|dealt|log\.txt|shards\.json|\.?{_SHARD}"), FORMAT_VERSION)
 
 
 def kind_of(format_name: str, *, validation: bool) -> Kind:
@@ -114,7 +116,7 @@ class Encoding:
 
     def owned_parts(self) -> list[str]:
         """Return the names of the parts, in the order of the chunks."""
-        return [f"parts/{index:06d}.ids" for index in range(len(self.plan.chunks))]
+        return [f"parts/{part_name(index)}" for index in range(len(self.plan.chunks))]
 
     def owned_dealt(self) -> list[list[str]]:
         """Return the names of the dealt files of each epoch."""
@@ -125,7 +127,15 @@ class Encoding:
 
     def owned_working(self) -> list[str]:
         """Return the names of all files that are deleted when the shards are complete."""
-        return [*self.owned_parts(), *itertools.chain(*self.owned_dealt())]
+        begun = self.begun.names() if self.begun else []
+        return [*self.owned_parts(), *itertools.chain(*self.owned_dealt()), *begun]
+
+    @property
+    def begun(self) -> BegunShards | None:
+        """The shards that are written in place, if they are."""
+        bytes_ = corpus_bytes(self.plan.files)
+        in_order = not is_dealt(self.options)
+        return begun_shards(self.directory.location, self.options, self.single, bytes_) if in_order else None
 
     def parts(self) -> list[StoredIds]:
         """Return the path of each part, and the fingerprint of what it depends on."""

@@ -39,7 +39,7 @@ from pipeline.tokenizer.model import CACHE_BYTES, Model
 from pipeline.tokenizer.prepare import SpecialSearch
 from pipeline.tokenizer.tokenizer import Tokenizer
 
-_LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 64 << 20
+_LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 32 << 20
 _CHUNKS_PER_WORKER = 8
 _MODEL_BYTES_PER_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
 _LEAST_CACHE_BYTES = 4 << 20

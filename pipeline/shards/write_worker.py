@@ -5,18 +5,22 @@ Its rows are the documents, or rows of a fixed number of tokens that are packed 
 
 import contextlib
 import logging
+import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pipeline import _core
 from pipeline.executors.worker import report_progress
+from pipeline.shards.begun_shards import begun_path, crc32_of_both
 from pipeline.shards.formats import shard_format
+from pipeline.shards.formats.ids_end_to_end import Bin
 from pipeline.shards.formats.shard_format import ID_CODES, IDS, Block, Layout, Rows, ShardFacts
-from pipeline.shards.ids_file import Slice, Source, documents_in
+from pipeline.shards.ids_file import ShardIds, Slice, Source, StoredIds, damaged, documents_in, open_part
 from pipeline.shards.manifest import checksum
-from pipeline.storage import Location, unreadable
+from pipeline.storage import Location, open_file, unreadable
 from pipeline.storage.atomic import whole_file
 
 POSITIONS, NUMBERS = "position_ids", "document_ids"
@@ -130,7 +134,8 @@ class ShardFile:
 class ShardTask:
     """One shard for a worker. parts: source and slice of each.
 
-    tokens: of the documents; packing: how they become rows, if they do; dropped: tokens left out after the shard.
+    tokens: of the documents; packing: how they become rows, if they do; dropped: tokens left out after the shard;
+    in_place: whether ids of parts may be in the shard already; checked: whether those are read again.
     """
 
     file: ShardFile
@@ -139,6 +144,8 @@ class ShardTask:
     packing: Packing | None = None
     dropped: int = 0
     split: str | None = None
+    in_place: bool = False
+    checked: bool = False
 
     def __str__(self) -> str:
         return str(self.file)
@@ -166,6 +173,8 @@ def is_intact(task: CheckTask) -> bool:
 
 def write_shard(task: ShardTask) -> ShardFacts:
     """Write a shard from parts."""
+    if task.in_place:
+        return _complete(task)
     documents = 0
 
     def blocks() -> Iterator[Block]:
@@ -185,3 +194,44 @@ def write_shard(task: ShardTask) -> ShardFacts:
 
     rows = (Rows({IDS: ids}, ends) for ids, ends in blocks()) if packed is None else packed.rows(blocks())
     return task.file.write(rows, facts)
+
+
+def _complete(task: ShardTask) -> ShardFacts:
+    """Complete a shard that was written in place: its header, and the ids that only parts have."""
+    directory, layout, format_ = task.file.directory, task.file.layout, shard_format(task.file.format)
+    assert isinstance(directory, Path)
+    assert isinstance(format_, Bin)
+    where, begun = directory / task.file.name, begun_path(directory / task.file.name)
+    kept, header = begun if begun.exists() else None, format_.header(layout, task.tokens)
+    crc32, documents, at = zlib.crc32(header), 0, len(header)
+    with contextlib.ExitStack() as files:
+        path = files.enter_context(whole_file(where, keep_same=True, begun=kept))
+        there = kept or where  # complete already, or all ids are in parts
+        if source := open_file(there) if there.exists() else None:
+            files.enter_context(source)
+        shard = files.enter_context(path.open("r+b" if kept else "wb"))
+        shard.write(header)
+        for part, of in task.parts:
+            assert isinstance(part, StoredIds)
+            with open_part(part) as reader:
+                written = kept and reader.pieces
+                own = None
+                if reader.pieces and (task.checked or not kept):
+                    if source is None:
+                        raise damaged(part.path, f"its ids were in {there}, which is gone")
+                    own = ShardIds(there, source, at - of.start * layout.id_bytes)
+                for ids, ends in reader.blocks(of, own):
+                    documents += len(ends)
+                    if not written:
+                        shard.seek(at)
+                        shard.write(ids)
+                        crc32 = zlib.crc32(ids, crc32)
+                        at += ids.nbytes
+                if written and of.stop > of.start:
+                    size = (of.stop - of.start) * layout.id_bytes
+                    crc32 = crc32_of_both(crc32, written[of.start], size)
+                    at += size
+            report_progress(of.stop - of.start)
+        shard.truncate(at)
+    _log.info("%s: %d ids, %d documents", task, task.tokens, documents)
+    return ShardFacts(task.file.name, task.tokens, documents, at, f"{crc32:08x}", split=task.split)

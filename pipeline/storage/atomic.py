@@ -22,16 +22,21 @@ _COMPARED_BYTES = 4 << 20  # at once
 
 @contextlib.contextmanager
 def whole_file(
-    where: Location, remedy: str = "free disk space or choose another --output", *, keep_same: bool = False
+    where: Location,
+    remedy: str = "free disk space or choose another --output",
+    *,
+    keep_same: bool = False,
+    begun: Path | None = None,
 ) -> Iterator[Path]:
     """Yield a local path to write to; when the block ends without an error, that file replaces `where`.
 
     After a kill at any moment `where` is absent, or complete and on disk. With `keep_same`, a file that has exactly
-    these bytes already is not replaced. Raises `RunDirectoryError`, with this remedy.
+    these bytes already is not replaced. begun: the file next to it to write to, which stays if the block fails. Raises
+    `RunDirectoryError`, with this remedy.
     """
     with os_error_as(RunDirectoryError, f"{where} cannot be written", remedy), parts_next_to(where) as neighbour:
         sweep_once(neighbour.parent)
-        partial = neighbour.with_name(f".{where.name}.{own_mark()}{PARTIAL}")
+        partial = begun or neighbour.with_name(f".{where.name}.{own_mark()}{PARTIAL}")
         try:
             yield partial
             if keep_same and _have_same_bytes(partial, where):
@@ -41,7 +46,8 @@ def whole_file(
             put(partial, where)
         finally:
             with contextlib.suppress(OSError):
-                partial.unlink()
+                if partial != begun:
+                    partial.unlink()
 
 
 def single_output(where: Location, *, overwrite: bool) -> Location:

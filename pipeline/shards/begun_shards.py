@@ -1,0 +1,226 @@
+"""Shards that are written in place: the ids of a chunk go to their shard as soon as all chunks before it are counted.
+
+A shard that is begun is a hidden file, `.NAME.begun`, renamed when it is complete. A chunk's part, written when its ids
+are on disk, says where they are: the parts are the journal, and are removed when all shards are complete. A
+chunk that ends before one in front of it, or has too many ids for memory, has them in its part, and they are copied at
+the end. This is for shards in local directories, of ids end to end in the order of the corpus that may be cut anywhere.
+"""
+
+import contextlib
+import os
+import sys
+import time
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from pipeline.base import system
+from pipeline.base.errors import RunDirectoryError
+from pipeline.shards.formats import shard_format
+from pipeline.shards.formats.ids_end_to_end import Bin
+from pipeline.shards.formats.shard_format import ID_BYTES, IDS, Layout
+from pipeline.shards.ids_file import IdsWriter, Part, open_ids, part_name
+from pipeline.storage import Location
+
+_MOST_SHARDS = 100_000
+MOST_KEPT_BYTES = 64 << 20  # of a chunk
+_PATIENCE, _PAUSE_S = 0.15, 0.002  # share of the time of a chunk, and of that a piece
+_offsets: dict["BegunShards", list[int]] = {}  # ids before each chunk, as far as they are known; of at most one
+
+
+def begun_path(shard: Path) -> Path:
+    """Return where a shard is until it is complete."""
+    return shard.with_name(f".{shard.name}.begun")
+
+
+@dataclass(frozen=True)
+class BegunShards:
+    """Where the ids of a corpus go.
+
+    single: the name of the only shard; header_bytes: before the ids; most: shards that may be begun; mark: what the
+    numbers of ids depend on; kept_bytes: of memory for the ids of a chunk.
+    """
+
+    directory: Path
+    format: str
+    single: str | None
+    id_bytes: int
+    header_bytes: int
+    shard_tokens: int
+    most: int
+    mark: str = ""
+    kept_bytes: int = 0
+
+    def path(self, index: int) -> Path:
+        """Return where a shard is when it is complete."""
+        return self.directory / (self.single or shard_format(self.format).names(index, 0, offsets=False)[0])
+
+    def begun(self, index: int) -> Path:
+        """Return where a shard is until then."""
+        return begun_path(self.path(index))
+
+    def names(self) -> list[str]:
+        """Return the names of all shards that may be begun."""
+        return [self.begun(index).name for index in range(self.most)]
+
+    def holds(self, part: Part) -> bool:
+        """Whether the ids of a part are in it, or the shards are long enough to have them."""
+        for index, _, stop in self.extents(part.at, part.ids) if part.at is not None else ():
+            begun, path, end = self.begun(index), self.path(index), self._byte(index, stop)
+            if max(one.stat().st_size if one.exists() else 0 for one in (begun, path)) < end:
+                return False
+        return True
+
+    def _byte(self, index: int, at: int) -> int:
+        """Return where in a shard the id with this position in the corpus is."""
+        return self.header_bytes + (at - index * self.shard_tokens) * self.id_bytes
+
+    def extents(self, at: int, ids: int) -> Iterator[tuple[int, int, int]]:
+        """Yield each shard that these ids are in, at least one, and the positions of the first and behind the last."""
+        end, stop = at + ids, -1
+        while stop < end:
+            index = at // self.shard_tokens
+            stop = min(end, (index + 1) * self.shard_tokens)
+            yield index, at, stop
+            at = stop
+
+    def take(self, at: int, ids: int) -> bool:
+        """Whether these ids can be written: no shard of theirs is complete, and none is beyond those that are owned."""
+        return all(
+            index < self.most and (self.begun(index).exists() or not self.path(index).exists())
+            for index, _, _ in self.extents(at, ids)
+        )
+
+    def offset(self, part: Location, patience_s: float) -> int | None:
+        """Return how many ids are before a chunk, by its part's name; None if not all of these are counted in time."""
+        if (offsets := _offsets.get(self)) is None:
+            _offsets.clear()
+            offsets = _offsets[self] = [0]
+        index, deadline = int(part.name.split(".")[0]), time.monotonic() + patience_s
+        while len(offsets) <= index:
+            try:
+                with open_ids(part.with_name(part_name(len(offsets) - 1))) as file:
+                    offsets.append(offsets[-1] + file.footer["ids"])
+            except (FileNotFoundError, RunDirectoryError):
+                if time.monotonic() > deadline:
+                    return None
+                time.sleep(_PAUSE_S)
+        return offsets[index]
+
+    @contextlib.contextmanager
+    def opened(self, index: int, at: int) -> Iterator[IO[bytes]]:
+        """Open a shard that is begun, to write ids from a position on; they are on disk when the block ends."""
+        path = self.begun(index)
+        if not path.exists():
+            path.touch()
+            system.flush(self.directory)
+        with path.open("r+b") as file:
+            file.seek(self._byte(index, at))
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+
+
+class KeptIds:
+    """The ids of a chunk, in memory until its end; then they are written to shards, or to its part."""
+
+    def __init__(self, part: IdsWriter, shards: BegunShards | None) -> None:
+        self._part, self._shards = part, shards
+        self._room = shards.kept_bytes if shards else 0
+        self._started = time.monotonic()
+        self._blocks: list[tuple[memoryview, memoryview]] = []
+
+    def add(self, ids: memoryview, ends: memoryview) -> None:
+        """Take a block; if there is no room for it, this and all others are written to the part."""
+        self._blocks.append((ids, ends))
+        self._room -= ids.nbytes + ends.nbytes
+        if self._room < 0:
+            self._write_part()
+
+    def finish(self, output: Location) -> dict[str, Any]:
+        """Write what is kept; returns what its part says of ids that are in shards.
+
+        It waits a little for chunks before this one: workers that ended at the same time do not the next time.
+        """
+        shards, ids = self._shards, sum(len(ids) for ids, _ in self._blocks)
+        patience_s = _PATIENCE * (time.monotonic() - self._started)
+        at = shards.offset(output, patience_s) if shards and ids else None
+        if shards is None or at is None or not shards.take(at, ids):
+            self._write_part()
+            return {}
+        starts = {index: start for index, start, _ in shards.extents(at, ids)}
+        crcs, self._part.elsewhere = dict.fromkeys(starts, 0), True
+        with contextlib.ExitStack() as opened:
+            files = {index: opened.enter_context(shards.opened(index, start)) for index, start in starts.items()}
+            first = at
+            for own, ends in self._blocks:
+                done = 0
+                for index, start, stop in shards.extents(first, len(own)):
+                    if piece := own[start - first : stop - first]:
+                        files[index].write(piece)
+                        crcs[index] = zlib.crc32(piece, crcs[index])
+                    after = bisect_right(ends, stop - at, done)
+                    self._part.add(piece, ends[done:after])
+                    done = after
+                first += len(own)
+        return {"at": at, "pieces": tuple((start - at, crcs[index]) for index, start in starts.items())}
+
+    def _write_part(self) -> None:
+        for ids, ends in self._blocks:
+            self._part.add(ids, ends)
+        self._blocks.clear()
+
+
+def begun_shards(
+    where: Location, options: Mapping[str, Any], single: str | None, corpus_bytes: int
+) -> BegunShards | None:
+    """Return the shards of an encoding in the corpus's order; None if they are made of parts when all are there."""
+    format_ = shard_format(options["shard_format"])
+    anywhere = options.get("documents") == "separator" and options["sequence_length"] is None  # they may be cut
+    once = anywhere and (options["repeat"] or 1) == 1
+    if not (once and isinstance(where, Path) and isinstance(format_, Bin) and not format_.rows):
+        return None
+    size = sys.maxsize if single else options["shard_size"]
+    return BegunShards(
+        where,
+        options["shard_format"],
+        single,
+        id_bytes=ID_BYTES[options["dtype"]],
+        header_bytes=len(format_.header(Layout({IDS: options["dtype"]}), 0)),
+        shard_tokens=size,
+        most=min(1 + 2 * corpus_bytes // size, _MOST_SHARDS),
+    )
+
+
+_POLYNOMIAL = 0xEDB88320  # of CRC-32, the lowest power in the highest bit
+
+
+def crc32_of_both(one: int, other: int, other_bytes: int) -> int:
+    """Return the CRC-32 of two texts, one behind the other, by what each has and the bytes of the second.
+
+    A CRC is linear: each bit behind a text multiplies its own by x (Mark Adler, `crc32_combine` of zlib).
+    """
+    return _product(_power(8 * other_bytes), one) ^ other
+
+
+def _product(one: int, other: int) -> int:
+    """Return the product of two polynomials modulo that of CRC-32."""
+    product = 0
+    for bit in range(31, -1, -1):
+        product ^= other if one >> bit & 1 else 0
+        other = other >> 1 ^ (_POLYNOMIAL if other & 1 else 0)
+    return product
+
+
+def _power(exponent: int) -> int:
+    """Return x to a power, modulo the polynomial of CRC-32."""
+    power, square = 1 << 31, 1 << 30
+    while exponent:
+        if exponent & 1:
+            power = _product(power, square)
+        square = _product(square, square)
+        exponent >>= 1
+    return power
