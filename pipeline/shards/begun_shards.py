@@ -27,7 +27,8 @@ from pipeline.storage import Location
 
 _MOST_SHARDS = 100_000
 MOST_KEPT_BYTES = 64 << 20  # of a chunk
-_PATIENCE, _PAUSE_S = 0.15, 0.002  # share of the time of a chunk, and of that a piece
+_PATIENCE, _PAUSE_S = 0.15, 0.002  # share of the time of a chunk, and how long at once
+_MOST_AHEAD = 32  # chunks behind one that is not counted: further ones do not wait for it
 _offsets: dict["BegunShards", list[int]] = {}  # ids before each chunk, as far as they are known; of at most one
 
 
@@ -105,7 +106,7 @@ class BegunShards:
                 with open_ids(part.with_name(part_name(len(offsets) - 1))) as file:
                     offsets.append(offsets[-1] + file.footer["ids"])
             except (FileNotFoundError, RunDirectoryError):
-                if time.monotonic() > deadline:
+                if time.monotonic() > deadline or index - len(offsets) > _MOST_AHEAD:
                     return None
                 time.sleep(_PAUSE_S)
         return offsets[index]

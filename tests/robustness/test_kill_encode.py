@@ -52,6 +52,7 @@ MORE = [
     *[("--shard-format", name) for name in ("bin", "arrow", "megatron", "mds")],
     *[(*ORDERED, name) for name in ("npy", "bin", "parquet", "arrow", "megatron", "mds")],
     *[(*CHAT, name, "--pack", pack) for name in ("arrow", "parquet") for pack in ("neat", "none")],
+    ("train.bin",),
     ("--val-tokens", "900", "--repeat", "2", "--shuffle"),
     ("--sequence-length", "64", "--pack", "best-fit", "--shard-format", "arrow"),
 ]
