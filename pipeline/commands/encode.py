@@ -162,12 +162,7 @@ def total_of(runner: Runner, encoding: Encoding, parts: Sequence[Part], options:
 
 
 def saved_result(
-    encoding: Encoding,
-    model: Model,
-    layout: Layout,
-    total: ChunkStatistics,
-    written: Sequence[ShardFacts],
-    **more: Any,
+    encoding: Encoding, model: Model, layout: Layout, total: ChunkStatistics, written: Sequence[ShardFacts], **more: Any
 ) -> EncodedCorpus:
     """Write `shards.json`, with which the shards are complete, and return what it says."""
     corpus = EncodedCorpus(

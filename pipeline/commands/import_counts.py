@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
@@ -126,11 +127,7 @@ def _imported(
         runner.kept = None
         directory.refuse_corpus_inside(str(path.absolute() if isinstance(path, Path) else path) for path in paths)
         states, source = _source_of_files(paths) if paths else ([], _source_of_objects(counts))
-        files = list(zip(paths, states, strict=True))
-
-        def read(run: Run, part_path: PartPath) -> Parts:
-            return _read(runner, run, part_path, files or counts, options)
-
+        read = partial(_read, runner, counts=list(zip(paths, states, strict=True)) or counts, options=options)
         new = Run(directory, Manifest(options.of_stage("count"), cut_by(pattern_of(options)), source=source))
         with take_counts(runner, new, options, read) as (run, counted):
             yield runner, run, counted

@@ -100,7 +100,8 @@ def open_merging(
     _refuse_unfit_run(run, asked, given)
     own_size = None if given.get("stop_at_saving") else stored.vocab_size
     weights = _weights(run, asked)
-    like = _made_like(run, asked.vocab_size if given.get("vocab_size") else (own_size,))
+    like = run.tokenizer_name((asked.vocab_size[0] if given.get("vocab_size") else own_size) or 0)
+    like = like if like in stored.special else "tokenizer"  # whose special tokens are the default
     merging = stored.merging if run.merges_path.exists() else None  # else it was killed, and binds no later one
     before = {} if asked.overwrite else {**stored.special.get(like, {}), **(merging or {})}
     if (added := [*before.get("added_special_tokens", ()), *asked.added_special_tokens]) and asked.added_special_tokens:
@@ -170,12 +171,6 @@ def _weights(run: Run, asked: TrainOptions) -> tuple[str, ...]:
     if not asked.overwrite:
         refuse_other_weights(run, weights)
     return weights
-
-
-def _made_like(run: Run, sizes: Sequence[int | None]) -> str:
-    """Return the folder of the tokenizer whose special tokens are the default: the one that is made again, if any."""
-    name = run.tokenizer_name(sizes[0] or 0)
-    return name if name in run.manifest.special else "tokenizer"
 
 
 def keep_ids(
@@ -295,7 +290,7 @@ def _export(
             refuse_ordinary(trained)
             run = manifest.store_tokenizers(run, trained.options, FILE_NAMES, GENERATION_NAME, CARD)
             sizes = trained.options.vocab_size
-            exported = [export_size(run.tokenizer_directory(size), trained, size) for size in sizes]
+            exported = [export_size(run.directory / run.tokenizer_name(size), trained, size) for size in sizes]
         with runner.timed(report.STAGE):
             if computing is None:
                 return run, exported, compute()

@@ -12,6 +12,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
+from pipeline.base import machine
 from pipeline.base.errors import PipelineError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_bytes
@@ -62,7 +63,7 @@ def _least_bytes(learned: MergeList) -> int:
 
 def shortage_of(needed_bytes: int, broker: Broker) -> str:
     """Say what is needed and what of the memory limit nothing uses now; empty if it is enough."""
-    free_bytes = broker.unused_bytes()
+    free_bytes = broker.limit_bytes - machine.process_tree_memory()
     there = f"{format_bytes(needed_bytes)} and there are {format_bytes(max(free_bytes, 0))}"
     return "" if needed_bytes <= free_bytes else there
 
@@ -212,22 +213,17 @@ def write_files(
     finally:  # also without its page
         if outputs is None:
             write_whole(run.directory / "report.txt", f"{report}\n")
-        write_whole(as_json, _json_of(report))
+        # A member a line: indentation everywhere takes much longer.
+        members = (f"{json.dumps(name)}: {json.dumps(one)}" for name, one in report.to_json().items())
+        write_whole(as_json, "{\n" + ",\n".join(members) + "\n}\n")
     return (*pages, *written)
-
-
-def _json_of(report: Report) -> str:
-    """Return a report as JSON, a member a line: indentation everywhere takes much longer."""
-    members = (f"{json.dumps(name)}: {json.dumps(one)}" for name, one in report.to_json().items())
-    return "{\n" + ",\n".join(members) + "\n}\n"
 
 
 def add_checks(run: Run, directory: Location, checks: Sequence[Check]) -> None:
     """Add checks of the files in a directory to the run's report, in place of earlier ones, if there is a report."""
     if (report := load(run)) is not None:
         checked = replace(report, checks={**report.checks, str(directory): tuple(checks)})
-        write_whole(run.directory / "report.txt", f"{checked}\n")
-        write_whole(run.directory / "report.json", _json_of(checked))
+        write_files(run, checked, None, None)
 
 
 def load(run: Run) -> Report | None:

@@ -236,9 +236,12 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
     parallel = tuple(dict.fromkeys(languages)) if all(languages) and len(set(languages)) > 1 else ()
     if trained_on:
         listener(Notice("warning", f"--held-out names text that was trained on: {trained_on}"))
+    shown = [label or short for label, short in zip(labels, short_names(compare), strict=True)]
+    if any(labels) and len({"this tokenizer", *shown}) <= len(shown):
+        raise UsageError(f"--compare has a label twice, or that of this tokenizer: {', '.join(shown)}")
     found = {
         name: tokenizer_path(one) if not isinstance(one, Path) or one.exists() else cached_or_reference(str(one))
-        for name, one in zip(_labelled(labels, compare), compare, strict=True)
+        for name, one in zip(shown, compare, strict=True)
     }
     return NumbersTask(
         trained,
@@ -265,14 +268,6 @@ def _with_names(paths: Sequence[Location]) -> tuple[list[str], list[Location]]:
         names.append(name if is_named else "")
         found.append(location(re.sub(r"^([a-z]\w+):/(?!/)", r"\1://", rest)) if is_named else path)
     return names, found
-
-
-def _labelled(labels: Sequence[str], compare: Sequence[Location]) -> list[str]:
-    """Name tokenizers by their labels, and those without by their paths. Raises `UsageError` for a name twice."""
-    names = [label or short for label, short in zip(labels, short_names(compare), strict=True)]
-    if any(labels) and len({"this tokenizer", *names}) <= len(names):
-        raise UsageError(f"--compare has a label twice, or that of this tokenizer: {', '.join(names)}")
-    return names
 
 
 def _whole(files: Sequence[CorpusFile]) -> list[Chosen]:
@@ -309,8 +304,10 @@ def _stored_report(run: Run, home: Location, trained: Trained, executor: Executo
     """Return the stored report, or one without times if that is of another tokenizer, missing or damaged."""
     [size], chooser = trained.options.vocab_size, run.manifest.chooser
     facts = facts_of(trained, size, trained.model(size).vocabulary)
-    if (stored := load(run)) is not None and stored.is_of(home.name, facts):
-        return stored
+    if (stored := load(run)) is not None and stored.summary.vocabulary == facts:
+        there = stored.summary.tokenizer_directory
+        if there is not None and there.name == home.name:
+            return stored
     written = [name.partition("/")[2] for name in run.manifest.written if name.startswith(f"{home.name}/")]
     summary = Summary(
         run.directory.location,

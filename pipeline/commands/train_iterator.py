@@ -67,7 +67,10 @@ def train_from_iterator(
     source = Source("iterator", os.urandom(16).hex(), "an iterator")
     refuse_without_texts(settled, source)
     with for_python(progress) as listener, executor_here(settled) as executor:
-        broker = check_before_work(settled, listener, _kept_bytes(settled))  # before anything is read
+        import pyarrow.parquet  # noqa: F401  # which writes the counters: with it this process is as large as it will be
+
+        kept_bytes = _KEPT_BYTES + thread_count(settled.workers) * _KEPT_THREAD_BYTES
+        broker = check_before_work(settled, listener, kept_bytes)  # before anything is read
         with opened(settled, executor, listener, broker, resumable=False) as (runner, directory):
             if not settled.overwrite and manifest.load(directory.location) is not None:
                 raise RunDirectoryError(
@@ -83,10 +86,3 @@ def train_from_iterator(
                 run = manifest.store_merging(run, settled)
                 _, trained = merge_and_export(runner, run, counted, settled)
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
-
-
-def _kept_bytes(options: TrainOptions) -> int:
-    """Return what this process will hold, besides what it holds now, when all is counted."""
-    import pyarrow.parquet  # noqa: F401  # which writes the counters: with it this process is as large as it will be
-
-    return _KEPT_BYTES + thread_count(options.workers) * _KEPT_THREAD_BYTES

@@ -7,7 +7,6 @@ a text without two such places, or where counts were rounded down.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
@@ -21,15 +20,6 @@ from pipeline.run.manifest import Run, run_of
 from pipeline.run.options import CountOptions, make_options
 from pipeline.run.patterns import pattern_of
 from pipeline.storage import Location
-
-
-@dataclass(frozen=True)
-class FindTask:
-    """Find how often these pieces occur in a counter."""
-
-    counter: Location
-    fingerprint: str
-    pieces: tuple[bytes, ...]
 
 
 def certain_pieces(text: str, pattern: CompiledPattern) -> Counter[bytes]:
@@ -48,13 +38,14 @@ def certain_pieces(text: str, pattern: CompiledPattern) -> Counter[bytes]:
     return Counter(inner[start:stop] for start, stop in pairwise(ends))
 
 
-def find(task: FindTask) -> dict[bytes, int]:
-    """Return the counts of pieces that occur; run by a worker."""
+def find(task: tuple[Location, str, Sequence[bytes]]) -> dict[bytes, int]:
+    """Return the counts of those of these pieces that occur in a counter with this fingerprint; run by a worker."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    wanted, found = pa.array(task.pieces, pa.large_binary()), dict[bytes, int]()
-    with open_counter(task.counter, fingerprint=task.fingerprint) as counter, naming_damage(task.counter):
+    path, fingerprint, pieces = task
+    wanted, found = pa.array(pieces, pa.large_binary()), dict[bytes, int]()
+    with open_counter(path, fingerprint=fingerprint) as counter, naming_damage(path):
         for columns in counter.read_all():
             batch = as_batch(columns)
             rows = batch.filter(pc.is_in(batch.column(0), wanted))
@@ -75,7 +66,7 @@ def bounds(run: Run, texts: Sequence[str], executor: Executor | None = None) -> 
             text: Counter({one: n for one, n in c.items() if len(one) <= most_bytes}) for text, c in certain.items()
         }
     pieces = tuple(dict.fromkeys(piece for counts in certain.values() for piece in counts))
-    task = FindTask(*run.counter, pieces)
+    task = (*run.counter, pieces)
     found = find(task) if executor is None else executor.one(find, task)
     lines = []
     for text, counts in certain.items():

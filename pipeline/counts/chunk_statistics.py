@@ -54,10 +54,7 @@ class ChunkStatistics:
         counted: dict[str, Any] = {name: dict(Counter(mine[name]) + Counter(theirs[name])) for name in of}
         characters = "".join(sorted({*self.concerned_characters, *other.concerned_characters}))
         return ChunkStatistics(
-            **numbers,
-            losses=add_up([self.losses, other.losses]),
-            **counted,
-            concerned_characters=characters,
+            **numbers, losses=add_up([self.losses, other.losses]), **counted, concerned_characters=characters
         )
 
 

@@ -73,7 +73,7 @@ def count_again(runner: Runner, run: Run, counted: Counted, options: TrainOption
         if run.manifest.source is None:
             _, coarse = _count_coarse(runner, run, pattern, options)
         else:
-            coarse = _count_mixture(runner, run, run.manifest.source, options)
+            coarse = _count_mixture(runner, run, run.manifest.source, pattern, options)
     return replace(counted, coarse=coarse)
 
 
@@ -87,13 +87,11 @@ def _warn_of_misfit(runner: Runner, counted: Counted, pattern: CompiledPattern) 
         )
 
 
-def _count_mixture(runner: Runner, run: Run, mixed: Source, options: TrainOptions) -> Counted:
+def _count_mixture(runner: Runner, run: Run, mixed: Source, pattern: CompiledPattern, options: TrainOptions) -> Counted:
     """Count the coarse pieces of each run that was combined, in its own directory, and combine them with the weights.
 
     These are multiplied by the number that makes all of them whole: nothing is rounded.
     """
-    pattern = coarse_pattern(options)
-    assert pattern is not None, "the options ask for superwords"
     counters, weights, statistics = [], {}, ChunkStatistics()
     with contextlib.ExitStack() as locks:
         for one in mixed.mixed:
@@ -119,7 +117,9 @@ def _count_mixture(runner: Runner, run: Run, mixed: Source, options: TrainOption
 def _count_coarse(runner: Runner, run: Run, pattern: CompiledPattern, options: TrainOptions) -> tuple[Run, Counted]:
     """Return the run of the coarse pieces of a run, counted. Raises as counting does."""
     _refuse_weights(run)
-    coarse_options = make_coarse(options, run)
+    files = tuple(file.path for file in run.manifest.plan.files)
+    listed = replace(options, inputs=files, exclude=None, output=run.coarse_location)
+    coarse_options = replace(listed, pattern=pattern.expression, max_piece_bytes=None)
     run.manifest.plan.added_files(run.directory, list_corpus(coarse_options, runner.listener), runner.listener)
     coarse_options = replace(coarse_options, overwrite=not _continues(run, coarse_options))
     coarse = open_run(runner, Directory(run.coarse_location, RUN), coarse_options)
@@ -129,15 +129,6 @@ def _count_coarse(runner: Runner, run: Run, pattern: CompiledPattern, options: T
         runner.warn(slowness(pattern))
         counted = combine_chunks(runner, coarse, count_chunks(runner, coarse, pattern))
     return coarse, counted
-
-
-def make_coarse(options: TrainOptions, run: Run) -> TrainOptions:
-    """Return the options of the second count."""
-    pattern = coarse_pattern(options)
-    assert pattern is not None, "the options ask for superwords"
-    files = tuple(file.path for file in run.manifest.plan.files)
-    listed = replace(options, inputs=files, exclude=None, output=run.coarse_location)
-    return replace(listed, pattern=pattern.expression, max_piece_bytes=None)
 
 
 def _continues(run: Run, options: TrainOptions) -> bool:

@@ -17,18 +17,9 @@ from pathlib import Path
 from pipeline import _core
 from pipeline.base import system
 from pipeline.base.errors import RunDirectoryError, TrainingError
+from pipeline.counts import counter_file
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.counts.counter_file import (
-    Columns,
-    CounterFacts,
-    CounterFile,
-    as_batch,
-    naming_damage,
-    open_counter,
-    partitions_for,
-    rows_of,
-    write_counter,
-)
+from pipeline.counts.counter_file import Columns, CounterFacts, CounterFile, open_counter, partitions_for, write_counter
 from pipeline.storage import Location, each
 from pipeline.storage.atomic import parts_next_to, put
 from pipeline.storage.scratch import own_mark
@@ -136,7 +127,7 @@ def _long_piece_bytes(columns: Columns) -> int:
     """Return the bytes of the pieces that are longer than 15."""
     import pyarrow.compute as pc
 
-    lengths = pc.binary_length(as_batch(columns).column(0))
+    lengths = pc.binary_length(counter_file.as_batch(columns).column(0))
     return int(pc.sum(pc.if_else(pc.greater(lengths, 15), lengths, 0)).as_py() or 0)
 
 
@@ -151,7 +142,7 @@ def give_back_memory() -> None:
 def _weighted_pieces(source: "_Source") -> int:
     """Return the weighted number of pieces of a counter, with repetitions; `TrainingError` beyond 2^63 - 1."""
     total = 1 << 63
-    with contextlib.suppress(OverflowError), naming_damage(source.path):
+    with contextlib.suppress(OverflowError), counter_file.naming_damage(source.path):
         total = sum(_core.weighted_total(columns, source.weight) for columns in source.open().read_all())
     source.close()
     if total >= 1 << 63:
@@ -248,7 +239,7 @@ class _Source:
                 columns = file.read(index)
                 self._read[index] = columns, _core.partition_starts(columns, partitions)
             columns, starts = self._read[index]
-        return rows_of(columns, starts[partition], starts[partition + 1])
+        return counter_file.rows_of(columns, starts[partition], starts[partition + 1])
 
     def close(self) -> None:
         """Close the file, if it is open."""

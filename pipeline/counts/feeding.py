@@ -108,11 +108,7 @@ class _Feeding:
     """Feeds the spans of a chunk and collects what was skipped or altered."""
 
     def __init__(
-        self,
-        task: ChunkTask,
-        counter: _core.ChunkCounter,
-        look: Callable[[Any, int, int], None],
-        resumable: Resumable,
+        self, task: ChunkTask, counter: _core.ChunkCounter, look: Callable[[Any, int, int], None], resumable: Resumable
     ) -> None:
         self._look, self._resumable = look, resumable
         self._tally = Tally()

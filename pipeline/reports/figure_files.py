@@ -15,7 +15,7 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.reports.figure import COLOURS, DASHES, MARKED_POINTS, MARKERS, Axis, Figure, Series, category, marker_of
-from pipeline.reports.page import Html, escaped, light_colours
+from pipeline.reports.page import escaped, light_colours
 from pipeline.reports.result import Table
 from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory, single_output, write_whole
@@ -60,15 +60,12 @@ def write_figures(
     return tuple(paths)
 
 
-def as_image(figure: Figure) -> Html:
-    """Return a figure as an image for a notebook."""
-    data = base64.b64encode(drawn(figure, "svg")).decode()
-    return Html(f'<img style="background: white" alt="{escaped(figure.title)}" src="data:image/svg+xml;base64,{data}">')
-
-
 def images(figures: Sequence[Figure]) -> str:
     """Return figures as images for a notebook; nothing without matplotlib."""
-    return "" if find_spec("matplotlib") is None else "".join(map(as_image, figures))
+    drawings = figures if find_spec("matplotlib") is not None else ()
+    listed = ((escaped(one.title), base64.b64encode(drawn(one, "svg")).decode()) for one in drawings)
+    start = '<img style="background: white"'
+    return "".join(f'{start} alt="{title}" src="data:image/svg+xml;base64,{data}">' for title, data in listed)
 
 
 def _csv(rows: Iterable[Sequence[object]]) -> bytes:

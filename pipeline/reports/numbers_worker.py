@@ -15,21 +15,10 @@ from pipeline.base import machine
 from pipeline.base.errors import RunDirectoryError
 from pipeline.corpus.sampling import Chosen, Drawn, read_chosen
 from pipeline.merges.vocabulary import Vocabulary
+from pipeline.reports import numbers
 from pipeline.reports.compared import REFERENCES, Compared, compared_model, load_compared
 from pipeline.reports.measure import TextMeasures, gini, is_byte_alone, measure, source_names
-from pipeline.reports.numbers import (
-    MARKED_SIZES,
-    PARALLEL,
-    SENTENCES,
-    Cut,
-    MergeNumbers,
-    Numbers,
-    Reference,
-    Sample,
-    SentenceTokens,
-    Shape,
-    SizePoint,
-)
+from pipeline.reports.numbers import Cut, MergeNumbers, Numbers, Sample, SentenceTokens, SizePoint
 from pipeline.reports.tokens import SpecialToken, readable, shape, token_group, token_uses, vocabulary_numbers
 from pipeline.run.ids import Roles
 from pipeline.run.patterns import pattern_of
@@ -90,20 +79,22 @@ def compute_numbers(task: NumbersTask) -> Numbers:
     references = [REFERENCES[name] for name in task.references]
     sentences = tuple(
         _sentence(language, text, [one for _, one in named], [one["tokens"][language] for one in references])
-        for language, text in SENTENCES.items()
+        for language, text in numbers.SENTENCES.items()
     )
     return Numbers(
         tokenizers=tuple((name, one.vocab_size) for name, one in named),
         vocabulary=vocabulary_numbers(vocabulary.tokens, special_tokens(model), model.unreachable_tokens(), uses),
-        shapes=tuple(Shape(*shape(one.vocab)) for _, one in named),
+        shapes=tuple(numbers.Shape(*shape(one.vocab)) for _, one in named),
         merged=merge_numbers(learned.counts, learned.joined, learned.bytes, fixed, vocabulary.size),
         sample=_sample(task, model, drawn, named),
         references=tuple(
-            Reference(name, one["vocab_size"], one["source"])
+            numbers.Reference(name, one["vocab_size"], one["source"])
             for name, one in zip(task.references, references, strict=True)
         ),
         sentences=sentences,
-        ginis=tuple(map(gini, zip(*(one.counts for one in sentences if one.language in PARALLEL), strict=True))),
+        ginis=tuple(
+            map(gini, zip(*(one.counts for one in sentences if one.language in numbers.PARALLEL), strict=True))
+        ),
         machine=machine.describe(),
         hidden_size=task.hidden_size,
         listing=listing(measured.vocab, uses),
@@ -152,7 +143,7 @@ def merge_numbers(
         return SizePoint(size, now, total_bytes / now if now else 0.0, saved)
 
     largest = fixed + len(joined)
-    marked = sorted({size for size in (*MARKED_SIZES, vocab_size) if fixed <= size <= largest})
+    marked = sorted({size for size in (*numbers.MARKED_SIZES, vocab_size) if fixed <= size <= largest})
     return MergeNumbers(
         merges=len(joined),
         bytes=total_bytes,
@@ -223,7 +214,7 @@ def _curve(task: NumbersTask, texts: Sequence[tuple[str, str]], whole: TextMeasu
     options = task.trained.options
     own = options.vocab_size[0]
     least = own - options.special.merge_budget(own)
-    sizes = [size for size in MARKED_SIZES if options.first_stage is None and least < size < own]
+    sizes = [size for size in numbers.MARKED_SIZES if options.first_stage is None and least < size < own]
     found = []
     for size in sizes:
         encode = compared_model(task.trained.model(size)).encode_ordinary

@@ -255,11 +255,6 @@ class Report(Result):
             stored(dict[str, tuple[Check, ...]], checks),
         )
 
-    def is_of(self, tokenizer: str, facts: VocabularyFacts) -> bool:
-        """Whether it describes the tokenizer of a directory with this name, as it is now."""
-        home = self.summary.tokenizer_directory
-        return home is not None and home.name == tokenizer and self.summary.vocabulary == facts
-
     @property
     def skipped(self) -> tuple[str, ...]:
         """Input that was skipped or altered, in words."""

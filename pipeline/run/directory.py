@@ -47,17 +47,14 @@ def fingerprint(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def new_directory(parent: Path = Path("runs")) -> Path:
+def new_directory() -> Path:
     """Make and return the first free one of `runs/001`, `runs/002`, ...; two commands at once get two."""
-    make_directory(parent)
-    for directory in (parent / f"{number:03d}" for number in itertools.count(1)):
-        try:
+    make_directory(Path("runs"))
+    for directory in (Path("runs", f"{number:03d}") for number in itertools.count(1)):
+        refused = os_error_as(RunDirectoryError, f"directory {directory} cannot be made", "give --output")
+        with refused, contextlib.suppress(FileExistsError):
             directory.mkdir()
             break
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise RunDirectoryError(f"directory {directory} cannot be made: {error.strerror}; give --output") from None
     return directory
 
 

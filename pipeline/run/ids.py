@@ -15,12 +15,7 @@ MAX_IDS = 1 << 28  # ids stay below this
 
 WELL_KNOWN = {  # special tokens of published tokenizers, by what they are for
     "end": (
-        "<|endoftext|>",
-        "<|end_of_text|>",
-        "</s>",
-        "<eos>",
-        "<|eos|>",
-        "[EOS]",
+        *("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "[EOS]"),
         "<\uff5cend\u2581of\u2581sentence\uff5c>",
     ),
     "bos": (

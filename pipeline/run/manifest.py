@@ -9,7 +9,7 @@ import hashlib
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -81,9 +81,10 @@ class Manifest:
 
     @property
     def chooser(self) -> Any:
-        """The `Chooser` of the guest that chooses the merges; None if the engine does."""
-        source = self.source
-        return None if source is None or not source.chosen_by else chooser_of(source.kind, source.chosen_by)
+        """The `Chooser` of the guest that chooses the merges; None if the engine does. Raises as `stored` does."""
+        if self.source is None or not self.source.chosen_by:
+            return None
+        return stored(import_module(_CHOOSERS[self.source.kind]).Chooser, self.source.chosen_by)
 
     def chunk_fingerprint(self, index: int) -> str:
         """Return what one chunk's counter depends on."""
@@ -176,10 +177,6 @@ class Run:
         """Return `tokenizer` for the run's first size, `tokenizer-8000` for others."""
         return "tokenizer" if vocab_size == self.manifest.vocab_size else f"tokenizer-{vocab_size}"
 
-    def tokenizer_directory(self, vocab_size: int) -> Location:
-        """Return where the tokenizer of this size is stored."""
-        return self.directory / self.tokenizer_name(vocab_size)
-
     def tokenizers(self) -> list[Location]:
         """List the directories of tokenizers that the manifest knows."""
         names = {name.partition("/")[0] for name in self.manifest.tokenizers}
@@ -190,11 +187,6 @@ def guest_of(location: Location) -> ModuleType | None:
     """Return the module of the guest that made what is in a directory, or None."""
     found = next((module for name, module in _MAKERS.items() if (location / name).exists()), None)
     return None if found is None else import_module(found)
-
-
-def chooser_of(kind: str, chosen_by: Mapping[str, Any]) -> Any:
-    """Return the `Chooser` of a guest for what a source stores; raises `TypeError`, `KeyError` or `ValueError`."""
-    return stored(import_module(_CHOOSERS[kind]).Chooser, chosen_by)
 
 
 def save(run: Run) -> None:

@@ -89,7 +89,3 @@ class Broker:
             on_one=on_one,
             most=on_one if nodes else asked,
         )
-
-    def unused_bytes(self) -> int:
-        """Return what of the limit no process uses now; below 0 if they use more."""
-        return self.limit_bytes - machine.process_tree_memory()

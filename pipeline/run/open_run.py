@@ -32,7 +32,11 @@ def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run
         _refuse_another_corpus(directory)
     stored, asked = None if options.overwrite else manifest.load(directory.location), options
     if stored is not None:
-        refuse_source(stored)
+        if (source := stored.manifest.source) is not None:
+            raise RunDirectoryError(
+                f"{directory} holds counts from {source.description}, not from a corpus, so nothing can be counted "
+                "into it; continue with `bpe-pipeline merge`, choose another --output, or start again with --overwrite"
+            )
         manifest.refuse_other_options(directory, "counting", stored.manifest.counting, options.of_stage("count"))
         if not options.inputs:
             runner.inform(f"resuming with the corpus of {directory}")
@@ -107,15 +111,6 @@ def refuse_other_weights(run: Run, weights: Sequence[str]) -> None:
     if run.manifest.merging is not None and run.merges_path.exists():
         stored = {"weights": list(run.manifest.weights) or None}
         manifest.refuse_other_options(run.directory, manifest.MERGING, stored, {"weights": list(weights) or None})
-
-
-def refuse_source(run: Run) -> None:
-    """Raise `RunDirectoryError` for a run whose counts came from no corpus: none can be counted into it."""
-    if (source := run.manifest.source) is not None:
-        raise RunDirectoryError(
-            f"{run.directory} holds counts from {source.description}, not from a corpus, so nothing can be counted "
-            "into it; continue with `bpe-pipeline merge`, choose another --output, or start again with --overwrite"
-        )
 
 
 def _refuse_another_corpus(directory: Directory) -> None:

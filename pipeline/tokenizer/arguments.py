@@ -12,7 +12,7 @@ from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.presets import resolve
 from pipeline.run.ids import SpecialTokens
-from pipeline.run.values import parse_texts
+from pipeline.run.values import argument, parse_texts
 from pipeline.tokenizer.encode import Text
 
 if TYPE_CHECKING:
@@ -60,10 +60,7 @@ def tokens_by_id(vocab: Any, special_tokens: object) -> tuple[dict[int, bytes], 
 
 def special_texts(special_tokens: object) -> tuple[str, ...]:
     """List the texts of special tokens."""
-    try:
-        return parse_texts(special_tokens)
-    except ValueError as expected:
-        raise unfit("special_tokens", str(expected), special_tokens) from None
+    return argument("special_tokens", special_tokens, parse_texts)
 
 
 def texts_of(texts: Iterable[Text]) -> Sequence[Text]:
@@ -77,18 +74,13 @@ def threads_of(num_threads: int | None) -> int:
     """Return a number of threads; None: that of the cores."""
     if num_threads is None:
         return default_workers()
-    return min(at_least_one("num_threads", num_threads), _MOST_THREADS)
-
-
-def at_least_one(name: str, value: Any) -> int:
-    """Return a whole number of at least 1."""
     try:
-        number = index(value)
+        number = index(num_threads)
     except TypeError:
         number = 0
     if number < 1:
-        raise unfit(name, "a whole number of at least 1", value)
-    return number
+        raise unfit("num_threads", "a whole number of at least 1", num_threads)
+    return min(number, _MOST_THREADS)
 
 
 def integer_dtype(dtype: Any, max_id: int) -> Any:

@@ -244,7 +244,12 @@ class Trained:
         """Make the vocabulary of `vocab_size` tokens, or of fewer where the list is short; the last one is kept."""
         if vocab_size not in self._last:
             self._last.clear()
-            self._last[vocab_size] = self._made(vocab_size)
+            special, first = self.options.special, self.merges(vocab_size)
+            rounded = special.multiple > 1  # two merges may make one token, so how many there are must be seen
+            ordinary = len(Vocabulary.from_id_pairs(first.left, first.right).tokens) if rounded else 0
+            self._last[vocab_size] = Vocabulary.from_id_pairs(
+                first.left, first.right, special.texts(ordinary), special_ids=self.options.special_ids
+            )
         return self._last[vocab_size]
 
     @cached_property
@@ -253,14 +258,6 @@ class Trained:
 
     def __reduce__(self) -> tuple[Any, ...]:  # without what another thread may make meanwhile
         return Trained, (self.learned, self.pattern, self.options)
-
-    def _made(self, vocab_size: int) -> Vocabulary:
-        special, first = self.options.special, self.merges(vocab_size)
-        rounded = special.multiple > 1  # two merges may make one token, so how many there are must be seen
-        ordinary = len(Vocabulary.from_id_pairs(first.left, first.right).tokens) if rounded else 0
-        return Vocabulary.from_id_pairs(
-            first.left, first.right, special.texts(ordinary), special_ids=self.options.special_ids
-        )
 
     def model(self, vocab_size: int) -> Model:
         """Make the model of this vocabulary."""

@@ -221,7 +221,5 @@ def _template(name: str, entry: Mapping[str, Any], where: str) -> Template:
     if (template.replace_eos and not template.stop_words) or len(template.thought_words) != 2:
         raise UsageError(f"{where}: replace_eos needs stop_words, and there are two thought_words")
     return replace(
-        template,
-        observation=template.observation or template.user,
-        function=template.function or template.assistant,
+        template, observation=template.observation or template.user, function=template.function or template.assistant
     )

@@ -50,12 +50,9 @@ def only_special(special_tokens: Mapping[str, int], vocab: Field, merges: Merges
     """
     listed = vocab.read(dict)
     made = {left + right for left, right in merges} | {bytes([byte]) for byte in range(128)}
-
-    def ordinary_too(text: str) -> bool:
-        token = text.encode(errors="replace")
-        return token in made and token_to_text(token) == text
-
-    return {text: id_ for text, id_ in special_tokens.items() if listed.get(text) != id_ or not ordinary_too(text)}
+    tokens = {text: text.encode(errors="replace") for text in special_tokens}
+    both = {text for text, token in tokens.items() if token in made and token_to_text(token) == text}
+    return {text: id_ for text, id_ in special_tokens.items() if listed.get(text) != id_ or text not in both}
 
 
 def read_merges(pairs: Sequence[Any], file: Location, path_of: Callable[[int], str]) -> Merges:

@@ -11,20 +11,13 @@ from typing import Any
 from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.storage import Location
+from pipeline.tokenizer.formats import huggingface
 from pipeline.tokenizer.formats.fields import Field, read_bytes, read_json, write_files
 from pipeline.tokenizer.formats.files import document_of, tokenizer_home
-from pipeline.tokenizer.formats.huggingface import (
-    EDITABLE,
-    MODEL_NAME,
-    TEMPLATE_NAME,
-    check_numbering,
-    load_huggingface,
-    write_model,
-)
 from pipeline.tokenizer.model import Model
 
 _PLAIN_MARK = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) | {"special": True}
-CHANGED_NAMES = (*EDITABLE, TEMPLATE_NAME, MODEL_NAME)
+CHANGED_NAMES = (*huggingface.EDITABLE, huggingface.TEMPLATE_NAME, huggingface.MODEL_NAME)
 
 
 def write_changed(base: Location, model: Model, new_of: Mapping[int, int] | None, directory: Location) -> Model:
@@ -35,11 +28,13 @@ def write_changed(base: Location, model: Model, new_of: Mapping[int, int] | None
         document = read_json(file).read(dict)
         marks = _marks(document.get("added_tokens") or [], model.vocabulary) if new_of is None else {}
         settings = [home / name for name in CHANGED_NAMES[:-1] if (home / name).exists()]
-        contents = {one.name: _marked(one, marks) if marks else _settings(one, new_of) for one in settings}
-        write_files(directory, contents | {MODEL_NAME: _document(document, file, model.vocabulary, new_of, marks)})
+        contents = {one.name: _settings(one, new_of, marks) for one in settings}
+        write_files(
+            directory, contents | {huggingface.MODEL_NAME: _document(document, file, model.vocabulary, new_of, marks)}
+        )
     else:
-        write_model(model, directory)
-    written = load_huggingface(directory / MODEL_NAME)
+        huggingface.write_model(model, directory)
+    written = huggingface.load_huggingface(directory / huggingface.MODEL_NAME)
     if written.vocabulary != model.vocabulary:
         raise ExportRefusedError(
             f"{file or base} cannot hold this vocabulary: another one is read from what was written"
@@ -55,21 +50,6 @@ def _marks(added: Sequence[Mapping[str, Any]], vocabulary: Vocabulary) -> Marks:
     """Return the special tokens of a vocabulary that the added tokens of a file lack."""
     old = {token["id"]: token["content"] for token in added}
     return {id_: (old.get(id_), text) for text, id_ in vocabulary.special_tokens.items() if old.get(id_) != text}
-
-
-def _marked(file: Location, marks: Marks) -> str | bytes:
-    """Return a file of settings with more special tokens, wherever it lists all of them."""
-    if not file.name.endswith(".json"):
-        return read_bytes(file)
-    document = read_json(file).read(dict)
-    if isinstance(decoder := document.get("added_tokens_decoder"), dict):
-        for id_, (_, text) in marks.items():
-            decoder[str(id_)] = {**decoder.get(str(id_), _PLAIN_MARK), "content": text}
-    if isinstance(listed := document.get("additional_special_tokens"), list):
-        gone = {old for old, _ in marks.values()}
-        kept = [one for one in listed if (one["content"] if isinstance(one, dict) else one) not in gone]
-        document["additional_special_tokens"] = kept + [text for _, text in marks.values()]
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
 def _document(
@@ -94,7 +74,7 @@ def _document(
     if marks:
         document["added_tokens"] = added
     try:
-        check_numbering(Field(added, file), Field(entries, file))
+        huggingface.check_numbering(Field(added, file), Field(entries, file))
     except InputError:  # a reader takes the ids of the vocabulary for those that it lists
         entries |= {token["content"]: token["id"] for token in added}
     return json.dumps(document, ensure_ascii=False, indent=2)
@@ -126,15 +106,22 @@ def _move_ids(processor: Any, new_of: Mapping[int, int], file: Location) -> None
             processor[name] = [text, _moved(id_, new_of, file)]
 
 
-def _settings(file: Location, new_of: Mapping[int, int] | None) -> str | bytes:
-    """Return a file of settings, with the ids that it names moved."""
-    if new_of is None or not file.name.endswith(".json"):
+def _settings(file: Location, new_of: Mapping[int, int] | None, marks: Marks) -> str | bytes:
+    """Return a file of settings with the ids that it names moved, or with more special tokens where it lists all."""
+    if (new_of is None and not marks) or not file.name.endswith(".json"):
         return read_bytes(file)
     document = read_json(file).read(dict)
     if isinstance(decoder := document.get("added_tokens_decoder"), dict):
-        document["added_tokens_decoder"] = {str(_moved(id_, new_of, file)): token for id_, token in decoder.items()}
+        for id_, (_, text) in marks.items():
+            decoder[str(id_)] = {**decoder.get(str(id_), _PLAIN_MARK), "content": text}
+        if new_of is not None:
+            document["added_tokens_decoder"] = {str(_moved(id_, new_of, file)): one for id_, one in decoder.items()}
+    if marks and isinstance(listed := document.get("additional_special_tokens"), list):
+        gone = {old for old, _ in marks.values()}
+        kept = [one for one in listed if (one["content"] if isinstance(one, dict) else one) not in gone]
+        document["additional_special_tokens"] = kept + [text for _, text in marks.values()]
     for name, value in document.items():
-        if name.endswith("_token_id"):
+        if new_of is not None and name.endswith("_token_id"):
             several = isinstance(value, list)
             ids = value if several else [value]
             moved = [_moved(id_, new_of, file) if isinstance(id_, int) and id_ >= 0 else id_ for id_ in ids]  # or none

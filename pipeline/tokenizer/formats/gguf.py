@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError
-from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
 from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory, whole_file
@@ -38,7 +37,8 @@ def export(model: Model, directory: Location) -> list[Location]:
     """Write the file; ExportRefusedError where llama.cpp would produce other ids."""
     if find_spec("gguf") is None:
         raise ExportRefusedError("a GGUF file is written with the gguf package: pip install 'bpe-pipeline[gguf]'")
-    pre = pre_type(model.pattern)
+    is_superbpe = model.pattern.expression == SUPERWORD_PATTERNS["superbpe-digits"]
+    pre = "superbpe" if is_superbpe else PRE_TYPES.get(model.pattern.name or "")
     if pre is None:
         known = ", ".join([*PRE_TYPES, "superbpe-digits (of superwords)"])
         reason = _UNLIKE.get(model.pattern.name or "", f"it has the patterns {known} and some that we lack")
@@ -57,13 +57,6 @@ def export(model: Model, directory: Location) -> list[Location]:
     with whole_file(directory / GGUF_NAME) as partial:
         _write(partial, model, texts, pre)
     return [directory / GGUF_NAME]
-
-
-def pre_type(pattern: CompiledPattern) -> str | None:
-    """Return llama.cpp's name of a pattern; None if it has none."""
-    if pattern.expression == SUPERWORD_PATTERNS["superbpe-digits"]:
-        return "superbpe"
-    return PRE_TYPES.get(pattern.name or "")
 
 
 def _refuse_special_tokens(model: Model, pre: str) -> None:
