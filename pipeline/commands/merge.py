@@ -290,7 +290,7 @@ def _export(
             refuse_ordinary(trained)
             run = manifest.store_tokenizers(run, trained.options, FILE_NAMES, GENERATION_NAME, CARD)
             sizes = trained.options.vocab_size
-            exported = [export_size(run.directory / run.tokenizer_name(size), trained, size) for size in sizes]
+            exported = [export_size(run.tokenizer_directory(size), trained, size) for size in sizes]
         with runner.timed(report.STAGE):
             if computing is None:
                 return run, exported, compute()

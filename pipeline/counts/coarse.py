@@ -106,7 +106,7 @@ def _count_mixture(runner: Runner, run: Run, mixed: Source, pattern: CompiledPat
         described = f"the second counts of {mixed.description}"
         settings = replace(coarse.manifest, plan=Plan(), source=Source(RUNS, digest, described))
         coarse = Run(Directory(run.coarse_location, RUN), settings)
-        if _stored(run) != coarse:
+        if manifest.load_undamaged(run.coarse_location) != coarse:
             coarse = replace_run(coarse, keep=[])
         whole = find_counted(coarse, runner.executor)
         if whole is None:
@@ -133,16 +133,8 @@ def _count_coarse(runner: Runner, run: Run, pattern: CompiledPattern, options: T
 
 def _continues(run: Run, options: TrainOptions) -> bool:
     """Whether the directory holds this count, perhaps of fewer files."""
-    stored = _stored(run)
+    stored = manifest.load_undamaged(run.coarse_location)
     if stored is None or stored.manifest.counting != options.of_stage("count"):
         return False
     now = {tuple(dependencies_of(file)) for file in run.manifest.plan.files}
     return all(tuple(dependencies_of(file)) in now for file in stored.manifest.plan.files)
-
-
-def _stored(run: Run) -> Run | None:
-    """Return the second count as it is stored; None if there is none, or it is damaged."""
-    try:
-        return manifest.load(run.coarse_location)
-    except RunDirectoryError:
-        return None

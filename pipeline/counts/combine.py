@@ -15,13 +15,12 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import COMBINE_BYTES, CombineTask, combine, join
 from pipeline.counts.counter_file import CounterFacts, LookTask, Parts, look
 from pipeline.executors import Executor, Need
-from pipeline.run.manifest import Run
+from pipeline.run.manifest import MOST_RANGES, Run
 from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.runner import Runner, Stage
 from pipeline.storage import Location, existing, names_in, remove
 
 COMBINING = "combining"
-_MOST_SHARES = 256  # a power of two
 _SHARES_A_CORE = 2  # so that all cores finish together
 _SHARE_BYTES = 2 << 30  # of counters in a share on one machine: some ten seconds of work
 
@@ -44,7 +43,7 @@ def combine_counters(
     need: Need | None = Need(task.threads, grant.worker_bytes + task.memory_bytes + WRITE_BYTES)
     shares = sum(path.stat().st_size for path, _ in parts.counters if isinstance(path, Path)) // _SHARE_BYTES
     if len(nodes) > 1:
-        grant, need = runner.reserve(_MOST_SHARES, wanted=COMBINE_BYTES + WRITE_BYTES), None
+        grant, need = runner.reserve(MOST_RANGES, wanted=COMBINE_BYTES + WRITE_BYTES), None
         task = replace(task, threads=1, memory_bytes=grant.bytes - WRITE_BYTES)
         shares = min(_SHARES_A_CORE * sum(node.cores for node in nodes), len(task.parts))
     elif shares < 2 or instead is not None or parts.weights:
@@ -58,7 +57,7 @@ def _in_shares(runner: Runner, run: Run, task: CombineTask, most: int, grant: Gr
     names = names_in(run.share_path(0, 1).parent)
     # Of how many shares those are that were combined before; the cluster may have had other nodes then.
     before = {int(name.rpartition("-")[2].removesuffix(".parquet")) for name in names if name.startswith("share-")}
-    shares = max(before, default=1 << (min(most, _MOST_SHARES) - 1).bit_length())
+    shares = max(before, default=1 << (min(most, MOST_RANGES) - 1).bit_length())
     parts = [
         (run.share_path(index, shares), f"{task.fingerprint}, share {index} of {shares}") for index in range(shares)
     ]

@@ -29,7 +29,7 @@ from pipeline.storage import Location, existing, open_file
 MERGING = "merging"  # what a run did with its counts, in words
 _TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/([a-z_]+\.[a-z]+|README\.md)")
 INPUT_NAME = "counts/input-{:03d}.parquet"  # what several chunks of an input with a weight add up to
-_MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
+MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
 RUNS = "runs"  # the kind of a source that is combined counts
 KEPT = ".kept"  # the ending of what is kept of a counter until it is complete
 # Modules of the guests that made a directory or choose a run's merges, imported when they are used.
@@ -118,7 +118,7 @@ class Manifest:
         """List the files of counting: the counters and the log."""
         yield from (f"counts/{index:06d}.parquet" for index in range(len(self.plan.chunks)))
         yield from map(INPUT_NAME.format, range(MOST_INPUTS))
-        for power in range(1, _MOST_RANGES.bit_length()):
+        for power in range(1, MOST_RANGES.bit_length()):
             yield from (_range_name(index, 1 << power) for index in range(1 << power))
         yield from ("counter.parquet", LOG)
 
@@ -177,6 +177,10 @@ class Run:
         """Return `tokenizer` for the run's first size, `tokenizer-8000` for others."""
         return "tokenizer" if vocab_size == self.manifest.vocab_size else f"tokenizer-{vocab_size}"
 
+    def tokenizer_directory(self, vocab_size: int) -> Location:
+        """Return where the tokenizer of this size is stored."""
+        return self.directory / self.tokenizer_name(vocab_size)
+
     def tokenizers(self) -> list[Location]:
         """List the directories of tokenizers that the manifest knows."""
         names = {name.partition("/")[0] for name in self.manifest.tokenizers}
@@ -219,6 +223,13 @@ def load(location: Location) -> Run | None:
         for one in manifest.special.values():
             make_options(TrainOptions, one)
     return Run(directory, manifest)
+
+
+def load_undamaged(location: Location) -> Run | None:
+    """Return the run in a directory; None if there is none, or a damaged one, whose list of files cannot be trusted."""
+    with contextlib.suppress(RunDirectoryError):
+        return load(location)
+    return None
 
 
 def run_of(path: Location) -> Run | None:

@@ -91,11 +91,7 @@ def _planned(runner: Runner, directory: Directory, stored: Run | None, listing: 
 
 def replace_run(run: Run, keep: list[str], *, results: bool = False) -> Run:
     """Delete the counts of the run in the directory, and its `results`, and save this run in its place."""
-    try:
-        old = manifest.load(run.directory.location)
-    except RunDirectoryError:
-        old = None  # damaged: no list of its files can be trusted, and new files replace them one by one
-    if old is not None:
+    if (old := manifest.load_undamaged(run.directory.location)) is not None:  # else new files replace them one by one
         old = manifest.remove_results(old) if results else old
         manifest.clear_counts(old, keep)
         run = replace(
@@ -115,11 +111,7 @@ def refuse_other_weights(run: Run, weights: Sequence[str]) -> None:
 
 def _refuse_another_corpus(directory: Directory) -> None:
     """Raise `UsageError` if the sample corpus would replace a corpus that was named."""
-    try:
-        stored = manifest.load(directory.location)
-    except RunDirectoryError:
-        return  # unknown
-    if stored is None:
+    if (stored := manifest.load_undamaged(directory.location)) is None:
         return
     files = {file.path for file in stored.manifest.plan.files}
     if stored.manifest.source is not None or not files <= set(sample_corpus()):

@@ -124,7 +124,10 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
         if for_tokenizers(compiled) == expression:
             return compiled
         raise PatternError(f"{shortened(expression)} is not what {shortened(noted.value)} is written as for tokenizers")
-    if (known := _preset_spelled(expression)) is not None:
+    if expression == _GPT2_AS_PUBLISHED:
+        return _preset("gpt2")[0]
+    nearest = sorted(PRESETS, key=lambda name: abs(len(PRESETS[name]) - len(expression)))
+    if (known := next((one for one, spelling in map(_preset, nearest) if spelling == expression), None)) is not None:
         return known
     if expression in READ_ALIKE_BY_TOKENIZERS:
         return compile_pattern(expression)
@@ -136,14 +139,6 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
     if difference is None or (compiled.tables is not None and for_tokenizers(compiled) == expression):
         return compiled
     raise PatternError(f"{shortened(expression)} may mean something else in tokenizers, because of {difference}")
-
-
-def _preset_spelled(expression: str) -> CompiledPattern | None:
-    """Return the named pattern with this spelling for tokenizers, or None; those of like length are tried first."""
-    if expression == _GPT2_AS_PUBLISHED:
-        return _preset("gpt2")[0]
-    nearest = sorted(PRESETS, key=lambda name: abs(len(PRESETS[name]) - len(expression)))
-    return next((compiled for compiled, spelling in map(_preset, nearest) if spelling == expression), None)
 
 
 @cache
