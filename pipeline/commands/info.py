@@ -17,7 +17,6 @@ from pipeline.shards.manifest import RESULT, SHARDS, EncodedCorpus, find_result,
 from pipeline.storage import Location, existing, named, names_in
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.files import FILE_NAMES, load_model, tokenizer_home
-from pipeline.tokenizer.model import ChatTemplate
 
 
 def info(path: AnyPath) -> Facts:
@@ -91,7 +90,8 @@ def _run(run: Run) -> Facts:
 
 def _tokenizer(path: Location, more: Mapping[str, Any] = MappingProxyType({})) -> Facts:
     model, home = load_model(path), tokenizer_home(path)
-    vocabulary = model.vocabulary
+    vocabulary, jinja = model.vocabulary, None if model.chat_template is None else model.chat_template.jinja
+    known = {one.jinja: name for name, one in CHAT_TEMPLATES.items()}
     names = [name for name in names_in(home) if name in {*FILE_NAMES, path.name}]
     facts = {
         "tokenizer": str(path if path.is_file() else home),
@@ -102,18 +102,11 @@ def _tokenizer(path: Location, more: Mapping[str, Any] = MappingProxyType({})) -
         "eos_token": model.eos_token,
         "pad_token": model.pad_token,
         "pattern": model.pattern.name or model.pattern.expression,
-        "chat_template": _template(model.chat_template),
+        "chat_template": None if jinja is None else known.get(jinja, f"its own, {len(jinja):,} characters"),
         "files": {name: (home / name).stat().st_size for name in names},
         "fingerprint": tokenizer_fingerprint(model),
     }
     return _facts({**facts, **more})
-
-
-def _template(template: ChatTemplate | None) -> str | None:
-    if template is None:
-        return None
-    known = (name for name, one in CHAT_TEMPLATES.items() if one.jinja == template.jinja)
-    return next(known, f"its own, {len(template.jinja):,} characters")
 
 
 def _shards(directory: Location) -> Facts:

@@ -99,11 +99,10 @@ class _Counting(Resumable):
         return statistics, written.rows
 
     def _spill(self, counter: _core.ChunkCounter) -> None:
-        number = len(self.parts)
-        part = self._checkpoints.part_path(number)
+        part = self._checkpoints.part_path(len(self.parts))
         write_counter(part, counter_partitions(counter), fingerprint=self._checkpoints.part_fingerprint)
+        _log.info("part %d of %s: %d different pieces", len(self.parts), self._task.output.name, len(counter))
         self.parts.append(part)
-        _log.info("part %d of %s: %d different pieces", number, self._task.output.name, len(counter))
 
     def write_part(self) -> None:
         """Write what is counted and not yet in a part, and forget it."""

@@ -248,12 +248,9 @@ class Report(Result):
     @classmethod
     def from_json(cls, document: Any) -> "Report":
         """Read what `to_json` returned; TypeError, ValueError, KeyError or AttributeError for anything else."""
-        numbers, checks = document["numbers"], document.get("checks", {})
-        return cls(
-            stored(Summary, document),
-            None if numbers is None else stored(Numbers, numbers),
-            stored(dict[str, tuple[Check, ...]], checks),
-        )
+        numbers = None if document["numbers"] is None else stored(Numbers, document["numbers"])
+        checks = stored(dict[str, tuple[Check, ...]], document.get("checks", {}))
+        return cls(stored(Summary, document), numbers, checks)
 
     @property
     def skipped(self) -> tuple[str, ...]:

@@ -94,9 +94,8 @@ def replace_run(run: Run, keep: list[str], *, results: bool = False) -> Run:
     if (old := manifest.load_undamaged(run.directory.location)) is not None:  # else new files replace them one by one
         old = manifest.remove_results(old) if results else old
         manifest.clear_counts(old, keep)
-        run = replace(
-            run, manifest=replace(run.manifest, tokenizers=old.manifest.tokenizers, written=old.manifest.written)
-        )
+        listed = replace(run.manifest, tokenizers=old.manifest.tokenizers, written=old.manifest.written)
+        run = replace(run, manifest=listed)
     make_directory(run.directory / "counts")
     manifest.save(run)
     return run

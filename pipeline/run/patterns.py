@@ -13,7 +13,7 @@ from pipeline.run.options import PieceOptions, TrainOptions
 
 def pattern_of(options: PieceOptions) -> CompiledPattern:
     """Return the pattern that cuts the corpus."""
-    return _compiled(options.pattern, options)
+    return _compiled(options.pattern, options.pattern_timeout, options.normalize == "nfc")
 
 
 def coarse_pattern(options: TrainOptions) -> CompiledPattern | None:
@@ -25,7 +25,8 @@ def coarse_pattern(options: TrainOptions) -> CompiledPattern | None:
             "--superwords-from counts the text a second time, without weights of inputs: count each input in a run of "
             "its own, and `combine` these runs with --weight"
         )
-    return _compiled(SUPERWORD_PATTERNS.get(options.superword_pattern, options.superword_pattern), options)
+    expression = SUPERWORD_PATTERNS.get(options.superword_pattern, options.superword_pattern)
+    return _compiled(expression, options.pattern_timeout, options.normalize == "nfc")
 
 
 def tokenizer_pattern(options: TrainOptions) -> CompiledPattern:
@@ -33,12 +34,8 @@ def tokenizer_pattern(options: TrainOptions) -> CompiledPattern:
     return coarse_pattern(options) or pattern_of(options)
 
 
-def _compiled(expression: str, options: PieceOptions) -> CompiledPattern:
-    return _compile(expression, options.pattern_timeout, options.normalize == "nfc")
-
-
 @cache
-def _compile(expression: str, timeout_s: int, nfc: bool) -> CompiledPattern:
+def _compiled(expression: str, timeout_s: int, nfc: bool) -> CompiledPattern:
     return replace(compile_pattern(expression, timeout_s=timeout_s), nfc=nfc)
 
 

@@ -84,11 +84,8 @@ def check_exports(tokenizer: Tokenizer, directory: Path, formats: Sequence[str],
                 why = "it would run code that comes with the tokenizer (auto_map), which is not run here"
                 return Check(name, library, "not checked", why)
             difference = f"it failed with {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        if difference:
-            return Check(name, library, "different", difference)
-        return Check(
-            name, library, "same", f"the same ids on {len(listed):,} texts of {sum(map(len, listed)):,} characters"
-        )
+        same = f"the same ids on {len(listed):,} texts of {sum(map(len, listed)):,} characters"
+        return Check(name, library, "different" if difference else "same", difference or same)
 
     return [check(name, library, load) for name in formats for library, load in _LOADERS[name].items()]
 

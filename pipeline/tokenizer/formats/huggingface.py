@@ -270,9 +270,8 @@ def _roles(config: Field, special_tokens: dict[str, int], template: ChatTemplate
     texts = [token_field(config, name).value for name in ("bos_token", "eos_token", "pad_token", _SEPARATOR_KEY)]
     roles = Roles(*(text if isinstance(text, str) and text in special_tokens else None for text in texts))
     implied = template.start_among(special_tokens) if template else None
-    return replace(
-        roles, bos=None if roles.bos == implied else roles.bos, eos=None if roles.eos == roles.separator else roles.eos
-    )
+    bos, eos = None if roles.bos == implied else roles.bos, None if roles.eos == roles.separator else roles.eos
+    return replace(roles, bos=bos, eos=eos)
 
 
 def _chat_template(config: Field) -> ChatTemplate | None:
