@@ -8,17 +8,20 @@ the end. This is for shards in local directories, of ids end to end in the order
 
 import contextlib
 import os
+import stat
 import sys
 import time
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
 
 from pipeline.base import system
-from pipeline.base.errors import RunDirectoryError
+from pipeline.base.errors import RunDirectoryError, os_error_as
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.ids_end_to_end import Bin
 from pipeline.shards.formats.shard_format import ID_BYTES, IDS, Layout
@@ -41,8 +44,8 @@ def begun_path(shard: Path) -> Path:
 class BegunShards:
     """Where the ids of a corpus go.
 
-    single: the name of the only shard; header_bytes: before the ids; most: shards that may be begun; mark: what the
-    numbers of ids depend on; kept_bytes: of memory for the ids of a chunk.
+    single: the name of the only shard; header_bytes: before the ids; most: shards that may be begun; mark: of one
+    run of the command; kept_bytes: of memory for the ids of a chunk.
     """
 
     directory: Path
@@ -114,15 +117,26 @@ class BegunShards:
     @contextlib.contextmanager
     def opened(self, index: int, at: int) -> Iterator[IO[bytes]]:
         """Open a shard that is begun, to write ids from a position on; they are on disk when the block ends."""
-        path = self.begun(index)
-        if not path.exists():
-            path.touch()
-            system.flush(self.directory)
-        with path.open("r+b") as file:
+        with open_begun(self.begun(index)) as file:
             file.seek(self._byte(index, at))
             yield file
             file.flush()
             os.fsync(file.fileno())
+            system.flush(self.directory)
+
+
+@contextlib.contextmanager
+def open_begun(path: Path) -> Iterator[IO[bytes]]:
+    """Open a shard that is begun to read and write, or begin it. Raises `RunDirectoryError`, also for a link."""
+    with os_error_as(RunDirectoryError, f"{path} cannot be written", "remove it, or free disk space"):
+        descriptor = os.open(
+            path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0), 0o666
+        )
+        with os.fdopen(descriptor, "r+b") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+                raise RunDirectoryError(f"{path} has another name, whose content would change: remove it, or that name")
+            yield file
 
 
 class KeptIds:
@@ -152,22 +166,28 @@ class KeptIds:
         if shards is None or at is None or not shards.take(at, ids):
             self._write_part()
             return {}
-        starts = {index: start for index, start, _ in shards.extents(at, ids)}
-        crcs, self._part.elsewhere = dict.fromkeys(starts, 0), True
-        with contextlib.ExitStack() as opened:
-            files = {index: opened.enter_context(shards.opened(index, start)) for index, start in starts.items()}
-            first = at
-            for own, ends in self._blocks:
-                done = 0
-                for index, start, stop in shards.extents(first, len(own)):
-                    if piece := own[start - first : stop - first]:
-                        files[index].write(piece)
-                        crcs[index] = zlib.crc32(piece, crcs[index])
-                    after = bisect_right(ends, stop - at, done)
-                    self._part.add(piece, ends[done:after])
-                    done = after
-                first += len(own)
-        return {"at": at, "pieces": tuple((start - at, crcs[index]) for index, start in starts.items())}
+        self._part.elsewhere, pieces = True, []
+        for index, own in groupby(self._pieces(shards, at), itemgetter(0)):
+            crc32, first = 0, max(at, index * shards.shard_tokens)
+            with shards.opened(index, first) as file:
+                for _, ids_there, ends in own:
+                    file.write(ids_there)
+                    crc32 = zlib.crc32(ids_there, crc32)
+                    self._part.add(ids_there, ends)
+                pieces.append((first - at, crc32, os.fstat(file.fileno()).st_ino))
+        return {"at": at, "pieces": tuple(pieces)}
+
+    def _pieces(self, shards: BegunShards, at: int) -> Iterator[tuple[int, memoryview, memoryview]]:
+        """Yield the blocks, cut where shards end, each with the number of its shard: one without ids has the last."""
+        first, last = at, at // shards.shard_tokens
+        for own, ends in self._blocks:
+            done = 0
+            for index, start, stop in shards.extents(first, len(own)):
+                after = bisect_right(ends, stop - at, done)
+                last = index if stop > start else last
+                yield last, own[start - first : stop - first], ends[done:after]
+                done = after
+            first += len(own)
 
     def _write_part(self) -> None:
         for ids, ends in self._blocks:

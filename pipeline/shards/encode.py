@@ -4,7 +4,7 @@ Each writes what the directory does not hold yet, and returns what is complete. 
 the ids and the ends of documents alone, not on the parts: chunks of any size make the same shards.
 """
 
-import contextlib
+import secrets
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,8 +14,9 @@ from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
+from pipeline.base.errors import RunDirectoryError, os_error_as
 from pipeline.base.memory import Grant
-from pipeline.run.directory import Directory, fingerprint
+from pipeline.run.directory import Directory
 from pipeline.run.options import EncodeOptions
 from pipeline.run.patterns import slowness
 from pipeline.run.runner import Runner, Stage
@@ -27,7 +28,7 @@ from pipeline.shards.formats.shard_format import IDS, Layout, ShardFacts
 from pipeline.shards.ids_file import Part, Slice, open_source, part_of
 from pipeline.shards.manifest import EncodedCorpus, Encoding, FileFacts, directories_of, is_dealt
 from pipeline.shards.order import Split, writers
-from pipeline.shards.plan import encoding_workers, task_of
+from pipeline.shards.plan import LEAST_TEXT_BYTES, encoding_workers, task_of
 from pipeline.shards.write_worker import CheckTask, Packing, ShardFile, ShardTask, is_intact, write_shard
 from pipeline.storage import Location, each, existing, open_file, remove, unreadable
 from pipeline.storage.atomic import make_directory, put, whole_file, write_whole
@@ -56,9 +57,8 @@ def encode_chunks(runner: Runner, encoding: Encoding, model: Model, options: Enc
     workers = encoding_workers(runner.broker, runner.workers, model, len(encoding.plan.chunks), runner.nodes)
     shards = encoding.begun
     if shards is not None:  # the nodes of a cluster must not write to one file
-        kept_bytes = 0 if runner.nodes else min(MOST_KEPT_BYTES, workers.text_bytes // 4)
-        mark = fingerprint([part.fingerprint for part in encoding.parts()])
-        shards = replace(shards, kept_bytes=kept_bytes, mark=mark)
+        kept_bytes = 0 if runner.nodes else min(MOST_KEPT_BYTES, (workers.text_bytes - LEAST_TEXT_BYTES) // 4)
+        shards = replace(shards, kept_bytes=kept_bytes, mark=secrets.token_hex(8))
         workers = replace(workers, text_bytes=workers.text_bytes - kept_bytes)
     task = task_of(
         EncodeTask,
@@ -104,7 +104,7 @@ def _stored_parts(tasks: Sequence[Any]) -> list[Part | None]:
         if part and part.at is not None and not task.shards.holds(part):
             part = None
         if exists and part is None:
-            with contextlib.suppress(OSError):
+            with os_error_as(RunDirectoryError, f"{task.output} cannot be removed", "remove it"):
                 remove(task.output)
         found.append(part and replace(part, earlier=True))
     return found

@@ -62,7 +62,7 @@ class Part:
     """What a part holds. rest: its last ids, of a document that continues in the next part.
 
     at: the position of its first id among those of the corpus, if its ids are in shards; pieces: of each of these the
-    number of the first id there, and the CRC-32 of all there; earlier: whether an earlier run wrote it.
+    number of the first id there, the CRC-32 of all there, and the inode; earlier: whether an earlier run wrote it.
     """
 
     ids: int
@@ -70,7 +70,7 @@ class Part:
     documents: int
     rest: int
     at: int | None = None
-    pieces: tuple[tuple[int, int], ...] = ()
+    pieces: tuple[tuple[int, int, int], ...] = ()
     earlier: bool = False
 
 
@@ -267,7 +267,7 @@ class PartReader:
     def __init__(self, file: IdsFile) -> None:
         self._file, self._rows = file, list(file.rows())
         self._firsts = list(accumulate((row.ids for row in self._rows), initial=0))
-        self.pieces: dict[int, int] = dict(file.footer["pieces"])
+        self.pieces = {first: (crc32, inode) for first, crc32, inode in file.footer.get("pieces", ())}
         self.row_numbers = list(accumulate((row.numbers for row in self._rows), initial=0))  # of each block's first
 
     def blocks(self, of: Slice, shard: ShardIds | None = None) -> Iterator[Block]:

@@ -44,7 +44,7 @@ _CHUNKS_PER_WORKER = 8
 _MODEL_BYTES_PER_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
 _LEAST_CACHE_BYTES = 4 << 20
 _BUFFER_BYTES = 8 << 20  # a block of text and its ids
-_LEAST_TEXT_BYTES = 4 << 20  # for a long piece
+LEAST_TEXT_BYTES = 4 << 20  # for a long piece
 Task = TypeVar("Task", bound=IdsTask)
 
 
@@ -256,7 +256,7 @@ def encoding_workers(
 ) -> EncodingWorkers:
     """Return the workers that encode that many chunks; `UsageError` if not even one has memory for the tokenizer."""
     model_bytes = _MODEL_BYTES_PER_TOKEN * model.vocabulary.size
-    least = model_bytes + _LEAST_CACHE_BYTES + _BUFFER_BYTES + _LEAST_TEXT_BYTES
+    least = model_bytes + _LEAST_CACHE_BYTES + _BUFFER_BYTES + LEAST_TEXT_BYTES
     grant = broker.reserve(
         max(least, LEAST_WORK_BYTES),
         what=f"encoding with a tokenizer of {model.vocabulary.size:,} tokens",

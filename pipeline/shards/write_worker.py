@@ -5,6 +5,7 @@ Its rows are the documents, or rows of a fixed number of tokens that are packed 
 
 import contextlib
 import logging
+import os
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +15,7 @@ from typing import Any
 
 from pipeline import _core
 from pipeline.executors.worker import report_progress
-from pipeline.shards.begun_shards import begun_path, crc32_of_both
+from pipeline.shards.begun_shards import begun_path, crc32_of_both, open_begun
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.ids_end_to_end import Bin
 from pipeline.shards.formats.shard_format import ID_CODES, IDS, Block, Layout, Rows, ShardFacts
@@ -201,36 +202,36 @@ def _complete(task: ShardTask) -> ShardFacts:
     directory, layout, format_ = task.file.directory, task.file.layout, shard_format(task.file.format)
     assert isinstance(directory, Path)
     assert isinstance(format_, Bin)
-    where, begun = directory / task.file.name, begun_path(directory / task.file.name)
-    kept, header = begun if begun.exists() else None, format_.header(layout, task.tokens)
+    where, header = directory / task.file.name, format_.header(layout, task.tokens)
+    kept = begun if os.path.lexists(begun := begun_path(where)) else None  # else complete, or all ids are in parts
     crc32, documents, at = zlib.crc32(header), 0, len(header)
     with contextlib.ExitStack() as files:
         path = files.enter_context(whole_file(where, keep_same=True, begun=kept))
-        there = kept or where  # complete already, or all ids are in parts
-        if source := open_file(there) if there.exists() else None:
-            files.enter_context(source)
-        shard = files.enter_context(path.open("r+b" if kept else "wb"))
+        shard = files.enter_context(open_begun(path))
+        there, size = kept or where, os.fstat(shard.fileno()).st_size
+        source = files.enter_context(contextlib.closing(open_file(there))) if there.exists() else None
         shard.write(header)
         for part, of in task.parts:
             assert isinstance(part, StoredIds)
             with open_part(part) as reader:
-                written = kept and reader.pieces
+                crc32_there, inode = reader.pieces.get(of.start, (0, 0))
+                after = at + (of.stop - of.start) * layout.id_bytes
+                sure = kept and not task.checked and inode == os.fstat(shard.fileno()).st_ino and after <= size
                 own = None
-                if reader.pieces and (task.checked or not kept):
+                if reader.pieces and not sure:
                     if source is None:
                         raise damaged(part.path, f"its ids were in {there}, which is gone")
                     own = ShardIds(there, source, at - of.start * layout.id_bytes)
                 for ids, ends in reader.blocks(of, own):
                     documents += len(ends)
-                    if not written:
+                    if not (reader.pieces and kept):
                         shard.seek(at)
                         shard.write(ids)
                         crc32 = zlib.crc32(ids, crc32)
                         at += ids.nbytes
-                if written and of.stop > of.start:
-                    size = (of.stop - of.start) * layout.id_bytes
-                    crc32 = crc32_of_both(crc32, written[of.start], size)
-                    at += size
+                if after > at:
+                    crc32 = crc32_of_both(crc32, crc32_there, after - at)
+                    at = after
             report_progress(of.stop - of.start)
         shard.truncate(at)
     _log.info("%s: %d ids, %d documents", task, task.tokens, documents)

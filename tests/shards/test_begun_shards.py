@@ -4,6 +4,7 @@ import random
 import zlib
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import peers
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline.base.errors import RunDirectoryError, WorkerError
-from pipeline.shards.begun_shards import BegunShards, crc32_of_both
+from pipeline.shards.begun_shards import BegunShards, KeptIds, crc32_of_both
 from pipeline.shards.write_worker import write_shard
 
 
@@ -109,3 +110,29 @@ def test_what_is_damaged_while_shards_are_written_is_found(tokenizer, tmp_path: 
         assert everything(output) == whole, damage
         if damage in ("nothing", "a begun shard", "a short shard", "a part"):
             assert complete.stat().st_mtime_ns == time_ns  # what is complete is not written again
+
+
+@pytest.mark.parametrize("kind", ["gone", "a link", "another name"])
+def test_begun_shard_that_others_change_is_refused(tokenizer, tmp_path: Path, monkeypatch, kind: str) -> None:
+    text, output, finish = text_of(tmp_path / "a.txt", 9), tmp_path / "out", KeptIds.finish
+    begun, other = output / ".shard-00000.npy.begun", tmp_path / "other"
+    calls, before = [], []
+
+    def change(*own: Any) -> Any:
+        calls.append(own)
+        if len(calls) == 3:
+            before.append(begun.read_bytes())
+            begun.rename(other)
+        if len(calls) == 3 and kind != "gone":
+            (begun.symlink_to if kind == "a link" else begun.hardlink_to)(other)
+        return finish(*own)
+
+    encode = partial(pipeline.encode_corpus, text, tokenizer, output, chunk_size=700, workers=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(KeptIds, "finish", change)
+        with pytest.raises((RunDirectoryError, WorkerError), match=rf"{begun.name} .*remove"):
+            encode()
+    assert before == [other.read_bytes()]  # nothing was written behind the name
+    begun.unlink()
+    encode()
+    assert read_shards(output) == expected(tokenizer, [text.read_bytes()])
