@@ -45,10 +45,3 @@ def tokens_by_merges(counter_and_model: tuple[Location, str, Model, tuple[int, .
     with open_counter(path, fingerprint=fingerprint) as counter:
         uses = model.uses(counter.read_all())
     return tuple(sum(map(mul, uses, model.vocabulary.parts(partial(gt, number)))) for number in numbers)
-
-
-def total(counter_and_models: tuple[Location, str, tuple[Model, ...]]) -> tuple[int, ...]:
-    """Return how many tokens each of the tokenizers makes of all pieces of a counter with this fingerprint."""
-    path, fingerprint, models = counter_and_models
-    with open_counter(path, fingerprint=fingerprint) as counter:
-        return tuple(sum(model.uses(counter.read_all())) for model in models)

@@ -172,11 +172,9 @@ def change_of(base: Location, location: Location, new: Mapping[str, object], opt
     """
     if options.output is None and not new.get("dry_run"):
         raise UsageError("extend needs --output, a directory for the extended tokenizer")
-    share = (
-        None
-        if new["stop_at_saving"] is None
-        else argument(flag_of("stop_at_saving"), new["stop_at_saving"], parse_share)
-    )
+    share = new["stop_at_saving"]
+    if share is not None:
+        share = argument(flag_of("stop_at_saving"), share, parse_share)
     if new["add"] is None and share is None:
         raise UsageError("extend needs --add, the number of new tokens, or --stop-at-saving, which chooses it")
     asked: dict[str, Any] = {

@@ -8,7 +8,6 @@ keeps its id.
 """
 
 from array import array
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -118,19 +117,15 @@ def start_of(model: Model, add: int, first_id: int | None) -> Start:
         )
     needed, lost = {*old.left, *old.right}, model.unreachable_tokens()
     numbers = {id_: number for number, id_ in enumerate(old.tokens)}
+    # What added tokens would be in the vocabulary: their bytes, and what their text is in the byte alphabet.
+    added = (token for text in old.special_tokens for token in (text.encode(), *bytes_of_letters(text)))
     return Start(
         tokens=tuple(old.tokens.values()),
         ids=array("I", old.tokens),
         first_new_id=first,
-        forbidden=(*_added_bytes(old.special_tokens), *(old.tokens[id_] for id_ in lost if id_ in needed)),
+        forbidden=(*added, *(old.tokens[id_] for id_ in lost if id_ in needed)),
         again=tuple(numbers[id_] for id_ in lost if id_ not in needed),
     )
-
-
-def _added_bytes(texts: Iterable[str]) -> Iterable[bytes]:
-    """Yield what added tokens would be in the vocabulary: their bytes, and what their text is in the byte alphabet."""
-    for text in texts:
-        yield from (text.encode(), *bytes_of_letters(text))
 
 
 def learned_of(start: Start, found: MergeResult) -> Learned:

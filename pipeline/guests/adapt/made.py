@@ -9,7 +9,7 @@ from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
-from pipeline.guests.adapt.change_worker import same_rows, total
+from pipeline.guests.adapt.change_worker import same_rows, tokens_by_merges
 from pipeline.guests.adapt.extend import make_extended
 from pipeline.guests.adapt.origin import Change, Origin, require
 from pipeline.guests.adapt.prune import make_pruned
@@ -50,7 +50,8 @@ def report(location: Location, executor: Executor) -> Facts:
     origin = require(location)
     base, run = made_from(location, origin)
     model, counted = load_model(location), require_counted(run, executor)
-    before, after = executor.one(total, (counted.path, counted.fingerprint, (base, model)))
+    whole = ((counted.path, counted.fingerprint, one, (len(one.vocabulary.left),)) for one in (base, model))
+    [before], [after] = (executor.one(tokens_by_merges, task) for task in whole)
     old, new = ({*one.vocabulary.tokens.values()} for one in (base, model))
     facts: dict[str, object] = {
         "tokenizer": str(location),

@@ -10,6 +10,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.counts.counter_file import open_counter
@@ -33,19 +34,14 @@ class RemovedToken:
 
 
 def removed_tokens(
-    vocabulary: Vocabulary,
-    parts: Mapping[int, tuple[int, int]],
-    uses: Sequence[int],
-    protected: Set[int],
-    *,
-    keep: int | None,
-    min_count: int | None,
+    vocabulary: Vocabulary, parts: Mapping[int, tuple[int, int]], uses: Sequence[int], asked: Mapping[str, Any]
 ) -> dict[int, int]:
     """Return the ids to remove with their scores, in order of removal.
 
     parts: of each reachable token that is no byte, what its canonical merge joins. uses: by id. Raises `UsageError` if
     that size cannot be reached, or nothing is to be removed.
     """
+    keep, min_count, protected = asked["keep"], asked["min_count"], {*asked["protected"]}
     score = {id_: uses[id_] for id_ in vocabulary.tokens}
     users = Counter(part for id_, two in parts.items() for part in {*two})
     leaves = [(score[id_], -id_) for id_ in score if not users[id_] and id_ not in protected]
@@ -125,11 +121,11 @@ class Pruning:
 def prune(task: ChangeTask) -> Pruning:
     """Choose what to remove and write both tables; raises as `removed_tokens` does."""
     old, asked = task.model.vocabulary, task.asked
-    encoder, limits = task.model.piece_encoder(), {name: asked[name] for name in ("keep", "min_count")}
+    encoder = task.model.piece_encoder()
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
         uses = task.model.uses(counter.read_all())
         parts = {id_: (old.left[rank], old.right[rank]) for id_, rank in encoder.last_merges(old.tokens).items()}
-        scores = removed_tokens(old, parts, uses, {*asked["protected"]}, **limits)
+        scores = removed_tokens(old, parts, uses, asked)
         model, new_of = pruned(task.model, scores.keys(), keep_ids=asked["keep_ids"])
         encoder, after = model.piece_encoder(), sum(model.uses(counter.read_all()))
     removed = tuple(

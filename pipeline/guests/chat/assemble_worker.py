@@ -105,36 +105,30 @@ def _rows(task: AssemblyTask, stored: StoredRows) -> Iterator[tuple[Rows, int]]:
     for start in range(0, len(bags), _ROWS_AT_ONCE):
         stops = bags[start : start + _ROWS_AT_ONCE]
         parts = [stored[row] for row in rows[first : stops[-1]]]
-        sizes = [len(ids) // ID_BYTES for ids, _ in parts]
-        columns, filled = _unpacked(parts), 0
+        sizes, filled, rows_of = [len(ids) // ID_BYTES for ids, _ in parts], 0, [parts]
         if task.pack is not None:
-            made = [_packed(task, parts[low - first : high - first]) for low, high in pairwise([first, *stops])]
-            columns = {name: b"".join(row[name] for row in made) for name in task.file.layout.columns}
-            filled = task.row_tokens * len(made) - sum(sizes)
-            sizes = [task.row_tokens] * len(made)
+            rows_of = [parts[low - first : high - first] for low, high in pairwise([first, *stops])]
+            filled = task.row_tokens * len(rows_of) - sum(sizes)
+            sizes = [task.row_tokens] * len(rows_of)
+        made = [_columns(task, own) for own in rows_of]
+        columns = {name: b"".join(one[name] for one in made) for name in task.file.layout.columns}
         ends = array("Q", list(accumulate(sizes, initial=total))[1:])
         first, total = stops[-1], ends[-1]
         yield Rows(columns, ends), filled
         report_progress(len(parts))
 
 
-def _unpacked(parts: list[Row]) -> dict[str, bytes]:
-    """Return the values of rows in each column, where each conversation is one."""
-    ids, labels = (b"".join(column) for column in zip(*parts, strict=True))
-    return {"input_ids": ids, "labels": labels, "attention_mask": b"\1" * (len(ids) // ID_BYTES)}
-
-
-def _packed(task: AssemblyTask, parts: list[Row]) -> dict[str, bytes]:
-    """Return the values of one row of several conversations in each column."""
+def _columns(task: AssemblyTask, parts: list[Row]) -> dict[str, bytes]:
+    """Return the values of conversations in each column: a row each, or all of them packed into one."""
     ids, labels = (b"".join(column) for column in zip(*parts, strict=True))
     lengths = [len(part) // ID_BYTES for part, _ in parts]
-    total = sum(lengths)
-    filled = task.row_tokens - total
+    if task.pack is None:
+        return {"input_ids": ids, "labels": labels, "attention_mask": b"\1" * sum(lengths)}
+    filled = task.row_tokens - sum(lengths)
+    mask = b"\1" * task.row_tokens
     if task.pack == NEAT:
         numbers = ((number).to_bytes(ID_BYTES, "little") * length for number, length in enumerate(lengths, 1))
         mask = b"".join(numbers) + bytes(ID_BYTES * filled)
-    else:
-        mask = b"\1" * (total + filled)
     return {
         "input_ids": ids + task.pad * filled,
         "labels": labels + IGNORED * filled,

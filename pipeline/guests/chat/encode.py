@@ -170,10 +170,13 @@ def write_conversations(runner: Runner, encoding: Encoding, chat: Chat) -> tuple
     """Put the rows in order, pack them, and write the shards that are missing; returns all files."""
     lengths, firsts = _lengths(encoding)
     options, row_tokens, wanted = chat.options, chat.layout.row_tokens, [one.num_samples for one in chat.sets]
-    order = order_rows(_sizes(encoding.plan, len(chat.sets), firsts), options, wanted)
+    sizes = [0] * len(chat.sets)
+    for index, (first, after) in enumerate(pairwise(firsts)):
+        sizes[encoding.plan.owner(index)] += after - first
+    order = order_rows(sizes, options, wanted)
     splits = {"train": order}
     if holds_out(vars(options)):
-        by_hash = partial(_split, runner, encoding, options, order, lengths, firsts)
+        by_hash = partial(_split, runner, encoding, chat, order, lengths, firsts)
         split = split_at_random(order, options) if options.val_size else by_hash()
         splits = dict(zip(("train", "validation"), split, strict=True))
     capacity = options.sequence_length if chat.pack else None
@@ -182,8 +185,8 @@ def write_conversations(runner: Runner, encoding: Encoding, chat: Chat) -> tuple
     tasks = {}
     for name, own_rows in splits.items():
         rows, ends = assemble(own_rows, lengths, capacity, compatible=options.compatible)
-        sizes = repeat(row_tokens, len(ends)) if row_tokens else (lengths[row] for row in rows)
-        shards = cut(rows, ends, sizes, options.shard_size)
+        of_bags = repeat(row_tokens, len(ends)) if row_tokens else (lengths[row] for row in rows)
+        shards = cut(rows, ends, of_bags, options.shard_size)
         task = partial(AssemblyTask, pack=chat.pack, pad=pad, parts=parts)
         tasks[name] = [partial(task, rows=own.tobytes(), ends=stops.tobytes()) for own, stops in shards]
     writing = Writing(write_rows, tasks, "conversations", lambda task: task.conversations)
@@ -191,12 +194,7 @@ def write_conversations(runner: Runner, encoding: Encoding, chat: Chat) -> tuple
 
 
 def _split(
-    runner: Runner,
-    encoding: Encoding,
-    options: ChatOptions,
-    order: "array[int]",
-    lengths: "array[int]",
-    firsts: list[int],
+    runner: Runner, encoding: Encoding, chat: Chat, order: "array[int]", lengths: "array[int]", firsts: list[int]
 ) -> "tuple[array[int], array[int]]":
     """Return the rows for training, and for validation those with small hashes, each once."""
     sizes = [sum(lengths[first:after]) for first, after in pairwise(firsts)]
@@ -208,10 +206,10 @@ def _split(
     for row in order:
         kept[row] = lengths[row] > 0
     found = ([(hashes[row], lengths[row]) for row in range(*part) if kept[row]] for part in pairwise(firsts))
-    below = hash_held_out(vars(options), found)
+    below = hash_held_out(vars(chat.options), found)
     train = array("Q", (row for row in order if kept[row] and hashes[row] >= below))
     validation = array("Q", dict.fromkeys(row for row in order if kept[row] and hashes[row] < below))
-    warn_of_empty(runner, vars(options), format_count(sum(kept), "conversations"), (len(train), len(validation)))
+    warn_of_empty(runner, vars(chat.options), format_count(sum(kept), "conversations"), (len(train), len(validation)))
     return train, validation
 
 
@@ -224,14 +222,6 @@ def _lengths(encoding: Encoding) -> "tuple[array[int], list[int]]":
             for before, end in pairwise(chain([0], *reader.ends())):
                 lengths.append((end - before) // 2)
     return lengths, [*firsts, len(lengths)]
-
-
-def _sizes(plan: Plan, sets: int, firsts: Sequence[int]) -> list[int]:
-    """Return the rows of each data set. firsts: of each chunk, and the number of all rows."""
-    sizes = [0] * sets
-    for index, (first, after) in enumerate(pairwise(firsts)):
-        sizes[plan.owner(index)] += after - first
-    return sizes
 
 
 _WARNED = {

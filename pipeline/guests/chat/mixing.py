@@ -39,8 +39,20 @@ def check_mixing(options: ChatOptions, sets: int) -> None:
 def order_rows(sizes: Sequence[int], options: ChatOptions, wanted: Samples = ()) -> "array[int]":
     """Return the rows in order, of data sets with these numbers of rows."""
     check_mixing(options, len(sizes))
-    chosen = _samples(sizes, options, wanted or (None,) * len(sizes))
-    return chosen[0] if len(chosen) == 1 else _mixed(chosen, options)
+    sets, strategy = _samples(sizes, options, wanted or (None,) * len(sizes)), options.mix_strategy
+    if len(sets) == 1:
+        return sets[0]
+    if strategy == "concat":
+        return array("Q", (row for rows in sets for row in rows))
+    if empty := [number for number, rows in enumerate(sets, 1) if not rows]:
+        raise InputError(f"data set {empty[0]} has no rows, so nothing can be interleaved with it: leave it out")
+    enough: Callable[[list[bool]], bool] = any if strategy == "interleave_under" else all
+    sources = _drawn(len(sets), options)
+    if not options.interleave_probs:
+        lengths = [len(rows) for rows in sets]
+        rounds = min(lengths) if strategy == "interleave_under" else max(lengths)
+        sources, enough = (source for _ in range(rounds) for source in range(len(sets))), lambda _: False
+    return array("Q", _taken(sets, sources, enough, once=strategy == "interleave_once"))
 
 
 def split_at_random(order: "array[int]", options: ChatOptions) -> "tuple[array[int], array[int]]":
@@ -70,22 +82,6 @@ def _samples(sizes: Sequence[int], options: ChatOptions, wanted: Samples) -> "li
             rows = array("Q", (first + place for place in places))
         found.append(rows[: options.max_samples])
     return found
-
-
-def _mixed(sets: "list[array[int]]", options: ChatOptions) -> "array[int]":
-    """Return the rows of several data sets in one order."""
-    strategy = options.mix_strategy
-    if strategy == "concat":
-        return array("Q", (row for rows in sets for row in rows))
-    if empty := [number for number, rows in enumerate(sets, 1) if not rows]:
-        raise InputError(f"data set {empty[0]} has no rows, so nothing can be interleaved with it: leave it out")
-    enough: Callable[[list[bool]], bool] = any if strategy == "interleave_under" else all
-    sources = _drawn(len(sets), options)
-    if not options.interleave_probs:
-        sizes = [len(rows) for rows in sets]
-        rounds = min(sizes) if strategy == "interleave_under" else max(sizes)
-        sources, enough = (source for _ in range(rounds) for source in range(len(sets))), lambda _: False
-    return array("Q", _taken(sets, sources, enough, once=strategy == "interleave_once"))
 
 
 def _taken(

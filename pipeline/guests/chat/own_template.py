@@ -34,11 +34,10 @@ class JinjaTemplate:
         self._name, self._default_system = template.name, options.default_system
         self._thought_words = template.thought_words
         self._marked = _GENERATION.search(template.jinja) is not None
-        variables: dict[str, Any] = {"date_string": options.date, "strftime_now": day_of(options.date).strftime}
+        self._variables: dict[str, Any] = {"date_string": options.date, "strftime_now": day_of(options.date).strftime}
         if options.enable_thinking == "false":
-            variables["enable_thinking"] = False
-        own = replace(model, chat_template=ChatTemplate(template.jinja))
-        self._own, self._variables = own, variables
+            self._variables["enable_thinking"] = False
+        self._own = replace(model, chat_template=ChatTemplate(template.jinja))
 
     def written(self, conversation: Mapping[str, Any], said: Said) -> tuple[str, list[int], int]:
         """Return the text, where what is learned starts and stops in turn, and how many answers are not learned.

@@ -14,7 +14,7 @@ from pipeline.corpus.listing import Listing
 from pipeline.executors import Node
 from pipeline.guests.chat.assemble_worker import NEAT, POSITIONS
 from pipeline.guests.chat.mixing import check_mixing
-from pipeline.guests.chat.rows import DataSet, as_chat_file, first_columns, listed_data_sets, recognised
+from pipeline.guests.chat.rows import DataSet, as_chat_file, first_rows, listed_data_sets, recognised
 from pipeline.run.directory import Directory
 from pipeline.run.options import ChatOptions, RowOptions
 from pipeline.run.plan import Plan
@@ -155,10 +155,10 @@ def open_chat(
 
 
 def _known(one: DataSet, file: CorpusFile | None) -> DataSet:
-    """Return a data set with what its first file says: its formatting, and which columns may be null."""
+    """Return a data set with what its first file says: its formatting, and which columns a later row may lack."""
     if file is None:
         return one
-    columns = first_columns(file)
+    columns = list(dict.fromkeys(name for row, _ in first_rows(file) for name in row))
     if one.name == "inputs" and one.columns is None:
         one = recognised(file, columns, one.inputs)
     return replace(one, nullable=tuple(columns))

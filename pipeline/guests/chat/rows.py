@@ -71,11 +71,6 @@ def first_rows(file: CorpusFile) -> Iterator[tuple[dict[str, Any], int]]:
     return ((row, position) for row, position in rows if isinstance(row, dict))
 
 
-def first_columns(file: CorpusFile) -> list[str]:
-    """Return the columns of the first rows of a file: one of them that a later row lacks is null there."""
-    return list(dict.fromkeys(name for row, _ in first_rows(file) for name in row))
-
-
 def _line_rows(file: CorpusFile, blocks: Iterable[bytes], at: int, budget: ReadBudget) -> Iterator[Found]:
     for position, lines in lines_that_fit(file, blocks, at, budget):
         if lines is None:

@@ -36,7 +36,7 @@ def described(tools: str, style: str, date: str, said: Callable[..., Any]) -> st
     """
     listed = said(json.loads(tools))
     try:
-        return _DESCRIBED[style](listed, date) if listed else ""
+        return _description(listed, style, date) if listed else ""
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no description of tools: {error!r}") from None
 
@@ -65,31 +65,36 @@ def called(content: str, style: str, thought_words: Sequence[str] | None, said: 
     """Return the text of a message that calls tools, thoughts before them kept; arguments as above."""
     before, calls = calls_in(content, thought_words)
     kept = [word.strip() for word in thought_words or ()]
-    return str(said(before, kept)) + _CALLED[style]([(said(name), said(arguments)) for name, arguments in calls])
+    return str(said(before, kept)) + _calls([(said(name), said(arguments)) for name, arguments in calls], style)
 
 
 def _json(value: Any, **options: Any) -> str:
     return json.dumps(value, ensure_ascii=False, **options)
 
 
-def _wrapped(tool: Tool) -> Tool:
-    return tool if tool.get("type") == "function" else {"type": "function", "function": tool}
+def _description(listed: Sequence[Tool], style: str, date: str) -> str:
+    tools: list[Tool] = [
+        one if one.get("type") == "function" else {"type": "function", "function": one} for one in listed
+    ]
+    if style == "llama3":
+        return _LLAMA3.format(date=date, tools="".join(f"{_json(tool, indent=4)}\n\n" for tool in tools))
+    if style == "qwen":
+        return _QWEN.format(tools="".join(f"\n{_json(tool)}" for tool in tools))
+    if style == "mistral":
+        return f"[AVAILABLE_TOOLS] {_json(tools)}[/AVAILABLE_TOOLS]"
+    functions = [tool["function"] for tool in tools]
+    names = ", ".join([function["name"] for function in functions])
+    return _DEFAULT.format(tools="".join(map(_function, functions)), names=names)
 
 
-def _default_tools(tools: Sequence[Tool], _date: str) -> str:
-    texts = []
-    names = []
-    for wrapped in tools:
-        tool = _wrapped(wrapped)["function"]
-        parameters = tool["parameters"]
-        lines = [
-            _parameter(name, facts, required=name in parameters.get("required", ()))
-            for name, facts in parameters["properties"].items()
-        ]
-        about = f"> Tool Name: {tool['name']}\nTool Description: {tool.get('description', '')}\n"
-        texts.append(f"{about}Tool Args:\n{''.join(lines)}\n")
-        names.append(tool["name"])
-    return _DEFAULT.format(tools="".join(texts), names=", ".join(names))
+def _function(function: Tool) -> str:
+    parameters = function["parameters"]
+    lines = [
+        _parameter(name, facts, required=name in parameters.get("required", ()))
+        for name, facts in parameters["properties"].items()
+    ]
+    about = f"> Tool Name: {function['name']}\nTool Description: {function.get('description', '')}\n"
+    return f"{about}Tool Args:\n{''.join(lines)}\n"
 
 
 def _parameter(name: str, facts: Tool, *, required: bool) -> str:
@@ -99,45 +104,11 @@ def _parameter(name: str, facts: Tool, *, required: bool) -> str:
     return f"  - {name} ({kind}): {facts.get('description', '')}{one_of}{items}\n"
 
 
-def _llama3_tools(tools: Sequence[Tool], date: str) -> str:
-    return _LLAMA3.format(date=date, tools="".join(f"{_json(_wrapped(tool), indent=4)}\n\n" for tool in tools))
-
-
-def _qwen_tools(tools: Sequence[Tool], _date: str) -> str:
-    return _QWEN.format(tools="".join(f"\n{_json(_wrapped(tool))}" for tool in tools))
-
-
-def _mistral_tools(tools: Sequence[Tool], _date: str) -> str:
-    return f"[AVAILABLE_TOOLS] {_json([_wrapped(tool) for tool in tools])}[/AVAILABLE_TOOLS]"
-
-
-def _default_calls(calls: Sequence[Call]) -> str:
-    return "\n".join(f"Action: {name}\nAction Input: {_json(arguments)}" for name, arguments in calls)
-
-
-def _llama3_calls(calls: Sequence[Call]) -> str:
-    values = [{"name": name, "parameters": arguments} for name, arguments in calls]
-    return _json(values[0] if len(values) == 1 else values)
-
-
-def _qwen_calls(calls: Sequence[Call]) -> str:
-    values = (_json({"name": name, "arguments": arguments}) for name, arguments in calls)
-    return "\n".join(f"<tool_call>\n{value}\n</tool_call>" for value in values)
-
-
-def _mistral_calls(calls: Sequence[Call]) -> str:
-    return _json([{"name": name, "arguments": arguments} for name, arguments in calls])
-
-
-_DESCRIBED: dict[str, Callable[[Sequence[Tool], str], str]] = {
-    "default": _default_tools,
-    "llama3": _llama3_tools,
-    "qwen": _qwen_tools,
-    "mistral": _mistral_tools,
-}
-_CALLED: dict[str, Callable[[Sequence[Call]], str]] = {
-    "default": _default_calls,
-    "llama3": _llama3_calls,
-    "qwen": _qwen_calls,
-    "mistral": _mistral_calls,
-}
+def _calls(calls: Sequence[Call], style: str) -> str:
+    if style == "default":
+        return "\n".join(f"Action: {name}\nAction Input: {_json(arguments)}" for name, arguments in calls)
+    key = "parameters" if style == "llama3" else "arguments"
+    values = [{"name": name, key: arguments} for name, arguments in calls]
+    if style == "qwen":
+        return "\n".join(f"<tool_call>\n{_json(value)}\n</tool_call>" for value in values)
+    return _json(values[0] if style == "llama3" and len(values) == 1 else values)

@@ -315,19 +315,14 @@ def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Sa
         outcome = outcomes.get(check.outcome, NOT_CHECKED)
         remedy = f"pip install {check.library}" if check.detail.endswith("is not installed") else ""
         if outcome == WRONG:
-            remedy = (
-                f"{_command('export', home)} writes its files again; a config.json next to them can change ids, too"
-            )
+            again = f"{_command('export', home)} writes its files again"
+            remedy = f"{again}; a config.json next to them can change ids, too"
             if check.format == "hf" and check.library.startswith("transformers") and (cause := causes.get(check)):
                 outcome = ADVICE
                 remedy = "set tokenizer_class to PreTrainedTokenizerFast, if the model was not trained with these ids"
                 check = replace(check, detail=f"{cause}: {check.detail}")
-        yield (
-            outcome,
-            f"{check.format} with {check.library}: {check.detail}",
-            remedy,
-            {"format": check.format, "library": check.library},
-        )
+        message, evidence = f"{check.format} with {check.library}: {check.detail}", {"format": check.format}
+        yield outcome, message, remedy, evidence | {"library": check.library}
 
 
 def _not_to_be_checked(model: Model, home: Location, name: str) -> str:

@@ -4,7 +4,7 @@ The core says which merges a piece has; what else was possible is found here, fo
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from pipeline.merges import merge, merge_list
@@ -120,16 +120,6 @@ class Explanation(Result):
     __repr__ = Result.__str__
 
 
-@dataclass
-class _Chain:
-    """The tokens of a piece while it is merged, linked by the byte where each starts."""
-
-    ids: list[int]
-    after: list[int]
-    before: list[int]
-    lost: dict[int, list[LostMerge]] = field(default_factory=dict)  # by the byte between the two tokens
-
-
 class Explainer:
     """Explains texts of one model. counts: of the merges when they were learned, by rank, if they are known."""
 
@@ -162,45 +152,37 @@ class Explainer:
                 start += len(piece)
 
     def _piece(self, start: int, piece: bytes) -> ExplainedPiece:
+        """Explain a piece by its merges in order, noting what each of them makes impossible."""
         if self._model.whole_pieces and piece in self._ids:
             return ExplainedPiece(start, piece, "whole", (self._ids[piece],), (piece,))
-        ids = [self._ids[piece[at : at + 1]] for at in range(len(piece))]
-        chain = _Chain(ids, list(range(1, len(piece) + 1)), list(range(-1, len(piece) - 1)))
-        merges = tuple(self._join(chain, rank, at) for rank, at in self._encoder.steps(piece))
-        starts = [at for at, id_ in enumerate(chain.ids) if id_ >= 0]
-        found = tuple(chain.ids[at] for at in starts)
-        tokens = tuple(map(self._tokens.__getitem__, found))
+        all_tokens, merges = self._tokens, []
+        ids = [self._ids[piece[at : at + 1]] for at in range(len(piece))]  # of the token that starts at a byte
+        starts = list(range(len(piece)))  # of the token that ends with a byte
+        lost: dict[int, list[LostMerge]] = {}  # by the byte between the two tokens
+        for rank, at in self._encoder.steps(piece):
+            left = all_tokens[ids[at]]
+            middle = at + len(left)
+            right = all_tokens[ids[middle]]
+            stop = middle + len(right)
+            for border in (at, stop):  # what is next to it will not be neighbours any more
+                if 0 < border < len(piece):
+                    pair = ids[starts[border - 1]], ids[border]
+                    if (other := self._ranks.get(pair)) is not None:
+                        merge_lost = LostMerge(other, all_tokens[pair[0]], all_tokens[pair[1]], rank)
+                        lost.setdefault(border, []).append(merge_lost)
+            lost.pop(middle, None)
+            ids[at], starts[stop - 1] = self._model.vocabulary.result[rank], at
+            count = self._counts[rank] if rank < len(self._counts) else None
+            merges.append(MergeStep(rank, left, right, ids[at], at, count))
+        inside = {merge.at + len(merge.left) for merge in merges}
+        borders = [at for at in range(len(piece)) if at not in inside]
+        found = tuple(ids[at] for at in borders)
+        tokens = tuple(map(all_tokens.__getitem__, found))
         apart = tuple(
-            Apart(at, left, right, self._ids.get(left + right), tuple(chain.lost.get(at, ())))
-            for at, left, right in zip(starts[1:], tokens, tokens[1:], strict=False)
+            Apart(at, left, right, self._ids.get(left + right), tuple(lost.get(at, ())))
+            for at, left, right in zip(borders[1:], tokens, tokens[1:], strict=False)
         )
-        return ExplainedPiece(start, piece, "merged", found, tokens, merges, apart)
-
-    def _join(self, chain: _Chain, rank: int, at: int) -> MergeStep:
-        """Make a merge whose left token starts at a byte."""
-        right = chain.after[at]
-        left_id, right_id, after = chain.ids[at], chain.ids[right], chain.after[right]
-        self._lose(chain, chain.before[at], rank)
-        self._lose(chain, right, rank)
-        chain.lost.pop(right, None)
-        chain.ids[at], chain.ids[right] = self._model.vocabulary.result[rank], -1
-        chain.after[at] = after
-        if after < len(chain.ids):
-            chain.before[after] = at
-        count = self._counts[rank] if rank < len(self._counts) else None
-        return MergeStep(rank, self._tokens[left_id], self._tokens[right_id], chain.ids[at], at, count)
-
-    def _rank(self, chain: _Chain, at: int) -> int | None:
-        """Return the rank of the merge of the token that starts at a byte with the next one."""
-        right = chain.after[at]
-        return self._ranks.get((chain.ids[at], chain.ids[right])) if right < len(chain.ids) else None
-
-    def _lose(self, chain: _Chain, at: int, taken_by: int) -> None:
-        """Note that the token at a byte and the next one will not be neighbours any more."""
-        if at >= 0 and (rank := self._rank(chain, at)) is not None:
-            right = chain.after[at]
-            parts = self._tokens[chain.ids[at]], self._tokens[chain.ids[right]]
-            chain.lost.setdefault(right, []).append(LostMerge(rank, *parts, taken_by))
+        return ExplainedPiece(start, piece, "merged", found, tokens, tuple(merges), apart)
 
 
 _SECTIONS = 500  # of different pieces, on a page

@@ -37,7 +37,7 @@ from pipeline.run.options import READING_OPTIONS, CountOptions, ParityOptions, m
 from pipeline.run.runner import Runner
 from pipeline.run.stored import plain
 from pipeline.run.workers import executor_for
-from pipeline.storage import Location, named, parse_location, same_location
+from pipeline.storage import Location, absolute, named, parse_location, same_location
 from pipeline.tokenizer.arguments import flag
 from pipeline.tokenizer.export import Trained
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -215,9 +215,8 @@ def languages_of(
     if of_dev and (other := set(named) ^ set(of_dev)):
         raise UsageError(f"--dev: {min(other)} is named by only one of RUN and --dev; give both for each language")
     in_order = {name: of_dev[name] for name in named} if of_dev else {}
-    return tuple(  # type: ignore[return-value]
-        _counted(one, ending, given, executor, listener) for one, ending in ((named, ""), (in_order, "-dev"))
-    )
+    counted = partial(_counted, given=given, executor=executor, listener=listener)
+    return counted(named, ""), counted(in_order, "-dev")
 
 
 def _counted(
@@ -270,5 +269,4 @@ def _runs(languages: Named, of_what: str) -> list[Run]:
 
 
 def _language(named_run: tuple[str, Location], run: Run) -> Language:
-    path = run.counter_path.absolute() if isinstance(run.counter_path, Path) else run.counter_path
-    return Language(named_run[0], str(path), run.manifest.counter_fingerprint())
+    return Language(named_run[0], absolute(run.counter_path), run.manifest.counter_fingerprint())

@@ -102,11 +102,7 @@ _LISTED_BYTES = 4.1  # of a slot: lists of pairs that other languages index, bes
 
 
 def learn(
-    parity: Parity,
-    task: MergeTask,
-    threads: int,
-    known: MergeList | None,
-    on_merged: OnMerged,
+    parity: Parity, task: MergeTask, threads: int, known: MergeList | None, on_merged: OnMerged
 ) -> tuple[_core.MergeResult, Chosen]:
     """Learn the asked number of merges after those that are known."""
     columns, how = dict[str, Any](), parity.settings
@@ -119,14 +115,7 @@ def learn(
             for several in (parity.languages, parity.dev)
         )
         training = _core.ParityTraining(
-            task.merges,
-            task.rules,
-            languages,
-            dev,
-            threads=threads,
-            ratios=how.pop("ratio"),
-            **how,
-            **columns,
+            task.merges, task.rules, languages, dev, threads=threads, ratios=how.pop("ratio"), **how, **columns
         )
     while training.merge(_SECONDS):
         on_merged(training.result, _chosen(training))

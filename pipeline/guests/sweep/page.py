@@ -195,7 +195,9 @@ def _pareto(
     one, other = sorted(texts[chosen.mixture], key=lambda text: -max(of[text] for of in costs.values()))[:2]
     points = {mixture: (texts[mixture][one], texts[mixture][other]) for mixture in costs}
     series = [Series(named[at], (point,), alone=True, star=at == chosen.mixture) for at, point in points.items()]
-    front = sorted(at for at in set(points.values()) if not any(_is_better(it, at) for it in points.values()))
+    found = {*points.values()}
+    worse = {at for at in found for it in found if it != at and it[0] >= at[0] and it[1] >= at[1]}
+    front = sorted(found - worse)
     series.append(Series("not worse in both", tuple(front)))
     x, y = (Axis(f"bytes per token, {text}") for text in (one, other))
     note = "The star is the recommended mixture; mixtures below the line are worse in both than another one."
@@ -206,10 +208,6 @@ def _pareto(
 def _shortened(name: str) -> str:
     """Return a name that fits into a figure on a telephone."""
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST // 2]}…{name[1 - _LONGEST // 2 :]}"
-
-
-def _is_better(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    return one != other and one[0] >= other[0] and one[1] >= other[1]
 
 
 def varying(weights: Mapping[str, Mapping[str, str]]) -> tuple[list[str], dict[str, list[str]]]:

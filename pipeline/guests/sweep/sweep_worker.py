@@ -83,7 +83,8 @@ _Tokens = Mapping[int, int]  # merges that a vocabulary has -> tokens that some 
 def measure(task: SweepTask) -> list[Point]:
     """Measure each size; raises `InputError` for text that cannot be read."""
     trained = task.trained
-    texts = [(kind, name, _texts(chosen)) for name, kind, chosen in task.named]
+    drawn = ((kind, name, read_chosen(chosen, "text", skip_changed=False)) for name, kind, chosen in task.named)
+    texts = [(kind, name, [one.text for one in found]) for kind, name, found in drawn]
     alike: defaultdict[tuple[str, ...], dict[int, Model]] = defaultdict(dict)
     for size in task.sizes:  # rounded sizes have more or fewer reserved tokens, which the texts may hold
         model = trained.model(size)
@@ -98,10 +99,6 @@ def measure(task: SweepTask) -> list[Point]:
             points[size] = Point(task.mixture, size, model.vocabulary.size, last_count, tuple(of_merges[merges]))
     report_progress(len(points))
     return [points[size] for size in task.sizes]
-
-
-def _texts(chosen: Sequence[Chosen]) -> list[str]:
-    return [drawn.text for drawn in read_chosen(chosen, "text", skip_changed=False)]
 
 
 def _measure(
