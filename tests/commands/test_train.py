@@ -6,6 +6,7 @@ from typing import Any
 import oracle_counting
 import peers
 import pytest
+from command import model
 
 import pipeline
 from pipeline.base.errors import UsageError
@@ -23,10 +24,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _model(directory: Path) -> bytes:
-    return (directory / "tokenizer" / "tokenizer.json").read_bytes()
-
-
 @pytest.mark.parametrize("pattern", ["gpt2", "llama3", "qwen2"])
 def test_merges_are_those_of_hugging_face(corpus: Path, tmp_path: Path, pattern: str) -> None:
     tokenizer = pipeline.train(corpus, output=tmp_path / "run", vocab_size=3000, pattern=pattern, workers=1)
@@ -42,7 +39,7 @@ def test_one_answer_for_any_workers_and_chunks(corpus: Path, tmp_path: Path, spe
     for workers, chunk_size in [(1, "64MiB"), (2, "64KiB"), (3, "1MiB"), (2, "100KiB")][: 2 if special_tokens else 4]:
         options = {"output": tmp_path / f"{workers}-{chunk_size}", "workers": workers, "chunk_size": chunk_size}
         pipeline.train(corpus, vocab_size=2000, special_tokens=special_tokens, **options)
-        models.add(_model(options["output"]))
+        models.add(model(options["output"]))
     assert len(models) == 1
     assert len(list((tmp_path / "2-64KiB" / "counts").glob("*.parquet"))) > 4
 
@@ -59,7 +56,7 @@ def test_added_files_are_counted_alone_and_all_is_learned_again(corpus: Path, tm
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert len(list((run / "counts").iterdir())) > len(kept)
     pipeline.train([corpus, more], output=tmp_path / "fresh", vocab_size=800)
-    assert _model(run) == _model(tmp_path / "fresh")
+    assert model(run) == model(tmp_path / "fresh")
 
 
 @pytest.mark.parametrize("train", [pipeline.train, pipeline.train_from_iterator])

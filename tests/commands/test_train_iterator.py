@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import peers
 import pyarrow as pa
 import pytest
-from command import files_in, script
+from command import files_in, model, script
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_counting import as_counter, count
@@ -31,10 +31,6 @@ EOT = "<|endoftext|>"
 DOCUMENTS = [peers.generated_text(seed, 60) for seed in range(200)]
 DOCUMENTS[7] = ""  # no document, but an item
 DOCUMENTS[11] = f"one{EOT}two {EOT}"
-
-
-def model(run: Path) -> bytes:
-    return (run / "tokenizer" / "tokenizer.json").read_bytes()
 
 
 @pytest.fixture(scope="module")

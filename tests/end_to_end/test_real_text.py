@@ -2,7 +2,6 @@
 documents: merges against Hugging Face's trainer, ids of the exports against their runtimes, and the way back."""
 
 import itertools
-import os
 import re
 import runpy
 from pathlib import Path
@@ -11,6 +10,7 @@ import oracle_counting
 import peers
 import pytest
 from amount import FULL
+from recorded import FILES, needs_files
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 import pipeline
@@ -19,8 +19,6 @@ from pipeline.pattern.compiler import compile_pattern
 
 END = "<|endoftext|>"
 EOT = END.encode()
-DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
-FILES = sorted(Path(DATA).glob("*.txt")) if DATA else []
 PATTERNS = ("gpt2", "llama3", "qwen2")
 CASES = [
     pytest.param(path, pattern, id=f"{path.stem}-{pattern}", marks=() if one == at % 3 else pytest.mark.slow)
@@ -29,7 +27,7 @@ CASES = [
 ]
 PAIRS = list(itertools.product(FILES, PATTERNS) if FULL else zip(FILES, itertools.cycle(PATTERNS), strict=False))
 
-pytestmark = pytest.mark.skipif(not FILES, reason="BPE_PIPELINE_TEST_DATA names no directory with *.txt files")
+pytestmark = needs_files
 
 
 def require_their_merges(path: Path, pattern: str, sizes: tuple[int, ...], home: Path) -> None:

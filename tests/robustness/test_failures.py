@@ -14,7 +14,7 @@ from pathlib import Path
 
 import peers
 import pytest
-from command import refused, run, succeeded
+from command import model, refused, run, succeeded
 
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError, PipelineError, RunDirectoryError, UsageError, WorkerError
@@ -60,10 +60,6 @@ def train(options: TrainOptions, listener: Callable[[Event], None] = lambda _: N
     with (LocalExecutor if preload else workers.LocalExecutor)(lambda: 2, setup) as executor:
         run_train(options, executor, listener)
         return executor.retries
-
-
-def model(output: Path) -> bytes:
-    return (output / "tokenizer" / "tokenizer.json").read_bytes()
 
 
 @pytest.fixture(scope="module")

@@ -142,6 +142,11 @@ def files_in(directory: Path, but: Collection[str] = (".lock", "log.txt")) -> di
     return {name: path.read_bytes() for name, path in found.items() if path.name not in but}
 
 
+def model(run: Path) -> bytes:
+    """Return the tokenizer that a run has written."""
+    return (run / "tokenizer" / "tokenizer.json").read_bytes()
+
+
 def one_line(error: BaseException, name: str) -> None:
     """Require an error of ours, in one line that names a file."""
     assert isinstance(error, PipelineError), repr(error)

@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+DATA = Path(os.environ.get("BPE_PIPELINE_TEST_DATA") or "/nowhere/data")
+FILES = sorted(DATA.glob("*.txt"))
+needs_files = pytest.mark.skipif(not FILES, reason="BPE_PIPELINE_TEST_DATA names no directory with *.txt files")
+
 
 def home(folder: str) -> Path:
     """Return the folder of such results, which only exists on some machines."""
-    return Path(os.environ.get("BPE_PIPELINE_TEST_DATA", "/nowhere/data")).parent / "cases" / folder
+    return DATA.parent / "cases" / folder
 
 
 def recorded(folder: str, names: str) -> Iterator[tuple[Path, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 import peers
 from merge_cases import engine_of, learn
 
-from pipeline import Tokenizer
+from pipeline import Tokenizer, _core
 from pipeline.base.printable import BYTE_ORDER
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.compiler import compile_pattern
@@ -46,6 +46,13 @@ def trained(pattern: str, merges: int = 160) -> Merges:
 def tokens_by_id(*tokens: bytes) -> dict[int, bytes]:
     """The bytes, and then other tokens."""
     return dict(enumerate([*(bytes([byte]) for byte in BYTE_ORDER), *tokens]))
+
+
+def encoder_of(merges: Merges, **options: object) -> tuple[_core.Encoder, dict[int, bytes]]:
+    """An encoder of merges that no two make the same token, and its tokens."""
+    tokens = tokens_by_id(*dict.fromkeys(left + right for left, right in merges))
+    vocabulary = Vocabulary.from_tokens(tokens, merges, {})
+    return _core.Encoder(None, tokens, vocabulary.left, vocabulary.right, vocabulary.result, **options), tokens
 
 
 @functools.cache

@@ -1,7 +1,6 @@
 """Texts to ids by every method, compared with `encode` of the whole text and with peers; memory and length."""
 
 import io
-import os
 import random
 import resource
 import time
@@ -15,6 +14,7 @@ import samples
 from amount import FULL
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recorded import FILES, needs_files
 
 import pipeline
 from pipeline import Tokenizer, _core
@@ -137,13 +137,9 @@ def rss_bytes() -> int:
         pytest.skip("resident memory cannot be read here")
 
 
-DATA = os.environ.get("BPE_PIPELINE_TEST_DATA")
-FILES = sorted(Path(DATA).glob("*.txt")) if DATA else []
-
-
 @pytest.mark.slow
 @pytest.mark.one_of(2)
-@pytest.mark.skipif(not FILES, reason="BPE_PIPELINE_TEST_DATA names no directory with *.txt files")
+@needs_files
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "llama3", "qwen2", "o200k"])
 def test_documents_have_the_ids_of_peers(pattern: str, tmp_path: Path) -> None:
     """Compare every document with both peers, and blocks with the whole text."""

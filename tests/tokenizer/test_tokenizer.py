@@ -39,19 +39,13 @@ def merge_lists(draw: st.DrawFn) -> samples.Merges:
     return draw(st.permutations(merges)) if draw(st.booleans()) else merges
 
 
-def encoder_of(merges: samples.Merges, **options: object) -> tuple[_core.Encoder, dict[int, bytes]]:
-    tokens = samples.tokens_by_id(*dict.fromkeys(left + right for left, right in merges))
-    vocabulary = Vocabulary.from_tokens(tokens, merges, {})
-    return _core.Encoder(None, tokens, vocabulary.left, vocabulary.right, vocabulary.result, **options), tokens
-
-
 @settings(max_examples=150, deadline=None)
 @given(merge_lists(), st.lists(st.text("aaabbc", min_size=1, max_size=40), min_size=1, max_size=8))
 @example([(b"b", b"c"), (b"a", b"b")], ["abc"])  # the longest token that it begins with is not its first one
 def test_short_pieces_are_merged_by_definition(merges: samples.Merges, pieces: list[str]) -> None:
     expected = [token for piece in pieces for token in samples.naive_merge(piece.encode(), merges)]
     for options in ({}, {"cache_bytes": 0}):
-        encoder, tokens = encoder_of(merges, **options)
+        encoder, tokens = samples.encoder_of(merges, **options)
         for _ in range(2):  # the second time from the cache
             assert [tokens[id_] for id_ in encoder.encode_pieces(pieces)] == expected
 
@@ -60,14 +54,14 @@ def test_short_pieces_are_merged_by_definition(merges: samples.Merges, pieces: l
 @given(merge_lists(), st.integers(129, 400), st.integers(0, 1 << 30), st.sampled_from(["a", "ab", "aab", "aaabbc"]))
 def test_long_pieces_are_merged_by_definition(merges: samples.Merges, size: int, seed: int, letters: str) -> None:
     piece = "".join(random.Random(seed).choices(letters, k=size))
-    encoder, tokens = encoder_of(merges)
+    encoder, tokens = samples.encoder_of(merges)
     assert [tokens[id_] for id_ in encoder.encode_pieces([piece])] == samples.naive_merge(piece.encode(), merges)
 
 
 @pytest.mark.parametrize("merges", [[(b"aa", b"aa"), (b"a", b"a")], [(b"a", b"a"), (b"aa", b"aa")]])
 def test_piece_of_megabytes_takes_seconds(merges: samples.Merges) -> None:
     """A quadratic algorithm would not finish; the result shows that every merge was applied."""
-    encoder, tokens = encoder_of(merges)
+    encoder, tokens = samples.encoder_of(merges)
     ids = encoder.encode_pieces(["a" * 3_000_001])
     assert [tokens[id_] for id_ in ids[-2:]] == [b"aaaa", b"a"]
     assert len(ids) == 750_001
