@@ -117,18 +117,13 @@ def test_merge_uses_the_options_of_the_run(text: Path, tmp_path: Path) -> None:
     assert "--pattern" in refused(run("merge", tmp_path / "run", "--config", tmp_path / "other.yaml"), 1)
 
 
-@pytest.mark.parametrize(
-    ("words", "own", "listed"),
-    [
-        ("--special-token <a> --special-token <b>", [], [EOT, "<a>", "<b>"]),
-        (f"--special-token <a> --special-token {EOT}", [], [EOT, "<a>"]),
-        ("--no-special-tokens --special-token <a>", [], ["<a>"]),
-        ("--no-special-tokens", [], []),
-        ("", ["<s>", "</s>"], ["<s>", "</s>"]),
-        ("--special-token <a>", ["<s>", "</s>"], ["<s>", "</s>", "<a>"]),
-        ("--no-special-tokens --special-token <a>", ["<s>", "</s>"], ["<a>"]),
-    ],
-)
+@pytest.mark.parametrize(("words", "own", "listed"), [
+    ("--special-token <a> --special-token <b>", [], [EOT, "<a>", "<b>"]),
+    (f"--special-token <a> --special-token {EOT}", [], [EOT, "<a>"]),
+    ("--no-special-tokens --special-token <a>", [], ["<a>"]), ("--no-special-tokens", [], []),
+    ("", ["<s>", "</s>"], ["<s>", "</s>"]), ("--special-token <a>", ["<s>", "</s>"], ["<s>", "</s>", "<a>"]),
+    ("--no-special-tokens --special-token <a>", ["<s>", "</s>"], ["<a>"]),
+])  # fmt: skip
 def test_special_token_adds_to_the_default(words: str, own: list[str], listed: list[str], tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(yaml.safe_dump({"special_tokens": own} if own else {}))
     found = succeeded(run("train", *words.split(), "--config", tmp_path / "own.yaml", "--print-config"))

@@ -22,63 +22,50 @@ from pipeline.run.directory import RUN, Directory
 EOT = "<|endoftext|>"
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "named"),
-    [
-        ("train absent.txt", 1, "absent.txt"),
-        ("train empty-directory", 1, "empty-directory"),
-        ("train empty.txt", 1, "empty"),
-        ("train specials.txt", 1, "special tokens"),
-        ("train a.txt --vocab-size 256", 2, "257"),
-        ("train a.txt --pattern a(", 2, "character 2"),
-        ("train a.txt --pattern a*", 2, "empty"),
-        ("train a.txt --pattern gtp2", 2, "gpt2"),
-        ("train a.txt --workers 0", 2, "--workers"),
-        ("train a.txt --vocab-sise 300", 2, "--vocab-size"),
-        ("train a.txt bad.txt --errors strict", 1, r"bad\.txt.*\b1000\b"),
-        ("train a.txt --ray=spark", 2, "--ray: expected auto, HOST:PORT or ray://HOST:PORT, not 'spark'"),
-        ("env --executor ray", 2, "--executor of env is --ray now"),
-        ("merge a --ray-address=head:1", 2, "--ray-address of merge is --ray now"),
-        ("train a.txt --config deep.json", 2, "nested too deeply"),
-        ("train a.txt --superword-colon", 2, "--superword-colon of train is superword_colon in a file for --config"),
-        ("encode-chat a.txt --compatible", 2, "--compatible of encode-chat is compatible in a file for --config"),
-        ("verify empty-directory", 3, "holds no run"),
-        ("verify a.txt", 3, "a.txt is a file; name a directory"),
-        ("verify saved --workers 0", 2, "--workers"),
-        ("sweep a --weights a=1", 2, "--weights of sweep is --weight now"),
-        ("encode a.txt --tokenizer saved -o -", 2, "--output: expected a file, a directory or a URI .*, not '-'"),
-        ("train saved --output saved", 1, "saved is the corpus itself: choose another --output"),
-        ("encode --val-size 3", 2, "--val-size of encode is --val-fraction or --val-tokens now"),
-        ("encode --chat a", 2, "--chat of encode is the command encode-chat now"),
-        ("merge --parity a b", 2, "--parity of merge is the command parity now"),
-        ("export --counts a", 2, "--counts of export is the command export-counts now"),
-        ("import a", 2, "import is import-counts now"),
-        ("version", 2, "version is bpe-pipeline --version now"),
-        ("info a --log-json", 2, "--log-json of info is --json now"),
-        ("parity a --parity-window=1", 2, "is window in a file for --config"),
-        ("merge a --parity-alpha 1", 2, "is alpha in a file for --config of the command parity now"),
-        ("train --global-merges 1", 2, "is global_merges in a file for --config of the command parity now"),
-        ("encode-chat a --tool-format=qwen", 2, "--tool-format of encode-chat is tool_format in a file for --config"),
-        ("encode-chat a --preserve-thinking", 2, "is preserve_thinking in a file for --config now"),
-        ("train --config none.json", 2, "expected files, directories or globs"),
-        ("train a.txt --vocab-size 5 --dry-run", 2, "at least 257"),
-        ("count a.txt --special-token a", 2, "single byte"),
-        ("train a.txt --superword-words 3", 2, "--superword-words means nothing without --superwords-from: give both"),
-        ("train a.txt empty.txt --weight 0 --weight 1", 2, "no input with text has a weight above 0.*; change one"),
-        ("extend saved a --add 4", 2, "extend needs --output, a directory for the extended tokenizer"),
-        ("prune saved a --keep 270", 2, "prune needs --output, a directory for the pruned tokenizer"),
-        ("merge a.txt", 1, "a.txt is a file; name a directory"),
-        ("merge empty-directory", 1, "run.json"),
-        ("encode --text a --tokenizer empty-directory", 1, "tokenizer.json"),
-        ("encode --tokenizer empty-directory", 2, "--text"),
-        ("encode --text a --tokenizer odd", 1, "odd/tokenizer.json cannot be read: Is a directory; give a"),
-        ("encode empty-directory --tokenizer saved", 1, "empty-directory cannot be read: Is a directory; name a"),
-        ("encode a.txt --tokenizer saved --shuffle", 2, "--shuffle is for a corpus: give --output, the dir"),
-        ("encode a.txt --tokenizer saved -o s --shuffle 7", 2, "--shuffle is a switch.*: give --shuffle --seed 7$"),
-        ("decode 1 x --tokenizer saved", 1, "'x' is not a token id; decode takes whole numbers"),
-        ("encode --text a --tokenizer " + "x" * 300, 1, "cannot be read: File name too long"),
-    ],
-)
+@pytest.mark.parametrize(("words", "code", "named"), [
+    ("train absent.txt", 1, "absent.txt"), ("train empty-directory", 1, "empty-directory"),
+    ("train empty.txt", 1, "empty"), ("train specials.txt", 1, "special tokens"),
+    ("train a.txt --vocab-size 256", 2, "257"), ("train a.txt --pattern a(", 2, "character 2"),
+    ("train a.txt --pattern a*", 2, "empty"), ("train a.txt --pattern gtp2", 2, "gpt2"),
+    ("train a.txt --workers 0", 2, "--workers"), ("train a.txt --vocab-sise 300", 2, "--vocab-size"),
+    ("train a.txt bad.txt --errors strict", 1, r"bad\.txt.*\b1000\b"),
+    ("train a.txt --ray=spark", 2, "--ray: expected auto, HOST:PORT or ray://HOST:PORT, not 'spark'"),
+    ("env --executor ray", 2, "--executor of env is --ray now"),
+    ("merge a --ray-address=head:1", 2, "--ray-address of merge is --ray now"),
+    ("train a.txt --config deep.json", 2, "nested too deeply"),
+    ("train a.txt --superword-colon", 2, "--superword-colon of train is superword_colon in a file for --config"),
+    ("encode-chat a.txt --compatible", 2, "--compatible of encode-chat is compatible in a file for --config"),
+    ("verify empty-directory", 3, "holds no run"), ("verify a.txt", 3, "a.txt is a file; name a directory"),
+    ("verify saved --workers 0", 2, "--workers"), ("sweep a --weights a=1", 2, "--weights of sweep is --weight now"),
+    ("encode a.txt --tokenizer saved -o -", 2, "--output: expected a file, a directory or a URI .*, not '-'"),
+    ("train saved --output saved", 1, "saved is the corpus itself: choose another --output"),
+    ("encode --val-size 3", 2, "--val-size of encode is --val-fraction or --val-tokens now"),
+    ("encode --chat a", 2, "--chat of encode is the command encode-chat now"),
+    ("merge --parity a b", 2, "--parity of merge is the command parity now"),
+    ("export --counts a", 2, "--counts of export is the command export-counts now"),
+    ("import a", 2, "import is import-counts now"), ("version", 2, "version is bpe-pipeline --version now"),
+    ("info a --log-json", 2, "--log-json of info is --json now"),
+    ("parity a --parity-window=1", 2, "is window in a file for --config"),
+    ("merge a --parity-alpha 1", 2, "is alpha in a file for --config of the command parity now"),
+    ("train --global-merges 1", 2, "is global_merges in a file for --config of the command parity now"),
+    ("encode-chat a --tool-format=qwen", 2, "--tool-format of encode-chat is tool_format in a file for --config"),
+    ("encode-chat a --preserve-thinking", 2, "is preserve_thinking in a file for --config now"),
+    ("train --config none.json", 2, "expected files, directories or globs"),
+    ("train a.txt --vocab-size 5 --dry-run", 2, "at least 257"), ("count a.txt --special-token a", 2, "single byte"),
+    ("train a.txt --superword-words 3", 2, "--superword-words means nothing without --superwords-from: give both"),
+    ("train a.txt empty.txt --weight 0 --weight 1", 2, "no input with text has a weight above 0.*; change one"),
+    ("extend saved a --add 4", 2, "extend needs --output, a directory for the extended tokenizer"),
+    ("prune saved a --keep 270", 2, "prune needs --output, a directory for the pruned tokenizer"),
+    ("merge a.txt", 1, "a.txt is a file; name a directory"), ("merge empty-directory", 1, "run.json"),
+    ("encode --text a --tokenizer empty-directory", 1, "tokenizer.json"),
+    ("encode --tokenizer empty-directory", 2, "--text"),
+    ("encode --text a --tokenizer odd", 1, "odd/tokenizer.json cannot be read: Is a directory; give a"),
+    ("encode empty-directory --tokenizer saved", 1, "empty-directory cannot be read: Is a directory; name a"),
+    ("encode a.txt --tokenizer saved --shuffle", 2, "--shuffle is for a corpus: give --output, the dir"),
+    ("encode a.txt --tokenizer saved -o s --shuffle 7", 2, "--shuffle is a switch.*: give --shuffle --seed 7$"),
+    ("decode 1 x --tokenizer saved", 1, "'x' is not a token id; decode takes whole numbers"),
+    ("encode --text a --tokenizer " + "x" * 300, 1, "cannot be read: File name too long"),
+])  # fmt: skip
 def test_wrong_input_is_one_line(tmp_path: Path, words: str, code: int, named: str) -> None:
     files = {"a.txt": b"some text to learn from", "empty.txt": b"", "specials.txt": EOT.encode() * 3}
     files |= {"bad.txt": b"x" * 1000 + b"\xff" + b"y" * 10, "deep.json": b"[" * 100_000, "none.json": b'{"inputs": []}'}
@@ -139,23 +126,19 @@ def test_overwrite_checks_everything_before_it_deletes(text: Path, trained: Path
 STORED = dict.fromkeys(["size", "mtime_ns", "ctime_ns"], 1) | {"digest": "", "format": "text", "compression": "none"}
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "reason"),
-    [
-        ("chunks", [{"spans": []}], "chunk 0 is empty"),
-        ("chunks", [{"spans": [[0, 5, 1, None]]}], "chunk 0 is not within its file"),
-        ("chunks", [{"spans": [[7, 0, 1, None]]}], "chunk 0 is of a file that is not listed"),
-        ("chunks", [{"spans": [[7, 0, "1", None]]}], "chunks: spans: '1' is not of type int"),
-        ("owners", [7], "a file is of an input that is not listed"),
-        ("weights", ["1", "2"], "its weights are not those of its inputs"),
-        ("source", {"mixed": [], "kind": "runs", "digest": "", "description": ""}, "it has both a source and files"),
-        ("files", [{"path": "a"}], "'size' is missing"),
-        ("files", [{**STORED, "path": "a", "format": "zip"}], "a is of the unknown kind zip, none"),
-        ("files", [{**STORED, "path": "a", "identity": "stdin/../a"}], "is not the name of a copy of standard input"),
-        ("counting", None, "is damaged"),
-        ("format_version", 99, "99"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "reason"), [
+    ("chunks", [{"spans": []}], "chunk 0 is empty"),
+    ("chunks", [{"spans": [[0, 5, 1, None]]}], "chunk 0 is not within its file"),
+    ("chunks", [{"spans": [[7, 0, 1, None]]}], "chunk 0 is of a file that is not listed"),
+    ("chunks", [{"spans": [[7, 0, "1", None]]}], "chunks: spans: '1' is not of type int"),
+    ("owners", [7], "a file is of an input that is not listed"),
+    ("weights", ["1", "2"], "its weights are not those of its inputs"),
+    ("source", {"mixed": [], "kind": "runs", "digest": "", "description": ""}, "it has both a source and files"),
+    ("files", [{"path": "a"}], "'size' is missing"),
+    ("files", [{**STORED, "path": "a", "format": "zip"}], "a is of the unknown kind zip, none"),
+    ("files", [{**STORED, "path": "a", "identity": "stdin/../a"}], "is not the name of a copy of standard input"),
+    ("counting", None, "is damaged"), ("format_version", 99, "99"),
+])  # fmt: skip
 def test_damaged_manifest_is_one_line(trained: Path, tmp_path: Path, name: str, value: object, reason: str) -> None:
     document = json.loads((trained / "run.json").read_text())
     del document["digest"]  # made again, of the damaged values
@@ -194,17 +177,14 @@ def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=cwd, check=False)
 
 
-@pytest.mark.parametrize(
-    ("script", "code", "named"),
-    [
-        *((f"bpe {words} >/dev/full", 1, "standard output cannot be written: No space left on device") for words in (
-            "--version", "--help", "train --print-config", "train a.txt --vocab-size 260 --output run --quiet",
-            "train a.txt --vocab-size 260 --output run --log-json")),
-        ("mkdir d; cd d; rmdir ../d; bpe train a.txt --output $OLDPWD/x", 1, "the working directory is gone (No such"),
-        *(("bpe train ''", 2, "INPUT"), (r"bpe train $'caf\xe9.txt'", 2, "rename it")),
-        *((rf"bpe train a.txt {flag} $'caf\xe9'", 2, flag) for flag in ("--output", "--pattern", "--special-token")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("script", "code", "named"), [
+    *((f"bpe {words} >/dev/full", 1, "standard output cannot be written: No space left on device") for words in (
+        "--version", "--help", "train --print-config", "train a.txt --vocab-size 260 --output run --quiet",
+        "train a.txt --vocab-size 260 --output run --log-json")),
+    ("mkdir d; cd d; rmdir ../d; bpe train a.txt --output $OLDPWD/x", 1, "the working directory is gone (No such"),
+    *(("bpe train ''", 2, "INPUT"), (r"bpe train $'caf\xe9.txt'", 2, "rename it")),
+    *((rf"bpe train a.txt {flag} $'caf\xe9'", 2, flag) for flag in ("--output", "--pattern", "--special-token")),
+])  # fmt: skip
 def test_unusable_streams_and_texts_are_one_line(tmp_path: Path, script: str, code: int, named: str) -> None:
     (tmp_path / "a.txt").write_text("some text to learn from")
     assert named in refused(shell(script, tmp_path), code)

@@ -195,10 +195,8 @@ def test_skipped_and_altered_input_has_locations(tmp_path: Path, name, content, 
 
 
 @settings(max_examples=150, deadline=None)
-@given(
-    st.lists(st.sampled_from([b"a", b"abcdefghij", b" ", "é日".encode(), b"\xff", b"\xe6\x97", EOT]), max_size=40),
-    st.integers(1, 60),
-)
+@given(st.lists(st.sampled_from([b"a", b"abcdefghij", b" ", "é日".encode(), b"\xff", b"\xe6\x97", EOT]), max_size=40),
+       st.integers(1, 60))  # fmt: skip
 def test_cut_pieces_have_their_offsets(parts, window):
     """The text between replacements has the offsets of the input, whatever the window."""
     text = b"".join(parts)

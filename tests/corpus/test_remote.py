@@ -33,10 +33,8 @@ def _listed(inputs: str, prefix: str = "") -> list[str] | None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(
-    st.lists(st.lists(_NAMES, min_size=1, max_size=4).map("/".join), min_size=1, max_size=8),
-    st.lists(_PARTS, max_size=4).map("/".join),
-)
+@given(st.lists(st.lists(_NAMES, min_size=1, max_size=4).map("/".join), min_size=1, max_size=8),
+       st.lists(_PARTS, max_size=4).map("/".join))  # fmt: skip
 def test_uris_match_the_same_files_as_paths(tmp_path_factory, files: list[str], pattern: str) -> None:
     root = tmp_path_factory.mktemp("tree")
     for name in files:

@@ -155,15 +155,13 @@ def test_a_notebook_shows_a_bar(corpus: Path, tmp_path: Path) -> None:
     assert 'install "ipywidgets"' not in shown
 
 
-@pytest.mark.parametrize(
-    ("measured", "earlier"),
-    [  # new merges, and seconds since the start: mixed-250 in memory, with a third of its words there, with fewer
-        ([(76, 8.0), (404, 10.6), (1651, 13.3), (6731, 18.3), (31743, 23.7)], 0),
-        ([(10, 14.8), (102, 43.1), (404, 65.1), (1311, 85.9), (8288, 115.7), (31743, 131.1)], 0),
-        ([(1, 19.0), (77, 38.0), (150, 43.0), (821, 57.0), (31743, 82.0)], 0),
-        ([(86, 5.41), (582, 5.74), (2346, 6.11), (43999, 9.87)], 19744),  # superwords
-    ],
-)
+@pytest.mark.parametrize(("measured", "earlier"), [  # new merges, and seconds since the start:
+    # mixed-250 in memory, with a third of its words there, with fewer
+    ([(76, 8.0), (404, 10.6), (1651, 13.3), (6731, 18.3), (31743, 23.7)], 0),
+    ([(10, 14.8), (102, 43.1), (404, 65.1), (1311, 85.9), (8288, 115.7), (31743, 131.1)], 0),
+    ([(1, 19.0), (77, 38.0), (150, 43.0), (821, 57.0), (31743, 82.0)], 0),
+    ([(86, 5.41), (582, 5.74), (2346, 6.11), (43999, 9.87)], 19744),  # superwords
+])  # fmt: skip
 def test_time_left_of_merging_is_close(measured: Any, earlier: int, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now_s)

@@ -45,9 +45,8 @@ def test_spilling_does_not_change_the_counter(tmp_path: Path, errors: str) -> No
 def test_piece_beyond_the_budget_is_named(tmp_path: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_bytes(b"some words " + b"x" * (8 * MIB) + b" and more")
-    with pytest.raises(
-        TrainingError, match=r"a\.txt, byte 1\d: about here a piece of .* MiB or more starts.*--memory-limit"
-    ):
+    message = r"a\.txt, byte 1\d: about here a piece of .* MiB or more starts.*--memory-limit"
+    with pytest.raises(TrainingError, match=message):
         count_chunk(chunk_task(text, tmp_path / "c.parquet", 24 * MIB))
     assert not list(tmp_path.glob(".c.*"))
     count_chunk(chunk_task(text, tmp_path / "c.parquet", 80 * MIB))
@@ -64,9 +63,8 @@ def test_shares_of_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert LEAST_WORK_BYTES <= many.bytes < 2 * LEAST_WORK_BYTES
     assert broker.reserve(20 * MIB, 60 * MIB).bytes == 60 * MIB
     assert 400 * MIB < broker.reserve(400 * MIB, 1 << 40).bytes < 800 * MIB
-    with pytest.raises(
-        UsageError, match=r"-limit 800\.0 MiB is too small: it all takes at .* \d+MiB, or less$"
-    ) as refused:
+    message = r"-limit 800\.0 MiB is too small: it all takes at .* \d+MiB, or less$"
+    with pytest.raises(UsageError, match=message) as refused:
         broker.reserve(750 * MIB, what="it all", remedy=", or less")
     enough = int(str(refused.value).rpartition("MiB")[0].rpartition(" ")[2])
     assert Broker(enough * MIB).reserve(750 * MIB).count == 1

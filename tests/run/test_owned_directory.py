@@ -237,10 +237,9 @@ def test_overwrite_keeps_a_run_inside_the_run(tmp_path: Path, name: str) -> None
     pipeline.verify_run(outer / name)
 
 
-@pytest.mark.parametrize(
-    ("command", "damage"),
-    [*((one, "{") for one in COMMANDS), ("count", '{"format_version": 0}'), ("count", "[]"), ("encode", "")],
-)
+@pytest.mark.parametrize(("command", "damage"), [
+    *((one, "{") for one in COMMANDS), ("count", '{"format_version": 0}'), ("count", "[]"), ("encode", ""),
+])  # fmt: skip
 def test_overwrite_of_a_damaged_manifest_keeps_what_it_does_not_replace(tmp_path: Path, command, damage) -> None:
     output = tmp_path / "out"
     work(command, tmp_path, output)

@@ -32,12 +32,8 @@ OPTIONS = {
 @settings(max_examples=300 if FULL else 40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.filterwarnings("ignore:.* without a byte", "ignore:.* is the separator and ended ")
 @pytest.mark.filterwarnings("ignore:.*looks like special")
-@given(
-    made=st.tuples(st.sampled_from(MADE), st.sampled_from(list(ADDED))),
-    files=FILES.filter(any),
-    options=st.fixed_dictionaries(OPTIONS),
-    block_bytes=st.sampled_from([1, 7, 1 << 20]),
-)
+@given(made=st.tuples(st.sampled_from(MADE), st.sampled_from(list(ADDED))), files=FILES.filter(any),
+       options=st.fixed_dictionaries(OPTIONS), block_bytes=st.sampled_from([1, 7, 1 << 20]))  # fmt: skip
 @example(made=("qwen2", "rules"), files=[RULES], options=WHOLE | {"errors": "replace"}, block_bytes=7)
 @example(made=("qwen2", "plain"), files=[JOINED], options=WHOLE | {"errors": "skip"}, block_bytes=7)
 @example(made=("roberta", "plain"), files=[JOINED], options=TINY | {"errors": "skip"}, block_bytes=7)

@@ -321,10 +321,8 @@ def test_rank_file_is_exported_for_hugging_face(tmp_path: Path) -> None:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    tokens=st.lists(st.text("ab", min_size=2, max_size=6), unique=True, max_size=14).flatmap(st.permutations),
-    texts=st.lists(st.text("ab c", max_size=40), min_size=1, max_size=6),
-)
+@given(tokens=st.lists(st.text("ab", min_size=2, max_size=6), unique=True, max_size=14).flatmap(st.permutations),
+       texts=st.lists(st.text("ab c", max_size=40), min_size=1, max_size=6))  # fmt: skip
 def test_any_ranks_have_the_ids_of_tiktoken(tokens: list[str], texts: list[str], tmp_path: Path) -> None:
     path = ranks(tmp_path, "", [token.encode() for token in tokens])
     theirs, ours = encoding(path, r"\S+|\s", {}), Tokenizer.from_tiktoken_file(path, pattern=r"\S+|\s")
