@@ -17,7 +17,7 @@ import pytest
 import tasks_here
 from amount import FULL
 from browser import chromium
-from command import run
+from command import run, succeeded
 from hypothesis import settings
 
 sys.path.append(str(Path(__file__).parents[1]))  # for `benchmarks`; at the end: the installed package goes first
@@ -79,8 +79,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("trained") / "run"
-    result = run("train", text, "--output", output, "--vocab-size", 600)
-    assert result.returncode == 0, result.stderr
+    result = succeeded(run("train", text, "--output", output, "--vocab-size", 600))
     assert "600 tokens (256 bytes, 343 merges, 1 special)" in result.stdout
     assert "bytes per token" in result.stdout
     return output

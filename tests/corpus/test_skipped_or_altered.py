@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from command import refused, run
+from command import refused, run, succeeded
 
 from pipeline.corpus.skipped_or_altered import KINDS, MOST_EXAMPLES, Tally, add_up, in_words
 
@@ -37,8 +37,7 @@ def corpus(tmp_path: Path) -> Path:
 
 def test_summary_and_report_list_skipped_and_altered_input(corpus: Path) -> None:
     options = ["--output", "run", "--vocab-size", 262, "--max-piece-bytes", 4]
-    result = run("train", "a.jsonl", "b.txt", "empty.txt", *options, cwd=corpus)
-    assert result.returncode == 0, result.stderr
+    result = succeeded(run("train", "a.jsonl", "b.txt", "empty.txt", *options, cwd=corpus))
     report = json.loads((corpus / "run" / "report.json").read_text())
     losses = {loss["kind"]: (loss["count"], loss["examples"]) for loss in report["corpus"]["losses"]}
     assert losses == {

@@ -13,23 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import merge_cases
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from merge_cases import (
-    Counter,
-    Merges,
-    arrays,
-    columns,
-    counters,
-    engine_of,
-    learn,
-    merge_rules,
-    merge_tuning,
-    merges_of,
-    natural_counter,
-    small_counters,
-)
+from merge_cases import Counter, Merges, arrays, columns, engine_of, learn, merge_rules, merges_of, small_counters
 from reference import GPT2_BYTES, train_reference
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
@@ -68,7 +56,7 @@ def pairs(merges: Merges) -> list[tuple[int, int]]:
     return [merge[:2] for merge in merges]
 
 
-tuning = merge_tuning(
+tuning = merge_cases.merge_tuning(
     SCRATCH,
     share_from=st.sampled_from([0, 1, 3]),
     compact=st.just(True),
@@ -95,7 +83,7 @@ def test_same_merges_as_the_reference(counter: Counter, max_merges: int, rules: 
 ])  # fmt: skip
 def test_same_merges_as_huggingface_on_a_long_tail(n_pieces: int, theirs: Any, ours: Any) -> None:
     """Hugging Face joins tokens only where the result stays below max_token_length (but any two bytes)."""
-    counter = natural_counter(seed=1, n_pieces=n_pieces)
+    counter = merge_cases.natural_counter(seed=1, n_pieces=n_pieces)
     expected = train_huggingface(counter, n_pieces, **theirs)
     parts = {**PARTS, "index_positions": 3000}
     for tuning in ({}, {**parts, "narrow_symbols": 700}, COMPACT, parts | COMPACT):
@@ -202,7 +190,7 @@ def test_a_list_of_more_positions_than_are_read_at_once(options: dict[str, Any])
 
 @pytest.mark.parametrize("byte", [0xC0, 0xC1, 0xF4, 0xF5, 0xF6, 0xFA, 0xFB, 0xFF])
 def test_compact_words_of_what_is_no_text(byte: int) -> None:
-    counter = natural_counter(seed=4, n_pieces=300) | {bytes([97, byte, 97, 98]): 50, bytes([byte]) * 9: 7}
+    counter = merge_cases.natural_counter(seed=4, n_pieces=300) | {bytes([97, byte, 97, 98]): 50, bytes([byte]) * 9: 7}
     assert train(counter, 300, compact=True) == train(counter, 300)
     tally = _core.CountTally()
     tally.add(arrays(counter))
@@ -328,7 +316,7 @@ def test_control_c_stops_the_training_within_a_second() -> None:
 
 def test_other_threads_run_meanwhile() -> None:
     """The GIL is released: a Python thread makes progress while the engine trains."""
-    engine = engine_of(natural_counter(seed=5, n_pieces=60_000))
+    engine = engine_of(merge_cases.natural_counter(seed=5, n_pieces=60_000))
     ticks, started = 0, time.monotonic()
     with ThreadPoolExecutor(1) as pool:
         training = pool.submit(learn, engine, 2000)
@@ -376,7 +364,7 @@ def test_a_merging_that_is_stopped_after_any_phase_continues_from_there(counter,
 
 
 @settings(deadline=None)
-@given(st.lists(counters("abc", 2**40), max_size=3), st.integers(1, 5))
+@given(st.lists(merge_cases.counters("abc", 2**40), max_size=3), st.integers(1, 5))
 def test_the_tally_of_counts(parts: list[Counter], min_count: int) -> None:
     tally = _core.CountTally(min_count)
     for part in parts:

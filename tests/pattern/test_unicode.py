@@ -6,24 +6,17 @@ from make_unicode import ALL_CHARACTERS as CHARACTERS
 from make_unicode import matched_by_tiktoken as by_tiktoken
 from make_unicode import matched_by_tokenizers as by_tokenizers
 
+from pipeline.pattern import classes
 from pipeline.pattern.by_regex import differing_characters
-from pipeline.pattern.classes import (
-    CATEGORY_NAMES,
-    LONG_NAMES,
-    UNICODE_VERSION,
-    category_of,
-    fold_orbits,
-    partition,
-    property_set,
-)
+from pipeline.pattern.classes import CATEGORY_NAMES, LONG_NAMES, UNICODE_VERSION, fold_orbits
 from pipeline.pattern.compiler import compile_pattern
 
 
 def ours(name):
-    classes = partition((property_set(name),))
-    ends = [*classes.starts[1:], 0x110000]
-    spans = zip(classes.starts, ends, classes.ids, strict=True)
-    members = {chr(code) for start, stop, cls in spans if classes.masks[0] >> cls & 1 for code in range(start, stop)}
+    found = classes.partition((classes.property_set(name),))
+    ends = [*found.starts[1:], 0x110000]
+    spans = zip(found.starts, ends, found.ids, strict=True)
+    members = {chr(code) for start, stop, cls in spans if found.masks[0] >> cls & 1 for code in range(start, stop)}
     return members.difference(map(chr, range(0xD800, 0xE000)))
 
 
@@ -68,14 +61,14 @@ def test_differing_characters_are_exactly_where_regex_differs():
         theirs = set(regex.findall(rf"\p{{{name}}}", CHARACTERS))
         assert theirs ^ ours(name) <= differing
     old = next(character for character in differing if regex.match(r"\p{L}", character) and character not in ours("L"))
-    assert category_of(ord(old)) == "Cn"
+    assert classes.category_of(ord(old)) == "Cn"
 
 
 def test_property_names_may_be_spelled_loosely():
-    assert property_set("uppercase letter") == property_set("Lu")
-    assert property_set("white-space") == property_set("White_Space")
+    assert classes.property_set("uppercase letter") == classes.property_set("Lu")
+    assert classes.property_set("white-space") == classes.property_set("White_Space")
     assert {*LONG_NAMES} >= set(CATEGORY_NAMES)
     with pytest.raises(KeyError):
-        property_set("Greek")
-    nothing = partition(())
+        classes.property_set("Greek")
+    nothing = classes.partition(())
     assert (nothing.count, nothing.ids, list(nothing.starts)) == (1, b"\0", [0])

@@ -244,12 +244,8 @@ def test_encoders_return_the_same_ids(tmp_path: Path, small_corpus: Path) -> Non
 
 
 def test_bad_arguments_are_errors_of_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    bad = (
-        ("compare", "does/not/exist"),
-        ("compare", __file__, "--tools", "no_tool"),
-        ("growth", __file__, "--sizes", "1XB"),
-    )
-    for arguments in bad:
+    wrong = ("compare", __file__, "--tools", "no_tool"), ("growth", __file__, "--sizes", "1XB")
+    for arguments in (("compare", "does/not/exist"), *wrong):
         with pytest.raises(SystemExit, match="2"):
             command.main(arguments)
         said = capsys.readouterr().err

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import peers
 import pytest
-from command import refused, run
+from command import refused, run, succeeded
 
 TEXT = peers.generated_text(3, 3000).encode()
 COUNT = ("count", "-", "--output", "run")
@@ -24,8 +24,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def piped(data: bytes, *arguments: object) -> str:
     """Return what the command printed."""
-    done = run(*arguments, stdin=data)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run(*arguments, stdin=data))
     assert "warning" not in done.stderr
     return done.stdout
 

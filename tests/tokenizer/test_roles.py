@@ -7,7 +7,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
-from command import refused, run, run_here
+from command import refused, run, run_here, succeeded
 from transformers import AutoTokenizer, GenerationConfig
 
 import pipeline
@@ -25,8 +25,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("roles")
     (home / "a.txt").write_text(EOT.join(["low lower lowest", "newest widest", "wide new"] * 9))
     roles = ["--bos-token", "<s>", "--pad-token", "<pad>", "--add-bos"]
-    found = run("train", home / "a.txt", "--output", home / "run", "--vocab-size", 280, "--workers", 1, *roles)
-    assert found.returncode == 0, found.stderr
+    succeeded(run("train", home / "a.txt", "--output", home / "run", "--vocab-size", 280, "--workers", 1, *roles))
     return home / "run"
 
 

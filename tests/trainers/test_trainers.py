@@ -16,7 +16,7 @@ from typing import Any
 import peers
 import pyarrow as pa
 import pytest
-from command import run
+from command import run, succeeded
 
 import pipeline
 
@@ -58,8 +58,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "text.txt").write_text("\n<|endoftext|>\n".join(peers.generated_text(seed, 3000) for seed in range(4)))
     marks = [word for text in MARKS for word in ("--special-token", text)]
     options = ("--vocab-size", 1000, "--pattern", "llama3", "--bos-token", MARKS[0], "--add-bos", "--quiet")
-    trained = run("train", home / "text.txt", "--output", home / "run", *options, *marks)
-    assert trained.returncode == 0, trained.stderr
+    succeeded(run("train", home / "text.txt", "--output", home / "run", *options, *marks))
     _python(SCRIPTS, "model", home / "run" / "tokenizer", home / "model")
     _write_data_sets(home)
     return home
@@ -82,12 +81,10 @@ def _write_data_sets(home: Path) -> None:
 
     own, openai = (("human", "gpt"), ("from", "value")), (("user", "assistant"), ("role", "content"))
     tags = dict(zip(("role_tag", "content_tag", "user_tag", "assistant_tag"), (*openai[1], *openai[0]), strict=True))
+    sharegpt = {"formatting": "sharegpt"}
     rows: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
         "alpaca": ([{"instruction": text(), "input": text(20), "output": text()} for _ in range(1200)], {}),
-        "turns": (
-            [{"conversations": turns(*own, chosen.choice((2, 4, 6, 3)))} for _ in range(1300)],
-            {"formatting": "sharegpt"},
-        ),
+        "turns": ([{"conversations": turns(*own, chosen.choice((2, 4, 6, 3)))} for _ in range(1300)], sharegpt),
         "openai": (
             [{"messages": turns(*openai, chosen.choice((2, 4)))} for _ in range(400)],
             {"formatting": "openai", "columns": {"messages": "messages"}, "tags": tags},
@@ -95,7 +92,7 @@ def _write_data_sets(home: Path) -> None:
         "few": ([{"instruction": text(), "input": "", "output": text()} for _ in range(50)], {"num_samples": 80}),
         "tools": (
             [{"conversations": called(), "tools": json.dumps([TOOL])} for _ in range(50)],
-            {"formatting": "sharegpt", "columns": {"messages": "conversations", "tools": "tools"}},
+            sharegpt | {"columns": {"messages": "conversations", "tools": "tools"}},
         ),
     }
     for name, (listed, _) in rows.items():
@@ -114,8 +111,7 @@ def _write_data_sets(home: Path) -> None:
 
 
 def _encode(home: Path, *words: object) -> None:
-    result = run("encode-chat", "--tokenizer", home / "run" / "tokenizer", *words)
-    assert result.returncode == 0, result.stderr
+    succeeded(run("encode-chat", "--tokenizer", home / "run" / "tokenizer", *words))
 
 
 def test_its_own_rows_are_ours(home: Path) -> None:

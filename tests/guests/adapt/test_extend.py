@@ -38,15 +38,9 @@ SMALL = rules.base_of_case({
 def _learn(base: Base, counter: dict[bytes, int], add: int, home: Path, **options: Any) -> Learned:
     model = base.model()
     how = {name: options.pop(name, one) for name, one in (("threads", 1), ("grant", Grant(BIG, BIG, 0, 0)))}
-    asked = {
-        "add": add,
-        "first_id": None,
-        "min_frequency": 1,
-        "whole_characters": False,
-        "stop_at_saving": None,
-    } | options
+    asked = {"add": add, "first_id": None, "min_frequency": 1, "whole_characters": False, "stop_at_saving": None}
     path = counter_files.write(home / "counter", counter, partitions=2)
-    return learn(ChangeTask(path, "f", model, asked, home, **how))
+    return learn(ChangeTask(path, "f", model, asked | options, home, **how))
 
 
 def _pairs(base: Base, learned: Learned) -> list[tuple[bytes, bytes, int]]:

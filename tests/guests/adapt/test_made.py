@@ -20,6 +20,12 @@ from pipeline.base.errors import RunDirectoryError, UsageError
 tokenizers = pytest.importorskip("tokenizers")
 
 
+def planned(base: Path, counts: Path, add: int) -> Any:
+    """Return what a dry run says of the tokens that it would add."""
+    said = succeeded(run("extend", base, counts, "--add", add, "--dry-run", "--log-json")).stdout
+    return json.loads(said.splitlines()[-1])
+
+
 @pytest.mark.parametrize("asked", ["extend --add 40", "prune --keep 450 --keep-ids", "prune --keep 450"])
 def test_tokenizers_transformers_and_tiktoken_agree(asked: str, base: Path, counted: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
@@ -81,9 +87,7 @@ def test_savings_are_those_of_each_number_of_new_tokens_and_one_is_chosen(
     base: Path, counted: Path, tmp_path: Path
 ) -> None:
     make = partial(pipeline.extend, base, counted)
-    plan = json.loads(
-        succeeded(run("extend", base, counted, "--add", 40, "--dry-run", "--log-json")).stdout.splitlines()[-1]
-    )
+    plan = planned(base, counted, 40)
     assert [one["new_tokens"] for one in plan["savings"]] == [1, 2, 5, 10, 20, 40]
     for one in plan["savings"]:
         done = make(add=one["new_tokens"], output=tmp_path / str(one["new_tokens"]))
@@ -120,7 +124,7 @@ def test_savings_of_a_run_are_those_of_each_of_its_inputs_and_a_page_needs_a_dir
     paths = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]
     succeeded(run("count", *paths, "--like", base, "--output", tmp_path / "run"))
     dry = ("extend", base, tmp_path / "run", "--add", 10, "--dry-run")
-    plan = json.loads(succeeded(run(*dry, "--log-json")).stdout.splitlines()[-1])
+    plan = planned(base, tmp_path / "run", 10)
     assert list(plan["runs"]) == paths
     totals = [sum(of_input) for of_input in zip(*plan["runs"].values(), strict=True)]
     assert totals == [plan["tokens_before"], *(one["tokens"] for one in plan["savings"])]
@@ -136,9 +140,7 @@ def test_savings_of_a_combined_run_are_those_of_each_of_its_runs(base: Path, cou
     shown = succeeded(run("extend", base, both, "--add", 40, "--dry-run", *drawn)).stdout
     assert "Tokens by run" in shown
     assert not drawn or (tmp_path / "figures" / "savings.svg").exists()
-    plan = json.loads(
-        succeeded(run("extend", base, both, "--add", 40, "--dry-run", "--log-json")).stdout.splitlines()[-1]
-    )
+    plan = planned(base, both, 40)
     assert list(plan["runs"]) == ["run", "b"]
     text = (tmp_path / "b.txt").read_text()
     for at, count in enumerate([0, *(one["new_tokens"] for one in plan["savings"])]):
@@ -148,10 +150,7 @@ def test_savings_of_a_combined_run_are_those_of_each_of_its_runs(base: Path, cou
         of_all = plan["tokens_before"] if done is None else done.after
         assert plan["runs"]["run"][at] + 3 * plan["runs"]["b"][at] == of_all
     (tmp_path / "b" / "run.json").unlink()
-    left = json.loads(
-        succeeded(run("extend", base, both, "--add", 40, "--dry-run", "--log-json")).stdout.splitlines()[-1]
-    )
-    assert list(left["runs"]) == ["run"]
+    assert list(planned(base, both, 40)["runs"]) == ["run"]
     shutil.rmtree(tmp_path / "b")
     done = succeeded(run("extend", base, both, "--add", 40, "--dry-run"))
     assert f"no savings of {tmp_path / 'b'}" in done.stderr

@@ -189,12 +189,8 @@ def joined(parts: list[bytes], left: bytes, right: bytes) -> list[bytes]:
 
 def test_text_is_counted_and_parity_has_a_price(tmp_path: Path) -> None:
     english, swahili = "The boat is on the old river. " * 60, "Mashua iko mtoni, mtu na mashua. "
-    for name, text in {
-        "en.txt": english,
-        "sw.txt": swahili * 9,
-        "en-dev.txt": english[:300],
-        "sw-dev.txt": swahili,
-    }.items():
+    texts = {"en.txt": english, "sw.txt": swahili * 9, "en-dev.txt": english[:300], "sw-dev.txt": swahili}
+    for name, text in texts.items():
         (tmp_path / name).write_text(text)
     words = ["parity", "en=en.txt", "sw=sw.txt", "--dev", "sw=sw-dev.txt", "--dev", "en=en-dev.txt", "--compare-plain"]
     words += ["--vocab-size", 285, "--output", "fair"]
