@@ -46,8 +46,8 @@ def test_shards_do_not_depend_on_what_is_in_place(
         patched.setattr("pipeline.shards.begun_shards._MOST_SHARDS", most)
         patched.setattr("pipeline.shards.encode.MOST_KEPT_BYTES", kept_bytes)
         patched.setattr(BegunShards, "offset", lambda *own: None if chance.random() < late else offset(*own))
-        options = {"workers": 1, "shard_size": shard_size, "chunk_size": chunk_size}
-        encode = partial(pipeline.encode_corpus, text, tokenizer, home / name, **options)
+        sizes = {"shard_size": shard_size, "chunk_size": chunk_size}
+        encode = partial(pipeline.encode_corpus, text, tokenizer, home / name, workers=1, **sizes)
         result = encode()
         before = everything(home)
         assert encode() == result  # it reads all files: their checksums are right
@@ -57,11 +57,10 @@ def test_shards_do_not_depend_on_what_is_in_place(
         assert read_shards(home / name) == wanted
         assert [shard.tokens for shard in result.shards[:-1]] == [shard_size] * (len(result.shards) - 1)
     else:
-        ids = memoryview((home / name).read_bytes()).cast("H").tolist()
-        assert ids == wanted
-    separator, at = tokenizer.special_tokens[EOT], 0
+        assert memoryview((home / name).read_bytes()).cast("H").tolist() == wanted
+    at = 0
     for shard in result.shards:
-        assert shard.documents == wanted[at : at + shard.tokens].count(separator)
+        assert shard.documents == wanted[at : at + shard.tokens].count(tokenizer.special_tokens[EOT])
         at += shard.tokens
     assert not list(home.rglob(".*.begun"))
 
@@ -73,8 +72,7 @@ def test_what_is_damaged_while_shards_are_written_is_found(tokenizer, tmp_path: 
     encode()
     whole = everything(output)
 
-    def stop() -> list[Path]:
-        """Encode from the start until the first shard is complete; returns the others."""
+    def stop() -> list[Path]:  # after the first shard
         with monkeypatch.context() as patched:
             patched.setattr(
                 "pipeline.shards.encode.write_shard", lambda task: write_shard(task) if "00000" in str(task) else 1 // 0
@@ -84,7 +82,7 @@ def test_what_is_damaged_while_shards_are_written_is_found(tokenizer, tmp_path: 
         assert all(path.stat().st_size < 1000 for path in output.glob("parts/*"))  # the ids are in the shards
         return sorted(output.glob(".*.begun"))
 
-    complete, time_ns = output / "shard-00000.npy", 0
+    complete = output / "shard-00000.npy"
     for damage in ("nothing", "a begun shard", "a complete shard", "a short shard", "no shard", "a part"):
         begun = stop()
         assert len(begun) == len(whole) - 2
@@ -116,22 +114,21 @@ def test_what_is_damaged_while_shards_are_written_is_found(tokenizer, tmp_path: 
 def test_begun_shard_that_others_change_is_refused(tokenizer, tmp_path: Path, monkeypatch, kind: str) -> None:
     text, output, finish = text_of(tmp_path / "a.txt", 9), tmp_path / "out", KeptIds.finish
     begun, other = output / ".shard-00000.npy.begun", tmp_path / "other"
-    calls, before = [], []
+    calls, before = iter(range(99)), []
 
     def change(*own: Any) -> Any:
-        calls.append(own)
-        if len(calls) == 3:
+        if third := next(calls) == 2:
             before.append(begun.read_bytes())
             begun.rename(other)
-        if len(calls) == 3 and kind != "gone":
+        if third and kind != "gone":
             (begun.symlink_to if kind == "a link" else begun.hardlink_to)(other)
         return finish(*own)
 
     encode = partial(pipeline.encode_corpus, text, tokenizer, output, chunk_size=700, workers=1)
-    with monkeypatch.context() as patched:
+    refused = pytest.raises((RunDirectoryError, WorkerError), match=rf"{begun.name} .*remove")
+    with monkeypatch.context() as patched, refused:
         patched.setattr(KeptIds, "finish", change)
-        with pytest.raises((RunDirectoryError, WorkerError), match=rf"{begun.name} .*remove"):
-            encode()
+        encode()
     assert before == [other.read_bytes()]  # nothing was written behind the name
     begun.unlink()
     encode()
