@@ -231,7 +231,8 @@ def cluster(session: Session, arguments: Arguments, opened: Sequence[Corpus]) ->
 
 _WORKER = """
 import operator, time
-from pipeline.run.options import TrainOptions, make_options
+from pipeline.run.make_options import make_options
+from pipeline.run.options import TrainOptions
 from pipeline.run.workers import executor_for
 before = time.perf_counter()
 with executor_for(make_options(TrainOptions, {"workers": 2})) as executor:

@@ -1,4 +1,4 @@
-"""The rooms of the package and their budget: imports run down and are light; what grows raises a number here."""
+"""The rooms of the package: imports run down and are light, files and functions are short enough to read."""
 
 import ast
 import os
@@ -18,52 +18,40 @@ from pipeline.cli import commands
 
 PACKAGE = Path(pipeline.__file__).parent
 SOURCE = Path(__file__).parents[1] / "pipeline"  # has the core's, too
-# A room imports only rooms below it. Its number is the most lines that its text files may have, but for generated data.
-ROOMS = {
-    "bpe_pipeline": 23,
-    "__main__": 104,
-    "compat": 479,
-    "cli": 1424,
-    "guests": 6111,
-    "commands": 2925,
-    "reports": 3190,
-    "shards": 3543,
-    "tokenizer": 4453,
-    "merges": 1446,
-    "counts": 2436,
-    "run": 3082,
-    "corpus": 2451,
-    "pattern": 1761,
-    "executors": 1187,
-    "storage": 1028,
-    "base": 846,
-    "_core": 0,
-    "__init__": 141,
-}
-NATIVE = {
-    "text": 2264,
-    "count": 1967,
-    "merge": 5046,
-    "encode": 2023,
-    "verify": 394,
-    "bind": 1620,
-    "stub_patterns": 11,
-}
+# From top to bottom: a room imports only rooms below it.
+ROOMS = (
+    "bpe_pipeline",
+    "__main__",
+    "compat",
+    "cli",
+    "guests",
+    "commands",
+    "reports",
+    "shards",
+    "tokenizer",
+    "merges",
+    "counts",
+    "run",
+    "corpus",
+    "pattern",
+    "executors",
+    "storage",
+    "base",
+    "_core",
+    "__init__",
+)
+LONG_FILES = {"tokenizer/tokenizer.py": 600}  # the tokenizer's face
 MOST = {
     "modules of the longest chain of imports": 18,
     "circles of imports": 0,
-    "modules behind commands/train": 104,
+    "modules behind commands/train": 110,
     "modules behind a counting worker": 37,
-    "lines of a file": 548,
-    "lines of a file, on average": 152,
-    "lines of a function": 49,
+    "lines of a file": 400,
+    "lines of a function": 50,
     "parameters of an internal function": 6,
-    "flags of all commands": 395,
     "flags in the help of a command": 24,
-    "lines of tests": 25_544,
 }
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
-NOT_COUNTED = {".pyi", ".json", ".typed"}  # made by a command, or data
 
 
 @cache
@@ -144,19 +132,6 @@ def _room(module: str) -> str:
     return "__init__" if name.startswith("__version") else name
 
 
-def test_lines_of_every_room_are_within_its_budget() -> None:
-    texts = [path for path in SOURCE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    lines: dict[str, int] = {}
-    for path in texts:
-        if path.suffix in NOT_COUNTED | {".so", ".sha256"} or path.name == "__version__.py":
-            continue
-        parts = path.relative_to(SOURCE).with_suffix("").parts
-        room = "/".join(parts[:2]) if parts[0] == "native" else parts[0]
-        lines[room] = lines.get(room, 0) + _lines(path)
-    budget = {**ROOMS, **{f"native/{folder}": most for folder, most in NATIVE.items()}}
-    assert {room: count for room, count in lines.items() if count > budget.get(room, 0)} == {}
-
-
 def _shown(command: click.Command) -> int:
     flags = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
     return sum(not getattr(one, "advanced", False) for one in flags) + 1  # --help
@@ -165,9 +140,10 @@ def _shown(command: click.Command) -> int:
 @cache
 def _measures() -> dict[str, tuple[int, str]]:
     """What `MOST` bounds: how much it is, and where."""
-    files = [path for path in SOURCE.rglob("*") if path.suffix in (".py", ".hpp", ".cpp")]
-    lines = [_lines(path) for path in files]
-    options = [option for command in commands.commands.values() for option in command.params]
+    files = [
+        path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*") if path.suffix in (".py", ".hpp", ".cpp")
+    ]
+    lines = {name: _lines(SOURCE / name) for name in files if name not in LONG_FILES}
     nodes = [(module, node) for module, tree in _modules().items() for node in ast.walk(tree)]
     functions = [(f"{module}.{one.name}", module, one) for module, one in nodes if isinstance(one, ast.FunctionDef)]
     chains = {name: _longest_chain(name) for name in _modules()}
@@ -176,13 +152,10 @@ def _measures() -> dict[str, tuple[int, str]]:
         "circles of imports": (len(_circles()), str([sorted(circle) for circle in _circles()])),
         "modules behind commands/train": (len(_behind("commands.train")) - 1, "with those that functions import"),
         "modules behind a counting worker": (len(_behind("counts.count_worker")) - 1, "counts/count_worker.py"),
-        "lines of a file": max(zip(lines, map(str, files), strict=True)),
-        "lines of a file, on average": (sum(lines) // len(lines), f"{len(lines)} files"),
+        "lines of a file": max((count, name) for name, count in lines.items()),
         "lines of a function": max((_length(function), name) for name, _, function in functions),
         "parameters of an internal function": max((_parameters(*one), name) for name, *one in functions),
-        "flags of all commands": (sum(isinstance(one, click.Option) and not one.hidden for one in options), "--help"),
         "flags in the help of a command": max((_shown(command), name) for name, command in commands.commands.items()),
-        "lines of tests": (sum(map(_lines, Path(__file__).parent.rglob("*.py"))), "tests/"),
     }
 
 
@@ -190,6 +163,11 @@ def _measures() -> dict[str, tuple[int, str]]:
 def test_nothing_is_larger_than_its_budget(what: str) -> None:
     measured, where = _measures()[what]
     assert measured <= MOST[what], where
+
+
+@pytest.mark.parametrize("name", LONG_FILES)
+def test_a_file_that_may_be_longer_is_within_its_own_limit(name: str) -> None:
+    assert 400 < _lines(SOURCE / name) <= LONG_FILES[name]
 
 
 def test_imports_run_down() -> None:

@@ -22,6 +22,7 @@ from pipeline.cli.completion import LOCATION, PATH_TEXT, names
 from pipeline.cli.help import HELP_ALL, MEANS, OTHER, SECTIONS, Command, Flag, Group
 from pipeline.cli.llamafactory_names import THEIRS, of_their_file, with_our_names
 from pipeline.run.config_file import read_config
+from pipeline.run.make_options import make_options, parsed
 from pipeline.run.options import (
     RECORDS,
     ChatOptions,
@@ -32,8 +33,6 @@ from pipeline.run.options import (
     Values,
     WorkOptions,
     flag_of,
-    make_options,
-    parsed,
 )
 from pipeline.run.record import Record, records_of
 from pipeline.run.vocabulary_size import check_vocabulary

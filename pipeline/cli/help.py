@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from pipeline.run.options import RENAMED, flag_of
+from pipeline.run.make_options import RENAMED
+from pipeline.run.options import flag_of
 from pipeline.run.record import GROUPS
 from pipeline.run.values import is_ray_address
 

@@ -20,7 +20,8 @@ from pipeline.cli.command import (
     tokenizer_option,
 )
 from pipeline.cli.completion import LOCATION, whole_number
-from pipeline.run.options import RECORDS, CorpusOptions, SweepOptions, WorkOptions, flag_of, make_options
+from pipeline.run.make_options import make_options
+from pipeline.run.options import RECORDS, CorpusOptions, SweepOptions, WorkOptions, flag_of
 from pipeline.storage import Location
 from pipeline.storage.atomic import single_output, write_whole
 

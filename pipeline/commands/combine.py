@@ -27,8 +27,9 @@ from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
 from pipeline.run.keywords import AnyPath, OutputKeywords
 from pipeline.run.listed_options import lists_options
+from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Manifest, Run, Source, Weighted
-from pipeline.run.options import READING_OPTIONS, RECORDS, OutputOptions, flag_of, make_options
+from pipeline.run.options import READING_OPTIONS, RECORDS, OutputOptions, flag_of
 from pipeline.run.plan import require_weights
 from pipeline.run.runner import opened
 from pipeline.run.values import parse_weight, shown_weight

@@ -13,8 +13,9 @@ from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath, CountKeywords
 from pipeline.run.listed_options import lists_options
+from pipeline.run.make_options import make_options
 from pipeline.run.open_run import open_run
-from pipeline.run.options import CountOptions, make_options
+from pipeline.run.options import CountOptions
 from pipeline.run.runner import opened
 from pipeline.run.workers import executor_for
 

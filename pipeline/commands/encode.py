@@ -18,15 +18,17 @@ from pipeline.reports.progress import for_python
 from pipeline.reports.summary import EncodingSummary
 from pipeline.run.keywords import AnyPath, EncodeKeywords
 from pipeline.run.listed_options import lists_options
-from pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, make_options
+from pipeline.run.make_options import make_options
+from pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions
 from pipeline.run.runner import Runner, opened
 from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
 from pipeline.shards import plan as planning
 from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_shards
+from pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, load_result
 from pipeline.shards.formats.shard_format import Layout, ShardFacts
 from pipeline.shards.ids_file import Part
-from pipeline.shards.manifest import ORDER_OPTIONS, EncodedCorpus, Encoding, holds_out, is_dealt, kind_of
+from pipeline.shards.manifest import ORDER_OPTIONS, Encoding, holds_out, is_dealt, kind_of
 from pipeline.shards.order import ORDERING_STAGE, put_in_order
 from pipeline.storage import Location, named
 from pipeline.tokenizer.model import Model
@@ -110,7 +112,7 @@ def summary_of(runner: Runner, output: Location, corpus: EncodedCorpus) -> Encod
 
 def finished_corpus(runner: Runner, encoding: Encoding) -> EncodedCorpus | None:
     """Return what the directory holds, if it is complete: every file is there, with the bytes that were written."""
-    corpus = manifest.load_result(encoding.result)
+    corpus = load_result(encoding.result)
     if corpus is None or corpus.encoding != encoding.fingerprint():
         return None
     for stage in (ENCODING_STAGE, *([ORDERING_STAGE] if is_dealt(encoding.options) else []), WRITING_STAGE):
@@ -124,7 +126,7 @@ def finished_corpus(runner: Runner, encoding: Encoding) -> EncodedCorpus | None:
 
 def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions) -> EncodedCorpus:
     if not encoding.single:
-        encoding.directory.remove([manifest.RESULT])  # the shards are not complete from here on
+        encoding.directory.remove([RESULT])  # the shards are not complete from here on
     parts = encode_chunks(runner, encoding, model, options)
     total = total_of(runner, encoding, parts, options)
     if not any(part.documents for part in parts) and set(total.losses) & _NO_TEXTS:

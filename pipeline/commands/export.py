@@ -14,7 +14,8 @@ from pipeline.reports.result import Result
 from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath, ExportKeywords
 from pipeline.run.listed_options import lists_options
-from pipeline.run.options import ExportOptions, make_options
+from pipeline.run.make_options import make_options
+from pipeline.run.options import ExportOptions
 from pipeline.run.values import argument, parse_locations
 from pipeline.storage import Location, named
 from pipeline.tokenizer.arguments import flag

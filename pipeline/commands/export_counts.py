@@ -6,8 +6,9 @@ from pipeline.counts import export_worker
 from pipeline.counts.count import require_counted
 from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath
+from pipeline.run.make_options import make_options
 from pipeline.run.memory import WRITE_BYTES, Broker
-from pipeline.run.options import OutputOptions, make_options
+from pipeline.run.options import OutputOptions
 from pipeline.run.workers import executor_here
 from pipeline.storage import named, open_file
 from pipeline.storage.atomic import single_output, whole_file

@@ -35,10 +35,11 @@ from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
 from pipeline.run.keywords import ImportKeywords, TrainKeywords
 from pipeline.run.listed_options import lists_options
+from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Manifest, Run, Source
 from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.open_run import special_bytes
-from pipeline.run.options import ImportOptions, TrainOptions, make_options
+from pipeline.run.options import ImportOptions, TrainOptions
 from pipeline.run.patterns import cut_by, pattern_of
 from pipeline.run.runner import Runner, Stage, opened
 from pipeline.run.workers import executor_here

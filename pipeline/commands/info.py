@@ -13,7 +13,8 @@ from pipeline.run.keywords import AnyPath
 from pipeline.run.manifest import Run, guest_of
 from pipeline.run.plan import corpus_bytes
 from pipeline.shards import manifest as shards
-from pipeline.shards.manifest import RESULT, SHARDS, EncodedCorpus, find_result, tokenizer_fingerprint
+from pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, find_result, load_result
+from pipeline.shards.manifest import SHARDS, tokenizer_fingerprint
 from pipeline.storage import Location, existing, named, names_in
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.files import FILE_NAMES, load_model, tokenizer_home
@@ -111,7 +112,7 @@ def _tokenizer(path: Location, more: Mapping[str, Any] = MappingProxyType({})) -
 
 def _shards(directory: Location) -> Facts:
     encoding = shards.load(Directory(directory, SHARDS))
-    corpus = shards.load_result(directory / shards.RESULT)
+    corpus = load_result(directory / RESULT)
     if corpus is None:
         assert encoding is not None, "info found one of the two"
         done = sum(existing([path for path, _ in encoding.parts()]))

@@ -27,9 +27,10 @@ from pipeline.run import manifest
 from pipeline.run.directory import RUN, Directory
 from pipeline.run.keywords import AnyPath, MergeKeywords
 from pipeline.run.listed_options import lists_options
+from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import refuse_other_weights
-from pipeline.run.options import MergeOptions, TrainOptions, flag_of, make_options
+from pipeline.run.options import MergeOptions, TrainOptions, flag_of
 from pipeline.run.patterns import pattern_of, tokenizer_pattern
 from pipeline.run.runner import Runner, opened
 from pipeline.run.workers import executor_for

@@ -33,13 +33,14 @@ from pipeline.reports.tables import sections
 from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath, WorkKeywords
 from pipeline.run.listed_options import lists_options
+from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run, guest_of
 from pipeline.run.memory import Broker
-from pipeline.run.options import OutputOptions, WorkOptions, flag_of, make_options
+from pipeline.run.options import OutputOptions, WorkOptions, flag_of
 from pipeline.run.patterns import tokenizer_pattern
 from pipeline.run.values import argument, parse_locations
 from pipeline.run.workers import executor_here
-from pipeline.shards.manifest import find_result
+from pipeline.shards.encoded_corpus import find_result
 from pipeline.storage import Location, location, named
 from pipeline.storage.atomic import single_output, write_json, write_whole
 from pipeline.tokenizer.export import Trained, facts_of

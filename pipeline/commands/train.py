@@ -17,8 +17,9 @@ from pipeline.reports.progress import for_python
 from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath, TrainKeywords
 from pipeline.run.listed_options import lists_options
+from pipeline.run.make_options import make_options
 from pipeline.run.open_run import open_run
-from pipeline.run.options import TrainOptions, make_options
+from pipeline.run.options import TrainOptions
 from pipeline.run.runner import opened
 from pipeline.run.workers import executor_for
 from pipeline.tokenizer.export import check_before_work

@@ -19,8 +19,9 @@ from pipeline.reports.progress import for_python
 from pipeline.run import manifest
 from pipeline.run.keywords import TrainKeywords
 from pipeline.run.listed_options import lists_options
+from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Manifest, Run, Source
-from pipeline.run.options import TrainOptions, make_options
+from pipeline.run.options import TrainOptions
 from pipeline.run.patterns import cut_by, pattern_of
 from pipeline.run.runner import opened
 from pipeline.run.workers import executor_here, thread_count

@@ -29,8 +29,9 @@ from pipeline.reports.result import Facts
 from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath, WorkKeywords
 from pipeline.run.listed_options import lists_options
+from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run, guest_of
-from pipeline.run.options import WorkOptions, make_options
+from pipeline.run.options import WorkOptions
 from pipeline.run.patterns import tokenizer_pattern
 from pipeline.run.runner import Runner, Stage, watched
 from pipeline.run.workers import executor_here

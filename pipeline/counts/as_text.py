@@ -16,8 +16,9 @@ from pipeline.counts.counter_file import as_batch, naming_damage, open_counter
 from pipeline.executors import Executor
 from pipeline.pattern.compiled import CompiledPattern, PatternSequence
 from pipeline.pattern.normal_form import nfc
+from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run, run_of
-from pipeline.run.options import CountOptions, make_options
+from pipeline.run.options import CountOptions
 from pipeline.run.patterns import pattern_of
 from pipeline.storage import Location
 

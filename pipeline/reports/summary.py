@@ -22,7 +22,7 @@ from pipeline.storage import Location
 from pipeline.tokenizer.export import AT_SIZE, Check, VocabularyFacts
 
 if TYPE_CHECKING:
-    from pipeline.shards.manifest import EncodedCorpus
+    from pipeline.shards.encoded_corpus import EncodedCorpus
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from typing import Any
 from pipeline.base.errors import OtherKindError, RunDirectoryError
 from pipeline.base.machine import versions
 from pipeline.run.directory import COARSE, LOG, RESULTS, RUN, STANDARD_INPUT, Directory, fingerprint
-from pipeline.run.options import TrainOptions, flag_of, make_options
+from pipeline.run.make_options import make_options
+from pipeline.run.options import TrainOptions, flag_of
 from pipeline.run.plan import MOST_INPUTS, Plan, stored_plan
 from pipeline.run.standard_input import remove_copies
 from pipeline.run.stored import COUNTER_FORMAT, plain, stored

@@ -6,21 +6,17 @@ one is its stage: "count" and "merge" options are part of what a run *is*, "spec
 options only of how it runs.
 """
 
-import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from pipeline.base.errors import UsageError, unfit
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
 from pipeline.run import values as read
 from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.run.record import IN_GROUPS, Record, as_in, records_of
 from pipeline.storage import Location, parse_location
 
-Kind = TypeVar("Kind", bound="Values")
 READING_OPTIONS = ("input_format", "compression", "text_field")  # where the text is, not what its pieces are
 _input, _vocabulary, _special, _shards, _order, _packing, _of_chat, _output, _resource, _other = IN_GROUPS
 _chat = partial(_of_chat, "chat")
@@ -359,48 +355,9 @@ class ChatOptions(ClusterOptions, OutputOptions, CorpusOptions, RowOptions):
 
 _KINDS = (CountOptions, TrainOptions, EncodeOptions, ChatOptions, ExportOptions)  # which have all
 RECORDS: dict[str, Record] = {name: record for kind in _KINDS for name, record in records_of(kind).items()}
-RENAMED = {"executor": "ray", "ray_address": "ray"}  # what options were called -> what they are called now
 FLAGS = {record.spelling: name for name, record in reversed(RECORDS.items())}  # of two options, the first
 
 
 def flag_of(name: str) -> str:
     """Return the command's spelling of an option: `special_tokens` -> `--special-token`."""
     return RECORDS[name].spelling if name in RECORDS else "--" + name.replace("_", "-")
-
-
-def parsed(name: str, value: object, spell: Callable[[str], str]) -> Any:
-    """Return the value of an option as its record reads it; `UsageError` for what it is not, and an unknown name."""
-    if name not in RECORDS:
-        near = difflib.get_close_matches(name, RECORDS, 1, cutoff=0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(RECORDS)}"
-        raise UsageError(f"{spell(name)} is " + (f"{RENAMED[name]!r} now" if name in RENAMED else f"unknown{hint}"))
-    try:
-        return RECORDS[name].parse(value)
-    except ValueError as error:
-        one = value[0] if isinstance(value, tuple) and len(value) == 1 else value  # of a flag that is given once
-        expected, wrong = (*error.args, one)[:2]
-        raise unfit(spell(name), expected, wrong) from None
-    except UsageError as error:
-        raise UsageError(f"{spell(name)}: {error}") from None
-
-
-def make_options(
-    kind: type[Kind], values: Mapping[str, Any], spell: Callable[[str], str] = "option {!r}".format
-) -> Kind:
-    """Check and complete the options given by name; `None` means the default. `spell` says how messages name them.
-
-    Raises `UsageError` for a name that is none of the kind's options, and for a value that its record does not take.
-    """
-    values, taken = dict(values), {one.name for one in fields(kind)}
-    if values.pop("no_special_tokens", None):
-        if values.get("special_tokens"):
-            raise UsageError(f"{spell('special_tokens')} and {spell('no_special_tokens')} exclude each other; give one")
-        values["special_tokens"] = ()
-    for name, value in values.items():
-        if name in RECORDS.keys() - taken and value is not None:
-            raise UsageError(f"{spell(name)} means nothing here: leave it out")
-    given = {name: value for name, value in values.items() if name not in RECORDS or value is not None}
-    checked = {name: parsed(name, value, spell) for name, value in given.items()}
-    if "stop_at_saving" in checked and len(checked.setdefault("vocab_size", (256_000,))) > 1:
-        raise UsageError(f"{spell('stop_at_saving')} chooses one size: give {spell('vocab_size')} one, the largest")
-    return kind(**checked)

@@ -6,9 +6,10 @@ from os import PathLike
 
 from pipeline.base.errors import InputError, unfit
 from pipeline.run.directory import Directory
+from pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, checksum, find_result
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import IDS, Block, ShardFacts
-from pipeline.shards.manifest import RESULT, SHARDS, EncodedCorpus, checksum, find_result, load, tokenizer_fingerprint
+from pipeline.shards.manifest import SHARDS, load, tokenizer_fingerprint
 from pipeline.storage import Location, Remote, named
 from pipeline.tokenizer.decode import tokens_of
 from pipeline.tokenizer.tokenizer import Tokenizer

@@ -23,10 +23,11 @@ from pipeline.run.runner import Runner, Stage
 from pipeline.shards import manifest
 from pipeline.shards.begun_shards import MOST_KEPT_BYTES
 from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
+from pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts, single_names
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import IDS, Layout, ShardFacts
 from pipeline.shards.ids_file import Part, Slice, open_source, part_of
-from pipeline.shards.manifest import EncodedCorpus, Encoding, FileFacts, directories_of, is_dealt
+from pipeline.shards.manifest import Encoding, directories_of, is_dealt
 from pipeline.shards.order import Split, writers
 from pipeline.shards.plan import LEAST_TEXT_BYTES, encoding_workers, task_of
 from pipeline.shards.write_worker import CheckTask, Packing, ShardFile, ShardTask, is_intact, write_shard
@@ -157,7 +158,7 @@ def _files(encoding: Encoding, layout: Layout, split: str, directory: str, count
     for index in range(count):
         own, offsets = shard_format(name).names(index, count, offsets=by_offsets)
         if encoding.single:
-            own, second = manifest.single_names(encoding.single)[split]
+            own, second = single_names(encoding.single)[split]
             yield ShardFile(where, own, second if by_offsets and offsets else None, name, layout)
         else:
             prefix = directory and f"{directory}/"

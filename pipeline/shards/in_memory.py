@@ -14,8 +14,9 @@ from pipeline.corpus.skipped_or_altered import Tallies, fail_on_loss_error, in_w
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.keywords import AnyPath, EncodeFilesKeywords
 from pipeline.run.listed_options import lists_options
+from pipeline.run.make_options import make_options
 from pipeline.run.memory import Broker
-from pipeline.run.options import EncodeFilesOptions, make_options
+from pipeline.run.options import EncodeFilesOptions
 from pipeline.run.patterns import on_regex, slowness
 from pipeline.run.plan import Plan, list_corpus
 from pipeline.shards import plan as planning

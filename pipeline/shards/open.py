@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.base.errors import InputError, UsageError, unfit
 from pipeline.base.units import format_count
+from pipeline.shards.encoded_corpus import find_result
 from pipeline.shards.formats import FORMATS, shard_format
 from pipeline.shards.formats.ids_end_to_end import Bin
-from pipeline.shards.manifest import find_result
 from pipeline.storage import Location, Remote, named
 
 if TYPE_CHECKING:

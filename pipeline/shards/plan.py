@@ -30,6 +30,7 @@ from pipeline.run.standard_input import with_standard_input
 from pipeline.run.workers import worker_count
 from pipeline.shards import manifest as shards
 from pipeline.shards.encode_worker import IdsTask
+from pipeline.shards.encoded_corpus import load_result, single_names
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import ID_BYTES
 from pipeline.shards.manifest import Encoding
@@ -195,10 +196,10 @@ def refuse_other_file(encoding: Encoding, *, overwrite: bool) -> None:
     """Raise `RunDirectoryError` if a single file would replace one that is of something else."""
     if encoding.single is None or overwrite:
         return
-    found = shards.load_result(encoding.result)
+    found = load_result(encoding.result)
     if found is not None and found.encoding == encoding.fingerprint():
         return
-    for name in (name for names in shards.single_names(encoding.single).values() for name in names):
+    for name in (name for names in single_names(encoding.single).values() for name in names):
         if (encoding.home / name).exists():
             if found is not None:
                 manifest.refuse_other_options(encoding.home / name, "encoding", found.options or {}, encoding.options)

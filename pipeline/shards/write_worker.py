@@ -16,11 +16,11 @@ from typing import Any
 from pipeline import _core
 from pipeline.executors.worker import report_progress
 from pipeline.shards.begun_shards import begun_path, crc32_of_both, open_begun
+from pipeline.shards.encoded_corpus import checksum
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.ids_end_to_end import Bin
 from pipeline.shards.formats.shard_format import ID_CODES, IDS, Block, Layout, Rows, ShardFacts
 from pipeline.shards.ids_file import ShardIds, Slice, Source, StoredIds, damaged, documents_in, open_part
-from pipeline.shards.manifest import checksum
 from pipeline.storage import Location, open_file, unreadable
 from pipeline.storage.atomic import whole_file
 

@@ -8,7 +8,8 @@ from command import refused, run_here
 
 from pipeline.cli import commands
 from pipeline.run import keywords
-from pipeline.run.options import RECORDS, parsed
+from pipeline.run.make_options import parsed
+from pipeline.run.options import RECORDS
 
 SEVERAL = {  # of the table of options: two values, each as a flag has it
     "vocab_size": (("48,000", "1k,2k"), (48_000, 1000, 2000)),

@@ -27,7 +27,8 @@ from pipeline.corpus.lines import whole_lines
 from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBudget
 from pipeline.counts.counts_file import read_counts
 from pipeline.pattern.compiler import compile_pattern
-from pipeline.run.options import TrainOptions, make_options
+from pipeline.run.make_options import make_options
+from pipeline.run.options import TrainOptions
 from pipeline.run.workers import executor_for
 from pipeline.tokenizer import export
 from pipeline.tokenizer.model import Model

@@ -50,8 +50,9 @@ from pipeline.merges import merge_list
 from pipeline.pattern.by_regex import cut_with_regex
 from pipeline.pattern.parse import parse
 from pipeline.run import manifest
+from pipeline.run.make_options import make_options
 from pipeline.run.open_run import open_run
-from pipeline.run.options import TrainOptions, make_options
+from pipeline.run.options import TrainOptions
 from pipeline.run.runner import opened
 from pipeline.tokenizer.formats.huggingface import write_model
 

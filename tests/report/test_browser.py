@@ -17,7 +17,7 @@ from pipeline.guests.sweep import page as sweep_page
 from pipeline.guests.sweep.rule import ForModel, recommend
 from pipeline.guests.sweep.sweep_worker import Measured, Point
 from pipeline.reports.page import plotly_script
-from pipeline.shards.manifest import Conversations
+from pipeline.shards.encoded_corpus import Conversations
 
 HOSTILE = "</p><script>alert(1)</script><img src=x onerror=alert(2)>"
 

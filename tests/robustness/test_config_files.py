@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from pipeline.base.errors import PipelineError, UsageError
 from pipeline.run.config_file import read_config
-from pipeline.run.options import TrainOptions, make_options
+from pipeline.run.make_options import make_options
+from pipeline.run.options import TrainOptions
 
 GOOD = [
     b"vocab_size: 32000\nspecial-token: ['<s>', \"x\"]\npattern: |\n  a+\nexport: [hf]\nworkers: 0x10\n",

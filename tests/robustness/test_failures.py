@@ -25,8 +25,9 @@ from pipeline.executors import MAX_ATTEMPTS
 from pipeline.executors.local import LocalExecutor
 from pipeline.merges import forecast
 from pipeline.run import workers
+from pipeline.run.make_options import make_options
 from pipeline.run.memory import Broker
-from pipeline.run.options import TrainOptions, make_options
+from pipeline.run.options import TrainOptions
 
 CHUNKS = "12KiB"
 

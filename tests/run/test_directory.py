@@ -15,8 +15,10 @@ from pipeline.commands.report import EXTENT
 from pipeline.counts import elsewhere
 from pipeline.run import directory, manifest
 from pipeline.run.directory import RUN, Directory
-from pipeline.run.options import TrainOptions, make_options
+from pipeline.run.make_options import make_options
+from pipeline.run.options import TrainOptions
 from pipeline.shards import manifest as shards
+from pipeline.shards.encoded_corpus import RESULT, load_result
 from pipeline.shards.manifest import SHARDS
 from pipeline.storage import named
 
@@ -148,7 +150,7 @@ def test_unreadable_files_are_not_called_damaged(corpus: Path, output: Path, tmp
     for path, load in (
         *((output / name, train) for name in ("merges.parquet", "counter.parquet", RUN.manifest)),
         (tmp_path / SHARDS.manifest, partial(shards.load, Directory(tmp_path, SHARDS))),
-        (tmp_path / shards.RESULT, partial(shards.load_result, tmp_path / shards.RESULT)),
+        (tmp_path / RESULT, partial(load_result, tmp_path / RESULT)),
     ):
         kept = path.rename(tmp_path / "kept") if path.exists() else None
         path.mkdir()  # which no one may read as a file, not even the superuser

@@ -12,7 +12,8 @@ from keyword_types import HOME, source
 
 from pipeline.base.errors import UsageError
 from pipeline.run import keywords
-from pipeline.run.options import RECORDS, parsed
+from pipeline.run.make_options import parsed
+from pipeline.run.options import RECORDS
 
 NEGATED = {"no_special_tokens"}
 KEYWORDS = {name: get_type_hints(kind) for name, kind in vars(keywords).items() if name.endswith("Keywords")}

@@ -10,7 +10,8 @@ import pytest
 from pipeline.base.errors import UsageError
 from pipeline.base.units import format_bytes, format_count, parse_bytes
 from pipeline.run.config_file import read_config
-from pipeline.run.options import ChatOptions, EncodeOptions, TrainOptions, make_options, parsed
+from pipeline.run.make_options import make_options, parsed
+from pipeline.run.options import ChatOptions, EncodeOptions, TrainOptions
 
 
 @pytest.mark.parametrize(("text", "size"), [

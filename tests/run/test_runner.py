@@ -7,7 +7,8 @@ from tasks_here import TasksHere
 
 from pipeline.base.events import Advanced, Event, StageEnded, StageStarted
 from pipeline.executors.worker import report_progress
-from pipeline.run.options import TrainOptions, make_options
+from pipeline.run.make_options import make_options
+from pipeline.run.options import TrainOptions
 from pipeline.run.runner import Runner, Stage, watched
 
 

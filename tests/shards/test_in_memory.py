@@ -21,7 +21,8 @@ import pipeline
 from pipeline.base.errors import InputError, UsageError
 from pipeline.base.events import warn_of
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.run.options import EncodeFilesOptions, make_options
+from pipeline.run.make_options import make_options
+from pipeline.run.options import EncodeFilesOptions
 from pipeline.run.plan import list_corpus
 from pipeline.shards import encode_worker, in_memory
 from pipeline.shards.encode_worker import IdsTask

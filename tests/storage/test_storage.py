@@ -23,7 +23,8 @@ from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError,
 from pipeline.counts import counter_file
 from pipeline.merges import merge_list
 from pipeline.run import manifest
-from pipeline.run.options import TrainOptions, make_options
+from pipeline.run.make_options import make_options
+from pipeline.run.options import TrainOptions
 from pipeline.storage import Location, Remote, RemoteError, atomic, location
 from pipeline.storage import remote as stores
 from pipeline.storage.remote import reason_of

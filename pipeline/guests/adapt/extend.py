@@ -25,8 +25,9 @@ from pipeline.reports.progress import for_python
 from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath, OutputKeywords
 from pipeline.run.listed_options import lists_options
+from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
-from pipeline.run.options import ExtendOptions, flag_of, make_options
+from pipeline.run.options import ExtendOptions, flag_of
 from pipeline.run.patterns import cut_by
 from pipeline.run.runner import Advance, Runner, watched
 from pipeline.run.values import argument, parse_share

@@ -17,8 +17,9 @@ from pipeline.reports.progress import for_python
 from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath, OutputKeywords
 from pipeline.run.listed_options import lists_options
+from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
-from pipeline.run.options import OutputOptions, make_options
+from pipeline.run.options import OutputOptions
 from pipeline.run.patterns import cut_by
 from pipeline.run.runner import Runner
 from pipeline.run.workers import executor_here

@@ -26,7 +26,8 @@ from pipeline.guests.chat.plan import Chat, named_data_sets, open_chat, require_
 from pipeline.guests.chat.rows_worker import RowsTask, encode_rows, first_conversations, hash_rows
 from pipeline.reports.summary import EncodingSummary
 from pipeline.run.keywords import AnyPath
-from pipeline.run.options import ChatOptions, make_options
+from pipeline.run.make_options import make_options
+from pipeline.run.options import ChatOptions
 from pipeline.run.plan import Plan
 from pipeline.run.runner import Runner, Stage, opened
 from pipeline.run.values import PUBLISHED_DATE, date_of
@@ -34,9 +35,10 @@ from pipeline.shards import manifest
 from pipeline.shards.deal_worker import Documents
 from pipeline.shards.encode import Writing, encode_missing, write_missing
 from pipeline.shards.encode_worker import packed
+from pipeline.shards.encoded_corpus import RESULT, Conversations, EncodedCorpus, FileFacts
 from pipeline.shards.formats.shard_format import ShardFacts
 from pipeline.shards.ids_file import Part, open_part
-from pipeline.shards.manifest import Conversations, EncodedCorpus, Encoding, FileFacts, holds_out, kind_of
+from pipeline.shards.manifest import Encoding, holds_out, kind_of
 from pipeline.shards.order import SURVEY_STAGE, hash_held_out, warn_of_empty, writers
 from pipeline.shards.plan import encoding_workers, model_of
 from pipeline.tokenizer.model import Model
@@ -256,7 +258,7 @@ def _compare(runner: Runner, plan: Plan, model: Model, chat: Chat) -> None:
 
 
 def _encode(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> EncodedCorpus:
-    encoding.directory.remove([manifest.RESULT])  # the shards are not complete from here on
+    encoding.directory.remove([RESULT])  # the shards are not complete from here on
     _compare(runner, encoding.plan, model, chat)
     parts = encode_conversations(runner, encoding, model, chat)
     total = total_of(runner, encoding, parts, chat.options)

@@ -6,7 +6,7 @@ from pipeline.reports.figure import Axis, Figure, Series
 from pipeline.reports.figure_files import images
 from pipeline.reports.page import element, figure_element, html_of, plain_page
 from pipeline.reports.result import Facts, Part, Rows, Table
-from pipeline.shards.manifest import Conversations
+from pipeline.shards.encoded_corpus import Conversations
 
 _MOST_BARS = 32
 _SHARE = Axis("% of the conversations", form=".1f", zero=True)

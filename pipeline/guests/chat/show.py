@@ -7,8 +7,8 @@ from itertools import groupby, takewhile
 from pipeline.base.errors import UsageError
 from pipeline.guests.chat.assemble_worker import POSITIONS
 from pipeline.shards.decode import blocks_of, shards_of
+from pipeline.shards.encoded_corpus import EncodedCorpus
 from pipeline.shards.formats.shard_format import IDS, ShardFacts
-from pipeline.shards.manifest import EncodedCorpus
 from pipeline.storage import Location
 from pipeline.tokenizer.decode import tokens_of
 from pipeline.tokenizer.tokenizer import Tokenizer

@@ -17,7 +17,8 @@ from pipeline.reports.numbers import SENTENCES
 from pipeline.reports.result import NOT_STORED, Part, Result, Rows, Table
 from pipeline.reports.tokens import readable
 from pipeline.run.keywords import AnyPath
-from pipeline.run.options import CorpusOptions, make_options
+from pipeline.run.make_options import make_options
+from pipeline.run.options import CorpusOptions
 from pipeline.storage import named
 from pipeline.tokenizer.arguments import texts_of
 from pipeline.tokenizer.encode import Text, utf8_of

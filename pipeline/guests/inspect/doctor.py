@@ -27,9 +27,10 @@ from pipeline.reports.advice import Advice
 from pipeline.run import manifest
 from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN, is_reserved
 from pipeline.run.keywords import AnyPath
+from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
 from pipeline.run.manifest import load as load_run
-from pipeline.run.options import CorpusOptions, make_options
+from pipeline.run.options import CorpusOptions
 from pipeline.run.patterns import cut_by
 from pipeline.storage import Location, named, names_in, parse_location, same_location
 from pipeline.tokenizer.check import (

@@ -32,8 +32,9 @@ from pipeline.run import manifest
 from pipeline.run.directory import RUN
 from pipeline.run.keywords import AnyPath, ParityKeywords
 from pipeline.run.listed_options import lists_options
+from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run, Source
-from pipeline.run.options import READING_OPTIONS, CountOptions, ParityOptions, make_options
+from pipeline.run.options import READING_OPTIONS, CountOptions, ParityOptions
 from pipeline.run.runner import Runner
 from pipeline.run.stored import plain
 from pipeline.run.workers import executor_for

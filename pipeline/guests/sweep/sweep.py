@@ -39,9 +39,10 @@ from pipeline.run import manifest
 from pipeline.run.directory import Directory, Kind, fingerprint
 from pipeline.run.keywords import AnyPath, SweepKeywords
 from pipeline.run.listed_options import lists_options
+from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
-from pipeline.run.options import SweepOptions, TrainOptions, make_options
+from pipeline.run.options import SweepOptions, TrainOptions
 from pipeline.run.patterns import pattern_of
 from pipeline.run.plan import dependencies_of
 from pipeline.run.runner import Runner, Stage, opened

@@ -22,7 +22,7 @@ import pipeline
 from pipeline.guests.chat.encode import encode_chat
 from pipeline.guests.chat.page import ChatReport
 from pipeline.reports.figure_files import drawn
-from pipeline.shards.manifest import Conversations
+from pipeline.shards.encoded_corpus import Conversations
 
 ALIGNED = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
 COLUMNS = {"messages": "messages", "system": "system"}

@@ -37,7 +37,8 @@ from pipeline.merges.rules import MergeRules
 from pipeline.reports.plots import report_figures
 from pipeline.run import manifest
 from pipeline.run.directory import MERGES_SO_FAR
-from pipeline.run.options import TrainOptions, make_options
+from pipeline.run.make_options import make_options
+from pipeline.run.options import TrainOptions
 from pipeline.run.runner import watched
 from pipeline.run.workers import executor_here
 from pipeline.tokenizer.tokenizer import Tokenizer

@@ -1,0 +1,223 @@
+"""What shards are: `shards.json`, or the manifest of a single file, which is written when they are complete."""
+
+import itertools
+import re
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.base.errors import InputError
+from pipeline.corpus.skipped_or_altered import Tallies
+from pipeline.executors import ignore
+from pipeline.run.stored import plain, stored
+from pipeline.shards.formats import shard_format
+from pipeline.shards.formats.arrow import STORED
+from pipeline.shards.formats.shard_format import CODES, ID_BYTES, IDS, Layout, ShardFacts
+from pipeline.storage import Location, open_file, read_json
+from pipeline.storage.atomic import write_json
+
+RESULT = "shards.json"
+FORMAT_VERSION = 1
+_READ_BYTES = 1 << 20
+SHARD_NAME = r"(shard|data)-[0-9]{5,}[\w.-]*"
+_INDEX = r"(state|dataset_info|dataset_dict|index)\.json"
+_NAME = re.compile(rf"((train|validation)/)?({SHARD_NAME}|{_INDEX})")
+
+
+def single_names(name: str) -> dict[str, tuple[str, str]]:
+    """Return the names of the single files of each split, and of their offsets: `train.bin` -> `val.bin`."""
+    stem, _, extension = name.rpartition(".")
+    stems = {"train": stem, "validation": "val" if stem == "train" else f"{stem}.val"}
+    return {split: (f"{own}.{extension}", f"{own}.documents.npy") for split, own in stems.items()}
+
+
+def checksum(where: Location, advance: Callable[[int], None] = ignore) -> tuple[int, str]:
+    """Return the size and CRC-32 of a file; `advance` receives the number of bytes of each block. Raises OSError."""
+    size = crc32 = 0
+    buffer = memoryview(bytearray(_READ_BYTES))
+    with open_file(where) as file:
+        while got := file.readinto(buffer):
+            crc32 = zlib.crc32(buffer[:got], crc32)
+            size += got
+            advance(got)
+    return size, f"{crc32:08x}"
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """One more file of a format, such as its index."""
+
+    name: str
+    bytes: int
+    crc32: str
+
+
+@dataclass(frozen=True)
+class Conversations:
+    """How many conversations of chat data have which length, and which share of it is learned: each one that is not
+    dropped once, before it is cut to `cut_off` tokens, sampled and held out.
+
+    lengths: tokens, rounded up to nine binary digits, with their conversations; learned: percent of the tokens after
+    the cut, rounded down to a multiple of 5, likewise.
+    """
+
+    cut_off: int
+    lengths: tuple[tuple[int, int], ...]
+    learned: tuple[tuple[int, int], ...]
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return sum(count for _, count in self.lengths)
+
+    def longest(self, share: float) -> int:
+        """Return the length that this share of them has at most."""
+        ends = itertools.accumulate(count for _, count in self.lengths)
+        return next(length for (length, _), end in zip(self.lengths, ends, strict=True) if end >= share * self.count)
+
+    def cut_by(self, cut_off: int) -> tuple[int, float, float]:
+        """Return how many of them a cut-off cuts, their share, and the share of the tokens that it leaves out."""
+        over = [(length - cut_off, count) for length, count in self.lengths if length > cut_off]
+        cut, tokens = sum(count for _, count in over), sum(length * count for length, count in self.lengths)
+        return cut, cut / self.count, sum(more * count for more, count in over) / tokens
+
+    def __str__(self) -> str:
+        shares = ", ".join(f"{share:.0%} at most {self.longest(share):,}" for share in (0.5, 0.9, 0.99))
+        return f"{self.count:,} of {self.lengths[0][0]:,} to {self.lengths[-1][0]:,} tokens, {shares}"
+
+
+@dataclass(frozen=True)
+class EncodedCorpus:
+    """What `shards.json` says.
+
+    dtype: of an id, little-endian: uint16 or uint32. vocab_size: all ids are below it. documents_by: "separator" or
+    "offsets"; separator: the special token that ends a document, if any. tokens, documents: in all shards. text_bytes,
+    files: what was read. losses: skipped or altered input: kind -> count and first locations. tokenizer, encoding:
+    fingerprints of the tokenizer, and of everything that the shards depend on. columns: name -> dtype, if rows have
+    more than `input_ids`; row_tokens: if all rows have the same number; pack: if rows are not documents; order: the
+    options that changed the order of the corpus; index: what the format adds to the directory; options: those of
+    `encoding.json` that a single file does not keep; conversations: of chat data.
+    """
+
+    format: str
+    dtype: str
+    vocab_size: int
+    tokenizer: str
+    documents_by: str
+    separator: str | None
+    separator_id: int | None
+    tokens: int
+    documents: int
+    text_bytes: int
+    files: int
+    losses: Tallies
+    shards: tuple[ShardFacts, ...]
+    encoding: str
+    columns: dict[str, str] | None = None
+    row_tokens: int | None = None
+    pack: str | None = None
+    order: dict[str, Any] | None = None
+    index: tuple[FileFacts, ...] = ()
+    options: dict[str, Any] | None = None
+    conversations: Conversations | None = None
+
+    @property
+    def kind(self) -> str:
+        """The format and the dtype that an id has in its files, such as `arrow of int32`."""
+        dtype = (self.columns or {}).get(IDS, self.dtype)
+        return f"{self.format} of {STORED.get(dtype, dtype) if self.format == 'arrow' else dtype}"
+
+    def layout(self) -> Layout:
+        """Return what the rows have."""
+        return Layout(self.columns or {IDS: self.dtype}, self.row_tokens, documents=self.pack is None)
+
+    def file_names(self) -> list[str]:
+        """Return the names of all files."""
+        return [name for name, _, _ in self.checksums()]
+
+    def checksums(self) -> list[tuple[str, int, str]]:
+        """Return name, bytes and CRC-32 of all shards, of their second files, and of the format's own."""
+        own = [(one.name, one.bytes, one.crc32) for one in self.index]
+        return own + [
+            (str(name), int(size or 0), str(crc32))
+            for shard in self.shards
+            for name, size, crc32 in (
+                (shard.name, shard.bytes, shard.crc32),
+                (shard.offsets, shard.offsets_bytes, shard.offsets_crc32),
+            )
+            if name is not None
+        ]
+
+
+def write_result(path: Location, corpus: EncodedCorpus) -> None:
+    """Write `shards.json`, or the manifest of a single file, whole or not at all."""
+    write_json(path, {"format_version": FORMAT_VERSION, **plain(corpus)})
+
+
+def find_result(where: Location) -> tuple[Location, EncodedCorpus, tuple[ShardFacts, ...]] | None:
+    """Return the directory, the result and the shards that a path names: a directory, split, shard or single file."""
+    base = _training_name(where.name)
+    for home, path in (
+        (where, where / RESULT),
+        (where.parent, where.parent / RESULT),
+        *((where.parent, where.parent / f"{name}.json") for name in base),
+    ):
+        corpus = load_result(path)
+        if corpus is not None:
+            shards = [
+                one for one in corpus.shards if home == where or where.name in (one.name.partition("/")[0], one.name)
+            ]
+            return home, corpus, tuple(shards)
+    return None
+
+
+def _training_name(name: str) -> list[str]:
+    """Return the names of single files whose manifest may have this one."""
+    stem, _, extension = name.rpartition(".")
+    return [
+        name,
+        *(["train." + extension] if stem == "val" else []),
+        *([f"{stem[:-4]}.{extension}"] if stem.endswith(".val") else []),
+    ]
+
+
+def load_result(path: Location) -> EncodedCorpus | None:
+    """Return what the manifest of shards says, or None if there is none. Raises `InputError` if it is damaged."""
+    try:
+        document = read_json(path)
+        version = document.pop("format_version")
+        if version != FORMAT_VERSION:
+            raise ValueError(f"it is of format {version!r}, this release reads {FORMAT_VERSION}")
+        found = stored(EncodedCorpus, document)
+        _check(found, path.name.removesuffix(".json") if path.name != RESULT else None)
+        return found
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (InputError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} cannot be read ({error}); encode the corpus again") from None
+
+
+def _check(found: EncodedCorpus, single: str | None) -> None:
+    """Raise `ValueError` for a value out of its range, or a name that is not a shard's."""
+    shard_format(found.format)
+    for value, values in ((found.dtype, ID_BYTES), (found.documents_by, ("separator", "offsets"))):
+        if value not in values:
+            raise ValueError(f"{value!r} is not one of {', '.join(values)}")
+    if not {*(found.columns or {}).values()} <= {*CODES} or IDS not in (found.columns or {IDS}):
+        raise ValueError(f"columns are {found.columns!r}")
+    for holder in (found, *found.shards, *found.index):
+        if any(type(value) is int and value < 0 for value in vars(holder).values()):
+            raise ValueError("a number is negative")
+        for names in (("separator", "separator_id"), ("offsets", "offsets_bytes", "offsets_crc32")):
+            if len({getattr(holder, name, None) is None for name in names}) > 1:
+                raise ValueError(f"only some of {', '.join(names)} are known")
+    check_names(found.file_names(), single)
+
+
+def check_names(names: Iterable[str], single: str | None) -> None:
+    """Raise `ValueError` for a name that no file of a directory of shards, or of this single file, has."""
+    own = {name for pair in single_names(single).values() for name in pair} if single else set()
+    for name in names:
+        if name not in own and (single or not _NAME.fullmatch(name)):
+            raise ValueError(f"{name!r} is not the name of a shard's file")
