@@ -137,7 +137,7 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOpt
     written, index, layout = write_shards(runner, encoding, model, splits, checked=any(part.earlier for part in parts))
     asked, separator = encoding.options, encoding.options["separator"]
     documents = sum(shard.documents for shard in written)
-    for warning in planning.warnings_of(model, separator, total, documents, encoding.plan):
+    for warning in planning.warnings_of(model, options, total, documents, encoding.plan):
         runner.warn(warning)
     return saved_result(
         encoding,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.base.units import format_bytes
+from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.skipped_or_altered import SkippedOrAltered, Tallies, add_up
 
 
@@ -14,7 +14,8 @@ class ChunkStatistics:
     """Numbers of what was read. The fields' names are those in counter files.
 
     files: of a counter without a corpus listing, 0 where a manifest lists the files. special_found: of encoding:
-    how often the text has each special token. looks_special: how often ordinary text has well-known special tokens, in
+    how often the text has each special token, and special_in_text: how often where it is not the separator between
+    documents. looks_special: how often ordinary text has well-known special tokens, in
     the first bytes of each chunk, `searched_bytes` together. concerned_characters: in order; Unicode versions disagree
     on them, and the pattern ran on the `regex` package. lengths, learned: of chat data, as `Conversations` has them.
     """
@@ -32,6 +33,7 @@ class ChunkStatistics:
     searched_bytes: int = 0
     losses: Tallies = field(default_factory=dict)
     special_found: Mapping[str, int] = field(default_factory=dict)
+    special_in_text: Mapping[str, int] = field(default_factory=dict)
     looks_special: Mapping[str, int] = field(default_factory=dict)
     lengths: Mapping[str, int] = field(default_factory=dict)
     learned: Mapping[str, int] = field(default_factory=dict)
@@ -39,9 +41,7 @@ class ChunkStatistics:
 
     def special_text(self, done: str) -> str:
         """Say what looks like special tokens and was "counted" or "encoded" as text."""
-        found = self.looks_special
-        most = sorted(found, key=lambda text: -found[text])
-        shown = ", ".join(f"{text!r} {found[text]:,} times" for text in most[:8]) + (", ..." if len(most) > 8 else "")
+        shown = most_frequent(self.looks_special)
         part = f" (in {format_bytes(self.searched_bytes)} of {format_bytes(self.bytes)} that were searched)"
         where = part if self.searched_bytes < self.bytes else ""
         return f"the corpus has what looks like special tokens, and they were {done} as text: {shown}{where}"
@@ -56,6 +56,12 @@ class ChunkStatistics:
         return ChunkStatistics(
             **numbers, losses=add_up([self.losses, other.losses]), **counted, concerned_characters=characters
         )
+
+
+def most_frequent(found: Mapping[str, int]) -> str:
+    """Say how often the most frequent texts occur: `'<|a|>' 3 times, '<|b|>' 2 times`."""
+    most = sorted(found, key=lambda text: -found[text])
+    return ", ".join(f"{text!r} {format_count(found[text], 'times')}" for text in most[:8]) + ", ..." * (len(most) > 8)
 
 
 @dataclass(frozen=True)

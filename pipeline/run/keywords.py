@@ -151,6 +151,7 @@ class EncodeFilesKeywords(TextKeywords, total=False):
 
     documents: Literal["separator", "offsets"]
     separator: str | None
+    special_tokens_in_text: Literal["tokens", "text", "refuse"]
 
 
 class RowKeywords(TypedDict, total=False):

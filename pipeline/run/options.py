@@ -275,6 +275,9 @@ class EncodeFilesOptions(TextOptions):
         "mark the end of a document by the separator after it, or by offsets in a file", "NAME", advanced=True)
     separator: str | None = _shards("encode", None, read.parse_text,
         "special token after each document; default: the separator of the training corpus", "TEXT", advanced=True)
+    special_tokens_in_text: str = _shards("encode", "tokens", read.parse_one_of(*read.SPECIAL_TOKENS_IN_TEXT),
+        "read special tokens in the text, but the separator between documents, as tokens or as text, or refuse them",
+        "tokens|text|refuse", advanced=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,7 +341,7 @@ class ChatOptions(ClusterOptions, OutputOptions, CorpusOptions, RowOptions):
         "how tools and calls become text: default, llama3, qwen, mistral; default: the template's", flag="tool_format")
     date: str = _chat(read.PUBLISHED_DATE, read.parse_date,
         "today's date in Llama 3's description of tools, such as 2026-11-23, or today", "DATE", advanced=True)
-    special_tokens_in_messages: str = _chat("text", read.parse_one_of(*read.SPECIAL_TOKENS_IN_MESSAGES),
+    special_tokens_in_messages: str = _chat("text", read.parse_one_of(*read.SPECIAL_TOKENS_IN_TEXT),
         "read special tokens in messages as text or (as LLaMA-Factory) as tokens, or refuse", "text|tokens|refuse",
         advanced=True)
     mix_strategy: str = _chat("concat", read.parse_one_of(*read.MIX_STRATEGIES),

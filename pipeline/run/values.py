@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken", "gguf")
 TOOL_FORMATS = ("default", "llama3", "qwen", "mistral")
-SPECIAL_TOKENS_IN_MESSAGES = ("text", "tokens", "refuse")
+SPECIAL_TOKENS_IN_TEXT = ("tokens", "text", "refuse")
 PUBLISHED_DATE = "26 Jul 2024"  # of the chat template that Llama 3.1 was published with
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 MIX_STRATEGIES = ("concat", "interleave_under", "interleave_over", "interleave_once")

@@ -6,17 +6,23 @@ A worker process keeps the last tokenizer that it was sent, with warm caches.
 import logging
 import pickle
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import sub
 from typing import Any, ClassVar
 
 from pipeline import _core
-from pipeline.corpus.files import CorpusFile
+from pipeline.base.errors import InputError
+from pipeline.corpus.chunks import Cutting
+from pipeline.corpus.files import CorpusFile, FileSpan
+from pipeline.corpus.read_budget import UNLIMITED
+from pipeline.corpus.readers import read_span, text_range
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from pipeline.counts.looks_special import LooksSpecial
-from pipeline.executors import Broadcast
+from pipeline.executors import Broadcast, ignore
 from pipeline.pattern.compiled import PatternSequence
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.shards.begun_shards import BegunShards, KeptIds
@@ -37,7 +43,8 @@ Sink = Callable[[memoryview, memoryview], object]  # takes ids, and where docume
 class IdsTask(ChunkTask):
     """One chunk to encode. separator: the id that ends a document; separators: whether it is among the ids.
 
-    front, behind: the ids around the text of a document.
+    special_tokens_in_text: what special tokens become that separate nothing. front, behind: the ids around the text of
+    a document.
     """
 
     work: ClassVar[str] = "encoded"
@@ -45,6 +52,7 @@ class IdsTask(ChunkTask):
 
     separator: int | None
     separators: bool
+    special_tokens_in_text: str
     front: list[int]
     behind: list[int]
     id_bytes: int
@@ -112,38 +120,101 @@ def make_ids(
     pattern = model.pattern
     in_steps = pattern.lengths if isinstance(pattern, PatternSequence) else None
     cutter: Any = pattern.automaton or in_steps or RegexCutter(task.pattern, regex_bytes)  # of the task's timeout
-    prepared = model.preparation.changes_ids
-    judged = task.errors == "skip" and not prepared  # prepared text was judged before
     special = model.vocabulary.special_tokens
+    names = sorted(special, key=lambda text: special[text] != task.separator)  # the separator first
     ids = _core.ChunkIds(
         encoder,
-        list(special.values()),
+        [special[text] for text in names],
         separator=task.separator,
         separators=task.separators,
-        judged=judged,
+        judged=task.errors == "skip" and not model.preparation.changes_ids,  # prepared text was judged before
         front=task.front,
         behind=task.behind,
     )
-    separator = next((text.encode() for text, id_ in special.items() if id_ == task.separator), b"")
-    if prepared:
-        feeding: _Feeding = _PreparedFeeding(task, model, cutter, ids, sink)
-    else:
-        feeding = _Feeding(task, cutter, list(task.special_tokens), ids, ids, sink)
+    in_text = _SpecialInText(task, ids, names)
+    looks, total = LooksSpecial(task.special_tokens), ChunkStatistics()
+    for part in in_text.parts():
+        if model.preparation.changes_ids:
+            feeding: _Feeding = _PreparedFeeding(part, model, cutter, ids, sink)
+        else:
+            feeding = _Feeding(part, cutter, list(part.special_tokens), ids, ids, sink)
 
-    def before(file: CorpusFile, start: int, stop: int) -> None:
-        ids.start_text(False)
-        if file.format != "text" or file.compression != "none":
+        def before(file: CorpusFile, start: int, stop: int, feeding: _Feeding = feeding) -> None:
+            in_text.enter(FileSpan(file, start, stop))
+            feeding.start_span(file, start, stop)
+
+        tally = feed_chunk(part, feeding, before, look=looks.look)
+        feeding.write(at_least=0)
+        total += ChunkStatistics(bytes=feeding.fed_bytes(), losses=tally.found)
+    in_text.enter(None)
+    found = {text: count for text, count in zip(names, ids.found(), strict=True) if count}
+    return replace(total, special_found=found, special_in_text=dict(in_text.found), **looks.statistics())
+
+
+class _SpecialInText:
+    """Special tokens that end no document: which of them are recognised, and how often they occur.
+
+    names: of all special tokens, the separator first. It ends documents in texts; records are documents of their own.
+    """
+
+    def __init__(self, task: IdsTask, ids: _core.ChunkIds, names: Sequence[str]) -> None:
+        self._task, self._ids, self._names = task, ids, names
+        self._span: FileSpan | None = None  # the first of those whose tokens are not in `found` yet
+        self._before: Sequence[int] = ids.found()
+        self.found: Counter[str] = Counter()
+
+    def _separators(self, span: FileSpan) -> int:
+        return int(span.file.format == "text" and self._task.separator is not None)
+
+    def parts(self) -> Iterator[IdsTask]:
+        """Yield the task, or parts of it: consecutive spans in which the same special tokens are recognised."""
+        task, names, start = self._task, tuple(text.encode() for text in self._names), 0
+        if task.special_tokens_in_text != "text":
+            yield replace(task, special_tokens=names)
             return
-        if stop < file.size:
-            feeding.end_inside_document()  # the next span continues it
-        if start > 0 and (task.front or task.behind) and not _ends_with(file, start, separator):
-            ids.start_text(True)
+        for separators, spans in groupby(task.spans, self._separators):
+            own = slice(start, start + len(list(spans)))
+            yield replace(task, spans=task.spans[own], sizes=task.sizes[own], special_tokens=names[:separators])
+            start = own.stop
 
-    looks = LooksSpecial(task.special_tokens)
-    tally = feed_chunk(task, feeding, before, look=looks.look)
-    feeding.write(at_least=0)
-    found = {text: count for text, count in zip(special, ids.found(), strict=True) if count}
-    return ChunkStatistics(bytes=feeding.fed_bytes(), losses=tally.found, special_found=found, **looks.statistics())
+    def enter(self, span: FileSpan | None) -> None:
+        """Note what the spans before this one have; `InputError` if they have special tokens that are refused."""
+        refused, last = self._task.special_tokens_in_text == "refuse", self._span
+        if last is None or span is None or refused or self._separators(span) != self._separators(last):
+            now = self._ids.found()
+            if last is not None:
+                found = dict(zip(self._names, map(sub, now, self._before), strict=True))
+                own = {text: found[text] for text in self._names[self._separators(last) :] if found[text]}
+                if own and refused:
+                    raise _refusal(self._task, last, next(iter(own)))
+                self.found.update(own)
+            self._span, self._before = span, now
+
+
+def _refusal(task: IdsTask, span: FileSpan, text: str) -> InputError:
+    """Return the error for a special token in a text, with its location."""
+    return InputError(
+        f"{_location_of(task, span, text.encode())}: the text contains the special token {text!r}; remove it, or "
+        "encode it with --special-tokens-in-text text (as text) or tokens (as a special token)"
+    )
+
+
+def _location_of(task: IdsTask, span: FileSpan, wanted: bytes) -> str:
+    """Return where a span has a text, by reading it again; its file if it is not found as it is written."""
+    file, before = span.file, b""
+    text: tuple[int, int | None] = (span.start, None)
+    if file.compression != "none":
+        text = text_range(span, Cutting(task.special_tokens, task.pattern.automaton), UNLIMITED)
+    end = text[0]
+    for block in read_span(span, task.text_field, ignore, UNLIMITED, text):
+        if isinstance(block, bytes):
+            end += len(block)
+            before = before[1 - len(wanted) :] + block if len(wanted) > 1 else block
+            if (at := before.find(wanted)) >= 0:
+                return file.location(end - len(before) + at)
+        elif (at := bytes(block.data).find(wanted, block.starts[0], block.starts[block.rows])) >= 0:
+            return file.location(block.position(block.row_at(at - block.starts[0])))
+    return file.path
 
 
 def _ends_with(file: CorpusFile, stop: int, separator: bytes) -> bool:
@@ -161,7 +232,19 @@ class _Feeding(_core.ChunkCounter):
         self, task: IdsTask, cutter: Any, special: list[bytes], pieces: _core.PieceSink, ids: _core.ChunkIds, sink: Sink
     ) -> None:
         super().__init__(cutter, special, errors=task.errors, budget_bytes=task.budget_bytes, sink=pieces)
-        self._ids, self._sink, self._id_bytes = ids, sink, task.id_bytes
+        self._ids, self._sink, self._task = ids, sink, task
+
+    def start_span(self, file: CorpusFile, start: int, stop: int) -> None:
+        """Announce where the next text starts and ends."""
+        task = self._task
+        separator = task.special_tokens[0] if task.special_tokens and task.separator is not None else b""
+        self._ids.start_text(False)
+        if file.format != "text" or file.compression != "none":
+            return
+        if stop < file.size:
+            self.end_inside_document()  # the next span continues it
+        if start > 0 and (task.front or task.behind) and not _ends_with(file, start, separator):
+            self._ids.start_text(True)
 
     def start_inside_document(self) -> None:
         """Do nothing: ids do not depend on where a document starts."""
@@ -187,7 +270,7 @@ class _Feeding(_core.ChunkCounter):
     def write(self, *, at_least: int) -> None:
         """Write the ids that no later text changes, if there are this many."""
         if self._ids.ready() >= at_least:
-            self._sink(self._ids.take(self._id_bytes), self._ids.take_ends())
+            self._sink(self._ids.take(self._task.id_bytes), self._ids.take_ends())
 
 
 class _PreparedFeeding(_Feeding):
@@ -199,7 +282,8 @@ class _PreparedFeeding(_Feeding):
         self._text = _core.ChunkText(special, judged=task.errors == "skip")
         super().__init__(task, compile_pattern("gpt2").automaton, special, self._text, ids, sink)
         self._encoding = _core.ChunkCounter(cutter, [], errors="strict", budget_bytes=task.budget_bytes, sink=ids)
-        special_ids = model.vocabulary.special_tokens
+        known = (text.decode() for text in task.special_tokens)
+        special_ids = {text: model.vocabulary.special_tokens[text] for text in known}
         self._index = {id_: index for index, id_ in enumerate(special_ids.values())}
         self._incoming = IncomingText(SpecialSearch(special_ids, model.preparation), _PREPARED_BYTES)
         self._budget_bytes = task.budget_bytes

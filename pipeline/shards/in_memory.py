@@ -123,8 +123,7 @@ def encode_files(
             total += statistics
     if settled.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
-    separator = planning.separator_of(model, settled)
-    for warning in planning.warnings_of(model, separator, total, len(ends), plan):
+    for warning in planning.warnings_of(model, settled, total, len(ends), plan):
         warn_of(Notice("warning", warning))
     whole = memoryview(ids).cast(ID_CODES[id_bytes])
     return EncodedFiles(whole.toreadonly(), memoryview(ends).toreadonly(), total.bytes, total.losses)

@@ -15,7 +15,7 @@ from pipeline.base.units import format_count
 from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import Listing
-from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.counts.chunk_statistics import ChunkStatistics, most_frequent
 from pipeline.executors import Node
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
@@ -82,11 +82,16 @@ def separator_of(model: Model, options: EncodeFilesOptions) -> str | None:
 
 
 def warnings_of(
-    model: Model, separator: str | None, total: ChunkStatistics, documents: int, plan: Plan
+    model: Model, options: EncodeFilesOptions, total: ChunkStatistics, documents: int, plan: Plan
 ) -> Iterator[str]:
     """Yield warnings of special tokens in the text that are not what the tokenizer takes for the separator."""
-    if warning := other_separator(model, separator, total.special_found, documents, plan):
+    if warning := other_separator(model, separator_of(model, options), total.special_found, documents, plan):
         yield warning
+    if total.special_in_text and options.special_tokens_in_text == "tokens":
+        yield (
+            f"the text has special tokens, encoded as special tokens: {most_frequent(total.special_in_text)}; "
+            "--special-tokens-in-text text encodes them as text, refuse makes them an error"
+        )
     if total.looks_special:
         yield (
             f"{total.special_text('encoded')}; if they are special, encode with a tokenizer that has them as special "
@@ -216,19 +221,28 @@ def chunk_bytes_of(files: Sequence[CorpusFile], options: CorpusOptions, nodes: S
     return options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), most)
 
 
+def _separating(model: Model, options: EncodeFilesOptions) -> dict[str, int]:
+    """Return the special tokens that are recognised in texts: of those that are text there, only the separator."""
+    special_tokens, separator = model.vocabulary.special_tokens, separator_of(model, options)
+    if options.special_tokens_in_text != "text":
+        return special_tokens
+    return {text: id_ for text, id_ in special_tokens.items() if text == separator}
+
+
 def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, nodes: Sequence[Node] = ()) -> Plan:
     """Return the plan, of inputs with weights one by one; `InputError` if there is nothing to read at all."""
     most = SLOW_CHUNK_BYTES if on_regex(model.pattern) else _MOST_CHUNK_BYTES
     chunk_bytes = chunk_bytes_of(listing.files, options, nodes, most)
-    special_tokens = _special_bytes(model)
+    recognised = _separating(model, options)
+    special_tokens = tuple(text.encode() for text in recognised)
     if not model.preparation.changes_ids:
         whole_documents = options.errors == "skip"
         cutting = Cutting(special_tokens, model.pattern.automaton, whole_documents, options.text_field)
     else:  # the rules of special tokens may reach back across each of them
-        reaches_back = SpecialSearch(model.vocabulary.special_tokens, model.preparation).reaches_back
+        reaches_back = SpecialSearch(recognised, model.preparation).reaches_back
         cutting = Cutting(() if reaches_back else special_tokens, None, True, options.text_field)
     separator = separator_of(model, options) or ""
-    ends_alike = [text for text in model.vocabulary.special_tokens if separator and text.endswith(separator)]
+    ends_alike = [text for text in recognised if separator and text.endswith(separator)]
     if (model.front or model.behind) and (options.errors == "skip" or ends_alike[1:]):
         # Elsewhere the text before a cut does not say whether a document has started there: parts may be skipped.
         own = cutting.special_tokens if separator else ()
@@ -237,10 +251,6 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
     inputs, owners = (options.inputs or (), listing.inputs) if weighted else ((), ())
     plan = Plan(empty=listing.empty, inputs=tuple(map(str, inputs)), owners=owners)
     return plan.extended(listing.files, cutting, chunk_bytes, owners)
-
-
-def _special_bytes(model: Model) -> tuple[bytes, ...]:
-    return tuple(text.encode() for text in model.vocabulary.special_tokens)
 
 
 @dataclass(frozen=True)
@@ -280,13 +290,14 @@ def task_of(
         kind,
         pattern=replace(model.pattern, timeout_s=options.pattern_timeout),
         text_field=options.text_field,
-        special_tokens=_special_bytes(model),
+        special_tokens=tuple(text.encode() for text in special_tokens),
         errors=options.errors,
         budget_bytes=workers.text_bytes,
         grant=workers.grant,
         copies=2,  # of more memory, half may go to the cache
         separator=model.id_of(separator),
         separators=separators,
+        special_tokens_in_text=options.special_tokens_in_text,
         front=[special_tokens[text] for text in model.front],
         behind=[special_tokens[text] for text in behind],
         id_bytes=ID_BYTES[dtype_of(model)],
