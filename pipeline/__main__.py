@@ -9,6 +9,8 @@ import signal
 import sys
 import threading
 
+_INTERRUPTED = 130  # by Ctrl-C
+_TERMINATED = 128 + signal.SIGTERM  # the exit code, as shells report the signal
 _REPEATED_S = 0.01
 _SWITCH_S = 0.0005  # between threads: one that waits for files gets its turn while another exports
 _GARBAGE_AFTER = 200_000  # objects: imports make many that stay, and looking through them once takes 20 ms
@@ -16,14 +18,15 @@ _GARBAGE_AFTER = 200_000  # objects: imports make many that stay, and looking th
 
 def main() -> int:
     """Run the command line and return its exit code; any failure prints one line."""
+    terminated = list[int]()
     try:
         from pipeline.base import system  # keeps the thresholds as they are now
 
         gc.set_threshold(_GARBAGE_AFTER)
         sys.setswitchinterval(_SWITCH_S)
         sys.unraisablehook = _interrupt_again
-        if hasattr(signal, "SIGCHLD") and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, nobody learns how a process ended
+        if threading.current_thread() is threading.main_thread():
+            _handle_signals(terminated)
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch may be missing
         _open_streams()
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -42,11 +45,26 @@ def main() -> int:
         if isinstance(error, RuntimeError) and not isinstance(error.__cause__, KeyboardInterrupt):
             raise  # before Python 3.12, a class that is being made turns a Ctrl-C into this, with it as the cause
         _complain("interrupted; what is finished is kept: the same command resumes")
-        code = 130
+        code = _INTERRUPTED
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # while Python exits, Ctrl-C would print a traceback
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)  # while Python exits, it would print a traceback
     gc.freeze()  # nothing is collected when Python exits, which would take as long as all imports
-    return _flush_stdout(code)
+    return _flush_stdout(_TERMINATED if terminated and code == _INTERRUPTED else code)
+
+
+def _handle_signals(terminated: list[int]) -> None:
+    """Let SIGTERM do what Ctrl-C does, once; `timeout` sends it twice. terminated: its number is appended."""
+
+    def terminate(number: int, _frame: object) -> None:
+        if not terminated:
+            terminated.append(number)
+            raise KeyboardInterrupt
+
+    if hasattr(signal, "SIGCHLD"):
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, nobody learns how a process ended
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, terminate)
 
 
 def _interrupt_again(lost: "sys.UnraisableHookArgs") -> None:

@@ -38,12 +38,12 @@ _REFUSED = WorkerError, "no worker process can be started", "use fewer --workers
 
 
 @contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Let a process inherit the blocked signal: Ctrl-C is for the coordinator, from their first instruction on."""
+def _blocked(*signals: signal.Signals) -> Iterator[None]:
+    """Let a process inherit blocked signals, from its first instruction on: Ctrl-C is for the coordinator."""
     if sys.platform == "win32":
         yield
         return
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
     finally:
@@ -59,7 +59,7 @@ def _interpreter(serve: Callable[..., None], handle: int, setup: WorkerSetup) ->
         os.set_handle_inheritable(handle, True)
         information = subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})
         inherited = {"startupinfo": information, "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-    with _interrupts_blocked():
+    with _blocked(signal.SIGINT):
         return subprocess.Popen(
             [sys.executable, "-P", "-c", _PROGRAM, *map(partial(json.dumps, default=str), given)],
             stdin=subprocess.DEVNULL,
@@ -110,10 +110,12 @@ class _ForkServer:
 
     def _fork_this_process(self, descriptor: int, setup: WorkerSetup) -> tuple[Callable[[], object], ...]:
         """Fork the process; return what kills it and what waits for its end."""
-        with _interrupts_blocked():
+        with _blocked(signal.SIGINT, signal.SIGTERM):
             process = os.fork()
             if process == 0:
                 try:
+                    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the command's own handler is the coordinator's
+                    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
                     self._control.close()
                     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
                     gc.set_threshold(*system.GARBAGE_THRESHOLDS)

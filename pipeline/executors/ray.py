@@ -13,11 +13,13 @@ DEBUG, as by `--debug`, are printed.
 import itertools
 import logging
 import os
+import signal
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -196,12 +198,13 @@ def _connect(address: str) -> bool:
         job = {"job_config": import_module("ray.job_config").JobConfig(_client_job=True)}
     try:
         _require_answer(named)
-        ray.init(
-            address=address,
-            log_to_driver=verbose,
-            logging_level=logging.INFO if verbose else logging.ERROR,
-            **job,
-        )
+        with _own_sigterm():
+            ray.init(
+                address=address,
+                log_to_driver=verbose,
+                logging_level=logging.INFO if verbose else logging.ERROR,
+                **job,
+            )
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         remedy = "start one with `ray start --head`, or name one: --ray HOST:PORT"
         if "Initialization failure from server" in str(error):
@@ -212,6 +215,17 @@ def _connect(address: str) -> bool:
     if not verbose:
         _log_messages_of_ray()
     return True
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Keep what the program does with SIGTERM, in place of which `ray.init` puts an exit without a word."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
 
 
 def _require_answer(address: str) -> None:

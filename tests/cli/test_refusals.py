@@ -1,5 +1,6 @@
 """What the command refuses: one line, the exit code, and no file is lost."""
 
+import fcntl
 import json
 import os
 import re
@@ -7,7 +8,10 @@ import signal
 import stat
 import subprocess
 import sys
+import termios
 import time
+from array import array
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -146,8 +150,19 @@ def test_damaged_manifest_is_one_line(trained: Path, tmp_path: Path, name: str, 
     assert re.search(rf"run\.json.*{reason}.*--overwrite", refused(run("merge", tmp_path), 1))
 
 
-def test_control_c_during_work_is_resumable(tmp_path: Path) -> None:
-    """Exit code 130 and one line within two seconds; the same command then completes the work."""
+def is_alive(group: int) -> bool:
+    """Whether a group of processes has any."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, 0)
+        return True
+    return False
+
+
+@pytest.mark.parametrize(("number", "code", "to_all"), [
+    (signal.SIGINT, 130, True), (signal.SIGTERM, 143, False), (signal.SIGTERM, 143, True),
+])  # fmt: skip
+def test_a_signal_during_work_is_resumable(tmp_path: Path, number: int, code: int, to_all: bool) -> None:
+    """The exit code of the signal and one line within two seconds, and no worker is left; the same command resumes."""
     (tmp_path / "big.txt").write_text(peers.generated_text(3, 20_000) * 60)
     command = [sys.executable, "-P", "-m", "pipeline", "train", "big.txt", "--output", "run", "--workers", "1"]
     process = subprocess.Popen(
@@ -158,17 +173,42 @@ def test_control_c_during_work_is_resumable(tmp_path: Path) -> None:
     while not (counts.is_dir() and len(list(counts.glob("0*.parquet"))) >= 2):  # so the first is known to be done
         assert process.poll() is None
         time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGINT)
+    (os.killpg if to_all else os.kill)(process.pid, number)
     started = time.monotonic()
     _, stderr = process.communicate(timeout=20)
     assert time.monotonic() - started < 2
-    assert process.returncode == 130
+    assert process.returncode == code
+    assert [line for line in stderr.splitlines() if "error" in line or "warning" in line] == [stderr.splitlines()[-1]]
     assert "Traceback" not in stderr
     kept = re.search(r"finished is kept \((.+) of (.+) counted\): the same command resumes", stderr)
     assert kept is not None, stderr
     assert kept[2] == format_bytes((tmp_path / "big.txt").stat().st_size)
     assert 900_000 < parse_bytes(kept[1]) < parse_bytes(kept[2])
+    while is_alive(process.pid):  # a worker ends with its pipe
+        assert time.monotonic() - started < 5
+        time.sleep(0.005)
     succeeded(run("train", "big.txt", "--output", "run", "--vocab-size", 5000, cwd=tmp_path))
+
+
+@pytest.mark.parametrize("words", ["count - --output run", "encode - --tokenizer {0}", "decode --tokenizer {0}"])
+def test_sigterm_ends_a_command_that_waits_for_input(trained: Path, tmp_path: Path, words: str) -> None:
+    command = [sys.executable, "-P", "-m", "pipeline", *words.format(trained).split()]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, cwd=tmp_path, **streams)
+    assert process.stdin is not None
+    process.stdin.write(b"259")
+    process.stdin.flush()
+    unread = array("i", [1])
+    while unread[0]:  # so the command has started to read
+        assert process.poll() is None
+        time.sleep(0.005)
+        fcntl.ioctl(process.stdin, termios.FIONREAD, unread)
+    process.terminate()
+    assert process.stderr is not None
+    assert b"error: interrupted" in process.stderr.read().splitlines()[-1]
+    assert process.wait() == 143
+    process.stdin.close()
+    process.stderr.close()
 
 
 def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -216,16 +256,17 @@ def test_control_c_in_a_callback_is_not_lost() -> None:
     assert result.stderr == "bpe-pipeline: error: interrupted; what is finished is kept: the same command resumes\n"
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("delay_s", [0.03, 0.06, 0.1, 0.15, 0.25])
-def test_control_c_during_start_prints_no_traceback(tmp_path: Path, delay_s: float) -> None:
+def test_a_signal_during_start_prints_no_traceback(tmp_path: Path, delay_s: float, number: signal.Signals) -> None:
     """The interpreter's own start cannot be guarded: the delay starts when the package is imported."""
     script = (
         "import sys, os, threading, signal, time; import pipeline.__main__ as m;"
         "sys.argv = ['x', 'train', '--dry-run'];"
-        f"threading.Thread(target=lambda: (time.sleep({delay_s}), os.kill(os.getpid(), signal.SIGINT))).start();"
+        f"threading.Thread(target=lambda: (time.sleep({delay_s}), os.kill(os.getpid(), {number:d}))).start();"
         "sys.exit(m.main())"
     )
     command = [sys.executable, "-P", "-c", script]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert "Traceback" not in result.stderr
-    assert result.returncode in (130, 0, -signal.SIGINT)
+    assert result.returncode in (128 + number, 0, -number)
