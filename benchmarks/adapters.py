@@ -19,6 +19,7 @@ from typing import Any
 
 READ_BYTES = 8 << 20
 MESSAGE = "Hello! Could you tell me in two sentences how byte-pair encoding works?"
+WORK_DONE = "work-done"  # an empty file: what follows is comparison, whose memory is not the tool's
 MESSAGES, BATCHES = 500, 20  # calls timed together, and how often
 
 # GPT-2's order of the 256 bytes: those with a visible Latin-1 character represent themselves, then the others
@@ -304,6 +305,7 @@ def train(job: Job) -> dict[str, Any]:
     """Train; telling what was learned is not the tool's work and timed apart."""
     learned = TRAINERS[job.tool](job)
     trained = time.perf_counter()
+    Path(WORK_DONE).touch()
     answer = describe(learned())
     return answer | {"report_s": time.perf_counter() - trained}
 
@@ -328,6 +330,7 @@ def encode(job: Job) -> dict[str, Any]:
         for _ in range(MESSAGES):
             encoder.encode_message(MESSAGE)
         best = min(best, (time.perf_counter() - before) / MESSAGES)
+    Path(WORK_DONE).touch()
     return _encoded(loaded - started, encoded - loaded, rows) | {"message_us": best * 1e6}
 
 
@@ -338,11 +341,12 @@ def encode_files(job: Job) -> dict[str, Any]:
     loaded = time.perf_counter()
     result = run()
     encode_s = time.perf_counter() - loaded
+    Path(WORK_DONE).touch()
     found = array("I", ids(result))
     end = json.loads((Path(job.tokenizer) / "tokenizer.json").read_text())["added_tokens"]
     if found and found[-1] in {token["id"] for token in end if token["content"] == job.special_token}:
         found.pop()
-    return _encoded(loaded - started, encode_s, [found])
+    return _encoded(loaded - started, encode_s, [found]) | {"memory_of": "encoding"}
 
 
 if __name__ == "__main__":

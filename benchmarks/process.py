@@ -106,10 +106,12 @@ def measure(
     directory: Path,
     environment: dict[str, str] | None,
     most_bytes: float = math.inf,
+    until: Path | None = None,
 ) -> Measurement:
     """Run `argv` in `directory` until it ends, `timeout_s` have passed or it holds more than `most_bytes`.
 
-    In the last two cases its process group is killed.
+    In the last two cases its process group is killed. until: a file; once it is there, memory is not sampled for the
+    peaks, and `largest_rss_bytes` is still of the whole run.
     """
     peak, peak_anonymous, most_processes, samples, stopped = 0, 0, 0, 0, ""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -123,8 +125,9 @@ def measure(
             while not waiter.ended.wait(pause_s):
                 before = time.perf_counter()
                 now = tree_memory(child.pid)
-                samples += 1
-                peak, peak_anonymous = max(peak, now.total), max(peak_anonymous, now.anonymous)
+                if until is None or not until.exists():
+                    samples += 1
+                    peak, peak_anonymous = max(peak, now.total), max(peak_anonymous, now.anonymous)
                 most_processes = max(most_processes, now.processes)
                 cost_s = time.perf_counter() - before
                 pause_s = min(max(cost_s / SAMPLING_SHARE, SHORTEST_PAUSE_S), LONGEST_PAUSE_S)

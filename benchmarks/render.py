@@ -132,10 +132,13 @@ def encoding_section(all_records: Sequence[Record], kind: str, title: str) -> li
                 continue
             rates = [record["mb_per_s"] for record in done]
             messages = [record["message_us"] for record in done if "message_us" in record]
+            memory = [
+                record["peak_memory_bytes"] for record in done if kind != "files" or "memory_of" in record
+            ]  # earlier records of files: of the comparison, too
             cells = [
                 f"{statistics.median(rates):,.1f} ({min(rates):,.1f}-{max(rates):,.1f})",
                 ratio_text(records.paired(group, tool, ours.NAME, "encode_s")),
-                size_text(statistics.median(record["peak_memory_bytes"] for record in done)),
+                size_text(statistics.median(memory)) if memory else "-",
                 f"{statistics.median(messages):.1f} µs" if messages else "-",
                 "other" if expected and {record["ids_digest"] for record in done} != expected else "same",
             ]

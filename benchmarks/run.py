@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine, ours, records
-from benchmarks.adapters import TRAINERS, Job
+from benchmarks.adapters import TRAINERS, WORK_DONE, Job
 from benchmarks.corpora import Corpus, size_text
 from benchmarks.process import Measurement, measure
 from benchmarks.records import Record
@@ -126,6 +126,7 @@ def in_child(session: Session, task: Task, argv: Callable[[Path], Sequence[str]]
             directory=directory,
             environment=ours.environment() | {"TOKENIZERS_PARALLELISM": "true"},
             most_bytes=session.most_bytes,
+            until=directory / WORK_DONE,
         )
         if measured.status == "ok":
             try:

@@ -151,6 +151,15 @@ sys.exit(sum(child.wait() for child in children))
 """
 
 
+def test_memory_is_that_of_the_work_and_not_of_the_comparison_afterwards(tmp_path: Path) -> None:
+    work = "import pathlib, time; kept = bytearray(b'x') * {}; time.sleep(0.3); "
+    program = f"{work.format(30_000_000)} pathlib.Path('done').touch(); {work.format(90_000_000)}"
+    argv = [sys.executable, "-S", "-c", program]
+    how = {"directory": tmp_path, "environment": None, "timeout_s": 30.0}
+    assert 30e6 < process.measure(argv, **how, until=tmp_path / "done").peak_memory_bytes < 60e6
+    assert process.measure(argv, **how).peak_memory_bytes > 90e6
+
+
 @pytest.mark.slow
 def test_memory_of_the_whole_tree_is_seen_and_a_timeout_ends_all_of_it(tmp_path: Path) -> None:
     """A parent of 20 MB and two children of 40 MB, alive together, hold a little over 100 MB."""
@@ -239,6 +248,7 @@ def test_encoders_return_the_same_ids(tmp_path: Path, small_corpus: Path) -> Non
         results = tmp_path / f"results-{len(files)}.jsonl"
         measured = run_once(["encode", small_corpus, *files, "--vocab-size", "400"], results)
         assert len({r["ids_digest"] for r in measured}) == 1
+        assert not files or {r["memory_of"] for r in measured} == {"encoding"}
         text = render.markdown(measured)
         assert (shown in text, text.count("| same |")) == (True, len(measured))
 
