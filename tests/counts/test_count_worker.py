@@ -5,7 +5,6 @@ import itertools
 import os
 import random
 import re
-import unicodedata
 from array import array
 from collections import Counter
 from dataclasses import replace
@@ -15,7 +14,7 @@ import pytest
 from chunk_tasks import chunk_task
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from oracle_counting import as_counter
+from oracle_counting import as_counter, known
 
 from pipeline import _core
 from pipeline.base.errors import InputError, InvalidTextError
@@ -35,11 +34,6 @@ BROKEN = st.sampled_from(
     [b"\x80", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xc0\xaf", b"\xff", b"\xf4\x90"]
 )
 SPECIAL = st.sampled_from([END, b"<|", b"\n\n"])
-
-
-def known(text):
-    """Whether the text holds no characters on whose classes Unicode versions differ."""
-    return all(unicodedata.category(character) not in ("Cn", "Co") for character in text.decode(errors="replace"))
 
 
 CORPUS = st.lists(st.one_of(TEXT, BROKEN, SPECIAL, st.binary(max_size=8)), max_size=12).map(b"".join).filter(known)

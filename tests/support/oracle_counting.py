@@ -6,7 +6,14 @@ from itertools import pairwise
 
 import regex
 
+from pipeline.pattern.by_regex import differing_characters
+
 GPT2 = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+
+
+def known(text: bytes) -> bool:
+    """Whether the text holds only characters that `regex` and the project's Unicode tables see alike."""
+    return differing_characters().isdisjoint(text.decode(errors="replace"))
 
 
 def cut(document: str, expression: str = GPT2) -> list[str]:
