@@ -5,16 +5,18 @@ and never below 1, and then the runs are added; the arithmetic is of whole numbe
 nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 
-from pipeline.base.errors import RunDirectoryError, UsageError, unfit
-from pipeline.base.events import Listener
+from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError, unfit
+from pipeline.base.events import Listener, Notice
+from pipeline.base.units import format_count
 from pipeline.commands import report
+from pipeline.corpus.listing import resolved
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine import look_at
 from pipeline.counts.count import require_counted
@@ -34,8 +36,10 @@ from pipeline.run.plan import require_weights
 from pipeline.run.runner import opened
 from pipeline.run.values import parse_weight, shown_weight
 from pipeline.run.workers import executor_here
-from pipeline.storage import Location, Remote, absolute, named, same_location
+from pipeline.storage import Location, Remote, absolute, location, named, same_location
 
+Text = tuple[object, ...]  # what identifies a counted text: a counter, a source, or a file
+_NO_FILE = 2  # at most that many members
 _CUTTING_NAMES = {"expression": "--pattern", "by": "what cuts", "unicode": "the Unicode version"}
 
 
@@ -90,6 +94,7 @@ def run_combine(
     runs = [manifest.require(location) for location in locations]
     for run in runs[1:]:
         require_comparable(runs[0], run)
+    refuse_shared_text(runs, listener)
     statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
     if options.output is not None and any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs to combine; choose another")
@@ -98,11 +103,12 @@ def run_combine(
     weighted = {path: by for (path, _), by in zip(counters, fractions, strict=True) if by != (1, 1)}
     digest = fingerprint(sorted([mark, *by] for (_, mark), by in zip(counters, fractions, strict=True)))
     described = " + ".join(f"{run.directory} x {shown_weight(by)}" for run, by in zip(runs, factors, strict=True))
-    mixed = (
+    mixed = tuple(
         Weighted(absolute(run.directory.location), mark, by)
         for run, (_, mark), by in zip(runs, counters, fractions, strict=True)
     )
-    source = Source(manifest.RUNS, digest, described, tuple(mixed))
+    rounded = any(by < 1 for by in factors) or any(run.manifest.is_rounded for run in runs)
+    source = Source(manifest.RUNS, digest, described, mixed, counted=_not_combined(runs, mixed), rounded=rounded)
     found = Combination(runs[0], source, Parts(counters, statistics, weighted), locations)
     return write_combination(found, options, executor, listener)
 
@@ -120,9 +126,9 @@ def run_part(location: Location, every: int, options: OutputOptions, executor: E
 
 
 def copy_counts(location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener) -> Location:
-    """Make a run of the counts of another one, whose merges are chosen as those are."""
+    """Make a run of the counts of another one; what is known of where they came from is kept."""
     run, options = manifest.require(location), making_of(given)
-    if run.manifest.chooser is None or run.manifest.source is None:
+    if run.manifest.source is None:
         return run_combine([location], (), options, executor, listener).directory
     parts = Parts([run.counter], require_counted(run, executor).statistics)
     found = Combination(run, run.manifest.source, parts, [location])
@@ -176,6 +182,68 @@ def _factors(directories: Sequence[Location], weights: Sequence[Any]) -> list[Fr
         except ValueError as error:
             raise UsageError(f"--weight: expected {error}, not {str(weight)[:80]!r}") from None
     return factors
+
+
+def _not_combined(runs: Sequence[Run], mixed: Sequence[Weighted]) -> tuple[Weighted, ...]:
+    """Return the runs of which these were combined, if any was, each with the product of its weights."""
+    if all(run.manifest.source is None or not run.manifest.source.parts for run in runs):
+        return ()
+    found = list[Weighted]()
+    for run, one in zip(runs, mixed, strict=True):
+        for part in (run.manifest.source and run.manifest.source.parts) or (replace(one, weight=(1, 1)),):
+            by = Fraction(*one.weight) * Fraction(*part.weight)
+            found.append(replace(part, weight=(by.numerator, by.denominator)))
+    return tuple(found)
+
+
+def refuse_shared_text(runs: Sequence[Run], listener: Listener) -> None:
+    """Refuse runs that have counted the same text, which their sum would count twice; warn of what may be the same."""
+    known, copied = dict[Text, Run](), dict[Text, str]()
+    for run in runs if len(runs) > 1 else ():
+        texts = dict(_texts_of(run, listener))
+        if shared := [key for key in texts if key in known]:
+            both = [key for key in shared if len(key) == max(map(len, shared))]  # files, if there are any
+            more = f" and {len(both) - 1:,} more" if len(both) > 1 else ""
+            raise UsageError(
+                f"{known[both[0]].directory} and {run.directory} have both counted {texts[both[0]]}{more}, which their "
+                "sum would count twice: combine runs without text in common, and give a run a larger --weight if its "
+                "text is to count more"
+            )
+        files = {key[1:]: name for key, name in texts.items() if len(key) > _NO_FILE}
+        if alike := [name for key, name in files.items() if key in copied]:
+            first = copied[next(key for key in files if key in copied)]
+            same = f"{alike[0]} has the size and the samples of {first}"
+            count = format_count(len(alike), "files")
+            listener(Notice("warning", f"{run.directory} counts {count} that other runs seem to count too: {same}"))
+        known |= dict.fromkeys(texts, run)
+        copied |= files
+
+
+def _texts_of(run: Run, listener: Listener) -> Iterator[tuple[Text, str]]:
+    """List what a run has counted, with names: itself, the runs that it was combined of, and their files or sources."""
+    stored, source = run.manifest, run.manifest.source
+    yield (stored.counter_fingerprint(),), str(run.directory)
+    if source is None:
+        left_out = {number for number, weight in enumerate(stored.weights) if not Fraction(weight)}
+        for index, file in enumerate(stored.plan.files):
+            if not (left_out and stored.plan.owners[index] in left_out):
+                field = "" if file.format == "text" else stored.counting["text_field"]
+                yield (file.identity or resolved(file.path), file.size, file.digest, field), file.path
+        return
+    if not source.parts:
+        yield (source.kind, source.digest), source.description
+    for one in (*source.mixed, *source.parts):
+        yield (one.counts,), one.run
+    for one in source.parts:
+        try:
+            part = manifest.require(location(one.run))
+            if part.manifest.counter_fingerprint() == one.counts:
+                yield from _texts_of(part, listener)
+                continue
+        except (PipelineError, OSError):
+            pass
+        why = f"{one.run}, whose counts are in {run.directory}, is gone or was counted again"
+        listener(Notice("warning", f"{why}: whether another run has its files too is unknown"))
 
 
 def require_comparable(first: Run, other: Run) -> None:

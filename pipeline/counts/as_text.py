@@ -7,7 +7,6 @@ a text without two such places, or where counts were rounded down.
 
 from collections import Counter
 from collections.abc import Sequence
-from fractions import Fraction
 from itertools import pairwise
 
 from pipeline.base.units import format_count
@@ -59,8 +58,7 @@ def bounds(run: Run, texts: Sequence[str], executor: Executor | None = None) -> 
     if not texts:
         return []
     pattern = pattern_of(make_options(CountOptions, run.manifest.counting))
-    mixed = () if run.manifest.source is None else run.manifest.source.mixed
-    rounded = any(by < 1 for by in [*(Fraction(*one.weight) for one in mixed), *map(Fraction, run.manifest.weights)])
+    rounded = run.manifest.is_rounded
     certain = {text: Counter[bytes]() if rounded else certain_pieces(text, pattern) for text in texts}
     if most_bytes := run.manifest.counting["max_piece_bytes"]:  # longer ones were cut
         certain = {

@@ -30,8 +30,8 @@ def refuse_without_texts(options: TrainOptions, source: Source | None) -> None:
     """Raise `UsageError` for superwords from counts whose texts cannot be read again. source: where they came from."""
     if options.first_stage is None or source is None:
         return
-    if source.mixed:
-        list(map(_counted_from_texts, source.mixed))
+    if source.parts:
+        list(map(_counted_from_texts, source.parts))
         return
     remedy = "combine the runs again" if source.kind == RUNS else "train from the files themselves"
     raise UsageError(
@@ -88,13 +88,13 @@ def _warn_of_misfit(runner: Runner, counted: Counted, pattern: CompiledPattern) 
 
 
 def _count_mixture(runner: Runner, run: Run, mixed: Source, pattern: CompiledPattern, options: TrainOptions) -> Counted:
-    """Count the coarse pieces of each run that was combined, in its own directory, and combine them with the weights.
+    """Count the coarse pieces of each run that was added up, in its own directory, and combine them with the weights.
 
     These are multiplied by the number that makes all of them whole: nothing is rounded.
     """
     counters, weights, statistics = [], {}, ChunkStatistics()
     with contextlib.ExitStack() as locks:
-        for one in mixed.mixed:
+        for one in mixed.parts:
             part = _counted_from_texts(one)
             reading = {name: part.manifest.counting[name] for name in READING_OPTIONS}
             locks.enter_context(part.directory.locked())

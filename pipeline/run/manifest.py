@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -58,11 +59,18 @@ class Source:
     description: str  # for people
     mixed: tuple[Weighted, ...] = ()  # the runs that were combined
     chosen_by: dict[str, Any] = field(default_factory=dict)  # what the guest that chooses the merges is asked for
+    counted: tuple[Weighted, ...] = ()  # where one of the mixed was combined itself: the runs that were not
+    rounded: bool = False  # whether a weight below 1 has rounded counts
+
+    @property
+    def parts(self) -> tuple[Weighted, ...]:
+        """The runs whose counts were added up, combined ones replaced by their own: weights are products."""
+        return self.counted or self.mixed
 
     @property
     def scale(self) -> int:
         """The number that makes all weights whole."""
-        return math.lcm(*(one.weight[1] for one in self.mixed))
+        return math.lcm(*(one.weight[1] for one in self.parts))
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,12 @@ class Manifest:
         if self.source is None or not self.source.chosen_by:
             return None
         return stored(import_module(_CHOOSERS[self.source.kind]).Chooser, self.source.chosen_by)
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether a weight below 1 has rounded counts: a piece may have been counted more often than it says."""
+        own = any(Fraction(weight) < 1 for weight in self.weights)
+        return own or (self.source is not None and self.source.rounded)
 
     def chunk_fingerprint(self, index: int) -> str:
         """Return what one chunk's counter depends on."""

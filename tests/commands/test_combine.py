@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -102,9 +103,58 @@ def test_unweighted_combination_equals_counting_both(runs: list[Path], tmp_path:
     [tokenizer] = pipeline.merge_run(mixed, vocab_size=500).values()
     files = [f"{path}.txt" for path in runs]
     assert tokenizer.merges == pipeline.train(files, output=tmp_path / "both", vocab_size=500).merges
-    nested = pipeline.combine_runs([mixed, runs[0]], [1, "3"], output=tmp_path / "nested")
-    straight = pipeline.combine_runs(runs, [4, 1], output=tmp_path / "straight")
+    third = pipeline.import_counts({" the": 7}, output=tmp_path / "third")
+    nested = pipeline.combine_runs([mixed, third], [4, "3"], output=tmp_path / "nested")
+    straight = pipeline.combine_runs([*runs, third], [4, 4, 3], output=tmp_path / "straight")
     assert read(nested / "counter.parquet") == read(straight / "counter.parquet")
+
+
+def test_runs_that_counted_the_same_text_are_refused(runs: list[Path], tmp_path: Path) -> None:
+    (one, other), both = runs, tmp_path / "both"
+    pipeline.combine_runs(runs, output=both)
+    copied = shutil.copytree(one, tmp_path / "copied")
+    third = tmp_path / "third.txt"
+    third.write_text("a third text")
+    overlapping = pipeline.count([third, f"{one}.txt"], output=tmp_path / "overlapping").directory
+    imported = pipeline.import_counts({" the": 7}, output=tmp_path / "imported")
+    again = pipeline.import_counts({" the": 7}, output=tmp_path / "again")
+    merged = tmp_path / "merged"
+    pipeline.merge_run(both, vocab_size=300, output=merged)
+    nested = pipeline.combine_runs([both, imported], output=tmp_path / "nested")
+    for first, second, text in (
+        (one, copied, f"{one}.txt"), (both, one, f"{one}.txt"), (other, both, f"{other}.txt"),
+        (one, overlapping, f"{one}.txt"), (both, overlapping, f"{one}.txt"), (nested, other, f"{other}.txt"),
+        (nested, both, f"{one}.txt and 1 more"), (merged, one, f"{one}.txt"), (imported, again, "a mapping"),
+        (nested, again, "a mapping"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match="sum would count twice") as refused_with:
+            pipeline.combine_runs([first, second], output=tmp_path / "sum")
+        for named in (first, second, text):
+            assert str(named) in str(refused_with.value)
+    languages = {"one": one, "same": copied}
+    with pytest.raises(UsageError, match="sum would count twice"):
+        pipeline.train_parity(languages, vocab_size=300, output=tmp_path / "sum")
+    assert not (tmp_path / "sum").exists()
+
+
+def test_runs_with_other_texts_of_the_same_files_are_combined(runs: list[Path], tmp_path: Path) -> None:
+    """Another field of the same records, an input with weight 0, and a copy of a file, which is worth a warning."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "a b", "title": "c"}\n' * 9)
+    texts, titles = (
+        pipeline.count(rows, text_field=name, output=tmp_path / name).directory for name in ("text", "title")
+    )
+    weighted = tmp_path / "weighted"
+    pipeline.count([f"{runs[0]}.txt", f"{runs[1]}.txt"], weights=["1", "0"], output=weighted)
+    pipeline.combine_runs([texts, titles, weighted, runs[1]], output=tmp_path / "sum")
+    copied = pipeline.count(shutil.copy(f"{runs[0]}.txt", tmp_path / "copy.txt"), output=tmp_path / "copied").directory
+    result = succeeded(run("combine", runs[0], copied, "--output", tmp_path / "twice"))
+    assert "counts 1 file that other runs seem to count too" in result.stderr
+    assert f"copy.txt has the size and the samples of {runs[0]}.txt" in result.stderr
+    mixed = pipeline.combine_runs([texts, copied], output=tmp_path / "mixed")
+    shutil.rmtree(texts)
+    result = succeeded(run("combine", mixed, runs[1], "--output", tmp_path / "more"))
+    assert f"{texts}, whose counts are in {mixed}, is gone or was counted again" in result.stderr
 
 
 def test_incomparable_runs_and_wrong_arguments_are_refused(runs: list[Path], tmp_path: Path) -> None:
@@ -272,7 +322,8 @@ def test_merge_with_an_output_makes_another_run_of_the_counts(tmp_path: Path, mo
     for output, more in (("b", ["--overwrite"]), ("e", [])):  # nothing is made or deleted before all is checked
         assert "too small" in refused(run("merge", "a", "--output", output, "--vocab-size", 100, *more), 2)
     assert Path("b/run.json").read_bytes() == before
-    pipeline.train("a.txt", output="d", vocab_size=300)
+    Path("d.txt").write_text(peers.generated_text(4, 400))
+    pipeline.train("d.txt", output="d", vocab_size=300)
     assert "d holds another run: its counts came from a corpus" in refused(run("merge", "a", "--output", "d"), 1)
     assert "e would have no inputs" in refused(run("merge", "a", "--output", "e", "--weight", 2), 2)
     pipeline.train_parity({"a": "a", "d": "d"}, output="p", vocab_size=280)

@@ -5,6 +5,7 @@ import math
 import os
 import random
 import runpy
+import shutil
 import tempfile
 from array import array
 from collections import Counter
@@ -284,6 +285,24 @@ def test_a_mixture_is_merged_with_its_weights_in_whole_numbers(weights: tuple[st
         assert "merges" in pipeline.verify_run(mixed)
         pipeline.merge_run(mixed, **given, superword_pattern="superbpe-digits", overwrite=True)
         assert "merges" in pipeline.verify_run(mixed)
+
+
+def test_a_mixture_of_mixtures_and_a_copy_of_it_have_the_superwords_of_one_mixture(tmp_path: Path) -> None:
+    for part in "abc":
+        (tmp_path / f"{part}.txt").write_text(EOT.join([*DOCUMENTS, peers.generated_text(ord(part), 60)]), newline="")
+        pipeline.count(tmp_path / f"{part}.txt", output=tmp_path / part, pattern="superbpe")
+    one, two, three = (tmp_path / part for part in "abc")
+    inner = pipeline.combine_runs([one, two], weights=["3", "1"], output=tmp_path / "inner")
+    outer = pipeline.combine_runs([inner, three], weights=["2", "0.5"], output=tmp_path / "outer")
+    straight = pipeline.combine_runs([one, two, three], weights=[6, 2, "0.5"], output=tmp_path / "straight")
+    shutil.rmtree(inner)
+    given = {"vocab_size": 340, "superwords_from": 300, "min_frequency": 2}
+    [expected] = pipeline.merge_run(straight, **given).values()
+    assert any(b" " in token[1:] for token in expected.vocab.values())
+    for words in ({}, {"output": tmp_path / "copied"}):
+        [found] = pipeline.merge_run(outer, **given, **words).values()
+        assert found.merges == expected.merges
+    assert "merges" in pipeline.verify_run(tmp_path / "copied")
 
 
 def test_a_mixture_of_runs_that_changed_is_refused(short: Path, tmp_path: Path) -> None:

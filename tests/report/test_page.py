@@ -173,7 +173,9 @@ def test_parallel_files_labels_and_figures_as_files(copied: Path, tmp_path: Path
 def test_a_combined_run_has_a_sample_of_the_texts_of_its_runs(small: Path, tmp_path: Path) -> None:
     runs = [tmp_path / name for name in ("one", "two")]
     for path in runs:
-        pipeline.count(shutil.copy(small, tmp_path / f"{path.name}.txt"), output=path)
+        text = path.with_suffix(".txt")
+        text.write_text(f"{small.read_text()} {path.name}")
+        pipeline.count(text, output=path)
     combined = pipeline.combine_runs(runs, output=tmp_path / "both")
     pipeline.merge_run(combined, vocab_size=262)
     for names in ({"one", "two"}, {"two"}):

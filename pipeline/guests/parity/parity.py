@@ -14,7 +14,14 @@ from typing import Any, ClassVar, Unpack
 
 from pipeline.base.errors import RunDirectoryError, UsageError, unfit
 from pipeline.base.events import Listener
-from pipeline.commands.combine import Combination, making_of, require_comparable, run_combine, write_combination
+from pipeline.commands.combine import (
+    Combination,
+    making_of,
+    refuse_shared_text,
+    require_comparable,
+    run_combine,
+    write_combination,
+)
 from pipeline.commands.count import run_count
 from pipeline.commands.merge import run_merge
 from pipeline.counts.chunk_statistics import ChunkStatistics
@@ -168,6 +175,7 @@ def run_parity(
     parity = Parity(tuple(map(_language, languages, runs)), tuple(map(_language, dev, of_dev)), **settings)
     for run in (*runs[1:], *of_dev):
         require_comparable(runs[0], run)
+    refuse_shared_text(runs, listener)
     for run in of_dev:
         require_counted(run, executor)
     statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
