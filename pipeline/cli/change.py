@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--first-id", metavar="N", help="the first new id; default: one more than the largest of BASE")
 @click.option(
     "--stop-at-saving", metavar="SHARE",
-    help="add the smallest number from which on no doubling saves this share of tokens, such as 1%",
+    help="add the smallest number from which on no doubling saves this share of tokens in any input, such as 1%",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="print how many tokens each number of new ones saves, and stop")
 @click.option("--html", "page", type=LOCATION, metavar="FILE", help="with --dry-run: also write a page with a plot")
@@ -62,6 +62,7 @@ def extend(session: Session, base: Location, run_directory: Location, page: Loca
         "new_ids": f"{done.plan[0].id} to {done.plan[-1].id}" if done.plan else "none",
         "made_again": len(done.made_again),
         "stopped": done.stopped,
+        "last_pair": done.last_pair,
     }
     if done.notes:
         facts["special_tokens"] = done.special_tokens

@@ -173,7 +173,7 @@ def _source_of_files(paths: Sequence[Location]) -> tuple[list[State], Source]:
                 states.append(file.raw.state()[:2])
                 digests.append(path.suffix + hashlib.file_digest(file, "sha256").hexdigest())
     description = ", ".join(map(str, paths[:3])) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-    return states, Source("counts", fingerprint(sorted(digests)), description)
+    return states, Source(manifest.IMPORTED, fingerprint(sorted(digests)), description)
 
 
 def _source_of_objects(counts: Any) -> Source:
@@ -183,7 +183,7 @@ def _source_of_objects(counts: Any) -> Source:
         for piece, number in zip(batch.pieces, batch.counts, strict=True):
             total += number * int.from_bytes(hashlib.blake2b(piece, digest_size=24).digest())
     kind = "a mapping" if isinstance(counts, Mapping) else "a table"
-    return Source("counts", f"{total % (1 << 192):048x}", kind)
+    return Source(manifest.IMPORTED, f"{total % (1 << 192):048x}", kind)
 
 
 def _read(runner: Runner, run: Run, part_path: PartPath, counts: Any, options: ImportOptions) -> Parts:

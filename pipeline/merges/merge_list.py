@@ -12,6 +12,7 @@ from itertools import accumulate, chain
 
 from pipeline.base.errors import InputError, RunDirectoryError, TrainingError
 from pipeline.base.system import cached_property
+from pipeline.base.units import format_count
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.run.ids import SpecialTokens
 from pipeline.storage import Location, sealed_parquet
@@ -116,7 +117,12 @@ def number_that_repays(
     last = most if all_known else (least + end) // 2  # of which it is known what doubling saves
     if (first := enough_from([saved(size) for size in range(least, last + 1)], saving)) is not None:
         size = least + first
-        return size, f"{size:,} tokens: doubling them would save less than {saving:.2%} of the tokens of the corpus"
+        if first:
+            why = f"doubling them would save less than {saving:.2%} of the tokens of the corpus"
+            return size, f"{format_count(size, 'tokens')}: {why}"
+        best = max(range(least, last + 1), key=saved)
+        known = f"the largest saving is {saved(best):.2%}, from {best:,} to {min(2 * best, least + end):,} tokens"
+        return size, f"{format_count(size, 'tokens')}: no doubling saves {saving:.2%} of the tokens; {known}"
     known = f"doubling {last:,} saves {saved(last):.2%}" if last >= least else "too few to know what doubling saves"
     return most, f"{most:,} tokens, the most allowed: {known}"
 

@@ -32,7 +32,7 @@ MERGING = "merging"  # what a run did with its counts, in words
 _TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/([a-z_]+\.[a-z]+|README\.md)")
 INPUT_NAME = "counts/input-{:03d}.parquet"  # what several chunks of an input with a weight add up to
 MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
-RUNS = "runs"  # the kind of a source that is combined counts
+RUNS, IMPORTED = "runs", "counts"  # kinds of sources: combined, and imported counts
 KEPT = ".kept"  # the ending of what is kept of a counter until it is complete
 # Modules of the guests that made a directory or choose a run's merges, imported when they are used.
 _MAKERS = {"made-from.json": "pipeline.guests.adapt.made"}  # the manifest of a directory -> `verify`, `report`, `info`

@@ -262,7 +262,8 @@ class ParityOptions(ClusterOptions, OutputOptions, VocabularyOptions):
 class ExtendOptions(OutputOptions):
     """Of `extend`."""
 
-    min_frequency: int = as_in(VocabularyOptions, "min_frequency")
+    min_frequency: int | None = _vocabulary("merge", None, parse_whole_number(1, (1 << 63) - 1),
+        "join no pair of tokens that occurs fewer times than this; default: 2, and 1 of counts that were imported", "N")
     whole_characters: bool = as_in(VocabularyOptions, "whole_characters")
     added_special_tokens: tuple[str, ...] = as_in(TokenizerOptions, "added_special_tokens")
 

@@ -1,9 +1,7 @@
 """What changes of a tokenizer share in a worker: their task, and what `verify` asks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from operator import gt, mul
 from typing import Any
 
 from pipeline.base.memory import Grant
@@ -14,13 +12,12 @@ from pipeline.tokenizer.model import Model
 
 @dataclass(frozen=True)
 class ChangeTask:
-    """A counter and the tokenizer to change. asked: as an origin has it; output: the directory of the tables."""
+    """A counter and the tokenizer to change. asked: as an origin has it."""
 
     counter: Location
     counter_fingerprint: str
     model: Model
     asked: Mapping[str, Any]
-    output: Location
     threads: int
     grant: Grant
 
@@ -39,9 +36,15 @@ def same_rows(files: tuple[Location, Location]) -> bool:
     return bool(found.equals(expected))
 
 
-def tokens_by_merges(counter_and_model: tuple[Location, str, Model, tuple[int, ...]]) -> tuple[int, ...]:
+def tokens_by_merges(counter_and_model: tuple[Location, str, Model, Sequence[int]]) -> list[int]:
     """Return how many tokens all pieces of a counter are with these numbers of first merges of the tokenizer."""
     path, fingerprint, model, numbers = counter_and_model
     with open_counter(path, fingerprint=fingerprint) as counter:
-        uses = model.uses(counter.read_all())
-    return tuple(sum(map(mul, uses, model.vocabulary.parts(partial(gt, number)))) for number in numbers)
+        made = model.uses(counter.read_all())  # each token, at last in others, too
+    vocabulary, tokens = model.vocabulary, [sum(made)]
+    for left, right, result in zip(*map(reversed, (vocabulary.left, vocabulary.right, vocabulary.result)), strict=True):
+        times, made[result] = made[result], 0
+        made[left] += times
+        made[right] += times
+        tokens.append(tokens[-1] + times)
+    return [tokens[len(vocabulary.left) - number] for number in numbers]

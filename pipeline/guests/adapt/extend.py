@@ -4,19 +4,26 @@
 """
 
 import contextlib
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Unpack
 
 from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener
+from pipeline.base.units import format_count
 from pipeline.counts.as_text import bounds
 from pipeline.counts.count import Counted, require_counted
 from pipeline.executors import Executor
 from pipeline.guests.adapt.change_worker import tokens_by_merges
-from pipeline.guests.adapt.extend_worker import Learned, NewToken, extended, learn, require_extendable, start_of
+from pipeline.guests.adapt.extend_worker import (
+    Learned,
+    NewToken,
+    extended,
+    learn,
+    require_extendable,
+    start_of,
+    write_table,
+)
 from pipeline.guests.adapt.origin import Change, changing, whole_number
 from pipeline.guests.adapt.savings import Saving, Savings
 from pipeline.merges.merge import STAGE
@@ -26,7 +33,7 @@ from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath, OutputKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.make_options import make_options
-from pipeline.run.manifest import Run
+from pipeline.run.manifest import IMPORTED, Run, Source
 from pipeline.run.options import ExtendOptions, flag_of
 from pipeline.run.patterns import cut_by
 from pipeline.run.runner import Advance, Runner, watched
@@ -48,13 +55,15 @@ _CUTTING = {"expression": "the pattern", "by": "what cuts", "unicode": "the Unic
 @dataclass(frozen=True)
 class Extended:
     """An extended tokenizer. plan: its new tokens, as new-tokens.parquet has them. made_again: old ids that merges
-    alone did not make and now make. before, after: the tokens of all counted pieces; savings: what fewer new ones save.
+    alone did not make and now make. last_pair: how often the pair of the last merge occurred. before, after: the tokens
+    of all counted pieces; savings: what fewer new ones save.
     special_tokens: those that were added; notes: their ids, and how often they were text."""
 
     tokenizer: Tokenizer
     plan: tuple[NewToken, ...]
     made_again: tuple[int, ...]
     stopped: str
+    last_pair: str
     before: int
     after: int
     savings: tuple[Saving, ...]
@@ -71,7 +80,7 @@ def extend(
     first_id: int | None = None,
     stop_at_saving: float | str | None = None,
     added_special_tokens: str | Sequence[str] = (),
-    min_frequency: int = 1,
+    min_frequency: int | None = None,
     whole_characters: bool = False,
     progress: bool = False,
     **options: Unpack[OutputKeywords],
@@ -91,9 +100,10 @@ def extend(
         run: the run directory; its pieces must be cut as the tokenizer cuts.
         add: how many new tokens are learned; 0: none. With `stop_at_saving` the most, default: 64,000.
         first_id: the first new id; default: one more than the largest of the base.
-        stop_at_saving: choose the smallest number from which on no doubling saves this share of tokens, such as "1%".
+        stop_at_saving: choose the smallest number from which on no doubling saves this share of tokens, such as "1%",
+            in any of several inputs, or of the runs that were combined.
         added_special_tokens: marks to add, such as those of a chat; they get reserved ids first, then new ones.
-        min_frequency: join no pair of tokens that occurs less often.
+        min_frequency: join no pair of tokens that occurs less often; default: 2, and 1 of counts that were imported.
         whole_characters: join no part of a character of UTF-8 with anything but its other bytes.
         progress: as of `pipeline.train`.
         **options: `output`, the new tokenizer's directory, and `overwrite`, `workers`, `memory_limit`.
@@ -119,51 +129,85 @@ def run_extend(change: Change, options: ExtendOptions, executor: Executor, liste
     """Learn, write the tokenizer's directory, and return what was added."""
     with changing(change, options, executor, listener, _require_same_cutting) as (runner, counted, directory):
         learned, written = make_extended(runner, change, counted, directory)
+        last_pair = _last_pair(runner, change.run, written, learned)
     stopped = learned.chosen or "as many as were asked for"
     if not learned.chosen and len(learned.new) < (wanted := change.asked["add"]):
-        often = "at all" if options.min_frequency == 1 else f"{options.min_frequency:,} times"
+        least = change.asked["min_frequency"]
+        often = "at all" if least == 1 else f"{least:,} times"
         stopped = f"{wanted - len(learned.new):,} fewer than were asked for: no pair is left that occurs {often}"
         runner.warn(f"the tokenizer has {stopped}")
     tokenizer, again = Tokenizer.from_model(written), learned.made_again
     special, old = written.vocabulary.special_tokens, change.model.vocabulary.special_tokens
     marks = {text: id_ for text, id_ in special.items() if text not in old}
     notes = [*news_of(change.model, written), *(line for line, _ in bounds(change.run, [*marks], executor))]
-    how = stopped, learned.before, learned.after, learned.savings(), marks, tuple(notes)
+    how = stopped, last_pair, learned.before, learned.after, learned.savings(), marks, tuple(notes)
     return Extended(tokenizer, learned.new, again, *how)
 
 
 def run_dry(change: Change, options: ExtendOptions, executor: Executor, listener: Listener) -> Savings:
     """Learn, write nothing, and return how many tokens each number of new ones saves."""
-    everything = replace(change, asked={**change.asked, "stop_at_saving": None})
-    with watched(options, executor, listener) as runner, tempfile.TemporaryDirectory() as scratch:
+    with watched(options, executor, listener) as runner:
         _require_same_cutting(runner, change.model, change.run)
-        learned, marked = _learned(runner, everything, require_counted(change.run, executor), Path(scratch))
-        savings, runs = learned.savings(), _of_runs(runner, change.run, marked, learned)
-    saving = change.asked["stop_at_saving"]
-    count, why = (None, "") if saving is None else learned.enough(change.asked["add"], saving)
+        learned, marked = _learned(runner, change, require_counted(change.run, executor))
+        saving = change.asked["stop_at_saving"]
+        missing = runner.warn if saving is None else _refuse
+        by_name = _tokens_by_name(runner, change.run, extended(marked, learned), learned, missing)
+    savings = learned.savings()
+    count, why = (None, "") if saving is None else learned.enough(change.asked["add"], saving, by_name)
     where = change.base, change.run.directory.location
+    runs = {name: (one[0], *(one[step.new_tokens] for step in savings)) for name, one in by_name.items()}
     return Savings(*where, tuple(learned.tokens), learned.before, savings, count, why, runs)
 
 
-def _of_runs(runner: Runner, run: Run, marked: Model, learned: Learned) -> dict[str, tuple[int, ...]]:
-    """Return the tokens of each input, or of each run that was combined; warns of a run that changed or is gone."""
-    old, found = len(marked.vocabulary.left), dict[str, tuple[int, ...]]()
-    new = [learned.result.index(learned.new[one.new_tokens - 1].id) + 1 for one in learned.savings()]
-    model = extended(marked, learned)
-    plan, numbers = run.manifest.plan, (old, *(old + merges for merges in new))
-    for name, chunks in zip(plan.inputs, plan.chunks_of_inputs(), strict=True) if len(plan.inputs) > 1 else ():
+def _refuse(reason: str) -> None:
+    raise RunDirectoryError(f"--stop-at-saving chooses by the tokens of each run that was combined: {reason}")
+
+
+def _tokens_by_name(
+    runner: Runner, run: Run, model: Model, learned: Learned, missing: Callable[[str], None]
+) -> dict[str, list[int]]:
+    """Return the tokens with each number of new ones in each input, or in each run that was combined, if several.
+
+    missing: is called with why a run cannot be read.
+    """
+    ranks = {id_: rank for rank, id_ in enumerate(learned.result, len(model.vocabulary.left) - len(learned.result))}
+    numbers = [len(model.vocabulary.left) - len(learned.result), *(ranks[one.id] + 1 for one in learned.new)]
+    plan, source, found = run.manifest.plan, run.manifest.source, dict[str, list[int]]()
+    named = zip(plan.inputs, plan.chunks_of_inputs(), strict=True) if len(plan.inputs) > 1 else ()
+    for name, chunks in named:
         tasks = [(*counter, model, numbers) for counter in run.chunk_counters(chunks)]
-        tokens = [runner.executor.one(tokens_by_merges, task) for task in tasks]
-        found |= {name: tuple(map(sum, zip(*tokens, strict=True)))} if tokens else {}
-    for one in run.manifest.source.mixed if run.manifest.source else ():
+        tokens = [one for _, one in runner.executor.run(tokens_by_merges, tasks)]
+        found |= {name: list(map(sum, zip(*tokens, strict=True)))} if tokens else {}
+    for one in source.mixed if source else ():
         try:
             part = manifest.require(location(one.run))
-            task = part.counter_path, one.counts, model, numbers
             name = part.directory.location.name
+            task = part.counter_path, one.counts, model, numbers
             found[one.run if name in found else name] = runner.executor.one(tokens_by_merges, task)
         except PipelineError as error:
-            runner.warn(f"no savings of {one.run}: {error}")
+            missing(f"no savings of {one.run}: {error}")
     return found
+
+
+def _last_pair(runner: Runner, run: Run, model: Model, learned: Learned) -> str:
+    """Say how often the pair of the last merge occurred, without weights."""
+    if not learned.counts:
+        return "none"
+    source, times = run.manifest.source, format_count(learned.counts[-1], "times")
+    parts = () if source is None else source.parts
+    if not run.manifest.weights and all(one.weight == (1, 1) for one in parts):
+        return f"occurred {times}"
+    merges = len(model.vocabulary.left)
+    try:
+        counters = [(manifest.require(location(one.run)).counter_path, one.counts) for one in parts]
+        counters = counters or run.chunk_counters(
+            [at for of, _ in run.manifest.plan.weighted(run.manifest.weights) for at in of]
+        )
+        tasks = [(*counter, model, (merges - 1, merges)) for counter in counters]
+        fewer = [before - after for _, (before, after) in runner.executor.run(tokens_by_merges, tasks)]
+    except PipelineError as error:
+        return f"occurred {times} with the weights; without them it is unknown: {error}"
+    return f"occurred {format_count(sum(fewer), 'times')}, without weights"
 
 
 def change_of(base: Location, location: Location, new: Mapping[str, object], options: ExtendOptions) -> Change:
@@ -178,21 +222,26 @@ def change_of(base: Location, location: Location, new: Mapping[str, object], opt
         share = argument(flag_of("stop_at_saving"), share, parse_share)
     if new["add"] is None and share is None:
         raise UsageError("extend needs --add, the number of new tokens, or --stop-at-saving, which chooses it")
+    model, run = load_model(base), manifest.require(location)
     asked: dict[str, Any] = {
         "add": _MOST_NEW if new["add"] is None else whole_number("add", new["add"]),
         "first_id": None if new["first_id"] is None else whole_number("first_id", new["first_id"]),
         "stop_at_saving": share,
         "special_tokens": list(options.added_special_tokens),
-        "min_frequency": options.min_frequency,
+        "min_frequency": options.min_frequency or _least_frequency(run.manifest.source),
         "whole_characters": options.whole_characters,
     }
-    model, run = load_model(base), manifest.require(location)
     require_extendable(model)
     marked, _ = _marked(model, asked)
     marks = len(marked.vocabulary.special_tokens) - len(model.vocabulary.special_tokens)
     start_of(model, asked["add"] + marks, asked["first_id"])
     vocabulary_texts(marked.vocabulary, "tokenizer.json")
     return Change("extend", base, model, run, asked)
+
+
+def _least_frequency(source: Source | None) -> int:
+    """Return how often a pair has to occur by default: twice in text, once in counts of another kind."""
+    return 1 if source is not None and source.kind == IMPORTED else 2
 
 
 def _marked(model: Model, asked: Mapping[str, Any]) -> tuple[Model, dict[str, Any]]:
@@ -205,14 +254,19 @@ def _marked(model: Model, asked: Mapping[str, Any]) -> tuple[Model, dict[str, An
 
 def make_extended(runner: Runner, change: Change, counted: Counted, directory: Location) -> tuple[Learned, Model]:
     """Learn what is asked for and write all files into a directory."""
-    learned, marked = _learned(runner, change, counted, directory)
+    learned, marked = _learned(runner, change, counted)
+    if (saving := change.asked["stop_at_saving"]) is not None:
+        by_name = _tokens_by_name(runner, change.run, extended(marked, learned), learned, _refuse)
+        count, why = learned.enough(change.asked["add"], saving, by_name)
+        learned = replace(learned.first(count), chosen=why)
+    runner.executor.one(write_table, (learned, directory))
     return learned, write_changed(change.base, extended(marked, learned), None, directory)
 
 
-def _learned(runner: Runner, change: Change, counted: Counted, directory: Location) -> tuple[Learned, Model]:
-    """Learn what is asked for and write its table; returns the base with the special tokens that are added, too."""
+def _learned(runner: Runner, change: Change, counted: Counted) -> tuple[Learned, Model]:
+    """Learn as many tokens as are asked for; returns the base with the special tokens that are added, too."""
     model, asked = _marked(change.model, change.asked)
-    task = replace(change.task(runner, counted, directory), model=model, asked=asked)
+    task = replace(change.task(runner, counted), model=model, asked=asked)
     with _encoding_then_merging(runner, counted.facts.different_pieces, asked["add"]) as advance:
         return runner.executor.one(learn, task, advance), model
 

@@ -8,12 +8,14 @@ keeps its id.
 """
 
 from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from pipeline import _core
 from pipeline._core import MergeResult
 from pipeline.base.errors import ExportRefusedError, TrainingError, UsageError
+from pipeline.base.units import format_count
 from pipeline.counts.counter_file import CounterFile, open_counter
 from pipeline.executors.worker import report_progress, report_totals
 from pipeline.guests.adapt.change_worker import ChangeTask
@@ -22,6 +24,7 @@ from pipeline.merges.forecast import surely_enough
 from pipeline.merges.merge_list import number_that_repays
 from pipeline.merges.rules import MergeRules
 from pipeline.merges.vocabulary import Vocabulary
+from pipeline.storage import Location
 from pipeline.storage.atomic import write_rows
 from pipeline.tokenizer.model import Model, bytes_of_letters
 
@@ -83,11 +86,19 @@ class Learned:
         new, tokens = self.new[:count], self.tokens[: count + 1]
         return Learned(left, right, counts, result, new, again, False, self.before, tokens[-1], tokens)
 
-    def enough(self, most: int, saving: float) -> tuple[int, str]:
-        """Return how many of the new tokens repay, and why: from there on no doubling of them saves this share."""
-        tokens = self.tokens[1:] or self.tokens
-        count, why = number_that_repays(tokens, most, saving, least=1, all_known=self.exhausted)
-        return min(count, len(self.new)), f"at {why}"
+    def enough(self, most: int, saving: float, by_name: Mapping[str, Sequence[int]]) -> tuple[int, str]:
+        """Return how many of the new tokens repay, and why: from there on no doubling of them saves this share.
+
+        by_name: `tokens` of each input, or of each run that was combined: as many as the one that needs most.
+        """
+        found = {
+            name: number_that_repays(tokens[1:] or tokens, most, saving, least=1, all_known=self.exhausted)
+            for name, tokens in (by_name or {"": self.tokens}).items()
+        }
+        count = max(number for number, _ in found.values())
+        whys = [f"{name}: {why}" if name else why for name, (_, why) in found.items()]
+        shown = "" if len(found) == 1 else f"{format_count(count, 'tokens')}, the most that one needs; "
+        return min(count, len(self.new)), f"at {shown}{'; '.join(whys)}"
 
     def savings(self) -> tuple[Saving, ...]:
         """Return what this many new tokens save, and half as many, and so on."""
@@ -170,7 +181,7 @@ _BYTES_PER_WORD = 32  # of a piece that is encoded, without its ids
 
 
 def learn(task: ChangeTask) -> Learned:
-    """Learn the new merges and write the table of new tokens; `TrainingError` if there is nothing to learn."""
+    """Learn the new merges; `TrainingError` if there is nothing to learn."""
     asked, least, engine = task.asked, task.asked["min_frequency"], _core.MergeEngine()
     start = start_of(task.model, asked["add"], asked["first_id"])
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
@@ -188,12 +199,7 @@ def learn(task: ChangeTask) -> Learned:
             f"nothing to learn: no two neighbouring tokens that may be joined occur{often} in the pieces of "
             f"{task.counter}; count another corpus, or give a smaller --min-frequency"
         )
-    learned = learned_of(start, result)
-    if (saving := asked["stop_at_saving"]) is not None:
-        count, why = learned.enough(asked["add"], saving)
-        learned = replace(learned.first(count), chosen=why)
-    _write(task, learned)
-    return learned
+    return learned_of(start, result)
 
 
 def _take(task: ChangeTask, start: Start, counter: CounterFile, engine: _core.MergeEngine) -> None:
@@ -220,12 +226,13 @@ def _needed(task: ChangeTask, words: int, slots: int) -> int:
     return surely_enough(words, slots, task.asked["add"], threads=task.threads) + _BYTES_PER_WORD * words + 4 * slots
 
 
-def _write(task: ChangeTask, learned: Learned) -> None:
+def write_table(learned_and_directory: tuple[Learned, Location]) -> None:
     """Write new-tokens.parquet, a row a token; in the text, bytes that are no whole character are escaped."""
+    learned, directory = learned_and_directory
     kinds = {"id": "uint32", "token": "binary", "text": "string", "left_id": "uint32", "right_id": "uint32"}
     kinds |= {"count": "uint64", "old_ids": "uint32[]", "tokens_after": "uint64"}
     rows = (
         {**vars(one), "text": one.token.decode(errors="backslashreplace"), "tokens_after": after}
         for one, after in zip(learned.new, learned.tokens[1:], strict=True)
     )
-    write_rows(task.output / PLAN_NAME, rows, kinds)
+    write_rows(directory / PLAN_NAME, rows, kinds)

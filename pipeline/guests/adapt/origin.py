@@ -58,9 +58,9 @@ class Change:
         marks = tokenizer_fingerprint(self.model), absolute(self.run.directory.location), counted.fingerprint
         return Origin(self.done, absolute(self.base), *marks, self.asked)
 
-    def task(self, runner: Runner, counted: Counted, output: Location) -> ChangeTask:
-        """Return what a worker does of it, into a directory."""
-        how = self.asked, output, runner.threads, runner.broker.everything_free()
+    def task(self, runner: Runner, counted: Counted) -> ChangeTask:
+        """Return what a worker does of it."""
+        how = self.asked, runner.threads, runner.broker.everything_free()
         return ChangeTask(counted.path, counted.fingerprint, self.model, *how)
 
 

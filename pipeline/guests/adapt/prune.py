@@ -11,7 +11,7 @@ from pipeline.base.units import format_count
 from pipeline.counts.count import Counted
 from pipeline.executors import Executor
 from pipeline.guests.adapt.origin import Change, changing, whole_number
-from pipeline.guests.adapt.prune_worker import Pruning, protected_ids, pruned
+from pipeline.guests.adapt.prune_worker import Pruning, protected_ids, pruned, write_tables
 from pipeline.guests.adapt.prune_worker import prune as choose
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest
@@ -142,7 +142,8 @@ def _warn_of_other_cutting(runner: Runner, model: Model, run: Run) -> None:
 def make_pruned(runner: Runner, change: Change, counted: Counted, directory: Location) -> tuple[Pruning, Model]:
     """Choose what is asked for and write all files into a directory."""
     with runner.reporting("pruning", counted.facts.different_pieces, "pieces"):
-        pruning = runner.executor.one(choose, change.task(runner, counted, directory))
+        pruning = runner.executor.one(choose, change.task(runner, counted))
+        runner.executor.one(write_tables, (pruning, change.model.vocabulary, directory))
     removed = {one.old_id for one in pruning.removed}
     smaller, new_of = pruned(change.model, removed, keep_ids=change.asked["keep_ids"])
     return pruning, write_changed(change.base, smaller, new_of, directory)

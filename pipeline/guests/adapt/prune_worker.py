@@ -16,6 +16,7 @@ from pipeline.base.errors import UsageError
 from pipeline.counts.counter_file import open_counter
 from pipeline.guests.adapt.change_worker import ChangeTask
 from pipeline.merges.vocabulary import Vocabulary
+from pipeline.storage import Location
 from pipeline.storage.atomic import write_rows
 from pipeline.tokenizer.model import Model, bytes_of_letters
 
@@ -119,7 +120,7 @@ class Pruning:
 
 
 def prune(task: ChangeTask) -> Pruning:
-    """Choose what to remove and write both tables; raises as `removed_tokens` does."""
+    """Choose what to remove; raises as `removed_tokens` does."""
     old, asked = task.model.vocabulary, task.asked
     encoder = task.model.piece_encoder()
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
@@ -132,15 +133,14 @@ def prune(task: ChangeTask) -> Pruning:
         RemovedToken(id_, old.tokens[id_], score, tuple(encoder.encode_pieces([old.tokens[id_]])))
         for id_, score in scores.items()
     )
-    pruning = Pruning(removed, {new: id_ for id_, new in new_of.items()}, sum(uses), after)
-    _write(task, pruning, old)
-    return pruning
+    return Pruning(removed, {new: id_ for id_, new in new_of.items()}, sum(uses), after)
 
 
-def _write(task: ChangeTask, pruning: Pruning, old: Vocabulary) -> None:
+def write_tables(made: tuple[Pruning, Vocabulary, Location]) -> None:
     """Write id-map.parquet, a row a token that stays, and removed.parquet, a row a token that goes."""
+    pruning, old, directory = made
     tokens = old.to_dict()
     ids = ({"new_id": new, "old_id": was, "token": tokens[was]} for new, was in pruning.id_map.items())
-    write_rows(task.output / MAP_NAME, ids, {"new_id": "uint32", "old_id": "uint32", "token": "binary"})
+    write_rows(directory / MAP_NAME, ids, {"new_id": "uint32", "old_id": "uint32", "token": "binary"})
     of_removed = {"old_id": "uint32", "token": "binary", "score": "uint64", "new_ids": "uint32[]"}
-    write_rows(task.output / REMOVED_NAME, map(vars, pruning.removed), of_removed)
+    write_rows(directory / REMOVED_NAME, map(vars, pruning.removed), of_removed)

@@ -23,7 +23,7 @@ import pipeline
 from pipeline.base.errors import TrainingError, UsageError
 from pipeline.base.memory import Grant
 from pipeline.guests.adapt.change_worker import ChangeTask
-from pipeline.guests.adapt.extend_worker import PLAN_NAME, Learned, extended, learn, start_of
+from pipeline.guests.adapt.extend_worker import PLAN_NAME, Learned, extended, learn, start_of, write_table
 from pipeline.merges.vocabulary import text_to_token
 from pipeline.pattern.normal_form import nfc
 from pipeline.tokenizer.formats.files import FORMATS
@@ -40,7 +40,7 @@ def _learn(base: Base, counter: dict[bytes, int], add: int, home: Path, **option
     how = {name: options.pop(name, one) for name, one in (("threads", 1), ("grant", Grant(BIG, BIG, 0, 0)))}
     asked = {"add": add, "first_id": None, "min_frequency": 1, "whole_characters": False, "stop_at_saving": None}
     path = counter_files.write(home / "counter", counter, partitions=2)
-    return learn(ChangeTask(path, "f", model, asked | options, home, **how))
+    return learn(ChangeTask(path, "f", model, asked | options, **how))
 
 
 def _pairs(base: Base, learned: Learned) -> list[tuple[bytes, bytes, int]]:
@@ -91,11 +91,12 @@ def test_threads_and_partitions_change_nothing(tmp_path: Path) -> None:
 
 def test_the_table_of_new_tokens_has_a_row_a_token(tmp_path: Path) -> None:
     learned = _learn(SMALL, {b"lowlow": 3, b"low": 9}, 5, tmp_path)
+    write_table((learned, tmp_path))
     names = ["id", "token", "text", "left_id", "right_id", "count", "old_ids", "tokens_after"]
     row = [301, b"lowlow", "lowlow", 257, 257, 3, [257, 257], 12]
     assert pq.read_table(tmp_path / PLAN_NAME).to_pylist() == [dict(zip(names, row, strict=True))]
     assert (learned.exhausted, learned.before, learned.after) == (True, 15, 12)
-    _learn(SMALL, {"\u00e9\u00e8 x".encode(): 3}, 5, tmp_path)
+    write_table((_learn(SMALL, {"\u00e9\u00e8 x".encode(): 3}, 5, tmp_path), tmp_path))
     tokens, texts = (pq.read_table(tmp_path / PLAN_NAME)[name].to_pylist() for name in ("token", "text"))
     assert tokens[-1] == "\u00e9\u00e8 x".encode()
     assert texts == [one.decode(errors="backslashreplace") for one in tokens]

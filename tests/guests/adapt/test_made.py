@@ -1,6 +1,8 @@
 """What `extend` and `prune` make of a tokenizer and counts, as other libraries, `verify` and `report` find it."""
 
 import json
+import random
+import re
 import shutil
 from functools import partial
 from importlib.util import find_spec
@@ -154,6 +156,83 @@ def test_savings_of_a_combined_run_are_those_of_each_of_its_runs(base: Path, cou
     shutil.rmtree(tmp_path / "b")
     done = succeeded(run("extend", base, both, "--add", 40, "--dry-run"))
     assert f"no savings of {tmp_path / 'b'}" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def mixture(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Counts of a long text with a token for each word, and of a short one in a script that the base does not know."""
+    home, chance = tmp_path_factory.mktemp("mixture"), random.Random(4)
+    words = ["".join(chance.choices("აბგდევზთიკლმ", k=chance.randint(2, 6))) for _ in range(30)]
+    known = [token.decode() for token in pipeline.load(base).vocab.values() if re.fullmatch(rb" [a-z]+", token)]
+    for name, text in (
+        ("en", "".join(chance.choices(known, k=40_000))),
+        ("ka", " ".join(chance.choices(words, k=150))),
+    ):
+        (home / f"{name}.txt").write_text(text)
+        succeeded(run("count", home / f"{name}.txt", "--like", base, "--output", home / name))
+    return pipeline.combine_runs([home / "en", home / "ka"], output=home / "mixture")
+
+
+def tokens_by_number(made: Path, text: str, last: int = 1000) -> list[int]:
+    """Return how many tokens the library tokenizers makes of a text with each of the last numbers of new ones."""
+    document = json.loads((made / "tokenizer.json").read_text())
+    merges, new = document["model"]["merges"], pq.read_table(made / "new-tokens.parquet").num_rows
+    found = []
+    for number in range(new + 1)[-last:]:
+        document["model"]["merges"] = merges[: len(merges) - new + number]
+        found.append(len(tokenizers.Tokenizer.from_str(json.dumps(document)).encode(text).ids))
+    return found
+
+
+@pytest.mark.filterwarnings("ignore:the tokenizer has .* fewer than were asked for")
+def test_a_saving_is_that_of_the_language_that_needs_most(base: Path, mixture: Path, tmp_path: Path) -> None:
+    everything, text = tmp_path / "all", mixture.with_name("ka.txt").read_text()
+    pipeline.extend(base, mixture, add=3000, output=everything)
+    tokens = tokens_by_number(everything, text)
+    gains = [1 - tokens[min(2 * number, len(tokens) - 1)] / tokens[number] for number in range(1, len(tokens))]
+    expected = max(number for number, gain in enumerate(gains, 1) if gain >= 0.1) + 1
+    done = pipeline.extend(base, mixture, stop_at_saving="10%", output=tmp_path / "chosen")
+    assert len(done.plan) == expected > 10
+    assert done.stopped.startswith(
+        f"at {expected} tokens, the most that one needs; en: 1 token: no doubling saves 10.00%"
+    )
+    assert f"; ka: {expected} tokens: doubling them would save less than 10.00%" in done.stopped
+    assert "extend" in pipeline.verify_run(tmp_path / "chosen")
+    dry = ("extend", base, mixture, "--stop-at-saving", "10%", "--dry-run")
+    assert f"new tokens     {expected}\n" in succeeded(run(*dry)).stdout
+    other = shutil.copytree(mixture.with_name("ka"), tmp_path / "ka")
+    alone = pipeline.combine_runs([mixture.with_name("en"), other], output=tmp_path / "mixture")
+    shutil.rmtree(other)
+    message = refused(run("extend", base, alone, "--stop-at-saving", "10%", "--output", tmp_path / "none"), 1)
+    assert f"chooses by the tokens of each run that was combined: no savings of {other}" in message
+    asked = {"stop_at_saving": "90%", "output": tmp_path / "none"}
+    assert "at 1 token" in (found := pipeline.extend(base, mixture.with_name("ka"), **asked).stopped)
+    assert "no doubling saves 90.00% of the tokens; the largest saving is" in found
+
+
+@pytest.mark.filterwarnings("ignore:the tokenizer has .* fewer than were asked for")
+def test_occurrences_of_the_last_pair_are_those_without_weights(base: Path, mixture: Path, tmp_path: Path) -> None:
+    runs = [mixture.with_name("en"), mixture.with_name("ka")]
+    weighted = pipeline.combine_runs(runs, [2, 7], output=tmp_path / "weighted")
+    for counts, ending in ((mixture, ""), (weighted, ", without weights")):
+        made = tmp_path / f"{counts.name}-made"
+        result = succeeded(run("extend", base, counts, "--add", 25, "--output", made))
+        texts = [mixture.with_name(f"{name}.txt").read_text() for name in ("en", "ka")]
+        before, after = map(sum, zip(*(tokens_by_number(made, text, 2) for text in texts), strict=True))
+        assert f"last pair      occurred {before - after} times{ending}\n" in result.stdout
+
+
+def test_pairs_that_occur_once_are_learned_from_imported_counts_only(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "once.txt").write_text("qzjxvkw")
+    succeeded(run("count", tmp_path / "once.txt", "--like", base, "--output", tmp_path / "once"))
+    words = ("extend", base, tmp_path / "once", "--add", 3, "--output", tmp_path / "made")
+    assert "no two neighbouring tokens that may be joined occur 2 times" in refused(run(*words), 1)
+    assert "new tokens     3" in succeeded(run(*words, "--min-frequency", 1)).stdout
+    special = pipeline.load(base).special_tokens
+    imported = pipeline.import_counts(
+        {"qzjxvkw": 1}, pattern="llama3", special_tokens=[*special], output=tmp_path / "imported"
+    )
+    assert len(pipeline.extend(base, imported, add=3, output=tmp_path / "of-counts").plan) == 3
 
 
 def test_verify_makes_them_again(extended: Path, pruned: Path, tmp_path: Path) -> None:

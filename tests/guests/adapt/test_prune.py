@@ -17,7 +17,7 @@ import pipeline
 from pipeline.base.errors import ExportRefusedError, UsageError
 from pipeline.base.memory import Grant
 from pipeline.guests.adapt.change_worker import ChangeTask
-from pipeline.guests.adapt.prune_worker import Pruning, protected_ids, prune, pruned
+from pipeline.guests.adapt.prune_worker import Pruning, protected_ids, prune, pruned, write_tables
 from pipeline.merges.vocabulary import text_to_token
 
 SMALL = rules.base_of_case({
@@ -31,7 +31,7 @@ def _prune(base: Base, counter: dict[bytes, int], home: Path, **options: Any) ->
     settled = {"keep": None, "min_count": None, "keep_ids": False} | options
     settled["protected"] = protected_ids(model.vocabulary, settled.pop("protect", ()))
     path = counter_files.write(home / "counter", counter, partitions=2)
-    return prune(ChangeTask(path, "f", model, settled, home, 1, Grant(0, 0, 0, 0)))
+    return prune(ChangeTask(path, "f", model, settled, 1, Grant(0, 0, 0, 0)))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
@@ -70,7 +70,8 @@ def test_what_is_removed_and_what_stays_are_those_of_the_definition(
 
 
 def test_the_tables_have_a_row_a_token_and_nothing_to_remove_is_an_error(tmp_path: Path) -> None:
-    _prune(SMALL, {b"abc": 5, b"ab": 1}, tmp_path, min_count=1)
+    pruning = _prune(SMALL, {b"abc": 5, b"ab": 1}, tmp_path, min_count=1)
+    write_tables((pruning, SMALL.model().vocabulary, tmp_path))
     ids = pq.read_table(tmp_path / "id-map.parquet").to_pylist()
     rows = [(256, 256, b"ab"), (257, 257, b"abc"), (258, 300, b"<x>")]
     assert ids[256:] == [dict(zip(("new_id", "old_id", "token"), row, strict=True)) for row in rows]
