@@ -38,6 +38,14 @@ MEANS: dict[str, dict[str, Any]] = {  # of an option in a command: what differs 
     "encode-chat sequence_length": {"help": "most tokens of a row; longer conversations are cut", "default": 2048},
     "encode-chat pack": {"help": "how rows are filled: none, greedy, neat (greedy, masked apart)", "default": "none"},
     "export output": {"help": "the directory of the files, a path or a URI; default: where the tokenizer is"},
+    "parity pattern": {
+        "help": "how text that is not counted yet is split; default: as RUN, else gpt2",
+        "default": None,
+    },
+    "parity normalize": {
+        "help": "the normal form of such text, none or nfc; default: as RUN, else none",
+        "default": None,
+    },
     "sweep output": {"help": "the directory of the runs, the page and the tokenizer that is recommended"},
     **{f"{one} output": {"help": "the directory of the new tokenizer, a path or a URI"} for one in ("extend", "prune")},
 }

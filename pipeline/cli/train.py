@@ -111,7 +111,8 @@ def parity(session: Session, runs: tuple[str, ...], dev: tuple[str, ...], **sett
     """Let several RUNs, one a language, choose merges in turns.
 
     The RUN whose texts have the most tokens chooses next, so that all are compressed alike. Nothing is counted again:
-    the counts of the RUNs become those of a new run. NAME=PATH names a language; if PATH is text, it is counted.
+    the counts of the RUNs become those of a new run. NAME=PATH names a language; if PATH is text, it is counted,
+    with the options of a RUN among them.
 
     \b
     bpe-pipeline parity runs/en runs/sw --dev runs/en-dev --dev runs/sw-dev --output runs/fair

@@ -142,6 +142,7 @@ class ParityKeywords(ClusterKeywords, OutputKeywords, VocabularyKeywords, total=
     """Of `parity`: how its text is read and cut, where it is not counted yet, and how it is merged."""
 
     pattern: str
+    normalize: Literal["none", "nfc"]
     text_field: str
     stop_at_saving: float | str | None
 

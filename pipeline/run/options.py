@@ -254,6 +254,7 @@ class ParityOptions(ClusterOptions, OutputOptions, VocabularyOptions):
     """Of `parity`: how its text is read and cut, where it is not counted yet, and how it is merged."""
 
     pattern: str = as_in(PieceOptions, "pattern")
+    normalize: str = as_in(PieceOptions, "normalize")
     text_field: str = as_in(TextOptions, "text_field")
     stop_at_saving: float | None = as_in(MergeOptions, "stop_at_saving")
 

@@ -192,8 +192,9 @@ def test_verbose_prints_the_log_with_debug_messages(text: Path, tmp_path: Path) 
 def test_json_is_the_result_alone(text: Path, tmp_path: Path) -> None:
     """One document on standard output, of every command; events of --log-json go to standard error then."""
     (tmp_path / "a.txt").write_text(text.read_text()[:20_000])
+    (tmp_path / "b.txt").write_text(text.read_text()[:19_000])
     words = """
-        train a.txt --output a --vocab-size 300 --log-json | train a.txt --dry-run | count a.txt --output b --quiet
+        train a.txt --output a --vocab-size 300 --log-json | train a.txt --dry-run | count b.txt --output b --quiet
         merge b --vocab-size 290 | combine a b --output c | parity a b --ratio 1 --ratio 2 --output d --vocab-size 280
         encode --tokenizer a --text low --text er | encode a.txt --tokenizer a --output shards
         decode --tokenizer a 39 255 | decode --tokenizer a shards | export a --export gpt2 | info a | report a | env

@@ -6,14 +6,14 @@ of such a run: how its merges are learned, verified, reported and described.
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
 from pipeline.base.errors import RunDirectoryError, UsageError, unfit
-from pipeline.base.events import Listener
+from pipeline.base.events import Listener, Notice
 from pipeline.commands.combine import (
     Combination,
     making_of,
@@ -29,7 +29,7 @@ from pipeline.counts.count import require_counted
 from pipeline.counts.counter_file import Parts
 from pipeline.executors import Executor
 from pipeline.guests.parity import measured, parity_worker
-from pipeline.guests.parity.parity_worker import Language, Parity, read_settings
+from pipeline.guests.parity.parity_worker import Language, Parity, characters, read_settings, uneven
 from pipeline.merges import merge, merge_worker
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import Learner
@@ -152,8 +152,9 @@ def train_parity(
     settings = {"ratio": ratios, "window": window, "alpha": alpha, "global_merges": global_merges}
     settings |= {"compare_plain": flag("compare_plain", compare_plain)}
     with for_python(progress) as listener, executor_for(make_options(ParityOptions, options)) as executor:
-        homes = _counted(texts, "", options, executor, listener)
-        of_dev = _counted(texts_of_dev, "-dev", options, executor, listener)
+        given = _with_options_of_runs([*texts.values(), *texts_of_dev.values()], options)
+        homes = _counted(texts, "", given, executor, listener)
+        of_dev = _counted(texts_of_dev, "-dev", given, executor, listener)
         _, trained = run_parity(homes, of_dev, settings, options, executor, listener)
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
@@ -178,6 +179,8 @@ def run_parity(
     refuse_shared_text(runs, listener)
     for run in of_dev:
         require_counted(run, executor)
+    if (note := uneven(parity.dev, executor.one(characters, parity.dev))) is not None:
+        listener(Notice("info", note))
     statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
     making = making_of(given)
     locations = [run.directory.location for run in (*runs, *of_dev)]
@@ -224,8 +227,17 @@ def languages_of(
     if of_dev and (other := set(named) ^ set(of_dev)):
         raise UsageError(f"--dev: {min(other)} is named by only one of RUN and --dev; give both for each language")
     in_order = {name: of_dev[name] for name in named} if of_dev else {}
-    counted = partial(_counted, given=given, executor=executor, listener=listener)
+    counting = _with_options_of_runs([*named.values(), *in_order.values()], given)
+    counted = partial(_counted, given=counting, executor=executor, listener=listener)
     return counted(named, ""), counted(in_order, "-dev")
+
+
+def _with_options_of_runs(locations: Iterable[Location], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with those by which the first run among these was cut: texts next to it are counted alike."""
+    home = next((one for one in locations if (one / RUN.manifest).exists()), None)
+    stored = {} if home is None else manifest.require(home).manifest.counting
+    like = {name: value for name, value in stored.items() if name not in READING_OPTIONS}
+    return {**like, **{name: value for name, value in given.items() if value is not None}}
 
 
 def _counted(

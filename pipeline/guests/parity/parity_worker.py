@@ -14,7 +14,7 @@ from typing import Any
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError, unfit
 from pipeline.base.units import format_count, parse_whole_number
-from pipeline.counts.counter_file import CounterFile, open_counter
+from pipeline.counts.counter_file import CounterFile, as_batch, open_counter
 from pipeline.executors.worker import report_totals
 from pipeline.merges.forecast import ENGINE_BYTES, Merging, merging_bytes, shape_of
 from pipeline.merges.merge_list import Chosen, MergeList
@@ -98,6 +98,7 @@ def read_settings(given: Mapping[str, Any], languages: int, dev: int) -> dict[st
 
 
 _SECONDS = 0.1  # between reports of progress
+_UNEVEN = 1.2  # times as long as the shortest: translations of one text may be
 _LISTED_BYTES = 4.1  # of a slot: lists of pairs that other languages index, besides those of its own
 
 
@@ -138,6 +139,31 @@ def _counter_of(language: Language) -> CounterFile:
             f"the counts of the language {language.name}, {language.counter}, are missing, damaged or not those that "
             "this run was made from; count it again as before, or run `parity` into a new --output"
         ) from error
+
+
+def characters(languages: Sequence[Language]) -> list[int]:
+    """Count the characters of the text of each language."""
+    found = []
+    for one in languages:
+        total = 0
+        with _counter_of(one) as counter:
+            for columns in counter.read_all():
+                pieces, counts = as_batch(columns).columns
+                lengths = (len(piece.decode(errors="replace")) for piece in pieces.to_pylist())
+                total += sum(map(mul, lengths, counts.to_pylist()))
+        found.append(total)
+    return found
+
+
+def uneven(languages: Sequence[Language], lengths: Sequence[int]) -> str | None:
+    """Say how long the texts are if they differ in length by more than a fifth."""
+    if not lengths or max(lengths) <= _UNEVEN * min(lengths):
+        return None
+    shown = ", ".join(f"{one.name} {length:,}" for one, length in zip(languages, lengths, strict=True))
+    return (
+        f"the --dev texts differ in length by more than a fifth ({shown} characters): parity gives each as many "
+        "tokens, right for translations of one text; for others, give texts of the same length, or --ratio"
+    )
 
 
 def _chosen(training: _core.ParityTraining) -> Chosen:

@@ -16,7 +16,7 @@ import click
 import pyarrow.parquet as pq
 import pytest
 from chunk_tasks import random_words
-from command import run, run_process, succeeded
+from command import model, run, run_process, succeeded
 from killing import ended, kill, start
 from merge_cases import natural_counter
 from parity_rules import Parity, train_by_parity
@@ -223,6 +223,37 @@ def test_text_is_counted_and_parity_has_a_price(tmp_path: Path) -> None:
     dev = {name: tmp_path / f"{name}-dev.txt" for name in languages}
     python = pipeline.train_parity(languages, dev=dev, vocab_size=285, output=tmp_path / "b")
     assert python.merges == fair.merges
+
+
+def test_text_is_counted_with_the_options_of_the_runs(tmp_path: Path) -> None:
+    english, swahili = "The boat is on the old river 2024. " * 60, "Mashua iko mtoni, mtu na mashua 2024. " * 55
+    for name, text in {
+        "en.txt": english,
+        "sw.txt": swahili,
+        "en-dev.txt": english[:350],
+        "sw-dev.txt": swahili[:300],
+    }.items():
+        (tmp_path / name).write_text(text)
+    counting = {"pattern": "llama3", "normalize": "nfc", "special_tokens": ["<x>"], "errors": "skip"}
+    pipeline.count(tmp_path / "sw.txt", output=tmp_path / "sw", **counting)
+    languages = {"en": tmp_path / "en.txt", "sw": tmp_path / "sw"}
+    dev = {name: tmp_path / f"{name}-dev.txt" for name in languages}
+    tokenizer = pipeline.train_parity(languages, dev=dev, vocab_size=290, output=tmp_path / "fair")
+    for home in (tmp_path / "fair", *(tmp_path / "fair-languages").iterdir()):
+        stored = manifest.require(home).manifest.counting
+        assert {name: stored[name] for name in counting} == counting
+    assert [*tokenizer.special_tokens] == ["<x>"]
+    words = ["parity", *(f"{name}={home}" for name, home in languages.items()), "--vocab-size", 290]
+    words += [word for name, home in dev.items() for word in ("--dev", f"{name}={home}")]
+    result = succeeded(run(*words, "--output", tmp_path / "command"))
+    assert model(tmp_path / "command") == model(tmp_path / "fair")
+    assert "differ in length" not in result.stderr
+    (tmp_path / "sw-dev.txt").write_text("Mashua iko mtoni é.")
+    result = succeeded(run(*words, "--output", tmp_path / "uneven"))
+    assert "differ in length by more than a fifth (en 350, sw 19 characters)" in result.stderr
+    texts = ("en=en.txt", "sw=sw.txt", "--normalize", "nfc", "--vocab-size", 290, "--output", "from-texts")
+    succeeded(run("parity", *texts, cwd=tmp_path))
+    assert manifest.require(tmp_path / "from-texts").manifest.counting["normalize"] == "nfc"
 
 
 def test_language_that_chooses_many_rare_merges_is_warned_of(tmp_path: Path) -> None:
