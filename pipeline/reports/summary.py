@@ -138,6 +138,7 @@ class Summary(Result):
         return [f"bpe-pipeline encode --tokenizer {tokenizer} --text 'Hello world'", f"{merge} {another}"]
 
 
+_APART = "keep the documents of a row apart in batches without attention_mask, in a model with use_cache=False"
 _AMOUNTS = ("padded", "truncated", "dropped")
 
 
@@ -164,7 +165,7 @@ class EncodingSummary(Result):
         return str(self.directory)
 
     def shown(self) -> Iterable[Part]:
-        """Return at most eight rows."""
+        """Return at most nine rows."""
         corpus, documents = self.corpus, format_count(self.corpus.documents, "documents")
         once = corpus.pack is None and {"repeat", "weights"}.isdisjoint(corpus.order or ())
         rate = f" ({corpus.text_bytes / max(corpus.tokens, 1):.3f} bytes of text each)" if once else ""
@@ -174,6 +175,7 @@ class EncodingSummary(Result):
         validation = sum(shard.tokens for shard in corpus.shards if shard.split is not None)
         how = "follows each" if corpus.documents_by == "separator" else "ends each; offsets or rows mark the limits"
         decode = ["bpe-pipeline", "decode", str(self.directory), "--tokenizer", str(self.tokenizer)]
+        has_positions = corpus.conversations is None and "position_ids" in (corpus.columns or {})
         yield Rows((
             ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.kind}, {shard_bytes})"),
             ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}, {documents}"),
@@ -181,6 +183,7 @@ class EncodingSummary(Result):
             ("tokens", f"{corpus.tokens:,}{rate}"),
             ("validation", f"{validation:,} of these tokens" if validation else ""),
             ("rows", "" if corpus.pack is None else _packed(corpus)),
+            ("position_ids", _APART if has_positions else ""),
             ("documents", (corpus.separator and f"{corpus.separator} (id {corpus.separator_id}) {how}") or ""),
             ("time", _used(self.times, self.retries, self.peak_memory_bytes, self.cluster)),
             ("next", "" if self.tokenizer is None else f"{shlex.join(decode)} | head"),

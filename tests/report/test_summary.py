@@ -51,6 +51,10 @@ def test_counting_and_encoding_have_short_summaries(text: Path, trained: Path, t
         assert words in shown
         assert ("nanoGPT" in shown) == ("nanoGPT" in words)
         assert shown.endswith(" | head")
+        assert "attention_mask" not in shown
+    packed = {"columns": {"input_ids": "int32", "position_ids": "int32"}, "pack": "best-fit", "format": "arrow"}
+    shown = str(EncodingSummary(tmp_path, replace(corpus, **packed), {}, 0, 0))
+    assert "position_ids  keep the documents of a row apart in batches without attention_mask" in shown
 
 
 def test_a_report_is_read_as_it_was_stored_and_shown_again(text: Path, tmp_path: Path) -> None:
