@@ -92,9 +92,7 @@ def run_combine(
     """Combine and report."""
     factors = _factors(locations, weights)
     runs = [manifest.require(location) for location in locations]
-    for run in runs[1:]:
-        require_comparable(runs[0], run)
-    refuse_shared_text(runs, listener)
+    require_addable(runs, listener)
     statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
     if options.output is not None and any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs to combine; choose another")
@@ -196,8 +194,13 @@ def _not_combined(runs: Sequence[Run], mixed: Sequence[Weighted]) -> tuple[Weigh
     return tuple(found)
 
 
-def refuse_shared_text(runs: Sequence[Run], listener: Listener) -> None:
-    """Refuse runs that have counted the same text, which their sum would count twice; warn of what may be the same."""
+def require_addable(runs: Sequence[Run], listener: Listener) -> None:
+    """Refuse runs whose pieces are different things, or that have counted the same text; warn of what may be the same.
+
+    Their sum would count that text twice.
+    """
+    for run in runs[1:]:
+        require_comparable(runs[0], run)
     known, copied = dict[Text, Run](), dict[Text, str]()
     for run in runs if len(runs) > 1 else ():
         texts = dict(_texts_of(run, listener))

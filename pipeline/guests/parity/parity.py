@@ -17,7 +17,7 @@ from pipeline.base.events import Listener, Notice
 from pipeline.commands.combine import (
     Combination,
     making_of,
-    refuse_shared_text,
+    require_addable,
     require_comparable,
     run_combine,
     write_combination,
@@ -174,12 +174,11 @@ def run_parity(
     compare_plain, settings = settings.get("compare_plain"), read_settings(settings, len(languages), len(dev))
     runs, of_dev = _runs(languages, "RUN"), _runs(dev, "--dev")
     parity = Parity(tuple(map(_language, languages, runs)), tuple(map(_language, dev, of_dev)), **settings)
-    for run in (*runs[1:], *of_dev):
-        require_comparable(runs[0], run)
-    refuse_shared_text(runs, listener)
+    require_addable(runs, listener)
     for run in of_dev:
+        require_comparable(runs[0], run)
         require_counted(run, executor)
-    if (note := uneven(parity.dev, executor.one(characters, parity.dev))) is not None:
+    if of_dev and (note := uneven(parity.dev, executor.one(characters, parity.dev))) is not None:
         listener(Notice("info", note))
     statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
     making = making_of(given)

@@ -157,7 +157,7 @@ def characters(languages: Sequence[Language]) -> list[int]:
 
 def uneven(languages: Sequence[Language], lengths: Sequence[int]) -> str | None:
     """Say how long the texts are if they differ in length by more than a fifth."""
-    if not lengths or max(lengths) <= _UNEVEN * min(lengths):
+    if max(lengths) <= _UNEVEN * min(lengths):
         return None
     shown = ", ".join(f"{one.name} {length:,}" for one, length in zip(languages, lengths, strict=True))
     return (

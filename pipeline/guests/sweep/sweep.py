@@ -16,7 +16,7 @@ from typing import Any, Unpack
 
 from pipeline.base.errors import RunDirectoryError, UsageError, unfit
 from pipeline.base.events import Listener, Notice
-from pipeline.commands.combine import run_combine, run_part
+from pipeline.commands.combine import require_addable, run_combine, run_part
 from pipeline.commands.merge import open_merging
 from pipeline.commands.report_again import short_names
 from pipeline.corpus.files import CorpusFile
@@ -232,6 +232,8 @@ def run_sweep(
     names = short_names(locations)
     runs = dict(zip(names, locations, strict=True))
     mixtures = mixtures_of(design.weights, names)
+    for one in mixtures:
+        require_addable([manifest.require(runs[name]) for name in one.weights], lambda _: None)
     sources = _sources(runs, options, broker, executor)
     files = find_files(map(str, design.held_out)).files if design.held_out else []
     if counted := _counted_files(files, locations):

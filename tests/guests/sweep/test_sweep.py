@@ -306,6 +306,16 @@ def test_what_does_not_fit_is_refused(home: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists(), "nothing is computed before the options are checked"
 
 
+def test_runs_with_the_same_text_are_swept_apart_but_not_together(home: Path, tmp_path: Path) -> None:
+    one, same = home / "runs" / "a", shutil.copytree(home / "runs" / "a", tmp_path / "same")
+    words = ["sweep", one, same, "--vocab-size", 300, "--held-out", home / "held.txt", "--output", tmp_path / "sweep"]
+    message = refused(run(*words), 2)
+    assert f"{one} and {same} have both counted {home / 'a.txt'}" in message
+    assert not (tmp_path / "sweep" / "mixtures").exists()
+    with pytest.raises(UsageError, match="sum would count twice"):
+        pipeline.combine_runs([one, same], output=tmp_path / "sum")
+
+
 def test_other_options_need_overwrite_and_leave_no_file_of_another(home: Path, tmp_path: Path) -> None:
     words = ["sweep", "runs/a", "--vocab-size", "300,400", "--output", tmp_path / "x"]
     succeeded(run(*words, cwd=home))
