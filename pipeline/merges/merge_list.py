@@ -118,7 +118,7 @@ def number_that_repays(
     if (first := enough_from([saved(size) for size in range(least, last + 1)], saving)) is not None:
         size = least + first
         if first:
-            why = f"doubling them would save less than {saving:.2%} of the tokens of the corpus"
+            why = f"doubling them would save less than {saving:.2%} of the tokens"
             return size, f"{format_count(size, 'tokens')}: {why}"
         best = max(range(least, last + 1), key=saved)
         known = f"the largest saving is {saved(best):.2%}, from {best:,} to {min(2 * best, least + end):,} tokens"

@@ -95,9 +95,10 @@ class Learned:
             name: number_that_repays(tokens[1:] or tokens, most, saving, least=1, all_known=self.exhausted)
             for name, tokens in (by_name or {"": self.tokens}).items()
         }
-        count = max(number for number, _ in found.values())
+        neediest = max(found, key=lambda name: found[name][0])
+        count = found[neediest][0]
         whys = [f"{name}: {why}" if name else why for name, (_, why) in found.items()]
-        shown = "" if len(found) == 1 else f"{format_count(count, 'tokens')}, the most that one needs; "
+        shown = "" if len(found) == 1 else f"{format_count(count, 'tokens')}, as {neediest} needs; "
         return min(count, len(self.new)), f"at {shown}{'; '.join(whys)}"
 
     def savings(self) -> tuple[Saving, ...]:

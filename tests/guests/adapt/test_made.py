@@ -193,9 +193,7 @@ def test_a_saving_is_that_of_the_language_that_needs_most(base: Path, mixture: P
     expected = max(number for number, gain in enumerate(gains, 1) if gain >= 0.1) + 1
     done = pipeline.extend(base, mixture, stop_at_saving="10%", output=tmp_path / "chosen")
     assert len(done.plan) == expected > 10
-    assert done.stopped.startswith(
-        f"at {expected} tokens, the most that one needs; en: 1 token: no doubling saves 10.00%"
-    )
+    assert done.stopped.startswith(f"at {expected} tokens, as ka needs; en: 1 token: no doubling saves 10.00%")
     assert f"; ka: {expected} tokens: doubling them would save less than 10.00%" in done.stopped
     assert "extend" in pipeline.verify_run(tmp_path / "chosen")
     dry = ("extend", base, mixture, "--stop-at-saving", "10%", "--dry-run")
