@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -16,7 +17,7 @@ import worker_tasks
 from command import script
 
 from pipeline.base.errors import InputError, UsageError, WorkerError
-from pipeline.executors import MAX_ATTEMPTS, Executor, WorkerSetup
+from pipeline.executors import MAX_ATTEMPTS, Executor, WorkerSetup, ray
 from pipeline.executors.local import LocalExecutor
 from pipeline.run import workers
 
@@ -231,3 +232,20 @@ def test_spawned_workers_have_no_fork_server_and_end_with_the_executor(
     monkeypatch.setenv("BPE_PIPELINE_START_METHOD", "thread")
     with pytest.raises(UsageError, match="BPE_PIPELINE_START_METHOD is 'thread': set it to fork or spawn"):
         worker_tasks.results_of(1, worker_tasks.square, [1])
+
+
+def test_ray_does_not_take_over_what_the_program_does_with_sigterm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ray.init` sets a handler of its own, which exits without a word."""
+
+    def init(**_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    stand_in = Mock(init=init, is_initialized=lambda: False)
+    monkeypatch.setitem(sys.modules, "ray", stand_in)
+    monkeypatch.setitem(sys.modules, "ray.job_config", Mock())
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert ray._connect("auto")
+        assert signal.getsignal(signal.SIGTERM) == before
+    finally:
+        signal.signal(signal.SIGTERM, before)
