@@ -218,7 +218,7 @@ def _complete(task: ShardTask) -> ShardFacts:
                 after = at + (of.stop - of.start) * layout.id_bytes
                 sure = kept and not task.checked and inode == os.fstat(shard.fileno()).st_ino and after <= size
                 own = None
-                if reader.pieces and not sure:
+                if reader.pieces and after > at and not sure:  # a slice without ids needs no file
                     if source is None:
                         raise damaged(part.path, f"its ids were in {there}, which is gone")
                     own = ShardIds(there, source, at - of.start * layout.id_bytes)

@@ -23,8 +23,8 @@ def test_crc32_of_two_texts_is_that_of_both_together(one: bytes, other: bytes) -
     assert crc32_of_both(zlib.crc32(one), zlib.crc32(other), len(other)) == zlib.crc32(one + other)
 
 
-def text_of(path: Path, documents: int) -> Path:
-    texts = [peers.generated_text(seed, 150) if seed % 4 else "" for seed in range(documents)]
+def text_of(path: Path, documents: int, words: int = 150) -> Path:
+    texts = [peers.generated_text(seed, words) if seed % 4 else "" for seed in range(documents)]
     path.write_text(EOT.join(texts), newline="")
     return path
 
@@ -32,7 +32,8 @@ def text_of(path: Path, documents: int) -> Path:
 @pytest.mark.parametrize("name", ["shards", "all.bin"])
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    shard_size=st.integers(100, 1500), chunk_size=st.integers(150, 3000), most=st.integers(0, 9),
+    shard_size=st.integers(100, 1500) | st.integers(1, 7), chunk_size=st.integers(150, 3000),
+    most=st.integers(0, 9) | st.just(1000),
     late=st.floats(0, 1), kept_bytes=st.sampled_from([0, 300, 2000, 1 << 20]), seed=st.integers(0, 99),
 )  # fmt: skip
 def test_shards_do_not_depend_on_what_is_in_place(
@@ -41,7 +42,9 @@ def test_shards_do_not_depend_on_what_is_in_place(
 ) -> None:  # fmt: skip
     """Some chunks end before others in front of them, some have too many ids, some shards must not be begun."""
     home, chance = tmp_path_factory.mktemp("home"), random.Random(seed)
-    text, offset = text_of(home / "a.txt", 7), BegunShards.offset
+    small = shard_size < 100  # a shard is a few ids, so that most borders of chunks are borders of shards
+    text, offset = text_of(home / "a.txt", 7, words=8 if small else 150), BegunShards.offset
+    chunk_size //= 10 if small else 1
     with monkeypatch.context() as patched:
         patched.setattr("pipeline.shards.begun_shards._MOST_SHARDS", most)
         patched.setattr("pipeline.shards.encode.MOST_KEPT_BYTES", kept_bytes)
@@ -63,6 +66,24 @@ def test_shards_do_not_depend_on_what_is_in_place(
         assert shard.documents == wanted[at : at + shard.tokens].count(tokenizer.special_tokens[EOT])
         at += shard.tokens
     assert not list(home.rglob(".*.begun"))
+
+
+@pytest.mark.parametrize("in_part", [0, 1])
+def test_border_of_a_shard_is_that_of_a_chunk_whose_neighbour_is_in_its_part(
+    tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch, in_part: int
+) -> None:
+    """One shard has all ids of a chunk in place, the other one all of the next or the previous chunk from its part."""
+    texts = [text_of(tmp_path / name, 3) for name in ("a.txt", "b.txt")]
+    wanted = expected(tokenizer, [text.read_bytes() for text in texts])
+    sizes = {"chunk_size": texts[0].stat().st_size, "shard_size": len(wanted) // 2}
+    take = BegunShards.take
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            BegunShards, "take", lambda own, at, ids: at != in_part * len(wanted) // 2 and take(own, at, ids)
+        )
+        result = pipeline.encode_corpus(texts, tokenizer, tmp_path / "out", workers=1, **sizes)
+    assert [shard.tokens for shard in result.shards] == [len(wanted) // 2] * 2
+    assert read_shards(tmp_path / "out") == wanted
 
 
 def test_what_is_damaged_while_shards_are_written_is_found(tokenizer, tmp_path: Path, monkeypatch) -> None:
