@@ -134,7 +134,7 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOpt
         hint = "name the field with --text-field; for chat data, use encode-chat"
         raise InputError(f"no document is left to encode: {found}; {hint}")
     splits = put_in_order(runner, encoding, parts)
-    written, index, layout = write_shards(runner, encoding, model, splits, checked=any(part.earlier for part in parts))
+    written, index, layout = write_shards(runner, encoding, model, splits, parts)
     asked, separator = encoding.options, encoding.options["separator"]
     documents = sum(shard.documents for shard in written)
     for warning in planning.warnings_of(model, options, total, documents, encoding.plan):

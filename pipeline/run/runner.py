@@ -81,10 +81,16 @@ class Runner:
         """The threads of a task that is the only one."""
         return thread_count(self.workers, self.nodes)
 
-    def reserve(self, tasks: int | None = 1, minimum: int = LEAST_WORK_BYTES, wanted: int | None = None) -> Grant:
+    def reserve(
+        self,
+        tasks: int | None = 1,
+        minimum: int = LEAST_WORK_BYTES,
+        wanted: int | None = None,
+        what: str = "any work",
+    ) -> Grant:
         """Reserve memory for the workers that were asked for, at most one a task, as `Broker.reserve` does."""
         nodes = self.nodes
-        return self.broker.reserve(minimum, wanted, asked=worker_count(self.workers, tasks, nodes), nodes=nodes)
+        return self.broker.reserve(minimum, wanted, what, asked=worker_count(self.workers, tasks, nodes), nodes=nodes)
 
     def run(self, stage: Stage[Task, Result]) -> list[Result]:
         """Do the tasks whose outputs are missing; return the results of all of them, in order."""

@@ -7,7 +7,9 @@ the ids and the ends of documents alone, not on the parts: chunks of any size ma
 import secrets
 import shutil
 import zlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, chain, islice, pairwise
@@ -16,6 +18,7 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, os_error_as
 from pipeline.base.memory import Grant
+from pipeline.base.units import format_count
 from pipeline.run.directory import Directory
 from pipeline.run.options import EncodeOptions
 from pipeline.run.patterns import slowness
@@ -26,11 +29,11 @@ from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
 from pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts, single_names
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import IDS, Layout, ShardFacts
-from pipeline.shards.ids_file import Part, Slice, open_source, part_of
+from pipeline.shards.ids_file import BucketReader, Part, PartReader, Slice, longest_document, open_source, part_of
 from pipeline.shards.manifest import Encoding, directories_of, is_dealt
 from pipeline.shards.order import Split, writers
 from pipeline.shards.plan import LEAST_TEXT_BYTES, encoding_workers, task_of
-from pipeline.shards.write_worker import CheckTask, Packing, ShardFile, ShardTask, is_intact, write_shard
+from pipeline.shards.write_worker import CheckTask, LongRow, Packing, ShardFile, ShardTask, is_intact, write_shard
 from pipeline.storage import Location, each, existing, open_file, remove, unreadable
 from pipeline.storage.atomic import make_directory, put, whole_file, write_whole
 from pipeline.tokenizer.model import Model
@@ -41,15 +44,46 @@ _COPIED_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Writing:
-    """Shards to write. do: writes one; tasks: of each split by its name, each but for its file; unit: of `weight`."""
+    """Shards to write. do: writes one; tasks: of each split by its name, each but for its file; unit: of `weight`.
+
+    longest: the longest row.
+    """
 
     do: Callable[[Any], ShardFacts]
     tasks: Mapping[str, Sequence[Callable[..., Any]]]
     unit: str
     weight: Callable[[Any], int]
+    longest: LongRow
 
 
-LastEnd = Callable[[int, int], int | None]  # of the part with this index: the last end of a document up to a position
+@dataclass(frozen=True)
+class Whole:
+    """How shards end with documents.
+
+    open: opens a part by its index; cut: the multiple of ids at which a document that is longer than a shard is cut,
+    or None if it is not.
+    """
+
+    open: Callable[[int], AbstractContextManager[BucketReader | PartReader]]
+    cut: int | None = 1
+
+    def border(self, offsets: Sequence[int], start: int, limit: int) -> int:
+        """Return where a shard ends that starts at `start`, and is cut at `limit` at the latest."""
+        for part in reversed(_touched(offsets, start, limit)):
+            with self.open(part) as reader:
+                end = reader.last_end(limit - offsets[part])
+            if end is not None:
+                if offsets[part] + end > start:
+                    return offsets[part] + end
+                break
+        if self.cut is not None:
+            return start + (limit - start) // self.cut * self.cut
+        for part in _touched(offsets, limit, offsets[-1]):
+            with self.open(part) as reader:
+                end = reader.next_end(limit - offsets[part])
+            if end is not None:
+                return offsets[part] + end
+        return offsets[-1]
 
 
 def encode_chunks(runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions) -> list[Part]:
@@ -112,15 +146,19 @@ def _stored_parts(tasks: Sequence[Any]) -> list[Part | None]:
 
 
 def write_shards(
-    runner: Runner, encoding: Encoding, model: Model, splits: Sequence[Split], *, checked: bool
+    runner: Runner, encoding: Encoding, model: Model, splits: Sequence[Split], parts: Sequence[Part]
 ) -> tuple[list[ShardFacts], list[FileFacts], Layout]:
     """Write the shards that are missing, and the files of their format; returns all of them, in order.
 
-    checked: whether ids that are in their shards are read again.
+    Ids that are in their shards are read again if an earlier run wrote them there.
     """
     packing, layout = rows_asked(encoding.options, model)
+    checked = any(part.earlier for part in parts)
     tasks = {split.name: list(_shard_tasks(encoding, split, packing, checked=checked)) for split in splits}
-    writing = Writing(write_shard, tasks, "tokens", lambda task: task.tokens)
+    tokens = max((task.keywords["tokens"] for own in tasks.values() for task in own), default=0)
+    documents = sum(part.documents for part in parts)
+    longest = packing.longest(layout, tokens, documents) if packing else LongRow(min(longest_document(parts), tokens))
+    writing = Writing(write_shard, tasks, "tokens", lambda task: task.tokens, longest)
     return *write_missing(runner, encoding, layout, writing), layout
 
 
@@ -128,8 +166,8 @@ def write_missing(
     runner: Runner, encoding: Encoding, layout: Layout, writing: Writing
 ) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Write the shards that are missing, each by its task, and the files of their format; returns all, in order."""
-    directory, single, format_ = encoding.directory, encoding.single, shard_format(encoding.options["shard_format"])
-    directories = directories_of(encoding.options["shard_format"], [*writing.tasks])
+    directory, single, format_name = encoding.directory, encoding.single, encoding.options["shard_format"]
+    format_, directories = shard_format(format_name), directories_of(format_name, [*writing.tasks])
     by_split: dict[str, list[Any]] = {}
     for (split, own), name in zip(writing.tasks.items(), directories, strict=True):
         files = _files(encoding, layout, split, name, len(own))
@@ -140,7 +178,10 @@ def write_missing(
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
     for name in filter(None, by_split if not single else ()):
         make_directory(directory / name)
-    workers, weights = writers(runner, len(tasks), dealt=is_dealt(encoding.options)), [*map(writing.weight, tasks)]
+    more = writing.longest.memory_bytes(format_name, layout)
+    what = f"writing {format_name} with a row of {format_count(writing.longest.tokens, 'tokens')}"
+    workers = writers(runner, len(tasks), dealt=is_dealt(encoding.options), more_bytes=more, what=what)
+    weights = [*map(writing.weight, tasks)]
     facts = runner.run(Stage(WRITING_STAGE, writing.unit, writing.do, tasks, weights, grant=workers))
     if single:
         for name in names:
@@ -187,13 +228,13 @@ def _shard_tasks(
     if packing is not None and packing.name == "concat":
         rest = sum(split.ids) % packing.row_tokens
         shard_tokens = max(shard_tokens // packing.row_tokens, 1) * packing.row_tokens
+    elif packing is not None:  # a shard is never smaller than a row
+        shard_tokens = max(shard_tokens, packing.row_tokens)
     whole = by_offsets or (format_.rows and packing is None) or (packing is not None and packing.name != "concat")
 
-    def last_end(part: int, stop: int) -> int | None:
-        with open_source(split.sources[part]) as reader:
-            return reader.last_end(stop)
-
-    planned = without_rest(plan_shards(split.ids, shard_tokens, last_end if whole else None), rest)
+    cut = 1 if packing is None else None if packing.name == "none" else packing.row_tokens
+    ends = Whole(lambda part: open_source(split.sources[part]), cut) if whole else None
+    planned = without_rest(plan_shards(split.ids, shard_tokens, ends), rest)
     for index, shard in enumerate(planned):
         yield partial(
             ShardTask,
@@ -246,40 +287,41 @@ def _size(where: Location) -> int | None:
         raise unreadable(where, error) from None
 
 
-def plan_shards(part_ids: Sequence[int], shard_tokens: int, last_end: LastEnd | None) -> list[tuple[Slice, ...]]:
+def plan_shards(part_ids: Sequence[int], shard_tokens: int, whole: Whole | None = None) -> list[tuple[Slice, ...]]:
     """Return the slices of each shard of parts with these numbers of ids, none larger than `shard_tokens`.
 
-    With `last_end` a shard ends with the last document that ends within it; a document longer than a shard is cut.
-    Without it every shard but the last has exactly `shard_tokens`.
+    With `whole` a shard ends with the last document that ends within it; a document longer than a shard is cut at a
+    multiple of a row, or has a shard of its own. Otherwise every shard but the last has exactly `shard_tokens`.
 
-    >>> [[(one.part, one.start, one.stop) for one in shard] for shard in plan_shards([5, 4], 4, None)]
+    >>> [[(one.part, one.start, one.stop) for one in shard] for shard in plan_shards([5, 4], 4)]
     [[(0, 0, 4)], [(0, 4, 5), (1, 0, 3)], [(1, 3, 4)]]
     """
     offsets = list(accumulate(part_ids, initial=0))
     borders = [0]
     while borders[-1] < offsets[-1]:
         start, limit = borders[-1], min(borders[-1] + shard_tokens, offsets[-1])
-        if last_end is not None and limit < offsets[-1]:
-            # The parts that may hold the last end, from the last one
-            within = (
-                part for part in reversed(range(len(part_ids))) if offsets[part] <= limit and offsets[part + 1] >= start
-            )
-            ends = (
-                offsets[part] + end for part in within if (end := last_end(part, limit - offsets[part])) is not None
-            )
-            end = next(ends, start)
-            limit = end if end > start else limit
+        if whole is not None and limit < offsets[-1]:
+            limit = whole.border(offsets, start, limit)
         borders.append(limit)
     if not offsets[-1] and part_ids:
         borders.append(0)  # one shard, of documents without ids
     return [
         tuple(  # a part from `stop` on may start with the end of a document
-            Slice(part, max(start - first, 0), min(stop, after) - first, with_start=first > start or start == 0)
-            for part, (first, after) in enumerate(pairwise(offsets))
-            if first <= stop and after >= start
+            Slice(
+                part,
+                max(start - offsets[part], 0),
+                min(stop, offsets[part + 1]) - offsets[part],
+                with_start=offsets[part] > start or start == 0,
+            )
+            for part in _touched(offsets, start, stop)
         )
         for start, stop in pairwise(borders)
     ]
+
+
+def _touched(offsets: Sequence[int], start: int, stop: int) -> range:
+    """Return the parts that end at `start` or later, and start at `stop` or before."""
+    return range(max(bisect_left(offsets, start) - 1, 0), min(bisect_right(offsets, stop), len(offsets) - 1))
 
 
 def without_rest(planned: Sequence[tuple[Slice, ...]], rest: int) -> list[tuple[Slice, ...]]:

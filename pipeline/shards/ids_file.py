@@ -19,7 +19,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate
+from itertools import accumulate, takewhile
+from operator import sub
 from typing import IO, Any, NamedTuple
 
 from pipeline import _core
@@ -32,6 +33,7 @@ from pipeline.storage import Location, OpenFile, open_file
 NUMBER_BYTES = 8
 _TAIL = struct.Struct("<QQ16s")  # of the footer: its checksum, its length in bytes, the mark
 _MARK = b"bpe-pipeline/ids"
+_SHORT = 1 << 19  # ids of a document that takes less memory than a group of rows
 _ROW = 6  # columns of the table: those of `BlockRow`, and the row's own checksum
 
 
@@ -61,6 +63,8 @@ class StoredIds(NamedTuple):
 class Part:
     """What a part holds. rest: its last ids, of a document that continues in the next part.
 
+    first: its ids up to the first end of a document; longest: of one that starts and ends in it, or less than `_SHORT`.
+
     at: the position of its first id among those of the corpus, if its ids are in shards; pieces: of each of these the
     number of the first id there, the CRC-32 of all there, and the inode; earlier: whether an earlier run wrote it.
     """
@@ -69,9 +73,20 @@ class Part:
     statistics: ChunkStatistics
     documents: int
     rest: int
+    first: int = 0
+    longest: int = 0
     at: int | None = None
     pieces: tuple[tuple[int, int, int], ...] = ()
     earlier: bool = False
+
+
+def longest_document(parts: Iterable[Part]) -> int:
+    """Return the ids of the longest document, or fewer than `_SHORT` if all are short."""
+    longest = open_ids = 0
+    for part in parts:
+        longest = max(longest, part.longest, open_ids + part.first)
+        open_ids = part.rest if part.documents else open_ids + part.ids
+    return max(longest, open_ids)
 
 
 class IdsWriter:
@@ -82,7 +97,8 @@ class IdsWriter:
     def __init__(self, file: IO[bytes], id_bytes: int) -> None:
         self._file, self._id_bytes, self._at = file, id_bytes, 0
         self._table = array("Q")
-        self._last = 0  # number of the last block that has some
+        self._last = self._longest = 0  # the last number of the blocks so far, and the largest difference of two
+        self._first: int | None = None
 
     def add(self, ids: memoryview, numbers: memoryview) -> None:
         """Write a block."""
@@ -93,7 +109,17 @@ class IdsWriter:
         self._table.append(_core.hash64(row))
         own = b"" if self.elsewhere else ids
         self._at += self._file.write(numbers) + self._file.write(own)
-        self._last = numbers.cast("Q")[-1] if numbers else self._last
+        if numbers:
+            self._take_ends(numbers.cast("Q"))
+
+    def _take_ends(self, ends: memoryview) -> None:
+        """Note the longest document, as far as it is long: where many short ones end, they are not looked at."""
+        if self._first is None:
+            self._first = self._last = ends[0]
+        longest = max(self._longest, ends[0] - self._last)
+        if ends[-1] - ends[0] > max(longest, _SHORT):
+            longest = max(longest, *map(sub, ends[1:], ends))
+        self._longest, self._last = longest, ends[-1]
 
     def finish(self, fingerprint: str, **more: Any) -> None:
         """Write the table and the footer, the end of the file."""
@@ -105,7 +131,8 @@ class IdsWriter:
     def finish_part(self, fingerprint: str, statistics: ChunkStatistics, **more: Any) -> Part:
         """Write the end of a part. more: of `Part`, where its ids are."""
         ids, documents = sum(self._table[1::_ROW]), sum(self._table[2::_ROW])
-        part = Part(ids, statistics, documents, ids - self._last, **more)
+        first = ids if self._first is None else self._first
+        part = Part(ids, statistics, documents, ids - self._last, first, self._longest, **more)
         self.finish(fingerprint, **asdict(part))
         return part
 
@@ -293,6 +320,14 @@ class PartReader:
                 return ends[at - 1]
         return None
 
+    def next_end(self, start: int) -> int | None:
+        """Return the first position after `start` where a document ends, or None."""
+        for number in range(max(bisect_left(self._firsts, start) - 1, 0), len(self._rows)):
+            ends = self._file.numbers(self._rows[number])
+            if (at := bisect_right(ends, start)) < len(ends):
+                return ends[at]
+        return None
+
     def _block(self, number: int, of: Slice, shard: ShardIds | None = None) -> Block:
         """Return a block, without the ids of one that is outside the slice."""
         row, first, id_bytes = self._rows[number], self._firsts[number], self._file.id_bytes
@@ -322,14 +357,19 @@ class BucketReader:
 
     def last_end(self, stop: int) -> int | None:
         """Return the last position up to `stop` where a document ends, or None."""
-        found, at = None, 0
+        return max(takewhile(stop.__ge__, self._ends()), default=None)
+
+    def next_end(self, start: int) -> int | None:
+        """Return the first position after `start` where a document ends, or None."""
+        return next(filter(start.__lt__, self._ends()), None)
+
+    def _ends(self) -> Iterator[int]:
+        at = 0
         for entry in _core.order_of(self._words):
             size = self._words[2 * entry + 1]
             at += size & ~_ENDED
-            if at > stop:
-                break
-            found = at if size & _ENDED else found
-        return found
+            if size & _ENDED:
+                yield at
 
     def _sorted(self, start: int) -> Iterator[tuple[int, Block]]:
         """Yield all documents in order; of a bucket that is too large for memory, without the ids before `start`."""

@@ -40,11 +40,16 @@ class Split:
     ids: tuple[int, ...]
 
 
-def writers(runner: Runner, tasks: int, *, dealt: bool = True) -> Grant:
-    """Return the workers for that many files. dealt: they deal out or sort buckets, large ones if memory allows it."""
-    small, large = _BUCKETS_IN_MEMORY * _SMALL, _BUCKETS_IN_MEMORY * _LARGE
+def writers(
+    runner: Runner, tasks: int, *, dealt: bool = True, more_bytes: int = 0, what: str = "writing shards"
+) -> Grant:
+    """Return the workers for that many files. dealt: they deal out or sort buckets, large ones if memory allows it.
+
+    more_bytes: what the work that is named takes besides.
+    """
+    small, large = _BUCKETS_IN_MEMORY * _SMALL + more_bytes, _BUCKETS_IN_MEMORY * _LARGE + more_bytes
     wanted = large if dealt else small
-    grant = runner.reserve(tasks, small, wanted)
+    grant = runner.reserve(tasks, small, wanted, what)
     return grant if grant.bytes == wanted else replace(grant, bytes=small)
 
 

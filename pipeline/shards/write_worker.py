@@ -19,13 +19,14 @@ from pipeline.shards.begun_shards import begun_path, crc32_of_both, open_begun
 from pipeline.shards.encoded_corpus import checksum
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.ids_end_to_end import Bin
-from pipeline.shards.formats.shard_format import ID_CODES, IDS, Block, Layout, Rows, ShardFacts
+from pipeline.shards.formats.shard_format import ID_CODES, IDS, Block, Layout, Rows, ShardFacts, row_bytes
 from pipeline.shards.ids_file import ShardIds, Slice, Source, StoredIds, damaged, documents_in, open_part
 from pipeline.storage import Location, open_file, unreadable
 from pipeline.storage.atomic import whole_file
 
 POSITIONS, NUMBERS = "position_ids", "document_ids"
 _WINDOW_TOKENS, _WINDOW_ROWS = 1 << 20, 64  # at least, packed together: what is left of a window is padding
+_FREE_TOKENS = 1 << 20  # of a row, for which the memory of any worker is enough
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,47 @@ class Packing:
         extra = {POSITIONS: "int32", NUMBERS: "int32"} if positions else {}
         return Layout({IDS: dtype, **extra}, self.row_tokens if self.padded else None, documents=False)
 
+    @property
+    def window(self) -> int:
+        """How many tokens are packed together; rows depend on it only if the best fit is chosen."""
+        return max(_WINDOW_TOKENS, _WINDOW_ROWS * self.row_tokens) if self.name == "best-fit" else _WINDOW_TOKENS
+
+    def longest(self, layout: Layout, tokens: int, documents: int) -> "LongRow":
+        """Return the longest row of shards that have so many tokens, of so many documents, at most."""
+        row = self.row_tokens
+        longest = row if self.padded and self.name != "concat" else min(row, tokens)
+        if self.name == "concat" and len(layout.columns) == 1:
+            return LongRow(longest)
+        together = min(tokens, self.window + row)
+        pieces = documents + together // row
+        if self.name == "best-fit":  # at most one row is not even half full
+            together = min(2 * together + row, pieces * row)
+        elif self.name == "none" and self.padded:
+            together = min(pieces, -(-self.window // row)) * row
+        return LongRow(longest, together, layout.id_bytes)
+
+
+@dataclass(frozen=True)
+class LongRow:
+    """The longest row of a set of shards, all of which is in memory at once.
+
+    tokens: of the row, if its format gathers them; together: tokens of all rows that are made with it, 0 if it is read
+    as it is; token_bytes: of each token that they are made of.
+    """
+
+    tokens: int
+    together: int = 0
+    token_bytes: int = 0
+
+    def memory_bytes(self, format_name: str, layout: Layout) -> int:
+        """Return what it takes besides the memory that is enough for short rows."""
+        by_format = getattr(shard_format(format_name), "memory_bytes", lambda _: 0)(layout)
+        one, made = (max(tokens - _FREE_TOKENS, 0) for tokens in (self.tokens, self.together))
+        row, making = row_bytes(layout), made * self.token_bytes
+        if by_format is None:
+            return making + made * row
+        return making + max(one, made) * row + max(one * by_format, made * row)
+
 
 class Packed:
     """The rows of documents, and what they cost."""
@@ -52,7 +94,7 @@ class Packed:
             layout.id_bytes,
             row=packing.row_tokens,
             pad=packing.pad,
-            window=max(_WINDOW_TOKENS, _WINDOW_ROWS * packing.row_tokens),
+            window=packing.window,
             packing=packing.name,
             padded=packing.padded and packing.name != "concat",
         )

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -269,6 +270,25 @@ def test_encoding_keeps_to_the_memory_limit(saved: Path, tmp_path: Path) -> None
     assert line.endswith("of a worker; give a larger --memory-limit or fewer --workers")
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not tell proportional set sizes")
+@pytest.mark.parametrize("options", [
+    "--shard-format parquet",
+    "--shard-format arrow",
+    "--shard-format npy --sequence-length 6000000 --pack best-fit",
+    "--shard-format mds --sequence-length 6000000 --pack none",
+])  # fmt: skip
+def test_long_row_keeps_to_the_limit_that_the_refusal_names(saved: Path, tmp_path: Path, options: str) -> None:
+    """A format that gathers rows has memory for the longest one, or says how much it takes."""
+    text, output = tmp_path / "a.txt", tmp_path / "shards"
+    text.write_text(peers.generated_text(5, 40_000) * 30)
+    words = ["encode", text, "--tokenizer", saved, "--output", output, "--workers", 1, "--log-json", *options.split()]
+    line = command.refused(command.run(*words, "--memory-limit", "131MiB"), 2)
+    enough = re.search(r"with a row of [\d,]+ tokens takes at least .*; give --memory-limit (\d+)MiB", line)
+    assert enough, line
+    limited = command.succeeded(command.run(*words, "--memory-limit", f"{enough[1]}MiB"))
+    assert json.loads(limited.stdout.splitlines()[-1])["peak_memory_bytes"] <= int(enough[1]) << 20
+
+
 @pytest.mark.parametrize(
     "options",
     [{}, {"documents": "offsets"}, {"shard_format": "bin", "documents": "offsets"}, {"shard_format": "parquet"}],
@@ -317,3 +337,32 @@ def test_row_is_a_document_and_a_record_without_text_is_none(tokenizer: pipeline
     rows = pq.read_table(tmp_path / "rows" / "shard-00000.parquet").column("input_ids").to_pylist()
     assert rows == [tokenizer.encode(text) for text in ("hello world", "", "x", "y", "last")]
     assert encoded.documents == 5
+
+
+@pytest.mark.parametrize("shard_size", [1, 40, 100, 10**6])
+def test_rows_do_not_depend_on_the_size_of_shards(
+    tokenizer: pipeline.Tokenizer, tmp_path: Path, shard_size: int
+) -> None:
+    """A shard is never smaller than a row; with `none` each document is one row, otherwise it is cut into whole rows."""
+    text, row = tmp_path / "a.txt", 64
+    text.write_text(EOT.join(peers.generated_text(seed, words) for seed, words in enumerate([40, 300, 90, 20, 700])))
+    ids = expected(tokenizer, [text.read_bytes()])
+    ends = [at + 1 for at, id_ in enumerate(ids) if id_ == tokenizer.special_tokens[EOT]]
+    documents = [ids[start:stop] for start, stop in pairwise([0, *ends])]
+    options = {"shard_format": "parquet", "sequence_length": row, "shard_size": shard_size, "workers": 1}
+
+    def tables(pack: str) -> list[dict[str, list[list[int]]]]:
+        result = pipeline.encode_corpus(text, tokenizer, tmp_path / pack, pack=pack, chunk_size=700, **options)
+        return [pq.read_table(tmp_path / pack / shard.name).to_pydict() for shard in result.shards]
+
+    assert [one for table in tables("none") for one in table["input_ids"]] == [one[:row] for one in documents]
+    pieces = [
+        [id_ for id_, own in zip(ids_of_row, numbers, strict=True) if own == number]
+        for table in tables("best-fit")
+        for ids_of_row, numbers in zip(table["input_ids"], table["document_ids"], strict=True)
+        for number in range(1, max(numbers) + 1)
+    ]
+    cut = [one[start : start + row] for one in documents for start in range(0, len(one), row)]
+    assert sorted(pieces) == sorted(cut)
+    whole = [one for table in tables("concat") for one in table["input_ids"]]
+    assert whole == [ids[start : start + row] for start in range(0, len(ids) - row + 1, row)]

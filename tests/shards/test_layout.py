@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.shards.encode import plan_shards
+from pipeline.shards.encode import Whole, plan_shards
 from pipeline.shards.formats.shard_format import IDS, Layout, RowGroup, Rows, row_groups
-from pipeline.shards.ids_file import IdsWriter, Slice, StoredIds, open_part, part_of
+from pipeline.shards.ids_file import IdsWriter, Slice, StoredIds, longest_document, open_part, part_of
 from pipeline.shards.write_worker import NUMBERS, POSITIONS, Packed, Packing
 
 # Parts: blocks, each of the lengths of its documents and of an unfinished one.
@@ -37,10 +37,15 @@ def write(path: Path, blocks: list[tuple[list[int], int]], first_id: int) -> tup
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(parts=st.lists(BLOCKS, min_size=1, max_size=4), shard_tokens=st.integers(1, 12), whole=st.booleans())
+@given(
+    parts=st.lists(BLOCKS, min_size=1, max_size=4), shard_tokens=st.integers(1, 12), whole=st.booleans(),
+    row=st.integers(1, 12) | st.none(),
+)  # fmt: skip
 def test_shards_depend_on_the_ids_alone(
-    tmp_path: Path, parts: list[list[tuple[list[int], int]]], shard_tokens: int, whole: bool
+    tmp_path: Path, parts: list[list[tuple[list[int], int]]], shard_tokens: int, whole: bool, row: int | None
 ) -> None:
+    """A document that is longer than a shard is cut where its rows end, or not at all."""
+    shard_tokens = max(shard_tokens, row or 1)
     ids: list[int] = []
     ends: list[int] = []
     sizes = []
@@ -50,16 +55,14 @@ def test_shards_depend_on_the_ids_alone(
         ids += own
         sizes.append(len(own))
 
-    def last_end(part: int, stop: int) -> int | None:
-        with open_part(StoredIds(tmp_path / str(part), "f")) as reader:
-            return reader.last_end(stop)
-
-    planned = plan_shards(sizes, shard_tokens, last_end if whole else None)
+    with_ends = Whole(lambda part: open_part(StoredIds(tmp_path / str(part), "f")), row)
+    planned = plan_shards(sizes, shard_tokens, with_ends if whole else None)
     borders = [0]
     while borders[-1] < len(ids):
-        limit = min(borders[-1] + shard_tokens, len(ids))
-        inside = [end for end in ends if borders[-1] < end <= limit]
-        borders.append(inside[-1] if whole and inside and limit < len(ids) else limit)
+        start, limit = borders[-1], min(borders[-1] + shard_tokens, len(ids))
+        inside = [end for end in ends if start < end <= limit]
+        cut = next((end for end in ends if end > limit), len(ids)) if row is None else limit - (limit - start) % row
+        borders.append((inside[-1] if inside else cut) if whole and limit < len(ids) else limit)
     wanted = list(pairwise(borders)) or [(0, 0)]
     assert len(planned) == len(wanted)
     for shard, (start, stop) in zip(planned, wanted, strict=True):
@@ -127,6 +130,25 @@ def test_every_changed_bit_of_a_part_is_detected(tmp_path: Path) -> None:
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
         assert part_of(path, "f") is None
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parts=st.lists(BLOCKS, min_size=1, max_size=4), short=st.integers(0, 9))
+def test_parts_know_the_longest_document(
+    tmp_path: Path, monkeypatch, parts: list[list[tuple[list[int], int]]], short: int
+) -> None:
+    """Also one that continues in other parts, or does not end."""
+    monkeypatch.setattr("pipeline.shards.ids_file._SHORT", short)
+    sizes, own = [0], []
+    for number, blocks in enumerate(parts):
+        write(path := tmp_path / str(number), blocks, 0)
+        own.append(part_of(path, "f"))
+        for lengths, rest in blocks:
+            for length in lengths:
+                sizes[-1] += length
+                sizes.append(0)
+            sizes[-1] += rest
+    assert longest_document(own) == max(sizes) if max(sizes) > short else longest_document(own) <= short
 
 
 PAD = 60_000

@@ -17,8 +17,8 @@ from pipeline.shards.ids_file import PartReader, StoredIds, open_part
 from pipeline.shards.write_worker import ShardFile
 
 _log = logging.getLogger(__name__)
-_KEPT_BLOCKS, _OPEN_PARTS = 64, 128
-_ROWS_AT_ONCE = 64
+_ROWS_AT_ONCE, _TOKENS_AT_ONCE, _OPEN_PARTS = 64, 1 << 20, 128
+MAKING_BYTES = 4 * ID_BYTES  # of each token of a row: ids and labels, as they are stored and as they are read
 NEAT, POSITIONS = "neat", "position_ids"
 
 
@@ -27,7 +27,8 @@ class AssemblyTask:
     """One shard for a worker.
 
     rows: their numbers, uint64; ends: where the rows of the shard end among them; pack: how they are packed, if they
-    are. pad: the bytes of the id that fills packed rows. parts: each with the number of its first row.
+    are. pad: the bytes of the id that fills packed rows. parts: each with the number of its first row. longest: tokens
+    of the longest row of all shards.
     """
 
     file: ShardFile
@@ -36,6 +37,12 @@ class AssemblyTask:
     rows: bytes
     ends: bytes
     parts: tuple[tuple[StoredIds, int], ...]
+    longest: int
+
+    @property
+    def at_once(self) -> int:
+        """How many rows, and blocks of rows, are in memory at the same time."""
+        return max(1, min(_ROWS_AT_ONCE, _TOKENS_AT_ONCE // max(self.longest, 1)))
 
     @property
     def conversations(self) -> int:
@@ -69,17 +76,17 @@ def write_rows(task: AssemblyTask) -> ShardFacts:
         return {"tokens": tokens, "documents": task.conversations, "learned": learned, **packed}
 
     with contextlib.ExitStack() as open_parts:
-        return task.file.write(rows(StoredRows(task.parts, open_parts)), facts)
+        return task.file.write(rows(StoredRows(task.parts, open_parts, task.at_once)), facts)
 
 
 class StoredRows:
     """The rows in parts, by number. A few parts are open at a time, and a few blocks in memory."""
 
-    def __init__(self, parts: tuple[tuple[StoredIds, int], ...], open_parts: contextlib.ExitStack) -> None:
+    def __init__(self, parts: tuple[tuple[StoredIds, int], ...], open_parts: contextlib.ExitStack, kept: int) -> None:
         self._parts, self._stack = parts, open_parts
         self._firsts = [first for _, first in parts]
         self._open: dict[int, PartReader] = {}
-        self._block = lru_cache(_KEPT_BLOCKS)(lambda part, number: self._reader(part).block(number))
+        self._block = lru_cache(kept)(lambda part, number: self._reader(part).block(number))
 
     def __getitem__(self, row: int) -> Row:
         part = bisect_right(self._firsts, row) - 1
@@ -102,8 +109,8 @@ class StoredRows:
 def _rows(task: AssemblyTask, stored: StoredRows) -> Iterator[tuple[Rows, int]]:
     """Yield the rows of the shard, a few at a time, with how many ids fill them, and report progress."""
     rows, bags, first, total = array("Q", task.rows), array("Q", task.ends), 0, 0
-    for start in range(0, len(bags), _ROWS_AT_ONCE):
-        stops = bags[start : start + _ROWS_AT_ONCE]
+    for start in range(0, len(bags), task.at_once):
+        stops = bags[start : start + task.at_once]
         parts = [stored[row] for row in rows[first : stops[-1]]]
         sizes, filled, rows_of = [len(ids) // ID_BYTES for ids, _ in parts], 0, [parts]
         if task.pack is not None:

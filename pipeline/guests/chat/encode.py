@@ -18,7 +18,7 @@ from pipeline.base.units import format_count
 from pipeline.commands.encode import finished_corpus, saved_result, summary_of, total_of
 from pipeline.corpus.skipped_or_altered import Tally, in_words
 from pipeline.executors import Executor
-from pipeline.guests.chat.assemble_worker import AssemblyTask, write_rows
+from pipeline.guests.chat.assemble_worker import MAKING_BYTES, AssemblyTask, write_rows
 from pipeline.guests.chat.comparison import Comparison
 from pipeline.guests.chat.encoder import ID_BYTES, NO_ANSWER, SPECIAL_TOKENS, ChatEncoder
 from pipeline.guests.chat.mixing import assemble, cut, order_rows, split_at_random
@@ -41,6 +41,7 @@ from pipeline.shards.ids_file import Part, open_part
 from pipeline.shards.manifest import Encoding, holds_out, kind_of
 from pipeline.shards.order import SURVEY_STAGE, hash_held_out, warn_of_empty, writers
 from pipeline.shards.plan import encoding_workers, model_of
+from pipeline.shards.write_worker import LongRow
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.named_templates import template_named
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -184,14 +185,15 @@ def write_conversations(runner: Runner, encoding: Encoding, chat: Chat) -> tuple
     capacity = options.sequence_length if chat.pack else None
     parts = tuple(zip(encoding.parts(), firsts, strict=False))
     pad = chat.pad_id.to_bytes(ID_BYTES, "little")
-    tasks = {}
+    tasks, longest = {}, row_tokens or max(lengths, default=0)
     for name, own_rows in splits.items():
         rows, ends = assemble(own_rows, lengths, capacity, compatible=options.compatible)
         of_bags = repeat(row_tokens, len(ends)) if row_tokens else (lengths[row] for row in rows)
         shards = cut(rows, ends, of_bags, options.shard_size)
-        task = partial(AssemblyTask, pack=chat.pack, pad=pad, parts=parts)
+        task = partial(AssemblyTask, pack=chat.pack, pad=pad, parts=parts, longest=longest)
         tasks[name] = [partial(task, rows=own.tobytes(), ends=stops.tobytes()) for own, stops in shards]
-    writing = Writing(write_rows, tasks, "conversations", lambda task: task.conversations)
+    long_row = LongRow(longest, longest, MAKING_BYTES)
+    writing = Writing(write_rows, tasks, "conversations", lambda task: task.conversations, long_row)
     return write_missing(runner, encoding, chat.layout, writing)
 
 

@@ -281,6 +281,7 @@ Encoder::Batch Encoder::encode_batch(std::span<const std::string_view> texts, co
     }
   };
   std::vector<std::thread> others;
+  others.reserve(threads);  // what is thrown later would end the process: threads that run cannot be destroyed
   for (size_t row = 1; row < threads; ++row) {
     try {
       others.emplace_back(work, row);

@@ -89,7 +89,8 @@ class Packer {
     sizes_.push_back(open_);
     if (packing_ == Packing::kConcat) filled_ = (filled_ + open_) % row_;
     open_ = 0;
-    if (waiting_.size() / width_ >= window_ && !filled_) close();
+    const bool alone = packing_ == Packing::kNone && padded_;  // each is a row, however short it is
+    if ((alone ? sizes_.size() * row_ : waiting_.size() / width_) >= window_ && !filled_) close();
   }
 
   // Packs what waits into rows.
@@ -108,6 +109,7 @@ class Packer {
     for (size_t piece = sizes_.size(); piece-- > 0;) first[row_of[piece]] = piece;
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t one, size_t other) { return first[row_of[one]] < first[row_of[other]]; });
+    rows_.reserve(rows_.size() + (padded_ ? rows * row_ * width_ : waiting_.size()));
     for (size_t at = 0; at < order.size();) {
       const size_t row = row_of[order[at]], begin = rows_.size() / width_;
       for (; at < order.size() && row_of[order[at]] == row; ++at) {

@@ -60,6 +60,7 @@ class Pulse {
 class Team {
  public:
   Team(unsigned members, Pulse& pulse) : pulse_(pulse) {
+    threads_.reserve(members);  // what is thrown later would end the process: threads that run cannot be destroyed
     try {
       for (unsigned member = 1; member < members; ++member)
         threads_.emplace_back([this, member] { serve(member); });

@@ -29,6 +29,10 @@ class Bin(ShardFormat):
     name: ClassVar[str] = "shard-{index:05d}.bin"
     second: ClassVar[str | None] = "shard-{index:05d}.documents.npy"
 
+    def memory_bytes(self, layout: Layout) -> int | None:
+        """Return None: values are written as they come."""
+        return None
+
     def header(self, layout: Layout, tokens: int) -> bytes:
         """Return what is before the ids."""
         return b""

@@ -44,12 +44,14 @@ class StreamingShards(ShardFormat):
             for group in row_groups(layout, rows):
                 start = 0
                 for end in group.ends:
-                    shape = _SHAPE.pack(1 << 2 | 2, end - start)
-                    data = [shape + group.columns[name][start * widths[name] : end * widths[name]] for name in names]
-                    sample = struct.pack(f"<{len(names)}I", *map(len, data)) + b"".join(data)
-                    samples.write(sample)
-                    sizes.append(len(sample))
+                    lengths = [_SHAPE.size + (end - start) * widths[name] for name in names]
+                    samples.write(struct.pack(f"<{len(names)}I", *lengths))
+                    for name in names:
+                        samples.write(_SHAPE.pack(1 << 2 | 2, end - start))
+                        samples.write(memoryview(group.columns[name])[start * widths[name] : end * widths[name]])
+                    sizes.append(4 * len(names) + sum(lengths))
                     start = end
+                del group  # before the next one, which may be as large as the longest row
             samples.seek(0)
             with path.open("wb") as file:
                 file.write(self._head(layout, sizes))

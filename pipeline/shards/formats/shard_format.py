@@ -104,6 +104,10 @@ class ShardFormat(Protocol):
     name: ClassVar[str]
     second: ClassVar[str | None] = None
 
+    def memory_bytes(self, layout: Layout) -> int | None:
+        """Return what writing takes for each value of a row besides the row itself; None if rows are not gathered."""
+        return 0
+
     def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:
         """Return the names of a shard and of its second file, if any; `offsets`: positions of documents are wanted."""
         second = self.second if offsets or self.rows else None
@@ -141,9 +145,14 @@ def row_groups(layout: Layout, rows: Iterable[Rows]) -> Iterator[RowGroup]:
         nonlocal first
         own, start = ends[:count], first
         first, taken = own[-1], {}
-        for name, size in sizes.items():
-            taken[name] = waiting[name][: (first - start) * size]
-            del waiting[name][: (first - start) * size]
+        for name, size in sizes.items():  # the smaller part is copied: a group is as large as its longest row
+            values, bytes_ = waiting[name], (first - start) * size
+            if 2 * bytes_ > len(values):
+                taken[name], waiting[name] = values, values[bytes_:]
+                del values[bytes_:]
+            else:
+                taken[name] = values[:bytes_]
+                del values[:bytes_]
         del ends[:count]
         return RowGroup(taken, [end - start for end in own])
 
@@ -151,6 +160,7 @@ def row_groups(layout: Layout, rows: Iterable[Rows]) -> Iterator[RowGroup]:
         for name, values in waiting.items():
             values += memoryview(more.columns[name]).cast("B")
         ends += more.ends
+        del more
         # Where a group ends must not depend on the blocks.
         while (count := min(bisect_left(ends, first + _GROUP_VALUES) + 1, _GROUP_ROWS)) <= len(ends):
             yield group(count)
@@ -159,6 +169,11 @@ def row_groups(layout: Layout, rows: Iterable[Rows]) -> Iterator[RowGroup]:
         ends.append(after)  # a row that is not finished
     if ends:
         yield group(len(ends))
+
+
+def row_bytes(layout: Layout) -> int:
+    """Return the bytes of a value of each column."""
+    return sum(map(value_bytes, layout.columns.values()))
 
 
 def value_bytes(dtype: str) -> int:
