@@ -54,9 +54,10 @@ def combine_counters(
 
 def _in_shares(runner: Runner, run: Run, task: CombineTask, most: int, grant: Grant, need: Need | None) -> CounterFacts:
     """Combine shares by tasks that are otherwise like this one, and join them."""
-    names = names_in(run.share_path(0, 1).parent)
+    names = {*names_in(run.share_path(0, 1).parent)}
     # Of how many shares those are that were combined before; the cluster may have had other nodes then.
-    before = {int(name.rpartition("-")[2].removesuffix(".parquet")) for name in names if name.startswith("share-")}
+    known = (1 << power for power in range(MOST_RANGES.bit_length()))
+    before = {of for of in known if any(run.share_path(index, of).name in names for index in range(of))}
     shares = max(before, default=1 << (min(most, MOST_RANGES) - 1).bit_length())
     parts = [
         (run.share_path(index, shares), f"{task.fingerprint}, share {index} of {shares}") for index in range(shares)
@@ -66,13 +67,19 @@ def _in_shares(runner: Runner, run: Run, task: CombineTask, most: int, grant: Gr
         replace(of_share, output=path, fingerprint=fingerprint, share=(index, shares))
         for index, (path, fingerprint) in enumerate(parts)
     ]
+
+    def stored(_: Sequence[CombineTask]) -> list[CounterFacts | None]:
+        found = look_at(parts, runner.executor)
+        run.directory.refuse_replaced([path for path, _ in parts], found)
+        return found
+
     combining = Stage(
         COMBINING,
         "shares",
         combine,
         tasks,
         weights=[1] * shares,
-        stored=lambda _: look_at(parts, runner.executor),
+        stored=stored,
         grant=grant,
         need=need,
     )

@@ -64,7 +64,7 @@ def combine(task: CombineTask) -> CounterFacts:
     shares = task.share[1]
     with parts_next_to(task.output) as neighbour, contextlib.ExitStack() as cleaning:
         cleaning.callback(lambda: _close(sources))
-        if task.weights:
+        if task.weights and task.share == _WHOLE:  # of shares, `join` counts the pieces
             task = replace(task, statistics=replace(task.statistics, pieces=sum(map(_weighted_pieces, sources))))
         numbers = itertools.count()
         wanted = 0  # partitions of the output, whatever groups are made

@@ -133,7 +133,9 @@ def _add_up_inputs(runner: Runner, run: Run, statistics: ChunkStatistics) -> Par
     """Return one counter for each input with a weight, so that the count of a piece in it is rounded once."""
     of_inputs = list(run.manifest.plan.weighted(run.manifest.weights))
     parts = [counter_of(run, chunks) for chunks, _ in of_inputs]
-    for (chunks, _), part, found in zip(of_inputs, parts, look_at(parts, runner.executor), strict=True):
+    whole = look_at(parts, runner.executor)
+    run.directory.refuse_replaced([path for path, _ in parts], whole)
+    for (chunks, _), part, found in zip(of_inputs, parts, whole, strict=True):
         if found is None:
             counters = run.chunk_counters(chunks)
             of_input = [one.statistics for one in look_at(counters, runner.executor) if one is not None]
@@ -204,6 +206,7 @@ def count_chunks(runner: Runner, run: Run, pattern: CompiledPattern) -> ChunkSta
 
     def stored_statistics(tasks: Sequence[CountTask]) -> list[ChunkStatistics | None]:
         found = look_at([(task.output, task.fingerprint) for task in tasks], runner.executor)
+        run.directory.refuse_replaced([task.output for task in tasks], found)
         return [None if facts is None else facts.statistics for facts in found]
 
     stage = Stage(

@@ -283,6 +283,19 @@ class Directory:
                     "the link, or choose another --output"
                 )
 
+    def refuse_replaced(self, paths: Iterable[Location], stored: Iterable[object]) -> None:
+        """Raise `RunDirectoryError` if one of these files, of which some are stored already, is another one's.
+
+        That is a file in a linked directory which is there, but not stored (None): it would be replaced.
+        """
+        links = set(self._linked_directories())
+        for path, own in zip(paths, stored, strict=True) if links else ():
+            if own is None and path.parent.name in links and existing([path])[0]:
+                raise RunDirectoryError(
+                    f"{path} was not written by this run, and {path.parent} is a link to a directory elsewhere; remove "
+                    "the link, or choose another --output"
+                )
+
     def refuse_foreign_files(self) -> None:
         """Raise `RunDirectoryError` if the directory, which has no manifest, holds files with reserved names."""
         for name in self._reserved_names():

@@ -124,18 +124,22 @@ def encode_missing(
         encode,
         encoding.plan.tasks(task_of_chunk, encoding.parts()),
         weights=[chunk.bytes for chunk in encoding.plan.chunks],
-        stored=_stored_parts,
+        stored=partial(_stored_parts, encoding.directory),
         kept="encoded",
         grant=workers,
     )
     return runner.run(stage)
 
 
-def _stored_parts(tasks: Sequence[Any]) -> list[Part | None]:
+def _stored_parts(directory: Directory, tasks: Sequence[Any]) -> list[Part | None]:
     """Return the parts that are whole; others are removed, since workers read how many ids each has."""
-    there, found = existing([task.output for task in tasks]), list[Part | None]()
-    for task, exists in zip(tasks, there, strict=True):
-        part = part_of(task.output, task.fingerprint) if exists else None
+    paths = [task.output for task in tasks]
+    there, found = existing(paths), list[Part | None]()
+    parts = [
+        part_of(task.output, task.fingerprint) if exists else None for task, exists in zip(tasks, there, strict=True)
+    ]
+    directory.refuse_replaced(paths, parts)
+    for task, exists, part in zip(tasks, there, parts, strict=True):
         if part and part.at is not None and not task.shards.holds(part):
             part = None
         if exists and part is None:
@@ -175,6 +179,8 @@ def write_missing(
     tasks = [*chain(*by_split.values())]
     names = [name for task in tasks for name in task.file.names]
     names += format_.index(layout, dict.fromkeys(by_split, ())) if not single else {}
+    listed = (True if name in encoding.shards else None for name in names)
+    directory.refuse_replaced([directory / name for name in names], listed)
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
     for name in filter(None, by_split if not single else ()):
         make_directory(directory / name)

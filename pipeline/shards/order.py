@@ -16,7 +16,7 @@ from typing import Any
 
 from pipeline.base.memory import Grant
 from pipeline.base.units import format_count
-from pipeline.run.directory import fingerprint
+from pipeline.run.directory import Directory, fingerprint
 from pipeline.run.runner import Runner, Stage
 from pipeline.shards.deal_worker import DealTask, Documents, Selection, SurveyTask, deal_part, smallest_of, survey_part
 from pipeline.shards.formats.shard_format import ID_BYTES
@@ -69,7 +69,7 @@ def put_in_order(runner: Runner, encoding: Encoding, parts: Sequence[Part]) -> l
     validation: list[tuple[Source, int]] = []
     for epoch in range(len(encoding.owned_dealt())):
         tasks = list(_deal_tasks(encoding, parts, owned, held_out, epoch, bucket_bytes))
-        totals, files = _deal(runner, tasks, workers), tuple(task.output for task in tasks)
+        totals, files = _deal(runner, encoding.directory, tasks, workers), tuple(task.output for task in tasks)
         found = [(Bucket(files, index, len(totals), workers.bytes), ids) for index, ids in enumerate(totals)]
         buckets = tasks[0].buckets[0]
         train += found[:buckets]
@@ -142,15 +142,21 @@ def _deal_tasks(
         )
 
 
-def _deal(runner: Runner, tasks: Sequence[DealTask], workers: Grant) -> "array[int]":
+def _deal(runner: Runner, directory: Directory, tasks: Sequence[DealTask], workers: Grant) -> "array[int]":
     """Write the dealt files that are missing; returns the number of ids in each bucket."""
+
+    def stored(tasks: Sequence[DealTask]) -> list[Any]:
+        found = [found and found["dealt"] for found in (found_ids(*task.output) for task in tasks)]
+        directory.refuse_replaced([task.output.path for task in tasks], found)
+        return found
+
     stage = Stage(
         ORDERING_STAGE,
         "tokens",
         deal_part,
         tasks,
         weights=[task.parts[0][1] for task in tasks],
-        stored=lambda tasks: [found and found["dealt"] for found in (found_ids(*task.output) for task in tasks)],
+        stored=stored,
         grant=workers,
     )
     totals = array("Q", bytes(8 * sum(tasks[0].buckets)))

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -140,6 +141,41 @@ def test_links_in_the_output_lead_to_nothing_that_is_removed(tmp_path: Path, com
     except RunDirectoryError as error:
         assert "is a link to a directory elsewhere" in str(error)  # noqa: PT017 - it may also succeed
     assert _contents(elsewhere) == before
+
+
+_RESUMED: list[tuple[str, str, dict[str, object]]] = [
+    ("counts", "000000.parquet", {}),
+    ("counts", "input-001.parquet", {"weights": [1, 3]}),
+    ("parts", "000000.ids", {}),
+    ("dealt", "0000-000000.ids", {"shuffle": True}),
+    ("train", "data-00000-of-00001.arrow", {"shard_format": "arrow", "val_fraction": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("name", "file", "options"), _RESUMED)
+def test_resumed_run_replaces_no_file_behind_a_link(
+    tmp_path: Path, tokenizer: Path, name: str, file: str, options
+) -> None:
+    """Its own files there are used: they may have been moved to another disk."""
+    output, elsewhere, texts = tmp_path / "out", tmp_path / "elsewhere", _texts(tmp_path / "texts")
+    if name == "counts":
+        inputs = [texts, _texts(tmp_path / "more")] if options else texts
+        command = partial(pipeline.count, inputs, output=output, workers=1, chunk_size=500, **options)
+        (tmp_path / "more" / "1.txt").write_text("other") if options else None
+    else:
+        command = partial(encode, texts, tokenizer, output, **options)
+    next_step = "pipeline.counts.count.combine_chunks" if name == "counts" else "pipeline.commands.encode.write_shards"
+    with patch(next_step, side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        command()
+    (shutil.move if (output / name).exists() else lambda _, to: to.mkdir())(output / name, elsewhere)
+    (output / name).symlink_to(elsewhere)
+    _put(elsewhere, file)
+    before = _contents(elsewhere)
+    with pytest.raises(RunDirectoryError, match=f"{file} was not written by this run.*is a link to a directory"):
+        command()
+    assert _contents(elsewhere) == before
+    (elsewhere / file).unlink()
+    command()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

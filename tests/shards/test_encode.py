@@ -343,7 +343,7 @@ def test_row_is_a_document_and_a_record_without_text_is_none(tokenizer: pipeline
 def test_rows_do_not_depend_on_the_size_of_shards(
     tokenizer: pipeline.Tokenizer, tmp_path: Path, shard_size: int
 ) -> None:
-    """A shard is never smaller than a row; with `none` each document is one row, otherwise it is cut into whole rows."""
+    """A shard is never smaller than a row; with `none` each document is a row, otherwise it is cut into whole rows."""
     text, row = tmp_path / "a.txt", 64
     text.write_text(EOT.join(peers.generated_text(seed, words) for seed, words in enumerate([40, 300, 90, 20, 700])))
     ids = expected(tokenizer, [text.read_bytes()])
