@@ -12,6 +12,8 @@ from amount import FULL, KILLS
 from killing import KillAt, counters, ended, require_clean, start
 from peers import generated_text
 
+import pipeline
+
 END = "<|endoftext|>"
 WORDS = " ".join(generated_text(seed, 2000) for seed in range(6)).split(" ")
 
@@ -134,3 +136,20 @@ def test_killed_combination_keeps_its_shares(library, tmp_path, changes_left):
         require_clean(run)
         assert len(counters(run)) > 4
     assert kept > 1
+
+
+def test_foreign_names_of_shares_are_left_alone(tmp_path, monkeypatch):
+    """Only shares that this command can have written say how many there are."""
+    monkeypatch.setattr("pipeline.counts.combine._SHARE_BYTES", 1)
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text(generated_text(len(name), 300))
+    run = tmp_path / "run"
+    foreign = [run / "counts" / name for name in ("share-x", "share-000-of-010000.parquet", "share-000-of-003.parquet")]
+    (run / "counts").mkdir(parents=True)
+    for path in foreign:
+        path.write_bytes(b"theirs")
+    pipeline.count(tmp_path / "*.txt", output=run, workers=1, chunk_size=500, overwrite=True)
+    assert [path.read_bytes() for path in foreign] == [b"theirs"] * 3
+    assert "combining: 10000 tasks" not in (run / "log.txt").read_text()
+    once = pipeline.count(tmp_path / "*.txt", output=tmp_path / "once", workers=1, chunk_size=500)
+    assert (tmp_path / "once" / "counter.parquet").read_bytes() == (run / "counter.parquet").read_bytes(), once

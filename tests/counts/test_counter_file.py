@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
+from unittest.mock import Mock
 
 import duckdb
 import fsspec
@@ -129,6 +130,22 @@ def test_partitions_are_combined_in_shares_and_joined(tmp_path, monkeypatch, sha
     whole = as_counter(_core.combine([columns_of(part)[0] for part in counted]))
     assert list(read(joined).items()) == list(whole.items())
     assert len(list(tmp_path.iterdir())) == len(paths) + shares + 1
+
+
+def test_shares_of_weighted_counters_are_read_once(tmp_path, monkeypatch):
+    """The weighted number of pieces is that of the joined shares, not of each source again in every share."""
+    counted = [random_counts(i, 500) for i in range(3)]
+    paths, parts = write_many(tmp_path, counted, lambda _: 4), [tmp_path / f"share-{index}.parquet" for index in (0, 1)]
+    how = {"weights": {paths[1]: (3, 2), paths[2]: (1, 3)}}
+    whole, joined = tmp_path / "whole.parquet", tmp_path / "joined.parquet"
+    facts = combine(CombineTask([(path, None) for path in paths], whole, "s", **how))
+    pieces = Mock(side_effect=combine_worker._weighted_pieces)
+    monkeypatch.setattr(combine_worker, "_weighted_pieces", pieces)
+    for index, part in enumerate(parts):
+        combine(CombineTask([(path, None) for path in paths], part, "s", share=(index, 2), **how))
+    assert not pieces.called
+    assert join(CombineTask([(part, "s") for part in parts], joined, "s", **how)) == facts
+    assert read(joined) == read(whole)
 
 
 @pytest.mark.parametrize("files", [4, 64])
