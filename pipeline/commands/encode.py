@@ -25,7 +25,7 @@ from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
 from pipeline.shards import plan as planning
 from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_shards
-from pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, load_result
+from pipeline.shards.encoded_corpus import EncodedCorpus, load_result
 from pipeline.shards.formats.shard_format import Layout, ShardFacts
 from pipeline.shards.ids_file import Part
 from pipeline.shards.manifest import ORDER_OPTIONS, Encoding, holds_out, is_dealt, kind_of
@@ -112,6 +112,7 @@ def summary_of(runner: Runner, output: Location, corpus: EncodedCorpus) -> Encod
 
 def finished_corpus(runner: Runner, encoding: Encoding) -> EncodedCorpus | None:
     """Return what the directory holds, if it is complete: every file is there, with the bytes that were written."""
+    manifest.move_single(encoding)  # a kill may have left it where it was made
     corpus = load_result(encoding.result)
     if corpus is None or corpus.encoding != encoding.fingerprint():
         return None
@@ -125,8 +126,7 @@ def finished_corpus(runner: Runner, encoding: Encoding) -> EncodedCorpus | None:
 
 
 def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions) -> EncodedCorpus:
-    if not encoding.single:
-        encoding.directory.remove([RESULT])  # the shards are not complete from here on
+    encoding.directory.remove([encoding.complete.name])  # the shards are not complete from here on
     parts = encode_chunks(runner, encoding, model, options)
     total = total_of(runner, encoding, parts, options)
     if not any(part.documents for part in parts) and set(total.losses) & _NO_TEXTS:

@@ -181,7 +181,7 @@ def _verify_tokenizers(
             if home in homes:
                 raise
             verified[home.name] = f"not one of this run's: run.json does not list it, and {error}"
-    written = [run.directory / name for name in run.manifest.written if not name.endswith(CARD)]
+    written = [run.directory / name for name in run.manifest.written]
     missing = [path for path, there in zip(written, existing(written), strict=True) if not there]
     if missing:
         size = missing[0].parent.name.removeprefix("tokenizer").removeprefix("-") or run.manifest.vocab_size

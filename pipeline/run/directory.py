@@ -27,7 +27,7 @@ from pipeline.storage.atomic import make_directory, write_json, write_whole
 
 _LOCK = ".lock"
 # What a directory with this manifest is, for other kinds that are asked to work in it.
-_HOLDS = {
+HOLDS = {
     "run.json": "a run",
     "encoding.json": "a directory of shards",
     "sweep.json": "a sweep",
@@ -104,8 +104,8 @@ class Directory:
 
     def _refuse_other_kinds(self) -> None:
         """Raise `RunDirectoryError` if another kind's manifest is here and ours is not: files would be mixed up."""
-        ours, *others = existing([self / name for name in (self.kind.manifest, *_HOLDS)])
-        for (name, what), there in zip(_HOLDS.items(), others, strict=True):
+        ours, *others = existing([self / name for name in (self.kind.manifest, *HOLDS)])
+        for (name, what), there in zip(HOLDS.items(), others, strict=True):
             if there and not ours:
                 raise RunDirectoryError(f"{self} is {what} ({name}); choose another --output")
         home = self.location.absolute() if isinstance(self.location, Path) else self.location

@@ -19,7 +19,7 @@ from typing import Any
 
 from pipeline.base.errors import OtherKindError, RunDirectoryError
 from pipeline.base.machine import versions
-from pipeline.run.directory import COARSE, LOG, RESULTS, RUN, STANDARD_INPUT, Directory, fingerprint
+from pipeline.run.directory import COARSE, HOLDS, LOG, RESULTS, RUN, STANDARD_INPUT, Directory, fingerprint
 from pipeline.run.make_options import make_options
 from pipeline.run.options import TrainOptions, flag_of
 from pipeline.run.plan import MOST_INPUTS, Plan, stored_plan
@@ -31,6 +31,11 @@ from pipeline.storage import Location, existing, open_file
 MERGING = "merging"  # what a run did with its counts, in words
 _TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/([a-z_]+\.[a-z]+|README\.md)")
 INPUT_NAME = "counts/input-{:03d}.parquet"  # what several chunks of an input with a weight add up to
+_INSTEAD = {  # of a run, by the manifest of what is there
+    "sweep.json": "name one of the runs in {}/mixtures",
+    "encoding.json": "`bpe-pipeline info {}` describes it, and the same `encode` command again checks its files",
+    "made-from.json": "name the run whose counts it was made from",
+}
 MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
 RUNS, IMPORTED = "runs", "counts"  # kinds of sources: combined, and imported counts
 KEPT = ".kept"  # the ending of what is kept of a counter until it is complete
@@ -271,8 +276,9 @@ def tokenizer_named(path: Location) -> tuple[Run, Location]:
 def require(location: Location) -> Run:
     """Return the run in a directory; raises `RunDirectoryError` if there is none."""
     if (run := load(location)) is None:
-        if any(existing([location / "sweep.json"])):
-            raise OtherKindError(f"{location} is a sweep: name one of the runs in {location / 'mixtures'}")
+        for name, there in zip(_INSTEAD, existing([location / name for name in _INSTEAD]), strict=True):
+            if there:
+                raise OtherKindError(f"{location} is {HOLDS[name]}: {_INSTEAD[name].format(location)}")
         raise OtherKindError(f"{location} holds no run (no run.json); `bpe-pipeline count` or `train` makes one")
     return run
 

@@ -5,7 +5,6 @@ the ids and the ends of documents alone, not on the parts: chunks of any size ma
 """
 
 import secrets
-import shutil
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +12,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, chain, islice, pairwise
-from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, os_error_as
@@ -34,12 +32,11 @@ from pipeline.shards.manifest import Encoding, directories_of, is_dealt
 from pipeline.shards.order import Split, writers
 from pipeline.shards.plan import LEAST_TEXT_BYTES, encoding_workers, task_of
 from pipeline.shards.write_worker import CheckTask, LongRow, Packing, ShardFile, ShardTask, is_intact, write_shard
-from pipeline.storage import Location, each, existing, open_file, remove, unreadable
-from pipeline.storage.atomic import make_directory, put, whole_file, write_whole
+from pipeline.storage import Location, each, existing, remove, unreadable
+from pipeline.storage.atomic import make_directory, write_whole
 from pipeline.tokenizer.model import Model
 
 ENCODING_STAGE, WRITING_STAGE, CHECKING_STAGE = "encoding", "writing shards", "checking shards"
-_COPIED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -190,8 +187,6 @@ def write_missing(
     weights = [*map(writing.weight, tasks)]
     facts = runner.run(Stage(WRITING_STAGE, writing.unit, writing.do, tasks, weights, grant=workers))
     if single:
-        for name in names:
-            _move(directory / name, encoding.home / name)
         return facts, []
     rest = iter(facts)
     shards = {name: [*islice(rest, len(own))] for name, own in by_split.items()}
@@ -252,15 +247,6 @@ def _shard_tasks(
             in_place=in_place,
             checked=checked,
         )
-
-
-def _move(path: Location, where: Location) -> None:
-    """Move a complete file out of the directory in which it was made."""
-    if isinstance(path, Path):
-        put(path, where)
-        return
-    with whole_file(where) as copy, open_file(path) as source, copy.open("wb") as target:
-        shutil.copyfileobj(source, target, _COPIED_BYTES)
 
 
 def _index_file(directory: Directory, name: str, text: str) -> FileFacts:

@@ -13,9 +13,11 @@ import contextlib
 import hashlib
 import itertools
 import re
+import shutil
 from array import array
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import InputError, UsageError
@@ -37,9 +39,11 @@ from pipeline.shards.encoded_corpus import (
 from pipeline.shards.formats import FORMATS, shard_format
 from pipeline.shards.formats.shard_format import IDS, Layout
 from pipeline.shards.ids_file import StoredIds, part_name
-from pipeline.storage import Location
+from pipeline.storage import Location, open_file
+from pipeline.storage.atomic import put, whole_file
 from pipeline.tokenizer.model import Model
 
+_COPIED_BYTES = 1 << 20
 PARTS = ".parts"  # the end of the name of a directory that makes a single file
 ORDER_OPTIONS = ("shuffle", "seed", "repeat", "weights", "val_fraction", "val_tokens")
 SHARDS = Kind("encoding.json", re.compile(rf"parts|dealt|log\.txt|shards\.json|\.?{SHARD_NAME}"), FORMAT_VERSION)
@@ -65,6 +69,15 @@ def single_format(output: Location) -> str | None:
     name = output.suffix.removeprefix(".")
     known = name in FORMATS and FORMATS[name].alone
     return name if known and not output.is_dir() else None
+
+
+def refuse_working_directory(output: Location) -> None:
+    """Raise `UsageError` for the name of a directory in which a single file is made: it would be removed."""
+    if (single := _single_of(output.name)) is not None:
+        where = output.with_name(single)
+        raise UsageError(
+            f"--output {output} is the directory in which {where} is made: name {where}, or another directory"
+        )
 
 
 def _single_of(name: str) -> str | None:
@@ -99,7 +112,12 @@ class Encoding:
     @property
     def result(self) -> Location:
         """Where it is said what the shards are."""
-        return self.home / (f"{self.single}.json" if self.single else RESULT)
+        return self.home / self.complete.name
+
+    @property
+    def complete(self) -> Location:
+        """Where it is said first: before a single file is moved to where it is complete."""
+        return self.directory / (f"{self.single}.json" if self.single else RESULT)
 
     def fingerprint(self) -> str:
         """Return what the shards depend on."""
@@ -194,23 +212,42 @@ def remove_all(encoding: Encoding, keep: list[str]) -> None:
         result = load_result(encoding.directory / RESULT)
         if result is not None and result.encoding == encoding.fingerprint():
             names += result.file_names()
-    encoding.directory.remove([RESULT, *encoding.owned_working(), *names, LOG])
+    encoding.directory.remove([encoding.complete.name, *encoding.owned_working(), *names, LOG])
     standard_input.remove_copies(encoding.directory, keep)
 
 
 def remove_working_directory(encoding: Encoding) -> None:
     """Delete what is left in the directory of a finished single file; the lock removes the directory."""
-    encoding.directory.remove([*encoding.shards, SHARDS.manifest, LOG])
+    encoding.directory.remove([encoding.complete.name, *encoding.shards, SHARDS.manifest, LOG])
     standard_input.remove_copies(encoding.directory, ())
 
 
 def remove_partial(encoding: Encoding) -> None:
     """Delete the temporary files of killed writers."""
-    names = [RESULT, SHARDS.manifest, *encoding.owned_working(), *encoding.shards, STANDARD_INPUT]
+    names = [encoding.complete.name, SHARDS.manifest, *encoding.owned_working(), *encoding.shards, STANDARD_INPUT]
     encoding.directory.remove_partial(names)
 
 
 def save_result(corpus: EncodedCorpus, encoding: Encoding) -> None:
     """Write what the shards of an encoding are."""
     encoding.directory.require_lock()
-    write_result(encoding.result, corpus)
+    write_result(encoding.complete, corpus)
+    move_single(encoding)
+
+
+def move_single(encoding: Encoding) -> None:
+    """Move a single file that is complete to where it belongs, and its manifest after it; again after a kill."""
+    if encoding.single and (corpus := load_result(encoding.complete)) and corpus.encoding == encoding.fingerprint():
+        for name in corpus.file_names():
+            if (encoding.directory / name).exists():
+                _move(encoding.directory / name, encoding.home / name)
+        write_result(encoding.result, corpus)
+
+
+def _move(path: Location, where: Location) -> None:
+    """Move a complete file out of the directory in which it was made."""
+    if isinstance(path, Path):
+        put(path, where)
+        return
+    with whole_file(where) as copy, open_file(path) as source, copy.open("wb") as target:
+        shutil.copyfileobj(source, target, _COPIED_BYTES)

@@ -134,8 +134,10 @@ def as_directory(options: EncodeOptions) -> EncodeOptions:
         raise UsageError("--pack and --position-ids are for rows: give --sequence-length")
     if options.weights is not None:
         require_weights(options.weights, options.inputs or ())
-    output, asked = options.output, options.shard_format
-    name = shards.single_format(output) if output is not None else None
+    output, asked, name = options.output, options.shard_format, None
+    if output is not None:
+        shards.refuse_working_directory(output)
+        name = shards.single_format(output)
     if name is not None and asked not in (name, RECORDS["shard_format"].default):
         raise UsageError(f"--output {output} is a file of the format {name}, not {asked}: leave out --shard-format")
     if options.position_ids and not shard_format(name or asked).columns:

@@ -296,19 +296,29 @@ CONFIG_VALUES = (
     ("special_tokens_map.json", _set(pad_token="<|im_end|>"), EDITED),
     ("generation_config.json", _set(eos_token_id=[1], temperature=0.6), EDITED),
     ("README.md", lambda text: text + "More.", EDITED),
-    ("README.md", None, "missing: "),
     ("chat_template.jinja", lambda _: "{{ messages }}", "not of this run: "),
     ("tokenizer.json", lambda text: text, "as they were written: README.md; "),
 ])  # fmt: skip
 def test_every_file_of_a_tokenizer_is_compared(name: str, change: Any, said: str, with_template: Path) -> None:
     file = with_template / "tokenizer" / name
-    file.write_text(change(file.read_text() if file.exists() else "")) if change else file.unlink()
+    file.write_text(change(file.read_text() if file.exists() else ""))
     verdict = pipeline.verify_run(with_template)["tokenizer"]
     assert (said if said.endswith("; ") else said + name) in verdict + "; "
-    if said in (EDITED, "missing: "):
+    if said == EDITED:
         assert name not in verdict.partition(";")[2].partition(";")[0]
     else:
         assert "edited" not in verdict
+
+
+def test_deleted_model_card_is_missing_until_merge_writes_it_again(with_template: Path, monkeypatch) -> None:
+    card = with_template / "tokenizer" / "README.md"
+    card.unlink()
+    with pytest.raises(RunDirectoryError, match=r"README.md was written by this run and is missing; .*merge .* again"):
+        pipeline.verify_run(with_template)
+    monkeypatch.setenv("BPE_PIPELINE_REPORT", "page")
+    pipeline.merge_run(with_template, chat_template="chatml")
+    assert card.exists()
+    pipeline.verify_run(with_template)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from command import run
 
 import pipeline
 from pipeline.base.errors import RunDirectoryError
@@ -51,3 +52,13 @@ def test_what_is_no_manifest_of_a_run_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "sweep.json").write_text("{}")
     with pytest.raises(RunDirectoryError, match="is a sweep: name one of the runs in"):
         manifest.require(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["verify", "report", "merge"])
+def test_directory_of_shards_is_not_called_a_directory_without_a_run(tmp_path: Path, command: str) -> None:
+    tokenizer = pipeline.train_from_iterator(["low lower"], vocab_size=260, output=tmp_path / "run")
+    (tmp_path / "a.txt").write_text("low lower")
+    pipeline.encode_corpus(tmp_path / "a.txt", tokenizer, tmp_path / "shards", workers=1)
+    result = run(command, tmp_path / "shards")
+    assert result.returncode != 0
+    assert "shards is a directory of shards: `bpe-pipeline info " in result.stderr

@@ -3,14 +3,16 @@
 import json
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import command
 import pytest
-from encoded import EOT, TOKENIZER, expected
+from encoded import EOT, TOKENIZER, everything, expected
 from peers import generated_text
 
 import pipeline
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
+from pipeline.shards import manifest
 
 
 @pytest.fixture
@@ -63,6 +65,39 @@ def test_finished_file_is_kept_and_repaired(text: Path, tmp_path: Path) -> None:
     assert names(tmp_path) == ["a.txt", "train.bin", "train.bin.json"]
 
 
+@pytest.mark.parametrize(("options", "step"), [
+    *(({}, step) for step in range(3)),
+    *(({"val_fraction": 0.5, "documents": "offsets"}, step) for step in range(6)),
+])  # fmt: skip
+def test_kill_while_a_complete_file_is_moved_costs_nothing(text: Path, tmp_path: Path, options, step: int) -> None:
+    """Before each move, before the manifest is written, and before the working directory is removed."""
+    home, steps = tmp_path / "home", iter(range(9))
+    encode = partial(pipeline.encode_corpus, text, TOKENIZER, home / "train.bin", workers=1, **options)
+    whole, before = encode(), everything(home)
+    for path in home.iterdir():
+        path.unlink()
+
+    def stopping(name: str) -> None:
+        function = getattr(manifest, name)
+
+        def stopped(first, *own):
+            if first != home / "train.bin.parts" / "train.bin.json" and next(steps) == step:
+                raise KeyboardInterrupt
+            return function(first, *own)
+
+        patched.setattr(manifest, name, stopped)
+
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("_move", "write_result", "remove_working_directory"):
+            stopping(name)
+        with pytest.raises(KeyboardInterrupt):
+            encode()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("pipeline.commands.encode.encode_chunks", Mock(side_effect=AssertionError("encoded again")))
+        assert encode() == whole
+    assert everything(home) == before
+
+
 def test_other_files_are_not_replaced(text: Path, tmp_path: Path) -> None:
     file = tmp_path / "train.bin"
     file.write_bytes(b"somebody's")
@@ -99,3 +134,16 @@ def test_command_makes_one_file(text: Path, tmp_path: Path) -> None:
     assert "no place for them" in command.refused(command.run(*words, "--sequence-length", 9, "--position-ids"), 2)
     assert "give --sequence-length" in command.refused(command.run(*words, "--pack", "best-fit"), 2)
     assert "is a file of the format" in command.refused(command.run(*words, "--shard-format", "mds"), 2)
+
+
+@pytest.mark.parametrize("name", ["train.bin.parts", "a.npy.parts", "x.parquet.parts"])
+def test_name_of_a_working_directory_is_no_output(text: Path, tmp_path: Path, name: str) -> None:
+    """It would be removed, and the shards would be next to it."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n')
+    TOKENIZER.save(tmp_path / "t")
+    before = names(tmp_path)
+    for words in (["encode", text], ["encode-chat", rows, "--template", "empty"]):
+        line = command.refused(command.run(*words, "--tokenizer", tmp_path / "t", "--output", tmp_path / name), 2)
+        assert f"name {tmp_path / name.removesuffix('.parts')}, or another directory" in line
+    assert names(tmp_path) == before

@@ -30,7 +30,7 @@ def marked_rows(tokenizer_path: Location, paths: Sequence[Location]) -> Iterator
     rows = (row for directory, corpus, shards in found for shard in shards for row in _rows(directory, corpus, shard))
     for number, (ids, labels, *positions) in enumerate(rows):
         zeros = sum(1 for _ in takewhile(lambda at: at == 0, reversed(positions[0]))) if positions else 0
-        kept, learned = len(ids) - zeros, len(ids) - list(labels).count(_IGNORED)
+        kept, learned = len(ids) - zeros, len(ids) - labels.count(_IGNORED)
         padded = f", {zeros:,} padded" if zeros else ""
         text = [f"row {number}: {kept:,} tokens, {learned:,} learned{padded}\n".encode()]
         tokens = iter(tokens_of(tokenizer.vocab, ids[:kept]))

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from pipeline.base.errors import UsageError
 from pipeline.shards.formats.shard_format import (
+    BLOCK_IDS,
     ID_CODES,
     Block,
     Layout,
@@ -67,7 +68,7 @@ class StreamingShards(ShardFormat):
         return struct.pack("<I", len(sizes)) + array("I", accumulate(sizes, initial=at)).tobytes() + described
 
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
-        """Yield the blocks of a shard, a row each."""
+        """Yield the blocks of a shard, each of one row or a part of one."""
         names, id_bytes, first, ended = sorted(layout.columns), layout.id_bytes, 0, layout.ended(facts)
         place = names.index("input_ids")
         try:
@@ -78,9 +79,11 @@ class StreamingShards(ShardFormat):
                     data = file.read_at(offsets[number], offsets[number + 1] - offsets[number])
                     lengths = struct.unpack_from(f"<{len(names)}I", data)
                     at = 4 * len(names) + sum(lengths[:place])
-                    ids = data[at + _SHAPE.size : at + lengths[place]]
-                    first += len(ids) // id_bytes
-                    yield memoryview(ids).cast(ID_CODES[id_bytes]), array("Q", [first] if number < ended else [])
+                    ids = memoryview(data)[at + _SHAPE.size : at + lengths[place]].cast(ID_CODES[id_bytes])
+                    first += len(ids)
+                    for start in range(0, max(len(ids), 1), BLOCK_IDS):
+                        ends = number < ended and start + BLOCK_IDS >= len(ids)
+                        yield ids[start : start + BLOCK_IDS], array("Q", [first] if ends else [])
         except (struct.error, IndexError, TypeError):
             raise ValueError("its samples are not as they were written") from None
         if first != facts.tokens:
