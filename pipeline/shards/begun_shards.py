@@ -116,13 +116,19 @@ class BegunShards:
 
     @contextlib.contextmanager
     def opened(self, index: int, at: int) -> Iterator[IO[bytes]]:
-        """Open a shard that is begun, to write ids from a position on; they are on disk when the block ends."""
+        """Open a shard that is begun, to write ids from a position on; they are on disk when the block ends.
+
+        Its name is there only after `sync`.
+        """
         with open_begun(self.begun(index)) as file:
             file.seek(self._byte(index, at))
             yield file
             file.flush()
             os.fsync(file.fileno())
-            system.flush(self.directory)
+
+    def sync(self) -> None:
+        """Have the names of all shards that are begun on disk."""
+        system.flush(self.directory)
 
 
 @contextlib.contextmanager
@@ -175,6 +181,7 @@ class KeptIds:
                     crc32 = zlib.crc32(ids_there, crc32)
                     self._part.add(ids_there, ends)
                 pieces.append((first - at, crc32, os.fstat(file.fileno()).st_ino))
+        shards.sync()
         return {"at": at, "pieces": tuple(pieces)}
 
     def _pieces(self, shards: BegunShards, at: int) -> Iterator[tuple[int, memoryview, memoryview]]:

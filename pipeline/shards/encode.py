@@ -12,8 +12,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, chain, islice, pairwise
+from pathlib import Path
 from typing import Any
 
+from pipeline.base import system
 from pipeline.base.errors import RunDirectoryError, os_error_as
 from pipeline.base.memory import Grant
 from pipeline.base.units import format_count
@@ -186,6 +188,9 @@ def write_missing(
     workers = writers(runner, len(tasks), dealt=is_dealt(encoding.options), more_bytes=more, what=what)
     weights = [*map(writing.weight, tasks)]
     facts = runner.run(Stage(WRITING_STAGE, writing.unit, writing.do, tasks, weights, grant=workers))
+    for path in {(directory / name).parent for name in names}:  # not after each of many small shards
+        if isinstance(path, Path):
+            system.flush(path)
     if single:
         return facts, []
     rest = iter(facts)

@@ -162,7 +162,8 @@ class ShardFile:
         facts_of: returns what is known of the documents when that number of rows is written.
         """
         with contextlib.ExitStack() as files:  # it leaves the last one first
-            paths = [files.enter_context(whole_file(self.directory / name, keep_same=True)) for name in self.names]
+            where = (self.directory / name for name in self.names)
+            paths = [files.enter_context(whole_file(one, keep_same=True, sync_directory=False)) for one in where]
             path, second = paths[0], paths[1] if self.offsets else None
             count = shard_format(self.format).write(path, second, self.layout, rows)
             size, crc32 = checksum(path)
@@ -248,7 +249,7 @@ def _complete(task: ShardTask) -> ShardFacts:
     kept = begun if os.path.lexists(begun := begun_path(where)) else None  # else complete, or all ids are in parts
     crc32, documents, at = zlib.crc32(header), 0, len(header)
     with contextlib.ExitStack() as files:
-        path = files.enter_context(whole_file(where, keep_same=True, begun=kept))
+        path = files.enter_context(whole_file(where, keep_same=True, begun=kept, sync_directory=False))
         shard = files.enter_context(open_begun(path))
         there, size = kept or where, os.fstat(shard.fileno()).st_size
         source = files.enter_context(contextlib.closing(open_file(there))) if there.exists() else None

@@ -27,12 +27,13 @@ def whole_file(
     *,
     keep_same: bool = False,
     begun: Path | None = None,
+    sync_directory: bool = True,
 ) -> Iterator[Path]:
     """Yield a local path to write to; when the block ends without an error, that file replaces `where`.
 
     After a kill at any moment `where` is absent, or complete and on disk. With `keep_same`, a file that has exactly
-    these bytes already is not replaced. begun: the file next to it to write to, which stays if the block fails. Raises
-    `RunDirectoryError`, with this remedy.
+    these bytes already is not replaced. begun: the file next to it to write to, which stays if the block fails.
+    sync_directory: False where the caller does so for many files at once. Raises `RunDirectoryError`, with this remedy.
     """
     with os_error_as(RunDirectoryError, f"{where} cannot be written", remedy), parts_next_to(where) as neighbour:
         sweep_once(neighbour.parent)
@@ -43,7 +44,7 @@ def whole_file(
                 return
             if isinstance(where, Path):
                 system.flush(partial)
-            put(partial, where)
+            put(partial, where, sync_directory=sync_directory)
         finally:
             with contextlib.suppress(OSError):
                 if partial != begun:
@@ -108,7 +109,7 @@ def appendable(where: Location) -> Iterator[Path]:
             where.upload(path)
 
 
-def put(complete: Path, where: Location) -> None:
+def put(complete: Path, where: Location, *, sync_directory: bool = True) -> None:
     """Move a complete local file to `where`, or upload it; refuses to replace what is no file. Raises OSError."""
     if isinstance(where, Remote):
         where.upload(complete)
@@ -117,7 +118,8 @@ def put(complete: Path, where: Location) -> None:
             if not (stat.S_ISREG(mode := where.lstat().st_mode) or stat.S_ISLNK(mode)):
                 raise _not_a_file(where)
         complete.replace(where)
-        system.flush(where.parent)
+        if sync_directory:
+            system.flush(where.parent)
 
 
 def write_whole(where: Location, data: bytes | str) -> None:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pipeline
+from pipeline.base import system
 from pipeline.base.errors import RunDirectoryError, WorkerError
 from pipeline.shards.begun_shards import BegunShards, KeptIds, crc32_of_both
 from pipeline.shards.write_worker import write_shard
@@ -84,6 +85,19 @@ def test_border_of_a_shard_is_that_of_a_chunk_whose_neighbour_is_in_its_part(
         result = pipeline.encode_corpus(texts, tokenizer, tmp_path / "out", workers=1, **sizes)
     assert [shard.tokens for shard in result.shards] == [len(wanted) // 2] * 2
     assert read_shards(tmp_path / "out") == wanted
+
+
+@pytest.mark.parametrize("shard_format", ["npy", "parquet"])
+def test_directories_are_synced_for_chunks_and_stages_not_for_shards(
+    tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch, shard_format: str
+) -> None:
+    text, flush, synced = text_of(tmp_path / "a.txt", 4, words=30), system.flush, list[Path]()
+    monkeypatch.setattr(system, "flush", lambda path: synced.append(path) or flush(path))
+    options = {"shard_format": shard_format, "shard_size": 5, "chunk_size": 200, "workers": 1}
+    result = pipeline.encode_corpus(text, tokenizer, tmp_path / "out", **options)
+    chunks = -(-text.stat().st_size // 200)
+    assert len(result.shards) > 4 * chunks
+    assert chunks < synced.count(tmp_path / "out") + synced.count(tmp_path / "out" / "parts") < 3 * chunks + 9
 
 
 def test_what_is_damaged_while_shards_are_written_is_found(tokenizer, tmp_path: Path, monkeypatch) -> None:
