@@ -15,6 +15,7 @@ import os
 import platform
 import secrets
 import threading
+import time
 from collections.abc import Iterator
 
 from pipeline.base.errors import RunDirectoryError, os_error_as
@@ -44,11 +45,16 @@ def held(directory: Remote) -> Iterator[None]:
             lock.upload(scratch / "lock")
 
     def refresh() -> None:
+        written_s = time.time()  # by the clock that goes on while the machine is suspended
         while not released.wait(REFRESH_S):
             with contextlib.suppress(OSError):  # a store that does not answer now may answer the next time
                 if not lock.exists():
                     return  # another run removed it: `require_ours` reports that
                 write()
+                late, written_s = time.time() - written_s > STALE_S, time.time()
+                if late and _others(directory, lock):  # another run took over before `write`, which made it again
+                    lock.remove()
+                    return
 
     refreshing = threading.Thread(target=refresh, name="lock", daemon=True)
     refused = RunDirectoryError, f"{directory} cannot be written", "fix that, or choose another --output"
@@ -81,13 +87,16 @@ def require_ours(directory: Remote) -> None:
     )
 
 
+def _others(directory: Remote, lock: Remote) -> list[Remote]:
+    """Return the locks of other runs on a directory."""
+    names = (child.name for child in directory.children())
+    return [directory / name for name in names if name.startswith(_PREFIX) and name != lock.name]
+
+
 def _refuse_others(directory: Remote, lock: Remote) -> None:
     """Remove locks of dead runs; raise `RunDirectoryError` for a live one."""
     now_s = lock.stat().st_mtime_ns / 1e9  # by the store's clock, as the others' times are
-    for child in directory.children():
-        other = directory / child.name
-        if not child.name.startswith(_PREFIX) or other == lock:
-            continue
+    for other in _others(directory, lock):
         try:
             age_s = now_s - other.stat().st_mtime_ns / 1e9
             holder = read_json(other, CONFIG_BYTES)

@@ -7,6 +7,7 @@ import random
 import re
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -21,7 +22,7 @@ import pipeline
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.compat import GPT2Tokenizer
 from pipeline.run.directory import RUN, Directory
-from pipeline.storage import lock, scratch
+from pipeline.storage import Remote, lock, scratch
 
 NAMES = ("a.txt", "b b.txt", "é/c.txt")
 TEXTS = {f"corpus/{name}": peers.generated_text(seed, 2000) for seed, name in enumerate(NAMES)}
@@ -156,6 +157,33 @@ def test_lock_is_refreshed_and_its_loss_is_noticed(store: Store, monkeypatch: py
         store.remote(held).remove()
         with pytest.raises(RunDirectoryError, match="took over"):
             directory.require_lock()
+
+
+def test_lock_that_another_run_took_over_is_not_made_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other run removes it after it was seen and before it is refreshed: the machine was suspended in between."""
+    monkeypatch.setattr(lock, "REFRESH_S", 0.05)
+    directory, upload, taken = Directory(store.remote("r"), RUN), Remote.upload, threading.Event()
+
+    def suspended(where: Remote, path: Path) -> None:
+        if threading.current_thread().name == "lock" and not taken.is_set():
+            where.remove()
+            store.put("r/.lock-other", "{}")
+            monkeypatch.setattr(lock, "STALE_S", -1.0)  # as if a minute had passed
+            taken.set()
+        upload(where, path)
+
+    with directory.locked():
+        [held] = store.listing("r/.lock-")
+        monkeypatch.setattr(Remote, "upload", suspended)
+        assert taken.wait(20)
+        deadline = time.monotonic() + 20
+        while held in store.listing("r/.lock-"):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(0.3)
+        with pytest.raises(RunDirectoryError, match="took over"):
+            directory.require_lock()
+    assert store.listing("r/.lock-") == ["r/.lock-other"]
 
 
 @pytest.mark.usefixtures("in_process")
