@@ -10,16 +10,17 @@ program's own output, and has no option against it: its messages go to the log, 
 DEBUG, as by `--debug`, are printed.
 """
 
+import contextlib
 import itertools
 import logging
 import os
 import signal
 import socket
+import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -152,7 +153,7 @@ class RayExecutor(Executor):
                 yield number, message.kind, message.value
 
     def _stop(self, handle: int) -> None:
-        with suppress(KeyError, self._ray.exceptions.RayError):
+        with contextlib.suppress(KeyError, self._ray.exceptions.RayError):
             self._ray.cancel(self._attempts.pop(handle), force=True)
 
     def _answer(self, reference: Any) -> Message:
@@ -173,7 +174,7 @@ class RayExecutor(Executor):
             options = {"name": self._mailbox_name, "num_cpus": 0, "max_restarts": -1}
             self._mailbox = self._ray.remote(Mailbox).options(**options).remote()
         messages: list[tuple[int, Message]] = []
-        with suppress(self._ray.exceptions.RayError):
+        with contextlib.suppress(self._ray.exceptions.RayError):
             if self._mail is not None:
                 if not self._ray.wait([self._mail], timeout=0)[0]:
                     return []
@@ -198,7 +199,7 @@ def _connect(address: str) -> bool:
         job = {"job_config": import_module("ray.job_config").JobConfig(_client_job=True)}
     try:
         _require_answer(named)
-        with _own_sigterm():
+        with _own_sigterm(), contextlib.nullcontext() if verbose else _warnings_to_log():
             ray.init(
                 address=address,
                 log_to_driver=verbose,
@@ -217,7 +218,7 @@ def _connect(address: str) -> bool:
     return True
 
 
-@contextmanager
+@contextlib.contextmanager
 def _own_sigterm() -> Iterator[None]:
     """Keep what the program does with SIGTERM, in place of which `ray.init` puts an exit without a word."""
     handler = signal.getsignal(signal.SIGTERM)
@@ -253,6 +254,22 @@ def _require_answer(address: str) -> None:
         raise ConnectionError(f"what listens at {at} on port {port} is not Ray")
 
 
+@contextlib.contextmanager
+def _warnings_to_log() -> Iterator[None]:
+    """Send to the log what Ray's native code writes to standard error: it has no option against that."""
+    standard_error = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(standard_error, 2)
+            os.close(standard_error)
+            file.seek(0)
+            for line in file:
+                _log.info("Ray: %s", line.decode(errors="replace").strip())
+
+
 def _last_line(error: Exception) -> str:
     """Return the type and the last line of an error of Ray."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -266,9 +283,9 @@ def _log_messages_of_ray() -> None:
         for text in data.get("lines", ()):
             _log.info("Ray: %s", str(text).strip())
 
-    with suppress(ImportError, AttributeError):  # internals of Ray: if they change, its messages are printed
+    with contextlib.suppress(ImportError, AttributeError):  # internals of Ray: if they change, its messages are printed
         worker: Any = import_module("ray._private.worker")
         worker.print_to_stdstream = write
-    with suppress(ImportError, AttributeError):
+    with contextlib.suppress(ImportError, AttributeError):
         client: Any = import_module("ray.util.client").ray.get_context().client_worker.log_client
         client.stdstream = lambda level, msg: write({"lines": [msg]})  # noqa: ARG005 - Ray passes keywords
