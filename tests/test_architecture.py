@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -238,6 +239,17 @@ def test_every_room_is_listed() -> None:
 def test_executors_and_corpus_know_nothing_of_bpe(room: str, known: set[str]) -> None:
     imported = {_room(name) for module in _modules() if _room(module) == room for name in _imports(module)}
     assert imported <= known | {room, "base", "_core"}
+
+
+def test_native_vectors_of_threads_are_reserved_before_a_thread_starts() -> None:
+    """A vector that grows may throw, and the threads that run in it would end the process."""
+    grown = 0
+    for path in (SOURCE / "native").rglob("*.[ch]pp"):
+        source = path.read_text()
+        for name in re.findall(r"std::vector<std::thread> (\w+);", source):
+            grown += 1
+            assert 0 <= source.find(f"{name}.reserve(") < source.find(f"{name}.emplace_back("), path
+    assert grown
 
 
 def test_the_native_core_knows_nothing_of_python() -> None:

@@ -7,7 +7,7 @@ the ids and the ends of documents alone, not on the parts: chunks of any size ma
 import secrets
 import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,7 +29,7 @@ from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
 from pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts, single_names
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import IDS, Layout, ShardFacts
-from pipeline.shards.ids_file import BucketReader, Part, PartReader, Slice, longest_document, open_source, part_of
+from pipeline.shards.ids_file import BucketReader, Part, PartReader, Slice, open_source, part_of
 from pipeline.shards.manifest import Encoding, directories_of, is_dealt
 from pipeline.shards.order import Split, writers
 from pipeline.shards.plan import LEAST_TEXT_BYTES, encoding_workers, task_of
@@ -163,6 +163,15 @@ def write_shards(
     longest = packing.longest(layout, tokens, documents) if packing else LongRow(min(longest_document(parts), tokens))
     writing = Writing(write_shard, tasks, "tokens", lambda task: task.tokens, longest)
     return *write_missing(runner, encoding, layout, writing), layout
+
+
+def longest_document(parts: Iterable[Part]) -> int:
+    """Return the ids of the longest document, or fewer than a part looks for if all are short."""
+    longest = open_ids = 0
+    for part in parts:
+        longest = max(longest, part.longest, open_ids + part.first)
+        open_ids = part.rest if part.documents else open_ids + part.ids
+    return max(longest, open_ids)
 
 
 def write_missing(

@@ -80,15 +80,6 @@ class Part:
     earlier: bool = False
 
 
-def longest_document(parts: Iterable[Part]) -> int:
-    """Return the ids of the longest document, or fewer than `_SHORT` if all are short."""
-    longest = open_ids = 0
-    for part in parts:
-        longest = max(longest, part.longest, open_ids + part.first)
-        open_ids = part.rest if part.documents else open_ids + part.ids
-    return max(longest, open_ids)
-
-
 class IdsWriter:
     """Writes one file of ids to an open file. elsewhere: whether only the numbers of blocks are written."""
 

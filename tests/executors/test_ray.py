@@ -2,6 +2,7 @@
 
 import gc
 import json
+import logging
 import os
 import random
 import shutil
@@ -337,3 +338,21 @@ def test_run_survives_loss_of_nodes_workers_and_coordinator(cluster: Any, corpus
 
 def _counters(output: Path) -> int:
     return len(list((output / "counts").glob("[0-9]*.parquet")))
+
+
+def test_warnings_of_native_code_while_connecting_go_to_the_log(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ray writes them to the file descriptor, before the error."""
+
+    def init(**_: object) -> None:
+        os.write(2, b"[W gcs_client.cc:210] Failed to get cluster ID\n")
+        raise ConnectionError("Failed to connect to Ray cluster")
+
+    monkeypatch.setattr("ray.init", init)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    caplog.set_level(logging.INFO, "pipeline")
+    with pytest.raises(UsageError, match="no Ray cluster at"), RayExecutor("auto", None):
+        pass
+    assert capfd.readouterr().err == ""
+    assert "Ray: [W gcs_client.cc:210] Failed to get cluster ID" in caplog.text

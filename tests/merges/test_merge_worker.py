@@ -258,6 +258,9 @@ def stream_failing(_: Any) -> None:
     learn(engine, 10)
 
 
+START = [bytes([byte]) for byte in GPT2_BYTES], list(range(256)), 256, [], []  # of a stage without tokens of its own
+
+
 @pytest.mark.parametrize(("act", "error", "message"), [
     (lambda one: one.add(*raw([0, 2], b"ab", [1, 1])), ValueError, "one number more"),
     (lambda one: one.add(*raw([0, 2, 1], b"ab", [1, 1])), ValueError, "decrease"),
@@ -266,6 +269,7 @@ def stream_failing(_: Any) -> None:
     (lambda one: learn(one, 1, min_frequency=0), ValueError, "min_frequency"),
     (lambda one: learn(one, 1, threads=0), ValueError, "threads"),
     (lambda one: learn(one, 1, narrow_symbols=65537), ValueError, "narrow_symbols"),
+    (lambda one: learn(one, 1, tie_break="greatest-bytes", start=START), ValueError, "compared by lowest-ids"),
     (lambda one: learn(one, 1, thread_bytes=0), ValueError, "thread_bytes"),
     (lambda one: learn(one, 1, resident_bytes=1), ValueError, "needs scratch"),
     (lambda one: learn(one, 1, resident_bytes=1, scratch="/nowhere/words"), FileNotFoundError, "/nowhere/words"),

@@ -60,16 +60,18 @@ def test_damage_under_a_right_checksum_is_refused(tmp_path: Path, shard_format, 
         list(pipeline.decode_shards(output, TOKENIZER))
 
 
+@pytest.mark.parametrize("shard_format", ["parquet", "mds"])
 @pytest.mark.parametrize("id_bytes", [2, 4])
-def test_parquet_shard_is_decoded_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, id_bytes: int) -> None:
+def test_long_rows_are_decoded_in_blocks(tmp_path: Path, monkeypatch, id_bytes: int, shard_format: str) -> None:
     text, output = tmp_path / "a.txt", tmp_path / "shards"
     text.write_text(EOT.join(["x" * 25, "", "one", "", "y" * 8, "", "z" * 5]))
     tokenizer = TOKENIZER
     if id_bytes == 4:
         tokenizer = pipeline.Tokenizer.from_merges([], special_tokens=[f"<{n}>" for n in range(66_000)] + [EOT])
-    pipeline.encode_corpus(text, tokenizer, output, workers=1, shard_format="parquet", separator=EOT)
+    pipeline.encode_corpus(text, tokenizer, output, workers=1, shard_format=shard_format, separator=EOT)
     whole = list(pipeline.decode_shards(output, tokenizer))
-    monkeypatch.setattr("pipeline.shards.formats.arrow.BLOCK_IDS", 10)
+    for module in ("arrow", "mds"):
+        monkeypatch.setattr(f"pipeline.shards.formats.{module}.BLOCK_IDS", 10)
     blocks = list(pipeline.decode_shards(output, tokenizer))
     assert b"".join(blocks) == b"".join(whole) == text.read_bytes() + EOT.encode()
     assert max(len(block.replace(EOT.encode(), b"")) for block in blocks) <= 10 * 3

@@ -1,5 +1,6 @@
 """Where shards end, what is read from parts, and rows of a fixed number of tokens, compared with plain lists."""
 
+import time
 from array import array
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -11,9 +12,9 @@ from hypothesis import strategies as st
 
 from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.shards.encode import Whole, plan_shards
+from pipeline.shards.encode import Whole, longest_document, plan_shards
 from pipeline.shards.formats.shard_format import IDS, Layout, RowGroup, Rows, row_groups
-from pipeline.shards.ids_file import IdsWriter, Slice, StoredIds, longest_document, open_part, part_of
+from pipeline.shards.ids_file import IdsWriter, Slice, StoredIds, open_part, part_of
 from pipeline.shards.write_worker import NUMBERS, POSITIONS, Packed, Packing
 
 # Parts: blocks, each of the lengths of its documents and of an unfinished one.
@@ -130,6 +131,14 @@ def test_every_changed_bit_of_a_part_is_detected(tmp_path: Path) -> None:
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
         assert part_of(path, "f") is None
+
+
+def test_plan_of_many_shards_looks_at_few_parts_for_each() -> None:
+    started = time.process_time()
+    planned = plan_shards([100] * 4000, 10)
+    assert time.process_time() - started < 5  # of parts times shards half a minute
+    assert [(one.part, one.start, one.stop) for one in planned[12_345]] == [(1234, 50, 60)]
+    assert len(planned) == 40_000
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
