@@ -96,6 +96,13 @@ def loaded(model: Broadcast, tokenizer: str, cache_bytes: int) -> tuple[Model, _
     return _loaded[key]
 
 
+def unload() -> None:
+    """Free the model that was sent last, with its caches: a later stage has the memory."""
+    if _loaded:
+        _loaded.clear()
+        _core.give_back_memory()
+
+
 def encode_chunk(task: EncodeTask) -> Part:
     """Encode one chunk and write its part. Raises as `count_chunk` does."""
     started = time.monotonic()

@@ -16,6 +16,7 @@ from typing import Any
 from pipeline import _core
 from pipeline.executors.worker import report_progress
 from pipeline.shards.begun_shards import begun_path, crc32_of_both, open_begun
+from pipeline.shards.encode_worker import unload
 from pipeline.shards.encoded_corpus import checksum
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.ids_end_to_end import Bin
@@ -161,6 +162,7 @@ class ShardFile:
 
         facts_of: returns what is known of the documents when that number of rows is written.
         """
+        unload()
         with contextlib.ExitStack() as files:  # it leaves the last one first
             where = (self.directory / name for name in self.names)
             paths = [files.enter_context(whole_file(one, keep_same=True, sync_directory=False)) for one in where]
