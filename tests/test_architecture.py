@@ -46,7 +46,7 @@ MOST = {
     "modules of the longest chain of imports": 18,
     "circles of imports": 0,
     "modules behind commands/train": 110,
-    "modules behind a counting worker": 37,
+    "modules behind a counting worker": 39,
     "lines of a file": 400,
     "lines of a function": 50,
     "parameters of an internal function": 6,

@@ -37,7 +37,7 @@ class InputError(PipelineError):
 
 
 class InvalidTextError(InputError):
-    """Invalid UTF-8 in the corpus under `errors="strict"`; names file and byte offset."""
+    """A file of the corpus is not text, or has invalid UTF-8 under `errors="strict"`; names file and byte offset."""
 
 
 class RunDirectoryError(PipelineError):

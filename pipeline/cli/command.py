@@ -22,7 +22,7 @@ from pipeline.cli.completion import LOCATION, PATH_TEXT, names
 from pipeline.cli.help import HELP_ALL, MEANS, OTHER, SECTIONS, Command, Flag, Group
 from pipeline.cli.llamafactory_names import THEIRS, of_their_file, with_our_names
 from pipeline.run.config_file import read_config
-from pipeline.run.make_options import make_options, parsed
+from pipeline.run.make_options import make_options, parsed, require_known
 from pipeline.run.options import (
     RECORDS,
     ChatOptions,
@@ -255,6 +255,7 @@ def _settle(
     own = {one.name for one in fields(kind)}
     given = {**stored, **flags}
     other = set(stored) - own - {"no_special_tokens"}  # one file may serve several commands
+    require_known((name for name in stored if name != "no_special_tokens"), spell)
     for name in other:
         parsed(name, stored[name], spell)
     options = make_options(kind, {name: value for name, value in given.items() if name not in other}, spell)

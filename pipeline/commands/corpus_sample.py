@@ -12,7 +12,7 @@ from typing import Any
 
 from pipeline import _core
 from pipeline.base.errors import InputError, TrainingError
-from pipeline.corpus.files import CorpusFile, FileSpan
+from pipeline.corpus.files import BATCH_FORMATS, CorpusFile, FileSpan
 from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, ReadBudget
 from pipeline.corpus.readers import read_span
 from pipeline.corpus.records import Records
@@ -123,7 +123,7 @@ def _texts(
     read = partial(read_span, text_field=text_field, progress=lambda _: None)
     budget = ReadBudget(_READ_BYTES + LEAST_COUNTING_BYTES, lambda _: None)
     block_bytes = _BLOCK_BYTES if file.format == "text" else _LINES_BYTES
-    if file.format != "parquet" and file.compression == "none" and file.size > 2 * max(wanted, block_bytes):
+    if file.format not in BATCH_FORMATS and file.compression == "none" and file.size > 2 * max(wanted, block_bytes):
         for _ in range(-(-wanted // block_bytes)):
             start = random.randrange(file.size - block_bytes)
             texts = map(_text_of, read(FileSpan(file, start, start + block_bytes), budget=budget))
@@ -134,7 +134,7 @@ def _texts(
     for number, found in enumerate(read(FileSpan(file, 0, stop), budget=budget)):
         text = _text_of(found)
         size = len(text)
-        if not isinstance(found, bytes) and file.format != "parquet" and found.rows:
+        if not isinstance(found, bytes) and file.format not in BATCH_FORMATS and found.rows:
             size = found.position(found.rows - 1) - at
             at += size
         counts = number % every == 0

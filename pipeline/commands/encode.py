@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from pipeline.base.errors import InputError, UsageError
 from pipeline.base.events import Listener, Notice
-from pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words, warning_of
+from pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words, warnings_of
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
 from pipeline.reports.progress import for_python
@@ -157,7 +157,8 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOpt
 def total_of(runner: Runner, encoding: Encoding, parts: Sequence[Part], options: CorpusOptions) -> ChunkStatistics:
     """Return the statistics of all chunks; raises `InputError` for losses under `fail_on_loss`."""
     total = sum((part.statistics for part in parts), ChunkStatistics(losses=encoding.plan.files_without_text()))
-    runner.warn(warning_of(total.losses))
+    for warning in warnings_of(total.losses):
+        runner.warn(warning)
     if options.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
     return total

@@ -3,8 +3,9 @@
 A file is cut evenly, and each cut then moves forward to the next safe position: the start of a special token, or, if
 none starts within one chunk's length, the nearest position where the compiled pattern proves that a piece ends after
 any text. If neither is found, the stretch stays whole. Lines, of JSON or of text, are cut at their starts, Parquet
-files between row groups. Compressed files are cut between frames (`pipeline.corpus.frames`), if they have any; the
-worker moves such a cut to the next safe position. JSON arrays, CSV and Arrow are not cut. Small files share a chunk.
+files between row groups, Arrow between record batches. Compressed files are cut between frames
+(`pipeline.corpus.frames`), if they have any; the worker moves such a cut to the next safe position. JSON arrays and CSV
+are not cut. Small files share a chunk.
 """
 
 from bisect import bisect_left
@@ -101,7 +102,12 @@ def plan_chunks(files: Sequence[CorpusFile], cutting: Cutting, *, chunk_bytes: i
 
             groups = enumerate(row_group_bytes(file, cutting.text_field))
             found = [Span(index, group, group + 1, size) for group, (rows, size) in groups if rows]
-        elif file.format in WHOLE_FORMATS:
+        elif file.format == "arrow" and cutting.text_field:
+            from pipeline.corpus.arrow import batch_cuts
+
+            cuts = batch_cuts(file, cutting.text_field, chunk_bytes)
+            found = [Span(index, start, stop) for start, stop in pairwise([0, *cuts, file.size])]
+        elif file.format in ("arrow", *WHOLE_FORMATS):
             found = [Span(index, 0, file.size)]
         elif file.compression != "none":
             found = _compressed_spans(index, file, cutting, chunk_bytes)

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.base.errors import InputError
 from pipeline.corpus.records import Records, SkippedRecords
 from pipeline.corpus.skipped_or_altered import MOST_EXAMPLES
 
@@ -22,6 +23,24 @@ def is_text(kind: pa.DataType) -> bool:
         return is_text(kind.value_type)
     tests = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)
     return any(test(kind) for test in (*tests, types.is_string, types.is_large_string, types.is_string_view))
+
+
+def require_text(path: str, schema: pa.Schema, text_field: str) -> int:
+    """Return the number of the top column that has the field; raise `InputError` unless it is there once, and text."""
+    kind: Any = pa.struct(list(schema))
+    names = [text_field] if text_field in schema.names else text_field.split(".")
+    for name in names:
+        if not pa.types.is_struct(kind) or len(kind.get_all_field_indices(name)) != 1:
+            raise InputError(
+                f"{path} has no column {text_field!r}: it has {', '.join(schema.names[:20])}; say which one is the "
+                "text with --text-field"
+            )
+        kind = kind.field(name).type
+    if not is_text(kind):
+        raise InputError(
+            f"{path}: the column {text_field!r} is {kind}, not text; say which one is the text with --text-field"
+        )
+    return int(schema.get_field_index(names[0]))
 
 
 def field(records: Any, text_field: str) -> Any:

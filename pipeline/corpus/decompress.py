@@ -1,8 +1,9 @@
 """Decompression in bounded memory: blocks of a fixed size come out, however much a few bytes may expand to.
 
-gzip and zstd by Arrow's streams; by the standard library xz, which Arrow does not have, and bzip2, where Arrow stops at
-an empty stream between others. Members and frames that follow each other are one text. What is cut short or damaged is
-an error with the file and the position.
+zstd by Arrow's streams; the others by the standard library: Arrow does not have xz, and stops at an empty stream of
+bzip2 and at zeros behind a member of gzip. Members and frames that follow each other are one text, also with zeros
+between those of gzip and xz. What follows bzip2 and is no stream is ignored, as bzip2 does. What is cut short or
+damaged is an error with the file and the position.
 
 What a decompressor keeps to look back at, the dictionary of xz and the window of zstd, is held of the budget. The
 memory is allocated at once but used as the text grows, so a small file takes little.
@@ -10,6 +11,7 @@ memory is allocated at once but used as the text grows, so a small file takes li
 
 import io
 import lzma
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -24,7 +26,8 @@ from pipeline.storage import OpenFile
 
 _BLOCK_BYTES = 1 << 20
 _USED_AT_ONCE = 16  # of a window, one byte in that many is used before there is any text
-_BZIP2_READ_BYTES = 1 << 16  # what follows a stream in them is copied
+_READ_BYTES = 1 << 16  # of bzip2 and gzip: what follows a stream in them is copied
+_BZIP2, _GZIP_BITS = b"BZh", 31  # how a stream begins; gzip's header with the largest window
 _XZ_OTHER_BYTES = 1 << 20  # next to the dictionary
 _XZ_HEAD_BYTES = 1 << 12  # more than the headers before the first block's content
 _MOST_ZSTD_BYTES = 128 << 20  # of a window that Arrow's decompressor accepts
@@ -43,8 +46,10 @@ def decompress(file: CorpusFile, stream: OpenFile, budget: ReadBudget, frame: Fr
         blocks = _by_lzma(frame, stream, note)
     elif file.compression == "bzip2":
         blocks = _by_bz2(stream)
+    elif file.compression == "gzip":
+        blocks = _by_zlib(stream)
     else:
-        blocks = _by_arrow(stream, file.compression, note)
+        blocks = _zstd_by_arrow(stream, note)
     try:
         for block in blocks:
             out += len(block)
@@ -53,7 +58,7 @@ def decompress(file: CorpusFile, stream: OpenFile, budget: ReadBudget, frame: Fr
                 what = f"{file.location(out)}: the window of {format_bytes(window)}, which the text from here on fills,"
                 raise budget.too_large("window", window, what)
             yield block
-    except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
+    except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
         raise _failure(file, stream, window, out, error) from None
 
 
@@ -74,11 +79,11 @@ def _failure(file: CorpusFile, stream: OpenFile, window: int, out: int, error: E
     return damaged(file.path, f"decompressed as {file.compression}: {cause}", error)
 
 
-def _by_arrow(stream: OpenFile, name: str, note: Callable[[int], None]) -> Iterator[bytes]:
+def _zstd_by_arrow(stream: OpenFile, note: Callable[[int], None]) -> Iterator[bytes]:
     import pyarrow as pa
 
-    see = ZstdWindows(note).see if name == "zstd" else lambda _: None
-    with pa.CompressedInputStream(pa.PythonFile(_Borrowed(stream, see), mode="r"), name) as decompressed:
+    see = ZstdWindows(note).see
+    with pa.CompressedInputStream(pa.PythonFile(_Borrowed(stream, see), mode="r"), "zstd") as decompressed:
         while block := decompressed.read(_BLOCK_BYTES):
             yield block
 
@@ -120,12 +125,28 @@ class ZstdWindows:
 def _by_bz2(stream: OpenFile) -> Iterator[bytes]:
     import bz2
 
-    read = partial(stream.read, _BZIP2_READ_BYTES)
+    read = partial(stream.read, _READ_BYTES)
     data = read()
     while data:
         decoder = bz2.BZ2Decompressor()
         yield from _one_stream(decoder, data, read)
         data = decoder.unused_data or read()
+        if not _BZIP2.startswith(data[: len(_BZIP2)]):
+            return
+
+
+def _by_zlib(stream: OpenFile) -> Iterator[bytes]:
+    read = partial(stream.read, _READ_BYTES)
+    data = read()
+    while data:
+        decoder = zlib.decompressobj(_GZIP_BITS)
+        while not decoder.eof:
+            if not data and not (data := read()):
+                raise EOFError("the stream does not end")
+            if block := decoder.decompress(data, _BLOCK_BYTES):
+                yield block
+            data = decoder.unconsumed_tail
+        data = _behind_padding(read, decoder.unused_data)
 
 
 def _by_lzma(frame: Frame, stream: OpenFile, note: Callable[[int], None]) -> Iterator[bytes]:

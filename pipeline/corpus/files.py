@@ -1,7 +1,7 @@
 """A file of the corpus: its format and its compression, two independent facts, and how it is opened to read.
 
-Content decides first if it has a mark (Parquet, gzip, zstd, bzip2, xz). JSON Lines has none, so its name decides. A
-file whose name contradicts its content is an error, so that a damaged file is never read as text.
+Content decides first if it has a mark (Parquet, Arrow, gzip, zstd, bzip2, xz). JSON Lines has none, so its name
+decides. A file whose name contradicts its content, or that is no text at all, is an error: it is never read as text.
 """
 
 import os
@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import NamedTuple
 
-from pipeline.base.errors import InputError, os_error_as
+from pipeline.base.errors import InputError, InvalidTextError, os_error_as
+from pipeline.corpus.contents import refuse_other
 from pipeline.storage import Location, OpenFile, named, open_file
 
-WHOLE_FORMATS = ("json", "csv", "arrow")  # of chat data alone, a file in one go; the first: one array
-FORMATS = ("text", "lines", "jsonl", "parquet", *WHOLE_FORMATS)
+WHOLE_FORMATS = ("json", "csv")  # of chat data alone, a file in one go; the first: one array
+BATCH_FORMATS = ("parquet", "arrow")  # of columns
+FORMATS = ("text", "lines", "jsonl", *BATCH_FORMATS, *WHOLE_FORMATS)
 COMPRESSIONS = ("none", "gzip", "zstd", "bzip2", "xz")
 AUTO = "auto"
 
@@ -24,9 +26,11 @@ _COMPRESSION_SUFFIXES = {
 }  # fmt: skip
 _FORMAT_SUFFIXES = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".jsonlines": "jsonl", ".json": "jsonl",
-    ".parquet": "parquet", ".pq": "parquet",
+    ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow",
 }  # fmt: skip
 _PARQUET = b"PAR1"
+ARROW_FILE, _ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"  # the second: and the length of the schema
+_NAMES = {"parquet": "Parquet", "arrow": "Arrow"}
 _PARQUET_START = _PARQUET + b"\x15"  # and the header of a page
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")  # the first block, or the end if there is none
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f
@@ -34,10 +38,14 @@ _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f
 
 @dataclass(frozen=True)
 class FileType:
-    """A format and a compression: of a file, or from the options, where `auto` leaves them to each file."""
+    """A format and a compression: of a file, or from the options, where `auto` leaves them to each file.
+
+    text_field: the field of a record that is its text; empty: all fields are read, of chat data.
+    """
 
     format: str = AUTO
     compression: str = AUTO
+    text_field: str = "text"
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class CorpusFile:
     """One file to read: its absolute path, links kept, or URI; a digest of its size and of samples.
 
     ctime_ns: when the file or its attributes changed; 0: not known. identity: what it is called where work depends on
-    it, if not by its path.
+    it, if not by its path. by_name: whether its format was named, so that nothing is concluded from its content.
     """
 
     path: str
@@ -56,10 +64,11 @@ class CorpusFile:
     compression: str = "none"
     ctime_ns: int = 0
     identity: str = ""
+    by_name: bool = False
 
     def location(self, number: int) -> str:
         """Describe a location: a byte of the file, a byte of the decompressed text, or a row (the first is 0)."""
-        if self.format in ("parquet", *WHOLE_FORMATS):
+        if self.format in (*BATCH_FORMATS, *WHOLE_FORMATS):
             return f"{self.path}, row {number}"
         return f"{self.path}, byte {number}" + ("" if self.compression == "none" else " of the decompressed text")
 
@@ -97,7 +106,7 @@ def file_size(file: OpenFile) -> int:
 def recognise(path: str, name: str, head: bytes, tail: bytes, asked: FileType) -> FileType:
     """Return what a file is by its name, without a URI's query, and its first and last bytes.
 
-    Raises `InputError` if they contradict each other.
+    Raises `InputError` if they contradict each other, or the content is certainly neither text nor records.
     """
 
     def contradiction(named: str, pronoun: str, option: str) -> InputError:
@@ -114,14 +123,29 @@ def recognise(path: str, name: str, head: bytes, tail: bytes, asked: FileType) -
     format_ = asked.format
     if format_ == AUTO:
         format_ = _FORMAT_SUFFIXES.get(suffixes[-1], "text") if suffixes else "text"
-        if compression == "none" and head.startswith(_PARQUET):
-            if tail.endswith(_PARQUET) or starts_as_parquet(head):
-                format_ = "parquet"
-        elif format_ == "parquet" and compression == "none" and head:
-            raise contradiction("Parquet", "one", "--input-format")
-    if format_ == "parquet" and compression != "none":
-        raise compressed_parquet(path, compression)
+        if compression == "none":
+            marked = format_marked(head, tail)
+            if marked == "text" and format_ in BATCH_FORMATS and head and not head.startswith(_PARQUET):
+                refuse_other(path, head)
+                raise contradiction(_NAMES[format_], "one", "--input-format")
+            format_ = format_ if marked == "text" else marked
+    if format_ in BATCH_FORMATS and compression != "none":
+        raise compressed_columns(path, format_, compression)
+    if format_ not in BATCH_FORMATS and compression == "none" and asked.compression == AUTO:
+        refuse_other(path, head)
+        if (marked := format_marked(head, tail)) != "text":
+            raise InputError(
+                f"{path} is {_NAMES[marked]}, not {format_}: give --input-format {marked}, or leave it out"
+            )
     return FileType(format_, compression)
+
+
+def format_marked(head: bytes, tail: bytes) -> str:
+    """Return the format of columns that the first and last bytes of a file mark, or text."""
+    if head.startswith(_PARQUET) and (tail.endswith(_PARQUET) or head.startswith(_PARQUET_START)):
+        return "parquet"
+    is_stream = head.startswith(_ARROW_STREAM) and int.from_bytes(head[4:8], "little", signed=True) > 0
+    return "arrow" if head.startswith(ARROW_FILE + b"\0\0") or is_stream else "text"
 
 
 def damaged(path: str, action: str, error: Exception) -> InputError:
@@ -130,17 +154,24 @@ def damaged(path: str, action: str, error: Exception) -> InputError:
     return InputError(f"{path} cannot be {action} ({reason}); restore it, or leave it out")
 
 
-def compressed_parquet(path: str, compression: str) -> InputError:
-    """Return the error for a Parquet file in a compressed one: it can only be read from its end."""
-    return InputError(
-        f"{path} is a Parquet file compressed as a whole with {compression}: decompress it (Parquet compresses its "
-        "own pages), then name the result"
+def compressed_columns(path: str, format_: str, compression: str) -> InvalidTextError:
+    """Return the error for a file of columns in a compressed one: it is read in parts."""
+    return InvalidTextError(
+        f"{path} is {'a Parquet' if format_ == 'parquet' else 'an Arrow'} file compressed as a whole with "
+        f"{compression}: decompress it ({_NAMES[format_]} compresses its own columns), then name the result"
     )
 
 
-def starts_as_parquet(head: bytes) -> bool:
-    """Return whether decompressed content is a Parquet file rather than text."""
-    return head.startswith(_PARQUET_START)
+def refuse_compressed(file: CorpusFile, head: bytes) -> None:
+    """Raise `InputError` if the first bytes that a compressed file holds are neither text nor records."""
+    if (format_ := format_marked(head, b"")) != "text":
+        raise compressed_columns(file.path, format_, file.compression)
+    if (inner := compression_marked(head)) != "none":
+        raise InvalidTextError(
+            f"{file.path} holds {inner} in {file.compression}: decompress it once, then name the result, or leave it "
+            "out"
+        )
+    refuse_other(file.path, head, file.compression)
 
 
 def compression_marked(head: bytes) -> str:

@@ -2,7 +2,7 @@
 
 Results are sorted by path. Hidden files and directories are skipped, and so is what is stored in a run directory (with
 a `run.json`) or one of shards. `*`, `**`, `[...]` and `{a,b}` may be in any part of a glob; `?` too, but begins a URI's
-query.
+query. Links without a target are among the results: the listing counts them.
 """
 
 import errno
@@ -176,6 +176,15 @@ def _refuse_undecodable(path: str) -> None:
         raise InputError(f"the name of {shown} is not valid UTF-8: rename it") from None
 
 
+def is_dangling(path: str | Path) -> bool:
+    """Return whether a local path is a link that leads to nothing, or in a circle."""
+    return os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114 - never raise
+
+
+def _is_dangling(where: Location) -> bool:
+    return isinstance(where, Path) and is_dangling(where)
+
+
 def _is_file(where: Location) -> bool:
     return where.is_file() if isinstance(where, Remote) else os.path.isfile(where)  # noqa: PTH113 - never raises
 
@@ -205,7 +214,7 @@ def _below(where: Location, refuse: str = "") -> list[Location]:
 
 
 def _walk(directory: Path, seen: set[str], left_out: Iterable[str] = ()) -> Iterator[Path]:
-    """Yield the files in a directory and below, no directory twice; broken and looping links are skipped."""
+    """Yield the files in a directory and below, no directory twice, and links that lead to nothing."""
     real = os.path.realpath(directory)
     if real in seen or _is_output_directory(directory):
         return
@@ -221,12 +230,12 @@ def _walk(directory: Path, seen: set[str], left_out: Iterable[str] = ()) -> Iter
             except OSError as error:
                 if error.errno != errno.ELOOP:
                     raise
-                continue
+                is_directory = is_file = False
         if is_directory:
             yield from _walk(directory / entry.name, seen, left_out)
-        elif is_file:
+        elif is_file or is_dangling(entry.path):
             yield directory / entry.name
-        elif os.path.exists(entry.path):  # noqa: PTH110 - no broken link
+        elif os.path.exists(entry.path):  # noqa: PTH110 - it did not vanish
             raise InputError(f"{entry.path} is a pipe, socket or device: move it out of {directory}, or name the files")
 
 
@@ -260,7 +269,7 @@ def _glob(
     else:
         where = root / f"{above}{part}"
         is_above = bool(rest and not deep) or _is_directory(where)
-        kinds = [False] if is_above else [True] if _is_file(where) else []
+        kinds = [False] if is_above else [True] if _is_file(where) or _is_dangling(where) else []
         children = [(part, kind) for kind in kinds]
     for name, is_file in children:
         path = f"{above}{name}"
@@ -286,4 +295,5 @@ def _children(where: Location, part: str) -> list[tuple[str, bool]]:
         paths = [where / name for name in os.listdir(where) if matches(name)]  # noqa: PTH208 - names, not paths
     except OSError:
         return []  # as Python's `glob`
-    return [(path.name, _is_file(path)) for path in paths if _is_file(path) or _is_directory(path)]
+    kinds = [(path.name, _is_file(path) or _is_dangling(path), _is_directory(path)) for path in paths]
+    return [(name, is_file) for name, is_file, is_directory in kinds if is_file or is_directory]

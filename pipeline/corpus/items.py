@@ -6,7 +6,7 @@ JSON Lines.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -24,8 +24,8 @@ def blocks(items: Iterable[Any], text_field: str) -> Iterator[Records]:
     """Yield the documents of an iterable; their positions are numbers of items, from 1.
 
     items: strings or bytes, mappings that have one in `text_field`, lists of these; pyarrow Arrays, RecordBatches or
-    Tables, whose column `text_field` is read; or one such object; or a `datasets.Dataset`. A field has just that name,
-    or the dots of `text_field` lead to it. None is a record without its field.
+    Tables, or data frames, whose column `text_field` is read; or one such object; or a `datasets.Dataset`. A field has
+    just that name, or the dots of `text_field` lead to it. None is a record without its field.
 
     Raises `UsageError` for what is not an iterable of documents, `InputError` naming the item that is none of these or
     the columns that one object or a data set has.
@@ -34,7 +34,7 @@ def blocks(items: Iterable[Any], text_field: str) -> Iterator[Records]:
     texts: list[bytes] = []
     skipped: dict[str, list[int]] = {}
     size = 0
-    for item in _unbatched(_documents(items, text_field)):
+    for item in _unbatched(_documents(items, text_field), text_field):
         is_arrow = _is_arrow(item)
         if not is_arrow:
             text, kind = _text_of(item, text_field, number)
@@ -62,7 +62,9 @@ def _documents(items: Any, text_field: str) -> Iterable[Any]:
         raise UsageError(
             "the documents are one single text, which would be read letter by letter; give a list of texts"
         )
-    if isinstance(items, Mapping) or _is_scalar(items):
+    if is_table(items):
+        return [items]
+    if isinstance(items, Mapping | ItemsView) or _is_scalar(items):
         raise UsageError(
             f"the documents are one {type(items).__name__}, which would be read as its keys or not at all; give a list "
             "of records or texts, of a set of data sets one"
@@ -78,10 +80,32 @@ def _documents(items: Any, text_field: str) -> Iterable[Any]:
     return [items] if _is_arrow(items) else cast("Iterable[Any]", items)
 
 
-def _unbatched(items: Iterable[Any]) -> Iterator[Any]:
-    """Yield the members of lists in their place, and every other item."""
+def is_table(items: object) -> bool:
+    """Return whether it is a data frame of pandas, polars, ..., which by itself is an iterable of its columns."""
+    interchanged = hasattr(items, "__dataframe__") or hasattr(items, "__arrow_c_stream__")
+    return interchanged and hasattr(items, "columns") and not _of_arrow(items)
+
+
+def _unbatched(items: Iterable[Any], text_field: str) -> Iterator[Any]:
+    """Yield the members of lists in their place, of a data frame the column of texts, and every other item."""
     for item in items:
-        yield from item if isinstance(item, list | tuple) else (item,)
+        if isinstance(item, list | tuple):
+            yield from item
+        else:
+            yield _column_of(item, text_field) if is_table(item) else item
+
+
+def _column_of(table: Any, text_field: str) -> Any:
+    """Return the column of texts of a data frame, in Arrow's memory."""
+    import pyarrow as pa
+
+    column = table[[_column_name("the table", text_field, table.columns)]]
+    try:
+        return pa.table(column)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(
+            f"the column {text_field!r} of the table is not all text: {str(error).splitlines()[0]}"
+        ) from None
 
 
 def _of_arrow(item: object) -> bool:

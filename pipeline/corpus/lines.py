@@ -16,6 +16,7 @@ from itertools import accumulate
 from pipeline import _core
 from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
+from pipeline.corpus.contents import BYTE_ORDER_MARK
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.read_budget import SMALL_BYTES, UNLIMITED, ReadBudget
 from pipeline.corpus.records import Records, SkippedRecords
@@ -25,7 +26,6 @@ LINE = "line"  # in the budget
 TOO_LONG = "records_too_long"
 _LINE_COPIES = 5.5  # as read and joined, its text, and what else reading may hold
 _BLANK = b" \t\r"
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _KINDS = ("records_not_json", "records_without_field", "records_not_text")
 
 
@@ -49,6 +49,8 @@ def read_lines(
     """Parse the lines in blocks that start at offset `at` of the text. parse: makes records of whole lines."""
     too_long = partial(Records, 0, bytes(8), b"", 8, int)
     for start, lines in lines_that_fit(file, blocks, at, budget):
+        if start == 0 and lines is not None and lines.startswith(BYTE_ORDER_MARK):
+            start, lines = len(BYTE_ORDER_MARK), lines[len(BYTE_ORDER_MARK) :]
         records = too_long((SkippedRecords(TOO_LONG, 1, [start]),)) if lines is None else parse(lines, start)
         del lines
         yield records
@@ -119,9 +121,6 @@ def read_json_lines(
 
     def parse(lines: bytes, start: int) -> Records:
         nonlocal looked
-        if start == 0 and lines.startswith(BYTE_ORDER_MARK):
-            start = len(BYTE_ORDER_MARK)
-            lines = lines[start:]
         if not looked and lines.strip():
             _refuse_other_json(file, lines)
             looked = True

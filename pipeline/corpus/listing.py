@@ -9,22 +9,25 @@ import os
 import sysconfig
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from pipeline.base.errors import InputError
-from pipeline.corpus.files import CorpusFile, FileType, file_size, opened, recognise
-from pipeline.corpus.inputs import expand, sample_corpus, without
+from pipeline.base.units import format_count
+from pipeline.corpus.contents import BYTE_ORDER_MARK, RECORDS_BYTES, refuse_records
+from pipeline.corpus.data_sets import data_files
+from pipeline.corpus.files import AUTO, CorpusFile, FileType, file_size, opened, recognise
+from pipeline.corpus.inputs import expand, is_dangling, sample_corpus, without
 from pipeline.storage import each, is_uri, named
 
 _SAMPLES, _SAMPLE_BYTES = 16, 4096
+_MOST_SHOWN = 8
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of a corpus in the order to read them, and the paths of those without a byte.
+    """The files of a corpus in the order to read them, and the paths of those without a byte, or links to nothing.
 
     inputs: the number of the input that each file is of. repeated: the numbers of inputs with files that are of one
-    before. unused: globs that should exclude files, and exclude none.
+    before. unused: globs that should exclude files, and exclude none. notes: what to say about files that are left out.
     """
 
     files: tuple[CorpusFile, ...]
@@ -32,6 +35,7 @@ class Listing:
     inputs: tuple[int, ...] = ()
     unused: tuple[str, ...] = ()
     repeated: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def find_files(
@@ -61,26 +65,55 @@ def find_files(
         raise InputError("the directories of the inputs are nested too deeply: name the inner ones") from None
     if not paths:
         raise InputError(f"the corpus is empty: all its files are excluded, by {', '.join(exclude)}; exclude fewer")
+    left_out, notes = data_files((path for _, path in paths), _named_alone(names or [], paths))
     different: dict[str, tuple[int, str]] = {}
     repeated: dict[int, None] = {}
     for number, path in paths:
+        if path in left_out:
+            continue
         owner, first = different.setdefault(resolved(path), (number, path))
         if owner != number:
             repeated[number] = None
         if getattr(first, "secret", "") != getattr(path, "secret", ""):
             raise InputError(f"{path} is named twice with different queries, which are not stored: name one of them")
-    described = partial(describe, asked=asked)
-    chosen = [path for _, path in different.values()]
-    files = list(each(described, chosen))
+    files = _described([path for _, path in different.values()], asked)
     empty = [file.path for file in files if not file.size]
     if len(empty) == len(files) and not may_be_empty:
-        reason = f"none of its {len(empty)} files has a byte" if len(empty) > 1 else f"{empty[0]} has no bytes"
+        reason = f"none of its {len(empty)} files has a byte"
+        if len(empty) == 1:
+            reason = f"{empty[0]} " + ("is a link that leads to no file" if is_dangling(empty[0]) else "has no bytes")
         raise InputError(f"the {'sample ' if names is None else ''}corpus is empty: {reason}; name files with text")
     if names is None:
         empty = []  # the library has empty modules, which the user did not choose
     numbers = (number for (number, _), file in zip(different.values(), files, strict=True) if file.size)
     unused = tuple(glob for glob in exclude if glob not in used)
-    return Listing(tuple(file for file in files if file.size), tuple(empty), tuple(numbers), unused, tuple(repeated))
+    filled = tuple(file for file in files if file.size)
+    return Listing(filled, tuple(empty), tuple(numbers), unused, tuple(repeated), tuple(notes))
+
+
+def _named_alone(names: Sequence[str], paths: Iterable[tuple[int, str]]) -> set[str]:
+    """Return the paths whose inputs end in their names, so that they were named themselves."""
+    lasts = [name.partition("?")[0].rpartition("/")[2] for name in names]
+    return {path for number, path in paths if names and named(path).name == lasts[number]}
+
+
+def _described(paths: Sequence[str], asked: FileType) -> list[CorpusFile]:
+    """Describe all files; the error for one that cannot be read names the others, too."""
+
+    def description(path: str) -> CorpusFile | InputError:
+        try:
+            return describe(path, asked)
+        except InputError as error:
+            return error
+
+    found = list(each(description, paths))
+    refused = [(path, error) for path, error in zip(paths, found, strict=True) if isinstance(error, InputError)]
+    if refused:
+        (_, first), *others = refused
+        named_too = ", ".join(path for path, _ in others[:_MOST_SHOWN]) + (", ..." if len(others) > _MOST_SHOWN else "")
+        more = f" ({format_count(len(others), 'other files')} cannot be read either: {named_too})" if others else ""
+        raise type(first)(f"{first}{more}")
+    return [file for file in found if isinstance(file, CorpusFile)]
 
 
 def files_in_both(files: Iterable[CorpusFile], others: Iterable[CorpusFile]) -> list[CorpusFile]:
@@ -100,7 +133,12 @@ def resolved(path: str) -> str:
 
 
 def describe(path: str, asked: FileType = FileType()) -> CorpusFile:  # noqa: B008 - a constant
-    """Describe a file; raise `InputError` if it cannot be read or its name contradicts its content."""
+    """Describe a file; raise `InputError` if it cannot be read, is neither text nor records, or not what its name says.
+
+    A link that leads to nothing is a file without a byte.
+    """
+    if is_dangling(path):
+        return CorpusFile(path, 0, 0, "")
     with opened(path) as file:
         size = file_size(file)
         last = max(size - _SAMPLE_BYTES, 0)
@@ -108,5 +146,10 @@ def describe(path: str, asked: FileType = FileType()) -> CorpusFile:  # noqa: B0
         samples = [file.read_at(offset, _SAMPLE_BYTES) for offset in offsets]
         digest = hashlib.sha256(str(size).encode() + b"".join(samples)).hexdigest()[:32]
         found = recognise(path, named(path).name, samples[0], samples[-1], asked)
+        if found == FileType("text", "none") and asked.format == AUTO:
+            is_record = samples[0].lstrip(BYTE_ORDER_MARK + b" \t\r\n").startswith(b"{")
+            head = file.read_at(0, RECORDS_BYTES) if is_record else samples[0]
+            refuse_records(path, head, asked.text_field, whole=len(head) == size)
         _, mtime_ns, ctime_ns = file.state()
-        return CorpusFile(path, size, mtime_ns, digest, found.format, found.compression, ctime_ns)
+        by_name = asked.format != AUTO
+        return CorpusFile(path, size, mtime_ns, digest, found.format, found.compression, ctime_ns, by_name=by_name)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus import pages
-from pipeline.corpus.columns import field, is_text, plain, records_of
+from pipeline.corpus.columns import field, plain, records_of, require_text
 from pipeline.corpus.files import CorpusFile, damaged, opened
 from pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from pipeline.corpus.records import Records
@@ -96,18 +96,7 @@ def _open(file: CorpusFile, stream: OpenFile, text_field: str) -> tuple[pq.Parqu
         raise InputError(
             f"{file.path} has more than one column {text_field!r}, by its name or by nesting; rename one of them"
         )
-    kind: Any = pa.struct(list(schema))
-    for name in [text_field] if text_field in schema.names else text_field.split("."):
-        if not pa.types.is_struct(kind) or len(kind.get_all_field_indices(name)) != 1:
-            raise InputError(
-                f"{file.path} has no column {text_field!r}: it has {', '.join(schema.names[:20])}; say which one is "
-                "the text with --text-field"
-            )
-        kind = kind.field(name).type
-    if not is_text(kind):
-        raise InputError(
-            f"{file.path}: the column {text_field!r} is {kind}, not text; say which one is the text with --text-field"
-        )
+    require_text(file.path, schema, text_field)
     return parquet, paths.index(text_field)
 
 

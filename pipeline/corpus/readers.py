@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pipeline._core import SpecialTokens
 from pipeline.base.errors import InputError
 from pipeline.corpus.chunks import Cutting, context_bytes
-from pipeline.corpus.files import CorpusFile, FileSpan, compressed_parquet, opened, starts_as_parquet
+from pipeline.corpus.contents import RECORDS_BYTES, refuse_records
+from pipeline.corpus.files import CorpusFile, FileSpan, opened, refuse_compressed
 from pipeline.corpus.frames import FROM_START, Frame, frame_before, frames_of
 from pipeline.corpus.lines import read_json_lines, read_lines
 from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
@@ -80,13 +81,29 @@ def read_span(
         with unchanged(file) as stream:
             yield from read_row_groups(file, stream, range(start, stop), text_field, progress, budget)
         return
+    if file.format == "arrow":
+        from pipeline.corpus.arrow import read_batches
+
+        with unchanged(file) as stream:
+            yield from read_batches(span, stream, text_field, progress, budget)
+        return
     with blocks_of_span(span, progress, budget, text) as (first, blocks):
         if file.format == "text":
-            yield from blocks
+            yield from _text_blocks(file, blocks, first, text_field)
         elif file.format == "lines":
             yield from read_lines(file, blocks, first, budget)
         else:
             yield from read_json_lines(file, blocks, first, text_field, budget)
+
+
+def _text_blocks(file: CorpusFile, blocks: Iterator[bytes], at: int, text_field: str) -> Iterator[bytes]:
+    """Yield blocks of text that start at offset `at`; `InvalidTextError` if a compressed file has records in it."""
+    for block in blocks:
+        if at == 0 and file.compression != "none" and not file.by_name:
+            refuse_records(file.path, block[:RECORDS_BYTES], text_field, whole=len(block) < _FIRST_BYTES)
+        at += len(block)
+        yield block
+        del block
 
 
 @contextmanager
@@ -98,7 +115,18 @@ def blocks_of_span(
         if span.file.compression == "none":
             yield span.start, _read_blocks(span, stream, progress)
         else:
-            yield text[0], _decompressed(span, stream, text, progress, budget)
+            blocks = _decompressed(span, stream, text, progress, budget)
+            yield text[0], blocks if text[0] else _after_check(span.file, blocks)
+
+
+def _after_check(file: CorpusFile, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield what a compressed file holds from its start; `InputError` if that is neither text nor records."""
+    first = next(blocks, b"")
+    refuse_compressed(file, first)
+    if first:
+        yield first
+    del first
+    yield from blocks
 
 
 @contextmanager
@@ -137,7 +165,7 @@ def _read_blocks(span: FileSpan, stream: OpenFile, progress: Progress) -> Iterat
 def _decompressed(
     span: FileSpan, stream: OpenFile, text: tuple[int, int | None], progress: Progress, budget: ReadBudget
 ) -> Iterator[bytes]:
-    """Yield blocks of a range of what a compressed file holds; refuse a Parquet file in it.
+    """Yield blocks of a range of what a compressed file holds.
 
     The first block is not short, if there are more: it shows whether the text begins with a special token.
     """
@@ -147,8 +175,6 @@ def _decompressed(
     frame = frame_before(frames_of(file), first) if first else FROM_START
     at, reported, head = frame.text, 0, b""
     for block in decompress(file, stream, budget, frame):
-        if at == 0 and starts_as_parquet(block):
-            raise compressed_parquet(file.path, file.compression)
         at += len(block)
         if at > first:
             wanted = memoryview(block)[max(first - at, -len(block)) : None if last is None else last - at + len(block)]

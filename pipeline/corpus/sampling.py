@@ -8,6 +8,7 @@ from itertools import accumulate, pairwise
 from random import Random
 
 from pipeline.base.errors import InputError, TrainingError
+from pipeline.corpus.contents import BYTE_ORDER_MARK
 from pipeline.corpus.files import CorpusFile, FileSpan
 from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBudget
 from pipeline.corpus.readers import read_span
@@ -108,7 +109,7 @@ def _read(
     """Read the blocks of text, or the documents, in a span of a file."""
     for found in read_span(FileSpan(file, start, stop), text_field, lambda _: None, budget):
         if isinstance(found, bytes):
-            yield found
+            yield found.removeprefix(BYTE_ORDER_MARK)
         else:
             data = memoryview(found.data).cast("B")
             yield from (bytes(data[begin:end]) for begin, end in pairwise(found.starts[: found.rows + 1]))

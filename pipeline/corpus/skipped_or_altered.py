@@ -16,6 +16,8 @@ MOST_LINE_BYTES = 64 << 20  # of a record of JSON Lines, or a line of text: a wo
 KINDS = {
     "replacements": "invalid UTF-8 sequences replaced by U+FFFD",
     "files_hardly_text": "files more than a tenth of which is U+FFFD in place of invalid UTF-8",
+    "files_with_nuls": "files read as text of which more than a hundredth are NUL bytes",
+    "files_like_json": "files read as text of which most lines begin with { and end with }, as JSON Lines do",
     "documents_skipped": "documents with invalid UTF-8 skipped",
     "pieces_cut": "pieces cut at max_piece_bytes",
     "records_not_json": "records skipped: not a JSON object",
@@ -38,6 +40,12 @@ KINDS = {
     "files_empty": "files without text",
 }
 
+_NO_TEXT = "leave out what is no text, or convert it to UTF-8"
+_REMEDIES = {
+    "files_hardly_text": _NO_TEXT,
+    "files_with_nuls": _NO_TEXT,
+    "files_like_json": "name them .jsonl, or give --input-format jsonl; if they are text, --input-format text",
+}
 _LOCATION = re.compile(r", (?:byte|row) \d+(?: of the decompressed text)?(?:, template .*)?$", re.DOTALL)
 _PLURAL = re.compile(r"\b(sequence|document|piece|record|conversation|answer|text|token|file)s\b")
 
@@ -113,12 +121,9 @@ def in_words(tallies: Tallies) -> tuple[SkippedOrAltered, ...]:
     )
 
 
-def warning_of(tallies: Tallies) -> str:
-    """Return what to warn of, naming files: those that are hardly text; empty if there are none."""
-    if (found := tallies.get("files_hardly_text")) is None:
-        return ""
-    [one] = in_words({"files_hardly_text": found})
-    return f"{one}; leave out what is no text, or convert it to UTF-8"
+def warnings_of(tallies: Tallies) -> list[str]:
+    """Return what to warn of, naming files: those that are not plain text by the look of them."""
+    return [f"{one}; {_REMEDIES[one.kind]}" for one in in_words(tallies) if one.kind in _REMEDIES]
 
 
 def in_one_line(found: Sequence[SkippedOrAltered], where: str) -> list[str]:

@@ -12,7 +12,7 @@ from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.fit_worker import SampleTask, misfit_of
 from pipeline.corpus.sampling import choose
-from pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words, warning_of
+from pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words, warnings_of
 from pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts
 from pipeline.counts.combine import combine_counters, look_at
 from pipeline.counts.count_worker import CountTask, count_chunk
@@ -97,7 +97,8 @@ def count(runner: Runner, run: Run, options: CountOptions) -> tuple[Run, Counted
     runner.warn(slowness(pattern))
     _warn_of_misfit(runner, run, pattern)
     statistics = count_chunks(runner, run, pattern)
-    runner.warn(warning_of(statistics.losses))
+    for warning in warnings_of(statistics.losses):
+        runner.warn(warning)
     check_facts(as_counted(run, CounterFacts(0, statistics)).facts, fail_on_loss=options.fail_on_loss)
     if options.inputs:  # otherwise it is the sample corpus, or one that was warned of before
         warn_of_special_text(runner, statistics, options)

@@ -34,14 +34,14 @@ Counter: TypeAlias = tuple[_core.ChunkCounter, Any]  # and what cuts for it
 def count_documents(
     runner: Runner, run: Run, part_path: PartPath, documents: Iterable[Records], options: CountOptions
 ) -> Parts:
-    """Count all blocks of documents; warns of those that are skipped."""
+    """Count all blocks of documents; warns of those that are skipped or altered."""
     runner.warn(slowness(pattern_of(options)))
     with runner.reporting(STAGE, 0, "bytes") as advance:
         counting = _Counting(runner, run, part_path, options)
         counting.feed(documents, advance)
-        for skipped in in_words(counting.tally.found):
-            runner.warn(str(skipped))
         parts = counting.finish()
+        for skipped in in_words(parts.statistics.losses):
+            runner.warn(str(skipped))
         warn_of_special_text(runner, parts.statistics, options)
         del counting
         give_back_memory()  # a worker combines and merges in parallel with this process

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 from pipeline import _core
 from pipeline.base.errors import InvalidTextError, PatternTimeoutError, TrainingError
 from pipeline.base.memory import Grant
-from pipeline.base.units import format_bytes
+from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.chunks import Cutting
+from pipeline.corpus.contents import BYTE_ORDER_MARK, object_lines
 from pipeline.corpus.files import CorpusFile, FileSpan
 from pipeline.corpus.read_budget import ReadBudget
 from pipeline.corpus.readers import read_span, text_range
@@ -23,6 +24,7 @@ from pipeline.pattern.by_regex import cut_with_regex, differing_characters
 from pipeline.pattern.compiled import CompiledPattern, PatternSequence
 
 # The locations that a counter notes, and the kinds they are of; under one errors policy only one of them occurs.
+_LEAST_NULS = 100  # one byte in fewer is NUL
 _MOST_REPLACED, _FEW_REPLACED = 0.1, 15  # of the characters of a text; a slip in a short one
 LOCATED = {"invalid_offsets": ("replacements", "documents_skipped"), "cut_offsets": ("pieces_cut",)}
 
@@ -141,11 +143,17 @@ class _Feeding:
             text = max(first, resumed), last
         begin, before = counter.fed_bytes(), counter.statistics()
         first = text[0] - begin  # of a text, from a number of fed bytes to an offset in it
-        found = 0
+        found = nuls = 0
         blocks = read_span(task.spans[number], task.text_field, progress, budget, text)
         for block in blocks if text[0] != text[1] else iter(()):
             fed = counter.fed_bytes()
             if isinstance(block, bytes):
+                if fed == begin and text[0] == 0:
+                    if block.startswith(BYTE_ORDER_MARK):
+                        block, first = block[len(BYTE_ORDER_MARK) :], first + len(BYTE_ORDER_MARK)
+                    self._note_records(file, block)
+                if start == 0:
+                    nuls += block.count(0)
                 if fed == begin and text[0] > 0 and self._specials.match_at(block, 0) is None:
                     counter.start_inside_document()
                 self._look(block, 0, len(block))
@@ -169,7 +177,20 @@ class _Feeding:
             self._tally.add("files_empty", 1, [file.path])
         if start == 0:  # the first span speaks for its file
             self._tally.add("files_hardly_text", int(_hardly_text(before, counter.statistics())), [file.path])
+            self._note_nuls(file, nuls, counter.fed_bytes() - begin)
         counter.set_budget(task.budget_bytes)  # what reading held of it is free again
+
+    def _note_records(self, file: CorpusFile, block: bytes) -> None:
+        """Tally a file that is read as text, if most lines of its first block look like records."""
+        if not file.by_name:
+            objects, lines = object_lines(block)
+            example = f"{file.path}, {objects:,} of {format_count(lines, 'lines')}"
+            self._tally.add("files_like_json", int(2 * objects > lines), [example])
+
+    def _note_nuls(self, file: CorpusFile, nuls: int, size: int) -> None:
+        """Tally a file that is read as text, if it has many NUL bytes."""
+        example = f"{file.path}, {nuls:,} of {format_count(size, 'bytes')}"
+        self._tally.add("files_with_nuls", int(_LEAST_NULS * nuls > size), [example])
 
     def _feed_text(self, number: int, block: bytes, first: int) -> None:
         """Feed a block of text, in two if a checkpoint is due and there is a safe position in it."""

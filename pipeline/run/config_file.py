@@ -18,7 +18,7 @@ _LONG_NAME = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*
 def read_config(path: Location) -> dict[str, Any]:
     """Read the names and values in a YAML, JSON or TOML file, dashes as underscores."""
     try:
-        text = read_bounded(path, CONFIG_BYTES).decode("utf-8").replace("\r\n", "\n")
+        text = read_bounded(path, CONFIG_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
         values = _parse_config(path.suffix.lower(), text)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error

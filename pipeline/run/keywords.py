@@ -45,7 +45,7 @@ class CorpusKeywords(WorkKeywords, total=False):
     """Which files are read, and how."""
 
     exclude: str | Sequence[str] | None
-    input_format: Literal["auto", "text", "lines", "jsonl", "parquet"]
+    input_format: Literal["auto", "text", "lines", "jsonl", "parquet", "arrow"]
     compression: Literal["auto", "none", "gzip", "zstd", "bzip2", "xz"]
     pattern_timeout: int | str
     chunk_size: int | str | None

@@ -1,7 +1,7 @@
 """Names and values as they were given -> the options of a command."""
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -9,15 +9,26 @@ from pipeline.base.errors import UsageError, unfit
 from pipeline.run.options import RECORDS, Values
 
 Kind = TypeVar("Kind", bound=Values)
+_REPLACING = {"output", "overwrite"}
 RENAMED = {"executor": "ray", "ray_address": "ray"}  # what options were called -> what they are called now
 
 
-def parsed(name: str, value: object, spell: Callable[[str], str]) -> Any:
-    """Return the value of an option as its record reads it; `UsageError` for what it is not, and an unknown name."""
-    if name not in RECORDS:
+def require_known(names: Iterable[str], spell: Callable[[str], str]) -> None:
+    """Raise `UsageError` for names that no option has, with all of them."""
+    unknown = [name for name in names if name not in RECORDS]
+    if len(unknown) > 1:
+        others = ", ".join(map(repr, unknown[1:]))
+        raise UsageError(f"{spell(unknown[0])} is no option, nor are {others}: leave out what is not for bpe-pipeline")
+    for name in unknown:
         near = difflib.get_close_matches(name, RECORDS, 1, cutoff=0.5)
+        if set(near) & _REPLACING:  # a wrong guess would replace what that option names
+            near = difflib.get_close_matches(name, near, 1, cutoff=0.8)
         hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(RECORDS)}"
         raise UsageError(f"{spell(name)} is " + (f"{RENAMED[name]!r} now" if name in RENAMED else f"unknown{hint}"))
+
+
+def parsed(name: str, value: object, spell: Callable[[str], str]) -> Any:
+    """Return the value of an option as its record reads it; `UsageError` for what it is not."""
     try:
         return RECORDS[name].parse(value)
     except ValueError as error:
@@ -44,6 +55,7 @@ def make_options(
         if name in RECORDS.keys() - taken and value is not None:
             raise UsageError(f"{spell(name)} means nothing here: leave it out")
     given = {name: value for name, value in values.items() if name not in RECORDS or value is not None}
+    require_known(given, spell)
     checked = {name: parsed(name, value, spell) for name, value in given.items()}
     if "stop_at_saving" in checked and len(checked.setdefault("vocab_size", (256_000,))) > 1:
         raise UsageError(f"{spell('stop_at_saving')} chooses one size: give {spell('vocab_size')} one, the largest")

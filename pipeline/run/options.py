@@ -82,8 +82,10 @@ class CorpusOptions(WorkOptions):
         "files, directories, globs and URIs; - is standard input", flag="INPUT")
     exclude: tuple[str, ...] | None = _input("run", None, read.parse_globs,
         "leave out the files and directories of INPUT with this name or path; repeatable", "GLOB")
-    input_format: str = _input("count", "auto", read.parse_one_of("auto", "text", "lines", "jsonl", "parquet"),
-        "format of all inputs: text, lines (each a document), jsonl, parquet; auto: by content and name", advanced=True)
+    input_format: str = _input("count", "auto",
+        read.parse_one_of("auto", "text", "lines", "jsonl", "parquet", "arrow"),
+        "format of all inputs: text, lines (each a document), jsonl, parquet, arrow; auto: by content and name",
+        advanced=True)
     compression: str = _input("count", "auto", read.parse_one_of("auto", "none", "gzip", "zstd", "bzip2", "xz"),
         "compression of all inputs: none, gzip, zstd, bzip2, xz; auto: by content", advanced=True)
     pattern_timeout: int = _resource("run", 60, parse_whole_number(1, 1_000_000),
@@ -100,7 +102,7 @@ class TextOptions(CorpusOptions):
     errors: str = _input("count", "replace", read.parse_one_of("replace", "strict", "skip"),
         "replace invalid UTF-8, stop there (strict), or skip its document", advanced=True)
     text_field: str = _input("count", "text", read.parse_text_field,
-        "field of JSON Lines or column of Parquet that holds the text; a.b: field b of field a", "NAME")
+        "field of JSON Lines or column of Parquet or Arrow that holds the text; a.b: field b of field a", "NAME")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,13 @@ from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_count
 from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
-from pipeline.corpus.files import COMPRESSIONS, FORMATS, CorpusFile, FileSpan, FileType
+from pipeline.corpus.contents import is_table
+from pipeline.corpus.files import AUTO, COMPRESSIONS, FORMATS, CorpusFile, FileSpan, FileType
+from pipeline.corpus.inputs import is_dangling
 from pipeline.corpus.listing import Listing, find_files
 from pipeline.corpus.skipped_or_altered import Tallies, Tally
 from pipeline.run.directory import Directory, fingerprint
-from pipeline.run.options import CorpusOptions, CountOptions
+from pipeline.run.options import CorpusOptions, CountOptions, TextOptions
 from pipeline.run.stored import stored
 from pipeline.run.values import shown_weight
 from pipeline.storage import Location
@@ -155,12 +157,11 @@ class Plan:
             if 0 != known.ctime_ns != file.ctime_ns and not known.identity:
                 touched.append(known.path)
         if touched:
-            named = ", ".join(touched[:3]) + (", ..." if len(touched) > 3 else "")
             text = f"{len(touched):,} of {format_count(len(self.files), 'files')} were written, moved or given other "
             text += (
                 f"attributes since {directory} was planned, with the same size, time of change and samples of content: "
             )
-            listener(Notice("warning", f"{text}{named}; if the text changed, start again with --overwrite"))
+            listener(Notice("warning", f"{text}{_shown(touched)}; if the text changed, start again with --overwrite"))
         return tuple(now.values())
 
     def reopened(self, listing: Listing) -> "Plan":
@@ -224,7 +225,8 @@ def list_corpus(
     may_be_empty: bool = False,
 ) -> Listing:
     """List the files of a corpus; raises as `find_files` does. directory: may hold copies of standard input."""
-    asked = FileType(options.input_format, options.compression)
+    text_field = options.text_field if isinstance(options, TextOptions) else ""
+    asked = FileType(options.input_format, options.compression, text_field)
     listing = find_files(options.inputs, asked, exclude=options.exclude or (), may_be_empty=may_be_empty)
     if listing.repeated and weights:
         twice = (options.inputs or ())[listing.repeated[0]]
@@ -234,10 +236,30 @@ def list_corpus(
         )
     if listing.unused:
         listener(Notice("warning", f"--exclude {' '.join(listing.unused)} excludes no file: check the globs"))
-    if listing.empty and options.inputs:
-        named = ", ".join(listing.empty[:3]) + (", ..." if len(listing.empty) > 3 else "")
-        listener(Notice("warning", f"{format_count(len(listing.empty), 'files')} without a byte: {named}"))
+    for note in listing.notes:
+        listener(Notice("info", note))
+    tables = [file.path for file in listing.files if text_field and file.format == "text" and is_table(file.path)]
+    if tables and options.input_format == AUTO:
+        listener(
+            Notice(
+                "warning",
+                f"read as plain text, with all of its columns: {_shown(tables)}; convert tables to JSON "
+                "Lines or Parquet, or give --input-format text",
+            )
+        )
+    dangling = [path for path in listing.empty if is_dangling(path)]
+    without_bytes = [path for path in listing.empty if path not in dangling]
+    for paths, kind, what in (
+        (without_bytes, "files", "without a byte"),
+        (dangling, "links", "to files that are missing"),
+    ):
+        if paths and options.inputs:
+            listener(Notice("warning", f"{format_count(len(paths), kind)} {what}: {_shown(paths)}"))
     return listing if directory is None else replace(listing, files=tuple(map(directory.identified, listing.files)))
+
+
+def _shown(paths: Sequence[str]) -> str:
+    return ", ".join(paths[:3]) + (", ..." if len(paths) > 3 else "")
 
 
 def owners_of(options: CountOptions, listing: Listing) -> tuple[int, ...]:

@@ -43,12 +43,14 @@ def with_standard_input(directory: Directory, options: Reading) -> Iterator[Read
     path, is_new = _copy(directory)
     try:
         yield replace(options, inputs=tuple(str(path) if name == NAME else name for name in options.inputs))
-    except BaseException:
+    except BaseException as error:
         if is_new:
             with contextlib.suppress(OSError):
                 remove(path)
                 if isinstance(path, Path):
                     path.parent.rmdir()  # unless it holds others
+        if isinstance(error, InputError) and str(path) in error.args[0]:
+            raise type(error)(error.args[0].replace(str(path), "standard input")) from None
         raise
 
 

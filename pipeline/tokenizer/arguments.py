@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pipeline.base.errors import unfit
 from pipeline.base.machine import default_workers
+from pipeline.corpus.items import is_table
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.presets import resolve
@@ -67,6 +68,8 @@ def texts_of(texts: Iterable[Text]) -> Sequence[Text]:
     """List the texts of a batch."""
     if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
         raise unfit("texts", "a list of texts (for one text, call encode)", texts)
+    if isinstance(texts, Mapping) or is_table(texts):
+        raise unfit("texts", "a list of texts (of a mapping or a table one column, as texts['text'])", texts)
     return texts if isinstance(texts, list) else list(texts)
 
 

@@ -14,8 +14,9 @@ from pathlib import PurePath
 from typing import Any, cast
 
 from pipeline.base.errors import InputError, UsageError
+from pipeline.corpus.contents import BYTE_ORDER_MARK
 from pipeline.corpus.files import CorpusFile, FileSpan, damaged, opened
-from pipeline.corpus.lines import BYTE_ORDER_MARK, TOO_LONG, lines_that_fit
+from pipeline.corpus.lines import TOO_LONG, lines_that_fit
 from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
 from pipeline.corpus.readers import blocks_of_span, unchanged
 from pipeline.corpus.skipped_or_altered import MOST_LINE_BYTES

@@ -1,0 +1,148 @@
+"""What the bytes of a file are, if they are not the UTF-8 text or the records that are expected: archives, UTF-16, ...
+
+What is certain, by a magic number or a mark, is an error. What is only likely is counted, in the first block of a file.
+"""
+
+import codecs
+import json
+import re
+from pathlib import PurePath
+
+from pipeline.base.errors import InvalidTextError
+
+BYTE_ORDER_MARK = codecs.BOM_UTF8
+HEAD_BYTES = 4096  # show what a file is; of records the first mebibyte
+RECORDS_BYTES = 1 << 20
+_EXTRACT = "extract it, and name the directory of its files"
+_DECOMPRESS = "decompress it, then name the result"
+_CONVERT = "convert it to JSON Lines or Parquet"
+_MAGIC = {
+    b"PK\x03\x04": ("a ZIP archive", _EXTRACT), b"PK\x05\x06": ("a ZIP archive", _EXTRACT),
+    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", _EXTRACT), b"Rar!\x1a\x07": ("a RAR archive", _EXTRACT),
+    b"\x04\x22\x4d\x18": ("compressed with lz4", _DECOMPRESS), b"\x1f\x9d": ("compressed with compress", _DECOMPRESS),
+    b"\xff\x06\x00\x00sNaPpY": ("compressed with Snappy", _DECOMPRESS), b"Obj\x01": ("an Avro file", _CONVERT),
+    b"SQLite format 3\0": ("an SQLite database", _CONVERT), b"\x89HDF\r\n\x1a\n": ("an HDF5 file", _CONVERT),
+    b"FEA1\0\0\0\0": ("a Feather file of version 1", _CONVERT), b"\x93NUMPY": ("a NumPy array", _CONVERT),
+}  # fmt: skip
+_UNICODE_MARKS = {  # UTF-32 first: its mark begins with one of UTF-16
+    codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16",
+}  # fmt: skip
+_CONTROL = "\0-\x08\x0e-\x19\x1c-\x1f"
+_CONTROLS, _CONTROL_BYTES = re.compile(f"[{_CONTROL}]"), re.compile(f"[{_CONTROL}]".encode())
+_COMMON = re.compile("[A-Za-z \n]")
+_MOST_CONTROLS = 8  # of a text in UTF-8 at most one byte in that many
+_TAR_HEADER_BYTES = 512
+_TABLES = (".csv", ".tsv")
+_DELIMITER = re.compile(b"[,;\t|]")
+_USUAL_FIELD = "text"
+_OBJECT_LINE = re.compile(rb"^[ \t]*\{.*\}[ \t\r]*$", re.MULTILINE)
+
+
+def refuse_other(path: str, head: bytes, within: str = "none") -> None:
+    """Raise `InvalidTextError` for content that is certainly not UTF-8 text, with what it is and how to read it.
+
+    head: its first bytes, `HEAD_BYTES` if it has them. within: the compression that they are read from.
+    """
+    known = next((found for magic, found in _MAGIC.items() if head.startswith(magic)), None)
+    if known is None and _is_tar(head):
+        known = "a tar archive", f"extract it (tar -xf), {_EXTRACT.partition(', ')[2]}"
+    if known is None and (encoding := _encoding_of(head)):
+        known = f"text in {encoding}", f"convert it to UTF-8 (iconv -f {encoding} -t UTF-8)"
+    if known is not None:
+        what, remedy = known
+        compressed = "" if within == "none" else f", compressed with {within}"
+        raise InvalidTextError(f"{path} is {what}{compressed}, not text in UTF-8: {remedy}, or leave it out")
+
+
+def refuse_records(path: str, head: bytes, text_field: str, *, whole: bool) -> None:
+    """Raise `InvalidTextError` for JSON Lines, and for a table with the column of texts, that are read as plain text.
+
+    head: the first bytes. whole: whether that is all of it.
+    """
+    if not text_field:
+        return
+    lines = head.removeprefix(BYTE_ORDER_MARK).split(b"\n")
+    if not whole:
+        lines.pop()
+    as_text = "--input-format text takes it as the text that it is"
+    filled = [line for line in lines if line.strip()]
+    if len(filled) > 1 and all(map(_is_object, filled)):
+        raise InvalidTextError(
+            f"{path} is JSON Lines by its content, and not by its name: name it .jsonl, or give --input-format jsonl, "
+            f"with --text-field for the field of its text; {as_text}"
+        )
+    columns = [cell.strip(b' "\r') for cell in _DELIMITER.split(lines[0])] if lines else []
+    if is_table(path) and (text_field.encode() in columns or text_field != _USUAL_FIELD):
+        raise InvalidTextError(
+            f"{path} is a table, and its commas, quotes and all of its columns would be read as "
+            f"text, not the column {text_field!r} alone: {_CONVERT}; {as_text}"
+        )
+
+
+def is_table(path: str) -> bool:
+    """Return whether a file is named as a table of values that are separated by commas or tabs."""
+    return any(suffix.lower() in _TABLES for suffix in PurePath(path).suffixes[-2:])
+
+
+def object_lines(block: bytes) -> tuple[int, int]:
+    """Return how many lines of a block begin with { and end with }, as JSON Lines do, and how many there are.
+
+    A block that hardly has any is not searched: (0, 0).
+    """
+    begins = block.lstrip(BYTE_ORDER_MARK + b" \t\r\n").startswith(b"{")
+    if not begins and b"}\n{" not in block and b"}\r\n{" not in block:
+        return 0, 0
+    return len(_OBJECT_LINE.findall(block)), sum(1 for line in block.split(b"\n") if line.strip())
+
+
+def _is_object(line: bytes) -> bool:
+    if not line.lstrip().startswith(b"{"):
+        return False
+    try:
+        return isinstance(json.loads(line.decode(errors="replace")), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_tar(head: bytes) -> bool:
+    """Return whether a header of tar is at the start: its checksum is right."""
+    header = head[:_TAR_HEADER_BYTES]
+    stored = header[148:156].strip(b" \0")
+    if len(header) < _TAR_HEADER_BYTES or not re.fullmatch(b"[0-7]+", stored):
+        return False
+    return int(stored, 8) == sum(header[:148]) + 8 * ord(" ") + sum(header[156:])
+
+
+def _encoding_of(head: bytes) -> str:
+    """Return whether a text is in UTF-16 or UTF-32, empty if not: by its mark, or because it decodes to better text."""
+    for mark, name in _UNICODE_MARKS.items():
+        if head.startswith(mark):
+            return name
+    if head.count(0) < 2:
+        return ""
+    for name in ("UTF-32LE", "UTF-32BE"):
+        if _common_characters(head, name) > 0:
+            return name
+    if _is_utf8(head) and _MOST_CONTROLS * len(_CONTROL_BYTES.findall(head)) < len(head):
+        return ""
+    found = {name: _common_characters(head, name) for name in ("UTF-16LE", "UTF-16BE")}
+    worse, better = sorted(found, key=found.__getitem__)
+    return better if found[better] > max(1, 4 * found[worse]) else ""
+
+
+def _common_characters(head: bytes, encoding: str) -> int:
+    """Return how many letters and spaces of ASCII there are in an encoding; 0 for what cannot be text in it."""
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(head)
+    except UnicodeDecodeError:
+        return 0
+    return 0 if _CONTROLS.search(text) else len(_COMMON.findall(text))
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
