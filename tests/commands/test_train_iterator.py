@@ -293,3 +293,46 @@ def test_a_real_data_set(from_files: bytes, tmp_path: Path) -> None:
     shuffled = data_set.shuffle(seed=1).filter(lambda row: row["other"] >= 0)
     pipeline.train_from_iterator(shuffled, output=tmp_path / "shuffled", vocab_size=500)
     assert model(tmp_path / "shuffled") == from_files
+
+
+class Frame:
+    """What a data frame of pandas or polars offers: iterated, it has its columns' names."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table, self.columns = table, table.column_names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __getitem__(self, names: list[str]) -> "Frame":
+        return Frame(self._table.select(names))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def test_a_data_frame_is_read_as_its_column(tmp_path: Path, from_files: bytes) -> None:
+    frame = Frame(pa.table({"n": range(len(DOCUMENTS)), "text": DOCUMENTS}))
+    for number, documents in enumerate((frame, [frame], iter([frame]))):
+        pipeline.train_from_iterator(documents, output=tmp_path / f"{number}", vocab_size=500)
+        assert model(tmp_path / f"{number}") == from_files
+    with pytest.raises(InputError, match="the table has no column 'body', only n, text"):
+        list(blocks(frame, "body"))
+    with pytest.raises(UsageError, match="documents are one dict_items"):
+        list(blocks({"text": "a"}.items(), "text"))
+    [part] = blocks(Frame(pa.table({"text": ["a", None]})), "text")
+    assert [(one.kind, one.positions) for one in part.skipped] == [("records_without_field", [2])]
+
+
+@pytest.mark.parametrize("texts", [{"text": "ab"}, Frame(pa.table({"text": ["ab"]}))])
+def test_a_mapping_or_a_table_is_no_batch_of_texts(texts: object) -> None:
+    tokenizer = pipeline.Tokenizer.from_merges([], "gpt2", [])
+    for encode in (tokenizer.encode_batch, tokenizer.encode_ordinary_batch):
+        with pytest.raises(UsageError, match=r"texts: expected a list of texts \(of a mapping or a table one column"):
+            encode(texts)
+    assert tokenizer.encode_batch({"ab": 1}.keys()) == [[97, 98]]
+
+
+def test_replaced_bytes_are_warned_of(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"2 invalid UTF-8 sequences .*\(first: item 2, byte 1; item 3, byte 0\)"):
+        pipeline.train_from_iterator(["fine", b"a\xff", "\ud800"], output=tmp_path / "a", vocab_size=257)

@@ -1,5 +1,7 @@
 """Decompressors keep windows and dictionaries, whose sizes are read from headers and held of the budget."""
 
+import bz2
+import gzip
 import lzma
 import zlib
 from collections import Counter
@@ -10,11 +12,14 @@ import pyarrow as pa
 import pytest
 from chunk_tasks import chunk_task, counted_within, random_words
 from corpus_files import xz_with, zstd_frame
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import InputError
-from pipeline.corpus.decompress import ZstdWindows, xz_memory
+from pipeline.corpus.decompress import ZstdWindows, decompress, xz_memory
+from pipeline.corpus.files import opened
+from pipeline.corpus.listing import describe
+from pipeline.corpus.read_budget import UNLIMITED
 from pipeline.counts.count_worker import count_chunk
 
 MIB = 1 << 20
@@ -102,3 +107,37 @@ def test_large_window_of_a_small_file_fits_and_too_large_a_window_is_an_error(tm
     (tmp_path / "a.txt.zst").write_bytes(zstd_frame(31, 8))
     with pytest.raises(InputError, match=r"a\.txt\.zst needs a window of 2\.0 GiB .* without --long"):
         counted_within(tmp_path / "a.txt.zst", 1 << 30)
+
+
+def decompressed(path: Path) -> bytes:
+    file = describe(str(path))
+    with opened(file.path) as stream:
+        return b"".join(decompress(file, stream, UNLIMITED))
+
+
+MEMBERS = st.lists(
+    st.binary(max_size=30) | st.sampled_from([b"", b"ab " * 50_000, bytes(3 * MIB)]), min_size=1, max_size=5
+)
+
+
+@given(MEMBERS, st.lists(st.integers(0, 200_000), min_size=5, max_size=5))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_zeros_behind_and_between_gzip_members_are_ignored_as_python_does(tmp_path: Path, members, zeros) -> None:
+    data = b"".join(gzip.compress(text, 1) + bytes(size) for text, size in zip(members, zeros, strict=False))
+    (tmp_path / "a.gz").write_bytes(data)
+    assert decompressed(tmp_path / "a.gz") == gzip.decompress(data) == b"".join(members)
+
+
+@pytest.mark.parametrize("behind", [b"\0" * 512, b"trailing text", b"\0BZh9", b"x" * 200_000, b"\x1f\x8b\x08", b"\n"])
+def test_what_is_behind_bzip2_is_ignored_as_python_does(tmp_path: Path, behind: bytes) -> None:
+    data = bz2.compress(b"one ") + bz2.compress(b"") + bz2.compress(b"two") + behind
+    (tmp_path / "a.bz2").write_bytes(data)
+    assert decompressed(tmp_path / "a.bz2") == bz2.decompress(data) == b"one two"
+
+
+@pytest.mark.parametrize("behind", [b"B", b"BZh", bz2.compress(b"two")[:-1], gzip.compress(b"two")[:-1], b"text"])
+def test_a_stream_that_is_cut_short_behind_another_is_an_error(tmp_path: Path, behind: bytes) -> None:
+    first = bz2.compress(b"one") if behind.startswith(b"B") else gzip.compress(b"one")
+    (tmp_path / "a").write_bytes(first + behind)
+    with pytest.raises(InputError, match="cannot be decompressed"):
+        decompressed(tmp_path / "a")

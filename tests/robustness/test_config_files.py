@@ -79,3 +79,33 @@ def test_numbers_that_yaml_reads_to_another_base_are_text(tmp_path: Path) -> Non
     path.write_text("pattern_timeout: 1:30\n")
     with pytest.raises(UsageError, match="expected a whole number of at least 1, not '1:30'"):
         make_options(TrainOptions, read_config(path))
+
+
+@pytest.mark.parametrize(("suffix", "text"), [
+    ("yaml", "vocab_size: 300\n"), ("json", '{"vocab_size": 300}'), ("toml", "vocab_size = 300\n"),
+])  # fmt: skip
+def test_a_byte_order_mark_in_a_configuration_is_ignored(tmp_path: Path, suffix: str, text: str) -> None:
+    (tmp_path / f"a.{suffix}").write_text(text, encoding="utf-8-sig")
+    assert read_config(tmp_path / f"a.{suffix}") == {"vocab_size": 300}
+
+
+TRAINING = "model_name_or_path: m\noutput_dir: saves/m\noverwrite_output_dir: true\nlearning_rate: 1e-4\n"
+
+
+def test_a_training_file_of_another_tool_is_refused_with_all_of_its_names(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(TRAINING)
+    with pytest.raises(
+        UsageError, match="'model_name_or_path' is no option, nor are 'output_dir', 'overwrite_output_dir', 'learn"
+    ):
+        make_options(TrainOptions, read_config(tmp_path / "a.yaml"))
+
+
+@pytest.mark.parametrize(
+    "name", ["output_dir", "output_path", "overwrite_output_dir", "overwrite_cache", "logging_dir"]
+)
+def test_no_name_of_another_tool_is_taken_for_what_replaces_files(name: str) -> None:
+    with pytest.raises(UsageError, match=f"'{name}' is unknown") as error:
+        make_options(TrainOptions, {name: "saves"})
+    assert "did you mean 'o" not in str(error.value)
+    with pytest.raises(UsageError, match="did you mean 'output'"):
+        make_options(TrainOptions, {"ouput": "saves"})
