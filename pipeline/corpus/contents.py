@@ -33,6 +33,7 @@ _CONTROLS, _CONTROL_BYTES = re.compile(f"[{_CONTROL}]"), re.compile(f"[{_CONTROL
 _COMMON = re.compile("[A-Za-z \n]")
 _MOST_CONTROLS = 3  # of a text in UTF-8 at most one byte in that many; in UTF-16 it is about every other one
 _TAR_HEADER_BYTES = 512
+_CERTAIN = 0.9  # the share of lines that are objects in JSON Lines, one of which may be cut or damaged
 _TABLES = (".csv", ".tsv")
 _DELIMITER = re.compile(b"[,;\t|]")
 _USUAL_FIELD = "text"
@@ -67,7 +68,8 @@ def refuse_records(path: str, head: bytes, text_field: str, *, whole: bool) -> N
         lines.pop()
     as_text = "--input-format text takes it as the text that it is"
     filled = [line for line in lines if line.strip()]
-    if len(filled) > 1 and all(map(_is_object, filled)):
+    objects = sum(map(_is_object, filled))
+    if objects > 1 and objects >= _CERTAIN * len(filled):
         raise InvalidTextError(
             f"{path} is JSON Lines by its content, and not by its name: name it .jsonl, or give --input-format jsonl, "
             f"with --text-field for the field of its text; {as_text}"
