@@ -22,7 +22,7 @@ _MAGIC = {
     b"\x04\x22\x4d\x18": ("compressed with lz4", _DECOMPRESS), b"\x1f\x9d": ("compressed with compress", _DECOMPRESS),
     b"\xff\x06\x00\x00sNaPpY": ("compressed with Snappy", _DECOMPRESS), b"Obj\x01": ("an Avro file", _CONVERT),
     b"SQLite format 3\0": ("an SQLite database", _CONVERT), b"\x89HDF\r\n\x1a\n": ("an HDF5 file", _CONVERT),
-    b"FEA1\0\0\0\0": ("a Feather file of version 1", _CONVERT), b"\x93NUMPY": ("a NumPy array", _CONVERT),
+    b"FEA1\0\0\0\0": ("a Feather file of version 1", _CONVERT),
 }  # fmt: skip
 _UNICODE_MARKS = {  # UTF-32 first: its mark begins with one of UTF-16
     codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32",

@@ -119,7 +119,7 @@ def test_file_with_a_copys_name_is_not_trusted() -> None:
 def test_empty_input_and_dry_run_are_refused() -> None:
     for data, options, code, reason in (
         (b"", (), 1, "standard input has no data"),
-        (b"no Parquet", ("--input-format", "parquet"), 1, "stdin/"),
+        (b"no Parquet", ("--input-format", "parquet"), 1, "standard input cannot be read as Parquet"),
         (b"text", ("--dry-run",), 2, "--dry-run"),
     ):
         words = ("train", "-") if "--dry-run" in options else COUNT
