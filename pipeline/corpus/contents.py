@@ -6,7 +6,6 @@ What is certain, by a magic number or a mark, is an error. What is only likely i
 import codecs
 import json
 import re
-from pathlib import PurePath
 
 from pipeline.base.errors import InvalidTextError
 
@@ -24,17 +23,20 @@ _MAGIC = {
     b"SQLite format 3\0": ("an SQLite database", _CONVERT), b"\x89HDF\r\n\x1a\n": ("an HDF5 file", _CONVERT),
     b"FEA1\0\0\0\0": ("a Feather file of version 1", _CONVERT),
 }  # fmt: skip
+_MAGICS = tuple(_MAGIC)
 _UNICODE_MARKS = {  # UTF-32 first: its mark begins with one of UTF-16
     codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32",
     codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16",
 }  # fmt: skip
+_MARKS = tuple(_UNICODE_MARKS)
 _CONTROL = "\0-\x08\x0e-\x19\x1c-\x1f"
 _CONTROLS, _CONTROL_BYTES = re.compile(f"[{_CONTROL}]"), re.compile(f"[{_CONTROL}]".encode())
 _COMMON = re.compile("[A-Za-z \n]")
 _MOST_CONTROLS = 3  # of a text in UTF-8 at most one byte in that many; in UTF-16 it is about every other one
 _TAR_HEADER_BYTES = 512
+_BLANK_BYTES = 64  # are searched for its begin
 _CERTAIN = 0.9  # the share of lines that are objects in JSON Lines, one of which may be cut or damaged
-_TABLES = (".csv", ".tsv")
+_TABLE = re.compile(r"\.[ct]sv(\.\w+)?$", re.IGNORECASE)
 _DELIMITER = re.compile(b"[,;\t|]")
 _USUAL_FIELD = "text"
 _OBJECT_LINE = re.compile(rb"^[ \t]*\{.*\}[ \t\r]*$", re.MULTILINE)
@@ -45,7 +47,9 @@ def refuse_other(path: str, head: bytes, within: str = "none") -> None:
 
     head: its first bytes, `HEAD_BYTES` if it has them. within: the compression that they are read from.
     """
-    known = next((found for magic, found in _MAGIC.items() if head.startswith(magic)), None)
+    known = None
+    if head.startswith(_MAGICS):
+        known = next(found for magic, found in _MAGIC.items() if head.startswith(magic))
     if known is None and _is_tar(head):
         known = "a tar archive", f"extract it (tar -xf), {_EXTRACT.partition(', ')[2]}"
     if known is None and (encoding := _encoding_of(head)):
@@ -61,21 +65,20 @@ def refuse_records(path: str, head: bytes, text_field: str, *, whole: bool) -> N
 
     head: the first bytes. whole: whether that is all of it.
     """
-    if not text_field:
-        return
-    lines = head.removeprefix(BYTE_ORDER_MARK).split(b"\n")
-    if not whole:
-        lines.pop()
     as_text = "--input-format text takes it as the text that it is"
-    filled = [line for line in lines if line.strip()]
+    lines = head.removeprefix(BYTE_ORDER_MARK).split(b"\n") if text_field and _has_objects(head) else []
+    filled = [line for line in (lines if whole else lines[:-1]) if line.strip()]
     objects = sum(map(_is_object, filled))
     if objects > 1 and objects >= _CERTAIN * len(filled):
         raise InvalidTextError(
             f"{path} is JSON Lines by its content, and not by its name: name it .jsonl, or give --input-format jsonl, "
             f"with --text-field for the field of its text; {as_text}"
         )
-    columns = [cell.strip(b' "\r') for cell in _DELIMITER.split(lines[0])] if lines else []
-    if is_table(path) and (text_field.encode() in columns or text_field != _USUAL_FIELD):
+    if not text_field or not is_table(path):
+        return
+    first = head.removeprefix(BYTE_ORDER_MARK).partition(b"\n")[0]
+    columns = [cell.strip(b' "\r') for cell in _DELIMITER.split(first)]
+    if text_field.encode() in columns or text_field != _USUAL_FIELD:
         raise InvalidTextError(
             f"{path} is a table, and its commas, quotes and all of its columns would be read as "
             f"text, not the column {text_field!r} alone: {_CONVERT}; {as_text}"
@@ -84,7 +87,7 @@ def refuse_records(path: str, head: bytes, text_field: str, *, whole: bool) -> N
 
 def is_table(path: str) -> bool:
     """Return whether a file is named as a table of values that are separated by commas or tabs."""
-    return any(suffix.lower() in _TABLES for suffix in PurePath(path).suffixes[-2:])
+    return _TABLE.search(path) is not None
 
 
 def object_lines(block: bytes) -> tuple[int, int]:
@@ -92,10 +95,19 @@ def object_lines(block: bytes) -> tuple[int, int]:
 
     A block that hardly has any is not searched: (0, 0).
     """
-    begins = block.lstrip(BYTE_ORDER_MARK + b" \t\r\n").startswith(b"{")
-    if not begins and b"}\n{" not in block and b"}\r\n{" not in block:
+    if not _has_objects(block):
         return 0, 0
     return len(_OBJECT_LINE.findall(block)), sum(1 for line in block.split(b"\n") if line.strip())
+
+
+def _has_objects(block: bytes) -> bool:
+    """Return, in a short time, whether a block begins with an object, or a line behind one does."""
+    return begins_with_object(block) or b"}\n{" in block or b"}\r\n{" in block
+
+
+def begins_with_object(block: bytes) -> bool:
+    """Return whether a block begins with what may be an object of JSON."""
+    return block[:_BLANK_BYTES].lstrip(BYTE_ORDER_MARK + b" \t\r\n").startswith(b"{")
 
 
 def _is_object(line: bytes) -> bool:
@@ -118,9 +130,8 @@ def _is_tar(head: bytes) -> bool:
 
 def _encoding_of(head: bytes) -> str:
     """Return whether a text is in UTF-16 or UTF-32, empty if not: by its mark, or because it decodes to better text."""
-    for mark, name in _UNICODE_MARKS.items():
-        if head.startswith(mark):
-            return name
+    if head.startswith(_MARKS):
+        return next(name for mark, name in _UNICODE_MARKS.items() if head.startswith(mark))
     if head.count(0) < 2:
         return ""
     for name in ("UTF-32LE", "UTF-32BE"):

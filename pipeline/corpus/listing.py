@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pipeline.base.errors import InputError
 from pipeline.base.units import format_count
-from pipeline.corpus.contents import BYTE_ORDER_MARK, RECORDS_BYTES, refuse_records
+from pipeline.corpus.contents import RECORDS_BYTES, begins_with_object, refuse_records
 from pipeline.corpus.data_sets import data_files
 from pipeline.corpus.files import AUTO, CorpusFile, FileType, file_size, opened, recognise
 from pipeline.corpus.inputs import expand, is_dangling, sample_corpus, without
@@ -147,8 +147,7 @@ def describe(path: str, asked: FileType = FileType()) -> CorpusFile:  # noqa: B0
         digest = hashlib.sha256(str(size).encode() + b"".join(samples)).hexdigest()[:32]
         found = recognise(path, named(path).name, samples[0], samples[-1], asked)
         if found == FileType("text", "none") and asked.format == AUTO:
-            is_record = samples[0].lstrip(BYTE_ORDER_MARK + b" \t\r\n").startswith(b"{")
-            head = file.read_at(0, RECORDS_BYTES) if is_record else samples[0]
+            head = file.read_at(0, RECORDS_BYTES) if begins_with_object(samples[0]) else samples[0]
             refuse_records(path, head, asked.text_field, whole=len(head) == size)
         _, mtime_ns, ctime_ns = file.state()
         by_name = asked.format != AUTO

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Notice, warn_of
-from pipeline.corpus.skipped_or_altered import Tallies, fail_on_loss_error, in_words
+from pipeline.corpus.skipped_or_altered import Tallies, fail_on_loss_error, in_words, warnings_of
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.keywords import AnyPath, EncodeFilesKeywords
 from pipeline.run.listed_options import lists_options
@@ -123,7 +123,8 @@ def encode_files(
             total += statistics
     if settled.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
-    for warning in planning.warnings_of(model, settled, total, len(ends), plan):
+    found = planning.warnings_of(model, settled, total, len(ends), plan)
+    for warning in (*warnings_of(total.losses), *found):
         warn_of(Notice("warning", warning))
     whole = memoryview(ids).cast(ID_CODES[id_bytes])
     return EncodedFiles(whole.toreadonly(), memoryview(ends).toreadonly(), total.bytes, total.losses)

@@ -18,6 +18,7 @@ from corpus_files import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pipeline
 from pipeline.base.errors import InputError, InvalidTextError
 from pipeline.corpus.contents import object_lines, refuse_other, refuse_records
 from pipeline.corpus.files import FileType
@@ -170,6 +171,8 @@ def test_what_is_likely_no_text_is_warned_of_and_fails_on_loss(command: tuple[ob
     assert "warning: 1 file read as text of which most lines begin with { and end with }" in done.stderr
     assert "30 of 50 lines" in done.stderr
     assert "30 of 50 lines" in refused(run(*command, "part_ab", "-o", "strict", "--fail-on-loss"), 1)
+    with pytest.warns(UserWarning, match="30 of 50 lines"):
+        pipeline.encode_files("part_ab", tokenizer="tiny")
 
 
 @given(st.lists(st.sampled_from(['{"a": 1}', "{}", " {x} ", "text", "", "{", "}", "a}", "{ 1, 2 },"]), max_size=12))
