@@ -6,7 +6,7 @@ which lists them, and `dataset_info.json`, a set of them with `dataset_dict.json
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from pipeline.base.errors import InputError
@@ -18,11 +18,13 @@ _CACHE = "cache-"
 _MOST_SHOWN = 3
 
 
-def data_files(paths: Iterable[str], named_files: set[str]) -> tuple[set[str], list[str]]:
-    """Return those of the paths that hold no data, and what to say about that. named_files: never among them.
+def data_files(paths: Sequence[str]) -> tuple[set[str], list[str]]:
+    """Return those of the paths that hold no data, and what to say about that; none of a single path.
 
     Raises `InputError` for a saved data set that lacks one of its files.
     """
+    if len(paths) == 1:
+        return set(), []
     below: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for path in paths:
         directory, _, name = path.partition("?")[0].rpartition("/")
@@ -41,11 +43,10 @@ def data_files(paths: Iterable[str], named_files: set[str]) -> tuple[set[str], l
                 )
         if any(name.endswith(".arrow") for name in files):
             left_out |= _around_arrow(directory, files)
-    marks = [path for path in marks if path not in named_files]
     if marks:
         shown = ", ".join(marks[:_MOST_SHOWN]) + (", ..." if len(marks) > _MOST_SHOWN else "")
         notes.append(f"left out, as files without data that Spark or a file system writes: {shown}")
-    return left_out - named_files, notes
+    return left_out, notes
 
 
 def _around_arrow(directory: str, files: dict[str, str]) -> set[str]:

@@ -65,7 +65,7 @@ def find_files(
         raise InputError("the directories of the inputs are nested too deeply: name the inner ones") from None
     if not paths:
         raise InputError(f"the corpus is empty: all its files are excluded, by {', '.join(exclude)}; exclude fewer")
-    left_out, notes = data_files((path for _, path in paths), _named_alone(names or [], paths))
+    left_out, notes = data_files([path for _, path in paths])
     different: dict[str, tuple[int, str]] = {}
     repeated: dict[int, None] = {}
     for number, path in paths:
@@ -79,7 +79,7 @@ def find_files(
     files = _described([path for _, path in different.values()], asked)
     empty = [file.path for file in files if not file.size]
     if len(empty) == len(files) and not may_be_empty:
-        reason = f"none of its {len(empty)} files has a byte"
+        reason = f"none of its {len(empty)} files has a byte" if files else "; ".join(notes)
         if len(empty) == 1:
             reason = f"{empty[0]} " + ("is a link that leads to no file" if is_dangling(empty[0]) else "has no bytes")
         raise InputError(f"the {'sample ' if names is None else ''}corpus is empty: {reason}; name files with text")
@@ -89,12 +89,6 @@ def find_files(
     unused = tuple(glob for glob in exclude if glob not in used)
     filled = tuple(file for file in files if file.size)
     return Listing(filled, tuple(empty), tuple(numbers), unused, tuple(repeated), tuple(notes))
-
-
-def _named_alone(names: Sequence[str], paths: Iterable[tuple[int, str]]) -> set[str]:
-    """Return the paths whose inputs end in their names, so that they were named themselves."""
-    lasts = [name.partition("?")[0].rpartition("/")[2] for name in names]
-    return {path for number, path in paths if names and named(path).name == lasts[number]}
 
 
 def _described(paths: Sequence[str], asked: FileType) -> list[CorpusFile]:

@@ -45,9 +45,12 @@ def test_a_saved_data_set_is_its_data_files(given: str) -> None:
     assert names(given, exclude=(DATA[0],)) == [f"saved/{DATA[1]}"]
 
 
-def test_a_file_that_is_named_itself_is_read() -> None:
+def test_a_file_that_is_named_alone_is_read() -> None:
     save_to_disk("saved", TEXTS)
-    assert names("saved/cache-1f2e.arrow", "saved/state.json") == ["saved/cache-1f2e.arrow", "saved/state.json"]
+    for name in ("saved/cache-1f2e.arrow", "saved/state.json"):
+        assert names(name) == [name]
+    every = [f"saved/{path.name}" for path in Path("saved").iterdir()]
+    assert sorted(names(*every)) == [f"saved/{name}" for name in DATA]  # a shell writes a glob out
 
 
 def test_a_saved_data_set_counts_and_encodes_as_its_texts_in_json_lines() -> None:

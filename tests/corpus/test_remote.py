@@ -4,6 +4,7 @@ import contextlib
 import glob
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from command import files_in
 from hypothesis import event, given, settings
@@ -93,3 +94,26 @@ def test_run_in_any_store_that_arrow_writes(tmp_path: Path) -> None:
     pipeline.train(f"{there}/corpus", output=tmp_path / "run2", vocab_size=270)
     with pytest.raises(InputError, match="is a run directory"):
         find_files([f"{there}/run"])
+
+
+def test_data_sets_marks_and_archives_in_a_store_are_read_as_on_a_disk(tmp_path: Path) -> None:
+    table = pa.table({"text": ["the map", "of the house"] * 50})
+    (tmp_path / "saved").mkdir()
+    for name in ("data-00000-of-00001.arrow", "cache-1.arrow"):
+        with pa.ipc.new_stream(tmp_path / "saved" / name, table.schema) as sink:
+            sink.write_table(table, max_chunksize=7)
+    (tmp_path / "saved/state.json").write_text('{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}')
+    (tmp_path / "saved/dataset_info.json").write_text("{}")
+    (tmp_path / "saved/_SUCCESS").touch()
+    for root in (str(tmp_path), f"fsspec+file://{tmp_path}"):
+        [file] = find_files([f"{root}/saved"]).files
+        assert file.path == f"{root}/saved/data-00000-of-00001.arrow"
+    options = {"vocab_size": 262, "chunk_size": 500}
+    local, remote = (
+        pipeline.train(f"{root}/saved", output=tmp_path / name, **options).merges
+        for name, root in (("local", tmp_path), ("remote", f"fsspec+file://{tmp_path}"))
+    )
+    assert local == remote != []
+    (tmp_path / "saved/b.txt").write_bytes("the map".encode("utf-16"))
+    with pytest.raises(InputError, match=r"b\.txt is text in UTF-16"):
+        find_files([f"fsspec+file://{tmp_path}/saved"])

@@ -32,7 +32,7 @@ def corpus_texts() -> list[bytes]:
     texts = [peers.generated_text(seed, 400) for seed in range(12)]
     listed = [
         *(EOT.join(texts[:4]), f"{EOT}{texts[4]}{EOT}{EOT}{IM}user\n{texts[5]}{EOT}"),
-        b"\xff\xfe" + texts[6].encode() + b"\xe2\x82",
+        b"\xff\xff" + texts[6].encode() + b"\xe2\x82",
         *(f"{texts[7]}{EOT}{texts[8]}", texts[9], "", f"{texts[10]}{EOT}", f"x{EOT}y", IM, texts[11]),
         *(*texts[:3], "", "end"),
     ]
