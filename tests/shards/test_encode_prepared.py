@@ -1,6 +1,7 @@
 """Any text in any chunks, blocks and shards, also without its invalid documents, by tokenizers that change texts before
 they cut them, or cut in several steps: the ids of `encode`."""
 
+import codecs
 from pathlib import Path
 
 import encoded
@@ -29,10 +30,17 @@ OPTIONS = {
 }  # fmt: skip
 
 
+def no_other_encoding(files: list[bytes]) -> bool:
+    """Whether there is text, and no file is refused as text in another encoding."""
+    return any(files) and not any(
+        data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or data.count(0) > 1 for data in files
+    )
+
+
 @settings(max_examples=300 if FULL else 40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.filterwarnings("ignore:.* without a byte", "ignore:.* is the separator and ended ")
-@pytest.mark.filterwarnings("ignore:.*looks like special")
-@given(made=st.tuples(st.sampled_from(MADE), st.sampled_from(list(ADDED))), files=FILES.filter(any),
+@pytest.mark.filterwarnings("ignore:.*looks like special", "ignore:.* NUL bytes")
+@given(made=st.tuples(st.sampled_from(MADE), st.sampled_from(list(ADDED))), files=FILES.filter(no_other_encoding),
        options=st.fixed_dictionaries(OPTIONS), block_bytes=st.sampled_from([1, 7, 1 << 20]))  # fmt: skip
 @example(made=("qwen2", "rules"), files=[RULES], options=WHOLE | {"errors": "replace"}, block_bytes=7)
 @example(made=("qwen2", "plain"), files=[JOINED], options=WHOLE | {"errors": "skip"}, block_bytes=7)
