@@ -30,6 +30,9 @@ KINDS = {
     "conversations_without_content": "conversations dropped: a content is missing or not text",
     "conversations_of_malformed_tools": "conversations dropped: tools, or calls of them, are malformed",
     "conversations_without_tool_format": "conversations dropped: tools, and the template has no tool format",
+    "conversations_of_unknown_columns": "conversations dropped: no messages, conversations, or instruction and output",
+    "conversations_not_learned": "conversations dropped: marked or labelled as not to be learned",
+    "conversations_not_understood": "conversations dropped: what changes how they are learned is not understood",
     "conversations_refused": "conversations dropped: the chat template does not take them",
     "conversations_cut": "conversations cut to the sequence length",
     "answers_empty": "empty answers learned",
@@ -46,7 +49,7 @@ _REMEDIES = {
     "files_with_nuls": _NO_TEXT,
     "files_like_json": "name them .jsonl, or give --input-format jsonl; if they are text, --input-format text",
 }
-_LOCATION = re.compile(r", (?:byte|row) \d+(?: of the decompressed text)?(?:, template .*)?$", re.DOTALL)
+_LOCATION = re.compile(r", (?:byte|row) \\d+(?: of the decompressed text)?(?:, .*)?$", re.DOTALL)
 _PLURAL = re.compile(r"\b(sequence|document|piece|record|conversation|answer|text|token|file)s\b")
 
 

@@ -1,7 +1,8 @@
 """Rows of chat data sets -> conversations, by the columns and tags of their format.
 
-A conversation is `{"messages": [{"role", "content"}, ...], "system", "tools"}`. The rules are those of LLaMA-Factory
-0.9.5, also where they are peculiar; `DroppedError` says why a row is none.
+A conversation is `{"messages": [{"role", "content"}, ...], "system", "tools"}`; a message that its data mark as not to
+be learned also has `"learned": False`. The rules are those of LLaMA-Factory 0.9.5, also where they are peculiar, except
+that what changes what is learned is followed, or the row is dropped. `DroppedError` says why a row is none.
 """
 
 import json
@@ -9,10 +10,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pipeline.base.errors import InputError, UsageError, unfit
+from pipeline.guests.chat.marks import (
+    NOT_LEARNED,
+    NOT_UNDERSTOOD,
+    ROW_MARKS,
+    DroppedError,
+    common,
+    learned,
+    truth,
+    turn,
+)
 
 FORMATTINGS = ("alpaca", "sharegpt", "openai")
-MESSAGES = "messages"  # OpenAI's, read without a dataset_info.json: all roles, calls of tools, lists of texts
+MESSAGES = "messages"  # read without a dataset_info.json: OpenAI's messages, ShareGPT's, or Alpaca's columns
 ALPACA_COLUMNS = {"prompt": "instruction", "query": "input", "response": "output"}
+_LISTED = ("messages", "conversations")
+NOT_READ = ("images", "videos", "audios", "chosen", "rejected")  # columns without which an answer means something else
+_SHOWN = {name: name for name in ("system", "tools", *NOT_READ)} | {"kto_tag": "label"}
+READ_COLUMNS = (*_LISTED, *ALPACA_COLUMNS.values(), "history", *_SHOWN.values(), *ROW_MARKS)
 TAGS = {
     "role_tag": "from",
     "content_tag": "value",
@@ -25,9 +40,10 @@ TAGS = {
 OPENAI_TAGS = dict(zip(TAGS, ("role", "content", "user", "assistant", "tool", "function_call", "system"), strict=True))
 _ROLE_OF_MESSAGE = {
     **dict.fromkeys(("system", "developer"), "system"),
-    **dict.fromkeys(("tool", "function"), "observation"),
-    "user": "user",
-    "assistant": "assistant",
+    **dict.fromkeys(("tool", "function", "observation"), "observation"),
+    **dict.fromkeys(("user", "human"), "user"),
+    **dict.fromkeys(("assistant", "gpt"), "assistant"),
+    "function_call": "function",
 }
 _TEXT_PARTS = ("text", "input_text", "output_text")
 _ROLES = {
@@ -44,6 +60,7 @@ NOT_LISTED, UNKNOWN_ROLE = "conversations_not_listed", "conversations_of_unknown
 NOT_PAIRS, NO_TEXT = "conversations_dropped", "conversations_without_content"
 MALFORMED_TOOLS = "conversations_of_malformed_tools"
 TEXTS_LEFT_OUT = "texts_next_to_calls"
+UNKNOWN_COLUMNS = "conversations_of_unknown_columns"
 Conversation = dict[str, Any]
 Names = Mapping[str, str | None]
 
@@ -52,14 +69,6 @@ class MissingColumnError(InputError, KeyError):
     """A row lacks a column that its data set names."""
 
     __str__ = Exception.__str__
-
-
-class DroppedError(InputError):
-    """A row that is no conversation to learn from. kind: why, of skipped or altered input; detail: for its location."""
-
-    def __init__(self, kind: str, detail: str = "") -> None:
-        super().__init__(kind)
-        self.kind, self.detail = kind, detail
 
 
 def align_chat(
@@ -79,17 +88,19 @@ def align_chat(
 
     Args:
         row: the columns of one row.
-        formatting: "alpaca", "sharegpt", "messages" (OpenAI's, with roles such as developer and tool, tool_calls and
-            contents that are lists of text parts) or "openai" (messages as LLaMA-Factory reads them: it adds "detailed
+        formatting: "alpaca", "sharegpt", "messages" (what `encode-chat` reads without dataset_info.json: messages or
+            conversations, also with roles such as developer and tool, tool_calls and contents that are lists of text
+            parts; or instruction and output) or "openai" (messages as LLaMA-Factory reads them: it adds "detailed
             thinking off" to the system text of rows without tools).
-        columns: as in dataset_info.json: prompt, query, response, history, messages, system, tools -> the column.
-            What it does not name is not read. None: instruction, input and output; conversations; messages.
+        columns: as in dataset_info.json: prompt, query, response, history, messages, system, tools, kto_tag -> the
+            column. What it does not name is not read. None: instruction, input and output; conversations; messages.
         tags: as in dataset_info.json: role_tag, content_tag, user_tag, ... None: from, value, human, gpt, ...; for
             openai role, content, user, assistant, tool, system. What it does not name is not set.
 
     Returns:
-        "messages", a list of "role" (user, assistant, observation, function) and "content"; "system"; "tools";
-        "texts_next_to_calls" where the answers that call tools had texts too, which are left out: how many.
+        "messages", a list of "role" (user, assistant, observation, function) and "content", and "learned", a bool,
+        where a member such as weight, train or loss_mask says so; "system"; "tools"; "texts_next_to_calls" where the
+        answers that call tools had texts too, which are left out: how many.
 
     Raises:
         UsageError: the formatting is unknown.
@@ -115,17 +126,26 @@ def aligned(row: Mapping[str, Any], formatting: str, columns: Names | None, tags
         return _aligned(row, formatting, columns, tags)
     except (MissingColumnError, DroppedError):
         raise
-    except (TypeError, ValueError, AttributeError, KeyError):  # a history, a role or a call of another shape
+    except (
+        TypeError,
+        ValueError,
+        AttributeError,
+        KeyError,
+        RecursionError,
+    ):  # a history, a role or a call of another shape
         raise DroppedError(NOT_LISTED) from None
 
 
 def _aligned(row: Mapping[str, Any], formatting: str, columns: Names | None, tags: Names | None) -> Conversation:
-    if formatting == "alpaca":
-        return _alpaca(row, ALPACA_COLUMNS if columns is None else columns)
+    if formatting == MESSAGES and columns is None:
+        formatting, columns = shown_columns(row)
+        row = dict.fromkeys(columns.values()) | dict(row)
     if columns is None:
-        listed = "messages" if formatting != "sharegpt" and "conversations" not in row else "conversations"
-        optional = (name for name in ("system", "tools") if formatting == MESSAGES and name in row)
-        columns = {"messages": listed, **{name: name for name in optional}}
+        listed = "conversations" if formatting == "sharegpt" or "conversations" in row else "messages"
+        columns = ALPACA_COLUMNS if formatting == "alpaca" else {"messages": listed}
+    _require_learned(row, columns)
+    if formatting == "alpaca":
+        return _alpaca(row, columns)
     messages = _column(row, columns, "messages") or []
     if not isinstance(messages, list) or not all(isinstance(message, _MAPPINGS) for message in messages):
         raise DroppedError(NOT_LISTED)
@@ -138,18 +158,50 @@ def _aligned(row: Mapping[str, Any], formatting: str, columns: Names | None, tag
     return read(row, columns, {name: tags.get(name) for name in TAGS}, messages)
 
 
-def check_messages(messages: Sequence[Mapping[str, Any]]) -> None:
-    """Raise `DroppedError` unless messages are turns of a question and an answer, all of them texts."""
+def shown_columns(row: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return the formatting and the columns of a row without dataset_info.json; raises `DroppedError` for neither."""
+    columns = _SHOWN if truth(row.get("label")) is not None else {**_SHOWN, "kto_tag": ""}
+    if learned(row, ROW_MARKS) is False:
+        raise DroppedError(NOT_LEARNED)
+    alpaca = {"instruction", "output"} <= row.keys()
+    for name in _LISTED:
+        if row.get(name) is not None or (name in row and not alpaca):
+            return MESSAGES, {**columns, "messages": name}
+    if alpaca:
+        return "alpaca", {**columns, **ALPACA_COLUMNS, "history": "history"}
+    inside = next((name for name, value in row.items() if _is_rows(value)), None)
+    advice = f", and its {inside} are rows: jq -c '.{inside}[]' FILE > rows.jsonl" if inside else ""
+    raise DroppedError(UNKNOWN_COLUMNS, f"columns {', '.join(list(row)[:20]) or 'none'}{advice}")
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], _MAPPINGS)
+
+
+def _require_learned(row: Mapping[str, Any], columns: Names) -> None:
+    """Raise `DroppedError` for a row whose answer is labelled as bad, or that has what is not read."""
+    for name in NOT_READ:
+        if _column(row, columns, name):
+            raise DroppedError(NOT_UNDERSTOOD, str(columns[name]))
+    if columns.get("kto_tag") and not (label := truth(_column(row, columns, "kto_tag"))):
+        raise DroppedError(NOT_UNDERSTOOD if label is None else NOT_LEARNED, f"label {columns['kto_tag']}")
+
+
+def check_messages(messages: Sequence[Mapping[str, Any]], *, pairs: bool = True) -> None:
+    """Raise `DroppedError` unless messages are texts, one of them an answer; `pairs`: each question has its answer."""
     roles = ASKING
     for message in messages:
         if not isinstance(message, _MAPPINGS):
             raise DroppedError(NOT_LISTED)
-        if (role := message.get("role")) not in roles:
-            raise DroppedError(UNKNOWN_ROLE if role is None else NOT_PAIRS)
+        role = message.get("role")
+        if role is None or (not pairs and role not in ("system", *ASKING, *ANSWERING)):
+            raise DroppedError(UNKNOWN_ROLE)
+        if pairs and role not in roles:
+            raise DroppedError(NOT_PAIRS)
         if type(message.get("content")) is not str:
             raise DroppedError(NO_TEXT)
         roles = ANSWERING if roles is ASKING else ASKING
-    if not messages or len(messages) % 2:
+    if (len(messages) % 2 and pairs) or not any(message["role"] in ANSWERING for message in messages):
         raise DroppedError(NOT_PAIRS)
 
 
@@ -167,19 +219,31 @@ def _column(row: Mapping[str, Any], columns: Names, name: str, default: Any = ""
 
 
 def _conversation(messages: list[dict[str, Any]], system: Any, tools: Any) -> Conversation:
+    if not isinstance(system, str | None):
+        raise DroppedError(NO_TEXT, "its system text")
     text = tools if isinstance(tools, str) else json.dumps(tools, ensure_ascii=False) if tools else ""
     return {"messages": messages, "system": system or "", "tools": text}
 
 
+def _cell(row: Mapping[str, Any], columns: Names, name: str) -> str | None:
+    """Return the text of a column, None for null; raises `DroppedError` for what is no text."""
+    value = _column(row, columns, name, None)
+    if not isinstance(value, str | None):
+        raise DroppedError(NO_TEXT, f"column {columns[name]}")
+    return value
+
+
 def _alpaca(row: Mapping[str, Any], columns: Names) -> Conversation:
-    messages = []
-    history = _column(row, columns, "history", None)
-    for question, answer in history if isinstance(history, list) else ():
+    messages: list[dict[str, Any]] = []
+    history = _column(row, columns, "history", None) or []
+    for pair in json.loads(history) if isinstance(history, str) else history:  # CSV has texts alone
+        if not isinstance(pair, list | tuple):  # the keys of an object are no turn
+            raise DroppedError(NOT_LISTED, f"column {columns['history']}")
+        question, answer = pair
         messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-    asked = [text for name in ("prompt", "query") if (text := _column(row, columns, name))]
-    messages.append({"role": "user", "content": "\n".join(map(str, asked))})
-    response = _column(row, columns, "response", None)
-    if isinstance(response, str):
+    asked = [text for name in ("prompt", "query") if (text := _cell(row, columns, name))]
+    messages.append({"role": "user", "content": "\n".join(asked)})
+    if (response := _cell(row, columns, "response")) is not None:
         messages.append({"role": "assistant", "content": response})
     return _conversation(messages, _column(row, columns, "system"), _column(row, columns, "tools"))
 
@@ -190,7 +254,8 @@ def _sharegpt(row: Mapping[str, Any], columns: Names, tags: Names, messages: lis
     aligned: list[dict[str, Any]] = []
     for message in messages:
         role = roles.get(_tagged(message, tags, "role_tag"))
-        aligned.append({"role": role, "content": None if role is None else _tagged(message, tags, "content_tag")})
+        content = None if role is None else _tagged(message, tags, "content_tag")
+        aligned.append(turn(message, role=role, content=content))
         if role is None:
             break
     return _conversation(aligned, system, _column(row, columns, "tools"))
@@ -202,13 +267,14 @@ def _openai(row: Mapping[str, Any], columns: Names, tags: Names, messages: list[
     system, messages = _system(row, columns, tags, messages)
     roles = {tags[name]: role for name, role in _ROLES.items()} | {tags["system_tag"]: "system"}  # also of a tag unset
 
-    def spoken() -> Iterator[tuple[str | None, Any]]:
+    def spoken() -> Iterator[dict[str, Any]]:
         for message in messages:
             role, content = (_tagged(message, tags, name) for name in ("role_tag", "content_tag"))
             if role in (tags["assistant_tag"], tags["function_tag"]) and message.get("tool_calls"):
                 calls = [call["function"] for call in message["tool_calls"]]
                 role, content = tags["function_tag"], json.dumps(calls, ensure_ascii=False)
-            yield "observation" if role == tags["observation_tag"] else roles.get(role), content
+            role = "observation" if role == tags["observation_tag"] else roles.get(role)
+            yield turn(message, role=role, content=content)
 
     aligned = _with_joint_observations(spoken())
     tools = _column(row, columns, "tools")
@@ -220,25 +286,28 @@ def _openai(row: Mapping[str, Any], columns: Names, tags: Names, messages: list[
 
 
 def _messages(row: Mapping[str, Any], columns: Names, messages: list[dict[str, Any]]) -> Conversation:
-    """Read OpenAI's messages; raises `DroppedError`."""
-    system = _column(row, columns, "system")
-    if messages and _ROLE_OF_MESSAGE.get(messages[0].get("role", "")) == "system":
-        system, messages = _text_of(messages[0].get("content")), messages[1:]
-    left_out = 0
+    """Read OpenAI's messages, or ShareGPT's; raises `DroppedError`."""
+    system, left_out = _column(row, columns, "system"), 0
 
-    def spoken() -> Iterator[tuple[str, Any]]:
+    def spoken() -> Iterator[dict[str, Any]]:
         nonlocal left_out
         for message in messages:
-            role = _ROLE_OF_MESSAGE.get(message.get("role") or "")
+            role = _ROLE_OF_MESSAGE.get(message.get("role") or message.get("from") or "")
             if role is None:
                 raise DroppedError(UNKNOWN_ROLE)
+            content = message.get("content" if "content" in message else "value")
             if role == "assistant" and (calls := _calls(message)):
-                left_out += bool(message.get("content"))
-                yield "function", json.dumps(calls, ensure_ascii=False)
+                left_out += bool(content)
+                yield turn(message, role="function", content=json.dumps(calls, ensure_ascii=False))
             else:
-                yield role, _text_of(message.get("content"))
+                yield turn(message, role=role, content=_text_of(content))
 
     aligned = _with_joint_observations(spoken())
+    if aligned and aligned[0]["role"] == "system":
+        first, *aligned = aligned
+        system = first["content"]
+        if "learned" in first and aligned:  # a question is learned with the system text before it, or not at all
+            aligned[0]["learned"] = common((first["learned"], aligned[0].get("learned")))
     found = _conversation(aligned, system, _column(row, columns, "tools"))
     return found | ({TEXTS_LEFT_OUT: left_out} if left_out else {})
 
@@ -271,20 +340,21 @@ def _calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     return calls
 
 
-def _with_joint_observations(spoken: Iterable[tuple[str | None, Any]]) -> list[dict[str, Any]]:
+def _with_joint_observations(spoken: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return messages, several observations in a row as one; those at the end, which no one answers, are left out."""
     aligned: list[dict[str, Any]] = []
-    observed: list[Any] = []
-    for role, content in spoken:
-        if role == "observation":
-            observed.append(content)
+    observed: list[dict[str, Any]] = []
+    for message in spoken:
+        if message["role"] == "observation":
+            observed.append(message)
             continue
         if observed:
-            texts = [content for content in observed if isinstance(content, str)]
+            texts = [content for one in observed if isinstance(content := one["content"], str)]
             joint = JOINT.join(texts) if len(texts) == len(observed) else None
-            aligned.append({"role": "observation", "content": joint})
+            mark = common(one.get("learned") for one in observed)
+            aligned.append(turn({"learned": mark}, role="observation", content=joint))
             observed = []
-        aligned.append({"role": role, "content": content})
+        aligned.append(message)
     return aligned
 
 
@@ -298,8 +368,8 @@ def _system(
 
 
 def _tagged(message: Mapping[str, Any], tags: Names, tag: str) -> Any:
-    """Return a member of a message; raises `InputError` if there is none."""
+    """Return a member of a message; raises `InputError` if it has no role, None if it has no content."""
     try:
-        return message[tags[tag] or ""]
+        return message.get(tags[tag] or "") if tag == "content_tag" else message[tags[tag] or ""]
     except (KeyError, TypeError):
         raise MissingColumnError(f"a message has no {tags[tag]!r}, which is its {tag}; name the tags") from None

@@ -16,11 +16,13 @@ from pipeline.base.errors import InputError, UsageError, unfit
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.commands.encode import finished_corpus, saved_result, summary_of, total_of
+from pipeline.corpus.read_budget import ReadBudget
 from pipeline.corpus.skipped_or_altered import Tally, in_words
-from pipeline.executors import Executor
+from pipeline.executors import Executor, ignore
 from pipeline.guests.chat.assemble_worker import MAKING_BYTES, AssemblyTask, write_rows
 from pipeline.guests.chat.comparison import Comparison
 from pipeline.guests.chat.encoder import ID_BYTES, NO_ANSWER, SPECIAL_TOKENS, ChatEncoder
+from pipeline.guests.chat.marks import with_marks
 from pipeline.guests.chat.mixing import assemble, cut, order_rows, split_at_random
 from pipeline.guests.chat.plan import Chat, named_data_sets, open_chat, require_fitting
 from pipeline.guests.chat.rows_worker import RowsTask, encode_rows, first_conversations, hash_rows
@@ -40,7 +42,7 @@ from pipeline.shards.formats.shard_format import ShardFacts
 from pipeline.shards.ids_file import Part, open_part
 from pipeline.shards.manifest import Encoding, holds_out, kind_of
 from pipeline.shards.order import SURVEY_STAGE, hash_held_out, warn_of_empty, writers
-from pipeline.shards.plan import encoding_workers, model_of
+from pipeline.shards.plan import EncodingWorkers, encoding_workers, model_of
 from pipeline.shards.write_worker import LongRow
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.named_templates import template_named
@@ -131,7 +133,7 @@ def _rows(
         if comparison.left and (differs := comparison.difference(conversation, where)):
             _log.warning("encode_chat: %s", differs)
         with encoder.noting(tally, where):
-            row = encoder.encode(conversation)
+            row = encoder.encode(with_marks(conversation))
         if row is not None:
             ids, labels = (array("i", column).tolist() for column in row)
             yield {"input_ids": ids, "labels": labels}
@@ -147,10 +149,11 @@ def _calls_unread(conversation: Mapping[str, Any]) -> bool:
     return called or not isinstance(conversation.get("tools"), str | None)
 
 
-def encode_conversations(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> list[Part]:
+def encode_conversations(
+    runner: Runner, encoding: Encoding, model: Model, chat: Chat, workers: EncodingWorkers
+) -> list[Part]:
     """Encode the chunks without parts; returns all parts, in order."""
     plan = encoding.plan
-    workers = encoding_workers(runner.broker, runner.workers, model, len(plan.chunks), runner.nodes)
     owners = {file.path: owner for file, owner in zip(plan.files, plan.owners, strict=True)}
     task = partial(
         RowsTask,
@@ -251,19 +254,30 @@ def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, list
             return summary_of(runner, directory.location, corpus)
 
 
-def _compare(runner: Runner, plan: Plan, model: Model, chat: Chat) -> None:
-    """Warn where the template differs from the tokenizer's own on the first rows."""
+def _look(runner: Runner, plan: Plan, model: Model, chat: Chat, workers: EncodingWorkers) -> None:
+    """Read the first rows: require the columns of data sets, and warn where the template differs from the tokenizer's.
+
+    It reads as a worker does, in its memory, before there is one.
+    """
+    budget = ReadBudget(workers.text_bytes, ignore, workers.grant)
+    for number, one in enumerate(chat.sets):
+        one.require_columns(
+            (file for file, owner in zip(plan.files, plan.owners, strict=True) if owner == number), budget
+        )
     comparison = Comparison(chat.template, model, chat.options)
     for file, owner in zip(plan.files, plan.owners, strict=True):
-        for conversation, where in first_conversations(file, chat.sets[owner]) if comparison.left else ():
-            if comparison.left and (differs := comparison.difference(conversation, where)):
+        for conversation, where in first_conversations(file, chat.sets[owner], budget) if comparison.left else ():
+            if differs := comparison.difference(conversation, where):
                 runner.warn(differs)
+            if not comparison.left:
+                break
 
 
 def _encode(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> EncodedCorpus:
     encoding.directory.remove([RESULT])  # the shards are not complete from here on
-    _compare(runner, encoding.plan, model, chat)
-    parts = encode_conversations(runner, encoding, model, chat)
+    workers = encoding_workers(runner.broker, runner.workers, model, len(encoding.plan.chunks), runner.nodes)
+    _look(runner, encoding.plan, model, chat, workers)
+    parts = encode_conversations(runner, encoding, model, chat, workers)
     total = total_of(runner, encoding, parts, chat.options)
     for one in in_words({kind: found for kind, found in total.losses.items() if kind in _WARNED}):
         runner.warn(f"{one}{_WARNED[one.kind]}")

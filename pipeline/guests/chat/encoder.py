@@ -10,13 +10,21 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, pairwise, repeat
 from typing import Any
 
 from pipeline import _core
 from pipeline.base.errors import SpecialTokenError
 from pipeline.corpus.skipped_or_altered import Tally
-from pipeline.guests.chat.align import JOINT, MALFORMED_TOOLS, NO_TEXT, TEXTS_LEFT_OUT, DroppedError, check_messages
+from pipeline.guests.chat.align import (
+    ANSWERING,
+    JOINT,
+    MALFORMED_TOOLS,
+    NO_TEXT,
+    TEXTS_LEFT_OUT,
+    check_messages,
+)
+from pipeline.guests.chat.marks import NOT_LEARNED, NOT_UNDERSTOOD, DroppedError
 from pipeline.guests.chat.own_template import REWRITTEN, JinjaTemplate
 from pipeline.guests.chat.tools import called, described
 from pipeline.pattern.normal_form import nfc
@@ -28,10 +36,12 @@ from pipeline.tokenizer.named_templates import BOS, CONTENT, EOS, NO_TOOLS, TURN
 
 ID_BYTES = 4
 CUT, NO_ANSWER, NO_TOOL_FORMAT = "conversations_cut", "answers_empty", "conversations_without_tool_format"
+REPLACED = "replacements"
 SPECIAL_TOKENS = {"text": "special_tokens_as_text", "tokens": "special_tokens_in_messages"}  # by what they become
 IGNORED = (-100).to_bytes(ID_BYTES, "little", signed=True)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 Row = tuple[bytes, bytes]  # ids and labels
-Messages = Sequence[Mapping[str, str]]
+Messages = Sequence[Mapping[str, Any]]
 
 
 def infer_seqlen(source: int, target: int, limit: int) -> tuple[int, int]:
@@ -82,19 +92,38 @@ class ChatEncoder:
     def encode(self, conversation: Mapping[str, Any]) -> Row:
         """Return the row of a conversation; raises `DroppedError`, and `SpecialTokenError` where those are refused."""
         messages = conversation.get("messages") or ()
-        check_messages(messages)
+        check_messages(messages, pairs=self._jinja is None)
+        learned = self._learned(messages)
         try:
             pairs, rest = self._rendered(conversation) if self._jinja else (self._pairs(conversation), b"")
         except (ValueError, RecursionError) as error:
             if isinstance(error, SpecialTokenError):
                 raise
             raise DroppedError(MALFORMED_TOOLS) from None
-        row = self._labelled(pairs, rest)
+        row = self._labelled(pairs, rest, learned)
         if not row[0]:
             raise DroppedError(NO_TEXT)
         self._altered[TEXTS_LEFT_OUT] += conversation.get(TEXTS_LEFT_OUT, 0)
-        self._altered[NO_ANSWER] += sum(not message["content"].strip() for message in messages[1::2])
+        answers = (message for message in messages if message["role"] in ANSWERING and message.get("learned", True))
+        self._altered[NO_ANSWER] += sum(not message["content"].strip() for message in answers)
         return row
+
+    def _learned(self, messages: Messages) -> list[tuple[bool, bool]]:
+        """Return whether each question and its answer are learned; none for Jinja, which follows marks of answers.
+
+        Raises `DroppedError` if nothing is learned, or questions otherwise than all of them are.
+        """
+        on_prompt, marks = self._options.train_on_prompt, [message.get("learned") for message in messages]
+        answers = [message["role"] in ANSWERING for message in messages]
+        asked = {mark for mark, answer in zip(marks, answers, strict=True) if mark is not None and not answer}
+        if asked & ({True} if not on_prompt else {False} if self._jinja else set()):
+            raise DroppedError(NOT_UNDERSTOOD, "a question is marked")
+        kept = [mark is not False for mark, answer in zip(marks, answers, strict=True) if answer]
+        if not on_prompt and not any(kept[-1:] if self._options.mask_history else kept):
+            raise DroppedError(NOT_LEARNED)
+        if self._jinja:
+            return []
+        return [(on_prompt and asked is not False, answered) for asked, answered in zip(marks[::2], kept, strict=True)]
 
     @contextlib.contextmanager
     def noting(self, tally: Tally, where: str) -> Iterator[None]:
@@ -111,6 +140,7 @@ class ChatEncoder:
         """Return what the data say as the setting has it, with the special tokens in it counted."""
         found: list[str] = []
         marked = self._marks.marked(value, kept, found)
+        self._altered[REPLACED] += _surrogates(value)
         how = self._options.special_tokens_in_messages
         if found and how not in SPECIAL_TOKENS:
             raise SpecialTokenError(
@@ -224,10 +254,11 @@ class ChatEncoder:
             for stretch, id_ in self._marks.stretches(text)
         ]
 
-    def _labelled(self, pairs: list[Row], rest: bytes) -> Row:
+    def _labelled(self, pairs: list[Row], rest: bytes, learned: list[tuple[bool, bool]]) -> Row:
         """Cut the turns to the length of a row, and put them together with what is learned.
 
-        rest: ids after the last answer, which are left out where they do not fit.
+        rest: ids after the last answer, which are left out where they do not fit. learned: of each question and
+        answer; empty: as the options say.
         """
         options, eos = self._options, self._eos
         size = sum(len(source) + len(target) for source, target in pairs)
@@ -235,26 +266,43 @@ class ChatEncoder:
         self.tokens = (size + len(rest) + len(eos)) // ID_BYTES
         if size <= ID_BYTES * self._row_ids and not (eos or options.mask_history):  # all of it fits
             ids = b"".join(chain.from_iterable(pairs)) + rest
-            masked = ((IGNORED * (len(source) // ID_BYTES), target) for source, target in [*pairs, (rest, b"")])
-            return ids, ids if options.train_on_prompt else b"".join(chain.from_iterable(masked))
-        left = self._row_ids - bool(eos)
+            flags = chain.from_iterable(learned or repeat((options.train_on_prompt, True), len(pairs)))
+            parts = zip(chain.from_iterable(pairs), flags, strict=True)
+            labels = b"".join(part if flag else _ignored(part) for part, flag in parts)
+            return ids, labels + (rest if options.train_on_prompt else _ignored(rest))
+        left, last = self._row_ids - bool(eos), True
         taken: list[Row] = []
-        for source, target in reversed(pairs) if options.mask_history else pairs:
+        turns = list(zip(pairs, learned or repeat((options.train_on_prompt, True)), strict=False))
+        for (source, target), (asks, answers) in reversed(turns) if options.mask_history else turns:
             if left <= 0:
                 break
             lengths = infer_seqlen(len(source) // ID_BYTES, len(target) // ID_BYTES, left)
             asked, answered = source[: ID_BYTES * lengths[0]], target[: ID_BYTES * lengths[1]]
             left -= sum(lengths)
-            question = asked if options.train_on_prompt else IGNORED * lengths[0]
-            if eos and taken and asked:  # without ids of a question no place is left for the label
+            question = asked if asks else _ignored(asked)
+            if eos and taken and last and asked:  # without ids of a question no place is left for the label
                 question = eos + question[ID_BYTES:]
-            learned = IGNORED * lengths[1] if options.mask_history and taken else answered
-            taken.append((asked + answered, question + learned))
+            last = answers
+            learns = answers and not (options.mask_history and taken)
+            taken.append((asked + answered, question + (answered if learns else _ignored(answered))))
         if options.mask_history:
             taken.reverse()
         ids, labels = (b"".join(column) for column in zip(*taken, strict=True)) if taken else (b"", b"")
         self._altered[CUT] += len(ids) < size
-        return ids + rest + eos, labels + IGNORED * (len(rest) // ID_BYTES) + eos
+        return ids + rest + eos, labels + _ignored(rest) + (eos if last or options.mask_history else _ignored(eos))
+
+
+def _ignored(ids: bytes) -> bytes:
+    return IGNORED * (len(ids) // ID_BYTES)
+
+
+def _surrogates(value: Any) -> int:
+    """Return how many surrogates plain values have, which UTF-8 cannot hold."""
+    if isinstance(value, str):
+        return 0 if value.isascii() else len(_SURROGATE.findall(value))
+    if isinstance(value, Mapping):
+        return sum(_surrogates(name) + _surrogates(one) for name, one in value.items())
+    return sum(map(_surrogates, value)) if isinstance(value, list | tuple) else 0
 
 
 def _bytes_of(number: int) -> bytes:

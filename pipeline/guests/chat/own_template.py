@@ -5,15 +5,15 @@ prefixes: from the end of its prompt to the end of the dialog up to it. An answe
 once more is said, as templates do that remove thoughts, is not learned.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pipeline.base.errors import UsageError
-from pipeline.guests.chat.align import JOINT, DroppedError
-from pipeline.guests.chat.tools import calls_in
+from pipeline.guests.chat.align import JOINT
+from pipeline.guests.chat.marks import DroppedError
+from pipeline.guests.chat.tools import calls_in, tools_in
 from pipeline.run.options import ChatOptions
 from pipeline.run.values import day_of
 from pipeline.tokenizer.chat_templates import Message, render, render_learned
@@ -45,7 +45,7 @@ class JinjaTemplate:
         Raises `DroppedError` where the template refuses the messages or leaves calls out, or nothing is learned.
         """
         messages = list(self._messages(conversation, said))
-        variables = {**self._variables, "tools": said(json.loads(conversation.get("tools") or "null")) or None}
+        variables = {**self._variables, "tools": said(tools_in(conversation.get("tools") or "")) or None}
         try:
             text, borders = render_learned(self._own, messages, variables)
             silent = [{name: one[name] for name in ("role", "content")} for one in messages]

@@ -9,12 +9,13 @@ from functools import partial
 
 from pipeline.base.errors import UsageError
 from pipeline.corpus.chunks import Cutting
-from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import Listing
 from pipeline.executors import Node
+from pipeline.guests.chat.align import MESSAGES
 from pipeline.guests.chat.assemble_worker import NEAT, POSITIONS
+from pipeline.guests.chat.data_sets import DataSet, listed_data_sets
 from pipeline.guests.chat.mixing import check_mixing
-from pipeline.guests.chat.rows import DataSet, as_chat_file, first_rows, listed_data_sets, recognised
+from pipeline.guests.chat.rows import as_chat_file
 from pipeline.run.directory import Directory
 from pipeline.run.options import ChatOptions, RowOptions
 from pipeline.run.plan import Plan
@@ -74,7 +75,7 @@ def chat_of(options: ChatOptions, model: Model, data_sets: Sequence[DataSet] | N
     mask = "int32" if options.pack == NEAT else "int8"
     columns = {"input_ids": "int32", "labels": "int32", "attention_mask": mask}
     layout = Layout({**columns, POSITIONS: "int32"}, length, documents=False) if packed else Layout(columns)
-    sets = tuple(data_sets or [DataSet("inputs", options.inputs or ())])
+    sets = tuple(data_sets or [DataSet("inputs", options.inputs or (), MESSAGES)])
     check_mixing(options, len(sets))
     special, eos = model.vocabulary.special_tokens, eos_of(template, model)
     pad = model.pad_token or eos
@@ -120,7 +121,7 @@ def named_data_sets(options: ChatOptions) -> list[DataSet] | None:
 def open_chat(
     runner: Runner, directory: Directory, options: ChatOptions, model: Model, data_sets: list[DataSet] | None
 ) -> tuple[Encoding, Chat]:
-    """Return the encoding that the options ask for, stored or new, its data sets with what their rows may lack."""
+    """Return the encoding that the options ask for, stored or new."""
     stored = None if options.overwrite else shards.load(directory)
     before = stored.options if stored else {}
     day = str(before["day"] if before.get("date") == options.date else date_of(options.date))
@@ -148,20 +149,7 @@ def open_chat(
     }
     inputs = tuple(name for one in chat.sets for name in one.inputs)
     of_sets, cut = replace(options, inputs=inputs), partial(_cut, sets=chat.sets, options=options, nodes=runner.nodes)
-    encoding = open_encoding(runner, directory, of_sets, asked, cut)
-    firsts = dict(reversed(list(zip(encoding.plan.owners, encoding.plan.files, strict=True))))
-    known = tuple(_known(one, firsts.get(number)) for number, one in enumerate(chat.sets))
-    return encoding, replace(chat, sets=known)
-
-
-def _known(one: DataSet, file: CorpusFile | None) -> DataSet:
-    """Return a data set with what its first file says: its formatting, and which columns a later row may lack."""
-    if file is None:
-        return one
-    columns = list(dict.fromkeys(name for row, _ in first_rows(file) for name in row))
-    if one.name == "inputs" and one.columns is None:
-        one = recognised(file, columns, one.inputs)
-    return replace(one, nullable=tuple(columns))
+    return open_encoding(runner, directory, of_sets, asked, cut), chat
 
 
 def _cut(listing: Listing, sets: Sequence[DataSet], options: ChatOptions, nodes: Sequence[Node]) -> Plan:

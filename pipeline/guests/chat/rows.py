@@ -1,34 +1,50 @@
-"""Data sets and the rows of their files, in bounded memory: JSON Lines, one JSON array, CSV, Parquet, Arrow.
+"""The rows of chat data files, in bounded memory: JSON Lines, other JSON, CSV, Parquet, Arrow.
 
 A row is a mapping of columns with its position: a byte of JSON Lines, the number of a row elsewhere. What is no JSON
-object is skipped and counted. The cells of CSV are texts; an empty one is null, as LLaMA-Factory's reader has it.
+object is skipped and counted. Other JSON are arrays of rows, and rows over several lines, one after the other. The
+cells of CSV are texts; those that LLaMA-Factory's reader takes for null are null. Of Parquet and Arrow only the columns
+that are needed are read; a null in a struct there stands for an absent member.
 """
 
 import codecs
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import chain
 from pathlib import PurePath
 from typing import Any, cast
 
-from pipeline.base.errors import InputError, UsageError
+from pipeline.base.errors import InputError
+from pipeline.base.units import format_bytes
 from pipeline.corpus.contents import BYTE_ORDER_MARK
-from pipeline.corpus.files import CorpusFile, FileSpan, damaged, opened
+from pipeline.corpus.files import CorpusFile, FileSpan, damaged
 from pipeline.corpus.lines import TOO_LONG, lines_that_fit
 from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
 from pipeline.corpus.readers import blocks_of_span, unchanged
 from pipeline.corpus.skipped_or_altered import MOST_LINE_BYTES
-from pipeline.guests.chat.align import FORMATTINGS, MESSAGES
-from pipeline.run.stored import stored
-from pipeline.storage import Location, is_uri, named, read_json
+from pipeline.executors import ignore
+from pipeline.storage import named
 
 Found = tuple[dict[str, Any] | str, int]  # a row, or the kind of what was skipped; its position
 _BLANK = " \t\r\n"
-_ROWS_AT_ONCE = 256
-_FIRST_ROWS = 1000
-_decode = json.JSONDecoder().decode
+_BLANKS = re.compile(f"[{_BLANK}]*")
+_AFTER: dict[str, dict[str, str]] = {  # what is awaited in JSON, and what is awaited after a mark there
+    "value": {"[": "member or end"},
+    "member or end": {"]": "value"},
+    "member": {},
+    "comma": {",": "member", "]": "value"},
+}
+_NULLS = frozenset((  # of CSV, as pandas has them
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
+    "NULL", "NaN", "None", "n/a", "nan", "null",
+))  # fmt: skip
+_ROWS_AT_ONCE, _BATCH_BYTES = 256, 4 << 20
+_HEAD_BYTES = 1 << 16
+_SMALL_ROW_BYTES, _ROW_COPIES = 1 << 20, 24  # of a row that is larger: as read and decoded, its ids
+_decode, _member = json.JSONDecoder().decode, json.JSONDecoder().raw_decode
 
 
 def as_chat_file(file: CorpusFile) -> CorpusFile:
@@ -43,33 +59,57 @@ def as_chat_file(file: CorpusFile) -> CorpusFile:
             f"{file.path} holds text, and chat data are rows: name .jsonl, .json, .csv, .parquet or .arrow files, or "
             "say what it is with --input-format jsonl"
         )
-    if file.format != "jsonl" or file.compression != "none":
+    if file.format != "jsonl":
         return file
-    with opened(file.path) as stream:
-        first = stream.read_at(0, 4096).lstrip(BYTE_ORDER_MARK + _BLANK.encode())[:1]
-    return replace(file, format="json") if first == b"[" else file
+    stop = file.size if file.compression != "none" else min(file.size, _HEAD_BYTES)
+    with blocks_of_span(FileSpan(file, 0, stop), ignore) as (_, blocks):
+        head = next(blocks, b"")[:_HEAD_BYTES]
+    if b"\0" in head[:4]:
+        raise InputError(
+            f"{file.path} is not UTF-8: convert it, such as with iconv -f UTF-16 -t UTF-8 FILE > rows.jsonl"
+        )
+    return replace(file, format="json") if _over_several_lines(head) else file
 
 
-def read_rows(span: FileSpan, progress: Callable[[int], None], budget: ReadBudget = UNLIMITED) -> Iterator[Found]:
-    """Read the rows of a span: bytes of whole lines, row groups of Parquet, or a whole file."""
+def _over_several_lines(head: bytes) -> bool:
+    """Return whether JSON starts with an array, or with an object that is not one line that ends with a line feed."""
+    text = head.removeprefix(BYTE_ORDER_MARK).decode(errors="replace").lstrip(_BLANK)
+    try:
+        first = text[: _member(text)[1]]
+    except (ValueError, RecursionError):  # not all of it is in the head
+        first = text.partition("\n")[0].strip()
+        return first[:1] == "[" or first == "{"
+    return first[0] == "[" or "\n" in first or "\r" in text.partition("\n")[0].rstrip()
+
+
+def read_rows(
+    span: FileSpan, progress: Callable[[int], None], names: Collection[str], budget: ReadBudget = UNLIMITED
+) -> Iterator[Found]:
+    """Read the rows of a span: bytes of whole lines, row groups of Parquet, or a whole file. names: columns to read."""
     file = span.file
     if file.format in ("parquet", "arrow"):
-        yield from _batch_rows(span, progress)
+        yield from _batch_rows(span, progress, names, budget)
         return
     with blocks_of_span(span, progress, budget) as (first, blocks):
         if file.format == "json":
-            yield from _array_rows(file, blocks)
+            yield from _value_rows(file, blocks, budget)
         elif file.format == "csv":
-            yield from _csv_rows(file, blocks)
+            yield from _csv_rows(file, blocks, budget)
         else:
             yield from _line_rows(file, blocks, first, budget)
 
 
-def first_rows(file: CorpusFile) -> Iterator[tuple[dict[str, Any], int]]:
-    """Read the first rows of a file, and their positions."""
+def rows_of(file: CorpusFile, names: Collection[str], budget: ReadBudget) -> Iterator[tuple[dict[str, Any], int]]:
+    """Read the rows of a file, of Parquet those of its first row group, and their positions."""
     stop = 1 if file.format == "parquet" else file.size
-    rows = islice(read_rows(FileSpan(file, 0, stop), lambda _: None), _FIRST_ROWS)
+    rows = read_rows(FileSpan(file, 0, stop), ignore, names, budget)
     return ((row, position) for row, position in rows if isinstance(row, dict))
+
+
+def _hold_row(file: CorpusFile, position: int, size: int, budget: ReadBudget) -> None:
+    """Hold what reading and encoding a row of that many bytes takes; `TrainingError` if it does not fit the budget."""
+    held = 0 if size <= _SMALL_ROW_BYTES else _ROW_COPIES * size
+    budget.require("row", held, f"{file.location(position)}: the row of {format_bytes(size)}")
 
 
 def _line_rows(file: CorpusFile, blocks: Iterable[bytes], at: int, budget: ReadBudget) -> Iterator[Found]:
@@ -79,6 +119,7 @@ def _line_rows(file: CorpusFile, blocks: Iterable[bytes], at: int, budget: ReadB
             continue
         for line in (lines if position else lines.removeprefix(BYTE_ORDER_MARK)).split(b"\n"):
             if line.strip():
+                _hold_row(file, position, len(line), budget)
                 yield _row_of(line), position
             position += len(line) + 1
 
@@ -94,43 +135,50 @@ def _row_of(line: bytes) -> dict[str, Any] | str:
     return row if isinstance(row, dict) else "records_not_json"
 
 
-def _array_rows(file: CorpusFile, blocks: Iterable[bytes]) -> Iterator[Found]:
-    """Read the members of an array, one after the other; an unfinished one waits for the next block."""
-    member, unfinished = json.JSONDecoder().raw_decode, ValueError("its array does not end")
-    text, number, started = "", 0, False
+def _value_rows(file: CorpusFile, blocks: Iterable[bytes], budget: ReadBudget) -> Iterator[Found]:
+    """Read values, one after the other, and the members of arrays; an unfinished one waits for more blocks."""
+    text, number, awaited, wanted = "", 0, "value", 0
     try:
-        for more in codecs.iterdecode(blocks, "utf-8-sig"):
-            text, at = (text + more, 0) if started else ((text + more).lstrip(), 1)
-            started = started or bool(text)
-            while True:
-                while text[at : at + 1] in ("", ",", *_BLANK) and at < len(text):
-                    at += 1
-                if at >= len(text) or text[at] == "]":
+        for more in chain(codecs.iterdecode(blocks, "utf-8-sig"), ("",)):  # an empty text at the end
+            text, at = text + more, 0
+            while not more or len(text) >= wanted:
+                at = _BLANKS.match(text, at).end()  # type: ignore[union-attr]
+                mark = text[at : at + 1]
+                if not mark:
                     break
+                if mark in _AFTER[awaited]:
+                    awaited, at = _AFTER[awaited][mark], at + 1
+                    continue
+                if awaited == "comma":
+                    raise ValueError(f"a comma is missing before {text[at : at + 20]!r}")
                 try:
-                    row, stop = member(text, at)
-                except ValueError as error:
-                    if len(text) - at > MOST_LINE_BYTES:
+                    row, stop = _member(text, at)
+                except ValueError:
+                    wanted = (len(text) - at) * 3 // 2  # a long member is not tried again with every block
+                    if not more or len(text) - at > MOST_LINE_BYTES:
                         raise
-                    unfinished = error
+                    _hold_row(file, number, len(text) - at, budget)
                     break
+                _hold_row(file, number, stop - at, budget)
                 yield (row if isinstance(row, dict) else "records_not_json"), number
-                number, at = number + 1, stop
+                number, at, wanted = number + 1, stop, 0
+                awaited = "value" if awaited == "value" else "comma"
             text = text[at:]
-        if text[:1] != "]":
-            raise unfinished if text else ValueError("its array does not end")
+        if awaited != "value":
+            raise ValueError("its array does not end")
     except (ValueError, RecursionError) as error:
         raise damaged(file.path, f"read as JSON after {number:,} rows", error) from None
 
 
-def _csv_rows(file: CorpusFile, blocks: Iterable[bytes]) -> Iterator[Found]:
+def _csv_rows(file: CorpusFile, blocks: Iterable[bytes], budget: ReadBudget) -> Iterator[Found]:
     number = 0
     csv.field_size_limit(MOST_LINE_BYTES)
     try:
         for row in csv.DictReader(_text_lines(blocks), strict=True):
             if cast("dict[str | None, Any]", row).pop(None, None) is not None:
                 raise ValueError("a row has more cells than there are columns")
-            yield {column: cell or None for column, cell in row.items()}, number
+            _hold_row(file, number, sum(map(len, filter(None, row.values()))), budget)
+            yield {column: None if cell in _NULLS else cell for column, cell in row.items()}, number
             number += 1
     except (ValueError, csv.Error) as error:
         raise damaged(file.path, f"read as CSV after {number:,} rows", error) from None
@@ -147,100 +195,61 @@ def _text_lines(blocks: Iterable[bytes]) -> Iterator[str]:
     yield rest
 
 
-def _batch_rows(span: FileSpan, progress: Callable[[int], None]) -> Iterator[Found]:
+def _batch_rows(
+    span: FileSpan, progress: Callable[[int], None], names: Collection[str], budget: ReadBudget
+) -> Iterator[Found]:
     """Read the rows of Parquet or Arrow; of Parquet those of row groups, whose sizes are what progress adds up to."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
+
+    from pipeline.corpus.parquet import parquet_file
 
     file, start, stop = span
     number, left = 0, file.size
     with unchanged(file) as stream:
         try:
             if file.format == "parquet":
-                parquet = pq.ParquetFile(stream)
+                parquet = parquet_file(stream)
                 groups = list(map(parquet.metadata.row_group, range(stop)))
                 number = sum(group.num_rows for group in groups[:start])
                 left = sum(group.total_byte_size for group in groups[start:])
-                batches = parquet.iter_batches(_ROWS_AT_ONCE, row_groups=range(start, stop), use_threads=False)
+                all_names = parquet.schema_arrow.names
+                read = partial(parquet.iter_batches, columns=_of(all_names, names), use_threads=False)
+                sizes = enumerate(map(_batch_size, groups[start:]), start)
+                batches: Iterable[Any] = chain.from_iterable(read(size, row_groups=[group]) for group, size in sizes)
             elif stream.read_at(0, 6) == b"ARROW1":  # a file of batches, which has a mark
                 table = pa.ipc.open_file(stream)
-                batches = map(table.get_batch, range(table.num_record_batches))
+                all_names, batches = table.schema.names, map(table.get_batch, range(table.num_record_batches))
             else:  # a stream of them, as `datasets` writes it
-                batches = pa.ipc.open_stream(stream)
+                batches = opened = pa.ipc.open_stream(stream)
+                all_names = opened.schema.names
+            nulls = dict.fromkeys(all_names)
             for batch in batches:
-                for at in range(0, len(batch), _ROWS_AT_ONCE):
-                    for row in batch.slice(at, _ROWS_AT_ONCE).to_pylist():
-                        yield row, number
+                large = batch.nbytes > _SMALL_ROW_BYTES
+                rows = batch.select(_of(batch.schema.names, names))
+                for at in range(0, len(rows), step := 1 if large else _ROWS_AT_ONCE):
+                    part = rows.slice(at, step)
+                    _hold_row(file, number, part.nbytes if large else 0, budget)
+                    for row in part.to_pylist():
+                        yield nulls | {name: _without_nulls(value) for name, value in row.items()}, number
                         number += 1
                 progress(done := min(batch.nbytes, left))
                 left -= done
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
             raise damaged(file.path, f"read as {file.format.capitalize()}", error) from None
     progress(left)
 
 
-_ELSEWHERE = ("hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name")
+def _of(all_names: Iterable[str], names: Collection[str]) -> list[str]:
+    return [name for name in all_names if name in names]
 
 
-@dataclass(frozen=True)
-class DataSet:
-    """One data set; columns and tags as in dataset_info.json. nullable: columns that a row may lack."""
-
-    name: str
-    inputs: tuple[str, ...]
-    formatting: str = "alpaca"
-    columns: dict[str, str | None] | None = None
-    tags: dict[str, str | None] | None = None
-    num_samples: int | None = None
-    nullable: tuple[str, ...] = ()
+def _batch_size(group: Any) -> int:
+    """Return how many rows of a row group are decoded at once."""
+    return int(max(min(_BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1), _ROWS_AT_ONCE), 1))
 
 
-def listed_data_sets(path: Location, names: Sequence[str]) -> list[DataSet]:
-    """Return the data sets of these names in a dataset_info.json; raises `UsageError` naming what is wrong."""
-    try:
-        listed = read_json(path)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"--dataset-info {path} cannot be read: {reason}") from None
-    found = []
-    for name in names:
-        if not isinstance(listed, dict) or not isinstance(listed.get(name), dict):
-            known = ", ".join(list(listed)[:20]) if isinstance(listed, dict) else "none"
-            raise UsageError(f"{path} has no data set {name!r}: it has {known}; name one with --dataset")
-        found.append(_entry(path, name, listed[name]))
-    return found
-
-
-def _entry(path: Location, name: str, entry: Mapping[str, Any]) -> DataSet:
-    where = f"{path}: data set {name!r}"
-    elsewhere, file = [key for key in _ELSEWHERE if key in entry], entry.get("file_name")
-    if elsewhere or not isinstance(file, str):
-        raise UsageError(f"{where} is not a local file ({', '.join(elsewhere) or 'no file_name'}): save it as a file")
-    if entry.get("ranking"):
-        raise UsageError(f"{where} is for preferences (ranking), which have two answers: name one for sft")
-    try:
-        found = stored(DataSet, {**entry, "name": name, "inputs": [], "nullable": []})
-    except ValueError as error:
-        raise UsageError(f"{where}: {error}") from None
-    if found.formatting not in FORMATTINGS:
-        raise UsageError(f"{where}: formatting {found.formatting!r} is none of {', '.join(FORMATTINGS)}")
-    if found.num_samples is not None and found.num_samples < 1:
-        raise UsageError(f"{where}: num_samples must be a whole number from 1")
-    return replace(found, inputs=(file if is_uri(file) else str(path.parent / file),))
-
-
-def recognised(file: CorpusFile, found: Sequence[str], inputs: tuple[str, ...]) -> DataSet:
-    """Return the data set of files without dataset_info.json, whose formatting the columns of the first one show."""
-    columns: dict[str, str | None] = {name: name for name in ("system", "tools") if name in found}
-    if "messages" in found:
-        return DataSet("inputs", inputs, MESSAGES, columns | {"messages": "messages"})
-    if "conversations" in found:
-        return DataSet("inputs", inputs, "sharegpt", columns | {"messages": "conversations"})
-    if {"instruction", "output"} <= set(found):
-        optional = {"query": "input", "history": "history"}
-        columns |= {name: column for name, column in optional.items() if column in found}
-        return DataSet("inputs", inputs, "alpaca", columns | {"prompt": "instruction", "response": "output"})
-    raise InputError(
-        f"{file.path} has the columns {', '.join(found) or 'none'}: chat data have messages, conversations, or "
-        "instruction and output; say what they are with --dataset-info and --dataset"
-    )
+def _without_nulls(value: Any) -> Any:
+    """Return a value without members that are null: Arrow has them in every struct where one row has them."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    return list(map(_without_nulls, value)) if isinstance(value, list) else value

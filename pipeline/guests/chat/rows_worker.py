@@ -23,9 +23,11 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.feeding import in_text_bytes
 from pipeline.executors import Broadcast, ignore
 from pipeline.executors.worker import report_progress
-from pipeline.guests.chat.align import Conversation, DroppedError, MissingColumnError, aligned
+from pipeline.guests.chat.align import Conversation, MissingColumnError, aligned
+from pipeline.guests.chat.data_sets import DataSet
 from pipeline.guests.chat.encoder import ID_BYTES, IGNORED, ChatEncoder, Row
-from pipeline.guests.chat.rows import DataSet, first_rows, read_rows
+from pipeline.guests.chat.marks import DroppedError
+from pipeline.guests.chat.rows import read_rows, rows_of
 from pipeline.run.options import ChatOptions
 from pipeline.shards.deal_worker import Documents
 from pipeline.shards.encode_worker import loaded
@@ -90,7 +92,7 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: IdsWriter) -> ChunkS
     for span, text_bytes in zip(task.spans, task.sizes, strict=True):
         file, start, stop = span
         progress = report_progress if file.compression == "none" else in_text_bytes(text_bytes, stop - start)
-        for found, position in read_rows(span, progress, budget):
+        for found, position in read_rows(span, progress, task.data_set.names, budget):
             if isinstance(found, str):
                 tally.add(found, 1, [file.location(position)])
                 continue
@@ -126,9 +128,9 @@ def _learned_share(row: Row) -> int:
     return 5 * min(20 * learned // tokens, 19)
 
 
-def first_conversations(file: CorpusFile, of: DataSet) -> Iterator[tuple[Conversation, str]]:
-    """Yield the conversations in the first rows of a file, and their locations."""
-    for row, position in first_rows(file):
+def first_conversations(file: CorpusFile, of: DataSet, budget: ReadBudget) -> Iterator[tuple[Conversation, str]]:
+    """Yield the conversations in a file, and their locations."""
+    for row, position in rows_of(file, of.names, budget):
         with contextlib.suppress(DroppedError, MissingColumnError):
             yield _aligned(row, of), file.location(position)
 
@@ -144,8 +146,5 @@ def hash_rows(part: Documents) -> "array[int]":
 
 
 def _aligned(row: Mapping[str, Any], of: DataSet) -> Conversation:
-    """Return the conversation of a row, with null in the columns that it may lack."""
-    try:
-        return aligned(row, of.formatting, of.columns, of.tags)
-    except MissingColumnError:
-        return aligned({**dict.fromkeys(of.nullable), **row}, of.formatting, of.columns, of.tags)
+    """Return the conversation of a row, with null in the columns that it lacks."""
+    return aligned({**dict.fromkeys(of.names), **row} if of.columns else row, of.formatting, of.columns, of.tags)

@@ -34,11 +34,31 @@ def described(tools: str, style: str, date: str, said: Callable[..., Any]) -> st
 
     said: what becomes of the values that the data hold.
     """
-    listed = said(json.loads(tools))
+    listed = said(tools_in(tools))
     try:
         return _description(listed, style, date) if listed else ""
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no description of tools: {error!r}") from None
+
+
+def tools_in(text: str) -> list[Tool]:
+    """Return the tools that JSON describes: a list of objects, or one object; `ValueError` for anything else.
+
+    JSON that was written as a text of JSON, the list or its members, is read again.
+    """
+    value = _read_again(text)
+    tools = [value] if isinstance(value, Mapping) and value else value or []
+    found = list(map(_read_again, tools)) if isinstance(tools, list | dict) else [None]
+    described: list[Tool] = [tool for tool in found if isinstance(tool, Mapping)]
+    if len(described) < len(found):
+        raise ValueError("no list of tools")
+    return described
+
+
+def _read_again(value: Any) -> Any:
+    while isinstance(value, str) and value.strip():
+        value = json.loads(value)
+    return value or None
 
 
 def calls_in(content: str, thought_words: Sequence[str] | None) -> tuple[str, list[Call]]:

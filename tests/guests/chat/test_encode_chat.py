@@ -288,7 +288,7 @@ _LISTED = ("--dataset-info", "dataset_info.json", "--template", "chatml", "--dat
     (("rows.jsonl", "--template", "gemma"), 2, "no special token <start_of_turn> <end_of_turn>"),
     ((*_ROWS, "--shard-format", "bin"), 2, "no column for labels"), ((*_LISTED, "c"), 2, "has no data set 'c'"),
     ((*_ROWS, "--shuffle", 1), 2, "No such option '--shuffle'"), (("rows.jsonl",), 2, "chat data need a --template"),
-    ((*_LISTED, "bad"), 1, "bad.jsonl, byte 0: a row has no column 'input'"),
+    ((*_LISTED, "bad"), 1, "bad.jsonl has the column 'input', which data set bad names; it has instr"),
     ((*_ROWS, "--pack", "best-fit"), 2, "choose none, greedy or neat"),
     (("bad.csv", *_ROWS[1:]), 1, "bad.csv cannot be read as CSV after 1 rows (a row has more cells"),
     (("cut.json", *_ROWS[1:]), 1, "cut.json cannot be read as JSON after 1 rows (its array does not end)"),

@@ -1,0 +1,130 @@
+"""Data sets: the files of each, and what its columns mean, by an entry of dataset_info.json or as each row shows.
+
+A key of an entry that is not understood is refused: without it, the rows would mean something else.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any
+
+from pipeline.base.errors import InputError, UsageError
+from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.read_budget import ReadBudget
+from pipeline.guests.chat.align import (
+    ALPACA_COLUMNS,
+    FORMATTINGS,
+    MESSAGES,
+    NOT_READ,
+    READ_COLUMNS,
+    TAGS,
+    UNKNOWN_COLUMNS,
+    shown_columns,
+)
+from pipeline.guests.chat.marks import DroppedError
+from pipeline.guests.chat.rows import rows_of
+from pipeline.run.stored import stored
+from pipeline.storage import Location, is_uri, read_json
+
+_FIRST_ROWS = 1000
+_ELSEWHERE = ("hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name")
+
+
+_OTHER_KEYS = ("split", "subset", "folder")  # of LLaMA-Factory, without a meaning for a local file
+_COLUMNS = ("prompt", "query", "response", "history", "messages", "system", "tools", "kto_tag", *NOT_READ)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One data set; columns and tags as in dataset_info.json. columns: None where each row shows what it has."""
+
+    name: str
+    inputs: tuple[str, ...]
+    formatting: str = "alpaca"
+    columns: dict[str, str | None] | None = None
+    tags: dict[str, str | None] | None = None
+    num_samples: int | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns to read."""
+        return READ_COLUMNS if self.columns is None else tuple(filter(None, self.columns.values()))
+
+    def require_columns(self, files: Iterable[CorpusFile], budget: ReadBudget) -> None:
+        """Raise `InputError` if no row has a column that is named, or none of the first rows shows what it is."""
+        missing, reason = dict.fromkeys(self.names) if self.columns else {}, ""
+        for file in files:
+            rows = rows_of(file, self.names, budget)
+            for row, _ in rows if missing else islice(rows, _FIRST_ROWS):
+                missing = {name: None for name in missing if name not in row}
+                if self.formatting == MESSAGES:
+                    try:
+                        shown_columns(row)
+                    except DroppedError as error:
+                        if error.kind == UNKNOWN_COLUMNS:
+                            reason = reason or f"{file.path} has the {error.detail}"
+                            continue
+                if not missing:
+                    return
+                reason = f"no row of {file.path} has the column {next(iter(missing))!r}"
+        if reason and self.columns:
+            raise InputError(f"{reason}, which data set {self.name} names; it has {', '.join(row)}")
+        if reason:
+            raise InputError(
+                f"{reason}: chat data have messages, conversations, or instruction and output; say what they are with "
+                "--dataset-info and --dataset"
+            )
+
+
+def listed_data_sets(path: Location, names: Sequence[str]) -> list[DataSet]:
+    """Return the data sets of these names in a dataset_info.json; raises `UsageError` naming what is wrong."""
+    try:
+        listed = read_json(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"--dataset-info {path} cannot be read: {reason}") from None
+    found = []
+    for name in names:
+        if not isinstance(listed, dict) or not isinstance(listed.get(name), dict):
+            known = ", ".join(list(listed)[:20]) if isinstance(listed, dict) else "none"
+            raise UsageError(f"{path} has no data set {name!r}: it has {known}; name one with --dataset")
+        found.append(_entry(path, name, listed[name]))
+    return found
+
+
+def _entry(path: Location, name: str, entry: Mapping[str, Any]) -> DataSet:
+    where = f"{path}: data set {name!r}"
+    elsewhere, file = [key for key in _ELSEWHERE if key in entry], entry.get("file_name")
+    if elsewhere or not isinstance(file, str):
+        raise UsageError(f"{where} is not a local file ({', '.join(elsewhere) or 'no file_name'}): save it as a file")
+    if entry.get("ranking"):
+        raise UsageError(f"{where} is for preferences (ranking), which have two answers: name one for sft")
+    keys = [one.name for one in fields(DataSet) if one.name not in ("name", "inputs")]
+    _require_known(where, entry, [*keys, *_OTHER_KEYS, "file_name", "ranking"])
+    for kind, known in (("columns", _COLUMNS), ("tags", TAGS)):
+        _require_known(f"{where}: {kind}", entry.get(kind) or (), known)
+    try:
+        found = stored(DataSet, {**entry, "name": name, "inputs": []})
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from None
+    if found.formatting not in FORMATTINGS:
+        raise UsageError(f"{where}: formatting {found.formatting!r} is none of {', '.join(FORMATTINGS)}")
+    if found.num_samples is not None and found.num_samples < 1:
+        raise UsageError(f"{where}: num_samples must be a whole number from 1")
+    columns = found.columns
+    if columns is None and found.formatting != "openai":
+        columns = {**ALPACA_COLUMNS} if found.formatting == "alpaca" else {"messages": "conversations"}
+    return replace(found, columns=columns, inputs=(file if is_uri(file) else str(path.parent / file),))
+
+
+def _require_known(where: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `UsageError` for a key that is not understood."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            nearest = get_close_matches(name, known, 1, 0.5)
+            raise UsageError(
+                f"{where}: {name!r} is not understood"
+                + (f"; did you mean {nearest[0]!r}?" if nearest else f": known are {', '.join(known)}")
+            )
