@@ -58,25 +58,29 @@ def read_lines(
 
 
 def lines_that_fit(
-    file: CorpusFile, blocks: Iterable[bytes], at: int, budget: ReadBudget = UNLIMITED
+    file: CorpusFile,
+    blocks: Iterable[bytes],
+    at: int,
+    budget: ReadBudget = UNLIMITED,
+    copies: float = _LINE_COPIES,
 ) -> Iterator[tuple[int, bytes | None]]:
     """Yield whole lines of a file as `whole_lines` does; raises `TrainingError` for one that exceeds the budget."""
-    for start, lines in whole_lines(blocks, at, MOST_LINE_BYTES, budget):
+    for start, lines in whole_lines(blocks, at, MOST_LINE_BYTES, budget, copies):
         if isinstance(lines, int):
             what = f"{file.location(start)}: the line of {format_bytes(lines)} that begins here"
-            raise budget.too_large(LINE, int(_LINE_COPIES * lines), what)
+            raise budget.too_large(LINE, int(copies * lines), what)
         yield start, lines
         del lines
         budget.hold(LINE, 0)
 
 
 def whole_lines(
-    blocks: Iterable[bytes], at: int, most_bytes: int, budget: ReadBudget = UNLIMITED
+    blocks: Iterable[bytes], at: int, most_bytes: int, budget: ReadBudget = UNLIMITED, copies: float = _LINE_COPIES
 ) -> Iterator[tuple[int, bytes | int | None]]:
     """Yield blocks of whole lines, each with the offset of its first; None for a line of more than `most_bytes`.
 
-    For a shorter one that does not fit the budget, its length. Which lines are too long depends neither on the blocks,
-    of at most `most_bytes` each, nor on the budget: every line is read to its end.
+    For a shorter one that does not fit the budget, its length; `copies` of a line are held. Which lines are too long
+    depends neither on the blocks, of at most `most_bytes` each, nor on the budget: every line is read to its end.
     """
     parts: list[bytes] = []  # of a line that has not ended, from `at` on
     held = 0  # bytes of it
@@ -97,7 +101,7 @@ def whole_lines(
             held += len(block) - end
             if fits:
                 parts.append(block[end:])
-                fits = held <= most_bytes and (held <= SMALL_BYTES or budget.hold(LINE, int(_LINE_COPIES * held)))
+                fits = held <= most_bytes and (held <= SMALL_BYTES or budget.hold(LINE, int(copies * held)))
             if not fits:
                 parts.clear()
             if held > most_bytes:

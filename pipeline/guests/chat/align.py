@@ -182,9 +182,11 @@ def _require_learned(row: Mapping[str, Any], columns: Names) -> None:
     """Raise `DroppedError` for a row whose answer is labelled as bad, or that has what is not read."""
     for name in NOT_READ:
         if _column(row, columns, name):
-            raise DroppedError(NOT_UNDERSTOOD, str(columns[name]))
-    if columns.get("kto_tag") and not (label := truth(_column(row, columns, "kto_tag"))):
-        raise DroppedError(NOT_UNDERSTOOD if label is None else NOT_LEARNED, f"label {columns['kto_tag']}")
+            raise DroppedError(NOT_UNDERSTOOD, f"column {columns[name]}")
+    label = _column(row, columns, "kto_tag", None)
+    if label is not None and not truth(label):
+        kind = NOT_UNDERSTOOD if truth(label) is None else NOT_LEARNED
+        raise DroppedError(kind, f"column {columns['kto_tag']}")
 
 
 def check_messages(messages: Sequence[Mapping[str, Any]], *, pairs: bool = True) -> None:

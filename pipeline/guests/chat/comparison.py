@@ -13,6 +13,7 @@ from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.named_templates import OWN, Template, template_named
 
 _COMPARED = 20  # conversations without special tokens in them
+_LONG = 1 << 20  # characters of one that is not compared: it would take gigabytes
 _WHOLE = 1 << 30  # ids: no conversation is cut
 _BEFORE, _AFTER = 24, 40  # characters that are shown around a difference
 
@@ -31,6 +32,8 @@ class Comparison:
 
     def difference(self, conversation: Mapping[str, Any], where: str) -> str:
         """Return how the templates differ, or nothing."""
+        if sum(len(message.get("content") or "") for message in conversation["messages"]) > _LONG:
+            return ""
         texts = {}
         for name, encoder in self._encoders:
             tally, row = Tally(), None

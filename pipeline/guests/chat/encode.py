@@ -259,7 +259,7 @@ def _look(runner: Runner, plan: Plan, model: Model, chat: Chat, workers: Encodin
 
     It reads as a worker does, in its memory, before there is one.
     """
-    budget = ReadBudget(workers.text_bytes, ignore, workers.grant)
+    budget = ReadBudget(workers.text_bytes, ignore, workers.grant, copies=2)
     for number, one in enumerate(chat.sets):
         one.require_columns(
             (file for file, owner in zip(plan.files, plan.owners, strict=True) if owner == number), budget

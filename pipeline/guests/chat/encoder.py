@@ -6,6 +6,7 @@ so ends of messages are borders of pieces. What messages say stays text, unless 
 
 import contextlib
 import re
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -167,7 +168,8 @@ class ChatEncoder:
         self._altered[REWRITTEN] += left_out
         before = [len(self._nfc(unmarked(text[:border])).encode()) for border in (*borders, len(text))]
         ids = b"".join(self._encoded(text))
-        ends = [0, *accumulate(len(self._bytes_of[id_]) for id_ in memoryview(ids).cast("I"))]
+        lengths = map(len, map(self._bytes_of.__getitem__, memoryview(ids).cast("I")))
+        ends = array("Q", accumulate(lengths, initial=0))  # of a long row, numbers of Python would take gigabytes
         if ends[-1] == before.pop():  # an id belongs to an answer if any byte of it does
             cuts = [
                 0,

@@ -22,7 +22,7 @@ from pipeline.base.units import format_bytes
 from pipeline.corpus.contents import BYTE_ORDER_MARK
 from pipeline.corpus.files import CorpusFile, FileSpan, damaged
 from pipeline.corpus.lines import TOO_LONG, lines_that_fit
-from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
+from pipeline.corpus.read_budget import SMALL_BYTES, UNLIMITED, ReadBudget
 from pipeline.corpus.readers import blocks_of_span, unchanged
 from pipeline.corpus.skipped_or_altered import MOST_LINE_BYTES
 from pipeline.executors import ignore
@@ -43,7 +43,7 @@ _NULLS = frozenset((  # of CSV, as pandas has them
 ))  # fmt: skip
 _ROWS_AT_ONCE, _BATCH_BYTES = 256, 4 << 20
 _HEAD_BYTES = 1 << 16
-_SMALL_ROW_BYTES, _ROW_COPIES = 1 << 20, 24  # of a row that is larger: as read and decoded, its ids
+_ROW_COPIES = 32  # of a row that is larger than `SMALL_BYTES`: as read and decoded, its texts and its ids
 _decode, _member = json.JSONDecoder().decode, json.JSONDecoder().raw_decode
 
 
@@ -106,20 +106,24 @@ def rows_of(file: CorpusFile, names: Collection[str], budget: ReadBudget) -> Ite
     return ((row, position) for row, position in rows if isinstance(row, dict))
 
 
-def _hold_row(file: CorpusFile, position: int, size: int, budget: ReadBudget) -> None:
-    """Hold what reading and encoding a row of that many bytes takes; `TrainingError` if it does not fit the budget."""
-    held = 0 if size <= _SMALL_ROW_BYTES else _ROW_COPIES * size
-    budget.require("row", held, f"{file.location(position)}: the row of {format_bytes(size)}")
+def _hold_row(file: CorpusFile, position: int, size: int, budget: ReadBudget, most: int = 0) -> None:
+    """Hold what reading and encoding a row of that many bytes takes; `TrainingError` if it does not fit the budget.
+
+    most: bytes that the row may have in the end, if it is not read to its end.
+    """
+    held = 0 if size <= SMALL_BYTES else _ROW_COPIES * size
+    if not budget.hold("row", held):
+        what = f"{file.location(position)}: a row of {'up to ' if most else ''}{format_bytes(max(size, most))}"
+        raise budget.too_large("row", _ROW_COPIES * max(size, most), what)
 
 
 def _line_rows(file: CorpusFile, blocks: Iterable[bytes], at: int, budget: ReadBudget) -> Iterator[Found]:
-    for position, lines in lines_that_fit(file, blocks, at, budget):
+    for position, lines in lines_that_fit(file, blocks, at, budget, _ROW_COPIES):
         if lines is None:
             yield TOO_LONG, position
             continue
         for line in (lines if position else lines.removeprefix(BYTE_ORDER_MARK)).split(b"\n"):
             if line.strip():
-                _hold_row(file, position, len(line), budget)
                 yield _row_of(line), position
             position += len(line) + 1
 
@@ -153,11 +157,11 @@ def _value_rows(file: CorpusFile, blocks: Iterable[bytes], budget: ReadBudget) -
                     raise ValueError(f"a comma is missing before {text[at : at + 20]!r}")
                 try:
                     row, stop = _member(text, at)
-                except ValueError:
+                except json.JSONDecodeError as error:
                     wanted = (len(text) - at) * 3 // 2  # a long member is not tried again with every block
                     if not more or len(text) - at > MOST_LINE_BYTES:
-                        raise
-                    _hold_row(file, number, len(text) - at, budget)
+                        raise ValueError(f"{error.msg} at {text[error.pos : error.pos + 20]!r}") from None
+                    _hold_row(file, number, len(text) - at, budget, _most_row_bytes(file))
                     break
                 _hold_row(file, number, stop - at, budget)
                 yield (row if isinstance(row, dict) else "records_not_json"), number
@@ -168,6 +172,10 @@ def _value_rows(file: CorpusFile, blocks: Iterable[bytes], budget: ReadBudget) -
             raise ValueError("its array does not end")
     except (ValueError, RecursionError) as error:
         raise damaged(file.path, f"read as JSON after {number:,} rows", error) from None
+
+
+def _most_row_bytes(file: CorpusFile) -> int:
+    return min(file.size, MOST_LINE_BYTES) if file.compression == "none" else MOST_LINE_BYTES
 
 
 def _csv_rows(file: CorpusFile, blocks: Iterable[bytes], budget: ReadBudget) -> Iterator[Found]:
@@ -224,7 +232,7 @@ def _batch_rows(
                 all_names = opened.schema.names
             nulls = dict.fromkeys(all_names)
             for batch in batches:
-                large = batch.nbytes > _SMALL_ROW_BYTES
+                large = batch.nbytes > SMALL_BYTES
                 rows = batch.select(_of(batch.schema.names, names))
                 for at in range(0, len(rows), step := 1 if large else _ROWS_AT_ONCE):
                     part = rows.slice(at, step)

@@ -88,7 +88,7 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: IdsWriter) -> ChunkS
         part.add(memoryview(b"".join(columns)), memoryview(ends))
         columns, ends, values, held = [], array("Q"), values + held // ID_BYTES, 0
 
-    budget = ReadBudget(task.budget_bytes, ignore, task.grant)
+    budget = ReadBudget(task.budget_bytes, ignore, task.grant, copies=2)  # of more memory, half may go to the cache
     for span, text_bytes in zip(task.spans, task.sizes, strict=True):
         file, start, stop = span
         progress = report_progress if file.compression == "none" else in_text_bytes(text_bytes, stop - start)
