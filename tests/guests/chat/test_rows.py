@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -271,3 +272,15 @@ def test_jinja_takes_messages_that_are_no_pairs(tmp_path: Path) -> None:
         rows = list(pipeline.encode_chat([{"messages": messages}], TOKENIZER, template=template))
         assert len(rows) == count
         assert not count or TOKENIZER.decode(rows[0]["input_ids"]) == "".join(f"{role}: low\n" for role in said)
+
+
+def test_a_long_row_by_jinja_takes_few_bytes_a_character(tmp_path: Path) -> None:
+    path, size = tmp_path / "mine.jinja", 1 << 17
+    path.write_text("{% for one in messages %}{{ one.content }}{% endfor %}")
+    rows = pipeline.encode_chat([{"messages": turns("low", "a" * size)}], TOOLED, template=str(path))
+    tracemalloc.start()
+    try:
+        next(rows)
+        assert tracemalloc.get_traced_memory()[1] < 30 * size
+    finally:
+        tracemalloc.stop()
