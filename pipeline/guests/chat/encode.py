@@ -16,16 +16,22 @@ from pipeline.base.errors import InputError, UsageError, unfit
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.commands.encode import finished_corpus, saved_result, summary_of, total_of
-from pipeline.corpus.read_budget import ReadBudget
 from pipeline.corpus.skipped_or_altered import Tally, in_words
-from pipeline.executors import Executor, ignore
+from pipeline.executors import Executor
 from pipeline.guests.chat.assemble_worker import MAKING_BYTES, AssemblyTask, write_rows
 from pipeline.guests.chat.comparison import Comparison
 from pipeline.guests.chat.encoder import ID_BYTES, NO_ANSWER, SPECIAL_TOKENS, ChatEncoder
 from pipeline.guests.chat.marks import with_marks
 from pipeline.guests.chat.mixing import assemble, cut, order_rows, split_at_random
 from pipeline.guests.chat.plan import Chat, named_data_sets, open_chat, require_fitting
-from pipeline.guests.chat.rows_worker import RowsTask, encode_rows, first_conversations, hash_rows
+from pipeline.guests.chat.rows_worker import (
+    MOST_CACHE_BYTES,
+    RowsTask,
+    budget_of,
+    encode_rows,
+    first_conversations,
+    hash_rows,
+)
 from pipeline.reports.summary import EncodingSummary
 from pipeline.run.keywords import AnyPath
 from pipeline.run.make_options import make_options
@@ -259,7 +265,7 @@ def _look(runner: Runner, plan: Plan, model: Model, chat: Chat, workers: Encodin
 
     It reads as a worker does, in its memory, before there is one.
     """
-    budget = ReadBudget(workers.text_bytes, ignore, workers.grant, copies=2)
+    budget = budget_of(workers.text_bytes, workers.cache_bytes, workers.grant)
     for number, one in enumerate(chat.sets):
         one.require_columns(
             (file for file, owner in zip(plan.files, plan.owners, strict=True) if owner == number), budget
@@ -276,6 +282,8 @@ def _look(runner: Runner, plan: Plan, model: Model, chat: Chat, workers: Encodin
 def _encode(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> EncodedCorpus:
     encoding.directory.remove([RESULT])  # the shards are not complete from here on
     workers = encoding_workers(runner.broker, runner.workers, model, len(encoding.plan.chunks), runner.nodes)
+    if workers.grant.given and (spared := workers.cache_bytes - MOST_CACHE_BYTES) > 0:
+        workers = replace(workers, cache_bytes=MOST_CACHE_BYTES, text_bytes=workers.text_bytes + spared)
     _look(runner, encoding.plan, model, chat, workers)
     parts = encode_conversations(runner, encoding, model, chat, workers)
     total = total_of(runner, encoding, parts, chat.options)

@@ -233,6 +233,8 @@ def _batch_rows(
             nulls = dict.fromkeys(all_names)
             for batch in batches:
                 large = batch.nbytes > SMALL_BYTES
+                what = f"{file.path}: the batch of {format_bytes(batch.nbytes)} with row {number}"
+                budget.require("batch", batch.nbytes if large else 0, what)
                 rows = batch.select(_of(batch.schema.names, names))
                 for at in range(0, len(rows), step := 1 if large else _ROWS_AT_ONCE):
                     part = rows.slice(at, step)

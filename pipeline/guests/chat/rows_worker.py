@@ -37,6 +37,7 @@ from pipeline.storage.atomic import whole_file
 from pipeline.tokenizer.named_templates import Template
 
 _log = logging.getLogger(__name__)
+MOST_CACHE_BYTES = 32 << 20  # of pieces under a limit: rows need memory more
 _BLOCK_BYTES = 1 << 16  # rows are read back one by one: a block is read for each
 
 
@@ -88,7 +89,7 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: IdsWriter) -> ChunkS
         part.add(memoryview(b"".join(columns)), memoryview(ends))
         columns, ends, values, held = [], array("Q"), values + held // ID_BYTES, 0
 
-    budget = ReadBudget(task.budget_bytes, ignore, task.grant, copies=2)  # of more memory, half may go to the cache
+    budget = budget_of(task.budget_bytes, task.cache_bytes, task.grant)
     for span, text_bytes in zip(task.spans, task.sizes, strict=True):
         file, start, stop = span
         progress = report_progress if file.compression == "none" else in_text_bytes(text_bytes, stop - start)
@@ -112,6 +113,11 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: IdsWriter) -> ChunkS
                 write()
     write()
     return ChunkStatistics(losses=tally.found, lengths=dict(lengths), learned=dict(learned))
+
+
+def budget_of(budget_bytes: int, cache_bytes: int, grant: Grant) -> ReadBudget:
+    """Return the budget of rows; of a larger limit, half may go to the cache until that has `MOST_CACHE_BYTES`."""
+    return ReadBudget(budget_bytes, ignore, grant, copies=1 if cache_bytes == MOST_CACHE_BYTES else 2)
 
 
 def _rounded(tokens: int, cut_off: int) -> int:
