@@ -8,6 +8,7 @@ import contextlib
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from importlib import import_module
@@ -42,7 +43,13 @@ Message = Mapping[str, Any]
 _MOST_STEPS = 1_000_000  # rounds of loops and calls in rendering one dialog
 _MOST_REPEATED = 1 << 26  # characters of a repeated text, bits of a power
 _STEPS = "__steps"
-_LEARNED, _AFTER = "\ud805", "\ud806"  # around what `{% generation %}` marks, in texts of `render_learned`
+_TOKENS = ("unk_token", "sep_token", "cls_token", "mask_token")
+REASONING = ("reasoning_content", "thinking", "reasoning")  # members that have a thought; templates read the first
+_LEARNED, _AFTER = "\ud805", "\ud806"  # around what `{% generation %}` marks, in texts of `render_traced`
+_MESSAGE = "\ud807"  # around the number of a message, where a loop over messages comes to it
+_CONTINUED = "\ud808"  # behind what a model continues
+_TRACES = re.compile(f"[{_LEARNED}{_AFTER}]|{_MESSAGE}[0-9]+{_MESSAGE}")
+_NUMBERS = "__numbers"
 _MARKED = {"__learned": _LEARNED, "__after": _AFTER}  # elsewhere these names are undefined, and write nothing
 _PROBES = [
     [{"role": role, "content": "x"} for role in roles.split()] for roles in ("user", "user assistant", "system user")
@@ -58,33 +65,103 @@ def installed(name: str) -> Any:
         raise UsageError(f"{name} cannot be imported ({reason}): pip install {name}{extra}") from None
 
 
-def render(model: Model, messages: Sequence[Message], *, add_generation_prompt: bool, **variables: Any) -> str:
+@dataclass(frozen=True)
+class TracedText:
+    """A rendered dialog. learned: what `{% generation %}` marks; starts: of the messages, None where it is unknown."""
+
+    text: str
+    learned: list[tuple[int, int]]
+    starts: list[int | None]
+
+
+def render(model: Model, messages: Sequence[Message], /, *, add_generation_prompt: bool, **variables: Any) -> str:
     """Return the text of a dialog by the model's chat template; `UsageError` if it has none, or refuses the dialog."""
+    return _render(model, _normalized(messages), add_generation_prompt=add_generation_prompt, **variables)
+
+
+def render_traced(model: Model, messages: Sequence[Message], variables: Mapping[str, Any]) -> TracedText:
+    """Return the text of a dialog, what the template marks, and where its loops over the messages wrote each one."""
+    listed = _normalized(messages)
+    numbers = {_NUMBERS: {id(message): number for number, message in enumerate(listed)}}
+    traced = _render(model, listed, add_generation_prompt=False, **variables, **_MARKED, **numbers)
+    parts, marks = _TRACES.split(traced), _TRACES.findall(traced)
+    text, ends = "".join(parts), list(accumulate(map(len, parts)))[:-1]
+    borders = [end for end, mark in zip(ends, marks, strict=True) if mark in (_LEARNED, _AFTER)]
+    found, after = [(end, mark[1:-1]) for end, mark in zip(ends, marks, strict=True)], len(marks)
+    starts: list[int | None] = [None] * len(listed)
+    for number in reversed(range(len(listed))):  # other loops may look back, or forward
+        own = (at for at in reversed(range(after)) if found[at][1] == str(number))
+        if (at := next(own, None)) is not None:
+            starts[number], after = found[at][0], at
+    return TracedText(text, list(zip(borders[::2], borders[1::2], strict=False)), starts)
+
+
+def render_continued(model: Model, messages: Sequence[Message], field: str, **variables: Any) -> str:
+    """Return the text of a dialog up to where this member of its last message ends, for a model to continue it."""
+    *before, last = _normalized(messages) or [{}]
+    value, tag = last.get(field), _CONTINUED + " "
+    if isinstance(value, list):
+        parts = [at for at, part in enumerate(value) if isinstance(part, Mapping) and "text" in part]
+        tagged: Any = [
+            {**part, "text": part["text"] + tag} if [at] == parts[-1:] else part for at, part in enumerate(value)
+        ]
+    else:
+        tagged = value + tag if isinstance(value, str) else None
+    same = REASONING if field in REASONING else (field,)  # a template may read any of these
+    last |= {name: tagged for name in same if last.get(name) == value}
+    text, found, behind = _render(model, [*before, last], add_generation_prompt=False, **variables).rpartition(
+        _CONTINUED
+    )
+    if not found:
+        raise UsageError(
+            f"continue_final_message: the last message has no text {field!r}, or the chat template does not write it"
+        )
+    return text if behind[:1] == " " else text.rstrip()
+
+
+def _normalized(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return messages as transformers gives them to a template: without nulls, a thought by each name that it has."""
+    listed = isinstance(messages, Sequence) and not isinstance(messages, str | bytes)
+    if not listed or not all(isinstance(one, Mapping) for one in messages):
+        raise unfit("messages", "a list of messages such as {'role': 'user', 'content': 'Hello'}", messages)
+    kept = [{name: value for name, value in message.items() if value is not None} for message in messages]
+    thoughts = (next((one[name] for name in REASONING if name in one), None) for one in kept)
+    return [
+        one if thought is None else {"thinking": thought, **one, "reasoning_content": thought}
+        for one, thought in zip(kept, thoughts, strict=True)
+    ]
+
+
+def _render(model: Model, messages: list[dict[str, Any]], /, **variables: Any) -> str:
     if model.chat_template is None:
         raise UsageError(
             "the tokenizer has no chat template: train, merge or export with chat_template='chatml' (or 'llama3')"
         )
-    listed = isinstance(messages, Sequence) and not isinstance(messages, str | bytes)
-    if not listed or not all(isinstance(one, Mapping) for one in messages):
-        raise unfit("messages", "a list of messages such as {'role': 'user', 'content': 'Hello'}", messages)
-    tokens = {"bos_token": model.bos_token, "eos_token": model.eos_token, "pad_token": model.pad_token}
-    names = {"tools": None, "documents": None} | {name: text for name, text in tokens.items() if text is not None}
     template_error = installed("jinja2").TemplateError
-    values = {"messages": list(messages), "add_generation_prompt": add_generation_prompt, _STEPS: count()}
+    names = {"tools": None, "documents": None, **_tokens_of(model), **variables, "messages": messages}
     try:
-        return str(_compiled(model.chat_template.jinja).render(**(names | variables), **values))
+        text = str(_compiled(model.chat_template.jinja).render(names, **{_STEPS: count()}))
+        return _with_marks(text, model.vocabulary.special_tokens) if _ESCAPED[0] in text else text
     except Exception as error:  # of any template: also RecursionError, MemoryError, ZeroDivisionError
         kind = "" if isinstance(error, template_error) else f"{type(error).__name__}: "
         reason = " ".join(f"{kind}{error}".removesuffix(": ").split())
         raise UsageError(f"the chat template does not take these messages: {reason}") from None
 
 
-def render_learned(model: Model, messages: Sequence[Message], variables: Mapping[str, Any]) -> tuple[str, list[int]]:
-    """Return the text of a dialog, and where what `{% generation %}` marks starts and stops, in turn."""
-    parts = re.split(
-        f"[{_LEARNED}{_AFTER}]", render(model, messages, add_generation_prompt=False, **variables, **_MARKED)
-    )
-    return "".join(parts), list(accumulate(map(len, parts)))[:-1]
+def _with_marks(text: str, special_tokens: Collection[str]) -> str:
+    """Return a text with the marks of messages that JSON or Python have escaped, as in a dict that is printed."""
+    tokens = _any_of([*special_tokens, *(json.dumps(token)[1:-1] for token in special_tokens)])
+    start, stop = map(re.escape, _ESCAPED)
+    return re.sub(f"{start}({tokens}){stop}", rf"{_OPEN}\1{_CLOSE}", text)
+
+
+def _tokens_of(model: Model) -> dict[str, str]:
+    """Return the special tokens that a template may name, such as unk_token, by their names."""
+    settings, more = model.settings, model.settings.get("extra_special_tokens")
+    named = {name: settings.get(name) for name in _TOKENS} | dict(more if isinstance(more, Mapping) else {})
+    texts = {name: one.get("content") if isinstance(one, Mapping) else one for name, one in named.items()}
+    texts |= {"bos_token": model.bos_token, "eos_token": model.eos_token, "pad_token": model.pad_token}
+    return {name: text for name, text in texts.items() if isinstance(text, str)}
 
 
 def marks_written(jinja: str) -> list[str]:
@@ -112,10 +189,30 @@ def _counted(context: Any, rounds: Any) -> Any:
         yield one
 
 
+def _numbered(context: Any, value: Any) -> str:
+    """Return a mark with the number of a message, in texts of `render_traced`."""
+    number = context.get(_NUMBERS, {}).get(id(value))
+    return "" if number is None else f"{_MESSAGE}{number}{_MESSAGE}"
+
+
 def _count(context: Any) -> None:
     steps = context.get(_STEPS)
     if steps and next(steps) >= _MOST_STEPS:
         raise RuntimeError(f"it takes more than {_MOST_STEPS:,} steps: does a loop or a macro of it end?")
+
+
+def _count_and_number(parsed: Any) -> None:
+    """Have the loops of a parsed template count their rounds, and write which message each is about."""
+    from jinja2 import nodes
+
+    def filtered(value: Any, name: str) -> Any:
+        return nodes.Filter(value, name, [], [], None, None, lineno=value.lineno)
+
+    for loop in parsed.find_all(nodes.For):
+        loop.iter = filtered(loop.iter, "_counted")
+        if isinstance(loop.target, nodes.Name):
+            message = nodes.Name(loop.target.name, "load", lineno=loop.lineno)
+            loop.body.insert(0, nodes.Output([filtered(message, "_numbered")], lineno=loop.lineno))
 
 
 @cache
@@ -159,18 +256,19 @@ def _compiled(jinja: str) -> Any:
         return json.dumps(value, **({"ensure_ascii": False} | how))
 
     environment = Environment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
-    environment.filters |= {"_counted": pass_context(_counted), "tojson": to_json}
+    own = {"_counted": pass_context(_counted), "_numbered": pass_context(_numbered)}
+    environment.filters |= {**own, "tojson": to_json}
     environment.globals["raise_exception"] = refuse
     environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
     parsed = environment.parse(jinja)
-    for loop in parsed.find_all(nodes.For):
-        loop.iter = nodes.Filter(loop.iter, "_counted", [], [], None, None, lineno=loop.lineno)
+    _count_and_number(parsed)
     return environment.template_class.from_code(
         environment, environment.compile(parsed), environment.make_globals(None)
     )
 
 
 _OPEN, _CLOSE = "\ud800", "\ud801"
+_ESCAPED = r"\ud800", r"\ud801"
 ROLE, CONTENT = "\ud802", "\ud803"  # stand for a role and a content, of which no text is one either
 BORDER = "\ud804"  # what is before it and what is behind it are encoded on their own
 _NO_MARKS = dict.fromkeys(map(ord, (_OPEN, _CLOSE, BORDER)))

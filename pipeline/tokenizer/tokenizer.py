@@ -19,7 +19,7 @@ from pipeline.run.keywords import AnyPath
 from pipeline.storage import Remote, named
 from pipeline.tokenizer import arguments
 from pipeline.tokenizer.arguments import Array
-from pipeline.tokenizer.chat_templates import Message, render
+from pipeline.tokenizer.chat_templates import Message, render, render_continued
 from pipeline.tokenizer.conversions import Conversions
 from pipeline.tokenizer.decode import Decoding
 from pipeline.tokenizer.encode import Allowed, Disallowed, SpecialChoice, Text, TextEncoder, utf8_blocks, utf8_of
@@ -516,6 +516,7 @@ class Tokenizer(Conversions, Decoding):
         *,
         tokenize: bool = True,
         add_generation_prompt: bool = False,
+        continue_final_message: bool | str = False,
         **variables: Any,
     ) -> Any:
         """Render a dialog by the chat template; the ids are a list, in transformers 5 a BatchEncoding.
@@ -528,9 +529,12 @@ class Tokenizer(Conversions, Decoding):
         '<|im_start|>user\\nlow<|im_end|>\\n'
 
         Args:
-            messages: of the dialog, in order: "role" and "content".
+            messages: of the dialog, in order: "role", "content" and what else the template reads. Members that are
+                None are left out, and "reasoning" or "thinking" is also "reasoning_content".
             tokenize: whether to return ids, or the text.
             add_generation_prompt: whether the start of the assistant's answer follows.
+            continue_final_message: whether the text ends where the last message does, without an end of turn, so that
+                a model continues it; the name of a member continues that one, such as "reasoning_content".
             variables: of the template, such as `tools`.
 
         Returns:
@@ -540,7 +544,13 @@ class Tokenizer(Conversions, Decoding):
             UsageError: there is no template, it refuses the messages, or jinja2 is not installed.
         """
         wanted = arguments.flag("add_generation_prompt", add_generation_prompt)
-        text = render(self.model, messages, add_generation_prompt=wanted, **variables)
+        if continue_final_message and wanted:
+            raise UsageError("continue_final_message continues the last message: leave out add_generation_prompt")
+        if continue_final_message:
+            field = continue_final_message if isinstance(continue_final_message, str) else "content"
+            text = render_continued(self.model, messages, field, **variables)
+        else:
+            text = render(self.model, messages, add_generation_prompt=wanted, **variables)
         return self.encode(text, add_special_tokens=False) if arguments.flag("tokenize", tokenize) else text
 
 

@@ -1,5 +1,6 @@
 """Recorded results of LLaMA-Factory, read where they lie, and tokenizers with the marks of chats."""
 
+import re
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -8,10 +9,25 @@ from recorded import home, recorded
 
 from pipeline import Tokenizer
 from pipeline.run.ids import Roles
+from pipeline.tokenizer.model import ChatTemplate
 
 MARKS = (
     *("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>"),
     *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|pad|>", "[INST]", "[/INST]"),
+)
+
+_OTHERS = ("<start_of_turn>", "<end_of_turn>", "<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>", "<|im_sep|>")
+TEMPLATE_MODEL = replace(
+    Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w")], [*MARKS, *_OTHERS]).model,
+    roles=Roles(bos="<|begin_of_text|>", eos="<|endoftext|>"),
+)
+GENERATION = re.compile(r"{% (end)?generation %}")
+THINKING = (  # removes earlier thoughts, and writes an empty one in a last answer without one
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% set said = m.content %}"
+    "{% if not loop.last %}{% set said = said.split('</think>\n\n')[-1] %}{% elif '<think>' not in said %}"
+    "<think>\n\n</think>\n\n{% endif %}{{ said }}{% for c in m.tool_calls %}{{ c.function | tojson }}{% endfor %}"
+    "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
 
@@ -44,3 +60,14 @@ def conversation(aligned: dict[str, Any]) -> dict[str, Any]:
 def dialog(*said: str | None, roles: tuple[str, str] = ("user", "assistant"), **more: Any) -> dict[str, Any]:
     """Return a conversation of two roles, in turn."""
     return {"messages": [{"role": roles[at % 2], "content": text} for at, text in enumerate(said)], **more}
+
+
+def with_template(jinja: str | None, **more: Any) -> Tokenizer:
+    """Return a tokenizer with the marks of chats and a chat template."""
+    template = jinja if jinja is None else ChatTemplate(jinja)
+    return Tokenizer.from_model(replace(TEMPLATE_MODEL, chat_template=template, **more))
+
+
+def learned_text(tokenizer: Tokenizer, row: dict[str, list[int]]) -> str:
+    """Return the text of the ids of a row that are learned."""
+    return tokenizer.decode([id_ for id_ in row["labels"] if id_ >= 0])

@@ -26,7 +26,8 @@ MESSAGES = "messages"  # read without a dataset_info.json: OpenAI's messages, Sh
 ALPACA_COLUMNS = {"prompt": "instruction", "query": "input", "response": "output"}
 _LISTED = ("messages", "conversations")
 NOT_READ = ("images", "videos", "audios", "chosen", "rejected")  # columns without which an answer means something else
-_SHOWN = {name: name for name in ("system", "tools", *NOT_READ)} | {"kto_tag": "label"}
+TEMPLATE_COLUMNS = ("documents", "chat_template_kwargs")  # which templates in Jinja get with the messages
+_SHOWN = {name: name for name in ("system", "tools", *TEMPLATE_COLUMNS, *NOT_READ)} | {"kto_tag": "label"}
 READ_COLUMNS = (*_LISTED, *ALPACA_COLUMNS.values(), "history", *_SHOWN.values(), *ROW_MARKS)
 TAGS = {
     "role_tag": "from",
@@ -45,6 +46,8 @@ _ROLE_OF_MESSAGE = {
     **dict.fromkeys(("assistant", "gpt"), "assistant"),
     "function_call": "function",
 }
+_RENAMED = ("from", "value", "function_call", "learned")
+_OPENAI_ROLES = ("system", "developer", "user", "assistant", "tool")
 _TEXT_PARTS = ("text", "input_text", "output_text")
 _ROLES = {
     "user_tag": "user",
@@ -61,6 +64,7 @@ NOT_PAIRS, NO_TEXT = "conversations_dropped", "conversations_without_content"
 MALFORMED_TOOLS = "conversations_of_malformed_tools"
 TEXTS_LEFT_OUT = "texts_next_to_calls"
 UNKNOWN_COLUMNS = "conversations_of_unknown_columns"
+TEMPLATE_INPUT = "template_input"
 Conversation = dict[str, Any]
 Names = Mapping[str, str | None]
 
@@ -100,7 +104,8 @@ def align_chat(
     Returns:
         "messages", a list of "role" (user, assistant, observation, function) and "content", and "learned", a bool,
         where a member such as weight, train or loss_mask says so; "system"; "tools"; "texts_next_to_calls" where the
-        answers that call tools had texts too, which are left out: how many.
+        answers that call tools had texts too, which are left out: how many. Of "messages" also "template_input": the
+        messages, documents and chat_template_kwargs of the row, which templates in Jinja get as they are.
 
     Raises:
         UsageError: the formatting is unknown.
@@ -290,6 +295,7 @@ def _openai(row: Mapping[str, Any], columns: Names, tags: Names, messages: list[
 def _messages(row: Mapping[str, Any], columns: Names, messages: list[dict[str, Any]]) -> Conversation:
     """Read OpenAI's messages, or ShareGPT's; raises `DroppedError`."""
     system, left_out = _column(row, columns, "system"), 0
+    originals: list[dict[str, Any]] = []
 
     def spoken() -> Iterator[dict[str, Any]]:
         nonlocal left_out
@@ -298,6 +304,7 @@ def _messages(row: Mapping[str, Any], columns: Names, messages: list[dict[str, A
             if role is None:
                 raise DroppedError(UNKNOWN_ROLE)
             content = message.get("content" if "content" in message else "value")
+            originals.append(_of_template(message, role, content))
             if role == "assistant" and (calls := _calls(message)):
                 left_out += bool(content)
                 yield turn(message, role="function", content=json.dumps(calls, ensure_ascii=False))
@@ -311,7 +318,18 @@ def _messages(row: Mapping[str, Any], columns: Names, messages: list[dict[str, A
         if "learned" in first and aligned:  # a question is learned with the system text before it, or not at all
             aligned[0]["learned"] = common((first["learned"], aligned[0].get("learned")))
     found = _conversation(aligned, system, _column(row, columns, "tools"))
+    found[TEMPLATE_INPUT] = {"messages": originals, **{name: row.get(name) for name in TEMPLATE_COLUMNS}}
     return found | ({TEXTS_LEFT_OUT: left_out} if left_out else {})
+
+
+def _of_template(message: Mapping[str, Any], role: str, content: Any) -> dict[str, Any]:
+    """Return a message as OpenAI has it today, with all its members."""
+    own = {name: value for name, value in message.items() if name not in _RENAMED}
+    if message.get("role") not in _OPENAI_ROLES or "content" not in message:
+        own |= {"role": "tool" if role == "observation" else role, "content": content}
+    if (call := message.get("function_call")) and not message.get("tool_calls"):
+        own["tool_calls"] = [{"type": "function", "function": call}]
+    return turn(message, **own)
 
 
 def _text_of(content: Any) -> str:

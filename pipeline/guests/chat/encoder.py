@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain, pairwise, repeat
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 from pipeline import _core
@@ -22,6 +22,7 @@ from pipeline.guests.chat.align import (
     JOINT,
     MALFORMED_TOOLS,
     NO_TEXT,
+    TEMPLATE_INPUT,
     TEXTS_LEFT_OUT,
     check_messages,
 )
@@ -42,6 +43,7 @@ SPECIAL_TOKENS = {"text": "special_tokens_as_text", "tokens": "special_tokens_in
 IGNORED = (-100).to_bytes(ID_BYTES, "little", signed=True)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 Row = tuple[bytes, bytes]  # ids and labels
+Learned = list[tuple[bool, bool]]  # whether each question and its answer are
 Messages = Sequence[Mapping[str, Any]]
 
 
@@ -92,11 +94,15 @@ class ChatEncoder:
 
     def encode(self, conversation: Mapping[str, Any]) -> Row:
         """Return the row of a conversation; raises `DroppedError`, and `SpecialTokenError` where those are refused."""
-        messages = conversation.get("messages") or ()
+        whole = conversation.get(TEMPLATE_INPUT) if self._jinja else None
+        messages = conversation.get("messages") or (whole["messages"] if whole else ())
         check_messages(messages, pairs=self._jinja is None)
-        learned = self._learned(messages)
+        learned, rest = self._learned(messages), b""
         try:
-            pairs, rest = self._rendered(conversation) if self._jinja else (self._pairs(conversation), b"")
+            if self._jinja:
+                pairs, rest, learned = self._rendered(self._jinja, conversation)
+            else:
+                pairs = self._pairs(conversation)
         except (ValueError, RecursionError) as error:
             if isinstance(error, SpecialTokenError):
                 raise
@@ -104,13 +110,14 @@ class ChatEncoder:
         row = self._labelled(pairs, rest, learned)
         if not row[0]:
             raise DroppedError(NO_TEXT)
-        self._altered[TEXTS_LEFT_OUT] += conversation.get(TEXTS_LEFT_OUT, 0)
+        if not whole:
+            self._altered[TEXTS_LEFT_OUT] += conversation.get(TEXTS_LEFT_OUT, 0)
         answers = (message for message in messages if message["role"] in ANSWERING and message.get("learned", True))
         self._altered[NO_ANSWER] += sum(not message["content"].strip() for message in answers)
         return row
 
-    def _learned(self, messages: Messages) -> list[tuple[bool, bool]]:
-        """Return whether each question and its answer are learned; none for Jinja, which follows marks of answers.
+    def _learned(self, messages: Messages) -> Learned:
+        """Return whether each question and its answer are learned; none for Jinja, whose answers say it.
 
         Raises `DroppedError` if nothing is learned, or questions otherwise than all of them are.
         """
@@ -137,7 +144,7 @@ class ChatEncoder:
         except DroppedError as error:
             tally.add(error.kind, 1, [f"{where}, {error.detail}" if error.detail else where])
 
-    def _said(self, value: Any, kept: Collection[str] = ()) -> Any:
+    def _said(self, value: Any, kept: Collection[str] = (), *, counted: bool = True) -> Any:
         """Return what the data say as the setting has it, with the special tokens in it counted."""
         found: list[str] = []
         marked = self._marks.marked(value, kept, found)
@@ -148,7 +155,7 @@ class ChatEncoder:
                 f"a message contains the special token {found[0]!r}; take it as text with "
                 "--special-tokens-in-messages text, or as a special token with tokens"
             )
-        if found:
+        if found and counted:
             self._altered[SPECIAL_TOKENS[how]] += len(found)
         return value if how == "tokens" else marked
 
@@ -161,15 +168,19 @@ class ChatEncoder:
             return content  # read when it becomes the template's text
         return str(self._said(content, self._thought_marks if role == "assistant" else ()))
 
-    def _rendered(self, conversation: Mapping[str, Any]) -> tuple[list[Row], bytes]:
-        """Return the ids before and of each answer, as Jinja writes them, and those after the last one."""
-        assert self._jinja is not None
-        text, borders, left_out = self._jinja.written(conversation, self._said)
+    def _rendered(self, jinja: JinjaTemplate, conversation: Mapping[str, Any]) -> tuple[list[Row], bytes, Learned]:
+        """Return the ids before and of each answer, as Jinja writes them, those after them, and what is learned."""
+        text, spans, left_out = jinja.written(conversation, self._said)
+        borders = [border for span in spans for border in span[:2]]
+        learned = [(self._options.train_on_prompt, span[2]) for span in spans]
         self._altered[REWRITTEN] += left_out
-        before = [len(self._nfc(unmarked(text[:border])).encode()) for border in (*borders, len(text))]
+        parts = [text[at:to] for at, to in pairwise([0, *borders, len(text)])]
+        before = list(accumulate(map(self._size, parts)))
         ids = b"".join(self._encoded(text))
         lengths = map(len, map(self._bytes_of.__getitem__, memoryview(ids).cast("I")))
         ends = array("Q", accumulate(lengths, initial=0))  # of a long row, numbers of Python would take gigabytes
+        if ends[-1] != before[-1]:  # NFC may join characters across a border
+            before = [self._size(text[:border]) for border in (*borders, len(text))]
         if ends[-1] == before.pop():  # an id belongs to an answer if any byte of it does
             cuts = [
                 0,
@@ -180,8 +191,12 @@ class ChatEncoder:
                 for start, stop in pairwise([*accumulate(cuts, max), len(ends) - 1])
             ]
         else:  # the tokenizer adds or removes spaces: what is learned is encoded on its own
-            stretches = [b"".join(self._encoded(text[at:to])) for at, to in pairwise([0, *borders, len(text)])]
-        return list(zip(stretches[::2], stretches[1::2], strict=False)), stretches[-1]
+            stretches = [b"".join(self._encoded(part)) for part in parts]
+        return list(zip(stretches[::2], stretches[1::2], strict=False)), stretches[-1], learned
+
+    def _size(self, text: str) -> int:
+        """Return how many bytes the tokens of a text have."""
+        return len(self._nfc(unmarked(text)).encode())
 
     def _pairs(self, conversation: Mapping[str, Any]) -> list[Row]:
         """Return the ids of each question and answer."""
@@ -256,11 +271,11 @@ class ChatEncoder:
             for stretch, id_ in self._marks.stretches(text)
         ]
 
-    def _labelled(self, pairs: list[Row], rest: bytes, learned: list[tuple[bool, bool]]) -> Row:
+    def _labelled(self, pairs: list[Row], rest: bytes, learned: Learned) -> Row:
         """Cut the turns to the length of a row, and put them together with what is learned.
 
         rest: ids after the last answer, which are left out where they do not fit. learned: of each question and
-        answer; empty: as the options say.
+        answer.
         """
         options, eos = self._options, self._eos
         size = sum(len(source) + len(target) for source, target in pairs)
@@ -268,13 +283,13 @@ class ChatEncoder:
         self.tokens = (size + len(rest) + len(eos)) // ID_BYTES
         if size <= ID_BYTES * self._row_ids and not (eos or options.mask_history):  # all of it fits
             ids = b"".join(chain.from_iterable(pairs)) + rest
-            flags = chain.from_iterable(learned or repeat((options.train_on_prompt, True), len(pairs)))
+            flags = chain.from_iterable(learned)
             parts = zip(chain.from_iterable(pairs), flags, strict=True)
             labels = b"".join(part if flag else _ignored(part) for part, flag in parts)
             return ids, labels + (rest if options.train_on_prompt else _ignored(rest))
         left, last = self._row_ids - bool(eos), True
         taken: list[Row] = []
-        turns = list(zip(pairs, learned or repeat((options.train_on_prompt, True)), strict=False))
+        turns = list(zip(pairs, learned, strict=True))
         for (source, target), (asks, answers) in reversed(turns) if options.mask_history else turns:
             if left <= 0:
                 break

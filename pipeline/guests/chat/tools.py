@@ -34,19 +34,19 @@ def described(tools: str, style: str, date: str, said: Callable[..., Any]) -> st
 
     said: what becomes of the values that the data hold.
     """
-    listed = said(tools_in(tools))
+    listed = said(objects_in(tools))
     try:
         return _description(listed, style, date) if listed else ""
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no description of tools: {error!r}") from None
 
 
-def tools_in(text: str) -> list[Tool]:
-    """Return the tools that JSON describes: a list of objects, or one object; `ValueError` for anything else.
+def objects_in(value: Any) -> list[Tool]:
+    """Return objects such as tools from JSON, or a value of it: a list, or one object; `ValueError` for anything else.
 
     JSON that was written as a text of JSON, the list or its members, is read again.
     """
-    value = _read_again(text)
+    value = _read_again(value)
     tools = [value] if isinstance(value, Mapping) and value else value or []
     found = list(map(_read_again, tools)) if isinstance(tools, list | dict) else [None]
     described: list[Tool] = [tool for tool in found if isinstance(tool, Mapping)]

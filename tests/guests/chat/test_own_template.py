@@ -5,28 +5,29 @@ import os
 import re
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_cases import MARKS, dialog, small_tokenizer
+from chat_cases import (
+    GENERATION,
+    TEMPLATE_MODEL,
+    THINKING,
+    dialog,
+    learned_text,
+    small_tokenizer,
+    with_template,
+)
 from command import refused, run, succeeded
 from transformers import AutoTokenizer
 
 import pipeline
 from pipeline import Tokenizer
-from pipeline.run.ids import Roles
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
-from pipeline.tokenizer.model import ChatTemplate, Preparation
+from pipeline.tokenizer.model import Preparation
 from pipeline.tokenizer.named_templates import _known, chat_template_named
 
 PUBLISHED = Path(os.environ.get("BPE_PIPELINE_TEST_DATA", "/nowhere/data")).parent / "published"
-OTHERS = ("<start_of_turn>", "<end_of_turn>", "<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>", "<|im_sep|>")
-MODEL = replace(
-    Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w")], [*MARKS, *OTHERS]).model,
-    roles=Roles(bos="<|begin_of_text|>", eos="<|endoftext|>"),
-)
 ROLES, SAID = ("observation", "assistant"), "<think>\nlow\n</think>\n\nlower"
 CALLED = dialog("add", '{"name": "f", "arguments": {"a": 1}}', roles=("user", "function"), tools='[{"name": "f"}]')
 DIALOGS: list[dict[str, Any]] = [
@@ -34,19 +35,6 @@ DIALOGS: list[dict[str, Any]] = [
     dialog(" a\n", "\n b \n", "c", "d"),
     {"messages": [*dialog("é", SAID)["messages"], *dialog("7", "low", roles=ROLES)["messages"]]},
 ]
-GENERATION = re.compile(r"{% (end)?generation %}")
-THINKING = (  # removes earlier thoughts, and writes an empty one in a last answer without one
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% set said = m.content %}"
-    "{% if not loop.last %}{% set said = said.split('</think>\n\n')[-1] %}{% elif '<think>' not in said %}"
-    "<think>\n\n</think>\n\n{% endif %}{{ said }}{% for c in m.tool_calls %}{{ c.function | tojson }}{% endfor %}"
-    "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-
-
-def _with(jinja: str | None, **more: Any) -> Tokenizer:
-    template = jinja if jinja is None else ChatTemplate(jinja)
-    return Tokenizer.from_model(replace(MODEL, chat_template=template, **more))
 
 
 def _as_openai(conversation: dict[str, Any]) -> list[dict[str, str]]:
@@ -55,13 +43,9 @@ def _as_openai(conversation: dict[str, Any]) -> list[dict[str, str]]:
     return [{"role": "system", "content": conversation["system"]}, *said] if "system" in conversation else said
 
 
-def _learned(tokenizer: Tokenizer, row: dict[str, list[int]]) -> str:
-    return tokenizer.decode([id_ for id_ in row["labels"] if id_ >= 0])
-
-
 @pytest.mark.parametrize("name", _known())
 def test_named_templates_are_the_same_as_rows_and_as_jinja(name: str) -> None:
-    tokenizer = _with(chat_template_named(name, MODEL).jinja)
+    tokenizer = with_template(chat_template_named(name, TEMPLATE_MODEL).jinja)
     theirs = tokenizer.to_transformers()
     for one in DIALOGS:
         row, own = (next(pipeline.encode_chat([one], tokenizer, by)) for by in (name, "tokenizer"))
@@ -70,7 +54,7 @@ def test_named_templates_are_the_same_as_rows_and_as_jinja(name: str) -> None:
         pairs = zip(made["input_ids"], made["assistant_masks"], strict=True)
         assert own == {"input_ids": made["input_ids"], "labels": [id_ if said else -100 for id_, said in pairs]}
         same = {"chatml": "\n", "fewshot": "<|endoftext|>"}.get(name, "")  # where LLaMA-Factory learns one more
-        assert _learned(tokenizer, row).replace(same, "") == _learned(tokenizer, own).replace(same, "")
+        assert learned_text(tokenizer, row).replace(same, "") == learned_text(tokenizer, own).replace(same, "")
         prompt, *_ = (one for one in [_as_openai(one)[: 1 + ("system" in one)]])
         asked = theirs.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
         assert name in ("qwen3",) or tokenizer.decode(row["input_ids"]).startswith(asked)
@@ -80,27 +64,27 @@ def test_without_marks_of_generation_answers_are_found_by_prefixes() -> None:
     for name, after in (("llama3", ""), ("chatml", "\n")):
         marked = CHAT_TEMPLATES[name].jinja
         for one in DIALOGS:
-            tokenizers = [_with(jinja) for jinja in (marked, GENERATION.sub("", marked))]
+            tokenizers = [with_template(jinja) for jinja in (marked, GENERATION.sub("", marked))]
             rows = [next(pipeline.encode_chat([one], each, "tokenizer")) for each in tokenizers]
             assert rows[0]["input_ids"] == rows[1]["input_ids"]
-            texts = [_learned(each, row) for each, row in zip(tokenizers, rows, strict=True)]
+            texts = [learned_text(each, row) for each, row in zip(tokenizers, rows, strict=True)]
             assert texts[0].replace("<|im_end|>", "<|im_end|>" + after) == texts[1]
 
 
-def test_answers_that_are_rewritten_later_are_not_learned(caplog: pytest.LogCaptureFixture) -> None:
-    tokenizer = _with(THINKING)
+def test_answers_that_are_rewritten_later_are_notlearned_text(caplog: pytest.LogCaptureFixture) -> None:
+    tokenizer = with_template(THINKING)
     dialogs = [dialog("a", "b", "c", "d"), dialog("a", SAID, "c", SAID)]
     rows = list(pipeline.encode_chat(dialogs, tokenizer, "tokenizer"))
-    learned = [_learned(tokenizer, row) for row in rows]
+    learned = [learned_text(tokenizer, row) for row in rows]
     assert learned == ["b<|im_end|>\n<think>\n\n</think>\n\nd<|im_end|>\n", f"{SAID}<|im_end|>\n"]
     assert "1 answer not learned: the chat template writes them otherwise once more is said (first: c" in caplog.text
     called = {**CALLED, "messages": [*CALLED["messages"], *dialog("7", "low", roles=ROLES)["messages"]]}
     [row] = pipeline.encode_chat([called], tokenizer, "tokenizer")
-    assert _learned(tokenizer, row).startswith('{"name": "f", "arguments": {"a": 1}}<|im_end|>\n')
+    assert learned_text(tokenizer, row).startswith('{"name": "f", "arguments": {"a": 1}}<|im_end|>\n')
 
 
 def test_rows_are_cut_and_masked_as_those_of_slots_are() -> None:
-    tokenizer = _with(CHAT_TEMPLATES["llama3"].jinja)
+    tokenizer = with_template(CHAT_TEMPLATES["llama3"].jinja)
     long = dialog("low " * 30, "lower " * 9, "the", "low")
     for options in (
         {"sequence_length": 50},
@@ -110,7 +94,7 @@ def test_rows_are_cut_and_masked_as_those_of_slots_are() -> None:
     ):
         rows = [list(pipeline.encode_chat([long], tokenizer, by, **options)) for by in ("llama3", "tokenizer")]
         assert rows[0] == rows[1], options
-    ended = _with(CHAT_TEMPLATES["chatml"].jinja)  # by a line end that is not learned
+    ended = with_template(CHAT_TEMPLATES["chatml"].jinja)  # by a line end that is not learned
     [whole] = pipeline.encode_chat([dialog("a", "b")], ended, "tokenizer")
     [cut] = pipeline.encode_chat([dialog("a", "b")], ended, "tokenizer", len(whole["labels"]) - 1)
     assert whole == {"input_ids": cut["input_ids"] + whole["input_ids"][-1:], "labels": [*cut["labels"], -100]}
@@ -119,11 +103,11 @@ def test_rows_are_cut_and_masked_as_those_of_slots_are() -> None:
 def test_typed_special_tokens_are_text_and_spaces_in_front_stay_outside() -> None:
     typed = dialog("<|eot_id|>", "é<|eot_id|>low", tools=None)
     for more in ({}, {"preparation": Preparation(nfc=True)}, {"preparation": Preparation(space_in_front=True)}):
-        tokenizer = _with(CHAT_TEMPLATES["llama3"].jinja, **more)
+        tokenizer = with_template(CHAT_TEMPLATES["llama3"].jinja, **more)
         row = next(pipeline.encode_chat([typed], tokenizer, "tokenizer"))
         end = tokenizer.special_tokens["<|eot_id|>"]
         assert (row["input_ids"].count(end), row["labels"].count(end)) == (2, 1)
-        assert _learned(tokenizer, row).replace(" ", "") == "é<|eot_id|>low<|eot_id|>"
+        assert learned_text(tokenizer, row).replace(" ", "") == "é<|eot_id|>low<|eot_id|>"
 
 
 DATE = "{{ date_string }}/{{ strftime_now('%d.%m.%Y') }}{% generation %}{{ messages[-1].content }}{% endgeneration %}"
@@ -148,13 +132,13 @@ def test_what_a_template_does_not_do_is_said(
     Path("bad.jinja").write_text("{% if %}")
     refused_at_once = jinja is None or options
     with pytest.raises(pipeline.PipelineError, match=re.escape(message)) if refused_at_once else nullcontext():
-        assert list(pipeline.encode_chat([one], _with(jinja), **{"template": "tokenizer", **options})) == []
+        assert list(pipeline.encode_chat([one], with_template(jinja), **{"template": "tokenizer", **options})) == []
     assert refused_at_once or message in caplog.text
 
 
 def test_today_is_the_date_of_the_options() -> None:
-    row = next(pipeline.encode_chat(DIALOGS, _with(DATE), "tokenizer", date="2026-03-01"))
-    assert _with(DATE).decode(row["input_ids"]) == "01 Mar 2026/01.03.2026lower"
+    row = next(pipeline.encode_chat(DIALOGS, with_template(DATE), "tokenizer", date="2026-03-01"))
+    assert with_template(DATE).decode(row["input_ids"]) == "01 Mar 2026/01.03.2026lower"
 
 
 def test_templates_are_compared_with_the_tokenizers_own(caplog: pytest.LogCaptureFixture) -> None:
@@ -168,15 +152,15 @@ def test_templates_are_compared_with_the_tokenizers_own(caplog: pytest.LogCaptur
         ("{{ raise_exception('no') }}", [plain], "own chat template does not take what chatml does: conversation 0, "),
     ):  # fmt: skip
         caplog.clear()
-        list(pipeline.encode_chat(dialogs, _with(own), "chatml"))
+        list(pipeline.encode_chat(dialogs, with_template(own), "chatml"))
         warnings = [text for text in caplog.messages if "the tokenizer's own" in text]
         assert len(warnings) == bool(message)
         assert message in "".join(warnings)
 
 
 @pytest.mark.parametrize("words", [(), ("--pack", "neat", "--sequence-length", 99), ("--shard-format", "parquet")])
-def test_info_and_decode_show_what_is_learned(words: tuple[object, ...], tmp_path: Path) -> None:
-    _with(CHAT_TEMPLATES["llama3"].jinja).save(tmp_path / "tokenizer")
+def test_info_and_decode_show_what_islearned_text(words: tuple[object, ...], tmp_path: Path) -> None:
+    with_template(CHAT_TEMPLATES["llama3"].jinja).save(tmp_path / "tokenizer")
     rows = [{"messages": _as_openai(one)} for one in DIALOGS[:2]]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     options = ("--template", "chatml", "--tokenizer", tmp_path / "tokenizer")
@@ -210,11 +194,11 @@ def test_rows_by_published_templates_are_those_of_transformers() -> None:
             row = next(pipeline.encode_chat([one], ours, "tokenizer"))
             assert row["input_ids"] == made
             last = one["messages"][-1]["content"].strip()
-            assert last in _learned(ours, row)
+            assert last in learned_text(ours, row)
 
 
 def test_jinja2_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(pipeline.UsageError, match=r"pip install jinja2 .*chat"):
-        list(pipeline.encode_chat(DIALOGS, _with(DATE + "x"), "tokenizer"))
+        list(pipeline.encode_chat(DIALOGS, with_template(DATE + "x"), "tokenizer"))
     assert len(list(pipeline.encode_chat(DIALOGS[:1], small_tokenizer(), "chatml"))) == 1
