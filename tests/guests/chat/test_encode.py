@@ -172,7 +172,7 @@ def test_a_wrong_file_is_an_error_that_names_the_field_or_the_marks(tmp_path: Pa
     ("deepseek3", [EOT], {}, "<\uff5cUser\uff5c> <\uff5cAssistant\uff5c>; add"),
     ("chatml", MARKS, {"train_on_prompt": True, "mask_history": True}, "--train-on-prompt excludes --mask-history"),
     ("fewshot", MARKS, {"train_on_prompt": True}, "share one end of text"),
-    ("llama3", MARKS, {"special_tokens_in_messages": "all"}, "in_messages: expected one of text, tokens"),
+    ("llama3", MARKS, {"special_tokens_in_messages": "all"}, "in_messages: expected one of tokens, text"),
     ("llama3", MARKS, {"date": "2026-02-30"}, "date: expected a date such as 2026-11-23"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused(name: str, special_tokens: list[str], options: Any, message: str) -> None:
