@@ -353,9 +353,9 @@ class ParityTraining:
 class Encoder:
     """Text to token ids, by rank. Safe to share between threads."""
 
-    def __init__(self, automaton: Automaton | None, tokens: dict[int, bytes], left: Buffer, right: Buffer, result: Buffer, whole_pieces: bool = False, cache_bytes: int = 268435456, threads: int = 0) -> None:
+    def __init__(self, automaton: Automaton | None, tokens: dict[int, bytes], left: Buffer, right: Buffer, result: Buffer, whole_pieces: bool = False, cache_bytes: int = 268435456, threads: int = 0, lost_bytes: bytes = ..., unknown: int | None = None, fused: bool = False) -> None:
         """
-        tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank. threads: how many share what is known of pieces at a time; 0: as many as there are cores.
+        tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank. threads: how many share what is known of pieces at a time; 0: as many as there are cores. lost_bytes: what no token stands for; text has nothing instead, or the id `unknown`: for each of them, or `fused` for each run in a piece; 2**32 - 1: RuntimeError.
         """
 
     def encode(self, text: str | bytes, specials: SpecialTokens | None = None) -> list[int]:

@@ -2,7 +2,7 @@
 
 All single bytes that occur in UTF-8 have an id, every merge joins two existing tokens into an existing one, no two
 ordinary tokens have the same bytes, and no two tokens share an id, except that a special token may be an ordinary token
-of the same bytes.
+of the same bytes, or of the same text in the byte alphabet.
 """
 
 import codecs
@@ -122,7 +122,7 @@ class Vocabulary:
 
     def to_dict(self) -> dict[int, bytes]:
         """Id -> bytes of every token, special tokens (UTF-8) included, in order of ids."""
-        joined = self.tokens | {id_: text.encode() for text, id_ in self.special_tokens.items()}
+        joined = {id_: text.encode() for text, id_ in self.special_tokens.items()} | self.tokens
         return dict(sorted(joined.items()))
 
     @classmethod
@@ -197,8 +197,11 @@ class Vocabulary:
 
         lossy: bytes may lack a token.
         """
-        check_special_tokens([text for text, id_ in special_tokens.items() if tokens.get(id_) != text.encode()])
+        ordinary = {text for text, id_ in special_tokens.items() if _is_text(tokens.get(id_), text)}
+        check_special_tokens([text for text in special_tokens if text not in ordinary])
         by_bytes = {token: id_ for id_, token in tokens.items()}
+        if not tokens:
+            raise InputError("the vocabulary has no tokens")
         if b"" in by_bytes:
             raise InputError(f"token {by_bytes[b'']} is empty")
         if len(by_bytes) < len(tokens):
@@ -209,7 +212,7 @@ class Vocabulary:
                 raise InputError(f"no token stands for the byte 0x{byte:02X}, so not every text can be encoded")
         texts_by_id: dict[int, str] = {}
         for text, id_ in special_tokens.items():
-            if tokens.get(id_, text.encode()) != text.encode() or texts_by_id.setdefault(id_, text) != text:
+            if (id_ in tokens and text not in ordinary) or texts_by_id.setdefault(id_, text) != text:
                 raise InputError(f"the special token {text!r} has id {id_}, which another token has too")
         most = min(MAX_IDS, _ANY_ID + _IDS_PER_TOKEN * len(tokens))
         outside = [id_ for id_ in (*tokens, *texts_by_id) if not 0 <= id_ < most]
@@ -230,6 +233,11 @@ class Vocabulary:
             a, b = next(one for rank, one in enumerate(listed) if last[one] != rank)
             raise InputError(f"merge {last[a, b]} ({a!r}, {b!r}) is in the merge list twice")
         return cls(dict(sorted(tokens.items())), left, right, result, dict(special_tokens))
+
+
+def _is_text(token: bytes | None, text: str) -> bool:
+    """Whether a token is this text: of these bytes, or written so in the byte alphabet."""
+    return token is not None and text in (token_to_text(token), token.decode(errors="replace"))
 
 
 def _unpacked(ids: Iterable[int], lengths: Iterable[int], joined: bytes, *others: Any) -> Vocabulary:

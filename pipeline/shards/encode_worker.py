@@ -29,7 +29,7 @@ from pipeline.shards.begun_shards import BegunShards, KeptIds
 from pipeline.shards.ids_file import IdsWriter, Part
 from pipeline.storage import Location, named, open_file
 from pipeline.storage.atomic import whole_file
-from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.model import Model, refused_texts
 from pipeline.tokenizer.prepare import IncomingText, SpecialSearch
 
 _log = logging.getLogger(__name__)
@@ -150,7 +150,8 @@ def make_ids(
             in_text.enter(FileSpan(file, start, stop))
             feeding.start_span(file, start, stop)
 
-        tally = feed_chunk(part, feeding, before, look=looks.look)
+        with refused_texts():
+            tally = feed_chunk(part, feeding, before, look=looks.look)
         feeding.write(at_least=0)
         total += ChunkStatistics(bytes=feeding.fed_bytes(), losses=tally.found)
     in_text.enter(None)

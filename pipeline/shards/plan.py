@@ -92,6 +92,8 @@ def warnings_of(
             f"the text has special tokens, encoded as special tokens: {most_frequent(total.special_in_text)}; "
             "--special-tokens-in-text text encodes them as text, refuse makes them an error"
         )
+    if model.lossy:
+        yield model.lossy
     if total.looks_special:
         yield (
             f"{total.special_text('encoded')}; if they are special, encode with a tokenizer that has them as special "

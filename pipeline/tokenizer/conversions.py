@@ -102,7 +102,10 @@ class Conversions:
         """
         tokenizers = installed("tokenizers")
         with _exported(self.model) as directory:
-            return tokenizers.Tokenizer.from_file(f"{directory}/tokenizer.json")
+            converted = tokenizers.Tokenizer.from_file(f"{directory}/tokenizer.json")
+        converted.no_truncation()
+        converted.no_padding()
+        return converted
 
     def to_transformers(self) -> Any:
         """Return the tokenizer as one of transformers: with the same ids, pad token and chat template.

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -63,8 +63,7 @@ class TextEncoder:
     """The native encoder of a model; each call takes the special tokens to find, as `recognising` returns them."""
 
     def __init__(self, model: Model, native: _core.Encoder | None = None) -> None:
-        self._native = native or model.encoder(lossy=True)
-        self._lost = model.vocabulary.lost_bytes
+        self._native = native or model.encoder()
         self._pattern = model.pattern
         self._cuts_natively = model.pattern.automaton is not None
         self._special_tokens = model.vocabulary.special_tokens
@@ -151,7 +150,7 @@ class TextEncoder:
             return _of_valid(self._native.encode_part, text, specials)
         if isinstance(self._pattern, PatternSequence):
             ends, stop = self._pattern.ends_of_part(text)
-            return self._encode_cut(text[:stop], ends), stop
+            return _of_valid(self._native.encode_cut, text[:stop], ends), stop
         return [], 0
 
     def _encode_stretch(self, data: bytes, specials: _core.SpecialTokens | None = None) -> list[int]:
@@ -159,15 +158,8 @@ class TextEncoder:
         if self._cuts_natively:
             return _of_valid(self._native.encode, data, specials)
         if isinstance(self._pattern, PatternSequence):
-            return self._encode_cut(data, self._pattern.ends(data))
+            return _of_valid(self._native.encode_cut, data, self._pattern.ends(data))
         return _of_valid(self._native.encode_pieces, self._pattern.cut(data.decode()))
-
-    def _encode_cut(self, data: bytes, ends: list[int]) -> list[int]:
-        """Return the ids of the pieces with these ends, without the bytes that no token stands for."""
-        if len(data) == len(data.translate(None, self._lost)):
-            return _of_valid(self._native.encode_cut, data, ends)
-        pieces = (data[start:end].translate(None, self._lost) for start, end in pairwise([0, *ends]))
-        return self._native.encode_pieces([piece for piece in pieces if piece])
 
 
 def _of_valid(function: Callable[..., _T], text: Any, *arguments: Any, repair: Callable[[Any], Any] = utf8_of) -> _T:

@@ -1,17 +1,19 @@
 """What a tokenizer is, apart from the machinery that runs it: the value that files are written from and read into."""
 
 from array import array
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pipeline import _core
-from pipeline.base.errors import UsageError
+from pipeline.base.errors import InputError, UsageError
 from pipeline.merges.vocabulary import Vocabulary, text_to_token
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.run.ids import WELL_KNOWN, Roles
 
 CACHE_BYTES = 256 << 20  # for pieces whose ids are known
+REFUSED = 2**32 - 1  # in place of the id of an unknown token: the encoder raises RuntimeError
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,36 @@ class Preparation:
         return self.nfc or self.space_in_front or not all(rule.is_plain for rule in self.rules.values())
 
 
+@contextmanager
+def refused_texts(remedy: str = "") -> Iterator[None]:
+    """Raise what the encoder refuses in the block, such as a byte without a token, as `InputError`."""
+    try:
+        yield
+    except RuntimeError as reason:
+        raise InputError(f"the text cannot be encoded: {reason}{remedy}") from None
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """What text gets for bytes that no token stands for: nothing, or the special token `text`, as `unk_token` says.
+
+    fused: one for each run of such bytes in a piece. A token that is not special is refused with the text.
+    """
+
+    text: str | None = None
+    fused: bool = False
+
+
 @dataclass(frozen=True)
 class ChatTemplate:
     """A chat template in Jinja. The well-known special tokens in its text say what it needs and what ends a turn."""
 
     jinja: str
+    named: Mapping[str, str] = field(default_factory=dict)  # the tokenizer's other templates
+
+    def for_tools(self, tools: object) -> str:
+        """Return the template that transformers takes: with tools, the one named tool_use if there is one."""
+        return self.jinja if tools is None else self.named.get("tool_use", self.jinja)
 
     def writes(self, *kinds: str) -> list[str]:
         """Return the well-known special tokens of these kinds that the template writes."""
@@ -95,6 +122,9 @@ class Model:
     post_processor: str | None = None  # the JSON of another trainer's file that says so
     chat_template: ChatTemplate | None = None
     settings: Mapping[str, Any] = field(default_factory=dict, compare=False)  # others of its tokenizer_config.json
+    kept: Mapping[str, Any] = field(default_factory=dict, compare=False)  # of its tokenizer.json: what changes no id
+    files: Mapping[str, bytes] = field(default_factory=dict, compare=False)  # others of its directory, by path there
+    unknown: Unknown = Unknown()
 
     def __post_init__(self) -> None:
         for role, text in asdict(self.roles).items():
@@ -153,21 +183,24 @@ class Model:
             raise UsageError("add_bos needs a special token that starts a text: name it as the bos_token (--bos-token)")
         return replace(self, front=(self.bos_token, *self.front), post_processor=None)
 
-    def require_all_bytes(self) -> None:
-        """Raise `UsageError` if text may have bytes that no token stands for."""
-        if lost := self.vocabulary.lost_bytes:
-            raise UsageError(
-                f"this tokenizer has no token for the byte 0x{lost[0]:02X}, which its runtime leaves out of texts: it "
-                "encodes single texts, but is not counted like, extended, pruned, or used for a corpus"
-            )
+    @property
+    def lossy(self) -> str:
+        """What happens to text with bytes that no token stands for, for a message; empty if there are none."""
+        if not (lost := self.vocabulary.lost_bytes):
+            return ""
+        text = self.unknown.text
+        becomes = "is left out" if text is None else f"becomes {text!r}"
+        becomes = "is refused" if text is not None and text not in self.vocabulary.special_tokens else becomes
+        count = "the byte" if len(lost) == 1 else f"{len(lost):,} bytes, the first"
+        return f"no token stands for {count} 0x{lost[0]:02X}: what text has of them {becomes}, as in tokenizers"
 
-    def encoder(self, *, cache_bytes: int = CACHE_BYTES, threads: int = 0, lossy: bool = False) -> _core.Encoder:
+    def encoder(self, *, cache_bytes: int = CACHE_BYTES, threads: int = 0) -> _core.Encoder:
         """Build the native encoder. `threads` share `cache_bytes` of known pieces; 0: as many as there are cores."""
-        if not lossy:  # whose caller leaves those bytes out
-            self.require_all_bytes()
-        automaton, parts = self.pattern.automaton, self.vocabulary
+        automaton, parts, unknown = self.pattern.automaton, self.vocabulary, self.unknown
         merges = (parts.left, parts.right, parts.result)
-        return _core.Encoder(automaton, parts.encoded_tokens, *merges, self.whole_pieces, cache_bytes, threads)
+        id_ = None if unknown.text is None else parts.special_tokens.get(unknown.text, REFUSED)
+        lost = (parts.lost_bytes, id_, unknown.fused)
+        return _core.Encoder(automaton, parts.encoded_tokens, *merges, self.whole_pieces, cache_bytes, threads, *lost)
 
     def piece_encoder(self) -> _core.Encoder:
         """Build a native encoder of pieces that are cut already, each of them once: with next to no cache."""
@@ -176,8 +209,9 @@ class Model:
     def uses(self, partitions: Iterable[Any]) -> "array[int]":
         """Return how often each token occurs in the pieces of a counter, by id; their sum is the number of tokens."""
         uses, encoder = array("Q", bytes(8 * (self.vocabulary.max_id + 1))), self.piece_encoder()
-        for columns in partitions:
-            encoder.add_uses(columns, uses)
+        with refused_texts():
+            for columns in partitions:
+                encoder.add_uses(columns, uses)
         return uses
 
     def unreachable_tokens(self) -> list[int]:
@@ -186,5 +220,5 @@ class Model:
         Without any, looking whole pieces up, or merging by the rank of the resulting bytes as tiktoken does, is alike.
         """
         tokens = self.vocabulary.tokens
-        made = tokens if self.trained else self.encoder(cache_bytes=1 << 20, threads=1, lossy=True).last_merges(tokens)
+        made = tokens if self.trained else self.encoder(cache_bytes=1 << 20, threads=1).last_merges(tokens)
         return [id_ for id_, token in self.vocabulary.tokens.items() if len(token) > 1 and id_ not in made]

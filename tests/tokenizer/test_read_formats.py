@@ -4,10 +4,12 @@ import base64
 import hashlib
 import json
 import re
+import tempfile
 import unicodedata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import samples
 import tiktoken
@@ -15,16 +17,31 @@ from amount import FULL
 from command import refused, run, succeeded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from published import ADDED, BOS, COMBINING, DEEPSEEK, EOT, HARD, PLAIN, SHAPES, TEXTS, byte_level, made, pair
-from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
+from published import (
+    ADDED,
+    BOS,
+    COMBINING,
+    DEEPSEEK,
+    EOT,
+    HARD,
+    PLAIN,
+    SHAPES,
+    TEXTS,
+    byte_level,
+    isolated,
+    made,
+    pair,
+)
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from transformers import AutoTokenizer
 
+import pipeline
 from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError, InputError, OtherKindError, PipelineError, UsageError
 from pipeline.compat import GPT2Tokenizer
 from pipeline.guests.inspect.doctor import examine
-from pipeline.guests.inspect.findings import FINE
+from pipeline.guests.inspect.findings import ADVICE, FINE, WRONG
 from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.normal_form import nfc
@@ -495,3 +512,119 @@ def test_added_tokens_that_are_ordinary_ones_too(tmp_path: Path) -> None:
         FORMATS["gpt2"].write(ours.model, tmp_path)
     with pytest.raises(ExportRefusedError):
         ours.to_tiktoken()
+
+
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+PADDING = {"strategy": {"Fixed": 99}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 416, "pad_type_id": 0}
+WITHOUT_EFFECT: list[tuple[str, Any]] = [
+    ("truncation", {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}),
+    ("padding", PADDING | {"pad_token": BOS}), ("model.dropout", 0.0), ("model.unk_token", BOS),
+    ("model.unk_token", "no token"), ("model.fuse_unk", True), ("model.byte_fallback", True),
+    ("model.continuing_subword_prefix", ""), ("model.end_of_word_suffix", ""), ("decoder", None),
+    ("decoder", {"type": "Sequence", "decoders": [BYTE_LEVEL]}),
+    ("decoder", {"type": "Sequence", "decoders": [{"type": "Sequence", "decoders": [BYTE_LEVEL]}, {"type": "Fuse"}]}),
+    ("normalizer", {"type": "Strip", "strip_left": False, "strip_right": False}),
+    ("pre_tokenizer", {"type": "Sequence", "pretokenizers": [{"type": "Sequence", "pretokenizers": [BYTE_LEVEL]}]}),
+    ("post_processor", {"type": "Sequence", "processors": []}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value"), WITHOUT_EFFECT)
+def test_fields_that_change_no_id_are_no_reason_to_refuse(path: str, value: Any, tmp_path: Path) -> None:
+    document = json.loads(made("gpt2", PLAIN).to_str())
+    part, _, name = path.rpartition(".")
+    (document[part] if part else document)[name] = value
+    theirs = theirs_of(written(tmp_path, document))
+    theirs.no_truncation()
+    theirs.no_padding()
+    agree(theirs, ours := Tokenizer.load(tmp_path), *HARD)
+    agree(ours.to_tokenizers(), ours, *HARD)
+    assert not [one for one in examine(tmp_path, [], None) if one.outcome == WRONG]
+    ours.save(tmp_path / "again")
+    again = json.loads((tmp_path / "again" / "tokenizer.json").read_text())
+    kept = (again[part] if part else again)[name]
+    assert kept == value or name in ("decoder", "normalizer", "pre_tokenizer", "post_processor")  # in our spelling
+
+
+def without_alphabet(text: str, pre_tokenizer: Any, **of_model: Any) -> HuggingFaceTokenizer:
+    """Train as a course does that names no alphabet to start from: bytes that the text lacks have no token."""
+    theirs = HuggingFaceTokenizer(models.BPE(**of_model))
+    theirs.pre_tokenizer, theirs.decoder = pre_tokenizer, decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=["<unk>", EOT], show_progress=False)
+    theirs.train_from_iterator([text], trainer)
+    return theirs
+
+
+LACKING = st.lists(st.one_of(st.sampled_from(["<unk>", EOT, "ab", "low "]), st.text("abé Z世", max_size=9)), max_size=9)
+
+
+@settings(max_examples=4_000 if FULL else 60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.text("abé low", min_size=9, max_size=60), st.sampled_from(["gpt2", "deepseek", "none"]),
+       st.sampled_from([None, "<unk>"]), st.booleans(), st.booleans(),
+       st.lists(LACKING.map("".join), max_size=9))  # fmt: skip
+def test_bytes_without_a_token_become_what_tokenizers_makes_of_them(
+    trained: str, cut: str, unk: str | None, fuse: bool, whole: bool, texts: list[str]
+) -> None:
+    stages = {"gpt2": [byte_level(use_regex=True)], "none": [byte_level()]}
+    stage = pre_tokenizers.Sequence(stages.get(cut) or [*isolated(*DEEPSEEK), byte_level()])
+    theirs = without_alphabet(trained, stage, unk_token=unk, fuse_unk=fuse, ignore_merges=whole)
+    with tempfile.TemporaryDirectory() as home:
+        theirs.save(f"{home}/tokenizer.json")
+        ours = Tokenizer.load(home)
+        expected = [one.ids for one in theirs.encode_batch(texts)]
+        assert ours.encode_batch(texts) == [ours.encode(text) for text in texts] == expected
+        assert [ours.count_tokens(text) for text in texts] == [*map(len, expected)]
+        assert [[*ours.encode_iterable([text])] for text in texts] == expected
+        ours.save(f"{home}/again")
+        agree(theirs, Tokenizer.load(f"{home}/again"), *texts)
+        agree(theirs_of(Path(home, "again")), ours, *texts)
+
+
+@pytest.mark.parametrize(("unk", "said"), [(None, "is left out"), ("<unk>", "becomes '<unk>'")])
+def test_commands_take_a_vocabulary_that_lacks_bytes(unk: str | None, said: str, tmp_path: Path) -> None:
+    theirs = without_alphabet("the low slow lower lowest ab ab " * 9, byte_level(use_regex=True), unk_token=unk)
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    text = "the quick lowest\nslow lows, slow lows and slow lows\n" * 3
+    (tmp_path / "a.txt").write_text(text)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"eos_token": EOT}))
+    encoded = run("encode", tmp_path / "a.txt", "--tokenizer", tmp_path, "-o", tmp_path / "shards")
+    assert f"{said}, as in tokenizers" in succeeded(encoded).stderr
+    rows = [int(one) for one in np.load(next((tmp_path / "shards").glob("*.npy")))]
+    assert rows[:-1] == theirs.encode(text).ids
+    succeeded(run("count", tmp_path / "a.txt", "--like", tmp_path, "-o", tmp_path / "counts"))
+    grown = pipeline.extend(tmp_path, tmp_path / "counts", add=2, output=tmp_path / "grown")
+    assert grown.before == len(rows) - 1
+    pruned = pipeline.prune(tmp_path, tmp_path / "counts", keep=22, output=tmp_path / "pruned")
+    for home, changed in ((tmp_path / "grown", grown), (tmp_path / "pruned", pruned)):
+        assert len(theirs_of(home).encode(text).ids) == changed.after
+        agree(theirs_of(home), changed.tokenizer, text, *HARD)
+    found = {one.outcome: one.because for one in examine(tmp_path, [text], None) if "no token stands" in one.because}
+    assert said in found[ADVICE]
+    assert not [one for one in examine(tmp_path, [text], None) if one.outcome == WRONG]
+
+
+def test_only_a_text_is_refused_whose_bytes_no_library_encodes(tmp_path: Path) -> None:
+    theirs = without_alphabet("a low ab", byte_level(use_regex=True), unk_token="[UNK]")
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours = Tokenizer.load(tmp_path)
+    agree(theirs, ours, "low ab")
+    with pytest.raises(Exception, match="not found in the vocabulary"):
+        theirs.encode("low Z")
+    with pytest.raises(InputError, match="no token stands for the byte 0x5A"):
+        ours.encode("low Z")
+    (tmp_path / "a.txt").write_text("low Z")
+    said = refused(run("encode", tmp_path / "a.txt", "--tokenizer", tmp_path, "-o", tmp_path / "shards"), 1)
+    assert "no token stands for the byte 0x5A" in said
+
+
+def test_an_added_token_may_be_an_ordinary_one_in_the_byte_alphabet(tmp_path: Path) -> None:
+    vocab = made("gpt2", []).get_vocab()
+    text = max((token for token in vocab if token.startswith("Ġ")), key=len)
+    theirs = made("gpt2", [AddedToken(text, normalized=False), AddedToken("é", normalized=False), *PLAIN])
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours, hard = Tokenizer.load(tmp_path), [*HARD, text, text.replace("Ġ", " "), f"x{text}y é \u00e9"]
+    agree(theirs, ours, *hard)
+    ours.save(tmp_path / "again")
+    agree(theirs_of(tmp_path / "again"), ours, *hard)
+    for one in hard:
+        assert ours.decode(ours.encode(one)) == theirs.decode(theirs.encode(one).ids, skip_special_tokens=False)

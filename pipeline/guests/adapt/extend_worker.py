@@ -10,7 +10,8 @@ keeps its id.
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import groupby, pairwise, takewhile
+from typing import Any
 
 from pipeline import _core
 from pipeline._core import MergeResult
@@ -26,7 +27,7 @@ from pipeline.merges.rules import MergeRules
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.storage import Location
 from pipeline.storage.atomic import write_rows
-from pipeline.tokenizer.model import Model, bytes_of_letters
+from pipeline.tokenizer.model import REFUSED, Model, bytes_of_letters, refused_texts
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,6 @@ class Learned:
 
 def require_extendable(model: Model) -> None:
     """Raise `UsageError` if counts of plain text would not show the pieces that the tokenizer cuts."""
-    model.require_all_bytes()
     if model.preparation.space_in_front:
         raise UsageError(
             "the tokenizer puts a space in front of text before it cuts it, so counts of the text itself are of other "
@@ -129,11 +129,12 @@ def start_of(model: Model, add: int, first_id: int | None) -> Start:
         )
     needed, lost = {*old.left, *old.right}, model.unreachable_tokens()
     numbers = {id_: number for number, id_ in enumerate(old.tokens)}
+    behind = range(max(first + add, old.max_id + 1), 1 << 32)  # ids of bytes without a token, which the engine needs
     # What added tokens would be in the vocabulary: their bytes, and what their text is in the byte alphabet.
     added = (token for text in old.special_tokens for token in (text.encode(), *bytes_of_letters(text)))
     return Start(
-        tokens=tuple(old.tokens.values()),
-        ids=array("I", old.tokens),
+        tokens=(*old.tokens.values(), *old.missing_bytes),
+        ids=array("I", [*old.tokens, *behind[: len(old.missing_bytes)]]),
         first_new_id=first,
         forbidden=(*added, *(old.tokens[id_] for id_ in lost if id_ in needed)),
         again=tuple(numbers[id_] for id_ in lost if id_ not in needed),
@@ -170,7 +171,8 @@ def extended(model: Model, learned: Learned) -> Model:
     tokens = old.tokens | {one.id: one.token for one in learned.new}
     lefts, rights = [*old.left, *learned.left], [*old.right, *learned.right]
     merges = ((tokens[left], tokens[right]) for left, right in zip(lefts, rights, strict=True))
-    new = replace(model, vocabulary=Vocabulary.from_tokens(tokens, merges, old.special_tokens), trained=False)
+    vocabulary = Vocabulary.from_tokens(tokens, merges, old.special_tokens, lossy=bool(old.lost_bytes))
+    new = replace(model, vocabulary=vocabulary, trained=False)
     if lost := [id_ for id_ in new.unreachable_tokens() if id_ in learned.result]:
         raise ExportRefusedError(f"the new token {tokens[lost[0]]!r} is not made of its own bytes: this is a defect")
     return new
@@ -209,17 +211,37 @@ def _take(task: ChangeTask, start: Start, counter: CounterFile, engine: _core.Me
     numbers = {id_: number for number, id_ in enumerate(base.tokens)}
     merges = base.left, base.right, base.result
     left, right, result = (array("I", map(numbers.__getitem__, ids)) for ids in merges)
-    tokens = dict(enumerate((*start.tokens, *base.missing_bytes)))
-    encoder = _core.Encoder(None, tokens, left, right, result, task.model.whole_pieces, 0, 1)
+    tokens, unknown = dict(enumerate(start.tokens)), task.model.unknown
+    number = len(base.tokens) if unknown.text in base.special_tokens else REFUSED  # of a byte that no piece has
+    lost = base.lost_bytes, None if unknown.text is None else number, unknown.fused
+    encoder = _core.Encoder(None, tokens, left, right, result, task.model.whole_pieces, 0, 1, *lost)
     words = slots = 0
     for columns in counter.read_all():
-        ends, ids = encoder.encode_rows(columns)
+        with refused_texts():
+            ends, ids = encoder.encode_rows(columns)
+        counts = columns[2]
+        if base.lost_bytes and unknown.text is not None:
+            ends, ids, counts = _apart(number, ends, ids, counts)
         words, slots = words + len(ends), slots + len(ids) + len(ends)
         if _needed(task, words, slots) > task.grant.bytes:
             needed = _needed(task, counter.rows, counter.rows + counter.piece_bytes)
             raise task.grant.refusal(needed, f"extending with {counter.rows:,} pieces", ", or count less text")
-        engine.add(ends, ids, columns[2])
+        engine.add(ends, ids, counts)
         report_progress(memoryview(columns[2]).nbytes // 8)
+
+
+def _apart(unknown: int, ends: memoryview, ids: memoryview, counts: Any) -> tuple[memoryview, memoryview, memoryview]:
+    """Return rows of numbers and their counts with each unknown token in a row of its own: no merge joins it."""
+    numbers, offsets = ids.cast("B").cast("I"), pairwise(ends.cast("B").cast("q"))
+    new_ends, new_ids, new_counts = array("q", [0]), array("I"), array("Q")
+    for (start, end), count in zip(offsets, memoryview(counts).cast("B").cast("Q"), strict=True):
+        for is_unknown, group in groupby(numbers[start // 4 : end // 4], unknown.__eq__):
+            row = [*group]
+            for part in zip(row) if is_unknown else [row]:
+                new_ids.extend(part)
+                new_ends.append(4 * len(new_ids))
+                new_counts.append(count)
+    return memoryview(new_ends), memoryview(new_ids), memoryview(new_counts)
 
 
 def _needed(task: ChangeTask, words: int, slots: int) -> int:

@@ -98,8 +98,8 @@ def made_from(location: Location, origin: Origin) -> tuple[Model, Run]:
 def _compare(executor: Executor, home: Location, right: Path, model: Model) -> tuple[list[str], list[str]]:
     """Return the names of the files in `home` that are as in `right`, and of settings that were edited."""
     same, edited = [], []
-    for expected in sorted(right.iterdir()):
-        found = home / expected.name
+    for expected in sorted(file for file in right.rglob("*") if file.is_file()):
+        found = home / expected.relative_to(right).as_posix()
         if expected.suffix == ".parquet":
             alike = executor.one(same_rows, (found, expected))
         else:

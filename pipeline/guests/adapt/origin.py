@@ -25,10 +25,11 @@ from pipeline.shards.manifest import tokenizer_fingerprint
 from pipeline.storage import Location, absolute, same_location
 from pipeline.tokenizer.formats.changed import CHANGED_NAMES
 from pipeline.tokenizer.formats.files import tokenizer_home
+from pipeline.tokenizer.formats.settings_files import TEMPLATES, named_templates
 from pipeline.tokenizer.model import Model
 
 _NAMES = (PLAN_NAME, MAP_NAME, REMOVED_NAME, *CHANGED_NAMES)
-DERIVED = Kind("made-from.json", re.compile("|".join(map(re.escape, _NAMES))), 1)
+DERIVED = Kind("made-from.json", re.compile("|".join(map(re.escape, (*_NAMES, TEMPLATES)))), 1)
 
 
 @dataclass(frozen=True)
@@ -103,12 +104,12 @@ def _claimed(directory: Directory, origin: Origin, *, base: Location, overwrite:
         directory.remove_partial([*_NAMES, DERIVED.manifest])
         yield  # the same files again, each replaced whole: a failure leaves them
         return
-    directory.remove(_NAMES)
+    directory.remove([*_NAMES, *named_templates(directory.location)])
     directory.write_manifest(asdict(origin))
     try:
         yield
     except BaseException:
-        directory.remove([*_NAMES, DERIVED.manifest])
+        directory.remove([*_NAMES, *named_templates(directory.location), DERIVED.manifest])
         raise
 
 

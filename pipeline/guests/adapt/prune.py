@@ -25,9 +25,10 @@ from pipeline.run.runner import Runner
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, Remote, named
 from pipeline.tokenizer.arguments import flag
-from pipeline.tokenizer.formats.changed import write_changed
+from pipeline.tokenizer.formats.changed import ids_left_out, write_changed
 from pipeline.tokenizer.formats.fields import read_text
 from pipeline.tokenizer.formats.files import load_model
+from pipeline.tokenizer.formats.settings_files import GENERATION_NAME
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -124,10 +125,14 @@ def run_prune(
         pruning, written = make_pruned(runner, change, counted, directory)
     if moved := [text for text, id_ in written.vocabulary.special_tokens.items() if special[text] != id_]:
         which = f"{format_count(len(moved), 'added tokens')} moved to other ids, {moved[0]!r} among them"
+        more = " and generation_config.json" if GENERATION_NAME not in written.files else ""
         runner.warn(
-            f"{which}: change eos_token_id, bos_token_id and pad_token_id in the model's config.json and "
-            "generation_config.json by id-map.parquet"
+            f"{which}: change eos_token_id, bos_token_id and pad_token_id in the model's config.json{more} by "
+            "id-map.parquet"
         )
+    if left_out := ids_left_out(base, {old: new for new, old in pruning.id_map.items()}):
+        which = ", ".join(f"{name} without {', '.join(map(str, ids))}" for name, ids in left_out.items())
+        runner.warn(f"generation_config.json does not name the ids of removed tokens any more: {which}")
     return Pruned(**vars(pruning), tokenizer=Tokenizer.from_model(written))
 
 

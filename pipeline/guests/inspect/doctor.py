@@ -8,6 +8,7 @@ import re
 import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -223,6 +224,9 @@ def _tokens(model: Model) -> Iterator[Said]:
         yield ADVICE, never, remedy, {"tokens": len(lost), "of": tokens}
     else:
         yield FINE, f"each of the {tokens:,} ordinary tokens can be reached", "", {"tokens": tokens}
+    if model.lossy:
+        remedy = "nothing if no text has them, else train with initial_alphabet=ByteLevel.alphabet()"
+        yield ADVICE, model.lossy, remedy, {"bytes": list(vocabulary.lost_bytes)}
     gaps = vocabulary.max_id + 1 - vocabulary.size
     if gaps:
         message = f"{gaps:,} ids below {vocabulary.max_id:,} are no tokens: rows of the embedding that nothing uses"
@@ -278,8 +282,10 @@ def _round_trip(model: Model) -> Iterator[Said]:
     tokenizer = Tokenizer.from_model(model)
     texts = [*HARD_TEXTS, *model.vocabulary.special_tokens]
 
-    def decoded(text: str) -> str:
-        return tokenizer.decode(tokenizer.encode(text, add_special_tokens=False))
+    def decoded(text: str) -> str | None:
+        with suppress(InputError):  # bytes without a token may be refused
+            return tokenizer.decode(tokenizer.encode(text, add_special_tokens=False))
+        return None
 
     changed = [text for text in texts if decoded(text) != text]
     if not changed:

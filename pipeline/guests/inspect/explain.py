@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from pipeline.base.errors import InputError
 from pipeline.merges import merge, merge_list
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.reports.page import element, html_of, plain_page
@@ -155,6 +156,8 @@ class Explainer:
         """Explain a piece by its merges in order, noting what each of them makes impossible."""
         if self._model.whole_pieces and piece in self._ids:
             return ExplainedPiece(start, piece, "whole", (self._ids[piece],), (piece,))
+        if len(piece.translate(None, self._model.vocabulary.lost_bytes)) < len(piece):
+            raise InputError(f"the piece {piece!r} cannot be explained: {self._model.lossy}")
         all_tokens, merges = self._tokens, []
         ids = [self._ids[piece[at : at + 1]] for at in range(len(piece))]  # of the token that starts at a byte
         starts = list(range(len(piece)))  # of the token that ends with a byte

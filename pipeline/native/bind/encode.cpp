@@ -83,13 +83,15 @@ std::vector<bpe::Token> tokens_of(const Tokens& tokens) {
 }
 
 void make_encoder(ListingEncoder* self, const bpe::Automaton* automaton, const Tokens& tokens, Ids left, Ids right,
-                  Ids result, bool whole_pieces, size_t cache_bytes, size_t threads) {
+                  Ids result, bool whole_pieces, size_t cache_bytes, size_t threads, const nb::bytes& lost_bytes,
+                  std::optional<uint32_t> unknown, bool fused) {
   const std::vector<bpe::Token> listed = tokens_of(tokens);
   if (left.size() != right.size() || left.size() != result.size())
     throw std::invalid_argument("left, right and result must have one length");
   std::vector<bpe::Merge> merges(left.size());
   for (size_t rank = 0; rank < merges.size(); ++rank) merges[rank] = {left[rank], right[rank], result[rank]};
-  new (self) ListingEncoder(automaton, listed, merges, whole_pieces, cache_bytes, threads);
+  const bpe::LostBytes lost{{lost_bytes.c_str(), lost_bytes.size()}, unknown, fused};
+  new (self) ListingEncoder(automaton, listed, merges, whole_pieces, cache_bytes, threads, lost);
 }
 
 // Runs `work(bytes)` on a text; without the GIL where the text is long enough to repay it.
@@ -194,9 +196,11 @@ void bind_encoder(nb::module_& module) {
   nb::class_<ListingEncoder>(module, "Encoder", "Text to token ids, by rank. Safe to share between threads.")
       .def("__init__", &make_encoder, "automaton"_a.none(), "tokens"_a, "left"_a, "right"_a, "result"_a,
            "whole_pieces"_a = false, "cache_bytes"_a = size_t{256} << 20, "threads"_a = size_t{0},
-           nb::keep_alive<1, 2>(),
+           "lost_bytes"_a = nb::bytes("", 0), "unknown"_a = nb::none(), "fused"_a = false, nb::keep_alive<1, 2>(),
            "tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank. "
-           "threads: how many share what is known of pieces at a time; 0: as many as there are cores.")
+           "threads: how many share what is known of pieces at a time; 0: as many as there are cores. "
+           "lost_bytes: what no token stands for; text has nothing instead, or the id `unknown`: for each of them, or "
+           "`fused` for each run in a piece; 2**32 - 1: RuntimeError.")
       .def(
           "encode",
           [](ListingEncoder& self, const Text& text, const SpecialTokens* specials) {

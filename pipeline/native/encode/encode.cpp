@@ -22,16 +22,19 @@ constexpr size_t kMostWhole = 6, kLongOnAverage = 5;
 }  // namespace
 
 Encoder::Encoder(const Automaton* automaton, std::span<const Token> tokens, std::span<const Merge> merges,
-                 bool whole_pieces, size_t cache_bytes, size_t threads)
-    : automaton_(automaton), merger_(tokens, merges),
+                 bool whole_pieces, size_t cache_bytes, size_t threads, const LostBytes& lost)
+    : automaton_(automaton), merger_(tokens, merges), lossy_(!lost.bytes.empty()), fused_(lost.fused),
+      unknown_(lost.unknown),
       pool_(threads ? threads : std::max<size_t>(kLeastStates, std::thread::hardware_concurrency())),
       known_ids_(cache_bytes, pool_.size()) {
+  for (const char byte : lost.bytes) lost_[static_cast<uint8_t>(byte)] = true;
   if (!whole_pieces) return;
   size_t total = 0;
   for (const Token& token : tokens) total += token.bytes.size();
   token_bytes_.reserve(total);
   whole_pieces_.reserve(tokens.size());
   for (const Token& token : tokens) {
+    if (token.bytes.size() == 1 && lost_[static_cast<uint8_t>(token.bytes[0])]) continue;
     const size_t start = token_bytes_.size();
     token_bytes_.append(token.bytes);
     whole_pieces_.emplace(std::string_view(token_bytes_).substr(start), token.id);
@@ -138,7 +141,7 @@ size_t Encoder::encode_document(std::string_view text, size_t begin, size_t end,
 
 void Encoder::encode_block(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable,
                            State& state, IdBuffer& out) {
-  if (ends.back() - begin < kLongOnAverage * ends.size() || !whole_pieces_.empty()) {
+  if (ends.back() - begin < kLongOnAverage * ends.size() || !whole_pieces_.empty() || lossy_) {
     return encode_parts(text, begin, ends, readable, state, out);
   }
   const Borders& borders = merger_.borders();
@@ -202,7 +205,7 @@ void Encoder::encode_padded(const uint8_t* text, size_t begin, std::span<const u
       std::memcpy(row, ids, KnownIds::kFewIds * sizeof *ids);
       row += count;
     } else if (count != kGiant) {
-      std::memcpy(row, ids ? ids : aside, count * sizeof *ids);
+      std::copy_n(ids ? ids : aside, count, row);
       row += count;
       aside += ids ? 0 : count;
     } else {
@@ -234,7 +237,7 @@ size_t Encoder::find_missed(const uint8_t* text, size_t begin, const uint32_t* e
       const size_t before = state.aside.size();
       encode_piece({reinterpret_cast<const char*>(text) + at, size}, state, state.aside);
       ids.count = state.aside.size() - before;
-      if (table) known_ids_.enter(state.reader, state.pieces[n], text + at, size, state.aside.data() + before, ids.count);
+      if (table && ids.count != 0) known_ids_.enter(state.reader, state.pieces[n], text + at, size, state.aside.data() + before, ids.count);
     }
     many += ids.count > KnownIds::kFewIds ? ids.count : 0;
   }
@@ -248,7 +251,32 @@ void Encoder::encode_piece(std::string_view piece, State& state, IdBuffer& out) 
       return;
     }
   }
+  if (lossy_) [[unlikely]] return encode_lossy(piece, state, out);
   merger_.encode(piece, state.scratch, out);
+}
+
+void Encoder::encode_lossy(std::string_view piece, State& state, IdBuffer& out) const {
+  std::string kept;
+  const auto encode_kept = [&] {
+    if (!kept.empty()) merger_.encode(kept, state.scratch, out);
+    kept.clear();
+  };
+  bool after_lost = false;
+  for (const char byte : piece) {
+    const bool lost = lost_[static_cast<uint8_t>(byte)];
+    if (!lost) {
+      kept.push_back(byte);
+    } else if (unknown_ == LostBytes::kRefused) {
+      constexpr std::string_view digits = "0123456789ABCDEF";
+      const auto value = static_cast<uint8_t>(byte);
+      throw std::runtime_error(std::string("no token stands for the byte 0x") + digits[value / 16] + digits[value % 16]);
+    } else if (unknown_ && !(after_lost && fused_)) {
+      encode_kept();
+      out.push(*unknown_);
+    }
+    after_lost = lost;
+  }
+  encode_kept();
 }
 
 Encoder::Batch Encoder::encode_batch(std::span<const std::string_view> texts, const SpecialTokens* specials,

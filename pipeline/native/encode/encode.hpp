@@ -27,12 +27,22 @@
 
 namespace bpe {
 
+// Bytes that no token of a vocabulary stands for, and what a text has instead: nothing, so that their neighbours are merged;
+// or an id, which is not merged, for each of them or for each run of them in a piece.
+struct LostBytes {
+  static constexpr uint32_t kRefused = UINT32_MAX;  // instead of an id: std::runtime_error for a piece with such a byte
+
+  std::string_view bytes;
+  std::optional<uint32_t> unknown;
+  bool fused = false;
+};
+
 class Encoder {
  public:
   // `automaton` may be null (pieces then come from the caller) and must outlive the encoder otherwise. Throws
   // std::invalid_argument where a byte has no token or a merge names none.
   Encoder(const Automaton* automaton, std::span<const Token> tokens, std::span<const Merge> merges, bool whole_pieces,
-          size_t cache_bytes, size_t threads = 0);
+          size_t cache_bytes, size_t threads = 0, const LostBytes& lost = {});
   ~Encoder();
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
@@ -119,9 +129,14 @@ class Encoder {
   // how many ids have those that have more than a few.
   size_t find_missed(const uint8_t* text, size_t begin, const uint32_t* ends, size_t misses, State& state);
   void encode_piece(std::string_view piece, State& state, IdBuffer& out) const;
+  // The same of a piece that may have lost bytes.
+  void encode_lossy(std::string_view piece, State& state, IdBuffer& out) const;
 
   const Automaton* automaton_;
   RankMerger merger_;
+  bool lossy_, fused_;
+  std::array<bool, 256> lost_{};
+  std::optional<uint32_t> unknown_;
   std::string token_bytes_;                                      // the text that the keys of whole_pieces_ point to
   std::unordered_map<std::string_view, uint32_t> whole_pieces_;  // empty unless asked for
   // The pool: 0, the address of an idle state, or while one is on lease an odd mark of the process that took it.

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, InputError, UsageError
-from pipeline.merges.vocabulary import Vocabulary, text_to_token, texts_to_tokens, token_to_text
+from pipeline.merges.vocabulary import Vocabulary, text_to_token, texts_to_tokens
 from pipeline.storage import Location
 from pipeline.tokenizer.formats.fields import Field, shortened
 from pipeline.tokenizer.model import Model, bytes_of_letters
@@ -46,12 +46,11 @@ def read_tokens(vocab: Field, special_tokens: Mapping[str, int]) -> dict[int, by
 def only_special(special_tokens: Mapping[str, int], vocab: Field, merges: Merges) -> dict[str, int]:
     """Return the special tokens without those that are ordinary tokens too: a byte, or what a merge makes.
 
-    Only texts that the byte alphabet writes as they are can be both: a line feed is special, its byte is `Ċ`.
+    Texts are compared as the file writes tokens: a line feed is special, its byte is `Ċ`.
     """
     listed = vocab.read(dict)
-    made = {left + right for left, right in merges} | {bytes([byte]) for byte in range(128)}
-    tokens = {text: text.encode(errors="replace") for text in special_tokens}
-    both = {text for text, token in tokens.items() if token in made and token_to_text(token) == text}
+    made = {left + right for left, right in merges} | {bytes([byte]) for byte in range(256)}
+    both = {text for text in special_tokens if not made.isdisjoint(bytes_of_letters(text))}
     return {text: id_ for text, id_ in special_tokens.items() if listed.get(text) != id_ or text not in both}
 
 
@@ -103,6 +102,8 @@ def vocabulary_texts(vocabulary: Vocabulary, format_name: str) -> dict[int, str]
 
 def refuse_preparation(model: Model, format_name: str) -> None:
     """Raise ExportRefusedError where text is prepared before it is cut: only tokenizer.json can say how."""
+    if model.lossy:
+        raise ExportRefusedError(f"{format_name} cannot say what text gets where {model.lossy}. Use the hf export")
     if model.preparation.changes_ids:
         raise ExportRefusedError(
             f"{format_name} cannot say how text is prepared before it is cut (NFC, a space in front, or special tokens "

@@ -1,23 +1,25 @@
 """Write a changed vocabulary into the files of the tokenizer it came from: all else in them stays as it is.
 
 Entries and merges keep their order and spelling; what is new comes last. Where ids move, they move in the added tokens,
-the post-processor and the settings too.
+the post-processor, the padding and the settings too. generation_config.json may also name ids of tokens that are
+removed: these are left out, as nothing generates them.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.storage import Location
-from pipeline.tokenizer.formats import huggingface
+from pipeline.tokenizer.formats import huggingface, settings_files
 from pipeline.tokenizer.formats.fields import Field, read_bytes, read_json, write_files
 from pipeline.tokenizer.formats.files import document_of, tokenizer_home
 from pipeline.tokenizer.model import Model
 
 _PLAIN_MARK = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) | {"special": True}
-CHANGED_NAMES = (*huggingface.EDITABLE, huggingface.TEMPLATE_NAME, huggingface.MODEL_NAME)
+CHANGED_NAMES = (*huggingface.EDITABLE, settings_files.TEMPLATE_NAME, huggingface.MODEL_NAME)
 
 
 def write_changed(base: Location, model: Model, new_of: Mapping[int, int] | None, directory: Location) -> Model:
@@ -27,8 +29,9 @@ def write_changed(base: Location, model: Model, new_of: Mapping[int, int] | None
     if file is not None:
         document = read_json(file).read(dict)
         marks = _marks(document.get("added_tokens") or [], model.vocabulary) if new_of is None else {}
-        settings = [home / name for name in CHANGED_NAMES[:-1] if (home / name).exists()]
-        contents = {one.name: _settings(one, new_of, marks) for one in settings}
+        names = [name for name in CHANGED_NAMES[:-1] if (home / name).exists()]
+        names += settings_files.named_templates(home)
+        contents = {name: _settings(home / name, new_of, marks) for name in names}
         write_files(
             directory, contents | {huggingface.MODEL_NAME: _document(document, file, model.vocabulary, new_of, marks)}
         )
@@ -70,6 +73,8 @@ def _document(
         for token in added:
             token["id"] = new_of[token["id"]]
         _move_ids(document.get("post_processor"), new_of, file)
+        if isinstance(padding := document.get("padding"), dict) and "pad_id" in padding:
+            padding["pad_id"] = _moved(padding["pad_id"], new_of, file)
     document["model"] |= {"vocab": entries, "merges": merges}
     if marks:
         document["added_tokens"] = added
@@ -120,10 +125,71 @@ def _settings(file: Location, new_of: Mapping[int, int] | None, marks: Marks) ->
         gone = {old for old, _ in marks.values()}
         kept = [one for one in listed if (one["content"] if isinstance(one, dict) else one) not in gone]
         document["additional_special_tokens"] = kept + [text for _, text in marks.values()]
-    for name, value in document.items():
-        if new_of is not None and name.endswith("_token_id"):
-            several = isinstance(value, list)
-            ids = value if several else [value]
-            moved = [_moved(id_, new_of, file) if isinstance(id_, int) and id_ >= 0 else id_ for id_ in ids]  # or none
-            document[name] = moved if several else moved[0]
+    if new_of is not None:
+        document = _generating(document, new_of, file, [])
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+def ids_left_out(base: Location, new_of: Mapping[int, int]) -> dict[str, list[int]]:
+    """Return the ids of removed tokens that the generation_config.json of a base names, by member."""
+    file, listed = tokenizer_home(base) / settings_files.GENERATION_NAME, list[tuple[str, int]]()
+    if document_of(base) is not None and file.exists():
+        _generating(read_json(file).read(dict), new_of, file, listed)
+    names = dict.fromkeys(name for name, _ in listed)
+    return {name: list(dict.fromkeys(id_ for one, id_ in listed if one == name)) for name in names}
+
+
+def _generating(
+    document: Mapping[str, Any], new_of: Mapping[int, int], file: Location, left_out: list[tuple[str, int]]
+) -> dict[str, Any]:
+    """Return settings with the ids that they name moved, and without those of removed tokens, which are appended.
+
+    A member that ends in _token_id must have an id that stays. A row of ids with one that is removed goes as a whole.
+    """
+
+    def row(name: str, ids: Sequence[Any]) -> list[Any]:
+        gone = [id_ for id_ in ids if _is_id(id_) and id_ not in new_of]
+        left_out.extend((name, id_) for id_ in gone)
+        return [] if gone else [new_of[id_] if _is_id(id_) else id_ for id_ in ids]
+
+    def rows(name: str, value: list[Any]) -> list[Any]:
+        nested = any(isinstance(one, list) for one in value)
+        return [found for one in value if (found := rows(name, one))] if nested else row(name, value)
+
+    def moved(name: str, value: Any) -> Any:
+        if name.endswith("_token_id"):
+            several = [_moved(id_, new_of, file) if _is_id(id_) else id_ for id_ in _listed(value)]
+            return several if isinstance(value, list) else several[0]
+        if name == "sequence_bias":  # rows of ids, each with a number; as keys they are written in parentheses
+            pairs = value.items() if isinstance(value, dict) else value
+            parsed = ((map(int, re.findall(r"\d+", key)) if isinstance(key, str) else key, bias) for key, bias in pairs)
+            return [[ids, bias] for listed, bias in parsed if (ids := row(name, [*listed]))]
+        if isinstance(value, dict):
+            to_id = name.endswith("_to_id")
+            found = {key: [*row(name, [one])] if to_id else [moved(key, one)] for key, one in value.items()}
+            return {key: one[0] for key, one in found.items() if one}
+        if isinstance(value, list) and name == "forced_decoder_ids":  # positions and ids
+            return [[at, *ids] for at, *some in value if (ids := row(name, some))]
+        if isinstance(value, list) and name.endswith(("_ids", "_tokens")):
+            nested = any(isinstance(one, list) for one in value)
+            return rows(name, value) if nested else [id_ for one in value for id_ in row(name, [one])]
+        return value
+
+    changed = dict[str, Any]()
+    for name, value in document.items():
+        try:
+            changed[name] = moved(name, value)
+        except (TypeError, ValueError, AttributeError):
+            raise ExportRefusedError(
+                f"{file}: {name} names ids in a form that is not known, and its tokens may get other ids: take it out "
+                "of the file, and add it to the new one by id-map.parquet"
+            ) from None
+    return changed
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -56,6 +56,15 @@ class Field:
         return member.value is True
 
 
+def steps_of(stage: Field, name: str) -> list[Field]:
+    """Return the steps of a stage of a tokenizer.json in order: those of a Sequence, which holds them in `name`."""
+    if stage.value is None:
+        return []
+    if stage.member("type").value != "Sequence":
+        return [stage]
+    return [step for one in stage.member(name).elements() for step in steps_of(one, name)]
+
+
 def shortened(value: object) -> str:
     """Write a value for a message, in at most 80 characters."""
     try:
@@ -98,5 +107,7 @@ def write_files(directory: Location, contents: Mapping[str, str | bytes]) -> lis
     """Write files by name, each whole or not at all, in this order; return their paths."""
     make_directory(directory)
     for name, content in contents.items():
+        if "/" in name:
+            make_directory((directory / name).parent)
         write_whole(directory / name, content)
     return [directory / name for name in contents]

@@ -15,15 +15,32 @@ from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, OtherKindError
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern.compiled import PatternSequence
 from pipeline.pattern.normal_form import nfc
 from pipeline.run.ids import Roles
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet
-from pipeline.tokenizer.formats.fields import Field, read_json, read_text, shortened, write_files
+from pipeline.tokenizer.formats.fields import Field, read_json, shortened, steps_of, write_files
 from pipeline.tokenizer.formats.kinds import model_type, other_kind
 from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, public_pre_tokenizer, read_pre_tokenizer
-from pipeline.tokenizer.model import PLAIN_RULE, ChatTemplate, Model, Preparation, SpecialRule, could_be_whole_piece
+from pipeline.tokenizer.formats.settings_files import (
+    GENERATION_NAME,
+    MAP_NAME,
+    existing_only,
+    generation_content,
+    map_content,
+    read_files,
+    read_template,
+    template_contents,
+)
+from pipeline.tokenizer.model import (
+    PLAIN_RULE,
+    ChatTemplate,
+    Model,
+    Preparation,
+    SpecialRule,
+    Unknown,
+    could_be_whole_piece,
+)
 
 
 def read_rule(entry: Field) -> SpecialRule:
@@ -93,26 +110,26 @@ def _entries(field: Field) -> list[Field]:
 _PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it
 _SEPARATOR_KEY = "bpe_pipeline_separator"  # what separated the training corpus, whatever ends a text or a turn
 
-MODEL_NAME, _CONFIG_NAME, _MAP_NAME = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
-GENERATION_NAME = "generation_config.json"
-EDITABLE = (_CONFIG_NAME, _MAP_NAME, GENERATION_NAME)
+MODEL_NAME, _CONFIG_NAME = "tokenizer.json", "tokenizer_config.json"
+EDITABLE = (_CONFIG_NAME, MAP_NAME, GENERATION_NAME)
 """Files of settings, which people change by hand: they say what tokens are for, not what ids a text has."""
 
-TEMPLATE_NAME = "chat_template.jinja"
 _UNLIMITED_LENGTH = int(1e30)  # what transformers writes for a model without a maximum length
 _OWN_SETTINGS = {  # of tokenizer_config.json: what the model says, and what would have others say it
     *("bos_token", "eos_token", "pad_token", "add_bos_token", "add_eos_token", "add_prefix_space"),
-    *(_PATTERN_KEY, _SEPARATOR_KEY, "added_tokens_decoder", "chat_template", "tokenizer_class", "auto_map"),
+    *(_PATTERN_KEY, _SEPARATOR_KEY, "added_tokens_decoder", "tokenizer_class", "auto_map"),
 }
 _EMPTY_TAIL = '"vocab": {},\n    "merges": []\n  }\n}'
-_BPE_SETTINGS: dict[str, tuple[object, ...]] = {  # what is written, and what else means the same
-    "dropout": (None,),
-    "unk_token": (None,),
-    "continuing_subword_prefix": (None, ""),
-    "end_of_word_suffix": (None, ""),
-    "fuse_unk": (False, None),
-    "byte_fallback": (False, None),
+_KEPT_SETTINGS = {  # what is written where a file does not say it; unk_token and others matter if bytes have no token
+    "dropout": None,
+    "unk_token": None,
+    "continuing_subword_prefix": None,
+    "end_of_word_suffix": None,
+    "fuse_unk": False,
+    "byte_fallback": False,
 }
+_APPLIED_BY_LIBRARIES = ("truncation", "padding")  # by tokenizers, to the ids of a text; transformers replaces both
+_BYTE_FALLBACK = "<0x..>"  # the unknown token of a file whose lost bytes have tokens of their own, which are refused
 _POST_PROCESSORS = ("ByteLevel", "TemplateProcessing", "RobertaProcessing", "BertProcessing", "Sequence")
 
 Around = tuple[tuple[str, ...], tuple[str, ...]]  # the special tokens in front of a text and behind it
@@ -132,13 +149,9 @@ def model_of(document: Field, config: Field) -> Model:
         raise OtherKindError(f"{file} is {kind}: this package has byte-level BPE")
     Field(model_type(model), file, "model.type").expect("BPE")
     document.member("version").expect("1.0")
-    for name in ("truncation", "padding"):
-        document.member(name).expect(None)
-    decoder = document.member("decoder")
-    (decoder if decoder.value is None else decoder.member("type")).expect("ByteLevel")
+    _check_decoder(document.member("decoder"))
     pattern, space_in_front = read_pre_tokenizer(document.member("pre_tokenizer"), config.member(_PATTERN_KEY))
-    for name, accepted in _BPE_SETTINGS.items():
-        model.member(name).expect(*accepted)
+    unknown = _check_settings(model)
     whole_pieces = model.flag("ignore_merges")
     nfc = _normalizes(document.member("normalizer"))
     added, vocab = document.member("added_tokens"), model.member("vocab")
@@ -147,8 +160,7 @@ def model_of(document: Field, config: Field) -> Model:
     pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in listed.read(list)]
     merges = byte_alphabet.read_merges(pairs, file, lambda index: f"{listed.path}[{index}]")
     tokens = byte_alphabet.read_tokens(vocab, byte_alphabet.only_special(special_tokens, vocab, merges))
-    lossy = isinstance(pattern, PatternSequence)  # Falcon's lacks some bytes, which the library leaves out of texts
-    vocabulary = byte_alphabet.vocabulary_of(file, tokens, merges, special_tokens, lossy=lossy)
+    vocabulary = byte_alphabet.vocabulary_of(file, tokens, merges, special_tokens, lossy=True)
     check_numbering(added, vocab)
     for name in ("pad_token", _SEPARATOR_KEY):
         named = token_field(config, name)
@@ -157,7 +169,9 @@ def model_of(document: Field, config: Field) -> Model:
     post_processor = document.member("post_processor")
     front, behind = around = _around(post_processor, special_tokens)
     other = None if post_processor.value == processor_of(around, special_tokens) else post_processor.value
-    template = _chat_template(config)
+    files = read_files(file.parent)
+    template = read_template(config, files)
+    settings = {name: value for name, value in config.read(dict).items() if name not in _OWN_SETTINGS}
     return Model(
         vocabulary,
         pattern,
@@ -168,14 +182,18 @@ def model_of(document: Field, config: Field) -> Model:
         behind=behind,
         post_processor=None if other is None else json.dumps(other, ensure_ascii=False),
         chat_template=template,
-        settings={name: value for name, value in config.read(dict).items() if name not in _OWN_SETTINGS},
+        settings=settings,
+        kept={name: document.member(name).value for name in _APPLIED_BY_LIBRARIES}
+        | {name: model.member(name).value for name in _KEPT_SETTINGS if model.member(name).value is not None},
+        files=files,
+        unknown=unknown if vocabulary.lost_bytes else Unknown(),
     )
 
 
 def chat_template_of(directory: Location) -> ChatTemplate | None:
     """Return the chat template of a directory, if it has one."""
     config = directory / _CONFIG_NAME
-    return _chat_template(read_json(config)) if config.exists() else None
+    return read_template(read_json(config), read_files(directory)) if config.exists() else None
 
 
 def check_edited(file: Location, vocabulary: Vocabulary) -> None:
@@ -196,12 +214,33 @@ def check_edited(file: Location, vocabulary: Vocabulary) -> None:
             field.refuse(f"names {wrong[0]!r}, which is not one of the special tokens")
 
 
+def _check_settings(model: Field) -> Unknown:
+    """Refuse settings of a model that change ids; return what text gets for bytes without a token."""
+    model.member("dropout").expect(None, 0.0, 0)
+    for name in ("continuing_subword_prefix", "end_of_word_suffix"):
+        model.member(name).expect(None, "")
+    unk_token = model.member("unk_token")
+    unknown = Unknown(None if unk_token.value is None else unk_token.read(str), model.flag("fuse_unk"))
+    falls_back = model.flag("byte_fallback") and any(
+        text.startswith("<0x") for text in model.member("vocab").read(dict)
+    )
+    return Unknown(_BYTE_FALLBACK) if falls_back else unknown
+
+
+def _check_decoder(field: Field) -> None:
+    """Refuse a decoder other than ByteLevel, alone or in a Sequence, where Fuse after it changes nothing."""
+    for step in steps_of(field, "decoders"):
+        step.member("type").expect("ByteLevel", *(["Fuse"] if step is not field else []))
+
+
 def _normalizes(field: Field) -> bool:
     """Whether text is put into NFC; any other normalizer is refused."""
-    if field.value is None:
+    return True in [_is_nfc(step) for step in steps_of(field, "normalizers")]  # each is checked
+
+
+def _is_nfc(field: Field) -> bool:
+    if field.value == {"type": "Strip", "strip_left": False, "strip_right": False}:
         return False
-    if field.member("type").value == "Sequence":
-        return True in [_normalizes(step) for step in field.member("normalizers").elements()]  # each is checked
     field.member("type").expect("NFC")
     return True
 
@@ -274,13 +313,6 @@ def _roles(config: Field, special_tokens: dict[str, int], template: ChatTemplate
     return replace(roles, bos=bos, eos=eos)
 
 
-def _chat_template(config: Field) -> ChatTemplate | None:
-    """Read the chat template, from the file of its own that transformers writes or from the configuration."""
-    file = config.file.with_name(TEMPLATE_NAME)
-    jinja = read_text(file) if file.exists() else config.member("chat_template").value
-    return ChatTemplate(jinja) if isinstance(jinja, str) else None
-
-
 def token_field(config: Field, name: str) -> Field:
     """Step into the text of a token, which is named by its text or by an object that holds it."""
     field = config.member(name)
@@ -306,37 +338,20 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
     named = {name: token for name, token in tokens.items() if token is not None}
     plain = {"clean_up_tokenization_spaces": False, "model_max_length": _UNLIMITED_LENGTH}
     own = {"add_prefix_space": model.preparation.space_in_front, "tokenizer_class": "PreTrainedTokenizerFast"}
-    config: dict[str, Any] = plain | {**model.settings} | named | own
-    for name in ("additional_special_tokens", "extra_special_tokens"):  # without those that have another name now
-        if isinstance(listed := config.get(name), list):
-            texts = [one.get("content") if isinstance(one, dict) else one for one in listed]
-            config[name] = [
-                one for one, text in zip(listed, texts, strict=True) if text in model.vocabulary.special_tokens
-            ]
+    config = existing_only(plain | {**model.settings} | named | own, model)
     # tokenizer.json holds the pattern in the spelling of its engine; one without a name is also kept as the user wrote.
     if model.pattern.name is None:
         config[_PATTERN_KEY] = model.pattern.expression
     if model.separator is not None:
         config[_SEPARATOR_KEY] = model.separator
-    if model.chat_template:
-        config["chat_template"] = model.chat_template.jinja
-    settings = {_MAP_NAME: named, _CONFIG_NAME: config}
-    if (generation := _generation_config(model, named)) is not None:
-        settings[GENERATION_NAME] = generation
-    contents = {
-        name: json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n" for name, value in settings.items()
-    }
+    template, templates = template_contents(model)
+    if template is not None:
+        config["chat_template"] = template
+    contents: dict[str, str | bytes] = {MAP_NAME: map_content(model, named), **templates}
+    contents[_CONFIG_NAME] = json.dumps(config, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+    if (generation := generation_content(model)) is not None:
+        contents[GENERATION_NAME] = generation
     return write_files(directory, contents | {MODEL_NAME: _tokenizer_json(model, pre_tokenizer)})
-
-
-def _generation_config(model: Model, named: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return where generation stops, also at the end of a turn; None for a model without a chat template."""
-    ids = model.vocabulary.special_tokens
-    turn_ends = model.chat_template.writes("turn end") if model.chat_template else []
-    ends = [ids[text] for text in dict.fromkeys([model.eos_token, *turn_ends]) if text in ids]
-    if not any(text in ids for text in turn_ends):
-        return None
-    return {f"{name}_id": ids[text] for name, text in named.items()} | {"eos_token_id": ends}
 
 
 def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
@@ -352,8 +367,7 @@ def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
     processor = processor_of((model.front, model.behind), model.vocabulary.special_tokens)
     document: dict[str, Any] = {
         "version": "1.0",
-        "truncation": None,
-        "padding": None,
+        **{name: model.kept.get(name) for name in _APPLIED_BY_LIBRARIES},
         "added_tokens": added_tokens,
         "normalizer": {"type": "NFC"} if model.preparation.nfc else None,
         "pre_tokenizer": pre_tokenizer,
@@ -361,7 +375,7 @@ def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {
             "type": "BPE",
-            **{name: accepted[0] for name, accepted in _BPE_SETTINGS.items()},
+            **{name: model.kept.get(name, default) for name, default in _KEPT_SETTINGS.items()},
             "ignore_merges": model.whole_pieces,
             "vocab": {},
             "merges": [],

@@ -18,7 +18,7 @@ from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.parse import first_difference
 from pipeline.pattern.presets import PRESETS
 from pipeline.pattern.translate import READ_ALIKE_BY_TOKENIZERS, for_tokenizers, leaves_text
-from pipeline.tokenizer.formats.fields import Field, shortened
+from pipeline.tokenizer.formats.fields import Field, shortened, steps_of
 from pipeline.tokenizer.model import Model
 
 REGEX_STAGE = "BpePipelineRegex"  # a pre-tokenizer that other readers refuse, for what tokenizers would cut differently
@@ -51,14 +51,15 @@ _ESCAPE = re.compile(r"\\(?:x\{([0-9A-Fa-f]{1,8})\}|.)", re.DOTALL)
 
 def read_pre_tokenizer(field: Field, noted: Field) -> tuple[CompiledPattern, bool]:
     """Return the pattern, and whether each text gets a space in front; `noted` is the pattern as the user wrote it."""
+    if field.value is None:  # characters are no bytes
+        field.expect("ByteLevel")
     if field.member("type").value == REGEX_STAGE:
         expression = field.member("pattern")
         try:
             return compile_pattern(expression.read(str)), False
         except PatternError as reason:
             expression.refuse(f"is not a pattern: {reason}")
-    sequence = field.member("type").value == "Sequence"
-    stages = (field.member("pretokenizers").elements() if sequence else []) or [field]
+    stages = steps_of(field, "pretokenizers") or [field]
     kinds = [stage.member("type").value for stage in stages]
     at = kinds.index("ByteLevel") if "ByteLevel" in kinds else len(kinds) - 1
     splits, last, after = stages[:at], stages[at], stages[at + 1 :]

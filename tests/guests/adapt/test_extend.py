@@ -214,16 +214,3 @@ def test_tokenizers_in_published_shapes_are_counted_like_extended_and_pruned(sha
     for ours, name in zip(made, ("new", "less"), strict=True):
         theirs = pytest.importorskip("tokenizers").Tokenizer.from_file(str(tmp_path / name / "tokenizer.json"))
         assert [ours.encode(text) for text in published.HARD] == [theirs.encode(text).ids for text in published.HARD]
-
-
-def test_bytes_without_a_token_are_left_out_of_texts_and_nowhere_else(tmp_path: Path) -> None:
-    published.pair("falcon", "plain")[0].save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "a.txt").write_text("a")
-    counts = pipeline.import_counts({"a": 1}, output=tmp_path / "run")
-    for words in (
-        ("count", tmp_path / "a.txt", "--like", tmp_path),
-        ("prune", tmp_path, counts, "--min-count", 1),
-        ("extend", tmp_path, counts, "--add", 1),
-        ("encode", tmp_path / "a.txt", "--tokenizer", tmp_path),
-    ):
-        assert "no token for the byte 0x03" in refused(run(*words, "--output", tmp_path / "new"), 2), words

@@ -198,7 +198,7 @@ def _model(kind: str) -> str:
 
 @pytest.mark.parametrize(("name", "content", "named"), [
     *(("tokenizer.json", _model(kind), kind) for kind in ("WordPiece", "Unigram")),
-    ("tokenizer.json", _model("BPE"), "decoder is null"), ("tokenizer.json", '{"version', "not valid JSON"),
+    ("tokenizer.json", _model("BPE"), "pre_tokenizer is null"), ("tokenizer.json", '{"version', "not valid JSON"),
     ("vocab.txt", "[UNK]\n", "a WordPiece vocabulary"), ("tokenizer.model", "x", "a SentencePiece model"),
     ("model.gguf", "GGUF", "a GGUF file"), ("ranks.tiktoken", "IQ== 0\n", "a tiktoken rank file"),
 ])  # fmt: skip
