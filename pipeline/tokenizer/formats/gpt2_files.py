@@ -16,7 +16,8 @@ from pipeline.run.ids import check_special_tokens
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet
 from pipeline.tokenizer.formats.fields import Field, read_json, read_text, shortened, write_files
-from pipeline.tokenizer.formats.huggingface import entry_of, model_of, processor_of, read_rule, token_field
+from pipeline.tokenizer.formats.huggingface import entry_of, model_of, read_rule, token_field
+from pipeline.tokenizer.formats.post_processor import processor_of
 from pipeline.tokenizer.model import PLAIN_RULE, Model, bytes_of_letters
 
 _HEADER = "#version"

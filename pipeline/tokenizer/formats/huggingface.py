@@ -7,9 +7,7 @@ Known differences: when decoding, that library reads the characters U+00A1..U+01
 1.0.0rc3 cuts an apostrophe after `'ſ` (U+017F) in another way than o200k's expression says.
 """
 
-import itertools
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +17,9 @@ from pipeline.pattern.normal_form import nfc
 from pipeline.run.ids import Roles
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet
-from pipeline.tokenizer.formats.fields import Field, read_json, shortened, steps_of, write_files
+from pipeline.tokenizer.formats.fields import Field, read_json, steps_of, write_files
 from pipeline.tokenizer.formats.kinds import model_type, other_kind
+from pipeline.tokenizer.formats.post_processor import processor_of, read_around
 from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, public_pre_tokenizer, read_pre_tokenizer
 from pipeline.tokenizer.formats.settings_files import (
     GENERATION_NAME,
@@ -130,9 +129,6 @@ _KEPT_SETTINGS = {  # what is written where a file does not say it; unk_token an
 }
 _APPLIED_BY_LIBRARIES = ("truncation", "padding")  # by tokenizers, to the ids of a text; transformers replaces both
 _BYTE_FALLBACK = "<0x..>"  # the unknown token of a file whose lost bytes have tokens of their own, which are refused
-_POST_PROCESSORS = ("ByteLevel", "TemplateProcessing", "RobertaProcessing", "BertProcessing", "Sequence")
-
-Around = tuple[tuple[str, ...], tuple[str, ...]]  # the special tokens in front of a text and behind it
 
 
 def load_huggingface(file: Location) -> Model:
@@ -167,7 +163,7 @@ def model_of(document: Field, config: Field) -> Model:
         if named.value is not None and named.read(str) not in special_tokens:
             named.refuse(f"names {named.value!r}, which is not one of the special tokens")
     post_processor = document.member("post_processor")
-    front, behind = around = _around(post_processor, special_tokens)
+    front, behind = around = read_around(post_processor, special_tokens)
     other = None if post_processor.value == processor_of(around, special_tokens) else post_processor.value
     files = read_files(file.parent)
     template = read_template(config, files)
@@ -243,62 +239,6 @@ def _is_nfc(field: Field) -> bool:
         return False
     field.member("type").expect("NFC")
     return True
-
-
-def _around(field: Field, special_tokens: Mapping[str, int]) -> Around:
-    """Return the special tokens that a post-processor adds around a text; refuse one that does something else."""
-    kind = field.member("type") if field.value is not None else Field("ByteLevel", field.file)
-    kind.expect(*_POST_PROCESSORS)
-    if kind.value == "ByteLevel":  # moves offsets
-        return (), ()
-    if kind.value == "Sequence":
-        adding = [
-            around for step in field.member("processors").elements() if any(around := _around(step, special_tokens))
-        ]
-        if len(adding) > 1:  # a template takes what an earlier one added for texts of their own
-            field.refuse("has several steps that add tokens, but only one such step is reproduced exactly")
-        return adding[0] if adding else ((), ())
-    texts = {id_: text for text, id_ in special_tokens.items()}
-
-    def named(ids: Field) -> list[str]:
-        unknown = [id_ for id_ in ids.read(list) if id_ not in texts]
-        if unknown:
-            ids.refuse(f"adds the id {shortened(unknown[0])} to texts, which no special token has")
-        return [texts[id_] for id_ in ids.value]
-
-    if kind.value != "TemplateProcessing":
-        ends = (field.member(name) for name in ("cls", "sep"))
-        first, last = (tuple(named(Field(one.read(list)[1:], one.file, one.path))) for one in ends)
-        return first, last
-    parts = field.member("single").elements()
-    text = [at for at, part in enumerate(parts) if part.member("Sequence").value is not None]
-    if len(text) != 1 or parts[text[0]].member("Sequence").member("id").value != "A":
-        field.member("single").refuse("does not hold the text once, as only is reproduced exactly")
-    tokens = field.member("special_tokens")
-    added = [
-        named(tokens.member(part.member("SpecialToken").member("id").read(str)).member("ids"))
-        for part in parts[: text[0]] + parts[text[0] + 1 :]
-    ]
-    front, behind = (tuple(itertools.chain(*some)) for some in (added[: text[0]], added[text[0] :]))
-    return front, behind
-
-
-def processor_of(around: Around, special_tokens: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return the post-processor that puts tokens around a text, and around each text of a pair."""
-    if not any(around):
-        return None
-    first, second = (
-        [
-            *({"SpecialToken": {"id": text, "type_id": type_id}} for text in around[0]),
-            {"Sequence": {"id": name, "type_id": type_id}},
-            *({"SpecialToken": {"id": text, "type_id": type_id}} for text in around[1]),
-        ]
-        for type_id, name in enumerate("AB")
-    )
-    tokens = {
-        text: {"id": text, "ids": [special_tokens[text]], "tokens": [text]} for text in sorted({*around[0], *around[1]})
-    }
-    return {"type": "TemplateProcessing", "single": first, "pair": [*first, *second], "special_tokens": tokens}
 
 
 def _roles(config: Field, special_tokens: dict[str, int], template: ChatTemplate | None) -> Roles:
