@@ -98,6 +98,7 @@ class ExportKeywords(TokenizerKeywords, total=False):
     """Of `export`."""
 
     output: AnyPath | None
+    overwrite: bool
     rank_pattern: str | None
     without_normalizer: bool
 

@@ -167,6 +167,7 @@ class ExportOptions(TokenizerOptions):
     """Of `export`."""
 
     output: Location | None = as_in(OutputOptions, "output")
+    overwrite: bool = as_in(OverwriteOptions, "overwrite", help="replace files of the output that have other content")
     quiet: bool = as_in(WorkOptions, "quiet")
     rank_pattern: str | None = _vocabulary("run", None, read.parse_pattern,
         "what splits text for a rank file of tiktoken's kind whose content is not known; its special tokens are those "

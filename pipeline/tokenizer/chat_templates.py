@@ -140,7 +140,7 @@ def _render(model: Model, messages: list[dict[str, Any]], /, **variables: Any) -
     template_error = installed("jinja2").TemplateError
     names = {"tools": None, "documents": None, **_tokens_of(model), **variables, "messages": messages}
     try:
-        text = str(_compiled(model.chat_template.jinja).render(names, **{_STEPS: count()}))
+        text = str(_compiled(model.chat_template.for_tools(names["tools"])).render(names, **{_STEPS: count()}))
         return _with_marks(text, model.vocabulary.special_tokens) if _ESCAPED[0] in text else text
     except Exception as error:  # of any template: also RecursionError, MemoryError, ZeroDivisionError
         kind = "" if isinstance(error, template_error) else f"{type(error).__name__}: "

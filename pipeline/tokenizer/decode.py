@@ -1,7 +1,7 @@
 """Ids to bytes, and to text as they arrive; ids are any iterable: lists, numpy arrays, torch tensors, memoryviews."""
 
 import codecs
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import accumulate, pairwise
 from operator import index
 
@@ -27,14 +27,20 @@ def numbers_of(ids: Iterable[int]) -> list[int]:
         ) from None
 
 
-def tokens_of(vocab: Mapping[int, bytes], ids: Iterable[int]) -> list[bytes]:
-    """Return the bytes of each id; InputError names an id that the vocabulary lacks."""
+def tokens_of(vocab: Mapping[int, bytes], ids: Iterable[int], *, gaps: bool = False) -> list[bytes]:
+    """Return the bytes of each id, with `gaps` none for one between others; InputError names an id without a token."""
+    numbers = numbers_of(ids)
     try:
-        return list(map(vocab.__getitem__, numbers_of(ids)))
+        return list(map(vocab.__getitem__, numbers))
     except KeyError as unknown:
+        last = max(vocab)
+        outside = next((id_ for id_ in numbers if not 0 <= id_ <= last), None)
+        if gaps and outside is None:
+            return [vocab.get(id_, b"") for id_ in numbers]
+        why = "an id without a token" if outside is None else "not an id"
         raise InputError(
-            f"{unknown.args[0]!r} is not an id of this vocabulary of {len(vocab)} tokens: "
-            "were the ids made by another tokenizer?"
+            f"{unknown.args[0] if outside is None else outside!r} is {why} of this vocabulary, whose {len(vocab):,} "
+            f"tokens have ids up to {last}: were the ids made by another tokenizer?"
         ) from None
 
 
@@ -42,15 +48,17 @@ class StreamDecoder:
     """Decode ids that arrive one after another; the parts together are what `Tokenizer.decode` returns for all ids.
 
     A character whose bytes are incomplete waits for the rest. Use one decoder for each stream, in one thread.
+    skipped: ids that are left out.
     """
 
-    def __init__(self, vocab: Mapping[int, bytes]) -> None:
-        self._vocab = vocab
+    def __init__(self, vocab: Mapping[int, bytes], skipped: Container[int] = ()) -> None:
+        self._vocab, self._skipped = vocab, skipped
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, *ids: int) -> str:
         """Return the text that these ids complete; often one character or none."""
-        return self._decoder.decode(b"".join(tokens_of(self._vocab, ids)))
+        shown = [id_ for id_ in numbers_of(ids) if id_ not in self._skipped]
+        return self._decoder.decode(b"".join(tokens_of(self._vocab, shown, gaps=True)))
 
     def finish(self) -> str:
         """End the stream: return U+FFFD for a character that stayed incomplete. Another stream may follow."""
@@ -132,7 +140,8 @@ class Decoding:
         b'low<|endoftext|>'
 
         Args:
-            ids: a list, a numpy array or torch tensor of one dimension, a memoryview, or any other iterable.
+            ids: a list, a numpy array or torch tensor of one dimension, a memoryview, or any other iterable. An id
+                between others that has no token has no bytes.
 
         Returns:
             The bytes of all tokens, joined.
@@ -140,7 +149,7 @@ class Decoding:
         Raises:
             InputError: an id is not in the vocabulary or not a whole number.
         """
-        return b"".join(tokens_of(self.vocab, ids))
+        return b"".join(tokens_of(self.vocab, ids, gaps=True))
 
     def decode(self, ids: Iterable[int], *, errors: str = "replace", skip_special_tokens: bool = False) -> str:
         """Return the text of ids in one row; transformers' `decode` takes several rows, too: `decode_batch`.
@@ -184,7 +193,7 @@ class Decoding:
             raise unfit("batch", "rows of ids, such as [[1, 2], [3]]", batch)
         return [self.decode(ids, errors=errors, skip_special_tokens=skip_special_tokens) for ids in batch]
 
-    def decode_stream(self, ids: Iterable[int]) -> Iterator[str]:
+    def decode_stream(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> Iterator[str]:
         """Yield the text of ids as they arrive, never half a character; joined it is what `decode` returns.
 
         >>> list(tokenizer.decode_stream(tokenizer.encode("lowé")))
@@ -192,27 +201,32 @@ class Decoding:
 
         Args:
             ids: any iterable of ids.
+            skip_special_tokens: as in `decode`.
 
         Yields:
             Text of at least one character.
         """
-        decoder = self.stream_decoder()
+        decoder = self.stream_decoder(skip_special_tokens=skip_special_tokens)
         arriving = ids if isinstance(ids, Iterable) and not isinstance(ids, bytes) else numbers_of(ids)
         yield from filter(None, map(decoder.push, arriving))
         if rest := decoder.finish():
             yield rest
 
-    def stream_decoder(self) -> StreamDecoder:
+    def stream_decoder(self, *, skip_special_tokens: bool = False) -> StreamDecoder:
         """Return a decoder like `decode_stream` for ids that are pushed one by one.
 
         >>> decoder = tokenizer.stream_decoder()
         >>> decoder.push(257) + decoder.push(258) + decoder.finish()
         'lower'
 
+        Args:
+            skip_special_tokens: as in `decode`.
+
         Returns:
             An object with the methods `push(*ids)` and `finish()`, which return text.
         """
-        return StreamDecoder(self.vocab)
+        skipped = self._control_ids if arguments.flag("skip_special_tokens", skip_special_tokens) else ()
+        return StreamDecoder(self.vocab, skipped)
 
     def token_byte_offsets(self, ids: Iterable[int]) -> list[tuple[int, int]]:
         """Return where each token starts and ends in the UTF-8 of the decoded text.
@@ -228,5 +242,5 @@ class Decoding:
         Returns:
             A pair of byte positions for each id.
         """
-        lengths = map(len, tokens_of(self.vocab, ids))
+        lengths = map(len, tokens_of(self.vocab, ids, gaps=True))
         return list(pairwise(accumulate(lengths, initial=0)))

@@ -1,9 +1,11 @@
 """From a merge list to tokenizers: a directory of files for each vocabulary size, and facts about the vocabulary."""
 
 import itertools
+import json
 import tempfile
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,12 @@ from pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from pipeline.run.options import ExportOptions, TokenizerOptions, TrainOptions
 from pipeline.run.patterns import tokenizer_pattern
 from pipeline.run.vocabulary_size import check_vocabulary
-from pipeline.storage import Location
+from pipeline.storage import Location, existing
 from pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
-from pipeline.tokenizer.formats.fields import CARD
+from pipeline.tokenizer.formats.fields import CARD, read_bytes, write_files
 from pipeline.tokenizer.formats.files import FORMATS, default_formats, load_model
-from pipeline.tokenizer.formats.huggingface import write_model
+from pipeline.tokenizer.formats.huggingface import MODEL_NAME, write_model
+from pipeline.tokenizer.formats.settings_files import following, template_names
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.named_templates import chat_template_named
 
@@ -104,8 +107,11 @@ def check_before_work(options: TrainOptions, listener: Listener, kept_bytes: int
 
 def with_chat_template(model: Model, options: TokenizerOptions) -> Model:
     """Return the model with the chat template that the options name, if they name one."""
-    name = options.chat_template
-    return model if name is None else replace(model, chat_template=chat_template_named(name, model))
+    name, old = options.chat_template, model.chat_template
+    if name is None:
+        return model
+    template = chat_template_named(name, model)
+    return following(model, replace(model, chat_template=replace(template, named=old.named) if old else template))
 
 
 def with_roles(model: Model, options: TokenizerOptions) -> Model:
@@ -121,7 +127,7 @@ def with_roles(model: Model, options: TokenizerOptions) -> Model:
     if changed.bos_token and changed.bos_token != model.bos_token in model.front:  # the bos in front is the new one
         front = tuple(changed.bos_token if text == model.bos_token else text for text in model.front)
         changed = replace(changed, front=front, post_processor=None)
-    return changed.adding_bos(options.add_bos)
+    return following(model, changed.adding_bos(options.add_bos))
 
 
 def with_added(model: Model, texts: Iterable[str], *, reserved: bool, first_id: int | None = None) -> Model:
@@ -186,20 +192,21 @@ def export_in_place(
     """Export; into the directory of a tokenizer of a run, store there what was written, and with which roles.
 
     changed: whether a model card in the directory is of other ids or roles: it is removed, unless a person edited it.
-    Raises `UsageError` if the directory is that of another tokenizer of a run.
+    Raises `UsageError` if the directory is that of another tokenizer of a run, or holds files with other content that
+    no run wrote, without `overwrite`.
     """
     run = run_of(directory)
     if directory == Path():
         directory = directory.absolute()  # it has a name and a parent
     if run is None or directory.name not in run.manifest.special or directory.parent != run.directory.location:
-        return export_model(model, directory, options.export, without_normalizer=options.without_normalizer)
+        return _export_over(model, directory, options)
     with run.directory.locked():
         run = require(run.directory.location)
         there = load_model(directory).vocabulary if (directory / "tokenizer.json").exists() else None
         if there is not None and there.tokens != model.vocabulary.tokens:
             raise UsageError(f"{directory} holds another tokenizer of the run {run.directory}; choose another --output")
-        bare = options.without_normalizer
-        written, refused = export_model(model, directory, options.export, without_normalizer=bare)
+        ours = unedited(run, [name for name in run.manifest.written if name.startswith(f"{directory.name}/")])
+        written, refused = _export_over(model, directory, options, [name.partition("/")[2] for name in ours])
         plain = TokenizerOptions().of_stage("special")
         given = {name: value for name, value in options.of_stage("special").items() if value != plain[name]}
         special = run.manifest.special | {directory.name: run.manifest.special.get(directory.name, {}) | given}
@@ -207,6 +214,41 @@ def export_in_place(
             run.directory.remove(unedited(run, [f"{directory.name}/{CARD}"]))
         store_written(replace(run, manifest=replace(run.manifest, special=special)), written)
     return written, refused
+
+
+def _export_over(
+    model: Model, directory: Location, options: ExportOptions, ours: Collection[str] = ()
+) -> tuple[list[Location], dict[str, str]]:
+    """Export; raises `UsageError` for files with other content, but those that are `ours`, without `overwrite`."""
+    with tempfile.TemporaryDirectory() as scratch:
+        made, refused = export_model(
+            model, Path(scratch), options.export, without_normalizer=options.without_normalizer
+        )
+        contents = {str(file)[len(scratch) + 1 :]: read_bytes(file) for file in made}
+    there = existing([directory / name for name in contents])
+    other = [
+        name
+        for name, found in zip(contents, there, strict=True)
+        if found and name not in ours and not _say_the_same(read_bytes(directory / name), contents[name])
+    ]
+    if other and not options.overwrite:
+        raise UsageError(
+            f"{directory} has other content in {', '.join(other)}; choose another --output, or replace it with "
+            "--overwrite"
+        )
+    if read := [name for name in template_names(directory) if name not in contents and MODEL_NAME in contents]:
+        raise UsageError(
+            f"{directory / read[0]} would be read in place of the exported chat template; remove it, or choose another "
+            "--output"
+        )
+    return write_files(directory, contents), refused
+
+
+def _say_the_same(one: bytes, other: bytes) -> bool:
+    """Whether two files have the same bytes, or are JSON with the same content."""
+    with suppress(ValueError):
+        return one == other or bool(json.loads(one) == json.loads(other))
+    return False
 
 
 def refuse_ordinary(trained: "Trained") -> None:

@@ -58,6 +58,10 @@ class Template:
         """The token that becomes the end of text, if one does."""
         return self.stop_words[0] if self.replace_eos else None
 
+    def of(self, model: Model) -> ChatTemplate:
+        """Return the template in Jinja, the tokenizer's own with all that it has."""
+        return model.chat_template if self.name == OWN and model.chat_template else ChatTemplate(self.jinja or "")
+
     @property
     def starts_with_bos(self) -> bool:
         """Whether a conversation starts with the beginning of text."""

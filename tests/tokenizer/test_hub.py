@@ -84,7 +84,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def export(home: Path, *options: object, to: str = "owner/name") -> CompletedProcess[str]:
-    return run("export", home, "--export", "hf", "--push-to-hub", to, *options)
+    return run("export", home, "--export", "hf", "--overwrite", "--push-to-hub", to, *options)
 
 
 def test_uploaded_files_are_the_tokenizer(hub: type[Hub], home: Path) -> None:

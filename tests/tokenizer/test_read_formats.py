@@ -628,3 +628,16 @@ def test_an_added_token_may_be_an_ordinary_one_in_the_byte_alphabet(tmp_path: Pa
     agree(theirs_of(tmp_path / "again"), ours, *hard)
     for one in hard:
         assert ours.decode(ours.encode(one)) == theirs.decode(theirs.encode(one).ids, skip_special_tokens=False)
+
+
+def test_ids_of_a_gap_are_no_text_and_others_are_refused(tmp_path: Path) -> None:
+    document = json.loads(made("gpt2", []).to_str())
+    last = max(document["model"]["vocab"].values())
+    for token in [text for text, id_ in document["model"]["vocab"].items() if id_ > last - 2]:
+        document["model"]["vocab"][token] += 5
+    theirs, ours = theirs_of(written(tmp_path, document)), Tokenizer.load(tmp_path)
+    ids = [last + 5, last + 4, last + 3, last - 2, 65]
+    assert ours.decode(ids) == "".join(ours.decode_stream(ids)) == theirs.decode(ids) != ""
+    for wrong in (last + 6, -1):
+        with pytest.raises(InputError, match=f"{wrong} is not an id of this vocabulary, .* have ids up to {last + 5}"):
+            ours.decode([65, wrong])

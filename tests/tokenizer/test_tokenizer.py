@@ -146,16 +146,17 @@ def test_ids_must_be_whole_numbers(ids: Any) -> None:
     with pytest.raises(InputError, match="whole numbers in one row"):
         GPT2.decode(ids)
     for wrong in (-1, 999):
-        with pytest.raises(InputError, match=f"{wrong} is not an id of this vocabulary of 417 tokens"):
+        with pytest.raises(InputError, match=f"{wrong} is not an id of this vocabulary, whose 417 tokens"):
             list(GPT2.decode_stream([1, wrong]))
 
 
 @settings(max_examples=500, deadline=None)
 @given(st.lists(st.integers(0, GPT2.vocab_size - 1), max_size=60))
 def test_stream_joined_is_decode(ids: list[int]) -> None:
-    parts = list(GPT2.decode_stream(iter(ids)))
-    assert "".join(parts) == GPT2.decode(ids)
-    assert all(parts)
+    for skip in (False, True):
+        parts = list(GPT2.decode_stream(iter(ids), skip_special_tokens=skip))
+        assert "".join(parts) == GPT2.decode(ids, skip_special_tokens=skip)
+        assert all(parts)
     decoder = GPT2.stream_decoder()
     assert decoder.push(*ids[:7]) + "".join(map(decoder.push, ids[7:])) + decoder.finish() == GPT2.decode(ids)
     assert decoder.push(GPT2.encode("a")[0]) == "a"

@@ -21,7 +21,7 @@ from pipeline.guests.chat.tools import calls_in, objects_in
 from pipeline.run.options import ChatOptions
 from pipeline.run.values import day_of
 from pipeline.tokenizer.chat_templates import REASONING, Message, render, render_traced
-from pipeline.tokenizer.model import ChatTemplate, Model
+from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.named_templates import Template
 
 REFUSED, REWRITTEN = "conversations_refused", "answers_rewritten"
@@ -41,11 +41,11 @@ class JinjaTemplate:
         assert template.jinja is not None
         self._name, self._default_system = template.name, options.default_system
         self._thought_words = template.thought_words
-        self._marked = _GENERATION.search(template.jinja) is not None
+        self._template = template.of(model)
         self._variables: dict[str, Any] = {"date_string": options.date, "strftime_now": day_of(options.date).strftime}
         if options.enable_thinking == "false":
             self._variables["enable_thinking"] = False
-        self._own = replace(model, chat_template=ChatTemplate(template.jinja))
+        self._own = replace(model, chat_template=self._template)
         special = sorted(model.vocabulary.special_tokens, key=len, reverse=True)
         self._next_mark = re.compile(r"\s*(?:" + ("|".join(map(re.escape, special)) or "(?!)") + ")")
         self._ends = tuple(text for text in special if not text.startswith("</") or text == model.eos_token)
@@ -63,17 +63,21 @@ class JinjaTemplate:
             dialog = _Dialog(self._own, messages, variables, text)
         except UsageError as error:
             raise DroppedError(REFUSED, f"template {self._name}: {error}") from None
-        found = dialog.marked() if self._marked else dialog.answers(list(answers))
-        spans = [(start, self._end(start, stop, at, dialog), answers.get(at, True)) for start, stop, at in found]
+        marked = _GENERATION.search(self._template.for_tools(variables["tools"])) is not None
+        if marked:
+            found = list(dialog.marked())
+        else:
+            found = [
+                (start, self._end(start, stop, at, dialog), at) for start, stop, at in dialog.answers(list(answers))
+            ]
+        spans = [(start, stop, answers.get(at, True)) for start, stop, at in found]
         learned = sum(span[2] for span in spans)
         if not learned:
             raise DroppedError(REFUSED, f"template {self._name}: it writes no answer to learn")
-        return text, spans, 0 if self._marked else sum(answers.values()) - learned
+        return text, spans, 0 if marked else sum(answers.values()) - learned
 
     def _end(self, start: int, stop: int, index: int, dialog: "_Dialog") -> int:
         """Return where an answer stops, with the end of turn that the next message starts with if it has none."""
-        if self._marked:
-            return stop
         if dialog.precedes_question(index) and not dialog.text[start:stop].rstrip().endswith(self._ends):
             mark = self._next_mark.match(dialog.text, stop)  # such as GLM's <|user|>
             return mark.end() if mark else stop

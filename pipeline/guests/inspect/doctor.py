@@ -83,7 +83,10 @@ def _advice(about: str, outcome: str, because: str, take: str = "", evidence: Ma
 
 def _agreement(model: Model, home: Location) -> Iterator[Said]:
     """Compare the directory's other files with the one that was loaded."""
-    names, again = set(names_in(home)), f"{_command('export', home)} writes all formats again, from tokenizer.json"
+    names, again = (
+        set(names_in(home)),
+        f"{_command('export', home)} --overwrite writes all formats again, from tokenizer.json",
+    )
     agree = [name for name in ("tokenizer.json",) if name in names]
     readers: dict[str, Callable[[], str]] = {}
     if {"vocab.json", "merges.txt", "tokenizer.json"} <= names:
@@ -197,7 +200,7 @@ def _special_tokens(model: Model, home: Location) -> Iterator[Said]:
     marks = [text for text in specials if text in CHAT_MARKS]
     if model.chat_template is None and marks:
         message = f"there is no chat template, but chat marks: {first_of(marks)}"
-        yield ADVICE, message, f"{export} --chat-template NAME", {"tokens": marks}
+        yield ADVICE, message, f"{export} --chat-template NAME --output NEW", {"tokens": marks}
     if model.chat_template and (missing := model.chat_template.missing(specials)):
         message = f"the chat template writes {first_of(missing)}, which are ordinary text here"
         yield WRONG, message, "add them as special tokens, or give another --chat-template", {"tokens": [*missing]}
@@ -322,7 +325,7 @@ def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Sa
         outcome = outcomes.get(check.outcome, NOT_CHECKED)
         remedy = f"pip install {check.library}" if check.detail.endswith("is not installed") else ""
         if outcome == WRONG:
-            again = f"{_command('export', home)} writes its files again"
+            again = f"{_command('export', home)} --overwrite writes its files again"
             remedy = f"{again}; a config.json next to them can change ids, too"
             if check.format == "hf" and check.library.startswith("transformers") and (cause := causes.get(check)):
                 outcome = ADVICE

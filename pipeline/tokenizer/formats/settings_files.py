@@ -27,6 +27,11 @@ def kept_names(home: Location) -> list[str]:
     return here + named_templates(home)
 
 
+def template_names(home: Location) -> list[str]:
+    """Return the names of the files in a directory from which transformers reads templates."""
+    return [name for name in kept_names(home) if name.endswith(_ENDING)]
+
+
 def named_templates(home: Location) -> list[str]:
     """Return the names of the files in a directory that hold one more template each."""
     try:
