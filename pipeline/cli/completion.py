@@ -16,7 +16,7 @@ _NAMES = {
     "vocab_size": ("8000", "16000", "32000", "64000", "128000", "256000"),
     "export": EXPORT_FORMATS,
     "ray": ("auto",),
-    "shard_format": SHARD_FORMATS,
+    "shard_format": tuple(SHARD_FORMATS),
 }
 
 

@@ -59,7 +59,7 @@ def encode_corpus(
         tokenizer: a tokenizer, or the path or URI of one.
         output: the directory of the shards, a path or a URI.
         progress: whether to show how far the work is: bars on a terminal and in a notebook, elsewhere lines.
-        options: `shard_format="npy"` (or "bin", "parquet"), `shard_size=100_000_000` tokens, `documents="separator"`
+        options: `shard_format="npy"` or another, `shard_size=100_000_000` tokens, `documents="separator"`
             (or "offsets"), `separator="<|endoftext|>"`, `errors`, `workers`, ...; as listed below.
 
     Returns:

@@ -34,7 +34,14 @@ PUBLISHED_DATE = "26 Jul 2024"  # of the chat template that Llama 3.1 was publis
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 MIX_STRATEGIES = ("concat", "interleave_under", "interleave_over", "interleave_once")
 PACKS = ("concat", "best-fit", "none", "greedy", "neat")  # the last two: of chat data
-SHARD_FORMATS = ("npy", "bin", "parquet", "arrow", "megatron", "mds")
+SHARD_FORMATS = {  # as the help of options lists them
+    "npy": "npy",
+    "bin": "bin (ids alone)",
+    "parquet": "parquet (a row a document)",
+    "arrow": "arrow (as save_to_disk)",
+    "megatron": "megatron",
+    "mds": "mds",
+}
 _MAX_WEIGHT = 10**18  # of its numerator and denominator
 _MOST_COPIES = 1000  # of a document
 
@@ -60,7 +67,7 @@ def foreign_formats() -> "dict[str, EntryPoint]":
 
 def parse_shard_format(value: object) -> str:
     """Read the name of a format of shards, one of ours or of another package."""
-    return _parse_one_of(SHARD_FORMATS if value in SHARD_FORMATS else (*SHARD_FORMATS, *foreign_formats()), value)
+    return _parse_one_of((*SHARD_FORMATS, *(() if value in SHARD_FORMATS else foreign_formats())), value)
 
 
 def parse_text(value: object) -> str:

@@ -20,6 +20,7 @@ import pipeline
 from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError, WorkerError
 from pipeline.run.values import SHARD_FORMATS
 from pipeline.shards.formats import FORMATS
+from pipeline.shards.formats.ids_end_to_end import Bin
 from pipeline.shards.ids_file import IdsWriter
 
 
@@ -366,3 +367,15 @@ def test_rows_do_not_depend_on_the_size_of_shards(
     assert sorted(pieces) == sorted(cut)
     whole = [one for table in tables("concat") for one in table["input_ids"]]
     assert whole == [ids[start : start + row] for start in range(0, len(ids) - row + 1, row)]
+
+
+def test_lists_of_shard_formats_are_the_registry() -> None:
+    assert [*FORMATS] == [*SHARD_FORMATS]
+    mapped = [name for name, one in FORMATS.items() if isinstance(one, Bin)]
+    listed = "{}, {} and {}".format(*mapped)
+    assert f"in the formats {listed}, for training" in str(pipeline.open_shards.__doc__)
+    pages = Path(__file__).parents[2] / "docs" / "pages" / "how-to"
+    page = (pages / "encoding.md").read_text(encoding="utf-8")
+    table = page.partition("| `--shard-format` | content |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == [*FORMATS]
+    assert "`open_shards` maps `{}`, `{}` and `{}` into memory".format(*mapped) in page
