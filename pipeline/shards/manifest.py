@@ -184,6 +184,7 @@ def tokenizer_fingerprint(model: Model) -> str:
         [model.whole_pieces, preparation.nfc, preparation.space_in_front, rules],
         *model.front,
         *(["behind", *model.behind] if model.behind else []),
+        *(["unknown", model.unknown.text, model.unknown.fused] if model.unknown.text is not None else []),
     )
 
 

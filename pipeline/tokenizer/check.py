@@ -136,6 +136,8 @@ def replaced_by_transformers(directory: Path) -> str:
     parts = [
         name.replace("_", "-") for name in ("normalizer", "pre_tokenizer") if states[0].get(name) != states[1].get(name)
     ]
+    if states[0]["model"].get("unk_token") != states[1]["model"].get("unk_token"):
+        parts.append("unknown token")
     if not parts:
         return ""
     forms = ["NFC" if '"NFC"' in json.dumps(state["normalizer"]) else "no form" for state in states]

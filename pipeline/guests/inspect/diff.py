@@ -120,6 +120,7 @@ def _settings(model: Model) -> dict[str, str]:
         "behind": " ".join(model.behind) or None,
         "post-processor": model.post_processor,
         "chat template": model.chat_template and model.chat_template.jinja,
+        "bytes without a token": model.lossy or None,
     }
     return {name: str(value) for name, value in values.items() if value is not None}
 
