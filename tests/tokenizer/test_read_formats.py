@@ -15,7 +15,7 @@ import samples
 import tiktoken
 from amount import FULL
 from command import refused, run, succeeded
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from published import (
     ADDED,
@@ -562,6 +562,8 @@ LACKING = st.lists(st.one_of(st.sampled_from(["<unk>", EOT, "ab", "low "]), st.t
 @given(st.text("abé low", min_size=9, max_size=60), st.sampled_from(["gpt2", "deepseek", "none"]),
        st.sampled_from([None, "<unk>"]), st.booleans(), st.booleans(),
        st.lists(LACKING.map("".join), max_size=9))  # fmt: skip
+@example("abababab low low", "none", None, False, False, ["ab low aZb lZow ab low", "ab low " + "aZb" * 99])  # in parts
+@example("abababab low low", "none", "<unk>", True, False, ["ab low aZb lZZow ab low"])
 def test_bytes_without_a_token_become_what_tokenizers_makes_of_them(
     trained: str, cut: str, unk: str | None, fuse: bool, whole: bool, texts: list[str]
 ) -> None:
