@@ -518,15 +518,21 @@ BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": Tr
 PADDING = {"strategy": {"Fixed": 99}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 416, "pad_type_id": 0}
 WITHOUT_EFFECT: list[tuple[str, Any]] = [
     ("truncation", {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}),
-    ("padding", PADDING | {"pad_token": BOS}), ("model.dropout", 0.0), ("model.unk_token", BOS),
-    ("model.unk_token", "no token"), ("model.fuse_unk", True), ("model.byte_fallback", True),
-    ("model.continuing_subword_prefix", ""), ("model.end_of_word_suffix", ""), ("decoder", None),
+    ("padding", PADDING | {"pad_token": BOS}),
+    ("model.dropout", 0.0),
+    ("model.unk_token", BOS),
+    ("model.unk_token", "no token"),
+    ("model.fuse_unk", True),
+    ("model.byte_fallback", True),
+    ("model.continuing_subword_prefix", ""),
+    ("model.end_of_word_suffix", ""),
+    ("decoder", None),
     ("decoder", {"type": "Sequence", "decoders": [BYTE_LEVEL]}),
     ("decoder", {"type": "Sequence", "decoders": [{"type": "Sequence", "decoders": [BYTE_LEVEL]}, {"type": "Fuse"}]}),
     ("normalizer", {"type": "Strip", "strip_left": False, "strip_right": False}),
     ("pre_tokenizer", {"type": "Sequence", "pretokenizers": [{"type": "Sequence", "pretokenizers": [BYTE_LEVEL]}]}),
     ("post_processor", {"type": "Sequence", "processors": []}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("path", "value"), WITHOUT_EFFECT)
@@ -559,9 +565,14 @@ LACKING = st.lists(st.one_of(st.sampled_from(["<unk>", EOT, "ab", "low "]), st.t
 
 
 @settings(max_examples=4_000 if FULL else 60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.text("abé low", min_size=9, max_size=60), st.sampled_from(["gpt2", "deepseek", "none"]),
-       st.sampled_from([None, "<unk>"]), st.booleans(), st.booleans(),
-       st.lists(LACKING.map("".join), max_size=9))  # fmt: skip
+@given(
+    st.text("abé low", min_size=9, max_size=60),
+    st.sampled_from(["gpt2", "deepseek", "none"]),
+    st.sampled_from([None, "<unk>"]),
+    st.booleans(),
+    st.booleans(),
+    st.lists(LACKING.map("".join), max_size=9),
+)
 @example("abababab low low", "none", None, False, False, ["ab low aZb lZow ab low", "ab low " + "aZb" * 99])  # in parts
 @example("abababab low low", "none", "<unk>", True, False, ["ab low aZb lZZow ab low"])
 def test_bytes_without_a_token_become_what_tokenizers_makes_of_them(

@@ -147,13 +147,23 @@ def test_every_id_of_generation_config_moves_or_is_left_out_by_name(base: Path, 
     new_of = {old: new for new, old in whole.id_map.items()}
     gone, other = whole.removed[0].old_id, max(old for old in new_of if old != end)
     generation: dict[str, Any] = {
-        "eos_token_id": [end, other], "pad_token_id": None, "decoder_start_token_id": -1, "max_new_tokens": end,
-        "suppress_tokens": [7, gone, other], "begin_suppress_tokens": [gone], "bad_words_ids": [[7, gone], [other, 7]],
-        "force_words_ids": [[[other], [gone]], [[7, other]]], "forced_decoder_ids": [[1, other], [2, None], [3, gone]],
-        "lang_to_id": {"<|en|>": other}, "task_to_id": {"translate": end}, "alignment_heads": [[3, end], [other, 1]],
-        "sequence_bias": [[[other, 7], end], [[gone], 2.0]], "temperature": 0.6, "do_sample": True,
+        "eos_token_id": [end, other],
+        "pad_token_id": None,
+        "decoder_start_token_id": -1,
+        "max_new_tokens": end,
+        "suppress_tokens": [7, gone, other],
+        "begin_suppress_tokens": [gone],
+        "bad_words_ids": [[7, gone], [other, 7]],
+        "force_words_ids": [[[other], [gone]], [[7, other]]],
+        "forced_decoder_ids": [[1, other], [2, None], [3, gone]],
+        "lang_to_id": {"<|en|>": other},
+        "task_to_id": {"translate": end},
+        "alignment_heads": [[3, end], [other, 1]],
+        "sequence_bias": [[[other, 7], end], [[gone], 2.0]],
+        "temperature": 0.6,
+        "do_sample": True,
         "nested": {"eos_token_id": end, "deep": {"suppress_tokens": [other]}, "hashing_key": other},
-    }  # fmt: skip
+    }
     (tmp_path / "base" / "generation_config.json").write_text(json.dumps(generation))
     with pytest.warns(
         UserWarning, match=f"suppress_tokens without {gone}, begin_.* without {gone}, bad_words_ids"
@@ -163,13 +173,21 @@ def test_every_id_of_generation_config_moves_or_is_left_out_by_name(base: Path, 
     end, other = new_of[end], new_of[other]
     seven = new_of[7]
     assert json.loads((tmp_path / "b" / "generation_config.json").read_text()) == generation | {
-        "eos_token_id": [end, other], "suppress_tokens": [seven, other], "begin_suppress_tokens": [],
-        "bad_words_ids": [[other, seven]], "force_words_ids": [[[other]], [[seven, other]]],
-        "forced_decoder_ids": [[1, other], [2, None]], "lang_to_id": {"<|en|>": other},
-        "task_to_id": {"translate": end}, "sequence_bias": [[[other, seven], generation["sequence_bias"][0][1]]],
-        "nested": {"eos_token_id": end, "deep": {"suppress_tokens": [other]},
-                   "hashing_key": generation["nested"]["hashing_key"]},
-    }  # fmt: skip
+        "eos_token_id": [end, other],
+        "suppress_tokens": [seven, other],
+        "begin_suppress_tokens": [],
+        "bad_words_ids": [[other, seven]],
+        "force_words_ids": [[[other]], [[seven, other]]],
+        "forced_decoder_ids": [[1, other], [2, None]],
+        "lang_to_id": {"<|en|>": other},
+        "task_to_id": {"translate": end},
+        "sequence_bias": [[[other, seven], generation["sequence_bias"][0][1]]],
+        "nested": {
+            "eos_token_id": end,
+            "deep": {"suppress_tokens": [other]},
+            "hashing_key": generation["nested"]["hashing_key"],
+        },
+    }
     (tmp_path / "base" / "generation_config.json").write_text(json.dumps({"sequence_bias": 7}))
     with pytest.raises(ExportRefusedError, match="sequence_bias names ids in a form that is not known"):
         pipeline.prune(tmp_path / "base", counted, keep=400, output=tmp_path / "c")
