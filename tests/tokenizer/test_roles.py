@@ -1,7 +1,6 @@
 """Tokens that start, end and fill texts: in the files, in transformers, and what encoding adds."""
 
 import json
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -179,9 +178,9 @@ def test_another_separator_than_the_corpus_has_is_warned_of(tmp_path: Path) -> N
     with pytest.warns(UserWarning, match=r"'<\|endoftext\|>' occurs 5 times"):
         pipeline.encode_files(tmp_path / "b.txt", ours, separator="<|im_end|>", workers=1)
     (tmp_path / "c.txt").write_text(f"low<|im_end|>low<|im_end|>{EOT}" * 5)  # dialogs, each a document
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with pytest.warns(UserWarning, match=r"'<\|im_end\|>' 10 times; --special-tokens-in-text") as warned:
         assert len(pipeline.encode_files(tmp_path / "c.txt", ours, workers=1)) == 5
+    assert len(warned) == 1
 
 
 PAD = ["--pad-token", "<pad>"]
