@@ -101,9 +101,9 @@ class ChunkCounter:
     Counts the pieces of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a function from a document to its pieces (slower).
     """
 
-    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: Sequence[str | bytes], *, errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None, form: NormalForm | None = None) -> None:
+    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None, form: NormalForm | None = None) -> None:
         """
-        budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. sink: what the pieces go to instead of being counted. form: what each stretch between special tokens is put into before it is cut.
+        added_tokens: cut out of the text as special tokens are, but separating no documents. budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. sink: what the pieces go to instead of being counted. form: what each stretch between special tokens is put into before it is cut.
         """
 
     def feed(self, block: Buffer, end: bool = False) -> None:
@@ -436,6 +436,11 @@ class ChunkIds(PieceSink):
 
     def special_token(self, index: int) -> None:
         """One special token, found elsewhere."""
+
+    def recognise(self, special_ids: Sequence[int]) -> None:
+        """
+        Token i of the counter has this id from here on; they are counted from 0.
+        """
 
     def found(self) -> list[int]:
         """How often the text has each special token."""

@@ -43,10 +43,10 @@ ROOMS = (
 )
 LONG_FILES = {"tokenizer/tokenizer.py": 600}  # the tokenizer's face
 MOST = {
-    "modules of the longest chain of imports": 18,
+    "modules of the longest chain of imports": 19,
     "circles of imports": 0,
-    "modules behind commands/train": 110,
-    "modules behind a counting worker": 39,
+    "modules behind commands/train": 113,
+    "modules behind a counting worker": 40,
     "lines of a file": 400,
     "lines of a function": 50,
     "parameters of an internal function": 6,

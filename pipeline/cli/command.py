@@ -9,7 +9,7 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -188,7 +188,7 @@ def as_json() -> bool:
 
 def _names(kind: type[Values]) -> list[str]:
     """List the options that are flags of a command: of two with the same flag the first."""
-    own = {one.name for one in fields(kind)} - {"inputs"}
+    own = records_of(kind).keys() - {"inputs"}
     flags = {flag_of(name): name for name in reversed(RECORDS) if name in own}
     return [name for name in RECORDS if name in flags.values()]
 
@@ -252,7 +252,7 @@ def _settle(
         )
         added = flags.get("special_tokens", ())
         flags["special_tokens"] = (*start, *(text for text in added if text not in start))
-    own = {one.name for one in fields(kind)}
+    own = {*records_of(kind)}
     given = {**stored, **flags}
     other = set(stored) - own - {"no_special_tokens"}  # one file may serve several commands
     require_known((name for name in stored if name != "no_special_tokens"), spell)

@@ -9,17 +9,19 @@ are not cut. Small files share a chunk.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pipeline._core import Automaton, NormalForm, SpecialTokens
 from pipeline.base.errors import InputError
 from pipeline.corpus.files import WHOLE_FORMATS, CorpusFile, file_size, opened
 from pipeline.corpus.frames import Frame, frames_of, text_bytes
+from pipeline.pattern.compiled import CompiledPattern
+from pipeline.pattern.token_rules import Preparation, TokenRule
 
 _SEEN_BYTES = 2 * 4  # of the longest characters: a proof looks at the two around a cut and, in NFC, one more
 _PROBE = b"some words, and 12 more:\n\tx = y\n"  # in which a pattern that can be cut at all is cut
@@ -59,18 +61,27 @@ class Chunk:
 class Cutting:
     """What decides where text may be cut."""
 
-    special_tokens: tuple[bytes, ...] = ()
+    special_tokens: tuple[bytes, ...] = ()  # before which it may be cut
     automaton: Automaton | None = None  # of a pattern that runs on `regex`, which proves nothing
     whole_documents: bool = False  # only special tokens are cuts, as `--errors skip` needs
     text_field: str = "text"  # the column that is read of Parquet files; empty: all of them
     separator: bytes = b""  # if given, text is only cut right behind this special token
     between_frames: bool = False  # whether compressed files are cut
     form: NormalForm | None = None  # what text is put into before the pattern cuts it
+    added_tokens: tuple[bytes, ...] = ()  # other tokens, which are not cut
 
     @property
     def nowhere(self) -> bool:
         """Whether no cut is safe: repair of invalid text could produce a token with this character anywhere."""
-        return any("\N{REPLACEMENT CHARACTER}".encode() in token for token in self.special_tokens)
+        return any("\N{REPLACEMENT CHARACTER}".encode() in token for token in self.special_tokens + self.added_tokens)
+
+    def specials(self) -> SpecialTokens:
+        """Return a search for all tokens; the ids of those before which text may be cut come first."""
+        return SpecialTokens([*self.special_tokens, *self.added_tokens])
+
+    def separates(self, match: tuple[int, int, int] | None) -> bool:
+        """Whether what `specials` found is a token before which text may be cut."""
+        return match is not None and match[2] < len(self.special_tokens)
 
     @property
     def cuts_anywhere(self) -> bool:
@@ -84,6 +95,25 @@ class Cutting:
         around = context_bytes(specials)
         text = _Text(lambda at, size: data[at : at + size], len(data), max(len(data), 1), specials)
         return _text_cut(self, text, len(data) - 4 * around, 2 * around)
+
+
+def cutting_of(
+    special_tokens: Sequence[bytes],
+    rules: Mapping[str, TokenRule],
+    pattern: CompiledPattern,
+    *,
+    whole_documents: bool,
+    **reading: Any,
+) -> Cutting:
+    """Return where text is cut: rules are those of its added tokens, of which these special ones separate documents."""
+    texts = list(dict.fromkeys([*(token.decode() for token in special_tokens), *rules]))
+    preparation = Preparation(pattern.nfc, rules=rules)
+    separating = tuple(text.encode() for text in preparation.cuts(texts) if text.encode() in special_tokens)
+    others = tuple(text.encode() for text in texts if text.encode() not in separating)
+    if preparation.searches(texts):  # what a token takes may be anywhere around it
+        return Cutting(separating, whole_documents=True, added_tokens=others, **reading)
+    reading |= {"form": pattern.form, "added_tokens": others}
+    return Cutting(separating, pattern.automaton, whole_documents, **reading)
 
 
 def context_bytes(specials: SpecialTokens) -> int:
@@ -155,7 +185,7 @@ def cut_file(
         if size != file.size:
             raise InputError(f"{file.path} changed while it was planned: {size} bytes instead of {file.size}")
         is_lines = file.format in ("jsonl", "lines")
-        specials = SpecialTokens([] if is_lines else list(cutting.special_tokens))
+        specials = SpecialTokens([]) if is_lines else cutting.specials()
         text = _Text(stream.read_at, size, read_bytes, specials)
         find = partial(_line_cut if is_lines else partial(_text_cut, cutting), text, -(-size // pieces))
         with ThreadPoolExecutor(threads) as pool:
@@ -209,7 +239,7 @@ def _text_cut(cutting: Cutting, text: _Text, reach: int, wanted: int) -> int | N
     if cutting.separator:
         cut = text.first(wanted, stop, partial(_find_separator, text.specials, cutting.separator), 1)
         return None if cut is None else cut + len(cutting.separator)
-    cut = text.first(wanted, stop, partial(_find_token, text.specials), 1) if text.specials.longest else None
+    cut = text.first(wanted, stop, partial(_find_token, cutting, text.specials), 1) if text.specials.longest else None
     if cut is None and cutting.automaton is not None and not cutting.whole_documents:
         # Right after a token a document starts, but a span that does not start with a token continues one.
         cut = text.first(wanted, stop, partial(find_provable, cutting.automaton, cutting.form))
@@ -225,9 +255,12 @@ def find_provable(automaton: Automaton, form: NormalForm | None, data: bytes, lo
     return cut
 
 
-def _find_token(specials: SpecialTokens, data: bytes, low: int, high: int) -> int | None:
-    match = specials.find(data, low)
-    return None if match is None or match[0] >= high else match[0]
+def _find_token(cutting: Cutting, specials: SpecialTokens, data: bytes, low: int, high: int) -> int | None:
+    while (match := specials.find(data, low)) is not None and match[0] < high:
+        if cutting.separates(match):
+            return match[0]
+        low = match[1]
+    return None
 
 
 def _find_separator(specials: SpecialTokens, separator: bytes, data: bytes, low: int, high: int) -> int | None:

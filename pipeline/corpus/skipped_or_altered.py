@@ -49,7 +49,7 @@ _REMEDIES = {
     "files_with_nuls": _NO_TEXT,
     "files_like_json": "name them .jsonl, or give --input-format jsonl; if they are text, --input-format text",
 }
-_LOCATION = re.compile(r", (?:byte|row) \\d+(?: of the decompressed text)?(?:, .*)?$", re.DOTALL)
+_LOCATION = re.compile(r", (?:byte|row) \d+(?: of the decompressed text)?(?:, .*)?$", re.DOTALL)
 _PLURAL = re.compile(r"\b(sequence|document|piece|record|conversation|answer|text|token|file)s\b")
 
 

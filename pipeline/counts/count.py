@@ -15,15 +15,18 @@ from pipeline.corpus.sampling import choose
 from pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words, warnings_of
 from pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts
 from pipeline.counts.combine import combine_counters, look_at
-from pipeline.counts.count_worker import CountTask, count_chunk
+from pipeline.counts.count_worker import count_chunk
 from pipeline.counts.counter_file import CounterFacts, Parts
+from pipeline.counts.feeding import CountTask
+from pipeline.counts.prepared import PreparedCountTask
 from pipeline.executors import Executor
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
+from pipeline.pattern.token_rules import Preparation
 from pipeline.run import manifest
 from pipeline.run.manifest import KEPT, Run
 from pipeline.run.memory import WRITE_BYTES
-from pipeline.run.open_run import special_bytes
+from pipeline.run.open_run import rules_of, special_bytes
 from pipeline.run.options import CountOptions
 from pipeline.run.patterns import on_regex, pattern_of, slowness
 from pipeline.run.runner import Runner, Stage
@@ -194,11 +197,14 @@ def count_chunks(runner: Runner, run: Run, pattern: CompiledPattern) -> ChunkSta
             f"{format_count(workers.count, 'workers')} instead of {workers.most}: the memory limit of "
             f"{format_bytes(workers.limit_bytes)} is too small for more"
         )
+    rules, separators = rules_of(stored), special_bytes(stored)
+    searches = Preparation(pattern.nfc, rules=rules).searches([*(text.decode() for text in separators), *rules])
     task_of = partial(
-        CountTask,
+        PreparedCountTask if searches else CountTask,
         text_field=stored["text_field"],
         pattern=pattern,
-        special_tokens=special_bytes(stored),
+        special_tokens=separators,
+        rules=rules,
         errors=stored["errors"],
         max_piece_bytes=stored["max_piece_bytes"],
         budget_bytes=workers.bytes - WRITE_BYTES,

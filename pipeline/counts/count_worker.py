@@ -9,8 +9,8 @@ This module imports little, so that a worker starts fast; pyarrow is imported wh
 
 import logging
 import time
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 from pipeline import _core
 from pipeline.corpus.skipped_or_altered import Tally
@@ -18,44 +18,36 @@ from pipeline.counts.checkpoint import Checkpoint, Checkpoints
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import CombineTask, combine, rewrite_as_counted
 from pipeline.counts.counter_file import PartPath, counter_partitions, part_paths, write_counter
-from pipeline.counts.feeding import ChunkTask, RegexCutter, Resumable, feed_chunk
+from pipeline.counts.feeding import CountTask, RegexCutter, Resumable, feed_chunk
 from pipeline.counts.looks_special import LooksSpecial
 from pipeline.run.stored import stored
-from pipeline.storage import Location
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CountTask(ChunkTask):
-    """One chunk for a worker, and where its counter goes; the budget includes the pieces counted so far."""
-
-    work: ClassVar[str] = "counted"
-    again: ClassVar[str] = "start from scratch with --overwrite"
-
-    output: Location
-    fingerprint: str
 
 
 def count_chunk(task: CountTask) -> ChunkStatistics:
     """Count one chunk, write its counter, return its statistics; `TrainingError` for a piece over the budget."""
     started = time.monotonic()
     cutter: Any = task.pattern.automaton or RegexCutter(task.pattern, task.budget_bytes // 2)
-    if isinstance(cutter, RegexCutter):
+    if isinstance(cutter, RegexCutter) or task.prepares:
         task = replace(task, budget_bytes=task.budget_bytes // 2, copies=2)
     with part_paths(task.output) as part_path:
         counting = _Counting(task, cutter, part_path)
         try:
             statistics, rows = counting.count()
         finally:
-            del counting.counter  # it refers to `counting`, so its memory would be free only when garbage is collected
+            counting.counter.clear_counts()
+            del counting.counter, counting.reading  # they refer to `counting`, so only the garbage collector frees them
     elapsed_s = time.monotonic() - started
     _log.info("%s: %d bytes, %d different pieces in %.2f s", task, statistics.bytes, rows, elapsed_s)
     return statistics
 
 
 class _Counting(Resumable):
-    """The counter of a chunk, what of it is on disk in parts, and, if its text is compressed, checkpoints."""
+    """The counter of a chunk, what of it is on disk in parts, and, if its text is compressed, checkpoints.
+
+    reading: what the text is fed to: the counter, or what prepares text for it.
+    """
 
     def __init__(self, task: CountTask, cutter: Any, part_path: PartPath) -> None:
         self._task, self._cutter, self._part_path = task, cutter, part_path
@@ -65,23 +57,15 @@ class _Counting(Resumable):
         self._before = last.statistics
         self.start = (last.span, last.offset)
         self.parts = self._checkpoints.located(last.parts)
-        self.looks = LooksSpecial(task.special_tokens, self._before.searched_bytes)
+        self.looks = LooksSpecial([*task.special_tokens, *task.added_tokens], self._before.searched_bytes)
         if last.offset:
             _log.info("%s: resuming at byte %d of the text", task, last.offset)
-        self.counter = _core.ChunkCounter(
-            cutter,
-            list(task.special_tokens),
-            errors=task.errors,
-            max_piece_bytes=task.max_piece_bytes,
-            budget_bytes=task.budget_bytes,
-            spill=self._spill,
-            form=task.pattern.form,
-        )
+        self.reading, self.counter = task.counters(cutter, self._spill)
 
     def count(self) -> tuple[ChunkStatistics, int]:
         """Count the chunk and write its counter; returns its statistics, and how many different pieces there are."""
         task = self._task
-        losses = feed_chunk(task, self.counter, look=self.looks.look, resumable=self)
+        losses = feed_chunk(task, self.reading, look=self.looks.look, resumable=self)
         statistics = self.statistics(losses)
         if not self.parts:
             partitions = counter_partitions(self.counter)
@@ -114,7 +98,7 @@ class _Counting(Resumable):
     def statistics(self, losses: Tally) -> ChunkStatistics:
         """Return the statistics of all that was counted, also before this process."""
         characters = self._cutter.concerned() if isinstance(self._cutter, RegexCutter) else ""
-        found = self.counter.statistics() | self.looks.statistics()
+        found = self.reading.statistics() | self.looks.statistics()
         found |= {"losses": losses.found, "concerned_characters": characters}
         return self._before + stored(ChunkStatistics, found)
 

@@ -4,7 +4,7 @@ What is skipped or altered is counted, with the first locations of each kind.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from pipeline import _core
 from pipeline.base.errors import InvalidTextError, PatternTimeoutError, TrainingError
 from pipeline.base.memory import Grant
 from pipeline.base.units import format_bytes, format_count
-from pipeline.corpus.chunks import Cutting
+from pipeline.corpus.chunks import Cutting, cutting_of
 from pipeline.corpus.contents import BYTE_ORDER_MARK, object_lines
 from pipeline.corpus.files import CorpusFile, FileSpan
 from pipeline.corpus.read_budget import ReadBudget
@@ -22,10 +22,13 @@ from pipeline.corpus.skipped_or_altered import Tally, add_up
 from pipeline.executors.worker import report_progress, report_totals
 from pipeline.pattern.by_regex import cut_with_regex, differing_characters
 from pipeline.pattern.compiled import CompiledPattern, PatternSequence
+from pipeline.pattern.token_rules import TokenRule
+from pipeline.storage import Location
 
 # The locations that a counter notes, and the kinds they are of; under one errors policy only one of them occurs.
 _LEAST_NULS = 100  # one byte in fewer is NUL
 _MOST_REPLACED, _FEW_REPLACED = 0.1, 15  # of the characters of a text; a slip in a short one
+WINDOW_BYTES = 1 << 18  # of text that a counter cuts at once
 LOCATED = {"invalid_offsets": ("replacements", "documents_skipped"), "cut_offsets": ("pieces_cut",)}
 
 
@@ -34,7 +37,8 @@ class ChunkTask:
     """One chunk to read: spans of files, and how to read their text.
 
     sizes: the spans' bytes of text, as planned. budget_bytes: for the text being read and what is made of it.
-    grant, copies: of the memory limit, as for `ReadBudget`.
+    grant, copies: of the memory limit, as for `ReadBudget`. special_tokens: that separate documents; rules: of added
+    tokens that do not have the plain one, also of those that separate nothing.
     """
 
     work: ClassVar[str]
@@ -44,6 +48,7 @@ class ChunkTask:
     spans: tuple[FileSpan, ...]
     pattern: CompiledPattern
     special_tokens: tuple[bytes, ...]
+    rules: Mapping[str, TokenRule] = field(default_factory=dict)
     errors: str
     max_piece_bytes: int | None = None
     budget_bytes: int
@@ -52,11 +57,49 @@ class ChunkTask:
     copies: float = 1
     sizes: tuple[int, ...] = ()
 
+    @property
+    def added_tokens(self) -> list[bytes]:
+        """The tokens that are cut out of the text and separate nothing."""
+        return [text.encode() for text in self.rules if text.encode() not in self.special_tokens]
+
+    def cutting(self) -> Cutting:
+        """Return where the text can be cut."""
+        return cutting_of(self.special_tokens, self.rules, self.pattern, whole_documents=self.errors == "skip")
+
     def __str__(self) -> str:
         file, start, stop = self.spans[0]
         more = f" and {len(self.spans) - 1} more spans" if len(self.spans) > 1 else ""
         unit = "row groups" if file.format == "parquet" else "bytes"
         return f"{self.name} ({file.path}, {unit} {start} to {stop}{more})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountTask(ChunkTask):
+    """One chunk for a worker, and where its counter goes; the budget includes the pieces counted so far."""
+
+    work: ClassVar[str] = "counted"
+    again: ClassVar[str] = "start from scratch with --overwrite"
+
+    output: Location
+    fingerprint: str
+    prepares: ClassVar[bool] = False  # whether text goes through Python before it is cut
+
+    def counters(
+        self, cutter: Any, spill: Callable[[_core.ChunkCounter], None], window_bytes: int = WINDOW_BYTES
+    ) -> tuple[_core.ChunkCounter, _core.ChunkCounter]:
+        """Return the counter that text is fed to, and the one that has the pieces: they are one here."""
+        counter = _core.ChunkCounter(
+            cutter,
+            list(self.special_tokens),
+            added_tokens=self.added_tokens,
+            errors=self.errors,
+            max_piece_bytes=self.max_piece_bytes,
+            budget_bytes=self.budget_bytes,
+            spill=spill,
+            window_bytes=window_bytes,
+            form=self.pattern.form,
+        )
+        return counter, counter
 
 
 class Resumable:
@@ -116,9 +159,8 @@ class _Feeding:
         self._tally = Tally()
         self._examples: dict[str, list[str]] = {key: [] for key in LOCATED}
         self._task, self._counter = task, counter
-        self._specials = _core.SpecialTokens(list(task.special_tokens))
-        pattern = task.pattern
-        self._cutting = Cutting(task.special_tokens, pattern.automaton, task.errors == "skip", form=pattern.form)
+        self._cutting = task.cutting()
+        self._specials = self._cutting.specials()
 
     def found(self) -> Tally:
         """Return what was skipped or altered so far."""
@@ -154,7 +196,7 @@ class _Feeding:
                     self._note_records(file, block)
                 if start == 0:
                     nuls += block.count(0)
-                if fed == begin and text[0] > 0 and self._specials.match_at(block, 0) is None:
+                if fed == begin and text[0] > 0 and not self._cutting.separates(self._specials.match_at(block, 0)):
                     counter.start_inside_document()
                 self._look(block, 0, len(block))
                 self._feed_text(number, block, first)
@@ -206,7 +248,7 @@ class _Feeding:
         if cut is not None:
             self._feed(partial(counter.feed, block[:cut], end=True), location)
             self._resumable.keep(number, first + counter.fed_bytes(), self.found())
-            if self._specials.match_at(block, cut) is None:
+            if not self._cutting.separates(self._specials.match_at(block, cut)):
                 counter.start_inside_document()
             block = block[cut:]
         self._feed(partial(counter.feed, block), location)

@@ -194,7 +194,7 @@ def _first_stage(trained: Trained, texts: Sequence[tuple[str, str]]) -> dict[str
     if options.first_stage is not None:
         learned = trained.learned.first(options.first_stage - 256)
         vocabulary = Vocabulary.from_id_pairs(learned.left, learned.right)
-        encode = compared_model(Model.cut_by(pattern_of(options), vocabulary, Roles())).encode_ordinary
+        encode = compared_model(Model.cut_by(pattern_of(options), vocabulary, Roles(), {})).encode_ordinary
         for source, text in texts:
             found[source] += len(encode(text))
     return dict(found)

@@ -5,11 +5,12 @@ The ids of a trained vocabulary are 256 bytes in `BYTE_ORDER`, one for each merg
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 
 from pipeline.base.errors import UsageError
 from pipeline.base.printable import BYTE_CHARACTERS
+from pipeline.pattern.token_rules import TokenRule
 
 MAX_IDS = 1 << 28  # ids stay below this
 
@@ -112,14 +113,16 @@ class SpecialTokens:
     reserved: int = 0
     multiple: int = 1
     added: tuple[str, ...] = ()  # that were text when the corpus was counted
+    rules: Mapping[str, TokenRule] = field(default_factory=dict)  # of those that do not have the plain one
 
     def named(self) -> list[str]:
         """Return the special tokens that have a text of their own, in order of ids."""
-        added = [text for text in self.roles.named() if text not in self.separators]
-        added += [text for text in self.added if text not in (*self.separators, *added)]
-        check_special_tokens([*self.separators, *added])
+        counted = list(dict.fromkeys([*self.separators, *self.rules]))
+        added = [text for text in self.roles.named() if text not in counted]
+        added += [text for text in self.added if text not in (*counted, *added)]
+        check_special_tokens([*counted, *added])
         check_added(added)
-        return [*self.separators, *added]
+        return [*counted, *added]
 
     def texts(self, ordinary: int) -> list[str]:
         """Return all special tokens of a vocabulary with that many ordinary tokens, in order of ids."""

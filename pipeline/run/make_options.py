@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from pipeline.base.errors import UsageError, unfit
 from pipeline.run.options import RECORDS, Values
+from pipeline.run.values import parse_added_tokens
 
 Kind = TypeVar("Kind", bound=Values)
 _REPLACING = {"output", "overwrite"}
@@ -54,9 +55,11 @@ def make_options(
     for name, value in values.items():
         if name in RECORDS.keys() - taken and value is not None:
             raise UsageError(f"{spell(name)} means nothing here: leave it out")
+    is_rules = "added_tokens" in taken and isinstance(values.get("added_tokens", ""), Mapping | None)
+    added = values.pop("added_tokens") if is_rules else None
     given = {name: value for name, value in values.items() if name not in RECORDS or value is not None}
     require_known(given, spell)
     checked = {name: parsed(name, value, spell) for name, value in given.items()}
     if "stop_at_saving" in checked and len(checked.setdefault("vocab_size", (256_000,))) > 1:
         raise UsageError(f"{spell('stop_at_saving')} chooses one size: give {spell('vocab_size')} one, the largest")
-    return kind(**checked)
+    return kind(**checked, **({} if added is None else {"added_tokens": parse_added_tokens(added)}))

@@ -287,7 +287,7 @@ def refuse_other_options(where: Directory | Location, kind: str, stored: dict[st
     """Raise `RunDirectoryError` naming the first option in which the stored work and the one asked for differ."""
     for name, value in asked.items():
         if (before := stored.get(name)) != value:
-            flag, now = flag_of(name), _shown(value)
+            flag, now = "--like" if name == "added_tokens" else flag_of(name), _shown(value)
             how = f"with {flag} {_shown(before)}, not {now}"
             if before in (None, []):
                 how = f"without {flag}, not with {now}"

@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
-from pipeline.corpus.chunks import Cutting
+from pipeline.corpus.chunks import cutting_of
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.inputs import sample_corpus
 from pipeline.corpus.listing import Listing
+from pipeline.pattern.token_rules import TokenRule
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.manifest import Manifest, Run
@@ -18,6 +19,7 @@ from pipeline.run.patterns import cut_by, on_regex, pattern_of
 from pipeline.run.plan import Plan, corpus_bytes, default_chunk_bytes, list_corpus, owners_of
 from pipeline.run.runner import Runner
 from pipeline.run.standard_input import with_standard_input
+from pipeline.run.values import parse_added_tokens
 from pipeline.storage import named, same_location
 from pipeline.storage.atomic import make_directory
 
@@ -37,7 +39,8 @@ def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run
                 f"{directory} holds counts from {source.description}, not from a corpus, so nothing can be counted "
                 "into it; continue with `bpe-pipeline merge`, choose another --output, or start again with --overwrite"
             )
-        manifest.refuse_other_options(directory, "counting", stored.manifest.counting, options.of_stage("count"))
+        counting = {"added_tokens": None, **options.of_stage("count")}
+        manifest.refuse_other_options(directory, "counting", stored.manifest.counting, counting)
         if not options.inputs:
             runner.inform(f"resuming with the corpus of {directory}")
             plan = stored.manifest.plan
@@ -125,14 +128,14 @@ def _extended(
 ) -> Plan:
     """Return the plan with chunks for the files of a listing that it does not have."""
     pattern, workers = pattern_of(options), runner.reserve(None)
-    special_tokens = special_bytes(options.of_stage("count"))
-    cutting = Cutting(
-        special_tokens,
-        pattern.automaton,
-        options.errors == "skip",
-        options.text_field,
+    counting = options.of_stage("count")
+    cutting = cutting_of(
+        special_bytes(counting),
+        rules_of(counting),
+        pattern,
+        whole_documents=options.errors == "skip",
+        text_field=options.text_field,
         between_frames=True,
-        form=pattern.form,
     )
     work_bytes = workers.bytes - WRITE_BYTES
     default = default_chunk_bytes(corpus_bytes(added), workers.count, work_bytes, slow=on_regex(pattern))
@@ -145,3 +148,8 @@ def special_bytes(counting: Mapping[str, Any]) -> tuple[bytes, ...]:
     """List the texts that separate documents, by the counting options of a manifest: special tokens, then others."""
     special_tokens = [] if counting["special_tokens_as_text"] else counting["special_tokens"]
     return tuple(text.encode() for text in dict.fromkeys([*special_tokens, *counting["split_at"]]))
+
+
+def rules_of(counting: Mapping[str, Any]) -> dict[str, TokenRule]:
+    """Return the rules of the added tokens that do not have the plain one, by the counting options of a manifest."""
+    return parse_added_tokens(counting.get("added_tokens") or {})

@@ -6,15 +6,18 @@ one is its stage: "count" and "merge" options are part of what a run *is*, "spec
 options only of how it runs.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
+from pipeline.pattern.token_rules import TokenRule
 from pipeline.run import values as read
 from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.run.record import IN_GROUPS, Record, as_in, records_of
+from pipeline.run.stored import plain
 from pipeline.storage import Location, parse_location
 
 READING_OPTIONS = ("input_format", "compression", "text_field")  # where the text is, not what its pieces are
@@ -29,7 +32,9 @@ class Values:
     def of_stage(self, *stages: str) -> dict[str, Any]:
         """Return the options of these stages as plain JSON values; of those that cannot be given, the defaults."""
         found = {name: getattr(self, name, one.default) for name, one in RECORDS.items() if one.stage in stages}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+        found = {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+        added = getattr(self, "added_tokens", None) if "count" in stages else None
+        return found | ({"added_tokens": plain(added)} if added else {})
 
 
 # fmt: off
@@ -139,6 +144,7 @@ class CountOptions(ClusterOptions, ImportOptions, TextOptions):
     split_at: tuple[str, ...] = _special("count", (), read.parse_special_tokens,
         "text that separates documents and is no token of the result; repeatable", "TEXT", advanced=True)
     dry_run: bool = _output("run", False, read.parse_flag, "print what would be done, and what it takes, and stop")
+    added_tokens: Mapping[str, TokenRule] | None = None  # those of --like that do not have the plain rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +236,8 @@ class TrainOptions(CountOptions, MergeOptions):
         roles = Roles(self.bos_token, self.eos_token, self.pad_token)
         roles = replace(roles, separator=roles.separator_among(self.special_tokens))
         added = self.added_special_tokens
-        return SpecialTokens(self.special_tokens, roles, self.reserve_tokens, self.round_vocab_to, added)
+        rules = self.added_tokens or {}
+        return SpecialTokens(self.special_tokens, roles, self.reserve_tokens, self.round_vocab_to, added, rules)
 
     @property
     def first_stage(self) -> int | None:

@@ -69,4 +69,4 @@ def as_in(kind: type[Any], name: str, **other: str) -> Any:
 
 def records_of(kind: type[Any]) -> dict[str, Record]:
     """Return the records of the options that a value has, by name."""
-    return {one.name: Record(one.name, one.type, one.default, **one.metadata) for one in fields(kind)}
+    return {one.name: Record(one.name, one.type, one.default, **one.metadata) for one in fields(kind) if one.metadata}

@@ -15,12 +15,14 @@ from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline.base.errors import unfit
 from pipeline.base.printable import BYTE_ORDER
 from pipeline.base.units import THOUSANDS, parse_whole_number
+from pipeline.pattern.token_rules import TokenRule
 from pipeline.run.ids import MAX_IDS, check_special_tokens
+from pipeline.run.stored import stored
 from pipeline.storage import Location, Remote, is_uri, location, parse_location, path_text
 
 if TYPE_CHECKING:
@@ -133,6 +135,12 @@ def parse_special_tokens(value: object) -> tuple[str, ...]:
     texts = parse_texts(value)
     check_special_tokens(texts)
     return texts
+
+
+def parse_added_tokens(value: Mapping[str, Any]) -> dict[str, TokenRule]:
+    """Read added tokens, text -> rule, as a manifest stores them."""
+    check_special_tokens([*value])
+    return {text: rule if isinstance(rule, TokenRule) else stored(TokenRule, rule) for text, rule in value.items()}
 
 
 def parse_first_stage(value: object) -> int | str:

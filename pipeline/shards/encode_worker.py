@@ -9,33 +9,30 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import sub
 from typing import Any, ClassVar
 
 from pipeline import _core
 from pipeline.base.errors import InputError
-from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.files import CorpusFile, FileSpan
 from pipeline.corpus.read_budget import UNLIMITED
 from pipeline.corpus.readers import read_span, text_range
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from pipeline.counts.looks_special import LooksSpecial
+from pipeline.counts.prepared import PreparedText, in_blocks
 from pipeline.executors import Broadcast, ignore
 from pipeline.pattern.compiled import PatternSequence
-from pipeline.pattern.compiler import compile_pattern
+from pipeline.pattern.prepare import SpecialSearch
 from pipeline.shards.begun_shards import BegunShards, KeptIds
 from pipeline.shards.ids_file import IdsWriter, Part
 from pipeline.storage import Location, named, open_file
 from pipeline.storage.atomic import whole_file
 from pipeline.tokenizer.model import Model, refused_texts
-from pipeline.tokenizer.prepare import IncomingText, SpecialSearch
 
 _log = logging.getLogger(__name__)
 _BLOCK_IDS, _BLOCK_BYTES = 1 << 18, 4 << 20
-_PREPARED_BYTES = 1 << 20  # of text that Python changes at once
-_PREPARED_COPIES = 12  # memory of a text that is kept whole, as a multiple of its bytes
 Sink = Callable[[memoryview, memoryview], object]  # takes ids, and where documents end among all ids of the chunk
 
 
@@ -43,8 +40,8 @@ Sink = Callable[[memoryview, memoryview], object]  # takes ids, and where docume
 class IdsTask(ChunkTask):
     """One chunk to encode. separator: the id that ends a document; separators: whether it is among the ids.
 
-    special_tokens_in_text: what special tokens become that separate nothing. front, behind: the ids around the text of
-    a document.
+    special_tokens: the separator first. special_tokens_in_text: what special tokens become that separate nothing.
+    front, behind: the ids around the text of a document.
     """
 
     work: ClassVar[str] = "encoded"
@@ -127,24 +124,26 @@ def make_ids(
     pattern = model.pattern
     in_steps = pattern.lengths if isinstance(pattern, PatternSequence) else None
     cutter: Any = pattern.automaton or in_steps or RegexCutter(task.pattern, regex_bytes)  # of the task's timeout
-    special = model.vocabulary.special_tokens
-    names = sorted(special, key=lambda text: special[text] != task.separator)  # the separator first
+    ids_of = model.vocabulary.special_tokens
+    prepared = model.is_prepared
     ids = _core.ChunkIds(
         encoder,
-        [special[text] for text in names],
+        [],
         separator=task.separator,
         separators=task.separators,
-        judged=task.errors == "skip" and not model.preparation.changes_ids,  # prepared text was judged before
+        judged=task.errors == "skip" and not prepared,  # prepared text was judged before
         front=task.front,
         behind=task.behind,
     )
-    in_text = _SpecialInText(task, ids, names)
-    looks, total = LooksSpecial(task.special_tokens), ChunkStatistics()
+    in_text = _SpecialInText(task, ids)
+    looks, total = LooksSpecial([*task.special_tokens, *task.added_tokens]), ChunkStatistics()
     for part in in_text.parts():
-        if model.preparation.changes_ids:
-            feeding: _Feeding = _PreparedFeeding(part, model, cutter, ids, sink)
+        special = {text: ids_of[text] for text in (one.decode() for one in (*part.special_tokens, *part.added_tokens))}
+        ids.recognise(list(special.values()))
+        if prepared:
+            feeding: _Feeding = _PreparedFeeding(part, model, special, cutter, ids, sink)
         else:
-            feeding = _Feeding(part, cutter, list(part.special_tokens), ids, ids, sink)
+            feeding = _Feeding(part, cutter, ids, ids, sink, (list(part.special_tokens), part.added_tokens))
 
         def before(file: CorpusFile, start: int, stop: int, feeding: _Feeding = feeding) -> None:
             in_text.enter(FileSpan(file, start, stop))
@@ -153,22 +152,24 @@ def make_ids(
         with refused_texts():
             tally = feed_chunk(part, feeding, before, look=looks.look)
         feeding.write(at_least=0)
-        total += ChunkStatistics(bytes=feeding.fed_bytes(), losses=tally.found)
-    in_text.enter(None)
-    found = {text: count for text, count in zip(names, ids.found(), strict=True) if count}
-    return replace(total, special_found=found, special_in_text=dict(in_text.found), **looks.statistics())
+        in_text.enter(None)
+        found = {text: count for text, count in zip(special, ids.found(), strict=True) if count}
+        total += ChunkStatistics(bytes=feeding.fed_bytes(), losses=tally.found, special_found=found)
+    return replace(total, special_in_text=dict(in_text.found), **looks.statistics())
 
 
 class _SpecialInText:
     """Special tokens that end no document: which of them are recognised, and how often they occur.
 
-    names: of all special tokens, the separator first. It ends documents in texts; records are documents of their own.
+    The separator ends documents in texts; records are documents of their own.
     """
 
-    def __init__(self, task: IdsTask, ids: _core.ChunkIds, names: Sequence[str]) -> None:
-        self._task, self._ids, self._names = task, ids, names
+    def __init__(self, task: IdsTask, ids: _core.ChunkIds) -> None:
+        self._task, self._ids = task, ids
+        self._names = [token.decode() for token in task.special_tokens]  # the separator first
+        self._as_text = task.special_tokens_in_text == "text"
         self._span: FileSpan | None = None  # the first of those whose tokens are not in `found` yet
-        self._before: Sequence[int] = ids.found()
+        self._before: Sequence[int] = ()
         self.found: Counter[str] = Counter()
 
     def _separators(self, span: FileSpan) -> int:
@@ -176,27 +177,37 @@ class _SpecialInText:
 
     def parts(self) -> Iterator[IdsTask]:
         """Yield the task, or parts of it: consecutive spans in which the same special tokens are recognised."""
-        task, names, start = self._task, tuple(text.encode() for text in self._names), 0
-        if task.special_tokens_in_text != "text":
-            yield replace(task, special_tokens=names)
+        task, start = self._task, 0
+        if not self._as_text:
+            yield self._recognising(task, self._names)
             return
         for separators, spans in groupby(task.spans, self._separators):
             own = slice(start, start + len(list(spans)))
-            yield replace(task, spans=task.spans[own], sizes=task.sizes[own], special_tokens=names[:separators])
+            part = replace(task, spans=task.spans[own], sizes=task.sizes[own])
+            yield self._recognising(part, self._names[:separators])
             start = own.stop
+
+    def _recognising(self, part: IdsTask, names: Sequence[str]) -> IdsTask:
+        """Return a part in which these special tokens are recognised, and all that are not special."""
+        texts = {*self._names} - {*names}
+        rules = {text: rule for text, rule in part.rules.items() if text not in texts}
+        return replace(part, special_tokens=tuple(text.encode() for text in names), rules=rules)
 
     def enter(self, span: FileSpan | None) -> None:
         """Note what the spans before this one have; `InputError` if they have special tokens that are refused."""
         refused, last = self._task.special_tokens_in_text == "refuse", self._span
-        if last is None or span is None or refused or self._separators(span) != self._separators(last):
-            now = self._ids.found()
-            if last is not None:
-                found = dict(zip(self._names, map(sub, now, self._before), strict=True))
-                own = {text: found[text] for text in self._names[self._separators(last) :] if found[text]}
-                if own and refused:
-                    raise _refusal(self._task, last, next(iter(own)))
-                self.found.update(own)
-            self._span, self._before = span, now
+        if self._as_text or not (
+            last is None or span is None or refused or self._separators(span) != self._separators(last)
+        ):
+            return
+        now = self._ids.found()[: len(self._names)]
+        if last is not None:
+            found = dict(zip(self._names, map(sub, now, self._before), strict=True))
+            own = {text: found[text] for text in self._names[self._separators(last) :] if found[text]}
+            if own and refused:
+                raise _refusal(self._task, last, next(iter(own)))
+            self.found.update(own)
+        self._span, self._before = span, now
 
 
 def _refusal(task: IdsTask, span: FileSpan, text: str) -> InputError:
@@ -212,7 +223,7 @@ def _location_of(task: IdsTask, span: FileSpan, wanted: bytes) -> str:
     file, before = span.file, b""
     text: tuple[int, int | None] = (span.start, None)
     if file.compression != "none":
-        text = text_range(span, Cutting(task.special_tokens, task.pattern.automaton), UNLIMITED)
+        text = text_range(span, task.cutting(), UNLIMITED)
     end = text[0]
     for block in read_span(span, task.text_field, ignore, UNLIMITED, text):
         if isinstance(block, bytes):
@@ -237,9 +248,16 @@ class _Feeding(_core.ChunkCounter):
     """A counter that counts nothing: its pieces become ids, which are written to the sink in blocks."""
 
     def __init__(
-        self, task: IdsTask, cutter: Any, special: list[bytes], pieces: _core.PieceSink, ids: _core.ChunkIds, sink: Sink
+        self,
+        task: IdsTask,
+        cutter: Any,
+        pieces: _core.PieceSink,
+        ids: _core.ChunkIds,
+        sink: Sink,
+        tokens: tuple[list[bytes], list[bytes]],
     ) -> None:
-        super().__init__(cutter, special, errors=task.errors, budget_bytes=task.budget_bytes, sink=pieces)
+        options: dict[str, Any] = {"errors": task.errors, "budget_bytes": task.budget_bytes, "sink": pieces}
+        super().__init__(cutter, tokens[0], added_tokens=tokens[1], **options)
         self._ids, self._sink, self._task = ids, sink, task
 
     def start_span(self, file: CorpusFile, start: int, stop: int) -> None:
@@ -271,9 +289,8 @@ class _Feeding(_core.ChunkCounter):
             super().feed_documents(offsets, data, offset_bytes)
             self.write(at_least=_BLOCK_IDS)
             return
-        for start, stop in pairwise(memoryview(offsets).cast("B").cast("q" if offset_bytes == 8 else "i")):
-            for first in range(start, stop, _BLOCK_BYTES):  # the ids of a document of 100 MB take several times that
-                self.feed(text[first : min(first + _BLOCK_BYTES, stop)], end=first + _BLOCK_BYTES >= stop)
+        for block, end in in_blocks(offsets, data, offset_bytes, _BLOCK_BYTES):  # ids take several times its bytes
+            self.feed(block, end)
 
     def write(self, *, at_least: int) -> None:
         """Write the ids that no later text changes, if there are this many."""
@@ -282,49 +299,37 @@ class _Feeding(_core.ChunkCounter):
 
 
 class _PreparedFeeding(_Feeding):
-    """The first counter repairs the text, Python prepares it for the pattern, a second counter makes ids of it."""
+    """The first counter repairs the text, which is prepared for the pattern; a second counter makes ids of it."""
 
-    def __init__(self, task: IdsTask, model: Model, cutter: Any, ids: _core.ChunkIds, sink: Sink) -> None:
-        # `skip` judges documents, which special tokens separate; otherwise this counter need not know them.
-        special = list(task.special_tokens) if task.errors == "skip" else []
-        self._text = _core.ChunkText(special, judged=task.errors == "skip")
-        super().__init__(task, compile_pattern("gpt2").automaton, special, self._text, ids, sink)
+    def __init__(
+        self, task: IdsTask, model: Model, special: dict[str, int], cutter: Any, ids: _core.ChunkIds, sink: Sink
+    ) -> None:
+        search = SpecialSearch(special, model.preparation)
         self._encoding = _core.ChunkCounter(cutter, [], errors="strict", budget_bytes=task.budget_bytes, sink=ids)
-        known = (text.decode() for text in task.special_tokens)
-        special_ids = {text: model.vocabulary.special_tokens[text] for text in known}
-        self._index = {id_: index for index, id_ in enumerate(special_ids.values())}
-        self._incoming = IncomingText(SpecialSearch(special_ids, model.preparation), _PREPARED_BYTES)
-        self._budget_bytes = task.budget_bytes
+        self._text = PreparedText(task, search, self._encoding.feed, self._token, self._end)
+        super().__init__(task, self._text.automaton, self._text.sink, ids, sink, (self._text.special_tokens, []))
+        self._index = {id_: index for index, id_ in enumerate(special.values())}
         self._continues = False
 
     def set_budget(self, budget_bytes: int) -> None:
         super().set_budget(budget_bytes)
         self._encoding.set_budget(budget_bytes)
-        self._budget_bytes = budget_bytes
+        self._text.budget_bytes = budget_bytes
 
     def end_inside_document(self) -> None:
         self._continues = True
 
     def write(self, *, at_least: int) -> None:
-        data, ends = self._text.take()
-        start = 0
-        for end, dropped in ends:  # what is around a dropped document does not touch
-            self._encode(data[start:end], at_end=True)
-            self._end_stretch(inside_document=dropped or self._continues)
-            self._continues &= dropped
-            start = end
-        self._encode(data[start:], at_end=False)
+        self._text.pass_on(self)
         super().write(at_least=at_least)
 
-    def _encode(self, data: bytes, *, at_end: bool) -> None:
-        for stretch, id_ in self._incoming.push(data, at_end=at_end):
-            if id_ is None:
-                self._encoding.feed(stretch)
-            else:
-                self._end_stretch(inside_document=True)
-                self._ids.special_token(self._index[id_])
-        if self._incoming.waiting_bytes * _PREPARED_COPIES > self._budget_bytes:
-            raise MemoryError(self.fed_bytes() - self._incoming.waiting_bytes, self._incoming.waiting_bytes)
+    def _token(self, id_: int) -> None:
+        self._end_stretch(inside_document=True)
+        self._ids.special_token(self._index[id_])
+
+    def _end(self, dropped: bool) -> None:
+        self._end_stretch(inside_document=dropped or self._continues)
+        self._continues &= dropped
 
     def _end_stretch(self, *, inside_document: bool) -> None:
         if inside_document:

@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.memory import Grant
 from pipeline.base.units import format_count
-from pipeline.corpus.chunks import Cutting
+from pipeline.corpus.chunks import cutting_of
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import Listing
 from pipeline.counts.chunk_statistics import ChunkStatistics, most_frequent
 from pipeline.executors import Node
+from pipeline.pattern.token_rules import TokenRule
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN
@@ -37,7 +38,6 @@ from pipeline.shards.manifest import Encoding
 from pipeline.storage import named
 from pipeline.tokenizer.formats.files import load_model, tokenizer_home
 from pipeline.tokenizer.model import CACHE_BYTES, Model
-from pipeline.tokenizer.prepare import SpecialSearch
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 32 << 20
@@ -108,7 +108,8 @@ def other_separator(
     expected: set[str | None] = {separator}
     if separator in found or all(file.format != "text" for file in plan.files):
         expected |= {model.pad_token, model.bos_token, *WELL_KNOWN["bos"], *WELL_KNOWN["pad"], *CHAT_MARKS}
-    others = {text: count for text, count in found.items() if text not in expected and count > documents}
+    others = {text: found.get(text, 0) for text in model.separating if text not in expected}
+    others = {text: count for text, count in others.items() if count > documents}
     if separator is None or not others:
         return None
     other = max(others, key=others.__getitem__)
@@ -225,32 +226,38 @@ def chunk_bytes_of(files: Sequence[CorpusFile], options: CorpusOptions, nodes: S
     return options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), most)
 
 
-def _separating(model: Model, options: EncodeFilesOptions) -> dict[str, int]:
-    """Return the special tokens that are recognised in texts: of those that are text there, only the separator."""
-    special_tokens, separator = model.vocabulary.special_tokens, separator_of(model, options)
+def _separating(model: Model, separator: str | None) -> tuple[bytes, ...]:
+    """Return the tokens that separate documents: the one that the options name, and those that are special."""
+    return tuple(text.encode() for text in dict.fromkeys([*([separator] if separator else []), *model.separating]))
+
+
+def _recognised(model: Model, options: EncodeFilesOptions) -> tuple[tuple[bytes, ...], dict[str, TokenRule]]:
+    """Return the tokens that separate documents in texts, and the rules of all that are recognised there."""
+    separator, rules = separator_of(model, options), dict(model.preparation.rules)
+    separating = _separating(model, separator)
     if options.special_tokens_in_text != "text":
-        return special_tokens
-    return {text: id_ for text, id_ in special_tokens.items() if text == separator}
+        return separating, rules
+    own = tuple(token for token in separating if token.decode() == separator)
+    return own, {text: rule for text, rule in rules.items() if text == separator or text.encode() not in separating}
 
 
 def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, nodes: Sequence[Node] = ()) -> Plan:
     """Return the plan, of inputs with weights one by one; `InputError` if there is nothing to read at all."""
     most = SLOW_CHUNK_BYTES if on_regex(model.pattern) else _MOST_CHUNK_BYTES
     chunk_bytes = chunk_bytes_of(listing.files, options, nodes, most)
-    recognised = _separating(model, options)
-    special_tokens = tuple(text.encode() for text in recognised)
-    if not model.preparation.changes_ids:
-        whole_documents = options.errors == "skip"
-        cutting = Cutting(special_tokens, model.pattern.automaton, whole_documents, options.text_field)
-    else:  # the rules of special tokens may reach back across each of them
-        reaches_back = SpecialSearch(recognised, model.preparation).reaches_back
-        cutting = Cutting(() if reaches_back else special_tokens, None, True, options.text_field)
     separator = separator_of(model, options) or ""
-    ends_alike = [text for text in recognised if separator and text.endswith(separator)]
+    special_tokens, rules = _recognised(model, options)
+    reading: dict[str, Any] = {"whole_documents": options.errors == "skip", "text_field": options.text_field}
+    cutting = cutting_of(special_tokens, rules, model.counting_pattern, **reading)
+    if model.is_prepared:  # a stretch is prepared as a whole
+        cutting = replace(cutting, automaton=None, whole_documents=True)
+    known = {*(token.decode() for token in special_tokens), *rules}
+    ends_alike = [text for text in known if separator and text.endswith(separator)]
     if (model.front or model.behind) and (options.errors == "skip" or ends_alike[1:]):
         # Elsewhere the text before a cut does not say whether a document has started there: parts may be skipped.
-        own = cutting.special_tokens if separator else ()
-        cutting = replace(cutting, special_tokens=own, separator=separator.encode())
+        cuts = separator.encode() in cutting.special_tokens
+        own = cutting.special_tokens if cuts else ()
+        cutting = replace(cutting, special_tokens=own, separator=separator.encode() if cuts else b"")
     weighted = isinstance(options, EncodeOptions) and options.weights is not None
     inputs, owners = (options.inputs or (), listing.inputs) if weighted else ((), ())
     plan = Plan(empty=listing.empty, inputs=tuple(map(str, inputs)), owners=owners)
@@ -294,7 +301,8 @@ def task_of(
         kind,
         pattern=replace(model.pattern, timeout_s=options.pattern_timeout),
         text_field=options.text_field,
-        special_tokens=tuple(text.encode() for text in special_tokens),
+        special_tokens=_separating(model, separator),
+        rules=model.preparation.rules,
         errors=options.errors,
         budget_bytes=workers.text_bytes,
         grant=workers.grant,

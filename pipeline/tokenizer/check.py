@@ -65,6 +65,7 @@ def check_exports(tokenizer: Tokenizer, directory: Path, formats: Sequence[str],
     """Compare the files of these formats in a directory, in each library that reads them, on texts and hard strings."""
     specials = list(tokenizer.special_tokens)
     around = [f"a {text} b{text}{text}\n\n{text[:-1]} {text}" for text in specials[:8]] + ["".join(specials[:64])]
+    around += ["".join(f"a {text} b{text}" for text in specials[at : at + 64]) for at in range(8, len(specials), 64)]
     listed = [*HARD_TEXTS, *around, *texts]
     if tokenizer.model.lossy:  # whose texts may be refused, there as here
         listed = [one for one in listed if _encodes(tokenizer, one)]

@@ -8,7 +8,7 @@ from operator import index
 from pipeline.base.errors import InputError, unfit
 from pipeline.base.system import cached_property
 from pipeline.tokenizer import arguments
-from pipeline.tokenizer.model import PLAIN_RULE, Model
+from pipeline.tokenizer.model import Model
 
 
 def numbers_of(ids: Iterable[int]) -> list[int]:
@@ -89,8 +89,7 @@ class Decoding:
 
     @cached_property
     def _control_ids(self) -> frozenset[int]:
-        rules, ids = self.model.preparation.rules, self.model.vocabulary.special_tokens
-        return frozenset(id_ for text, id_ in ids.items() if rules.get(text, PLAIN_RULE).control)
+        return frozenset(map(self.model.vocabulary.special_tokens.__getitem__, self.model.separating))
 
     def get_vocab(self) -> dict[str, int]:
         """Return token -> id of every token, in the letters of Hugging Face's files.

@@ -19,8 +19,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from pipeline import _core
 from pipeline.base.errors import InputError, SpecialTokenError, UsageError, unfit
 from pipeline.pattern.compiled import PatternSequence
+from pipeline.pattern.prepare import IncomingText, SpecialSearch
 from pipeline.tokenizer.model import Model
-from pipeline.tokenizer.prepare import IncomingText, SpecialSearch
 
 Text = str | bytes
 Recognised = _core.SpecialTokens | SpecialSearch | None  # None: nothing; a SpecialSearch where Python prepares or cuts
@@ -67,12 +67,12 @@ class TextEncoder:
         self._pattern = model.pattern
         self._cuts_natively = model.pattern.automaton is not None
         self._special_tokens = model.vocabulary.special_tokens
-        self._preparation = model.preparation
+        self._preparation, self._is_prepared = model.preparation, model.is_prepared
 
     def recognising(self, texts: AbstractSet[str]) -> Recognised:
         """Prepare the search for some of the special tokens."""
         ids = {text: id_ for text, id_ in self._special_tokens.items() if text in texts}
-        if self._preparation.changes_ids or not self._cuts_natively:
+        if self._is_prepared or not self._cuts_natively:
             return SpecialSearch(ids, self._preparation)
         return _core.SpecialTokens(list(ids), list(ids.values())) if ids else None
 

@@ -95,7 +95,7 @@ def check_before_work(options: TrainOptions, listener: Listener, kept_bytes: int
     special = options.special.texts(257)
     vocabulary = Vocabulary.from_merges([(b"\xff", b"\xff")], special, special_ids=options.special_ids)
     pattern = tokenizer_pattern(options)
-    model = with_chat_template(Model.cut_by(pattern, vocabulary, options.special.roles), options)
+    model = with_chat_template(Model.cut_by(pattern, vocabulary, options.special.roles, options.special.rules), options)
     model = model.adding_bos(options.add_bos)
     if options.export is not None:
         with tempfile.TemporaryDirectory() as nowhere:
@@ -304,7 +304,8 @@ class Trained:
     def model(self, vocab_size: int) -> Model:
         """Make the model of this vocabulary."""
         options, vocabulary = self.options, self.vocabulary(vocab_size)
-        model = Model.cut_by(self.pattern, vocabulary, options.special.roles, trained=True)
+        special = options.special
+        model = Model.cut_by(self.pattern, vocabulary, special.roles, special.rules, trained=True)
         return with_chat_template(model, options).adding_bos(options.add_bos)
 
 

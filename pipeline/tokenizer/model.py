@@ -8,31 +8,14 @@ from typing import Any
 
 from pipeline import _core
 from pipeline.base.errors import InputError, UsageError
+from pipeline.base.system import cached_property
 from pipeline.merges.vocabulary import Vocabulary, text_to_token
 from pipeline.pattern.compiled import CompiledPattern
+from pipeline.pattern.token_rules import Preparation, TokenRule
 from pipeline.run.ids import WELL_KNOWN, Roles
 
 CACHE_BYTES = 256 << 20  # for pieces whose ids are known
 REFUSED = 2**32 - 1  # in place of the id of an unknown token: the encoder raises RuntimeError
-
-
-@dataclass(frozen=True)
-class SpecialRule:
-    """How a special token is recognised in text, as the tokenizers library has it."""
-
-    left_space: bool = False  # white space before it belongs to it
-    right_space: bool = False  # white space after it belongs to it
-    single_word: bool = False  # not next to a letter, digit or underscore
-    normalized: bool = False  # searched after all others, in normalized text
-    control: bool = True  # marks structure rather than text ("special": true in the file)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the token is recognised wherever it occurs in the text, and nothing around it matters."""
-        return not (self.left_space or self.right_space or self.single_word or self.normalized)
-
-
-PLAIN_RULE = SpecialRule()
 
 
 def bytes_of_letters(text: str) -> list[bytes]:
@@ -43,23 +26,9 @@ def bytes_of_letters(text: str) -> list[bytes]:
         return []
 
 
-def could_be_whole_piece(text: str, rule: SpecialRule) -> bool:
+def could_be_whole_piece(text: str, rule: TokenRule) -> bool:
     """Whether a file that looks whole pieces up could take a piece, in the byte alphabet, for this special token."""
     return any(token != text.encode() or rule.single_word for token in bytes_of_letters(text))
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """What is done to text before it is cut; the default is nothing."""
-
-    nfc: bool = False  # each stretch between special tokens is put into NFC
-    space_in_front: bool = False  # each such stretch that does not start with a space gets one
-    rules: Mapping[str, SpecialRule] = field(default_factory=dict)  # of the special tokens without the plain rule
-
-    @property
-    def changes_ids(self) -> bool:
-        """Whether anything is done."""
-        return self.nfc or self.space_in_front or not all(rule.is_plain for rule in self.rules.values())
 
 
 @contextmanager
@@ -133,11 +102,27 @@ class Model:
 
     @classmethod
     def cut_by(
-        cls, pattern: CompiledPattern, vocabulary: Vocabulary, roles: Roles, *, trained: bool = False
+        cls,
+        pattern: CompiledPattern,
+        vocabulary: Vocabulary,
+        roles: Roles,
+        rules: Mapping[str, TokenRule],
+        *,
+        trained: bool = False,
     ) -> "Model":
-        """Return the model of a vocabulary that was learned from what counting cut."""
-        plain, preparation = replace(pattern, nfc=False), Preparation(nfc=pattern.nfc)
+        """Return the model of a vocabulary that was learned from what counting cut. rules: of its added tokens."""
+        plain, preparation = replace(pattern, nfc=False), Preparation(nfc=pattern.nfc, rules=rules)
         return cls(vocabulary, plain, roles, trained=trained, preparation=preparation)
+
+    @cached_property
+    def is_prepared(self) -> bool:
+        """Whether text is prepared before it is cut: then its ids are not those that the core makes of it alone."""
+        return self.preparation.changes_ids(self.vocabulary.special_tokens)
+
+    @property
+    def separating(self) -> list[str]:
+        """The added tokens that separate documents: those that are special."""
+        return self.preparation.separating(self.vocabulary.special_tokens)
 
     @property
     def counting_pattern(self) -> CompiledPattern:
@@ -169,7 +154,7 @@ class Model:
     def separator(self) -> str | None:
         """The token that separates documents: that of the training corpus, if it is known, or the end of text."""
         roles = self.roles
-        return roles.separator or roles.eos or roles.separator_among(self.vocabulary.special_tokens)
+        return roles.separator or roles.eos or roles.separator_among(self.separating)
 
     def id_of(self, special_token: str | None) -> int | None:
         """Return the id of a special token, or None for none."""

@@ -55,7 +55,7 @@ def test_any_text_in_any_chunks(
     home, output = tmp_path_factory.mktemp("any"), tmp_path_factory.mktemp("shards")
     for number, data in enumerate(files):
         (home / f"{number}.txt").write_bytes(data)
-    monkeypatch.setattr("pipeline.shards.encode_worker._PREPARED_BYTES", block_bytes)
+    monkeypatch.setattr("pipeline.counts.prepared._PREPARED_BYTES", block_bytes)
     pipeline.encode_corpus(home, ours, output, separator=separator, shard_format="bin", **options)
     ids, end = expected(ours, files, separator, options["errors"]), ours.special_tokens[separator]
     own = ids if options["documents"] == "separator" else [id_ for id_ in ids if id_ != end]

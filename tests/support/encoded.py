@@ -76,7 +76,7 @@ def expected(tokenizer: Tokenizer, texts: list[bytes], separator: str = EOT, err
     behind = behind[:-1] if behind[-1:] == [end] else behind
     ids: list[int] = []
     for text in texts:
-        stretches = between_skipped(text, tokenizer.special_tokens) if errors == "skip" else [text]
+        stretches = between_skipped(text, tokenizer.model.separating) if errors == "skip" else [text]
         own = [id_ for stretch in stretches for id_ in tokenizer.encode(stretch, add_special_tokens=False)]
         inside = False
         for id_ in own if not own or own[-1] == end else [*own, end]:

@@ -49,7 +49,7 @@ def source() -> str:
         if kind is options.EncodeOptions:  # whose output is an argument
             bases = ["OverwriteKeywords" if base == "OutputKeywords" else base for base in bases]
         known = records_of(kind)
-        own = [known[name] for name in vars(kind).get("__annotations__", ()) if name not in FOR_THE_COMMAND]
+        own = [known[name] for name in vars(kind).get("__annotations__", ()) if name in known.keys() - FOR_THE_COMMAND]
         lines = [f"{record.name}: {type_of(record)}" for record in own]
         lines += [f"no_{record.name}: bool" for record in own if record.without]
         name = kind.__name__.replace("Options", "Keywords")

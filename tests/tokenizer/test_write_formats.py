@@ -266,7 +266,7 @@ def test_damaged_or_unknown_settings_are_refused(path: str, value: Any, message:
     ("tokenizer.json", None, r"tokenizer\.json does not exist"), ("tokenizer.json", b"", "not valid JSON"),
     ("tokenizer.json", b"[]", "must be an object"), ("tokenizer.json", b"\xff", "not UTF-8"),
     ("tokenizer.json", b"[" * 100_000, "not valid JSON"),
-    ("tokenizer_config.json", b'{"pad_token": "<none>"}', r"tokenizer_config\.json: pad_token names '<none>'"),
+    ("tokenizer_config.json", b'{"bpe_pipeline_separator": "<none>"}', "bpe_pipeline_separator names '<none>'"),
     ("tokenizer_config.json", b'{"bpe_pipeline_pattern": "[a-z]+|[^a-z]+"}', "Regex is not reproduced exactly"),
 ])  # fmt: skip
 def test_files_of_other_kinds_are_refused(name: str, content: bytes | None, message: str, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from pipeline.run.keywords import AnyPath, OutputKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.make_options import make_options
 from pipeline.run.manifest import IMPORTED, Run, Source
+from pipeline.run.open_run import rules_of
 from pipeline.run.options import ExtendOptions, flag_of
 from pipeline.run.patterns import cut_by
 from pipeline.run.runner import Advance, Runner, watched
@@ -42,7 +43,7 @@ from pipeline.run.workers import executor_here
 from pipeline.storage import Location, location, named
 from pipeline.tokenizer.export import news_of, with_added
 from pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
-from pipeline.tokenizer.formats.changed import write_changed
+from pipeline.tokenizer.formats.changed import require_listed, write_changed
 from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -232,6 +233,7 @@ def change_of(base: Location, location: Location, new: Mapping[str, object], opt
         "whole_characters": options.whole_characters,
     }
     require_extendable(model)
+    require_listed(base, model)
     marked, _ = _marked(model, asked)
     marks = len(marked.vocabulary.special_tokens) - len(model.vocabulary.special_tokens)
     start_of(model, asked["add"] + marks, asked["first_id"])
@@ -314,7 +316,15 @@ def _require_same_cutting(runner: Runner, model: Model, run: Run) -> None:
             f"{run.directory} was counted with --special-token {other[0]!r}, which the tokenizer takes as text; count "
             f"the corpus with --like, and with --split-at {other[0]!r} if it separates documents there"
         )
-    if missing := sorted(added - separators - {*counting["split_at"]}):
+    counted, own = rules_of(counting), model.preparation
+    if run.manifest.source is None or run.manifest.source.kind == manifest.RUNS:
+        there, here = replace(own, rules=counted).reaching({*counted, *separators}), own.reaching(added)
+        if other := sorted(text for text in {*there, *here} if there.get(text) != here.get(text)):
+            raise RunDirectoryError(
+                f"{run.directory} was not cut as the tokenizer cuts: it finds the added token {other[0]!r} by other "
+                "rules (lstrip, rstrip, single_word, normalized); count the corpus with --like"
+            )
+    if missing := sorted(added - separators - {*counting["split_at"]} - counted.keys()):
         more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
         runner.warn(
             f"{run.directory} was counted without the special token {missing[0]!r}{more}: where the corpus has it, it "
@@ -323,18 +333,20 @@ def _require_same_cutting(runner: Runner, model: Model, run: Run) -> None:
 
 
 def options_like(base: Location, *, new: bool = False) -> dict[str, Any]:
-    """Return the options that count a corpus as this tokenizer cuts it: with its added tokens as separators.
+    """Return the options that count a corpus as this tokenizer cuts it: its special tokens are separators.
 
-    new: for a vocabulary of its own, with the same roles, and without added tokens that are text, such as spaces.
+    new: for a vocabulary of its own, with the same roles, and without added tokens that are white space.
     """
     model = load_model(base)
     require_extendable(model)
-    expression, rules = model.pattern.expression, model.preparation.rules if new else {}
-    special = [text for text in model.vocabulary.special_tokens if not (text in rules and rules[text].normalized)]
+    expression, rules = model.pattern.expression, model.preparation.rules
+    if new:
+        rules = {text: rule for text, rule in rules.items() if rule.special or not text.isspace()}
     roles = {f"{role}_token": text for role, text in asdict(model.roles).items() if role != "separator"}
     return {
         "pattern": model.pattern.name or (f"(?:{expression})" if NAME.fullmatch(expression) else expression),
         "normalize": "nfc" if model.preparation.nfc else "none",
-        "special_tokens": tuple(special),
-        **{role: text for role, text in roles.items() if new and text in special},
+        "special_tokens": tuple(model.separating),
+        "added_tokens": rules or None,
+        **{role: text for role, text in roles.items() if new and text in model.vocabulary.special_tokens},
     }

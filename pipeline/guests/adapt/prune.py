@@ -25,7 +25,7 @@ from pipeline.run.runner import Runner
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, Remote, named
 from pipeline.tokenizer.arguments import flag
-from pipeline.tokenizer.formats.changed import ids_left_out, write_changed
+from pipeline.tokenizer.formats.changed import ids_left_out, require_listed, write_changed
 from pipeline.tokenizer.formats.fields import read_text
 from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.formats.settings_files import GENERATION_NAME
@@ -111,6 +111,7 @@ def run_prune(
     if (staying["keep"] is None) == (staying["min_count"] is None):
         raise UsageError("prune needs either --keep or --min-count")
     model, run = load_model(base), manifest.require(location)
+    require_listed(base, model)
     special = model.vocabulary.special_tokens
     limits, kept = ("keep", "min_count"), staying["protect"]
     if not isinstance(kept, Sequence):

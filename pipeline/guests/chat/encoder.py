@@ -33,7 +33,7 @@ from pipeline.pattern.normal_form import nfc
 from pipeline.run.options import ChatOptions
 from pipeline.tokenizer.chat_templates import MessageMarks, has_marks, unmarked
 from pipeline.tokenizer.encode import TextEncoder
-from pipeline.tokenizer.model import PLAIN_RULE, Model
+from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.named_templates import BOS, CONTENT, EOS, NO_TOOLS, TURN, Slots, Template, eos_of
 
 ID_BYTES = 4
@@ -76,8 +76,7 @@ class ChatEncoder:
         self._encoder = TextEncoder(model, native)
         special = model.vocabulary.special_tokens
         self._special, self._plain = map(self._encoder.recognising, (frozenset(special), frozenset[str]()))
-        rules = model.preparation.rules
-        self._marks = MessageMarks(special, [text for text in special if rules.get(text, PLAIN_RULE).control])
+        self._marks = MessageMarks(special, model.separating)
         tokens = {BOS: model.bos_token, EOS: eos_of(template, model)}
         self._ids = {role: b"" if text is None else _bytes_of(special[text]) for role, text in tokens.items()}
         self._eos = self._ids[EOS] if template.efficient_eos else b""

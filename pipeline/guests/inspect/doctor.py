@@ -42,10 +42,11 @@ from pipeline.tokenizer.check import (
     replaced_by_transformers,
     texts_to_check,
 )
+from pipeline.tokenizer.formats.added_tokens import unlisted_tokens
 from pipeline.tokenizer.formats.fields import SNIPPET_NAME, read_json
 from pipeline.tokenizer.formats.files import FORMATS, load_model, tokenizer_home
 from pipeline.tokenizer.formats.gpt2_files import load_gpt2
-from pipeline.tokenizer.formats.huggingface import EDITABLE, check_edited
+from pipeline.tokenizer.formats.huggingface import EDITABLE, MODEL_NAME, check_edited
 from pipeline.tokenizer.formats.tiktoken_ranks import read_ranks
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -175,6 +176,10 @@ def _settings(model: Model, home: Location) -> Iterator[Said]:
 def _special_tokens(model: Model, home: Location) -> Iterator[Said]:
     """Check roles, the chat template, and special tokens that collide."""
     specials, export = model.vocabulary.special_tokens, _command("export", home)
+    if (home / MODEL_NAME).exists() and (unlisted := unlisted_tokens(home / MODEL_NAME, specials)):
+        message = f"transformers has {first_of(unlisted)} from the settings next to {MODEL_NAME}, which lacks them"
+        remedy = f"{export} --output NEW lists them, for libraries that read {MODEL_NAME} alone"
+        yield ADVICE, message, remedy, {"tokens": unlisted}
     written = {text.encode(): text for text in specials}
     for id_, token in model.vocabulary.tokens.items():
         if (text := written.get(token)) is not None and specials[text] != id_:
@@ -298,7 +303,7 @@ def _round_trip(model: Model) -> Iterator[Said]:
     preparation, evidence = model.preparation, {"changed": len(changed), "texts": len(texts)}
     if preparation.nfc and all(decoded(nfc(text)) == nfc(text) for text in changed):
         yield ADVICE, f"{shown}: text is put into NFC first", "nothing, if that is wanted", evidence
-    elif preparation.changes_ids or model.vocabulary.lost_bytes:
+    elif model.is_prepared or model.vocabulary.lost_bytes:
         why = "the file says so (a space in front, special tokens that take white space, or bytes without a token)"
         yield ADVICE, f"{shown}: {why}", "nothing, if that is wanted", evidence
     else:

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from pipeline.base.errors import InputError
 from pipeline.merges import merge, merge_list
 from pipeline.merges.vocabulary import Vocabulary
+from pipeline.pattern.prepare import SpecialSearch
 from pipeline.reports.page import element, html_of, plain_page
 from pipeline.reports.result import Note, Part, Result, Rows
 from pipeline.reports.tokens import readable
@@ -19,7 +20,6 @@ from pipeline.storage import Location, named
 from pipeline.tokenizer.encode import Text, utf8_of
 from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.model import Model
-from pipeline.tokenizer.prepare import SpecialSearch
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 

@@ -59,9 +59,10 @@ bpe::ChunkCounter::DocumentCutter python_cutter(nb::handle function) {
   };
 }
 
-void make_counter(Counter* self, nb::object cutter, const std::vector<Text>& special_tokens, bpe::ErrorPolicy errors,
-                  std::optional<size_t> max_piece_bytes, size_t window_bytes, std::optional<size_t> budget_bytes,
-                  nb::object spill, nb::object sink, nb::object form) {
+void make_counter(Counter* self, nb::object cutter, std::vector<Text> special_tokens,
+                  const std::vector<Text>& added_tokens, bpe::ErrorPolicy errors, std::optional<size_t> max_piece_bytes,
+                  size_t window_bytes, std::optional<size_t> budget_bytes, nb::object spill, nb::object sink,
+                  nb::object form) {
   if (sink.is_none() && budget_bytes.has_value() != !spill.is_none())
     throw nb::value_error("budget_bytes and spill are given together or not at all");
   const auto call_spill = [self] {
@@ -73,13 +74,15 @@ void make_counter(Counter* self, nb::object cutter, const std::vector<Text>& spe
                                            sink.is_none() ? nullptr : nb::cast<bpe::PieceSink*>(sink),
                                            form.is_none() ? nullptr : nb::cast<const bpe::NormalForm*>(form)};
   const bool native = nb::isinstance<bpe::Automaton>(cutter);
+  const size_t separators = special_tokens.size();
+  special_tokens.insert(special_tokens.end(), added_tokens.begin(), added_tokens.end());
   new (self) Counter{cutter,
                      spill,
                      sink,
                      form,
                      {native ? nb::cast<const bpe::Automaton*>(cutter) : nullptr,
                       native ? bpe::ChunkCounter::DocumentCutter() : python_cutter(cutter),
-                      bpe::SpecialTokens(bpe::strings(special_tokens)), options}};
+                      bpe::SpecialTokens(bpe::strings(special_tokens)), separators, options}};
 }
 
 // The garbage collector's access to a Counter: a cutter that is a function may refer back to it.
@@ -153,14 +156,16 @@ void bind_counter(nb::module_& module) {
                       "Counts the pieces of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a "
                       "function from a document to its pieces (slower).",
                       nb::type_slots(counter_slots))
-      .def("__init__", &make_counter, "cutter"_a, "special_tokens"_a, nb::kw_only(), "errors"_a = "replace",
+      .def("__init__", &make_counter, "cutter"_a, "special_tokens"_a, nb::kw_only(),
+           "added_tokens"_a = nb::make_tuple(), "errors"_a = "replace",
            "max_piece_bytes"_a = nb::none(), "window_bytes"_a = size_t{1} << 18, "budget_bytes"_a = nb::none(),
            "spill"_a = nb::none(), "sink"_a = nb::none(), "form"_a = nb::none(),
            nb::sig("def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], "
-                   "special_tokens: Sequence[str | bytes], *, errors: str = 'replace', "
+                   "special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), errors: str = 'replace', "
                    "max_piece_bytes: int | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, "
                    "spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None, "
                    "form: NormalForm | None = None) -> None"),
+           "added_tokens: cut out of the text as special tokens are, but separating no documents. "
            "budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, "
            "which writes columns() somewhere; the counter then starts empty again. sink: what the pieces go to instead "
            "of being counted. form: what each stretch between special tokens is put into before it is cut.")

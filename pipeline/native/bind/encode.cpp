@@ -284,6 +284,8 @@ void bind_chunk_sinks(nb::module_& module) {
       .def("end_inside_document", &ChunkIds::end_inside_document,
            "Call before the end of a text whose last document continues elsewhere.")
       .def("special_token", &ChunkIds::special_token, "index"_a, "One special token, found elsewhere.")
+      .def("recognise", &ChunkIds::recognise, "special_ids"_a,
+           "Token i of the counter has this id from here on; they are counted from 0.")
       .def("found", &ChunkIds::found, "How often the text has each special token.")
       .def("ready", &ChunkIds::ready, "How many ids take() would return.")
       .def(

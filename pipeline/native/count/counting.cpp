@@ -15,9 +15,9 @@ void note(std::vector<uint64_t>& offsets, uint64_t offset) {
 }  // namespace
 
 ChunkCounter::ChunkCounter(const Automaton* automaton, DocumentCutter cut_document, SpecialTokens specials,
-                           Options options)
-    : automaton_(automaton), cut_document_(std::move(cut_document)), specials_(std::move(specials)), options_(options),
-      limit_(options.window_bytes) {
+                           size_t separators, Options options)
+    : automaton_(automaton), cut_document_(std::move(cut_document)), specials_(std::move(specials)),
+      separators_(separators), options_(options), limit_(options.window_bytes) {
   if (options_.max_piece_bytes && options_.max_piece_bytes < 4)
     throw std::invalid_argument("max_piece_bytes must be at least 4, the longest character");
   if (options_.form) known_ = std::make_unique<NormalForm::Known>();
@@ -119,9 +119,13 @@ void ChunkCounter::process(bool end) {
       if (!end) limit = std::max(std::max(searched_, begin_), searchable - std::min(searchable, undecided));
       break;
     }
-    finish_document(match.start);
     ++statistics_.special_tokens;
-    if (options_.sink) options_.sink->special_token(match.id);
+    if (match.id < separators_) {
+      finish_document(match.start);
+      if (options_.sink) options_.sink->special_token(match.id), options_.sink->keep();
+    } else if (finish_stretch(match.start, match.end); options_.sink && !dropping_) {
+      options_.sink->special_token(match.id);
+    }
     begin_ = searched_ = match.end;
     if (options_.errors == ErrorPolicy::skip) check_text(end);  // continues where an invalid document stopped it
   }
@@ -231,12 +235,18 @@ void ChunkCounter::continue_document(size_t limit) {
   }
   limit = character_start(text_.get(), std::min(limit, checked_), checked_);
   if (cut_document_ || limit <= begin_) return;
-  if (options_.errors != ErrorPolicy::skip || options_.sink) {
-    count_text(limit, false, table_);
-  } else {
-    if (!open_document_) open_document_ = std::make_unique<PieceTable>();
-    count_text(limit, false, *open_document_);
+  count_text(limit, false, document_table());
+}
+
+// A token that separates nothing starts at `limit`: the pieces before it end there, and the document goes on.
+void ChunkCounter::finish_stretch(size_t limit, size_t token_end) {
+  if (dropping_ || invalid_ < limit) {
+    drop_text(token_end);
+    return;
   }
+  if (begin_ < limit || !normal_.empty()) count_text(limit, true, document_table());
+  consumed_ += token_end - limit;
+  in_document_ = true;
 }
 
 // The current document ends at `limit`.
@@ -292,39 +302,6 @@ void ChunkCounter::drop_text(size_t limit) {
 void ChunkCounter::count_text(size_t limit, bool at_end, PieceTable& table) {
   options_.form ? count_normal(limit, at_end, table) : cut_text(text_.get(), begin_, limit, at_end, table);
   in_document_ = true;
-}
-
-// As count_text, of the text in its normal form.
-void ChunkCounter::count_normal(size_t limit, bool at_end, PieceTable& table) {
-  const auto window = [this](size_t end) { return NormalForm::Text(text_.get() + begin_, end - begin_); };
-  const size_t stop = at_end ? limit : begin_ + options_.form->last_cut(window(limit));
-  if (normal_.empty() && options_.form->has(window(stop), *known_)) {
-    cut_text(text_.get(), begin_, stop, at_end, table);
-    return;
-  }
-  while (begin_ < stop) {
-    size_t end = std::min(stop, begin_ + options_.window_bytes);
-    if (end < stop) end = begin_ + options_.form->last_cut(window(character_start(text_.get(), end, stop)));
-    if (end == begin_) end = stop;  // nothing but characters that may join
-    options_.form->append(window(end), *known_, normal_);
-    consumed_ += end - begin_;
-    begin_ = end;
-    if (end < stop && !cut_document_) cut_normal(false, table);
-  }
-  cut_normal(at_end, table);
-}
-
-void ChunkCounter::cut_normal(bool at_end, PieceTable& table) {
-  if (!at_end && (cut_document_ || normal_.size() < normal_limit_)) return;
-  const size_t size = normal_.size(), consumed = consumed_;
-  size_t done = 0;
-  normal_.resize(size + kPadding);
-  cut_text(normal_.data(), done, size, at_end, table);
-  normal_.resize(size);
-  normal_.erase(normal_.begin(), normal_.begin() + static_cast<std::ptrdiff_t>(done));
-  consumed_ = consumed;  // bytes of the window
-  check_rest(normal_.size(), offset_of(begin_) - std::min<uint64_t>(offset_of(begin_), normal_.size()));
-  normal_limit_ = normal_.size() > options_.window_bytes / 2 ? 2 * normal_.size() : 0;
 }
 
 // Cuts [begin, limit) of `text` and counts its pieces as count_text does; `begin` becomes the start of the rest.

@@ -14,6 +14,7 @@
 // kPieceCopies) must fit into it as well, and under `skip` a document's different pieces: otherwise OutOfBudget.
 // Sink: with one, pieces go to it instead of into the table, so that encoding reads text exactly as counting does: the
 // same documents, pieces and repairs. It keeps what it made of a document until it hears how the document ended.
+// Added tokens that are not special are cut out of the text like special tokens, but the document goes on behind them.
 // Normal form: the stretches between special tokens are put into it before they are cut. Where text is not in it, the
 // rest of the document is cut in a copy, `normal_`, and leaves the window as soon as nothing later can join with it.
 // Cost: the window (256 KiB) and the table of pieces; per byte the sum of the three steps.
@@ -47,7 +48,7 @@ class PieceSink {
   virtual void pieces(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) = 0;
   virtual void keep() = 0;  // the pieces since the last call here are of a document that is valid to its end
   virtual void drop() = 0;  // they are of one that is skipped
-  virtual void special_token(size_t index) = 0;
+  virtual void special_token(size_t index) = 0;  // keep() follows, unless the document goes on
   virtual void end_of_text() = 0;
   virtual size_t undecided_bytes() const = 0;  // what is held until keep() or drop()
   virtual size_t piece_copies() const = 0;     // what a long piece takes, in its own bytes
@@ -86,8 +87,10 @@ class ChunkCounter {
   // them.
   static constexpr size_t kPieceCopies = 7, kUncutCopies = 3;
 
-  // Exactly one of `automaton` (which must outlive this) and `cut_document`.
-  ChunkCounter(const Automaton* automaton, DocumentCutter cut_document, SpecialTokens specials, Options options);
+  // Exactly one of `automaton` (which must outlive this) and `cut_document`. Only the first `separators` of the special
+  // tokens separate documents.
+  ChunkCounter(const Automaton* automaton, DocumentCutter cut_document, SpecialTokens specials, size_t separators,
+               Options options);
 
   // The next text starts inside a document that was counted where it started. Call before its first block.
   void start_inside_document() { continues_ = true; }
@@ -135,6 +138,13 @@ class ChunkCounter {
   void move_to_front();
   void continue_document(size_t limit);
   void finish_document(size_t limit);
+  void finish_stretch(size_t limit, size_t token_end);
+  // Where the pieces of a document are counted that is not known to be valid to its end.
+  PieceTable& document_table() {
+    if (options_.errors != ErrorPolicy::skip || options_.sink) return table_;
+    if (!open_document_) open_document_ = std::make_unique<PieceTable>();
+    return *open_document_;
+  }
   void drop_text(size_t limit);
   void count_text(size_t limit, bool at_end, PieceTable& table);
   void count_normal(size_t limit, bool at_end, PieceTable& table);
@@ -146,6 +156,7 @@ class ChunkCounter {
   const Automaton* automaton_;
   DocumentCutter cut_document_;
   SpecialTokens specials_;
+  size_t separators_;
   Options options_;
   PieceTable table_;
   std::unique_ptr<PieceTable> open_document_;  // skip: pieces of a document that is not yet known to be valid

@@ -50,7 +50,6 @@ class ChunkIds : public PieceSink {
     } else {
       end_document();
     }
-    keep();
   }
   void end_of_text() override {
     keep();
@@ -69,6 +68,11 @@ class ChunkIds : public PieceSink {
   // The next text ends inside a document, which continues elsewhere.
   void end_inside_document() { continues_ = true; }
 
+  // Token i of the counter has the id ids[i] from here on; they are counted from 0.
+  void recognise(std::vector<uint32_t> ids) {
+    special_ids_ = std::move(ids);
+    found_.assign(special_ids_.size(), 0);
+  }
   // How often the text has each special token.
   const std::vector<uint64_t>& found() const { return found_; }
 
@@ -133,7 +137,6 @@ class ChunkText : public PieceSink {
   }
   void special_token(size_t index) override {
     text_.append(special_texts_[index]);
-    keep();
   }
   void end_of_text() override {
     keep();

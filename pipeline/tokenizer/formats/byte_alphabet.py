@@ -104,7 +104,7 @@ def refuse_preparation(model: Model, format_name: str) -> None:
     """Raise ExportRefusedError where text is prepared before it is cut: only tokenizer.json can say how."""
     if model.lossy:
         raise ExportRefusedError(f"{format_name} cannot say what text gets where {model.lossy}. Use the hf export")
-    if model.preparation.changes_ids:
+    if model.is_prepared:
         raise ExportRefusedError(
             f"{format_name} cannot say how text is prepared before it is cut (NFC, a space in front, or special tokens "
             "with rules), as this tokenizer needs. Use the hf export"

@@ -14,12 +14,23 @@ from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import huggingface, settings_files
+from pipeline.tokenizer.formats.added_tokens import check_numbering, unlisted_tokens
 from pipeline.tokenizer.formats.fields import Field, read_bytes, read_json, write_files
 from pipeline.tokenizer.formats.files import document_of, tokenizer_home
 from pipeline.tokenizer.model import Model
 
 _PLAIN_MARK = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) | {"special": True}
 CHANGED_NAMES = (*huggingface.EDITABLE, settings_files.TEMPLATE_NAME, huggingface.MODEL_NAME)
+
+
+def require_listed(base: Location, model: Model) -> None:
+    """Raise `InputError` if only settings name an added token: where new ids are, tokenizer.json has to list it."""
+    file = document_of(base)
+    if file is not None and (unlisted := unlisted_tokens(file, model.vocabulary.special_tokens)):
+        raise InputError(
+            f"{file} lacks {unlisted[0]!r}, which the settings next to it make a token: list it there with "
+            f"`bpe-pipeline export {base} --output NEW`, and change that tokenizer"
+        )
 
 
 def write_changed(base: Location, model: Model, new_of: Mapping[int, int] | None, directory: Location) -> Model:
@@ -79,7 +90,7 @@ def _document(
     if marks:
         document["added_tokens"] = added
     try:
-        huggingface.check_numbering(Field(added, file), Field(entries, file))
+        check_numbering(Field(added, file), Field(entries, file))
     except InputError:  # a reader takes the ids of the vocabulary for those that it lists
         entries |= {token["content"]: token["id"] for token in added}
     return json.dumps(document, ensure_ascii=False, indent=2)

@@ -12,11 +12,12 @@ from typing import Any
 
 from pipeline.base.errors import ExportRefusedError
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
+from pipeline.pattern.token_rules import PLAIN_RULE
 from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory, whole_file
 from pipeline.tokenizer.formats import byte_alphabet
 from pipeline.tokenizer.formats.fields import GGUF_NAME
-from pipeline.tokenizer.model import PLAIN_RULE, Model, could_be_whole_piece
+from pipeline.tokenizer.model import Model, could_be_whole_piece
 
 PRE_TYPES = {"gpt2": "gpt-2", "llama3": "llama-bpe", "qwen2": "qwen2"}  # pattern -> llama.cpp's name of the same
 _WHOLE_PIECES = ("llama-bpe",)  # pieces that are tokens are not merged
@@ -153,7 +154,7 @@ def _listed(model: Model, texts: dict[int, str]) -> tuple[list[str], list[int]]:
     tokens = [texts.get(id_) or f"[no token {id_}]" for id_ in range(vocabulary.max_id + 1)]
     types = [_NORMAL if id_ in vocabulary.tokens else _UNUSED for id_ in range(vocabulary.max_id + 1)]
     for text, id_ in vocabulary.special_tokens.items():
-        types[id_] = _CONTROL if model.preparation.rules.get(text, PLAIN_RULE).control else _USER_DEFINED
+        types[id_] = _CONTROL if model.preparation.rule_of(text).special else _USER_DEFINED
     return tokens, types
 
 

@@ -7,18 +7,21 @@ that no merge makes. Files are written for GPT-2's pattern alone.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.pattern.compiler import compile_pattern
+from pipeline.pattern.token_rules import PLAIN_RULE
 from pipeline.pattern.translate import for_tokenizers
 from pipeline.run.ids import check_special_tokens
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet
+from pipeline.tokenizer.formats.added_tokens import Settings, entry_of, read_rule, token_field
 from pipeline.tokenizer.formats.fields import Field, read_json, read_text, shortened, write_files
-from pipeline.tokenizer.formats.huggingface import entry_of, model_of, read_rule, token_field
+from pipeline.tokenizer.formats.huggingface import model_of
 from pipeline.tokenizer.formats.post_processor import processor_of
-from pipeline.tokenizer.model import PLAIN_RULE, Model, bytes_of_letters
+from pipeline.tokenizer.model import Model, bytes_of_letters
 
 _HEADER = "#version"
 _END = "<|endoftext|>"
@@ -27,8 +30,6 @@ _CLASSES: dict[str, dict[str, Any]] = {  # of transformers, with the tokens that
     "Qwen2Tokenizer": {"unk_token": _END, "eos_token": _END, "pad_token": _END},
 }
 _CLASSES_OF_MODELS = {"gpt2": "GPT2Tokenizer", "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer"}
-_NAMED = [f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")]
-_NAMED += ["additional_special_tokens", "extra_special_tokens"]
 
 
 def load_gpt2(vocab_file: Location, merges_file: Location, special_tokens: Sequence[str] | None = None) -> Model:
@@ -39,8 +40,12 @@ def load_gpt2(vocab_file: Location, merges_file: Location, special_tokens: Seque
     pairs = [lines[number].split(" ") for number in numbers]
     merges = byte_alphabet.read_merges(pairs, merges_file, lambda index: f"line {numbers[index] + 1}")
     name, config = (None if special_tokens is not None else _class_of(vocab_file)) or ("", Field({}, vocab_file))
-    entries = _tokens_of_class(config, vocab) if name else _tokens_in_vocabulary(vocab, merges, special_tokens)
-    special = {text: entry["id"] for text, entry in entries.items()}
+    entries = _tokens_in_vocabulary(vocab, merges, special_tokens) if not name else []
+    if name:
+        settings = Settings.next_to(vocab_file)
+        named = _CLASSES[name] | settings.config.read(dict) | {"tokenizer_class": name}
+        entries = replace(settings, config=Field(named, settings.config.file)).added_tokens([], vocab.read(dict))
+    special = {entry["content"]: entry["id"] for entry in entries}
     ends = ((role, token_field(config, role).value) for role in ("bos_token", "eos_token"))
     front, behind = ((text,) if config.flag(f"add_{role}") and text in list(special) else () for role, text in ends)
     byte_level = {"type": "ByteLevel", "add_prefix_space": config.flag("add_prefix_space")}
@@ -50,7 +55,7 @@ def load_gpt2(vocab_file: Location, merges_file: Location, special_tokens: Seque
     cut = {"type": "Sequence", "pretokenizers": [split, byte_level | {"use_regex": False}]}
     document = {
         "version": "1.0",
-        "added_tokens": list(entries.values()),
+        "added_tokens": entries,
         "normalizer": {"type": "NFC"} if is_qwen else None,
         "pre_tokenizer": cut if is_qwen else byte_level,
         "post_processor": processor_of((front, behind), special),
@@ -78,34 +83,15 @@ def _class_of(vocab_file: Location) -> tuple[str, Field] | None:
         )
     if name is None or reason is not None:
         return None
-    settings = _CLASSES[name] | config.read(dict)
-    if settings.get("added_tokens_decoder") is None and (said := _special_tokens_map(vocab_file)).value is not None:
-        settings |= said.read(dict)
-    return name, Field(settings, config.file)
-
-
-def _tokens_of_class(config: Field, vocab: Field) -> dict[str, dict[str, Any]]:
-    """Return the added tokens that a class of transformers has by its settings, as tokenizer.json lists them."""
-    decoder, listed = config.member("added_tokens_decoder"), vocab.read(dict)
-    entries: dict[str, dict[str, Any]] = {}
-    for id_ in sorted({} if decoder.value is None else decoder.read(dict), key=lambda text: (len(text), text)):
-        entry = decoder.member(id_)
-        if not id_.isdecimal():
-            entry.refuse("is not a token id")
-        entries[entry.member("content").read(str)] = {"special": False} | entry.read(dict) | {"id": int(id_)}
-    for value in map(config.read(dict).get, _NAMED):
-        for one in value if isinstance(value, list) else [value]:
-            token = one if isinstance(one, dict) else {"content": one}
-            text = token.get("content")
-            if isinstance(text, str) and text not in entries:
-                following = len(listed) + sum(other not in listed for other in entries)
-                entries[text] = token | {"special": True, "id": listed.get(text, following)}
-    return entries
+    if config.member("added_tokens_decoder").value is None:
+        _special_tokens_map(vocab_file)
+    together = Settings.next_to(vocab_file).together
+    return name, Field(_CLASSES[name] | together.read(dict), config.file)
 
 
 def _tokens_in_vocabulary(
     vocab: Field, merges: byte_alphabet.Merges, named: Sequence[str] | None
-) -> dict[str, dict[str, Any]]:
+) -> list[dict[str, Any]]:
     """Return the special tokens that are named, those of special_tokens_map.json, or what is no byte and not merged."""
     check_special_tokens(named or ())
     rules = dict.fromkeys(named or (), PLAIN_RULE)
@@ -117,13 +103,14 @@ def _tokens_in_vocabulary(
     for entry in map(said.member, said.read(dict) if said.value is not None else ()):
         for one in entry.elements() if isinstance(entry.value, list) else [entry]:
             plain = isinstance(one.value, str)
-            text, rule = (one.read(str), PLAIN_RULE) if plain else (one.member("content").read(str), read_rule(one))
+            text = one.read(str) if plain else one.member("content").read(str)
+            rule = PLAIN_RULE if plain else replace(read_rule(one), special=True)
             if rules.setdefault(text, rule) != rule:
                 one.refuse(f"names {text!r} with other rules than before")
     for text in rules:
         if text not in listed:
             raise InputError(f"{vocab.file} lacks the special token {text!r}: name one that it has")
-    return {text: entry_of(text, vocab.member(text).read(int), rule) for text, rule in rules.items()}
+    return [entry_of(text, vocab.member(text).read(int), rule) for text, rule in rules.items()]
 
 
 def _special_tokens_map(vocab_file: Location) -> Field:

@@ -13,10 +13,18 @@ from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, OtherKindError
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern.normal_form import nfc
+from pipeline.pattern.token_rules import Preparation
 from pipeline.run.ids import Roles
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet
+from pipeline.tokenizer.formats.added_tokens import (
+    CONFIG_NAME,
+    Settings,
+    check_numbering,
+    entry_of,
+    read_added_tokens,
+    token_field,
+)
 from pipeline.tokenizer.formats.fields import Field, read_json, steps_of, write_files
 from pipeline.tokenizer.formats.kinds import model_type, other_kind
 from pipeline.tokenizer.formats.post_processor import processor_of, read_around
@@ -31,86 +39,13 @@ from pipeline.tokenizer.formats.settings_files import (
     read_template,
     template_contents,
 )
-from pipeline.tokenizer.model import (
-    PLAIN_RULE,
-    ChatTemplate,
-    Model,
-    Preparation,
-    SpecialRule,
-    Unknown,
-    could_be_whole_piece,
-)
-
-
-def read_rule(entry: Field) -> SpecialRule:
-    """Read how a token is recognised from an object with lstrip, rstrip, single_word and normalized."""
-    return SpecialRule(*map(entry.flag, ("lstrip", "rstrip", "single_word", "normalized")))
-
-
-def entry_of(text: str, id_: int, rule: SpecialRule) -> dict[str, Any]:
-    """Return the object that says how a token is recognised."""
-    flags = {"single_word": rule.single_word, "lstrip": rule.left_space, "rstrip": rule.right_space}
-    return {"id": id_, "content": text, **flags, "normalized": rule.normalized, "special": rule.control}
-
-
-def read_added_tokens(
-    field: Field, vocab: Field, *, normalizes: bool, whole_pieces: bool
-) -> tuple[dict[str, int], dict[str, SpecialRule]]:
-    """Return text -> id in order of ids, and the rules of the tokens that do not have the plain one."""
-    ordinary = vocab.read(dict)
-    ids: dict[str, int] = {}
-    rules: dict[str, SpecialRule] = {}
-    entries = _entries(field)
-    for entry in entries:
-        text = entry.member("content").read(str)
-        if text in ids:
-            entry.refuse(f"names {text!r} for the second time")
-        entry.member("special").expect(True, False)
-        rules[text] = replace(read_rule(entry), control=entry.flag("special"))
-        if whole_pieces and text in ordinary and could_be_whole_piece(text, rules[text]):
-            entry.refuse(f"names {text!r}, which a whole piece could be too: with ignore_merges that is not reproduced")
-        ids[text] = entry.member("id").read(int)
-    takes_space = any(rule.right_space for rule in rules.values())
-    normalized: dict[str, str] = {}
-    for entry, (text, rule) in zip(entries, rules.items(), strict=True):
-        if takes_space and text[:1].isspace():
-            entry.refuse("begins with white space, which rstrip of another token would take as well")
-        if normalizes and rule.normalized and normalized.setdefault(nfc(text), text) != text:
-            entry.refuse(f"is the same as {normalized[nfc(text)]!r} in NFC")
-    if len(set(ids.values())) < len(ids):
-        field.refuse("assigns one id to two tokens")
-    if not normalizes and all(rule.normalized for rule in rules.values()):  # no text is normalized: found alike
-        rules = {text: replace(rule, normalized=False) for text, rule in rules.items()}
-    unlike = {text: rule for text, rule in rules.items() if rule != PLAIN_RULE}
-    return dict(sorted(ids.items(), key=lambda item: item[1])), unlike
-
-
-def check_numbering(field: Field, vocab: Field) -> None:
-    """Refuse ids that versions of tokenizers would not assign: those of the vocabulary, or the next ones."""
-    given = vocab.read(dict)
-    highest, new = -1, 0
-    for entry in _entries(field):
-        text, id_ = entry.member("content").value, entry.member("id")
-        expected = given.get(text)
-        if expected is None:
-            expected = len(given) + new
-            new += 1
-            if expected != max(highest + 1, len(given)):
-                id_.refuse(f"is {id_.value}, but tokenizers assigns {text!r} the id {expected}, or {highest + 1}")
-        if id_.value != expected:
-            id_.refuse(f"is {id_.value}, but tokenizers assigns {text!r} the id {expected}")
-        highest = max(highest, expected)
-
-
-def _entries(field: Field) -> list[Field]:
-    return field.elements() if field.value is not None else []
-
+from pipeline.tokenizer.model import ChatTemplate, Model, Unknown, could_be_whole_piece
 
 _PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it
 _SEPARATOR_KEY = "bpe_pipeline_separator"  # what separated the training corpus, whatever ends a text or a turn
 
-MODEL_NAME, _CONFIG_NAME = "tokenizer.json", "tokenizer_config.json"
-EDITABLE = (_CONFIG_NAME, MAP_NAME, GENERATION_NAME)
+MODEL_NAME = "tokenizer.json"
+EDITABLE = (CONFIG_NAME, MAP_NAME, GENERATION_NAME)
 """Files of settings, which people change by hand: they say what tokens are for, not what ids a text has."""
 
 _UNLIMITED_LENGTH = int(1e30)  # what transformers writes for a model without a maximum length
@@ -133,12 +68,15 @@ _BYTE_FALLBACK = "<0x..>"  # the unknown token of a file whose lost bytes have t
 
 def load_huggingface(file: Location) -> Model:
     """Load one tokenizer.json; InputError where it is damaged or says what is not reproduced."""
-    config_file = file.with_name(_CONFIG_NAME)
-    return model_of(read_json(file), read_json(config_file) if config_file.exists() else Field({}, config_file))
+    settings = Settings.next_to(file)
+    return model_of(read_json(file), settings.together, settings)
 
 
-def model_of(document: Field, config: Field) -> Model:
-    """Return the model of a tokenizer.json and its tokenizer_config.json; InputError as for `load_huggingface`."""
+def model_of(document: Field, config: Field, settings: Settings | None = None) -> Model:
+    """Return the model of a tokenizer.json and its tokenizer_config.json; InputError as for `load_huggingface`.
+
+    settings: files that may name more added tokens.
+    """
     file = document.file
     model = document.member("model")
     if kind := other_kind(document):  # first, since all else differs with it
@@ -151,6 +89,9 @@ def model_of(document: Field, config: Field) -> Model:
     whole_pieces = model.flag("ignore_merges")
     nfc = _normalizes(document.member("normalizer"))
     added, vocab = document.member("added_tokens"), model.member("vocab")
+    if settings is not None:
+        own = added.elements() if added.value is not None else []
+        added = Field(settings.added_tokens(own, vocab.read(dict)), file, added.path)
     special_tokens, rules = read_added_tokens(added, vocab, normalizes=nfc, whole_pieces=whole_pieces)
     listed = model.member("merges")
     pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in listed.read(list)]
@@ -158,16 +99,14 @@ def model_of(document: Field, config: Field) -> Model:
     tokens = byte_alphabet.read_tokens(vocab, byte_alphabet.only_special(special_tokens, vocab, merges))
     vocabulary = byte_alphabet.vocabulary_of(file, tokens, merges, special_tokens, lossy=True)
     check_numbering(added, vocab)
-    for name in ("pad_token", _SEPARATOR_KEY):
-        named = token_field(config, name)
-        if named.value is not None and named.read(str) not in special_tokens:
-            named.refuse(f"names {named.value!r}, which is not one of the special tokens")
+    named = token_field(config, _SEPARATOR_KEY)
+    if named.value is not None and named.read(str) not in special_tokens:
+        named.refuse(f"names {named.value!r}, which is not one of the special tokens")
     post_processor = document.member("post_processor")
     front, behind = around = read_around(post_processor, special_tokens)
     other = None if post_processor.value == processor_of(around, special_tokens) else post_processor.value
     files = read_files(file.parent)
     template = read_template(config, files)
-    settings = {name: value for name, value in config.read(dict).items() if name not in _OWN_SETTINGS}
     return Model(
         vocabulary,
         pattern,
@@ -178,7 +117,7 @@ def model_of(document: Field, config: Field) -> Model:
         behind=behind,
         post_processor=None if other is None else json.dumps(other, ensure_ascii=False),
         chat_template=template,
-        settings=settings,
+        settings={name: value for name, value in config.read(dict).items() if name not in _OWN_SETTINGS},
         kept={name: document.member(name).value for name in _APPLIED_BY_LIBRARIES}
         | {name: model.member(name).value for name in _KEPT_SETTINGS if model.member(name).value is not None},
         files=files,
@@ -188,7 +127,7 @@ def model_of(document: Field, config: Field) -> Model:
 
 def chat_template_of(directory: Location) -> ChatTemplate | None:
     """Return the chat template of a directory, if it has one."""
-    config = directory / _CONFIG_NAME
+    config = directory / CONFIG_NAME
     return read_template(read_json(config), read_files(directory)) if config.exists() else None
 
 
@@ -253,12 +192,6 @@ def _roles(config: Field, special_tokens: dict[str, int], template: ChatTemplate
     return replace(roles, bos=bos, eos=eos)
 
 
-def token_field(config: Field, name: str) -> Field:
-    """Step into the text of a token, which is named by its text or by an object that holds it."""
-    field = config.member(name)
-    return field.member("content") if isinstance(field.value, dict) else field
-
-
 def export(model: Model, directory: Location) -> list[Location]:
     """Write the directory; ExportRefusedError where tokenizers would cut or name tokens differently."""
     return _write(model, directory, public_pre_tokenizer(model))
@@ -288,7 +221,7 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
     if template is not None:
         config["chat_template"] = template
     contents: dict[str, str | bytes] = {MAP_NAME: map_content(model, named), **templates}
-    contents[_CONFIG_NAME] = json.dumps(config, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+    contents[CONFIG_NAME] = json.dumps(config, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
     if (generation := generation_content(model)) is not None:
         contents[GENERATION_NAME] = generation
     return write_files(directory, contents | {MODEL_NAME: _tokenizer_json(model, pre_tokenizer)})
@@ -297,7 +230,7 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
 def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
     added_tokens = []
     for text, id_ in sorted(model.vocabulary.special_tokens.items(), key=lambda item: item[1]):
-        rule = model.preparation.rules.get(text, PLAIN_RULE)
+        rule = model.preparation.rule_of(text)
         if model.whole_pieces and could_be_whole_piece(text, rule):
             raise ExportRefusedError(
                 f"tokenizer.json cannot hold the special token {text!r} where whole pieces are looked up before "

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import InputError, OtherKindError, UsageError
+from pipeline.pattern.token_rules import Preparation
 from pipeline.run.ids import Roles
 from pipeline.storage import Location
 from pipeline.tokenizer.formats.fields import Field, read_bytes, read_json
 from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
-from pipeline.tokenizer.model import Model, Preparation
+from pipeline.tokenizer.model import Model
 
 _LINE = re.compile(rb"[A-Za-z0-9+/]+=* [0-9]+\r?\n")
 _FILLER = "<SPECIAL_{}>"  # tekken's special tokens without a name

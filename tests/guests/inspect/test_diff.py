@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 import pipeline
 from pipeline import Tokenizer
 from pipeline.guests.inspect.diff import cut_differently, difference
+from pipeline.pattern.token_rules import Preparation, TokenRule
 from pipeline.reports.result import plain
 from pipeline.run.ids import Roles
-from pipeline.tokenizer.model import ChatTemplate, Model, Preparation, SpecialRule
+from pipeline.tokenizer.model import ChatTemplate, Model
 
 EOT = "<|endoftext|>"
 MERGES = samples.trained("gpt2")
@@ -40,8 +41,8 @@ CHANGED = {
     "whole pieces": replace(model(), whole_pieces=True),
     "nfc": replace(model(), preparation=Preparation(nfc=True)),
     "space": replace(model(), preparation=Preparation(space_in_front=True)),
-    "rule": replace(model(), preparation=Preparation(rules={EOT: SpecialRule(left_space=True)})),
-    "no control": replace(model(), preparation=Preparation(rules={EOT: SpecialRule(control=False)})),
+    "rule": replace(model(), preparation=Preparation(rules={EOT: TokenRule(lstrip=True)})),
+    "no control": replace(model(), preparation=Preparation(rules={EOT: TokenRule(special=False)})),
     "post-processor": replace(model(), post_processor="{}"),
     "template": replace(model(), chat_template=ChatTemplate("x")),
     "bos": replace(model(), roles=Roles(bos="<p>"), front=("<p>",)),

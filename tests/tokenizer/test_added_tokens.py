@@ -1,0 +1,155 @@
+"""Added tokens that only files of settings name: transformers' ids, or a refusal."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import samples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pipeline
+from pipeline import Tokenizer
+from pipeline.base.errors import InputError
+
+EOT, X, Y = "<|endoftext|>", "<x>", "<y>"
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+TEXTS = ["a<x> b low", " <y> <x><x>", "lower low  <y>", "<|endoftext|> <x>a<y>b", "the\n<x>\n"]
+
+
+def entry(text: str, **flags: bool) -> dict[str, Any]:
+    return {"content": text, **dict.fromkeys(FLAGS, False), "special": True, **flags}
+
+
+@pytest.fixture(scope="module")
+def base() -> dict[str, Any]:
+    """Return a tokenizer.json with one special token."""
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as home:
+        Tokenizer.from_merges(samples.trained("gpt2")[:40], [EOT]).save(home)
+        document: dict[str, Any] = json.loads((Path(home) / "tokenizer.json").read_text())
+    return document
+
+
+def write(home: Path, document: dict[str, Any], files: dict[str, Any], more: tuple[dict[str, Any], ...] = ()) -> None:
+    home.mkdir(exist_ok=True)
+    for file in home.iterdir():
+        file.unlink()
+    listed = [*document["added_tokens"], *more]
+    (home / "tokenizer.json").write_text(json.dumps(document | {"added_tokens": listed}))
+    for name, content in ({"tokenizer_config.json": {}} | files).items():
+        (home / name).write_text(json.dumps(content))
+
+
+CASES = {
+    "decoder": {"tokenizer_config.json": {"added_tokens_decoder": {"297": entry(X)}}},
+    "list": {"tokenizer_config.json": {"additional_special_tokens": [X, Y]}},
+    "newer list": {"tokenizer_config.json": {"extra_special_tokens": [Y], "unk_token": X}},
+    "names": {"tokenizer_config.json": {"extra_special_tokens": {"one": X}, "image_token": Y}},
+    "roles": {"tokenizer_config.json": {"pad_token": X, "bos_token": Y}},
+    "map": {"special_tokens_map.json": {"pad_token": entry(X, lstrip=True), "additional_special_tokens": [Y]}},
+    "added": {"added_tokens.json": {X: 297, Y: 298}, "tokenizer_config.json": {"pad_token": Y}},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tokens_of_settings_have_the_ids_of_transformers(name: str, base: dict[str, Any], tmp_path: Path) -> None:
+    write(tmp_path, base, CASES[name])
+    theirs = pytest.importorskip("transformers").AutoTokenizer.from_pretrained(str(tmp_path))
+    ours = Tokenizer.load(tmp_path)
+    assert X in ours.special_tokens
+    assert ours.special_tokens == theirs.added_tokens_encoder
+    assert [ours.encode(text) for text in TEXTS] == [theirs.encode(text) for text in TEXTS]
+    exported = tmp_path / "exported"
+    pipeline.export(tmp_path, output=exported, export=["hf"])
+    bare = pytest.importorskip("tokenizers").Tokenizer.from_file(str(exported / "tokenizer.json"))
+    assert [bare.encode(text).ids for text in TEXTS] == [ours.encode(text) for text in TEXTS]
+
+
+tokens = st.sampled_from([X, Y, EOT, "low", "<x><y>"])
+objects = st.builds(
+    lambda text, flags: {"__type": "AddedToken", "content": text, **flags},
+    tokens,
+    st.dictionaries(st.sampled_from(FLAGS), st.booleans()),
+)
+named = st.dictionaries(
+    st.sampled_from(["bos_token", "eos_token", "pad_token", "unk_token", "image_token"]), tokens | objects, max_size=3
+)
+listed = st.dictionaries(
+    st.sampled_from(["additional_special_tokens", "extra_special_tokens"]), st.lists(tokens | objects, max_size=2)
+)
+decoders = st.dictionaries(st.sampled_from(["296", "297", "298"]), objects, max_size=2).map(
+    lambda found: {key: {**entry(one["content"]), **one, "__type": None} for key, one in found.items()}
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    config=st.builds(lambda one, two: one | two, named, listed),
+    decoder=st.none() | decoders,
+    said=st.none() | st.dictionaries(st.sampled_from(["pad_token", "unk_token"]), tokens),
+    added=st.none() | st.lists(tokens, max_size=2, unique=True),
+    more=st.booleans(),
+)
+def test_any_settings_are_read_as_transformers_reads_them_or_refused(
+    base, tmp_path, config, decoder, said, added, more
+):
+    transformers = pytest.importorskip("transformers")
+    files = {"tokenizer_config.json": config}
+    if decoder is not None:
+        clean = {key: {n: v for n, v in one.items() if n != "__type"} for key, one in decoder.items()}
+        files["tokenizer_config.json"] = config | {"added_tokens_decoder": clean}
+    if said is not None:
+        files["special_tokens_map.json"] = said
+    if added is not None:
+        files["added_tokens.json"] = {text: 297 + at for at, text in enumerate(added)}
+    write(tmp_path, base, files, ({"id": 297, **entry(X, special=False)},) if more else ())
+    try:
+        ours = Tokenizer.load(tmp_path)
+    except InputError:
+        return
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
+    assert ours.special_tokens == theirs.added_tokens_encoder
+    rules = {text: ours.model.preparation.rule_of(text) for text in ours.special_tokens}
+    flags = {one.content: [getattr(one, name) for name in FLAGS] for one in theirs.added_tokens_decoder.values()}
+    assert {text: [getattr(rule, name) for name in FLAGS] for text, rule in rules.items()} == flags
+    for text in TEXTS:
+        assert ours.encode(text) == theirs.encode(text)
+
+
+def test_no_new_token_gets_the_id_of_a_token_of_settings(base: dict[str, Any], tmp_path: Path) -> None:
+    home = tmp_path / "tok"
+    write(home, base, CASES["added"])
+    run = pipeline.import_counts({"qqqq": 9, "zzzz": 9}, special_tokens=[EOT, X, Y], output=tmp_path / "run")
+    for change in (lambda: pipeline.extend(home, run, add=2, output=tmp_path / "new"),
+                   lambda: pipeline.prune(home, run, keep=290, output=tmp_path / "new")):  # fmt: skip
+        with pytest.raises(InputError, match="lacks '<x>', which the settings next to it make a token"):
+            change()
+    pipeline.export(home, output=tmp_path / "whole", export=["hf"])
+    assert pipeline.extend(tmp_path / "whole", run, add=2, output=tmp_path / "new").plan[0].id == 299
+    pipeline.export(home, output=tmp_path / "more", export=["hf"], added_special_tokens=["<new>"])
+    assert Tokenizer.load(tmp_path / "more").special_tokens["<new>"] == 299
+
+
+@pytest.mark.parametrize(("files", "reason"), [
+    ({"added_tokens.json": {X: 400}}, "<x> has the id 400, but transformers gives '<x>' the id 297"),
+    ({"tokenizer_config.json": {"unk_token": {"content": X}}}, 'unk_token names .<x>., .*"__type"'),
+    ({"tokenizer_config.json": {"split_special_tokens": True}}, "split_special_tokens is true"),
+])  # fmt: skip
+def test_settings_that_are_not_reproduced_are_refused(
+    files: dict[str, Any], reason: str, base: dict[str, Any], tmp_path: Path
+) -> None:
+    write(tmp_path, base, files)
+    with pytest.raises(InputError, match=reason):
+        Tokenizer.load(tmp_path)
+
+
+def test_doctor_names_tokens_that_tokenizer_json_lacks(base: dict[str, Any], tmp_path: Path) -> None:
+    write(tmp_path, base, CASES["list"])
+    found = [one for one in pipeline.doctor(tmp_path).findings if X in one.because]
+    assert any("transformers has" in one.because and "export" in one.take for one in found)
+    assert any("hf with tokenizers" in one.because and "other ids" in one.because for one in found)
