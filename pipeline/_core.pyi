@@ -445,6 +445,9 @@ class ChunkIds(PieceSink):
     def found(self) -> list[int]:
         """How often the text has each special token."""
 
+    def text(self) -> tuple[int, int]:
+        """The text between special tokens, as it was cut: its ids and its bytes."""
+
     def ready(self) -> int:
         """How many ids take() would return."""
 

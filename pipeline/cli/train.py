@@ -133,7 +133,8 @@ def parity(session: Session, runs: tuple[str, ...], dev: tuple[str, ...], **sett
 def combine(session: Session, runs: tuple[Location, ...], weights: tuple[str, ...]) -> "Result":
     """Add the counts of RUNs, with weights, into a new run.
 
-    Nothing is counted again. Each count is multiplied by its run's weight, rounded half up and never below 1.
+    Nothing is counted again. Weights are relative: the smallest is 1. Each count is multiplied by its run's weight,
+    rounded half up.
 
     \b
     bpe-pipeline combine runs/english runs/code --weight 1 --weight 2.5 --output runs/mixed

@@ -1,8 +1,8 @@
 """`combine`: the counts of several runs, each with a weight, become those of a new run.
 
-So mixtures of corpora are tried without counting again. Every count is multiplied by its run's weight, rounded half up
-and never below 1, and then the runs are added; the arithmetic is of whole numbers, so the order of runs changes
-nothing.
+So mixtures of corpora are tried without counting again. Weights are relative: they are scaled so that the smallest is
+1. Every count is multiplied by its run's weight, rounded half up, and then the runs are added; the arithmetic is of
+whole numbers, so the order of runs changes nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ from pipeline.run.manifest import Manifest, Run, Source, Weighted
 from pipeline.run.options import READING_OPTIONS, RECORDS, OutputOptions, flag_of
 from pipeline.run.plan import require_weights
 from pipeline.run.runner import opened
-from pipeline.run.values import parse_weight, shown_weight
+from pipeline.run.values import parse_weight, relative, shown_weight
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, Remote, absolute, location, named, same_location
 
@@ -105,8 +105,9 @@ def run_combine(
         Weighted(absolute(run.directory.location), mark, by)
         for run, (_, mark), by in zip(runs, counters, fractions, strict=True)
     )
-    rounded = any(by < 1 for by in factors) or any(run.manifest.is_rounded for run in runs)
-    source = Source(manifest.RUNS, digest, described, mixed, counted=_not_combined(runs, mixed), rounded=rounded)
+    multiplied = bool(weighted) or any(run.manifest.weighted for run in runs)
+    apart = _not_combined(runs, mixed)
+    source = Source(manifest.RUNS, digest, described, mixed, counted=apart, weighted=multiplied)
     found = Combination(runs[0], source, Parts(counters, statistics, weighted), locations)
     return write_combination(found, options, executor, listener)
 
@@ -179,7 +180,10 @@ def _factors(directories: Sequence[Location], weights: Sequence[Any]) -> list[Fr
             factors.append(parse_weight(weight))
         except ValueError as error:
             raise UsageError(f"--weight: expected {error}, not {str(weight)[:80]!r}") from None
-    return factors
+    try:
+        return relative(factors)
+    except ValueError as error:
+        raise UsageError(f"--weight: expected {error}") from None
 
 
 def _not_combined(runs: Sequence[Run], mixed: Sequence[Weighted]) -> tuple[Weighted, ...]:

@@ -19,6 +19,8 @@ from pipeline.storage import Location, existing, named, names_in
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.files import FILE_NAMES, load_model, tokenizer_home
 
+_OF_TEXT = ("text_tokens", "text_bytes", "bytes_per_token")  # without special tokens
+
 
 def info(path: AnyPath) -> Facts:
     """Return what a run, a tokenizer or a directory of shards is, as `bpe-pipeline info` does.
@@ -63,6 +65,8 @@ def _facts(facts: Mapping[str, Any]) -> Facts:
         padded = facts["padded_tokens"]
         share = f"{learned / (facts['tokens'] - padded):.1%}" + (" of those that are not padding" if padded else "")
         shown |= {"learned_tokens": f"{learned:,} ({share})", "padded_tokens": padded or ""}
+    if rate := facts.get("bytes_per_token"):
+        shown["bytes_per_token"] = f"{rate:.3f}"
     if options := facts.get("options"):
         shown["options"] = ", ".join(f"{option} {_plain(one)}" for option, one in options.items())
     return Facts(facts, shown_as=shown)
@@ -131,8 +135,9 @@ def _encoded(where: Location, home: Location, corpus: EncodedCorpus) -> Facts:
         "shards": str(where),
         "encoded": "completely",
         "format": corpus.kind,
-        "corpus": f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}",
+        "corpus": f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.read_bytes)}",
         "tokens": corpus.tokens,
+        **({} if corpus.text_tokens is None else {name: getattr(corpus, name) for name in _OF_TEXT}),
         "documents": corpus.documents,
         **(chat if "template" in options else {}),
         "documents_by": corpus.documents_by,

@@ -259,6 +259,7 @@ def merge_and_export(
     chosen_by = learning.chooser and learning.chooser.report(runner.executor, run, trained, options.vocab_size[0])
     for advice in chosen_by.advice if chosen_by else ():
         runner.warn(str(advice))
+    numbers = numbers and replace(numbers, who_pays=chosen_by.who_pays if chosen_by else "")
     summary = report.write_summary(
         runner,
         run,

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -18,7 +19,7 @@ from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.sampling import choose
-from pipeline.counts.count import Counted
+from pipeline.counts.count import Counted, text_counters
 from pipeline.merges.merge_list import MergeList
 from pipeline.reports import model_card
 from pipeline.reports.numbers import Numbers
@@ -29,7 +30,7 @@ from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
 from pipeline.run.options import TrainOptions
 from pipeline.run.runner import Runner
-from pipeline.storage import MANIFEST_BYTES, Location, location, read_bounded
+from pipeline.storage import MANIFEST_BYTES, Location, existing, location, read_bounded
 from pipeline.storage.atomic import whole_file, write_whole
 from pipeline.tokenizer.export import Check, Trained
 from pipeline.tokenizer.formats.fields import CARD
@@ -87,7 +88,14 @@ def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None
         chosen = choose(files, _sample_bytes(learned))
         worker = import_module(NUMBERS)
         task = worker.NumbersTask(
-            trained, chosen, text_field, _SMALL + left_out, references=tuple(worker.REFERENCES), names=names
+            trained,
+            chosen,
+            text_field,
+            _SMALL + left_out,
+            references=tuple(worker.REFERENCES),
+            names=names,
+            weighted=run.manifest.weighted,
+            counters=counters_of(run, trained),
         )
         numbers: Numbers = runner.executor.one(worker.compute_numbers, task, fresh=True)
     except Exception as error:  # the tokenizer is written, whatever happens to the report
@@ -119,6 +127,15 @@ def corpus_of(run: Run) -> tuple[list[CorpusFile], dict[str, str], str, str]:
             left_out.append(one.run)
     without = f" Without the text of {', '.join(left_out)}, which cannot be read along." if left_out else ""
     return files, names, fields[0] if fields else "text", without
+
+
+def counters_of(run: Run, trained: Trained) -> tuple[tuple[Location, str], ...]:
+    """Return the counters of the text of a run with weights, without these; none if it has none, or a run is gone."""
+    if run.manifest.weighted:
+        with contextlib.suppress(PipelineError, OSError):
+            found = tuple(text_counters(run, coarse=trained.options.first_stage is not None))
+            return found if all(existing([path for path, _ in found])) else ()
+    return ()
 
 
 def _warn(listener: Listener, what: str, error: Exception) -> None:
@@ -153,6 +170,10 @@ def write_summary(
         stage_peak_bytes=dict(runner.watch.stage_peaks),
         **found,
     )
+    if (before := load(run)) is not None and before.made_by:
+        flags = ", ".join(one for one in before.made_by if one.startswith("--"))
+        again = f"to make it again: {shlex.join(before.made_by)}"
+        runner.warn(f"{run.directory} had a report with {flags}, which this command replaces by a plain one; {again}")
     if newer := counted.facts.newer_characters():
         runner.warn(f"newer characters: {newer}")
     for name, reason in summary.refused.items():

@@ -13,7 +13,16 @@ from pipeline.base.events import Listener, Notice
 from pipeline.base.printable import printable_lines
 from pipeline.base.units import format_bytes, format_count, parse_whole_number
 from pipeline.commands.info import info
-from pipeline.commands.report import RANDOM, SAMPLE_BYTES, corpus_of, load, needed_bytes, shortage_of, write_files
+from pipeline.commands.report import (
+    RANDOM,
+    SAMPLE_BYTES,
+    corpus_of,
+    counters_of,
+    load,
+    needed_bytes,
+    shortage_of,
+    write_files,
+)
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import files_in_both, find_files
 from pipeline.corpus.sampling import Chosen, choose
@@ -75,6 +84,13 @@ class Extras:
             return None
         as_json = self.output.parent / f"{self.output.name.removesuffix('.html')}.json"
         return single_output(self.output, overwrite=self.overwrite), single_output(as_json, overwrite=self.overwrite)
+
+    def command(self, path: Location) -> tuple[str, ...]:
+        """Return the words of the command that makes a report of a path with these; none of a plain one."""
+        named = [("--held-out", self.held_out), ("--compare", self.compare)]
+        words = [word for flag, paths in named if paths for word in (flag, *map(str, paths))]
+        words += [] if self.hidden_size is None else ["--hidden-size", str(self.hidden_size)]
+        return ("bpe-pipeline", "report", str(path), *words) if words else ()
 
     def refuse(self, reason: str, kept: Collection[str] = ()) -> None:
         """Refuse all of it, except these fields, where a report has no such thing."""
@@ -189,7 +205,9 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
     with contextlib.nullcontext() if outputs is not None else run.directory.locked():
         numbers = executor.one(compute_numbers, task)
         run = manifest.require(run.directory.location)
-        made_again = replace(_stored_report(run, home, trained, executor), numbers=numbers)
+        stored = _stored_report(run, home, trained, executor)
+        numbers = replace(numbers, who_pays=stored.summary.chosen_by.who_pays if stored.summary.chosen_by else "")
+        made_again = replace(stored, numbers=numbers, made_by=extras.command(path))
         written = write_files(run, made_again, of_run, home, outputs)
         if (card := home / CARD) in written:
             manifest.store_written(run, [card])
@@ -257,6 +275,8 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
         hidden_size=extras.hidden_size,
         names=names,
         parallel=parallel,
+        weighted=run.manifest.weighted,
+        counters=counters_of(run, trained),
     )
 
 

@@ -2,7 +2,7 @@
 
 Where the pattern proves that a piece ends between two characters whatever is around them, the pieces between two such
 places are in every text that holds these characters. The rarest of them is the bound; 0 is a proof. Nothing is known of
-a text without two such places, or where counts were rounded down.
+a text without two such places. Weights are at least 1, so a weighted count is a bound, too.
 """
 
 from collections import Counter
@@ -58,8 +58,7 @@ def bounds(run: Run, texts: Sequence[str], executor: Executor | None = None) -> 
     if not texts:
         return []
     pattern = pattern_of(make_options(CountOptions, run.manifest.counting))
-    rounded = run.manifest.is_rounded
-    certain = {text: Counter[bytes]() if rounded else certain_pieces(text, pattern) for text in texts}
+    certain = {text: certain_pieces(text, pattern) for text in texts}
     if most_bytes := run.manifest.counting["max_piece_bytes"]:  # longer ones were cut
         certain = {
             text: Counter({one: n for one, n in c.items() if len(one) <= most_bytes}) for text, c in certain.items()

@@ -13,9 +13,10 @@ from pipeline.corpus.skipped_or_altered import SkippedOrAltered, Tallies, add_up
 class ChunkStatistics:
     """Numbers of what was read. The fields' names are those in counter files.
 
-    files: of a counter without a corpus listing, 0 where a manifest lists the files. special_found: of encoding:
-    how often the text has each special token, and special_in_text: how often where it is not the separator between
-    documents. looks_special: how often ordinary text has well-known special tokens, in
+    files: of a counter without a corpus listing, 0 where a manifest lists the files. Of encoding: text_tokens,
+    text_bytes: as `TextEncoder.text_stretches` has them, without special tokens; special_found: how often the text has
+    each of these, and special_in_text: how often where it is not the separator between documents. looks_special: how
+    often ordinary text has well-known special tokens, in
     the first bytes of each chunk, `searched_bytes` together. concerned_characters: in order; Unicode versions disagree
     on them, and the pattern ran on the `regex` package. lengths, learned: of chat data, as `Conversations` has them.
     """
@@ -31,6 +32,8 @@ class ChunkStatistics:
     pieces_cut: int = 0
     files: int = 0
     searched_bytes: int = 0
+    text_tokens: int = 0
+    text_bytes: int = 0
     losses: Tallies = field(default_factory=dict)
     special_found: Mapping[str, int] = field(default_factory=dict)
     special_in_text: Mapping[str, int] = field(default_factory=dict)
@@ -77,6 +80,7 @@ class CorpusFacts:
     concerned_characters: str = ""  # characters of the corpus that `regex` and the runtimes classify differently
     source: str = ""  # where the counts come from, if no corpus was listed
     weights: str = ""  # of inputs whose counts were multiplied, with their names
+    weighted: bool = False  # whether any counts were, so that they are not occurrences
 
     def newer_characters(self) -> str:
         """Say which characters Unicode versions disagree on; empty if there are none."""

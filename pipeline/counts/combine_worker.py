@@ -147,7 +147,7 @@ def _weighted_pieces(source: "_Source") -> int:
     source.close()
     if total >= 1 << 63:
         raise TrainingError(
-            f"the counts of {source.path} with their weight are more than 2^63 - 1; choose smaller weights"
+            f"the counts of {source.path} with their weight are more than 2^63 - 1; choose weights that differ less"
         )
     return total
 
@@ -166,7 +166,7 @@ def _write_sum(
             columns: Columns = _core.combine(ranges, weights)
             return columns
         except OverflowError:
-            remedy = "; choose smaller weights" if set(weights) != {(1, 1)} else ""
+            remedy = "; choose weights that differ less" if set(weights) != {(1, 1)} else ""
             raise TrainingError(f"a piece occurs more than 2^63 - 1 times in the counters together{remedy}") from None
         except ValueError as error:
             names = ", ".join(str(source.path) for source in sources[:3])

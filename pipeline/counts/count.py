@@ -30,7 +30,7 @@ from pipeline.run.open_run import rules_of, special_bytes
 from pipeline.run.options import CountOptions
 from pipeline.run.patterns import on_regex, pattern_of, slowness
 from pipeline.run.runner import Runner, Stage
-from pipeline.storage import Location
+from pipeline.storage import Location, named
 from pipeline.storage.atomic import make_directory
 
 STAGE = "counting"
@@ -83,6 +83,7 @@ def as_counted(run: Run, counter: CounterFacts) -> Counted:
         concerned_characters=statistics.concerned_characters,
         source=source.description if source is not None else "",
         weights=plan.described(run.manifest.weights),
+        weighted=run.manifest.weighted,
     )
     return Counted(*run.counter, facts, statistics)
 
@@ -154,6 +155,25 @@ def counter_of(run: Run, chunks: Sequence[int]) -> tuple[Location, str]:
         return run.chunk_counters(chunks)[0]
     name = manifest.INPUT_NAME.format(run.manifest.plan.owner(chunks[0]))
     return run.directory / name, run.manifest.chunks_fingerprint(chunks)
+
+
+def text_counters(run: Run, *, coarse: bool = False) -> list[tuple[Location, str]]:
+    """Return the counters that add up to the text of a run, without any weights; raises for a run that is gone.
+
+    coarse: those of its second count, for superwords.
+    """
+    source = run.manifest.source
+    if not run.manifest.weighted:
+        return [manifest.require(run.coarse_location).counter if coarse else run.counter]
+    if source is None:
+        return [counter_of(run, chunks) for chunks, _ in run.manifest.plan.weighted(run.manifest.weights)]
+    found = []
+    for one in source.parts:
+        part = manifest.require(named(one.run))
+        if part.manifest.counter_fingerprint() != one.counts:
+            raise RunDirectoryError(f"{part.directory} has other counts than those that were combined")
+        found += text_counters(part, coarse=coarse)
+    return found
 
 
 def combine_again(runner: Runner, run: Run) -> Counted:

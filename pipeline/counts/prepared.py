@@ -31,16 +31,16 @@ def in_blocks(
 class PreparedText:
     """Prepares the text that `reading` has repaired, and passes it on.
 
-    stretch: takes a part of the text between added tokens. token: takes the id of one. end: a text ends, or a document
-    that is skipped (True).
+    stretch: takes a part of the text between added tokens, and how many bytes were put in front of it. token: takes the
+    id and the text of one. end: a text ends, or a document that is skipped (True).
     """
 
     def __init__(
         self,
         task: ChunkTask,
         search: SpecialSearch,
-        stretch: Callable[[bytes], object],
-        token: Callable[[int], object],
+        stretch: Callable[[bytes, int], object],
+        token: Callable[[int, bytes], object],
         end: Callable[[bool], object],
     ) -> None:
         # `skip` judges documents, which special tokens separate; otherwise `reading` need not know them.
@@ -62,11 +62,11 @@ class PreparedText:
         self._prepare(reading, data[start:], at_end=False)
 
     def _prepare(self, reading: _core.ChunkCounter, data: bytes, *, at_end: bool) -> None:
-        for stretch, id_ in self._incoming.push(data, at_end=at_end):
+        for stretch, id_, put_in_front in self._incoming.push(data, at_end=at_end):
             if id_ is None:
-                self._stretch(stretch)
+                self._stretch(stretch, put_in_front)
             else:
-                self._token(id_)
+                self._token(id_, stretch)
         waiting = self._incoming.waiting_bytes
         if waiting * _PREPARED_COPIES > self.budget_bytes:
             raise MemoryError(reading.fed_bytes() - waiting, waiting)
@@ -109,12 +109,12 @@ class PreparedCounter(_core.ChunkCounter):
         own = {"documents": self._documents, "special_tokens": self._special_tokens, "pieces": counted["pieces"]}
         return super().statistics() | own
 
-    def _stretch(self, data: bytes) -> None:
+    def _stretch(self, data: bytes, _: int) -> None:
         self._documents += not self._in_document
         self._in_document = True
         self._pieces.feed(data)
 
-    def _token(self, id_: int) -> None:
+    def _token(self, id_: int, _: bytes) -> None:
         self._pieces.feed(b"", end=True)
         self._special_tokens += 1
         self._documents += id_ >= self._separators and not self._in_document

@@ -13,7 +13,7 @@ from pipeline.pattern.classes import CharSet, category_of
 from pipeline.pattern.normal_form import nfc
 from pipeline.pattern.token_rules import Preparation, TokenRule
 
-Stretch = tuple[bytes, int | None]  # a stretch of text, or an added token with its id
+Stretch = tuple[bytes, int | None, int]  # of text, or an added token with its id; how many bytes were put in front
 
 _WHITE_SPACE = "".join(map(chr, (*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B))))
 _WHITE_SPACE += "\u2028\u2029\u202f\u205f\u3000"
@@ -105,7 +105,7 @@ class IncomingText:
         matches, certain = self._search.early.matches(data, start, at_end)
         for begin, stop, id_ in matches:
             yield from self._normalized(data[done:begin], at_end=True)
-            yield data[begin:stop], id_
+            yield data[begin:stop], id_, 0
             done = stop
         yield from self._normalized(data[done:certain], at_end=at_end)
         self._blocks, self._blocks_bytes = [data[certain:]], len(data) - certain
@@ -126,7 +126,7 @@ class IncomingText:
         matches, certain = self._search.late.matches(data, start, at_end)
         for begin, stop, id_ in matches:
             yield from self._spaced(data[done:begin])
-            yield data[begin:stop], id_
+            yield data[begin:stop], id_, 0
             done, self._continued = stop, False
         yield from self._spaced(data[done:certain])
         self._normal = data[certain:]
@@ -137,7 +137,7 @@ class IncomingText:
         if data:
             in_front = self._search.preparation.space_in_front and not self._continued and data[:1] != b" "
             self._continued = True
-            yield b" " + data if in_front else data, None
+            yield b" " * in_front + data, None, int(in_front)
 
 
 def _without_space_behind(data: bytes, start: int, stop: int) -> int:

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -37,20 +37,23 @@ REFERENCES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("ref
 
 @dataclass(frozen=True)
 class Compared:
-    """What is measured of a tokenizer. vocab_size: with special tokens, which `vocab` may lack. decode: how ids become
-    text, if not by joining their bytes."""
+    """What is measured of a tokenizer. stretches: ids and text of each stretch of a text, as of
+    `TextEncoder.text_stretches`. vocab_size: with special tokens, which `vocab` may lack. decode: how ids become text,
+    if not by joining their bytes."""
 
-    encode_ordinary: Callable[[str], list[int]]
+    stretches: Callable[[str], Iterable[tuple[list[int], bytes]]]
     vocab: dict[int, bytes]
     vocab_size: int
     decode: Callable[[Sequence[int]], str] | None = None
 
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text without its special tokens."""
+        return [id_ for ids, _ in self.stretches(text) for id_ in ids]
+
 
 def compared_model(model: Model) -> Compared:
     """Return what is measured of a tokenizer of ours."""
-    encoder = TextEncoder(model)
-    none = encoder.recognising(frozenset())
-    return Compared(lambda text: encoder.encode(text, none), model.vocabulary.to_dict(), model.vocabulary.size)
+    return Compared(TextEncoder(model).text_stretches, model.vocabulary.to_dict(), model.vocabulary.size)
 
 
 def cached(name: str) -> Path:
@@ -124,7 +127,12 @@ def load_compared(path: Location) -> Compared:
     for id_ in range(processor.GetPieceSize()):
         piece = processor.IdToPiece(id_)
         vocab[id_] = bytes([int(piece[3:5], 16)]) if processor.IsByte(id_) else piece.replace("\u2581", " ").encode()
-    return Compared(processor.EncodeAsIds, vocab, len(vocab), processor.DecodeIds)
+    return Compared(_whole(processor.EncodeAsIds), vocab, len(vocab), processor.DecodeIds)
+
+
+def _whole(encode: Callable[[str], list[int]]) -> Callable[[str], Iterable[tuple[list[int], bytes]]]:
+    """Return the stretches of a tokenizer that finds no special tokens in text: all of it is one."""
+    return lambda text: [(encode(text), text.encode())]
 
 
 def _load_encoding(name: str) -> Compared:
@@ -136,4 +144,4 @@ def _load_encoding(name: str) -> Compared:
     except (ValueError, OSError) as reason:  # a damaged file would be fetched again
         raise InputError(f"{name} cannot be read from the cache of tiktoken: {reason}") from None
     vocab = {encoding.encode_single_token(one): one for one in encoding.token_byte_values()}
-    return Compared(encoding.encode_ordinary, vocab, encoding.n_vocab, encoding.decode)
+    return Compared(_whole(encoding.encode_ordinary), vocab, encoding.n_vocab, encoding.decode)

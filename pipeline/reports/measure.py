@@ -1,12 +1,12 @@
 """Measure how a tokenizer cuts a sample: how much a token holds, and how words fare.
 
 A word is a run of letters, marks and digits. It is whole if no token ends inside it; its fertility is the number of
-tokens that overlap it (subwords per word in Rust et al., 2021). Digit F1 compares the token ends inside a number with
-groups of three digits from the right (Singh and Strouse, 2024), the mean over numbers; a number that needs no cut and
-has none scores 1. Integrity is the share of tokens that are whole characters. Fallback is the share of tokens that are
-one byte of a longer character. Rényi efficiency is that of Zouhar et al., 2023
-("Tokenization and the noiseless channel"): the Rényi entropy of order 2.5 of the token distribution, divided by the
-logarithm of the vocabulary size.
+tokens that overlap it (subwords per word in Rust et al., 2021). Digit F1 measures consistency, which arithmetic needs
+(Singh and Strouse, 2024): it compares the token ends inside a number with the most frequent ones in numbers of as many
+digits, the mean over numbers; digit by digit and groups of three both score 1. Integrity is the share of tokens that
+are whole characters. Fallback is the share of tokens that are one byte of a longer character. Rényi efficiency is that
+of Zouhar et al., 2023 ("Tokenization and the noiseless channel"): the Rényi entropy of order 2.5 of the token
+distribution, divided by the logarithm of the vocabulary size.
 """
 
 import math
@@ -17,8 +17,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any
 
+from pipeline.pattern.normal_form import nfc
 from pipeline.reports.tokens import script_of_character
 
 _ORDER = 2.5
@@ -101,14 +103,14 @@ def _text_measures(
 
 
 def measure(
-    encode: Callable[[str], Sequence[int]],
+    stretches: Callable[[str], Iterable[tuple[Sequence[int], bytes]]],
     tokens: Mapping[int, bytes],
     texts: Iterable[tuple[str, str]],
     name: str = "",
     decode: Callable[[Sequence[int]], str] | None = None,
 ) -> TokenizerMeasures:
-    """Measure (source, text) pairs. tokens: id -> bytes of every token, special ones included. decode: how ids become
-    text, if not by joining their bytes."""
+    """Measure (source, text) pairs. stretches, decode: as of `Compared`; tokens: id -> bytes of every token, special
+    ones included."""
     import regex
 
     find_words = regex.compile(r"[\p{L}\p{M}\p{N}]+")
@@ -117,8 +119,7 @@ def measure(
     used: defaultdict[str, Counter[int]] = defaultdict(Counter)  # ids by source
     numbers: defaultdict[str, Counter[tuple[int, tuple[int, ...]]]] = defaultdict(Counter)  # digits and cuts by source
     cuts: Counter[tuple[str, str, int, int]] = Counter()  # words by source, script, bytes and tokens
-    for source, text in texts:
-        ids = encode(text)
+    for source, ids, text in ((source, ids, data.decode()) for source, one in texts for ids, data in stretches(one)):
         used[source].update(ids)
         data = [tokens[id_] for id_ in ids]
         ends = list(accumulate(map(len, data)))
@@ -171,12 +172,12 @@ def _of_single_sources(
 
 
 def bytes_lost(text: str, decoded: str) -> int:
-    """Return how many bytes of a text are missing in what its tokens decode to; what was added does not count.
+    """Return how many bytes of the NFC of a text are not in what its tokens decode to; what was added does not count.
 
-    >>> bytes_lost("a  b\\n", "a b"), bytes_lost("a", " a")
-    (2, 0)
+    >>> bytes_lost("a  b\\n", "a b"), bytes_lost("a", " a"), bytes_lost("e\u0301", "\xe9")
+    (2, 0, 0)
     """
-    if text == decoded:
+    if text == decoded or (text := nfc(text)) == (decoded := nfc(decoded)):
         return 0
     words, gaps = (text.split(), decoded.split()), (re.split(r"\S+", text), re.split(r"\S+", decoded))
     pairs = [*zip(*words, strict=False), *zip(*gaps, strict=False)]
@@ -203,20 +204,28 @@ def _spans(pattern: Any, text: str) -> Iterator[tuple[str, int, int]]:
         yield found, begin, end
 
 
-def digit_f1(digits: int, cuts: Iterable[int]) -> float:
-    """Compare the cuts in a number with groups of three digits from the right.
+def digit_f1(cuts: Iterable[int], usual: Iterable[int]) -> float:
+    """Compare the cuts in a number with the usual ones in numbers of as many digits.
 
-    >>> digit_f1(7, [1, 4]), digit_f1(7, []), digit_f1(2, []), digit_f1(2, [1])  # 1|234|567, 1234567, 42, 4|2
-    (1.0, 0.0, 1.0, 0.0)
+    >>> digit_f1([1, 2], [1, 2]), digit_f1([], []), digit_f1([3], []), digit_f1([1, 4], [1, 3])
+    (1.0, 1.0, 0.0, 0.5)
     """
-    found, wanted = set(cuts), set(range(digits - 3, 0, -3))
+    found, wanted = set(cuts), set(usual)
     return 2 * len(found & wanted) / (len(found) + len(wanted)) if found or wanted else 1.0
 
 
 def mean_digit_f1(numbers: Mapping[tuple[int, tuple[int, ...]], int]) -> float | None:
-    """Return the mean of `digit_f1` over numbers of (digits, cuts); None without any."""
+    """Return the mean of `digit_f1` over numbers of (digits, cuts); None without any.
+
+    >>> mean_digit_f1({(4, (1, 2, 3)): 5, (3, (1, 2)): 5}), mean_digit_f1({(4, ()): 3, (4, (2,)): 1})
+    (1.0, 0.75)
+    """
+    usual: dict[int, tuple[int, tuple[int, ...]]] = {}  # of each number of digits: how often, and the cuts
+    for (digits, cuts), times in sorted(numbers.items()):
+        usual[digits] = max(usual.get(digits, (0, ())), (times, cuts), key=itemgetter(0))
     total = sum(numbers.values())
-    return math.fsum(times * digit_f1(*one) for one, times in numbers.items()) / total if total else None
+    found = (times * digit_f1(cuts, usual[digits][1]) for (digits, cuts), times in numbers.items())
+    return math.fsum(found) / total if total else None
 
 
 def gini(values: Sequence[float]) -> float | None:

@@ -9,7 +9,8 @@ from pipeline.base.printable import printable
 from pipeline.base.units import format_bytes
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.result import Rows, Table
-from pipeline.reports.tables import sentences_table, sizes, special_token_table, verdict
+from pipeline.reports.tables import sentences_table, sizes, special_token_table
+from pipeline.reports.verdict import verdict
 
 MARK = "<!-- Made by bpe-pipeline from the report; without this line it is kept as you edit it. -->"
 _OPTIONS = ("pattern", "tie break", "min frequency", "superwords from", "add bos")

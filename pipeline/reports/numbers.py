@@ -27,13 +27,16 @@ class SizePoint:
 @dataclass(frozen=True)
 class MergeNumbers:
     """curve: sizes from the bytes alone to all merges, evenly on a logarithmic scale. marked: `MARKED_SIZES` up to the
-    last merge, and the size of the run. ranks: (rank from 1, count of the pair when it was merged)."""
+    last merge, and the size of the run. ranks: (rank from 1, count of the pair when it was merged). last_count: how
+    often the last pair occurred in the text; weighted: in the weighted counts, where the others are gone."""
 
     merges: int
     bytes: int
     curve: tuple[SizePoint, ...]
     marked: tuple[SizePoint, ...]
     ranks: tuple[tuple[int, int], ...]
+    last_count: int = 0
+    weighted: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,8 @@ class Reference:
 class Numbers:
     """All numbers. tokenizers: names and vocabulary sizes, this one first, as in shapes. sample: None without text.
     ginis: over the languages of the sentences, of each tokenizer, then of each reference. hidden_size: of the model
-    that embeddings are for. listing: see `listing`. unread: files of the sample that gave no text.
+    that embeddings are for. who_pays: what the guest that chose the merges says of its languages; empty: nothing.
+    listing: see `listing`. unread: files of the sample that gave no text.
     """
 
     tokenizers: tuple[tuple[str, int], ...]
@@ -103,6 +107,7 @@ class Numbers:
     ginis: tuple[float | None, ...]
     machine: dict[str, str]
     hidden_size: int | None = None
+    who_pays: str = ""
     listing: bytes = field(default=b"", metadata=NOT_STORED)
     unread: tuple[str, ...] = field(default=(), metadata=NOT_STORED)
 

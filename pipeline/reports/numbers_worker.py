@@ -14,6 +14,8 @@ from itertools import accumulate
 from pipeline.base import machine
 from pipeline.base.errors import RunDirectoryError
 from pipeline.corpus.sampling import Chosen, Drawn, read_chosen
+from pipeline.counts.counter_file import open_counter
+from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.reports import numbers
 from pipeline.reports.compared import REFERENCES, Compared, compared_model, load_compared
@@ -51,6 +53,8 @@ class NumbersTask:
     names: Mapping[str, str] = field(default_factory=dict)  # of the sources of files, in place of those of their paths
     parallel: tuple[str, ...] = ()  # the sources that are the same text in different languages
     hidden_size: int | None = None
+    weighted: bool = False  # whether the merges' counts are multiplied by weights
+    counters: tuple[tuple[Location, str], ...] = ()  # then those of the text without them, if they are known
 
     def __str__(self) -> str:
         return "the numbers of this tokenizer"
@@ -83,9 +87,13 @@ def compute_numbers(task: NumbersTask) -> Numbers:
     )
     return Numbers(
         tokenizers=tuple((name, one.vocab_size) for name, one in named),
-        vocabulary=vocabulary_numbers(vocabulary.tokens, special_tokens(model), model.unreachable_tokens(), uses),
+        vocabulary=vocabulary_numbers(vocabulary, special_tokens(model), model.unreachable_tokens(), uses),
         shapes=tuple(numbers.Shape(*shape(one.vocab)) for _, one in named),
-        merged=merge_numbers(learned.counts, learned.joined, learned.bytes, fixed, vocabulary.size),
+        merged=replace(
+            merge_numbers(learned.counts, learned.joined, learned.bytes, fixed, vocabulary.size),
+            last_count=_last_count(task, model, learned),
+            weighted=task.weighted and not task.counters,
+        ),
         sample=_sample(task, model, drawn, named),
         references=tuple(
             numbers.Reference(name, one["vocab_size"], one["source"])
@@ -118,6 +126,17 @@ def _uses(trained: Trained, model: Model) -> dict[int, int] | None:
     result = model.vocabulary.result
     first = trained.learned.first(len(result))
     return token_uses(first.left, first.right, first.joined, result)
+
+
+def _last_count(task: NumbersTask, model: Model, learned: MergeList) -> int:
+    """Return how often the last pair occurred in the text itself, if that is known, else in the counts."""
+    if not task.counters or not learned.counts:
+        return learned.counts[-1] if learned.counts else 0
+    times, last = 0, model.vocabulary.result[len(learned) - 1]
+    for path, fingerprint in task.counters:
+        with open_counter(path, fingerprint=fingerprint) as counter:
+            times += model.uses(counter.read_all())[last]
+    return times
 
 
 def listing(vocab: Mapping[int, bytes], uses: Mapping[int, int] | None) -> bytes:
@@ -168,13 +187,14 @@ def _sample(
     task: NumbersTask, model: Model, drawn: Sequence[Drawn], named: Sequence[tuple[str, Compared]]
 ) -> Sample | None:
     names = {**source_names([one.path for one in drawn]), **task.names}
-    specials = sorted(model.vocabulary.special_tokens, key=len, reverse=True)
+    of_text = ((text, id_) for text, id_ in model.vocabulary.special_tokens.items() if id_ in model.special_ids)
+    specials = sorted((text for text, _ in of_text), key=len, reverse=True)
     # Special tokens are not words, and other tokenizers have other ones.
     split = re.compile("|".join(map(re.escape, specials)) or "(?!)").split
     texts = [(names[one.path], text) for one in drawn for text in split(one.text) if text]
     if not texts:
         return None
-    measured = [measure(one.encode_ordinary, one.vocab, texts, name, one.decode) for name, one in named]
+    measured = [measure(one.stretches, one.vocab, texts, name, one.decode) for name, one in named]
     return Sample(
         held_out=task.held_out,
         description=task.description + _other_lines(task, drawn),
@@ -194,7 +214,7 @@ def _first_stage(trained: Trained, texts: Sequence[tuple[str, str]]) -> dict[str
     if options.first_stage is not None:
         learned = trained.learned.first(options.first_stage - 256)
         vocabulary = Vocabulary.from_id_pairs(learned.left, learned.right)
-        encode = compared_model(Model.cut_by(pattern_of(options), vocabulary, Roles(), {})).encode_ordinary
+        encode = compared_model(Model.cut_by(pattern_of(options), vocabulary, Roles(), {})).encode
         for source, text in texts:
             found[source] += len(encode(text))
     return dict(found)
@@ -217,14 +237,14 @@ def _curve(task: NumbersTask, texts: Sequence[tuple[str, str]], whole: TextMeasu
     sizes = [size for size in numbers.MARKED_SIZES if options.first_stage is None and least < size < own]
     found = []
     for size in sizes:
-        encode = compared_model(task.trained.model(size)).encode_ordinary
+        encode = compared_model(task.trained.model(size)).encode
         tokens = sum(len(encode(text)) for _, text in texts)
         found.append((size, round((whole.bytes - (whole.lost or 0)) / max(tokens, 1), 4)))
     return (*found, (own, round(whole.bytes_per_token or 0, 4))) if found else ()
 
 
 def _sentence(language: str, text: str, tokenizers: Sequence[Compared], others: Sequence[int]) -> SentenceTokens:
-    encoded = [one.encode_ordinary(text) for one in tokenizers]
+    encoded = [one.encode(text) for one in tokenizers]
     cuts = tuple(_cut(ids, one.vocab) for ids, one in zip(encoded, tokenizers, strict=True))
     fallback = tuple(
         sum(map(is_byte_alone, (one.vocab[id_] for id_ in ids))) / max(len(ids), 1)

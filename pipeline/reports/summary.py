@@ -14,9 +14,9 @@ from pipeline.corpus.skipped_or_altered import in_one_line, in_words
 from pipeline.counts.chunk_statistics import CorpusFacts
 from pipeline.executors import ClusterUse
 from pipeline.reports import tables
-from pipeline.reports.advice import Advice
 from pipeline.reports.numbers import Numbers
-from pipeline.reports.result import Part, Result, Rows, Table, plain
+from pipeline.reports.result import Advice, Part, Result, Rows, Table, plain
+from pipeline.reports.verdict import recommended_size
 from pipeline.run.stored import stored
 from pipeline.storage import Location
 from pipeline.tokenizer.export import AT_SIZE, Check, VocabularyFacts
@@ -42,6 +42,7 @@ class ChosenBy:
     numbers: dict[str, Any]
     tables: tuple[Table, ...] = ()
     advice: tuple[Advice, ...] = ()
+    who_pays: str = ""  # of the verdict: how the languages compare
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Summary(Result):
             ("corpus", "; ".join([*_read(corpus), f"{different} (pattern {self.pattern})"])),
             ("skipped/altered", corpus.losses if whole else in_one_line(corpus.losses, "report.txt")),
             ("newer characters", corpus.newer_characters() if whole else ""),
-            ("vocabulary", "" if vocabulary is None else _kinds(vocabulary)),
+            ("vocabulary", "" if vocabulary is None else _kinds(vocabulary, corpus)),
             ("bytes per token", "" if vocabulary is None else "; ".join(_rates(vocabulary, corpus))),
             *(chosen_by if whole else chosen_by[:1]),
             ("time", _used(self.stages, self.retries, self.peak_memory_bytes, cluster) if self.stages else ""),
@@ -168,7 +169,8 @@ class EncodingSummary(Result):
         """Return at most nine rows."""
         corpus, documents = self.corpus, format_count(self.corpus.documents, "documents")
         once = corpus.pack is None and {"repeat", "weights"}.isdisjoint(corpus.order or ())
-        rate = f" ({corpus.text_bytes / max(corpus.tokens, 1):.3f} bytes of text each)" if once else ""
+        rate = f" ({corpus.bytes_per_token:.3f} bytes of text each" if once and corpus.bytes_per_token else ""
+        rate += "" if not rate else ")" if corpus.text_tokens == corpus.tokens else ", special tokens aside)"
         shard_bytes = format_bytes(sum(shard.bytes for shard in corpus.shards))
         if corpus.kind == "bin of uint32":
             shard_bytes += "; nanoGPT's loader reads uint16: change its dtype"
@@ -178,7 +180,7 @@ class EncodingSummary(Result):
         has_positions = corpus.conversations is None and "position_ids" in (corpus.columns or {})
         yield Rows((
             ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.kind}, {shard_bytes})"),
-            ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.text_bytes)}, {documents}"),
+            ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.read_bytes)}, {documents}"),
             ("skipped/altered", in_one_line(in_words(corpus.losses), "bpe-pipeline info")),
             ("tokens", f"{corpus.tokens:,}{rate}"),
             ("validation", f"{validation:,} of these tokens" if validation else ""),
@@ -209,12 +211,13 @@ def _read(corpus: CorpusFacts) -> Iterator[str]:
         yield f"weights {corpus.weights}"
 
 
-def _kinds(vocabulary: VocabularyFacts) -> str:
+def _kinds(vocabulary: VocabularyFacts, corpus: CorpusFacts) -> str:
     special = f"{len(vocabulary.special_tokens)} special" if vocabulary.special_tokens else "no special tokens"
     words = f", {vocabulary.superwords:,} of several words" if vocabulary.superwords else ""
     merges = format_count(vocabulary.merges, "merges")
     stopped = vocabulary.stopped.removeprefix(f"{AT_SIZE}; ")
-    return f"{vocabulary.vocab_size:,} tokens (256 bytes, {merges}{words}, {special}); {stopped}"
+    weighted = ", counted with the weights" if corpus.weighted and "occurred" in stopped else ""
+    return f"{vocabulary.vocab_size:,} tokens (256 bytes, {merges}{words}, {special}); {stopped}{weighted}"
 
 
 def _rates(vocabulary: VocabularyFacts, corpus: CorpusFacts) -> Iterator[str]:
@@ -242,18 +245,23 @@ def _used(times: Mapping[str, float | None], retries: int, peak_memory_bytes: in
 
 @dataclass(frozen=True)
 class Report(Result):
-    """The summary of a command, the numbers of its tokenizer, and the checks of exported files by their directory."""
+    """The summary of a command, the numbers of its tokenizer, and the checks of exported files by their directory.
+
+    made_by: the words of the command that makes it again, of a report with more than a plain one has.
+    """
 
     summary: Summary
     numbers: Numbers | None = None
     checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
+    made_by: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, document: Any) -> "Report":
         """Read what `to_json` returned; TypeError, ValueError, KeyError or AttributeError for anything else."""
         numbers = None if document["numbers"] is None else stored(Numbers, document["numbers"])
         checks = stored(dict[str, tuple[Check, ...]], document.get("checks", {}))
-        return cls(stored(Summary, document), numbers, checks)
+        made_by = stored(tuple[str, ...], document.get("made_by", []))
+        return cls(stored(Summary, document), numbers, checks, made_by)
 
     @property
     def skipped(self) -> tuple[str, ...]:
@@ -261,15 +269,15 @@ class Report(Result):
         return tuple(map(str, self.summary.corpus.losses))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of the summary, with `numbers`, and with `checks` if there are any."""
-        checks = {"checks": plain(self.checks)} if self.checks else {}
-        return {**self.summary.to_json(), **checks, "advice": plain(self.advice), "numbers": plain(self.numbers)}
+        """Return the fields of the summary, with `numbers`, and with `checks` and `made_by` if there are any."""
+        more = {name: plain(one) for name in ("checks", "made_by") if (one := getattr(self, name))}
+        return {**self.summary.to_json(), **more, "advice": plain(self.advice), "numbers": plain(self.numbers)}
 
     @property
     def advice(self) -> tuple[Advice, ...]:
         """Which size to take, and what a guest that chose the merges recommends."""
         numbers, chosen_by = self.numbers, self.summary.chosen_by
-        size = () if numbers is None else (tables.recommended_size(numbers.merged, numbers.tokenizers[0][1]),)
+        size = () if numbers is None else (recommended_size(numbers.merged, numbers.tokenizers[0][1]),)
         return (*size, *(chosen_by.advice if chosen_by else ()))
 
     def shown(self) -> Iterable[Part]:

@@ -5,12 +5,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pipeline.base.units import format_bytes, format_count
-from pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, enough_from
-from pipeline.reports.advice import Advice, prices
 from pipeline.reports.measure import FEWEST_SOURCES, TextMeasures
 from pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, Sample, same_text
 from pipeline.reports.result import Items, Note, Part, Rows, Table
 from pipeline.reports.tokens import TokenGroup, readable
+from pipeline.reports.verdict import verdict
 from pipeline.run.manifest import Manifest, merging_of
 from pipeline.run.options import TrainOptions
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from pipeline.reports.summary import Summary
 
 _MOST_FILES = 8
-_MOST_LANGUAGES = 3
-_TIMES_ENGLISH = 1.5  # a language that takes this many tokens for the same text pays more than others
 
 
 def how_made(options: dict[str, str], run: Manifest, summary: "Summary", numbers: Numbers) -> list[Part]:
@@ -80,9 +77,9 @@ def sizes(merged: MergeNumbers) -> Table:
 
 _ABOUT_MEASURES = (
     "A word is a run of letters, marks and digits; tokens per word (fertility) are those that overlap it. "
-    "Rényi efficiency (Zouhar et al. 2023, order 2.5) says how evenly tokens are used. Digit F1 compares cuts in "
-    "numbers with groups of three from the right. Whole characters: the share of tokens that are valid UTF-8; "
-    "single bytes: the share that are one byte of a longer character."
+    "Rényi efficiency (Zouhar et al. 2023, order 2.5) says how evenly tokens are used. Digit F1 measures consistency: "
+    "1 if all numbers of as many digits are cut in one way, also digit by digit. Whole characters: the share of tokens "
+    "that are valid UTF-8; single bytes: the share that are one byte of a longer character."
 )
 _MEASURES: tuple[tuple[str, Callable[[TextMeasures], Any], str, int], ...] = (  # header, value, form, better
     ("bytes", lambda one: one.bytes, "", 0),
@@ -93,7 +90,7 @@ _MEASURES: tuple[tuple[str, Callable[[TextMeasures], Any], str, int], ...] = (  
     ("tokens per word", lambda one: one.fertility, ".3f", -1),
     ("words in one token", lambda one: one.whole, ".1%", 1),
     ("Rényi efficiency", lambda one: one.renyi, ".3f", 1),
-    ("digit F1", lambda one: one.digit_f1, ".3f", 1),
+    ("digit F1 (consistency)", lambda one: one.digit_f1, ".3f", 1),
     ("whole characters", lambda one: one.integrity, ".1%", 1),
     ("single bytes", lambda one: one.fallback, ".2%", -1),
 )
@@ -220,6 +217,8 @@ _GROUPS = {
         "The merges, applied to the token's own bytes, do not produce the token: no text is encoded with it."),
     "never_used": ("Never used in the training corpus",
         "Exact: each merge made tokens, and later merges took all of them. They are parts of longer ones."),
+    "unused": ("Neither used in the training corpus nor a part of a token that is",
+        "Broken: removing them changes no text of the corpus."),
     "partial": ("Part of a character", "Merged bytes that are not valid UTF-8 alone: characters that are rare."),
     "urls": ("Parts of addresses", "URLs and web file names: often a sign of boilerplate."),
     "repeats": ("Long repeats", "A unit of up to four characters, repeated eight times or more."),
@@ -238,7 +237,7 @@ def token_lists(numbers: Numbers) -> tuple[list[Items], list[Items]]:
         groups["single_source"] = sample.single_source
     problems, kinds = (
         [_items(*_GROUPS[name], groups[name]) for name in names if name in groups]
-        for names in (list(_GROUPS)[:6], list(_GROUPS)[6:])
+        for names in (list(_GROUPS)[:7], list(_GROUPS)[7:])
     )
     share = f"{variants.beyond_one / max(numbers.vocabulary.tokens, 1):.1%} of the tokens"
     note = f"With one token for each of {format_count(variants.groups, 'groups')}, {variants.beyond_one:,} fewer."
@@ -260,105 +259,3 @@ def about_sample(sample: Sample) -> Note:
     )
     size = f"{format_bytes(sample.bytes)} in {format_count(sample.texts, 'texts')}"
     return Note("The sample", f"{size}, {what}. {sample.description}".strip(), warning=not sample.held_out)
-
-
-def verdict(numbers: Numbers, skipped: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return five rows of a question and its answer: the report begins with them. skipped: input that was skipped or
-    altered.
-
-    The size is recommended as `sweep` does without a model: the smallest one from which on no doubling saves 5 % of the
-    tokens of the training corpus.
-    """
-    lost = [one.partition(" (first: ")[0] for one in skipped]
-    return (
-        ("How short", _rate(numbers)),
-        ("Which size", str(recommended_size(numbers.merged, numbers.tokenizers[0][1]))),
-        ("Who pays", _languages(numbers)),
-        ("Broken tokens", _broken(numbers)),
-        ("Skipped input", "; ".join(lost) or "nothing was skipped or altered"),
-    )
-
-
-def _rate(numbers: Numbers) -> str:
-    size = numbers.tokenizers[0][1]
-    rate = next((one.bytes_per_token for one in numbers.merged.marked if one.vocab_size == size), 0.0)
-    words = [f"{rate:.3f} bytes per token on the training corpus"]
-    if numbers.sample is not None and len(numbers.tokenizers) > 1:
-        mine, *theirs = (one.whole for one in numbers.sample.tokenizers)
-        kept = [mine.bytes - (mine.lost or 0), *(one.bytes - (one.lost or 0) for one in theirs)]
-        names = [name for name, _ in numbers.tokenizers[1:]]
-        compared = ", ".join(
-            _against(mine.tokens * bytes_, one.tokens * kept[0], name)
-            + (f" for what {name} keeps: it loses {one.lost:,} bytes" if one.lost else "")
-            for one, bytes_, name in zip(theirs, kept[1:], names, strict=True)
-        )
-        words.append(f"on the sample {compared}")
-    if numbers.references:
-        own, *others = (sum(column) for column in zip(*(one.counts for one in numbers.sentences), strict=True))
-        of_references = others[len(numbers.tokenizers) - 1 :]
-        names = [one.name for one in numbers.references]
-        compared = ", ".join(_against(own, tokens, name) for tokens, name in zip(of_references, names, strict=True))
-        words.append(f"on {len(numbers.sentences)} sentences in many languages {compared}")
-    return "; ".join(words)
-
-
-def _against(own: int, other: int, name: str) -> str:
-    if not other or own == other:
-        return f"as many tokens as {name}"
-    return f"{abs(1 - own / other):.0%} {'fewer' if own < other else 'more'} tokens than {name}"
-
-
-def recommended_size(merged: MergeNumbers, vocab_size: int) -> Advice:
-    """Say which of the doublings on the curve is the last that saves enough, and how this vocabulary compares."""
-    doublings = [one for one in merged.marked if one.vocab_size in MARKED_SIZES]
-    tokens, savings = {one.vocab_size: one.tokens for one in doublings}, [one.saved or 0.0 for one in doublings[1:]]
-    last = merged.ranks[-1][1] if merged.ranks else 0
-    saved = {one.vocab_size: one.saved for one in doublings[1:]}
-    evidence = {"tokens": tokens, "saved_by_doubling": saved, "limit": LEAST_SAVING, "last_count": last}
-    if (first := enough_from(savings, LEAST_SAVING)) is not None:
-        enough, most = doublings[first].vocab_size, max(savings[first:])
-        because = f"{enough:,} is enough: doubling it saves {savings[first]:.1%} of the tokens, less than "
-        because += "; ".join(filter(None, (f"{LEAST_SAVING:.0%}", prices(tokens, enough))))
-        larger = doublings[1 + max(at for at, one in enumerate(savings) if one == most)].vocab_size
-        unless = f"with a limit of {most:.1%} it would be {larger:,}"
-        return Advice("size", f"{enough:,}", because, unless, evidence=evidence)
-    take = f"{vocab_size:,}"
-    if not merged.ranks:
-        return Advice("size", take, f"{take} has no merges: every byte is a token", evidence=evidence)
-    times = format_count(last, "times")
-    if last < LEAST_COUNT:
-        because = f"{take} is too large for this text: its last pair occurred {times}, fewer than {LEAST_COUNT}"
-        return Advice("size", f"less than {take}", because, evidence=evidence)
-    least = doublings[-1].saved if doublings and doublings[-1].saved is not None else None
-    known = "" if least is None else f": the last doubling saved {least:.1%}"
-    because = f"{take} or more{known}; its last pair still occurred {times}"
-    unless = "" if least is None else f"with a limit above {least:.1%} it would be smaller"
-    return Advice("size", f"{take} or more", because, unless, evidence=evidence)
-
-
-def _languages(numbers: Numbers) -> str:
-    same = same_text(numbers)
-    reference = max(same.counts[same.reference][0], 1)
-    paying = sorted(((counts[0] / reference, language) for language, counts in same.counts.items()), reverse=True)
-    listed = [f"{language} {times:.1f}" for times, language in paying[:_MOST_LANGUAGES] if times >= _TIMES_ENGLISH]
-    what = "held-out text" if numbers.sample is not None and numbers.sample.parallel else "sentence"
-    compared = f"times the tokens of {same.reference} for the same {what}"
-    if not listed:
-        return f"no language takes {_TIMES_ENGLISH} {compared}"
-    return f"{', '.join(listed)} {compared}; Gini {same.ginis[0] or 0:.2f}"
-
-
-_BROKEN = {
-    "unreachable": "never produced",
-    "never_used": "never used in the corpus",
-    "partial": "with a part of a character",
-    "repeats": "with long repeats",
-    "urls": "with web addresses",
-}
-
-
-def _broken(numbers: Numbers) -> str:
-    groups = numbers.vocabulary.groups
-    counted = [(groups[name].count, what) for name, what in _BROKEN.items() if name in groups]
-    listed = [f"{count:,} {what}" for count, what in counted if count]
-    return f"{', '.join(listed)}, of {format_count(numbers.vocabulary.tokens, 'tokens')}" if listed else "none"

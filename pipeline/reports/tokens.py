@@ -7,10 +7,12 @@ property. Marks, digits and signs that many scripts share count only if a token 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from heapq import nsmallest
+
+from pipeline.merges.vocabulary import Vocabulary
 
 PARTIAL, SPACE, DIGITS, SIGNS, SEVERAL = (
     *("part of a character", "white space", "digits", "punctuation and symbols", "several scripts"),
@@ -78,12 +80,13 @@ class VocabularyNumbers:
 
 
 def vocabulary_numbers(
-    tokens: Mapping[int, bytes],
+    vocabulary: Vocabulary,
     special_tokens: Sequence[SpecialToken],
     unreachable: Sequence[int],
     uses: Mapping[int, int] | None = None,
 ) -> VocabularyNumbers:
-    """Describe ordinary tokens (id -> bytes). unreachable: ids that merges never produce; uses: see `token_uses`."""
+    """Describe ordinary tokens. unreachable: ids that merges never produce; uses: see `token_uses`."""
+    tokens = vocabulary.tokens
     texts: dict[int, str] = {}
     partial = []
     for id_, token in tokens.items():
@@ -100,8 +103,10 @@ def vocabulary_numbers(
         "unreachable": unreachable,
         "urls": with_address(texts),
         "repeats": with_repeat(texts),
-        **({} if uses is None else {"never_used": [id_ for id_, times in uses.items() if not times]}),
     }
+    if uses is not None:
+        groups["unused"], parts = unused_tokens(vocabulary, lambda id_: uses.get(id_, 0) > 0)
+        groups["never_used"] = sorted([*groups["unused"], *parts])
     return VocabularyNumbers(
         tokens=len(tokens),
         bytes=sum(map(len, tokens.values())),
@@ -145,6 +150,25 @@ def token_uses(
     for id_, times in zip(result, uses[256:], strict=True):
         by_id[id_] += times
     return by_id
+
+
+BROKEN = {"unreachable": "never produced", "unused": "neither used nor a part of a token that is"}
+
+
+def unused_tokens(vocabulary: Vocabulary, occurs: Callable[[int], bool]) -> tuple[list[int], list[int]]:
+    """Return the ids of several bytes that never occur in a text: those that are broken, and parts of longer ones.
+
+    occurs: whether an id does. A token is needed if it occurs, or makes one that is needed.
+    """
+    needed = bytearray(vocabulary.max_id + 1)
+    several = [id_ for id_, token in vocabulary.tokens.items() if len(token) > 1]
+    for id_ in several:
+        needed[id_] = occurs(id_)
+    for left, right, result in reversed(list(zip(vocabulary.left, vocabulary.right, vocabulary.result, strict=True))):
+        if needed[result]:
+            needed[left] = needed[right] = True
+    absent = [id_ for id_ in several if not occurs(id_)]
+    return [id_ for id_ in absent if not needed[id_]], [id_ for id_ in absent if needed[id_]]
 
 
 def token_group(ids: Sequence[int], tokens: Mapping[int, bytes], uses: Mapping[int, int] | None = None) -> TokenGroup:

@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -65,7 +64,7 @@ class Source:
     mixed: tuple[Weighted, ...] = ()  # the runs that were combined
     chosen_by: dict[str, Any] = field(default_factory=dict)  # what the guest that chooses the merges is asked for
     counted: tuple[Weighted, ...] = ()  # where one of the mixed was combined itself: the runs that were not
-    rounded: bool = False  # whether a weight below 1 has rounded counts
+    weighted: bool = False  # whether counts were multiplied, in a run that was combined or here
 
     @property
     def parts(self) -> tuple[Weighted, ...]:
@@ -94,17 +93,16 @@ class Manifest:
     weights: tuple[str, ...] = ()  # of the plan's inputs; none: each 1
 
     @property
+    def weighted(self) -> bool:
+        """Whether counts were multiplied by weights, so that they are not occurrences in the text."""
+        return bool(self.weights) or (self.source is not None and self.source.weighted)
+
+    @property
     def chooser(self) -> Any:
         """The `Chooser` of the guest that chooses the merges; None if the engine does. Raises as `stored` does."""
         if self.source is None or not self.source.chosen_by:
             return None
         return stored(import_module(_CHOOSERS[self.source.kind]).Chooser, self.source.chosen_by)
-
-    @property
-    def is_rounded(self) -> bool:
-        """Whether a weight below 1 has rounded counts: a piece may have been counted more often than it says."""
-        own = any(Fraction(weight) < 1 for weight in self.weights)
-        return own or (self.source is not None and self.source.rounded)
 
     def chunk_fingerprint(self, index: int) -> str:
         """Return what one chunk's counter depends on."""

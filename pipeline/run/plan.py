@@ -22,7 +22,7 @@ from pipeline.corpus.skipped_or_altered import Tallies, Tally
 from pipeline.run.directory import Directory, fingerprint
 from pipeline.run.options import CorpusOptions, CountOptions, TextOptions
 from pipeline.run.stored import stored
-from pipeline.run.values import shown_weight
+from pipeline.run.values import relative, shown_weight
 from pipeline.storage import Location
 
 MOST_INPUTS = 256  # that are counted apart
@@ -109,7 +109,7 @@ class Plan:
         return self.owners[self.chunks[index].spans[0].file]
 
     def weights(self, asked: Sequence[str], inputs: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Return the weights of the inputs, none if all are 1; `UsageError` if they do not fit these names of them."""
+        """Return the weights of the inputs, the smallest as 1, none if all are 1; `UsageError` if they do not fit."""
         if inputs is not None or self.inputs:
             require_weights(asked, self.inputs if inputs is None else inputs)
         if not self.inputs:
@@ -118,15 +118,21 @@ class Plan:
                 f"apart; name at most {MOST_INPUTS} directories or quoted globs, and count them with --weight and "
                 "--overwrite"
             )
-        if not any(self.weighted(asked)):
+        try:
+            scaled = tuple(map(str, relative(list(map(Fraction, asked)))))
+            found = any(self.weighted(scaled))
+        except ValueError as error:
+            raise UsageError(f"--weight: expected {error}") from None
+        if not found:
             raise UsageError("--weight: no input with text has a weight above 0, so nothing is left; change one")
-        return () if set(asked) == {"1"} else tuple(asked)
+        return () if set(scaled) == {"1"} else scaled
 
     def weighted(self, weights: Sequence[str]) -> Iterator[tuple[list[int], tuple[int, int]]]:
-        """List the chunks of each input that has any, and its weight, above 0, as a fraction."""
-        for chunks, weight in zip(self.chunks_of_inputs(), map(Fraction, weights), strict=True):
-            if chunks and weight:
-                yield chunks, (weight.numerator, weight.denominator)
+        """List the chunks of each input that has any, and its weight as a fraction: above 0, the smallest as 1."""
+        known = zip(self.chunks_of_inputs(), map(Fraction, weights), strict=True)
+        found = [(chunks, weight) for chunks, weight in known if chunks and weight]
+        for (chunks, _), weight in zip(found, relative([weight for _, weight in found]), strict=True):
+            yield chunks, (weight.numerator, weight.denominator)
 
     def described(self, weights: Sequence[str]) -> str:
         """Describe weights of the inputs: `a.txt x 1 + b x 2.5`."""

@@ -9,7 +9,7 @@ import difflib
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date
 from decimal import Decimal
@@ -45,7 +45,6 @@ SHARD_FORMATS = {  # as the help of options lists them
     "mds": "mds",
 }
 _MAX_WEIGHT = 10**18  # of its numerator and denominator
-_MOST_COPIES = 1000  # of a document
 
 
 def parse_one_of(*names: str) -> "partial[str]":
@@ -281,9 +280,22 @@ def parse_weights(value: object) -> tuple[str, ...]:
     """Read weights, one per input, as fractions; 0 is a weight here."""
     listed = list(value) if isinstance(value, list | tuple) else []
     weights = [Fraction(0) if one in (0, "0") and one is not False else parse_weight(one) for one in listed]
-    if not any(weights) or max(weights) > _MOST_COPIES:
-        raise ValueError(f"a list of numbers, one for each input, at most {_MOST_COPIES:,}, not all of them 0")
+    if not any(weights):
+        raise ValueError("a list of numbers, one for each input, not all of them 0")
     return tuple(map(str, weights))
+
+
+def relative(weights: Sequence[Fraction]) -> list[Fraction]:
+    """Scale weights so that the smallest one above 0 is 1; `ValueError` if they have too many digits together.
+
+    >>> list(map(str, relative([Fraction("0.01"), Fraction(0), Fraction("0.025")])))
+    ['1', '0', '5/2']
+    """
+    least = min((weight for weight in weights if weight), default=Fraction(1))
+    scaled = [weight / least for weight in weights]
+    if any(max(weight.numerator, weight.denominator) >= _MAX_WEIGHT for weight in scaled):
+        raise ValueError("weights whose ratios have at most 18 digits; round them")
+    return scaled
 
 
 def shown_weight(weight: Fraction) -> str:

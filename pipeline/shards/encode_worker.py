@@ -154,7 +154,16 @@ def make_ids(
         feeding.write(at_least=0)
         in_text.enter(None)
         found = {text: count for text, count in zip(special, ids.found(), strict=True) if count}
-        total += ChunkStatistics(bytes=feeding.fed_bytes(), losses=tally.found, special_found=found)
+        added = {text: count for text, count in found.items() if special[text] not in model.special_ids}
+        total += ChunkStatistics(
+            bytes=feeding.fed_bytes(),
+            text_tokens=sum(added.values()),
+            text_bytes=sum(len(text.encode()) * count for text, count in added.items()) + feeding.around_bytes,
+            losses=tally.found,
+            special_found=found,
+        )
+    text_tokens, text_bytes = ids.text()  # without added tokens
+    total += ChunkStatistics(text_tokens=text_tokens, text_bytes=text_bytes)
     return replace(total, special_in_text=dict(in_text.found), **looks.statistics())
 
 
@@ -259,6 +268,7 @@ class _Feeding(_core.ChunkCounter):
         options: dict[str, Any] = {"errors": task.errors, "budget_bytes": task.budget_bytes, "sink": pieces}
         super().__init__(cutter, tokens[0], added_tokens=tokens[1], **options)
         self._ids, self._sink, self._task = ids, sink, task
+        self.around_bytes = 0  # of white space that added tokens take, without what was put in front of text
 
     def start_span(self, file: CorpusFile, start: int, stop: int) -> None:
         """Announce where the next text starts and ends."""
@@ -306,9 +316,10 @@ class _PreparedFeeding(_Feeding):
     ) -> None:
         search = SpecialSearch(special, model.preparation)
         self._encoding = _core.ChunkCounter(cutter, [], errors="strict", budget_bytes=task.budget_bytes, sink=ids)
-        self._text = PreparedText(task, search, self._encoding.feed, self._token, self._end)
+        self._text = PreparedText(task, search, self._stretch, self._token, self._end)
         super().__init__(task, self._text.automaton, self._text.sink, ids, sink, (self._text.special_tokens, []))
         self._index = {id_: index for index, id_ in enumerate(special.values())}
+        self._added = {id_: len(text.encode()) for text, id_ in special.items() if id_ not in model.special_ids}
         self._continues = False
 
     def set_budget(self, budget_bytes: int) -> None:
@@ -323,7 +334,12 @@ class _PreparedFeeding(_Feeding):
         self._text.pass_on(self)
         super().write(at_least=at_least)
 
-    def _token(self, id_: int) -> None:
+    def _stretch(self, data: bytes, put_in_front: int) -> None:
+        self.around_bytes -= put_in_front
+        self._encoding.feed(data)
+
+    def _token(self, id_: int, text: bytes) -> None:
+        self.around_bytes += len(text) - self._added.get(id_, len(text))
         self._end_stretch(inside_document=True)
         self._ids.special_token(self._index[id_])
 

@@ -92,8 +92,9 @@ class EncodedCorpus:
     """What `shards.json` says.
 
     dtype: of an id, little-endian: uint16 or uint32. vocab_size: all ids are below it. documents_by: "separator" or
-    "offsets"; separator: the special token that ends a document, if any. tokens, documents: in all shards. text_bytes,
-    files: what was read. losses: skipped or altered input: kind -> count and first locations. tokenizer, encoding:
+    "offsets"; separator: the special token that ends a document, if any. tokens, documents: in all shards. files,
+    read_bytes: what was read; text_bytes, text_tokens: of its text, without special tokens, in NFC where the tokenizer
+    makes it. losses: skipped or altered input: kind -> count and first locations. tokenizer, encoding:
     fingerprints of the tokenizer, and of everything that the shards depend on. columns: name -> dtype, if rows have
     more than `input_ids`; row_tokens: if all rows have the same number; pack: if rows are not documents; order: the
     options that changed the order of the corpus; index: what the format adds to the directory; options: those of
@@ -121,6 +122,13 @@ class EncodedCorpus:
     index: tuple[FileFacts, ...] = ()
     options: dict[str, Any] | None = None
     conversations: Conversations | None = None
+    text_tokens: int | None = None
+    read_bytes: int = 0
+
+    @property
+    def bytes_per_token(self) -> float | None:
+        """Bytes of text for each of its tokens, which every report has; None of chat data, or without text."""
+        return self.text_bytes / self.text_tokens if self.text_tokens else None
 
     @property
     def kind(self) -> str:

@@ -33,7 +33,7 @@ class EncodedFiles(Sequence[memoryview]):
     """The ids of a corpus; a sequence of documents, each with its ids.
 
     ids: of all documents, uint16 or uint32; `numpy.asarray` takes them without a copy. A document's separator, if there
-    is one, is its last id. ends: where each document ends in `ids`, uint64. text_bytes: of the text that was read.
+    is one, is its last id. ends: where each document ends in `ids`, uint64. text_bytes: of text without special tokens.
     losses: skipped or altered input: kind -> count and first locations.
     """
 
@@ -127,7 +127,7 @@ def encode_files(
     for warning in (*warnings_of(total.losses), *found):
         warn_of(Notice("warning", warning))
     whole = memoryview(ids).cast(ID_CODES[id_bytes])
-    return EncodedFiles(whole.toreadonly(), memoryview(ends).toreadonly(), total.bytes, total.losses)
+    return EncodedFiles(whole.toreadonly(), memoryview(ends).toreadonly(), total.text_bytes, total.losses)
 
 
 def _encode_chunks(

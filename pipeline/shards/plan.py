@@ -5,6 +5,7 @@ The plan is made once and stored in `encoding.json`; a resumed encoding keeps it
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from os import PathLike
 from typing import Any, TypeVar
@@ -42,6 +43,7 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 
 _LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 32 << 20
 _CHUNKS_PER_WORKER = 8
+_MOST_COPIES = 1000  # of a document
 _MODEL_BYTES_PER_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
 _LEAST_CACHE_BYTES = 4 << 20
 _BUFFER_BYTES = 8 << 20  # a block of text and its ids
@@ -137,6 +139,8 @@ def as_directory(options: EncodeOptions) -> EncodeOptions:
         raise UsageError("--pack and --position-ids are for rows: give --sequence-length")
     if options.weights is not None:
         require_weights(options.weights, options.inputs or ())
+        if max(map(Fraction, options.weights)) > _MOST_COPIES:
+            raise UsageError(f"--weight: a document is written at most {_MOST_COPIES:,} times; give smaller weights")
     output, asked, name = options.output, options.shard_format, None
     if output is not None:
         shards.refuse_working_directory(output)

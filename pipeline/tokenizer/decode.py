@@ -87,10 +87,6 @@ class Decoding:
     def _letters_of_ids(self) -> dict[int, str]:
         return {id_: text for text, id_ in self._letters.items()}
 
-    @cached_property
-    def _control_ids(self) -> frozenset[int]:
-        return frozenset(map(self.model.vocabulary.special_tokens.__getitem__, self.model.separating))
-
     def get_vocab(self) -> dict[str, int]:
         """Return token -> id of every token, in the letters of Hugging Face's files.
 
@@ -169,7 +165,7 @@ class Decoding:
             UnicodeDecodeError: the bytes are not UTF-8 and `errors` is "strict".
         """
         if arguments.flag("skip_special_tokens", skip_special_tokens):
-            ids = [id_ for id_ in numbers_of(ids) if id_ not in self._control_ids]
+            ids = [id_ for id_ in numbers_of(ids) if id_ not in self.model.special_ids]
         return self.decode_bytes(ids).decode("utf-8", arguments.error_handler(errors))
 
     def decode_batch(
@@ -224,7 +220,7 @@ class Decoding:
         Returns:
             An object with the methods `push(*ids)` and `finish()`, which return text.
         """
-        skipped = self._control_ids if arguments.flag("skip_special_tokens", skip_special_tokens) else ()
+        skipped = self.model.special_ids if arguments.flag("skip_special_tokens", skip_special_tokens) else ()
         return StreamDecoder(self.vocab, skipped)
 
     def token_byte_offsets(self, ids: Iterable[int]) -> list[tuple[int, int]]:

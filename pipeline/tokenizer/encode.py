@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from pipeline import _core
 from pipeline.base.errors import InputError, SpecialTokenError, UsageError, unfit
+from pipeline.base.system import cached_property
 from pipeline.pattern.compiled import PatternSequence
 from pipeline.pattern.prepare import IncomingText, SpecialSearch
 from pipeline.tokenizer.model import Model
@@ -68,6 +69,11 @@ class TextEncoder:
         self._cuts_natively = model.pattern.automaton is not None
         self._special_tokens = model.vocabulary.special_tokens
         self._preparation, self._is_prepared = model.preparation, model.is_prepared
+        self._separating = model.special_ids
+
+    @cached_property
+    def _everything(self) -> SpecialSearch:
+        return SpecialSearch(self._special_tokens, self._preparation)
 
     def recognising(self, texts: AbstractSet[str]) -> Recognised:
         """Prepare the search for some of the special tokens."""
@@ -81,9 +87,26 @@ class TextEncoder:
         if not isinstance(recognised, SpecialSearch):
             return _of_valid(self._native.encode, text, recognised)
         ids: list[int] = []
-        for stretch, id_ in recognised.stretches(utf8_of(text)):
+        for stretch, id_, _ in recognised.stretches(utf8_of(text)):
             ids += self._encode_stretch(stretch) if id_ is None else [id_]
         return ids
+
+    def text_stretches(self, text: Text) -> Iterator[tuple[list[int], bytes]]:
+        """Yield the ids and the text of each stretch between special tokens, for all that counts tokens and bytes.
+
+        The text is in NFC if the tokenizer puts it there. Special tokens are no text; other added tokens are.
+        """
+        ids, parts = list[int](), list[bytes]()
+        for stretch, id_, put_in_front in self._everything.stretches(utf8_of(text)):
+            if id_ in self._separating:
+                if parts:
+                    yield ids, b"".join(parts)
+                ids, parts = [], []
+                continue
+            ids += self._encode_stretch(stretch) if id_ is None else [id_]
+            parts.append(stretch[put_in_front:])
+        if parts:
+            yield ids, b"".join(parts)
 
     def encode_to_buffer(self, text: Text, recognised: Recognised) -> memoryview:
         """Return the ids of a text as a memoryview of uint32."""
@@ -98,7 +121,7 @@ class TextEncoder:
         if not self._cuts_natively:
             return len(self.encode(text, recognised))
         stretches = recognised.stretches(utf8_of(text))
-        return sum(1 if id_ is not None else _of_valid(self._native.count, stretch, None) for stretch, id_ in stretches)
+        return sum(1 if id_ is not None else _of_valid(self._native.count, one, None) for one, id_, _ in stretches)
 
     def encode_batch(self, texts: Sequence[Text], recognised: Recognised, threads: int) -> list[list[int]]:
         """Return the ids of each text, in order. A pattern without an automaton of its own keeps to one thread."""
@@ -109,8 +132,8 @@ class TextEncoder:
         if not self._cuts_natively:
             return [self.encode(text, recognised) for text in texts]
         rows = [list(recognised.stretches(utf8_of(text))) for text in texts]
-        encoded = iter(self.encode_batch([part for row in rows for part, id_ in row if id_ is None], None, threads))
-        filled = ([next(encoded) if id_ is None else [id_] for _, id_ in row] for row in rows)
+        encoded = iter(self.encode_batch([part for row in rows for part, id_, _ in row if id_ is None], None, threads))
+        filled = ([next(encoded) if id_ is None else [id_] for _, id_, _ in row] for row in rows)
         return [list(chain.from_iterable(parts)) for parts in filled]
 
     def encode_blocks(self, blocks: Iterable[bytes], recognised: Recognised) -> Iterator[int]:
@@ -124,7 +147,7 @@ class TextEncoder:
         pushes = chain(map(incoming.push, blocks), [incoming.push(b"", at_end=True)])
         for special, parts in groupby(chain.from_iterable(pushes), key=itemgetter(1)):
             if special is None:
-                yield from self._encode_parts((part for part, _ in parts), None)
+                yield from self._encode_parts((part for part, *_ in parts), None)
             else:
                 yield [special for _ in parts]
 

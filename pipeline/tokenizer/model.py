@@ -156,6 +156,11 @@ class Model:
         roles = self.roles
         return roles.separator or roles.eos or roles.separator_among(self.separating)
 
+    @cached_property
+    def special_ids(self) -> frozenset[int]:
+        """The ids of the tokens that are no text but mark its structure."""
+        return frozenset(map(self.vocabulary.special_tokens.__getitem__, self.separating))
+
     def id_of(self, special_token: str | None) -> int | None:
         """Return the id of a special token, or None for none."""
         return None if special_token is None else self.vocabulary.special_tokens[special_token]

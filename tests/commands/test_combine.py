@@ -104,8 +104,8 @@ def test_unweighted_combination_equals_counting_both(runs: list[Path], tmp_path:
     files = [f"{path}.txt" for path in runs]
     assert tokenizer.merges == pipeline.train(files, output=tmp_path / "both", vocab_size=500).merges
     third = pipeline.import_counts({" the": 7}, output=tmp_path / "third")
-    nested = pipeline.combine_runs([mixed, third], [4, "3"], output=tmp_path / "nested")
-    straight = pipeline.combine_runs([*runs, third], [4, 4, 3], output=tmp_path / "straight")
+    nested = pipeline.combine_runs([mixed, third], [4, "1"], output=tmp_path / "nested")
+    straight = pipeline.combine_runs([*runs, third], [4, 4, 1], output=tmp_path / "straight")
     assert read(nested / "counter.parquet") == read(straight / "counter.parquet")
 
 
@@ -180,7 +180,8 @@ def test_incomparable_runs_and_wrong_arguments_are_refused(runs: list[Path], tmp
         ([one, other], [1, 0], "mix", UsageError, "--weight: expected"),
         ([one, other], None, one, UsageError, "is one of the runs"),
         ([one, one], None, "mix", UsageError, "named twice"),
-        ([one, other], [10**18, 1], "sum", TrainingError, "smaller weights"),
+        ([one, other], [10**17, 1], "sum", TrainingError, "weights that differ less"),
+        ([one, other], [10**18, "1/10"], "mix", UsageError, "ratios have at most 18 digits"),
     ):
         with pytest.raises(error, match=message):
             pipeline.combine_runs(listed, weights, output=tmp_path / output)
@@ -201,9 +202,11 @@ def inputs(tmp_path: Path) -> list[Path]:
 
 
 def expected(inputs: list[Path], weights: tuple[str, ...]) -> Counter[bytes]:
-    """By the definition: the counts of an INPUT times its weight, rounded once; 0 leaves out."""
-    total = Counter()
-    for path, weight in zip(inputs, map(Fraction, weights), strict=True):
+    """By the definition: the counts of an INPUT times its weight, of which the smallest is 1, rounded once; 0 leaves
+    out."""
+    total, fractions = Counter(), list(map(Fraction, weights))
+    least = min(filter(None, fractions))
+    for path, weight in zip(inputs, (one / least for one in fractions), strict=True):
         files = sorted(path.iterdir()) if path.is_dir() else [path]
         counts = sum((oracle_counting.count(file.read_bytes()) for file in files), Counter())
         total.update({piece: weighted(count, weight) for piece, count in counts.items()} if weight else {})
@@ -231,11 +234,11 @@ def test_merge_takes_other_weights_without_counting_again(inputs: list[Path], tm
     succeeded(run(*train))
     for path in inputs:
         path.rename(f"{path}.away")
-    without = "its merging was done without --weight, not with '1/3' '5/2' '1'"
+    without = "its merging was done without --weight, not with '1' '15/2' '3'"
     assert without in refused(run("merge", home, *options), 1)
     assert read(home / "counter.parquet") == plain
     merged = run("merge", home, *options, "--overwrite")
-    shown = f"{inputs[0]} x 1/3 + {inputs[1]} x 2.5 + {inputs[2]} x 1"
+    shown = f"{inputs[0]} x 1 + {inputs[1]} x 7.5 + {inputs[2]} x 3"
     assert f"weights {shown}" in merged.stdout
     assert "counting kept" in merged.stdout
     assert read(home / "counter.parquet") == wanted
@@ -244,12 +247,12 @@ def test_merge_takes_other_weights_without_counting_again(inputs: list[Path], tm
     assert f"weights      {shown}" in run("info", home).stdout
     succeeded(run("report", home))
     succeeded(run("merge", home, "--vocab-size", 262))  # with the weights that it has
-    rounded = run("merge", home, "--vocab-size", 261, "--special-token", "<|im_end|>")
-    assert "how often '<|im_end|>' was counted as text is unknown" in rounded.stderr
+    more = run("merge", home, "--vocab-size", 261, "--special-token", "<|im_end|>")
+    assert "'<|im_end|>' was never counted as text" in more.stderr  # weights are at least 1: a count is a bound
     assert shown in run("verify", home).stdout
     for path in inputs:
         Path(f"{path}.away").rename(path)
-    assert "with --weight '1/3' '5/2' '1', not without it" in refused(run(*train), 1)
+    assert "with --weight '1' '15/2' '3', not without it" in refused(run(*train), 1)
     written = {path: path.stat().st_mtime_ns for path in home.rglob("*.parquet")}
     again = run("train", inputs[2], *inputs[:2], "--weight", "1", *options[:4], *train[-6:])
     assert "counting kept, merging kept" in again.stdout, again.stderr
@@ -258,6 +261,46 @@ def test_merge_takes_other_weights_without_counting_again(inputs: list[Path], tm
     more.write_text("lowest " * 9)
     succeeded(run("train", *inputs, more, *options, "--weight", "4", *train[-6:]))
     assert read(home / "counter.parquet") == expected([*inputs, more], (*WEIGHTS, "4"))
+
+
+def test_weights_of_another_scale_are_the_same_mixture(inputs: list[Path], runs: list[Path], tmp_path: Path) -> None:
+    of_inputs, of_runs = set(), set()
+    for index, by in enumerate(("1", "1/100", "1000/7", "0.3")):
+        scaled = [str(Fraction(weight) * Fraction(by)) for weight in ("1", "0.7", "100")]
+        home, mixed = tmp_path / f"inputs-{index}", tmp_path / f"runs-{index}"
+        pipeline.train(inputs, output=home, weights=scaled, vocab_size=275, min_frequency=2)
+        pipeline.merge_run(pipeline.combine_runs(runs, scaled[1:], output=mixed), vocab_size=600)
+        of_inputs.add((home / "tokenizer/tokenizer.json").read_bytes())
+        of_runs.add((mixed / "tokenizer/tokenizer.json").read_bytes())
+        advice = [pipeline.report(one).numbers.merged for one in (home, mixed)]
+        of_runs.add(repr(advice))
+    assert (len(of_inputs), len(of_runs)) == (1, 2)
+    plain = pipeline.train(inputs, output=tmp_path / "plain", vocab_size=275, min_frequency=2)
+    even = pipeline.train(inputs, output=tmp_path / "even", weights=[7, 7, 7], vocab_size=275, min_frequency=2)
+    assert (even.merges, manifest.require(tmp_path / "even").manifest.weights) == (plain.merges, ())
+    succeeded(run("train", *inputs, *words(("2", "1.4", "200")), "--vocab-size", 275, "--min-frequency", 2,
+                  "--output", tmp_path / "inputs-0"))  # the same run: it is resumed  # fmt: skip
+
+
+@pytest.mark.parametrize("weight", ["1", "100", "1/100"])
+def test_advice_speaks_of_occurrences_in_the_text(tmp_path: Path, weight: str) -> None:
+    counts = {"often": {"low": 900, "er": 300}, "seldom": {"est": 3, "er": 2}}
+    homes = [pipeline.import_counts(one, output=tmp_path / name) for name, one in counts.items()]
+    mixed = pipeline.combine_runs(homes, ["1", weight], output=tmp_path / "mixed")
+    again = pipeline.combine_runs([mixed], output=tmp_path / "again")
+    vocab_size = 257 + 5  # l o, lo w, e r, and at last e s, es t
+    for home in (mixed, again):
+        pipeline.merge_run(home, vocab_size=vocab_size)
+        assert pipeline.report(home).numbers.merged.last_count == 3
+        assert "its last pair occurred 3 times, fewer than 20" in (home / "report.json").read_text()
+    shown = (mixed / "report.txt").read_text()
+    assert ("occurred 300 times, counted with the weights" in shown) == (weight == "100")
+    swept = pipeline.sweep(homes, weights={"seldom": [weight]}, vocab_size=vocab_size, output=tmp_path / "sweep")
+    assert [point.last_count for point in swept.points] == [3]
+    assert "text" in [one.about for one in swept.recommendation.advice]
+    homes[1].rename(tmp_path / "gone")
+    pipeline.report(mixed)
+    assert ("in the weighted counts" in (mixed / "report.json").read_text()) == (weight != "1")
 
 
 def test_verify_finds_a_wrong_sum_of_an_input(inputs: list[Path], tmp_path: Path) -> None:

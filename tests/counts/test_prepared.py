@@ -107,7 +107,7 @@ def test_normalized_tokens_need_no_search_where_no_text_shows_the_difference() -
     assert Preparation(nfc=True, rules={"<|User|>": late}).searches(["<|end|>", "<|User|>"])
     assert not Preparation(nfc=True, rules={"    ": late}).searches(["<|end|>", "    "])
     stretches = SpecialSearch({"<|User|>": 7}, Preparation(rules={"<|User|>": late})).stretches(b"a<|User|>")
-    assert list(stretches) == [(b"a", None), (b"<|User|>", 7)]
+    assert list(stretches) == [(b"a", None, 0), (b"<|User|>", 7, 0)]
 
 
 def test_characters_that_normal_form_leaves_alone() -> None:

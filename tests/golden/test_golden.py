@@ -1,4 +1,5 @@
 """Golden files: 300 runs make what commit 9aa37f0 made. hashes.json names what each run is given, between bars.
+Weights are relative now: a run of one INPUT with `--weight 1/3` makes what that commit made with weight 1.
 
 `PYTHONPATH=tests/support python tests/golden/test_golden.py` runs them and writes their hashes again.
 """

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import tracemalloc
+from array import array
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import peers
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,13 +23,14 @@ from pipeline.corpus.listing import find_files
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.merges import merge_list
 from pipeline.merges.merge_list import MergeList
+from pipeline.merges.vocabulary import Vocabulary
 from pipeline.reports import measure, tokens
 from pipeline.reports.compared import REFERENCES
 from pipeline.reports.measure import source_names
 from pipeline.reports.numbers import SENTENCES, MergeNumbers, SizePoint
 from pipeline.reports.numbers_worker import logarithmic, merge_numbers
-from pipeline.reports.tables import recommended_size
 from pipeline.reports.tokens import Variants
+from pipeline.reports.verdict import recommended_size
 from pipeline.run import manifest
 
 Learned = tuple[str, MergeList, dict[int, Tokenizer]]
@@ -84,7 +87,7 @@ def test_the_verdict_looks_at_all_doublings_above_a_size() -> None:
         ((0.2, 0.04, 0.088, 0.01), "8,000 is enough: doubling it saves 1.0%"),
     ):
         marked = [SizePoint(1000 << power, 1, 1.0, one) for power, one in enumerate((None, *saved))]
-        merged = MergeNumbers(1, 1, (), tuple(marked), ((1, 100),))
+        merged = MergeNumbers(1, 1, (), tuple(marked), ((1, 100),), 100)
         assert str(recommended_size(merged, marked[-1].vocab_size)).startswith(verdict)
 
 
@@ -113,7 +116,8 @@ def test_vocabulary_numbers_by_hand() -> None:
         b"ababababababababab": 307, "日".encode(): 308, b"x<script>": 309, b" ": 310, b"\x80": 311,
     }  # fmt: skip
     special = tokens.SpecialToken("<|x|>", 312, "eos")
-    found = tokens.vocabulary_numbers({id_: text for text, id_ in texts.items()}, [special], [309])
+    vocabulary = Vocabulary({id_: text for text, id_ in texts.items()}, array("I"), array("I"), array("I"), {})
+    found = tokens.vocabulary_numbers(vocabulary, [special], [309])
     assert (found.tokens, found.special_tokens) == (12, (special,))
     lengths, scripts = tokens.shape({id_: text for text, id_ in texts.items()})
     assert lengths == dict(sorted(Counter(map(len, texts)).items()))
@@ -174,7 +178,7 @@ def test_renyi_efficiency_by_hand_and_of_tokenization_scorer() -> None:
 
 def measured(vocab: dict[int, bytes], cut: dict[str, list[int]], names: str = "ab") -> measure.TokenizerMeasures:
     """Measure texts whose ids are given, each a source of its own."""
-    return measure.measure(lambda text: cut[text], vocab, list(zip(names, cut, strict=False)))
+    return measure.measure(lambda text: [(cut[text], text.encode())], vocab, list(zip(names, cut, strict=False)))
 
 
 def test_measures_by_hand() -> None:
@@ -204,7 +208,8 @@ def test_word_measures_equal_a_plain_count(texts: list[str], step: int) -> None:
 
     for text in texts:
         encode(text)
-    found = measure.measure(encode, {id_: token for token, id_ in numbers.items()}, [("x", text) for text in texts])
+    vocab = {id_: token for token, id_ in numbers.items()}
+    found = measure.measure(lambda text: [(encode(text), text.encode())], vocab, [("x", text) for text in texts])
     words = touched = whole = 0
     for text in texts:
         for match in re.finditer(r"(?:[^\W_]|\u0301)+", text):
@@ -229,17 +234,31 @@ def test_gini_equals_the_mean_difference(values: list[int]) -> None:
     assert found == pytest.approx(differences / (2 * len(values) * sum(values)))
 
 
-@given(st.integers(1, 30), st.sets(st.integers(1, 29)))
-def test_digit_f1_is_the_harmonic_mean(digits: int, cuts: set[int]) -> None:
+@given(st.sets(st.integers(1, 9)), st.sets(st.integers(1, 9)))
+def test_digit_f1_is_the_harmonic_mean(cuts: set[int], usual: set[int]) -> None:
     """The rules of tokenizer-analysis-suite, where nothing to find and nothing found is 1, one of them alone 0."""
-    cuts = {cut for cut in cuts if cut < digits}
-    wanted = {cut for cut in range(1, digits) if (digits - cut) % 3 == 0}
-    if not cuts or not wanted:
-        assert measure.digit_f1(digits, cuts) == (cuts == wanted)
+    if not cuts or not usual:
+        assert measure.digit_f1(cuts, usual) == (cuts == usual)
         return
-    precision, recall = len(cuts & wanted) / len(cuts), len(cuts & wanted) / len(wanted)
+    precision, recall = len(cuts & usual) / len(cuts), len(cuts & usual) / len(usual)
     expected = 2 * precision * recall / (precision + recall) if precision + recall else 0
-    assert measure.digit_f1(digits, cuts) == pytest.approx(expected)
+    assert measure.digit_f1(cuts, usual) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("pattern", "consistent"), [
+    (r"\d| ", True), (r"\d{1,3}(?=(?:\d{3})*\b)| ", True), (r"\d{1,3}| ", True), (r"1\d|\d| ", False),
+])  # fmt: skip
+def test_numbers_that_are_always_cut_in_one_way_are_consistent(pattern: str, consistent: bool) -> None:
+    text = " ".join(str(number) for number in range(1, 20_000, 37))
+    vocab: dict[bytes, int] = {}
+
+    def stretches(text: str) -> list[tuple[list[int], bytes]]:
+        found = [match[0].encode() for match in regex.finditer(pattern, text)]
+        return [([vocab.setdefault(one, len(vocab)) for one in found], text.encode())]
+
+    stretches(text)
+    tokens_of = {id_: token for token, id_ in vocab.items()}
+    assert (measure.measure(stretches, tokens_of, [("x", text)]).whole.digit_f1 == 1) == consistent
 
 
 def test_references_have_a_source_their_size_and_all_sentences() -> None:
@@ -294,6 +313,21 @@ def test_a_sample_of_small_files_is_as_large_as_asked_for(tmp_path: Path) -> Non
     for wanted in (total // 10, total // 2, total, 2 * total):
         drawn = sum(len(one.text.encode()) for one in read_chosen(choose(files, wanted), "text"))
         assert 0.9 * min(wanted, total) <= drawn <= min(1.3 * wanted, total)
+
+
+def test_a_sample_of_files_that_fit_is_all_of_them_in_any_order_and_cut(tmp_path: Path) -> None:
+    parts = [f"{number} is a number\n" * number for number in range(1, 60)]
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole/all.txt").write_text("".join(parts))
+    (tmp_path / "parts").mkdir()
+    for number, part in enumerate(parts):
+        (tmp_path / "parts" / f"{number:02}.txt").write_text(part)
+    size = (tmp_path / "whole/all.txt").stat().st_size
+    for folder in ("whole", "parts"):
+        files = find_files([str(tmp_path / folder)]).files
+        for listed in (files, files[::-1]):
+            drawn = sorted(read_chosen(choose(listed, size), "text"), key=lambda one: one.path)
+            assert "".join(one.text for one in drawn) == "".join(parts)
 
 
 @pytest.mark.parametrize("name", ["a.txt.gz", "a.jsonl", "a.parquet"])

@@ -46,9 +46,9 @@ def figures_of(page: Path) -> Any:
 
 
 KEYS = {
-    "": "tokenizers vocabulary shapes merged sample references sentences ginis machine hidden_size",
+    "": "tokenizers vocabulary shapes merged sample references sentences ginis machine hidden_size who_pays",
     "vocabulary": "tokens bytes special_tokens variants groups",
-    "merged": "merges bytes curve marked ranks",
+    "merged": "merges bytes curve marked ranks last_count weighted",
     "sample": "held_out description bytes texts tokenizers single_source parallel curve first_stage",
 }
 
@@ -112,7 +112,8 @@ def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: 
     assert str(copied / "report.txt") in succeeded(run("report", copied, *arguments)).stdout
     after = json.loads((copied / "report.json").read_text())
     numbers = after["numbers"]
-    assert after | {"numbers": None} == before | {"numbers": None}
+    made_by = ["bpe-pipeline", "report", *map(str, (copied, *arguments))]
+    assert after | {"numbers": None} == before | {"numbers": None, "made_by": made_by}
     assert numbers["tokenizers"] == [["this tokenizer", 350], ["other", 270], ["run", 350]]
     text = (copied / "report.txt").read_text()
     embedding = text.split("hidden size of 64\n")[1].splitlines()

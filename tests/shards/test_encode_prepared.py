@@ -7,12 +7,13 @@ from pathlib import Path
 import encoded
 import pytest
 from amount import FULL
-from encoded import expected, read_shards
+from encoded import between_skipped, expected, read_shards
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from published import ADDED, BOS, EOT, PARTS, SHAPES, pair
 
 import pipeline
+from pipeline.tokenizer.encode import TextEncoder
 
 TRAINED = "trained"  # one of ours, whose texts are cut as they are
 MADE = [*[TRAINED] * 6, *(name for name in SHAPES if name != "falcon")]  # which lacks bytes, and is for single texts
@@ -56,11 +57,16 @@ def test_any_text_in_any_chunks(
     for number, data in enumerate(files):
         (home / f"{number}.txt").write_bytes(data)
     monkeypatch.setattr("pipeline.counts.prepared._PREPARED_BYTES", block_bytes)
-    pipeline.encode_corpus(home, ours, output, separator=separator, shard_format="bin", **options)
+    corpus = pipeline.encode_corpus(home, ours, output, separator=separator, shard_format="bin", **options)
     ids, end = expected(ours, files, separator, options["errors"]), ours.special_tokens[separator]
     own = ids if options["documents"] == "separator" else [id_ for id_ in ids if id_ != end]
     assert read_shards(output) == own
     assert b"".join(pipeline.decode_shards(output, ours)) == ours.decode_bytes(ids)
+    skip = options["errors"] == "skip"
+    valid = [part for data in files for part in (between_skipped(data, ours.model.separating) if skip else [data])]
+    found = [one for part in valid for one in TextEncoder(ours.model).text_stretches(part)]
+    sizes = sum(len(ids) for ids, _ in found), sum(len(text) for _, text in found)
+    assert (corpus.text_tokens or 0, corpus.text_bytes if corpus.text_tokens else 0) == sizes
 
 
 @pytest.mark.parametrize(("shape", "documents", "separator", "ends"), [

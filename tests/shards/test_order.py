@@ -107,6 +107,8 @@ def test_weights_are_of_inputs(tmp_path: Path) -> None:
         pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "all", seed=seed)
     pipeline.encode_corpus(inputs[::-1], TOKENIZER, tmp_path / "none", weights=[0, 1])
     assert documents(read_shards(tmp_path / "none")) == TEXTS[:100]
+    with pytest.raises(UsageError, match="a document is written at most 1,000 times"):
+        pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "x", weights=[1001, 1])
     with pytest.raises(UsageError, match="1 weight for 2 inputs"):
         pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "x", weights=[1])
     with pytest.raises(RunDirectoryError, match="weight"):

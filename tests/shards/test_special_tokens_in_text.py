@@ -1,6 +1,7 @@
 """`--special-tokens-in-text`: what special tokens become that are in the text of documents and separate none."""
 
 import json
+import unicodedata
 from pathlib import Path
 
 import command
@@ -56,6 +57,8 @@ def test_special_tokens_are_text_in_any_chunks(
     )
     expected = [[*tokenizer.encode_ordinary(text), end] for text in documents]
     assert [list(document) for document in encoded] == expected
+    in_form = [unicodedata.normalize("NFC", text) if form == "nfc" else text for text in documents]
+    assert encoded.text_bytes == sum(len(text.encode()) for text in in_form)
 
 
 def test_files_of_different_formats_share_a_chunk(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Every method of encoding, compared with `encode`, for loaded files that prepare text or cut it in several steps."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, AnyStr
 
@@ -16,6 +17,7 @@ from pipeline import Tokenizer, _core
 from pipeline.base.errors import InputError, SpecialTokenError
 from pipeline.pattern.compiled import in_sequence
 from pipeline.pattern.compiler import compile_pattern
+from pipeline.tokenizer.encode import TextEncoder
 
 SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>", "é<", "<|1|>", "<|1|>\r\n2", "é<1")
 LOOKBEHIND = r"(?<=x)y|[^y]+|y"  # only the `regex` package runs it
@@ -70,6 +72,20 @@ def agree(ours: Tokenizer, text: str, sizes: list[int], choice: dict[str, Any]) 
 @given(st.sampled_from(SHAPES), st.sampled_from(list(ADDED)), HALVES, SIZES, st.sampled_from(CHOICES))
 def test_every_method_has_the_ids_of_encode(shape, added, text, sizes, choice):
     agree(pair(shape, added)[1], text, sizes, choice)
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.sampled_from(SHAPES), st.sampled_from(["plain", "mixed"]), TEXTS)
+def test_text_between_special_tokens_is_that_of_tokenizers(shape: str, added: str, text: str) -> None:
+    theirs, ours = pair(shape, added)
+    special = {id_: token.content for id_, token in theirs.get_added_tokens_decoder().items() if token.special}
+    found = list(TextEncoder(ours.model).text_stretches(text))
+    ids = theirs.encode(text, add_special_tokens=False).ids
+    assert [id_ for ids, _ in found for id_ in ids] == [id_ for id_ in ids if id_ not in special]
+    if added == "plain":  # no other token is searched before the text is normalized
+        parts = re.split("|".join(sorted(map(re.escape, special.values()), key=len, reverse=True)), text)
+        expected = [theirs.normalizer.normalize_str(part) if theirs.normalizer else part for part in parts]
+        assert [data.decode() for _, data in found] == [part for part in expected if part]
 
 
 @pytest.mark.usefixtures("small_blocks")

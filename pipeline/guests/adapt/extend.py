@@ -12,7 +12,7 @@ from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.counts.as_text import bounds
-from pipeline.counts.count import Counted, require_counted
+from pipeline.counts.count import Counted, require_counted, text_counters
 from pipeline.executors import Executor
 from pipeline.guests.adapt.change_worker import tokens_by_merges
 from pipeline.guests.adapt.extend_worker import (
@@ -194,17 +194,12 @@ def _last_pair(runner: Runner, run: Run, model: Model, learned: Learned) -> str:
     """Say how often the pair of the last merge occurred, without weights."""
     if not learned.counts:
         return "none"
-    source, times = run.manifest.source, format_count(learned.counts[-1], "times")
-    parts = () if source is None else source.parts
-    if not run.manifest.weights and all(one.weight == (1, 1) for one in parts):
+    times = format_count(learned.counts[-1], "times")
+    if not run.manifest.weighted:
         return f"occurred {times}"
     merges = len(model.vocabulary.left)
     try:
-        counters = [(manifest.require(location(one.run)).counter_path, one.counts) for one in parts]
-        counters = counters or run.chunk_counters(
-            [at for of, _ in run.manifest.plan.weighted(run.manifest.weights) for at in of]
-        )
-        tasks = [(*counter, model, (merges - 1, merges)) for counter in counters]
+        tasks = [(*counter, model, (merges - 1, merges)) for counter in text_counters(run)]
         fewer = [before - after for _, (before, after) in runner.executor.run(tokens_by_merges, tasks)]
     except PipelineError as error:
         return f"occurred {times} with the weights; without them it is unknown: {error}"

@@ -21,7 +21,7 @@ from pipeline.run.make_options import make_options
 from pipeline.run.options import CorpusOptions
 from pipeline.storage import named
 from pipeline.tokenizer.arguments import texts_of
-from pipeline.tokenizer.encode import Text, utf8_of
+from pipeline.tokenizer.encode import Text, TextEncoder, utf8_of
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -62,13 +62,15 @@ class Difference:
 
 @dataclass(frozen=True)
 class CutTexts:
-    """Texts of one source. tokens: of each tokenizer; different: the texts that are cut differently."""
+    """Texts of one source. bytes: of the text without special tokens, as the first tokenizer puts it into NFC; tokens,
+    bytes_per_token: of each tokenizer; different: the texts that are cut differently."""
 
     name: str
     texts: int
     bytes: int
     tokens: tuple[int, int]
     different: int
+    bytes_per_token: tuple[float | None, ...] = (None, None)
 
 
 @dataclass(frozen=True)
@@ -133,17 +135,26 @@ def cut_differently(
     first: Tokenizer, second: Tokenizer, texts: Iterable[tuple[str, str]]
 ) -> tuple[list[CutTexts], list[OtherCut]]:
     """Compare how (source, text) pairs are cut; returns the sources in order, and other cuts, most frequent first."""
-    sums: dict[str, Counter[str]] = {}
+    encoders, sums = [TextEncoder(one.model) for one in (first, second)], dict[str, Counter[str]]()
     cuts: Counter[tuple[Tokens, Tokens]] = Counter()
     for name, text in texts:
         pieces = [[one.vocab[id_] for id_ in one.encode(text, add_special_tokens=False)] for one in (first, second)]
         found = list(_other_cuts(*pieces))
         cuts.update(found)
         own = sums.setdefault(name, Counter())
-        own.update(texts=1, bytes=len(text.encode(errors="replace")), different=bool(found))
-        own.update(first=len(pieces[0]), second=len(pieces[1]))
+        own.update(texts=1, different=bool(found))
+        for at, encoder in enumerate(encoders):
+            for ids, data in encoder.text_stretches(text):
+                own.update({f"tokens {at}": len(ids), f"bytes {at}": len(data)})
     sources = [
-        CutTexts(name, own["texts"], own["bytes"], (own["first"], own["second"]), own["different"])
+        CutTexts(
+            name,
+            own["texts"],
+            own["bytes 0"],
+            (own["tokens 0"], own["tokens 1"]),
+            own["different"],
+            tuple(own[f"bytes {at}"] / tokens if (tokens := own[f"tokens {at}"]) else None for at in (0, 1)),
+        )
         for name, own in sums.items()
     ]
     return sources, [OtherCut(pair, count) for pair, count in sorted(cuts.items(), key=lambda one: (-one[1], one[0]))]
@@ -306,8 +317,7 @@ def _setting_lines(settings: Mapping[str, tuple[str, str]]) -> Iterable[str]:
 def _table(sources: Sequence[CutTexts]) -> Table:
     rows = []
     for one in sources:
-        rates = [one.bytes / tokens if tokens else None for tokens in one.tokens]
         more = one.tokens[1] / one.tokens[0] - 1 if one.tokens[0] else None
-        rows.append((one.name, one.bytes, *rates, more, f"{one.different:,} of {one.texts:,}"))
+        rows.append((one.name, one.bytes, *one.bytes_per_token, more, f"{one.different:,} of {one.texts:,}"))
     headers = ("text", "bytes", "bytes per token in A", "in B", "tokens in B", "cut differently")
     return Table("Texts", headers, tuple(rows), forms={4: "+.2%"}, whole="--json")

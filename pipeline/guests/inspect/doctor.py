@@ -24,7 +24,8 @@ from pipeline.counts.counter_file import open_counter
 from pipeline.guests.inspect.diff import difference, first_of
 from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Examined
 from pipeline.pattern.normal_form import nfc
-from pipeline.reports.advice import Advice
+from pipeline.reports.result import Advice
+from pipeline.reports.tokens import unused_tokens
 from pipeline.run import manifest
 from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN, is_reserved
 from pipeline.run.keywords import AnyPath
@@ -255,16 +256,11 @@ def _unused(model: Model, run: Run | None) -> Iterator[Said]:
     vocabulary, run, note = model.vocabulary, *_counted_like(model, run)
     with open_counter(run.counter_path, fingerprint=run.manifest.counter_fingerprint()) as counter:
         uses = model.uses(counter.read_all())
-    needed = bytearray(map(bool, uses))
-    for left, right, result in reversed(list(zip(vocabulary.left, vocabulary.right, vocabulary.result, strict=True))):
-        if needed[result]:
-            needed[left] = needed[right] = True
-    unused = [id_ for id_, token in vocabulary.tokens.items() if len(token) > 1 and not needed[id_]]
-    parts = sum(len(token) > 1 and not uses[id_] for id_, token in vocabulary.tokens.items()) - len(unused)
-    evidence = {"tokens": len(unused), "parts": parts, "of": len(vocabulary.tokens), "run": str(run.directory)}
+    unused, parts = unused_tokens(vocabulary, lambda id_: uses[id_] > 0)
+    evidence = {"tokens": len(unused), "parts": len(parts), "of": len(vocabulary.tokens), "run": str(run.directory)}
     message = f"{format_count(len(unused), 'tokens')} of several bytes and their longer forms never occur in the counts"
-    message += f" of {run.directory}{_share(len(unused), len(vocabulary.tokens))}; {parts:,} occur only as parts of"
-    message += f" longer ones{note}"
+    message += f" of {run.directory}{_share(len(unused), len(vocabulary.tokens))}; {len(parts):,} occur only as parts"
+    message += f" of longer ones{note}"
     if not unused:
         yield FINE, message, "", evidence
         return

@@ -140,9 +140,9 @@ class Explainer:
     def _pieces(self, data: bytes) -> Iterator[ExplainedPiece]:
         model, special_tokens = self._model, self._model.vocabulary.special_tokens
         texts, start = {id_: text.encode() for text, id_ in special_tokens.items()}, 0
-        front, behind = ([(b"", special_tokens[text]) for text in added] for added in (model.front, model.behind))
+        front, behind = ([(b"", special_tokens[text], 0) for text in added] for added in (model.front, model.behind))
         stretches = SpecialSearch(special_tokens, model.preparation).stretches(data)
-        for stretch, id_ in (*front, *stretches, *behind):
+        for stretch, id_, _ in (*front, *stretches, *behind):
             if id_ is not None:  # what encoding puts around a text has no bytes in it
                 yield ExplainedPiece(start, stretch or texts[id_], "special", (id_,), (texts[id_],))
                 start += len(stretch)

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.guests.inspect.diff import EXAMPLES
-from pipeline.reports.advice import Advice
-from pipeline.reports.result import NOT_STORED, Part, Result, Rows
+from pipeline.reports.result import NOT_STORED, Advice, Part, Result, Rows
 from pipeline.storage import Location
 
 FINE, ADVICE, WRONG, NOT_CHECKED = "fine", "advice", "wrong", "not checked"

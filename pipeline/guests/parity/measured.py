@@ -10,9 +10,9 @@ from pipeline.executors import Executor
 from pipeline.guests.parity.parity_worker import ByMerges, MeasureTask, Parity, measure
 from pipeline.merges import merge, merge_worker
 from pipeline.merges.merge_list import LEAST_COUNT
-from pipeline.reports.advice import Advice
 from pipeline.reports.measure import gini
-from pipeline.reports.result import Table
+from pipeline.reports.numbers import is_english
+from pipeline.reports.result import Advice, Table
 from pipeline.reports.summary import ChosenBy
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
@@ -66,6 +66,22 @@ class Measured:
         rows = (*zip((*self.names, "all"), *columns, strict=True), ("Gini coefficient", *texts, None, None))
         note = "Gini coefficient: how much the texts differ in length; 0 if all are equal."
         return Table("Languages", tuple(headers), rows, note, forms)
+
+    def who_pays(self) -> str:
+        """Say how the same text and plain merges compare, as far as they are known."""
+        tokens, found = [own for _, own in self.sizes], list[str]()
+        if self.parity.dev and len(tokens) > 1:
+            reference = next(filter(is_english, self.names), self.names[0])
+            base = max(tokens[self.names.index(reference)], 1)
+            listed = sorted(((own / base, name) for name, own in zip(self.names, tokens, strict=True)), reverse=True)
+            shown = ", ".join(f"{name} {times:.2f}" for times, name in listed if name != reference)
+            same = f"times the tokens of {reference} for the same --dev text"
+            found.append(f"{shown} {same}; Gini {gini(tokens) or 0:.2f}")
+        if self.plain is not None:
+            changes = zip(self.names, tokens, self.plain, strict=True)
+            shown = ", ".join(f"{name} {own / max(one, 1) - 1:+.1%}" for name, own, one in changes)
+            found.append(f"compared with plain merges {shown} tokens")
+        return "; ".join(found)
 
     def tables(self) -> tuple[Table, ...]:
         """Return all tables."""
@@ -161,7 +177,7 @@ def report(parity: Parity, executor: Executor, run: Run, trained: Trained, size:
         ]
     if plain is not None:
         numbers["plain"] = plain
-    return ChosenBy(rows, numbers, found.tables(), found.advice())
+    return ChosenBy(rows, numbers, found.tables(), found.advice(), found.who_pays())
 
 
 def plain_of(output: Location) -> Location:

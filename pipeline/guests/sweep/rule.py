@@ -7,8 +7,8 @@ the vocabulary's n_v parameters, which are rows of the hidden size, as A / n_v^a
 same compute F a model of n + n_v parameters reads only D = F / (6 (n + n_v)) tokens. F is 6 x parameters x tokens, or
 without `tokens` what they found to be optimal, (n / exp(-2.484651))^2. The fit is of models of 33 million to 3 billion
 parameters; beyond, it is an extrapolation. Without parameters: the smallest size from which on no doubling saves 5 % of
-the tokens. Vocabularies whose last pair occurred fewer than 20 times are left out: such tokens are names and typing
-errors.
+the tokens. Vocabularies whose last pair occurred fewer than 20 times in the text are left out: such tokens are names
+and typing errors. Weights are relative and multiply no occurrence.
 
 Mixture: the largest geometric mean of bytes per token over the held-out files, or without any over the files that are
 named, or without any over the sources. So each counts the same, whatever its size: one per cent gained in one may be
@@ -27,7 +27,7 @@ from pipeline.base.errors import UsageError, unfit
 from pipeline.base.units import format_count
 from pipeline.guests.sweep.sweep_worker import Point
 from pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, enough_from
-from pipeline.reports.advice import EQUAL, Advice, prices
+from pipeline.reports.result import EQUAL, Advice, prices
 
 _A, _A_POWER, _B, _B_POWER = 0.19584238, 0.67073747, 2.12411231, 0.44660634  # in millions, and 10^15 operations
 _OPTIMUM = math.exp(-2.48465102)
@@ -127,7 +127,7 @@ def recommend(points: Sequence[Point], model: ForModel, labels: Mapping[str, str
     usable = sorted({one.vocab_size for one in frequent}) or sizes[:1]
     size, of_size = _size(points, usable, model)
     possible = [one for one in frequent if one.vocab_size == size] or [one for one in points if one.vocab_size == size]
-    best, *others = sorted(possible, key=rate, reverse=True)
+    best, *others = sorted(possible, key=lambda one: (-rate(one), sorted(text.tokens for text in one.measured)))
     advice = [of_size, _mixture(best, others, labels or {})]
     most = {one: max(point.last_count for point in points if point.vocab_size == one) for one in sizes}
     if left := [one for one in sizes if one not in usable]:
@@ -229,7 +229,7 @@ def _margin(one: Point, other: Point) -> float:
     random, differences = Random(0), list[float]()  # noqa: S311 - a sample, not a secret
     for _ in range(_SAMPLES):
         total = 0.0
-        for groups, of_other in pairs:
+        for groups, of_other in sorted(pairs):  # in whatever order the files were named
             drawn = random.choices(range(len(groups)), k=len(groups))
             total += math.log(sum(groups[at] for at in drawn) / sum(of_other[at] for at in drawn))
         differences.append(total / len(pairs))

@@ -47,7 +47,7 @@ from pipeline.run.patterns import pattern_of
 from pipeline.run.plan import dependencies_of
 from pipeline.run.runner import Runner, Stage, opened
 from pipeline.run.stored import stored
-from pipeline.run.values import argument, parse_locations, parse_weight, shown_weight
+from pipeline.run.values import argument, parse_locations, parse_weight, relative, shown_weight
 from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, existing, named, same_location
 from pipeline.storage.atomic import write_whole
@@ -79,7 +79,7 @@ class Mixture:
 
 
 def mixtures_of(weights: Sequence[str], names: Sequence[str]) -> list[Mixture]:
-    """Read `a=1,2 b=0,1`: every choice of one weight for each run; runs that are not named have 1.
+    """Read `a=1,2 b=0,1`: every choice of one weight for each run, the smallest as 1; runs not named have 1.
 
     >>> [mixture.name for mixture in mixtures_of(["a=1,2"], ["a", "b"])]
     ['a-x1+b-x1', 'a-x2+b-x1']
@@ -99,7 +99,11 @@ def mixtures_of(weights: Sequence[str], names: Sequence[str]) -> list[Mixture]:
         except ValueError as error:
             raise UsageError(f"--weight: expected {error}, in {word!r}") from None
     chosen = itertools.islice(itertools.product(*choices.values()), _MOST_MIXTURES + 1)
-    found = [Mixture({name: by for name, by in zip(names, one, strict=True) if by}) for one in chosen if any(one)]
+    try:
+        scaled = [relative(one) for one in chosen if any(one)]
+    except ValueError as error:
+        raise UsageError(f"--weight: expected {error}") from None
+    found = [Mixture({name: by for name, by in zip(names, one, strict=True) if by}) for one in scaled]
     if not found or len(found) > _MOST_MIXTURES:
         raise UsageError(f"--weight: between 1 and {_MOST_MIXTURES} mixtures, not {len(found) or 'only zeros'}")
     return list({mixture.name: mixture for mixture in found}.values())

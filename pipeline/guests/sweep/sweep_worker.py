@@ -5,7 +5,7 @@ is as many tokens in it as their parts.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -15,9 +15,9 @@ from pipeline.corpus.sampling import Chosen, read_chosen
 from pipeline.counts.counter_file import open_counter
 from pipeline.executors.worker import report_progress
 from pipeline.storage import Location
+from pipeline.tokenizer.encode import TextEncoder
 from pipeline.tokenizer.export import Trained
 from pipeline.tokenizer.model import Model
-from pipeline.tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Point:
-    """A vocabulary of a mixture. vocab_size: as asked for; size: what it has; last_count: of the pair merged last."""
+    """A vocabulary of a mixture. vocab_size: as asked for; size: what it has; last_count: of the pair merged last, in
+    the text itself: without weights."""
 
     mixture: str
     vocab_size: int
@@ -94,11 +95,22 @@ def measure(task: SweepTask) -> list[Point]:
         of_merges = _measure(task, texts, models)
         for size, model in models.items():
             merges = trained.options.special.merge_budget(size)
-            counts = trained.learned.counts[:merges]
-            last_count = counts[-1] if counts else 0
+            last_count = _last_count(task, merges, of_merges)
             points[size] = Point(task.mixture, size, model.vocabulary.size, last_count, tuple(of_merges[merges]))
     report_progress(len(points))
     return [points[size] for size in task.sizes]
+
+
+def _last_count(task: SweepTask, merges: int, measured: Mapping[int, list[Measured]]) -> int:
+    """Return how often the last of these merges joined a pair; with weights, by the tokens that it saves in texts."""
+    counts = task.trained.learned.counts[:merges]
+    if not counts or len(counts) - 1 not in measured:
+        return counts[-1] if counts else 0
+    before, after = (
+        sum(one.tokens for one in measured[number] if one.kind == "source" and one.name in task.weights)
+        for number in (len(counts) - 1, merges)
+    )
+    return before - after
 
 
 def _measure(
@@ -107,33 +119,27 @@ def _measure(
     """Return what is measured, by the number of merges."""
     budgets = {size: task.trained.options.special.merge_budget(size) for size in models}
     largest, learned = models[max(budgets, key=budgets.__getitem__)], task.trained.learned
-    parts = {merges: largest.vocabulary.parts(partial(gt, merges)) for merges in budgets.values()}
+    numbers = {*budgets.values()}
+    if set(task.weights.values()) - {1}:  # what the last merge saves is how often it occurs in the text itself
+        numbers |= {min(merges, len(learned)) - 1 for merges in numbers if min(merges, len(learned))}
+    parts = {merges: largest.vocabulary.parts(partial(gt, merges)) for merges in numbers}
     own: _Tokens = {merges: learned.first(merges).tokens for merges in parts}
     sources = _tokens_by_source(task, largest, parts, own)
-    tokenizer, special = Tokenizer.from_model(largest), set(largest.vocabulary.special_tokens.values())
+    encoder = TextEncoder(largest)
     found = {merges: [Measured("mixture", task.mixture, learned.bytes, own[merges])] for merges in parts}
     for merges, listed in found.items():
         listed += [Measured("source", one.name, one.bytes, sources[one.name][merges]) for one in task.sources]
     for kind, name, several in texts:
-        documents = [part for text in several for part in _documents(tokenizer.encode(text), special)]
+        documents = [found for text in several for found in encoder.text_stretches(text)]
         groups = [
-            [id_ for part in documents[at::_GROUPS] for id_ in part] for at in range(min(_GROUPS, len(documents)))
+            [id_ for ids, _ in documents[at::_GROUPS] for id_ in ids] for at in range(min(_GROUPS, len(documents)))
         ]
-        size = sum(len(text.encode()) for text in several)
+        size = sum(len(text) for _, text in documents)
         for merges, of in parts.items():
             tokens = tuple(sum(map(of.__getitem__, ids)) for ids in groups)
             alone = kind != "held out" or len(tokens) == 1
             found[merges].append(Measured(kind, name, size, sum(tokens), () if alone else tokens))
     return found
-
-
-def _documents(ids: list[int], special: set[int]) -> Iterator[list[int]]:
-    """Cut after each special token."""
-    start = 0
-    for at, id_ in enumerate(ids, 1):
-        if id_ in special or at == len(ids):
-            yield ids[start:at]
-            start = at
 
 
 def _tokens_by_source(

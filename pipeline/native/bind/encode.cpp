@@ -287,6 +287,9 @@ void bind_chunk_sinks(nb::module_& module) {
       .def("recognise", &ChunkIds::recognise, "special_ids"_a,
            "Token i of the counter has this id from here on; they are counted from 0.")
       .def("found", &ChunkIds::found, "How often the text has each special token.")
+      .def(
+          "text", [](const ChunkIds& self) { return std::pair(self.text().ids, self.text().bytes); },
+          "The text between special tokens, as it was cut: its ids and its bytes.")
       .def("ready", &ChunkIds::ready, "How many ids take() would return.")
       .def(
           "take",

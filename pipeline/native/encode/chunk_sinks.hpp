@@ -25,24 +25,33 @@ class ChunkIds : public PieceSink {
 
   void pieces(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) override {
     start_document();
+    text_.bytes += ends[count - 1] - start;
     const size_t readable = ends[count - 1] + kReadableAfter;
+    const size_t before = ids_.size();
     for (size_t block; count != 0; count -= block) {
       block = std::min(count, Encoder::kBlockPieces);
       encoder_.encode_block(text, start, {ends, block}, readable, *state_, ids_);
       ends += block;
       start = ends[-1];
     }
+    text_.ids += ids_.size() - before;
   }
   void keep() override {
     kept_ = ids_.size();
+    kept_text_ = text_;
+    undecided_.clear();
     kept_in_document_ = in_document_;
   }
   void drop() override {
     ids_.shrink(kept_);
+    text_ = kept_text_;
+    for (const size_t index : undecided_) --found_[index];
+    undecided_.clear();
     in_document_ = kept_in_document_;
   }
   void special_token(size_t index) override {
     ++found_[index];
+    if (judged_) undecided_.push_back(index);
     const uint32_t id = special_ids_[index];
     if (id != separator_) {
       start_document();
@@ -73,6 +82,12 @@ class ChunkIds : public PieceSink {
     special_ids_ = std::move(ids);
     found_.assign(special_ids_.size(), 0);
   }
+  // The text between special tokens: its bytes, as it was cut, and its ids.
+  struct Text {
+    uint64_t bytes = 0, ids = 0;
+  };
+  const Text& text() const { return text_; }
+
   // How often the text has each special token.
   const std::vector<uint64_t>& found() const { return found_; }
 
@@ -112,6 +127,8 @@ class ChunkIds : public PieceSink {
   bool separators_, judged_, continues_ = false, in_document_ = false, kept_in_document_ = false;
   std::vector<uint32_t> front_, behind_;
   std::vector<uint64_t> found_;
+  std::vector<size_t> undecided_;  // special tokens of a document that may still be dropped
+  Text text_, kept_text_;
   IdBuffer ids_;
   size_t kept_ = 0;     // of ids_: those that are certain
   uint64_t taken_ = 0;  // ids that were taken away

@@ -16,7 +16,7 @@ from pipeline import Tokenizer
 from pipeline.guests.inspect import doctor
 from pipeline.guests.inspect.doctor import examine
 from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Examined
-from pipeline.reports.advice import Advice
+from pipeline.reports.result import Advice
 from pipeline.run import manifest
 from pipeline.tokenizer.formats.files import FORMATS
 

@@ -35,6 +35,7 @@ from pipeline.guests.parity.parity_worker import MeasureTask, measure
 from pipeline.merges import merge, merge_list, merge_worker
 from pipeline.merges.rules import MergeRules
 from pipeline.reports.plots import report_figures
+from pipeline.reports.verdict import verdict
 from pipeline.run import manifest
 from pipeline.run.directory import MERGES_SO_FAR
 from pipeline.run.make_options import make_options
@@ -150,6 +151,11 @@ def test_report_and_verify_know_the_languages(merged: Path, tmp_path: Path) -> N
     assert [one.split()[0] for one in shown["languages"]] == list(TRAIN)
     assert shown["options"]["tie_break"] == "greatest-letters"
     assert "Gini coefficient" in (merged / "report.txt").read_text()
+    again = shutil.copytree(merged, tmp_path / "again")
+    first, second = (one["tokens"] for one in found["measured"])
+    pays = dict(verdict(pipeline.report(again).numbers, ()))["Who pays"]
+    base, other = TRAIN
+    assert pays.startswith(f"{other} {second / first:.2f} times the tokens of {base} for the same --dev text; Gini")
     copied = shutil.copytree(merged, tmp_path / "run")
     smaller = pipeline.merge_run(copied, vocab_size=256 + 15)[256 + 15]
     own = [sum(len(smaller.encode(piece.decode())) * n for piece, n in counter.items()) for counter in DEV.values()]

@@ -1,0 +1,107 @@
+"""The verdict names what the corpus has, with sizes; broken tokens are those of `doctor`."""
+
+import json
+import random
+import shlex
+import unicodedata
+from pathlib import Path
+
+import pytest
+from command import run, succeeded
+
+import pipeline
+from pipeline.reports.numbers import SENTENCES
+from pipeline.reports.verdict import recommended_size, sentences_of_corpus, verdict
+
+LATIN = {"English", "German", "Spanish", "Turkish", "Vietnamese"}
+
+
+def _verdict(home: Path) -> dict[str, str]:
+    return dict(verdict(pipeline.report(home).numbers, ()))
+
+
+@pytest.mark.parametrize(("language", "share", "named"), [
+    ("Hindi", 0.2, {"Hindi"}), ("Japanese", 0.2, {"Japanese", "Chinese"}), ("Chinese", 0.2, {"Chinese"}),
+    ("Greek", 0.00003, set()), ("Arabic", 0, set()),
+])  # fmt: skip
+def test_only_languages_in_whose_scripts_the_corpus_is_are_named(
+    tmp_path: Path, language: str, share: float, named: set[str]
+) -> None:
+    words = ["".join(random.Random(seed).choices("aeilnorst", k=6)) for seed in range(500)]
+    text, size = " ".join(random.Random(1).choices(words, k=20_000)), 100_000
+    more = (SENTENCES[language] + "\n") * int(size * share / len(SENTENCES[language]) + 1)
+    (tmp_path / "a.txt").write_text(text[:size] + "\n" + (more if share > 0.001 else more[:3] * (share > 0)))
+    pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=400)
+    numbers = pipeline.report(tmp_path / "run").numbers
+    assert {one.language for one in sentences_of_corpus(numbers)} - {"Python", "Emoji and numbers"} == LATIN | named
+    found = dict(verdict(numbers, ()))
+    absent = set(SENTENCES) - LATIN - named - {"Python", "Emoji and numbers"}
+    assert [name for name in absent if name in found["Who pays"]] == []
+    assert f"{len(absent)} of the sentences are in scripts that this corpus lacks" in found["Who pays"]
+    for name in ("en", "el"):
+        (tmp_path / name).write_text(SENTENCES[{"en": "English", "el": "Greek"}[name]])
+    held = pipeline.report(tmp_path / "run", held_out=[f"en={tmp_path}/en", f"el={tmp_path}/el"]).numbers
+    assert "the tokens of en for the same held-out text" in dict(verdict(held, ()))["Who pays"]
+
+
+def _write(home: Path, files: dict[str, str]) -> list[Path]:
+    for name, text in files.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+    return [home / name for name in files]
+
+
+def test_advice_does_not_depend_on_order_names_and_borders_of_files_or_normal_form(tmp_path: Path) -> None:
+    decomposed = [unicodedata.normalize("NFD", one) for one in (*SENTENCES.values(), "cafe\u0301 au lait ") * 9]
+    a, b = ("<|endoftext|>".join(decomposed[at::2]) for at in (0, 1))
+    pieces = a.split("<|endoftext|>")
+    layouts = [
+        {"a.txt": a, "b.txt": b},
+        {"b.txt": b, "a.txt": a},
+        {"deep/in/x.log": b, "y": a},
+        {**{f"{number:02}.txt": piece for number, piece in enumerate(pieces)}, "b.txt": b},
+        {"both.txt": f"{b}<|endoftext|>{a}"},
+        {name: unicodedata.normalize("NFC", text) for name, text in (("a.txt", a), ("b.txt", b))},
+    ]
+    found = []
+    for index, layout in enumerate(layouts):
+        files = _write(tmp_path / f"corpus-{index}", layout)
+        home = tmp_path / f"run-{index}"
+        weights = [7] * 2 if len(files) == 2 else None
+        pipeline.train(files, output=home, vocab_size=600, normalize="nfc", weights=weights)
+        numbers = pipeline.report(home).numbers
+        found.append((verdict(numbers, ()), recommended_size(numbers.merged, 600)))
+    assert found == [found[0]] * len(layouts)
+
+
+def test_vocabulary_sizes_are_behind_names(trained: Path, tmp_path: Path) -> None:
+    pipeline.merge_run(trained, vocab_size=300, output=tmp_path / "smaller")
+    assert "o200k, 200k tokens" in _verdict(trained)["How short"]
+    pipeline.report(trained, compare=tmp_path / "smaller")
+    card = (trained / "tokenizer/README.md").read_text()
+    size = pipeline.load(trained).vocab_size
+    assert f"bytes per token on the training corpus, with {size} tokens; on the sample" in card
+    assert "fewer tokens than smaller, 300 tokens" in card
+
+
+def test_broken_tokens_are_those_of_doctor(tmp_path: Path) -> None:
+    counts = {"low": 9, "lower": 9, "newest": 5, "widest": 4}
+    home = pipeline.import_counts(counts, output=tmp_path / "run")
+    pipeline.merge_run(home, vocab_size=270)
+    assert _verdict(home)["Broken tokens"] == "none"  # `lo` and others are parts of longer ones
+    groups = pipeline.report(home).numbers.vocabulary.groups
+    [one] = [one.evidence for one in pipeline.doctor(home).findings if "parts" in one.evidence]
+    assert groups["never_used"].count == groups["unused"].count + one["parts"] > 0
+    assert (groups["unused"].count, groups["unreachable"].count) == (one["tokens"], 0)
+
+
+def test_a_merge_names_the_command_of_the_report_that_it_replaces(trained: Path, text: Path) -> None:
+    size = pipeline.load(trained).vocab_size
+    again = ["bpe-pipeline", "report", str(trained), "--held-out", str(text), "--compare", f"old={trained}"]
+    again += ["--hidden-size", "64"]
+    for words in ([], again[1:]):
+        succeeded(run(*words) if words else run("merge", trained, "--vocab-size", size))
+        result = succeeded(run("merge", trained, "--vocab-size", size))
+        assert ("had a report with --held-out, --compare, --hidden-size, which this" in result.stderr) == bool(words)
+        assert (f"to make it again: {shlex.join(again)}" in result.stderr) == bool(words)
+    assert "made_by" not in json.loads((trained / "report.json").read_text())
