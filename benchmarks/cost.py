@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.records import Record
+from pipeline.merges.forecast import passes_over_disk
 
 LEAST_SIZES = 4  # of a source; the largest is held back to test the prediction
 SHARES = 256  # of the hash of pieces, in which a cluster combines
-SHARED_FROM_BYTES = 1 << 30  # of pieces: from these on, nodes share merging
 STREAMED = 3  # times that merging reads a counter which it does not hold
 USUAL_CHUNK_BYTES = 64 << 20
 
@@ -222,25 +222,6 @@ class Plan:
         return f"{longest.bottleneck} in {longest.name}"
 
 
-# Merging that nodes share, 32,000 merges, as `python -m benchmarks.shared` measured it on mixed-250.
-EXCHANGES = 1000
-EMPTY_EXCHANGE_S = 0.0049
-PARTS = Line(0.05, 98e-9)  # CPU seconds of all parts together, over bytes of pieces: of the two largest
-ANSWER_BYTES = Power(1.17, 0.629)  # of a part in an exchange, over its bytes of pieces
-ANSWER_S = 4e-9  # of the coordinating task, for each of these bytes
-
-
-def share_merging(cluster: Cluster, piece_bytes: float) -> dict[str, float]:
-    """Return the seconds of merging that nodes share: work and exchanges take turns, and the longer of them names it.
-
-    A node works with two threads, as many as were measured.
-    """
-    answers = cluster.nodes * ANSWER_BYTES(piece_bytes / cluster.nodes)
-    exchanges = EXCHANGES * (EMPTY_EXCHANGE_S + answers / cluster.network_bytes_s + answers * ANSWER_S)
-    work = PARTS(piece_bytes) / (2 * cluster.nodes)
-    return {"exchanges" if exchanges > work else "processors": exchanges + work}
-
-
 def plan(model: Model, cluster: Cluster, corpus_bytes: float, chunk_bytes: float) -> Plan:
     """Predict what a corpus of this size takes on a cluster.
 
@@ -268,22 +249,22 @@ def plan(model: Model, cluster: Cluster, corpus_bytes: float, chunk_bytes: float
         },
     )
     joining = StageCost("joining", {"network of one node": 2 * counter / cluster.network_bytes_s})
+    needed_bytes = model.peak_bytes(piece_bytes)
+    fits = needed_bytes <= cluster.memory_bytes
+    times = 1.0 if fits else passes_over_disk(cluster.memory_bytes / needed_bytes)[1]
     merging = StageCost(
         "merging",
         {
-            "processors of one node": model.merging(piece_bytes),
+            "processors of one node" if fits else "words on disk": times * model.merging(piece_bytes),
             "network of one node": STREAMED * counter / cluster.network_bytes_s,
         },
     )
-    sharing = cluster.nodes if piece_bytes >= SHARED_FROM_BYTES else 1
-    if sharing > 1:
-        merging = StageCost("merging", share_merging(cluster, piece_bytes))
     return Plan(
         (counting, combining, joining, merging),
         pieces,
         counter,
         chunk_counters,
-        model.peak_bytes(piece_bytes / sharing),
-        model.peak_bytes(min(model.repeated_bytes(corpus_bytes), piece_bytes) / sharing),
+        needed_bytes,
+        model.peak_bytes(min(model.repeated_bytes(corpus_bytes), piece_bytes)),
         cluster.memory_bytes,
     )

@@ -2,7 +2,6 @@
 
 <!-- figure cuts -->            a drawing of figures.py
 <!-- chart trainers -->         a chart of benchmarks/plots
-<!-- include PATH -->           a Markdown file of the project without its title
 
 `python docs/hooks.py` writes into the reference, after each <!-- options of train -->, the table of the command's
 options, and after each <!-- reference of train --> the signature and docstring of the function, from the objects
@@ -20,10 +19,9 @@ sys.path.insert(0, str(HOME / "docs"))
 
 import figures  # noqa: E402 - is stored next to this file
 
-_MARK = re.compile(r"^<!-- (figure|chart|include) ([^>]+?) -->$", re.MULTILINE)
+_MARK = re.compile(r"^<!-- (figure|chart) ([^>]+?) -->$", re.MULTILINE)
 _MADE = re.compile(r"^(<!-- (options|reference) of (\S+) -->\n).*?^(?=<!-- end of \2 -->$)", re.MULTILINE | re.DOTALL)
 _MADE_MARKS = re.compile(r"^<!-- (?:(?:options|reference) of \S+|end of (?:options|reference)) -->$", re.MULTILINE)
-_TITLE = re.compile(r"\A# .*\n")
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
 
@@ -33,11 +31,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def _content(kind: str, name: str) -> str:
-    if kind == "figure":
-        return figures.FIGURES[name]()
-    if kind == "chart":
-        return chart(name)
-    return _TITLE.sub("", (HOME / name).read_text(encoding="utf-8"))
+    return figures.FIGURES[name]() if kind == "figure" else chart(name)
 
 
 def chart(name: str) -> str:

@@ -14,7 +14,7 @@ from pipeline.counts.combine import look_at
 from pipeline.counts.combine_worker import COMBINE_BYTES
 from pipeline.counts.feeding import RegexCutter
 from pipeline.merges import forecast
-from pipeline.merges.merge import merges_for, sharing
+from pipeline.merges.merge import merges_for
 from pipeline.merges.rules import MergeRules
 from pipeline.reports.progress import duration
 from pipeline.run.directory import RUN, Directory
@@ -151,7 +151,7 @@ def _merging(
     )
     budget_bytes = workers.limit_bytes - workers.other_bytes
     team = runner.threads
-    way = forecast.choose(shape, merges, threads=team, budget_bytes=budget_bytes, sharing=sharing(runner))
+    way = forecast.choose(shape, merges, threads=team, budget_bytes=budget_bytes)
     engine, started = _core.MergeEngine(), time.monotonic()
     engine.add(*found.columns)
     engine.run(merges, MergeRules(tie_break=options.tie_break), threads=team)
@@ -159,6 +159,4 @@ def _merging(
     seconds = sample_s * max(grown, 1) * (way.times_longer if way else 1.0)
     if way is None:
         return forecast.least(merges, shape), seconds, "at least, which is more than the limit"
-    if way.parts > 1:
-        return way.bytes, seconds, f"on each of {way.parts} nodes, which share it"
     return way.bytes, seconds, f"in about {way.passes} passes over words on disk" if way.passes else ""

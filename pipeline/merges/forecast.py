@@ -7,7 +7,7 @@ Compact words take half the memory and a fifth more time. Where these are too mu
 any budget above a small one, and takes longer.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pipeline import _core
 
@@ -32,9 +32,7 @@ _TOKEN_TABLE_BYTES, _TOKEN_THREAD_BYTES = 120, 80  # of each token, in the engin
 # Times are of merging in memory: of writing all words at first, and of a pass.
 _PHASES, _STREAMED_PASSES = 18, 12
 _STORING_TIME, _PASS_TIME = 0.4, 0.12
-_EXCHANGE_S, _MERGING_S = 0.16e-3, 45e-9  # of a merge that parts share, waiting for each other; of a slot, without
 _LEAST_RESIDENT_BYTES, _SHARED_RESIDENT_BYTES = 8 << 20, 12 << 20  # of the only thread, of each of several
-_SUM_BYTES = 16  # of a counter of all parts' sketch, where its sum is made and sent
 _TOKEN_BYTES, _TOKEN_COPIES = 900, 12.5  # exporting: for each token, and of its bytes
 _USUAL_TOKEN_BYTES = 12
 
@@ -67,22 +65,8 @@ class Merging:
     threads: int
     compact: bool = False  # words in half the memory
     resident_bytes: int = 0  # for words, lists and pairs, if words that a phase does not need are on disk
-    parts: int = 1  # of the counter, each on a node of its own; then bytes and threads are those of each
     passes: int = 0  # over words on disk
-    times_longer: float = 1.0  # than in memory, on one node
-
-
-@dataclass(frozen=True)
-class Sharing:
-    """Nodes of a cluster that may share the words, each with a part of the counter.
-
-    from_bytes: of pieces; from these on they do even if one node has enough memory.
-    """
-
-    parts: int
-    threads: int  # of each part
-    budget_bytes: int  # of each part
-    from_bytes: int
+    times_longer: float = 1.0  # than in memory
 
 
 def surely_enough(pieces: int, piece_bytes: int, merges: int, *, threads: int) -> int:
@@ -146,21 +130,14 @@ def _pairs(merges: int, slots: int) -> int:
     return min(2 * merges + 256, _MOST_PAIRS, slots // 8)
 
 
-def choose(
-    shape: CounterShape, merges: int, *, threads: int, budget_bytes: int, sharing: Sharing | None = None
-) -> Merging | None:
+def choose(shape: CounterShape, merges: int, *, threads: int, budget_bytes: int) -> Merging | None:
     """Return the fastest way to merge that fits the budget, or None if it is below the least."""
-    shared = _share(shape, merges, sharing) if sharing else None
-    if sharing and shared and shape.bytes >= sharing.from_bytes:
-        return shared
     for compact, team in ((False, threads), (True, threads), (False, 1), (True, 1)):
         if (compact and not shape.text) or (shape.text and not compact and shape.slots >= COMPACT_FROM):
             continue
         needed = merging_bytes(shape, merges, threads=team, compact=compact)
         if needed <= budget_bytes:
             return Merging(needed, team, compact, times_longer=1 + _COMPACT_TIME * compact)
-    if shared:
-        return shared
     for team in range(threads, 0, -1):
         resident = budget_bytes - _beside_words(merges, team)  # besides what reading takes: words come after it
         enough = resident >= (_SHARED_RESIDENT_BYTES * team if team > 1 else _LEAST_RESIDENT_BYTES)
@@ -171,28 +148,14 @@ def choose(
 
 def from_disk(shape: CounterShape, budget_bytes: int, threads: int, resident_bytes: int) -> Merging:
     """Return how to merge with words on disk: the fewer of them fit in memory, the more often these are read."""
-    fitting = resident_bytes / max(2 * shape.slots, 1)
-    passes = _PHASES / fitting + _STREAMED_PASSES / fitting**2
-    times = 1 + _STORING_TIME + _PASS_TIME * passes
+    passes, times = passes_over_disk(resident_bytes / max(2 * shape.slots, 1))
     return Merging(budget_bytes, threads, False, resident_bytes, passes=round(passes), times_longer=times)
 
 
-def _share(shape: CounterShape, merges: int, sharing: Sharing) -> Merging | None:
-    """Return how to merge in equal parts, or None if one does not fit."""
-    parts, threads = sharing.parts, sharing.threads
-    each = replace(
-        shape,
-        pieces=-(-shape.pieces // parts),
-        bytes=-(-shape.bytes // parts),
-        slots=-(-shape.slots // parts),
-        first_positions=-(-shape.first_positions // parts),
-        longest_list=-(-shape.longest_list // parts),
-    )
-    needed = merging_bytes(each, merges, threads=threads) + _SUM_BYTES * _sketch_counters(shape.slots)
-    if needed > sharing.budget_bytes:
-        return None
-    times = 1 / parts + merges * _EXCHANGE_S / max(_MERGING_S * shape.slots, 1e-3)
-    return Merging(needed, threads, parts=parts, times_longer=times)
+def passes_over_disk(fitting: float) -> tuple[float, float]:
+    """Return the passes over words on disk if this share of them fits in memory, and the factor of time."""
+    passes = _PHASES / fitting + _STREAMED_PASSES / fitting**2
+    return passes, 1 + _STORING_TIME + _PASS_TIME * passes
 
 
 def _sketch_counters(slots: int) -> int:

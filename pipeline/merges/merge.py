@@ -14,7 +14,6 @@ from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.count import Counted
 from pipeline.executors import Executor, Need
 from pipeline.merges import merge_worker
-from pipeline.merges.forecast import Sharing
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import FirstStage, MergeTask
 from pipeline.merges.rules import MergeRules
@@ -23,12 +22,9 @@ from pipeline.run.manifest import Run
 from pipeline.run.options import TrainOptions
 from pipeline.run.patterns import coarse_pattern, cut_by
 from pipeline.run.runner import OF_SUPERWORDS, Runner, Stage
-from pipeline.run.workers import thread_count
 from pipeline.storage import Location, existing, remove
 
 STAGE = "merging"
-_SHARE_FROM_BYTES = 1 << 30  # of pieces: one node takes a minute
-_COORDINATING_BYTES = 512 << 20  # of the task that asks the parts: sums and counts of pairs
 
 
 @dataclass(frozen=True)
@@ -67,20 +63,8 @@ def task_of(runner: Runner, learning: Learning, counted: Counted, options: Train
         so_far=output.parent / MERGES_SO_FAR,
         fingerprint=made_of,
         grant=runner.broker.everything_free(largest),
-        sharing=sharing(runner) if chooser is None else None,
         learner=chooser and chooser.learner(),
     )
-
-
-def sharing(runner: Runner) -> Sharing | None:
-    """Return how the nodes of a cluster may share the words; None if there are not several."""
-    nodes, workers = runner.nodes, runner.workers
-    parts = min(len(nodes), workers or len(nodes))
-    if parts < 2:
-        return None
-    budget_bytes = runner.broker.everything(nodes).bytes - _COORDINATING_BYTES
-    threads = thread_count(workers and -(-workers // parts), nodes)
-    return Sharing(parts, threads, budget_bytes, _SHARE_FROM_BYTES)
 
 
 def merges_for(options: TrainOptions) -> int:
@@ -108,7 +92,6 @@ def learn(runner: Runner, learning: Learning, counted: Counted, options: TrainOp
     task = replace(
         task_of(runner, learning, counted.coarse, options),
         rules=MergeRules.of_superwords(options, learning.scale),
-        sharing=None,
         first=replace(stage, merges=len(first)),
     )
     with runner.naming(OF_SUPERWORDS):
@@ -152,19 +135,14 @@ def stage_of(tasks: Sequence[MergeTask], executor: Executor) -> Stage[MergeTask,
 
 
 def _need(runner: Runner, task: MergeTask) -> Need:
-    """Return what a task needs of a node."""
+    """Return what a task needs of a node; say so if no node has the memory for all pieces."""
     way = runner.executor.one(merge_worker.check, task)
-    if way.passes and task.sharing:
+    if way.passes:
         runner.inform(
-            f"the memory of {task.sharing.parts} nodes is too small for all pieces: one of them merges with words on "
-            f"disk, in about {way.passes} passes, {way.times_longer:.1f} times as long as in memory; add nodes, or "
-            "give a larger --memory-limit"
+            f"no node has memory for all pieces: one merges with words on disk, in about {way.passes} passes, "
+            f"{way.times_longer:.1f} times as long as in memory; give a larger --memory-limit, or add a larger node"
         )
-    return (
-        Need(memory_bytes=_COORDINATING_BYTES)
-        if way.parts > 1
-        else Need(task.threads, way.bytes + task.grant.other_bytes)
-    )
+    return Need(task.threads, way.bytes + task.grant.other_bytes)
 
 
 def stored(task: MergeTask, executor: Executor) -> MergeList | None:

@@ -1,8 +1,8 @@
 """Learn the merge list from the combined counter and write it, in a worker process.
 
 The memory that merging takes is forecast first; if it exceeds the budget, the engine makes compact words, with fewer
-threads; if that is still too much, it keeps words on disk. On a cluster, nodes share what is too much or too
-slow for one of them. The merges so far are stored between phases: after a kill the next process continues with them.
+threads; if that is still too much, it keeps words on disk. The merges so far are stored between phases: after a kill
+the next process continues with them.
 """
 
 import logging
@@ -11,7 +11,6 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError, os_error_as
@@ -20,14 +19,13 @@ from pipeline.counts.combine_worker import in_order
 from pipeline.counts.counter_file import Columns, CounterFile, open_counter
 from pipeline.executors.worker import report_totals
 from pipeline.merges import merge_list
-from pipeline.merges.forecast import COMPACT_FROM, Merging, Sharing, choose, least, shape_of, surely_enough
+from pipeline.merges.forecast import COMPACT_FROM, Merging, choose, least, shape_of, surely_enough
 from pipeline.merges.merge_list import Chosen, MergeList
 from pipeline.merges.rules import MergeRules
 from pipeline.storage import Location
 from pipeline.storage.atomic import parts_next_to
 from pipeline.storage.scratch import own_mark
 
-_SHARED = "pipeline.merges.shared_worker"  # imported where nodes of a cluster share the words
 _MOST_OF_TIME = 1 / 20  # that storing the merges so far may take
 _FIRST_AFTER_S = 1.0
 _log = logging.getLogger(__name__)
@@ -48,7 +46,8 @@ class FirstStage:
 class Learner:
     """What learns merges in place of this module's engine, from counters that are added up in the task's.
 
-    way: as `_way`; learn: as `shared_worker.learn`, in that many threads. A worker unpickles both by their names.
+    way: as `_way`; learn: the merges after those that are known, in that many threads, and who chose each. A worker
+    unpickles both by their names.
     """
 
     way: "Callable[[MergeTask], Merging]"
@@ -68,7 +67,6 @@ class MergeTask:
     so_far: Location  # the merges of the phases that have ended, until the output is complete
     fingerprint: str  # of both
     grant: Grant  # for merging, on top of the process itself; below 0 if that is too much already
-    sharing: Sharing | None = None  # on a cluster of several nodes
     first: FirstStage | None = None
     learner: Learner | None = None  # of a guest that chooses the merges
 
@@ -130,9 +128,6 @@ def learn(task: MergeTask) -> MergeList:
         try:
             if task.learner is not None:
                 result, chosen = task.learner.learn(task, way.threads, before, on_merged)
-            elif way.parts > 1:
-                part_bytes = way.bytes + task.grant.other_bytes
-                result = import_module(_SHARED).learn(task, way, before, on_merged, part_bytes)
             else:
                 scratch = str(neighbour.with_name(f".{neighbour.name}.{own_mark()}.words"))
                 result = _engine(counter, before).run(
@@ -218,15 +213,13 @@ def _way(task: MergeTask, counter: CounterFile) -> Merging:
     if task.learner is not None:
         return task.learner.way(task)
     enough = surely_enough(counter.rows, counter.piece_bytes, task.merges, threads=task.threads)
-    shared = task.sharing is not None and counter.piece_bytes >= task.sharing.from_bytes
-    if enough <= task.grant.bytes and counter.piece_bytes < COMPACT_FROM and not shared:
+    if enough <= task.grant.bytes and counter.piece_bytes < COMPACT_FROM:
         return Merging(enough, task.threads)
     tally = _core.CountTally(rarest)
     for columns in counter.read_all():
         tally.add(columns)
     shape = shape_of(tally, task.merges, rarest)
-    limits = {"threads": task.threads, "budget_bytes": task.grant.bytes}
-    way = choose(shape, task.merges, **limits, sharing=task.sharing)
+    way = choose(shape, task.merges, threads=task.threads, budget_bytes=task.grant.bytes)
     if way is None:
         raise task.grant.refusal(least(task.merges, shape), "merging")
     _log.info("merging: %s, within %d bytes; %s", way, task.grant.bytes, shape)

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from merge_cases import Counter, arrays
-from parts_here import PartsHere
 from reference import GPT2_BYTES
 
 from pipeline import _core
-from pipeline.merges import shared_worker
 from pipeline.merges.rules import MergeRules
 
 RULES = {
@@ -24,7 +22,7 @@ RULES = {
 }
 THREADS = {"--workers": "threads"}
 PARITY = {"--window": "window", "--alpha": "alpha", "--global-merges": "global_merges"}
-MODES = ["memory", "compact", "disk-1", "disk-300", "disk-3000", "disk-30000", "parts-1", "parts-2", "parts-3"]
+MODES = ["memory", "compact", "disk-1", "disk-300", "disk-3000", "disk-30000"]
 
 
 def merged(
@@ -47,12 +45,6 @@ def merged(
                 pass
             result, (spent, recent) = languages.result, languages.choice
             known = {"chosen_by": languages.chosen_by, "spent": spent, "recent": recent}
-        elif mode.startswith("parts"):
-            training = _core.SharedTraining(limit, rules, **tuning, **known)
-            rows, parts = list(counters[0].items()), int(mode[6:])
-            split = [arrays(dict(rows[index::parts])) for index in range(parts)]
-            shared_worker.merge(training, PartsHere(split, training, rules, lambda: (), **threads), lambda: None)
-            result, known = training.result, {}
         else:
             engine = _core.MergeEngine()
             engine.add(*columns[0][0])

@@ -93,7 +93,7 @@ def test_figures_in_the_documentation_match_the_results_of_which_no_line_is_unus
     assert shown == {*render.TABLES}
     planned = cost.Cluster(16, 32, 256 << 30, 1_250_000_000, 0.02)
     predictions = cost_text.text(measured, planned, [10**12, 10**13], 4 << 30)
-    assert predictions in (ROOT / "benchmarks" / "SCALE.md").read_text("utf-8")
+    assert predictions in (ROOT / "docs/pages/explanation/ten-terabytes.md").read_text("utf-8")
 
 
 def run_of(size: int, round_: int = 1, **other: Any) -> records.Record:

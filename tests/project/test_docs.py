@@ -95,8 +95,8 @@ def test_a_command_that_is_not_run_has_a_reason_and_parses(
             assert not re.search(r"^(\$|>>>|    bpe-pipeline|bpe-pipeline \w+ -)", block.text, re.MULTILINE)
     assert not re.search(r"^ {4}(\$ )?(bpe-pipeline|python|pip) ", content, re.MULTILINE)  # these would not run
     monkeypatch.chdir(tmp_path)
-    Path("benchmarks").mkdir()
-    for name in ("corpus.txt", "CORPUS", "benchmarks/SCALE.md"):
+    for name in ("corpus.txt", "CORPUS", "docs/pages/explanation/ten-terabytes.md"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).touch()
     assert [line for line in pages.not_run(content).splitlines() if not pages.parses(line)] == []
 
@@ -111,7 +111,7 @@ def test_a_wrong_output_and_an_unknown_command_are_found(tmp_path: Path) -> None
     assert pages.parses("bpe-pipeline train s3://corpus/ --vocab-size 128000  # a comment")
     assert not pages.parses("bpe-pipeline train --vocab 3")
     assert not pages.parses("python -m benchmarks cost --plans 1TB")
-    assert "bpe-pipeline train s3://corpus/ --output" in pages.not_run("<!-- include benchmarks/SCALE.md -->\n")
+    assert pages.not_run("```sh\nls \\\n  -l\n```\n") == "ls    -l\n"
 
 
 def test_every_command_and_public_name_is_in_the_reference_as_the_objects_themselves_say() -> None:

@@ -57,13 +57,13 @@ def test_children_encode_while_a_thread_of_their_parent_does() -> None:
             assert ended(lambda ours=ours: ours.encode_batch([TEXT], None, 2) == [ids] or os._exit(2)) == 0
 
 
-@pytest.mark.parametrize("kind", ["Part", "ParityTraining"])
-def test_threads_of_a_merge_are_not_waited_for_in_a_child(kind: str) -> None:
-    if kind == "Part":
-        made, use = [_core.Part(MergeRules(), lambda: [LOWER], 6, b"", threads=2)], lambda: made[0].join(0, b"", b"")
-    else:
-        languages = [lambda: [LOWER], lambda: [LOWER]]
-        made, use = [_core.ParityTraining(9, MergeRules(), languages, threads=2)], lambda: made[0].merge(1)
+def test_threads_of_a_merge_are_not_waited_for_in_a_child() -> None:
+    languages = [lambda: [LOWER], lambda: [LOWER]]
+    made = [_core.ParityTraining(9, MergeRules(), languages, threads=2)]
+
+    def use() -> None:
+        made[0].merge(1)
+
     assert ended(made.clear) == 0
 
     def refuses() -> None:

@@ -47,8 +47,6 @@ _NOT_RUN = re.compile(r"<!-- not run: [^>]+ -->\n\Z")
 _RECORDED = re.compile(r"<!-- recorded: [^>]+ -->\n\Z")
 _NEEDS = re.compile(r"<!-- needs: ([^>]+) -->")
 _FROM_HERE = re.compile(r"<!-- from here: ([^>]+) -->")
-_INCLUDED = re.compile(r"^<!-- include (\S+) -->$", re.MULTILINE)
-_INDENTED = re.compile(r"^ {4}(.*\n)", re.MULTILINE)
 _FOR_A_SHELL = re.compile(r"""[|&;<>`*?~#!{}\[\n]|\$""")
 _PROGRESS = re.compile(
     r"^(?:counting|combining|merging|encoding(?: pieces)?|ordering documents|writing shards|reading|importing|"
@@ -213,11 +211,8 @@ def parses(line: str) -> bool:
 
 
 def not_run(page: str) -> str:
-    """Return what a page shows without running it: its `sh` blocks, and indented commands of included files."""
-    shown = [block.text for block in blocks(page) if block.language == "sh"]
-    for name in _INCLUDED.findall(page):
-        shown += _INDENTED.findall((HOME / name).read_text(encoding="utf-8"))
-    return "".join(shown).replace("\\\n", " ")
+    """Return what a page shows without running it: its `sh` blocks."""
+    return "".join(block.text for block in blocks(page) if block.language == "sh").replace("\\\n", " ")
 
 
 def store_environment(address: str) -> dict[str, str]:

@@ -5,7 +5,6 @@
 void bind_text(nanobind::module_& module);
 void bind_count(nanobind::module_& module);
 void bind_merge(nanobind::module_& module);
-void bind_part(nanobind::module_& module);
 void bind_parity(nanobind::module_& module);
 void bind_encode(nanobind::module_& module);
 void bind_documents(nanobind::module_& module);
@@ -18,7 +17,6 @@ NB_MODULE(_core, module) {
   bind_text(module);
   bind_count(module);
   bind_merge(module);
-  bind_part(module);
   bind_parity(module);
   bind_encode(module);
   bind_documents(module);

@@ -1,8 +1,8 @@
 // PhaseLoop: the one loop of all merging, for every place of the words and every chooser.
 //
 // Idea: each phase indexes only the pairs whose count reaches a threshold, merges as long as the best indexed pair reaches
-// it, then compacts the words and continues with a lower threshold. `Words` says where words are (in_memory.hpp, on_disk.hpp,
-// shared.hpp for parts on other nodes), `Chooser` who chooses the next merge (MostFrequent, or languages in turn: in_turn.hpp).
+// it, then compacts the words and continues with a lower threshold. `Words` says where words are (in_memory.hpp or
+// on_disk.hpp), `Chooser` who chooses the next merge (MostFrequent, or languages in turn: in_turn.hpp).
 // What bounds a phase is the same for all: pairs beyond twice the merges still to make would be indexed for nothing, lists
 // of positions take memory, and words become wider before a symbol that does not fit.
 //

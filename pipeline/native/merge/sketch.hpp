@@ -71,35 +71,25 @@ class Sketch {
   Array<uint32_t> counters_;
 };
 
-// A bit for each range of the hash: whether pairs in it may reach a threshold. A power of two of them, at least 2^14. Nodes
-// send it to each other.
+// A bit for each range of the hash: whether pairs in it may reach a threshold. A power of two of them, at least 2^14.
 using PairFilter = std::vector<uint64_t>;
 
-// Of what each(use) uses: so many counters in sketches, each with the size of its sketch. The largest has `most`.
-template <class Each>
-PairFilter filter_of(size_t most, size_t reaching, const Each& each) {
-  size_t size = size_t{1} << 14;
-  while (size < most && size < 32 * reaching) size *= 2;
-  PairFilter filter(size / 64, 0);
-  each([&](size_t counter, size_t all) {
-    for (auto at = counter & (size - 1); at < size; at += all) filter[at >> 6] |= uint64_t{1} << (at & 63);
-  });
-  return filter;
-}
 // Of all pairs whose counter in one of the sketches reaches the threshold that comes with it.
 inline PairFilter filter_above(const std::vector<std::pair<const Sketch*, uint64_t>>& thresholds) {
-  size_t most = 0, reaching = 0;
+  size_t most = 0, reaching = 0, size = size_t{1} << 14;
   for (const auto& [sketch, threshold] : thresholds) {
     most = std::max(most, sketch->size());
     reaching += sketch->reaching(threshold);
   }
-  return filter_of(most, reaching, [&](auto&& use) {
-    for (const auto& [sketch, threshold] : thresholds) {
-      const auto lowest = sketch->lowest_reaching(threshold);
-      for (size_t counter = 0; counter < sketch->size(); ++counter)
-        if (sketch->reaches(counter, lowest)) use(counter, sketch->size());
-    }
-  });
+  while (size < most && size < 32 * reaching) size *= 2;
+  PairFilter filter(size / 64, 0);
+  for (const auto& [sketch, threshold] : thresholds) {
+    const auto lowest = sketch->lowest_reaching(threshold);
+    for (size_t counter = 0; counter < sketch->size(); ++counter)
+      if (sketch->reaches(counter, lowest))
+        for (auto at = counter & (size - 1); at < size; at += sketch->size()) filter[at >> 6] |= uint64_t{1} << (at & 63);
+  }
+  return filter;
 }
 
 // What passes a filter. Where one byte a bit fits a near cache, that is used, since testing a single bit makes a walk half
