@@ -14,7 +14,7 @@ import psutil
 from pipeline import __version__
 
 _CGROUP, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _QUICK_S = 0.05
 _CHILDREN_LISTED = Path("/proc/thread-self/children").exists()
 _MEMORY_FILES = (  # limit, usage and the key in memory.stat, in both versions of control groups

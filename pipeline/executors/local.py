@@ -1,10 +1,9 @@
 """Worker processes on this machine.
 
-Workers are forked by a process that does nothing else (`worker.fork_workers`), never by the coordinator; on Windows, or
-with `BPE_PIPELINE_START_METHOD=spawn`, each is a new Python. That process is a fork of the command, which has already
-imported half of what workers need, as long as the command has one thread; otherwise, and in a program that calls this
-package, it is a new Python too. Each worker has a pipe of its own, so that a worker that dies at any moment neither
-blocks nor confuses another.
+Workers are forked by a process that does nothing else (`worker.fork_workers`), never by the coordinator. That process
+is a fork of the command, which has already imported half of what workers need, as long as the command has one thread;
+otherwise, and in a program that calls this package, it is a new Python. Each worker has a pipe of its own, so that a
+worker that dies at any moment neither blocks nor confuses another.
 """
 
 import gc
@@ -24,14 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base import system
-from pipeline.base.errors import UsageError, WorkerError, os_error_as
-from pipeline.base.system import KILL, PORTABLE
+from pipeline.base.errors import WorkerError, os_error_as
 from pipeline.executors import DEFAULT_SETUP, Executor, Need, WorkerSetup
-from pipeline.executors.worker import FORK, FORK_FIRST, IMPORT_LATER, NUMBER_BYTES, fork_workers, serve_alone
+from pipeline.executors.worker import FORK, FORK_FIRST, IMPORT_LATER, NUMBER_BYTES, fork_workers
 
 _PROGRAM = (
-    "import sys, json; serve, handle, sys.path[:], *names = map(json.loads, sys.argv[1:]); "
-    "import pipeline; del sys.path[0]; from pipeline.executors import worker; getattr(worker, serve)(handle, *names)"
+    "import sys, json; descriptor, sys.path[:], *names = map(json.loads, sys.argv[1:]); "
+    "import pipeline; del sys.path[0]; from pipeline.executors import worker; worker.fork_workers(descriptor, *names)"
 )
 _THREADS = Path("/proc/self/task")
 _REFUSED = WorkerError, "no worker process can be started", "use fewer --workers"
@@ -40,9 +38,6 @@ _REFUSED = WorkerError, "no worker process can be started", "use fewer --workers
 @contextmanager
 def _blocked(*signals: signal.Signals) -> Iterator[None]:
     """Let a process inherit blocked signals, from its first instruction on: Ctrl-C is for the coordinator."""
-    if sys.platform == "win32":
-        yield
-        return
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
@@ -50,46 +45,17 @@ def _blocked(*signals: signal.Signals) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _interpreter(serve: Callable[..., None], handle: int, setup: WorkerSetup) -> "subprocess.Popen[bytes]":
-    """Start a new Python that inherits one handle and calls a function of `worker`, of this package and no other."""
+def _interpreter(descriptor: int, setup: WorkerSetup) -> "subprocess.Popen[bytes]":
+    """Start a new Python that inherits one descriptor and forks workers, of this package and no other."""
     names = setup.preload, setup.absent, setup.first, setup.later
-    given = [serve.__name__, handle, [Path(__file__).parents[2], *sys.path], *names]
-    inherited: dict[str, Any] = {"pass_fds": [handle]}
-    if sys.platform == "win32":
-        os.set_handle_inheritable(handle, True)
-        information = subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})
-        inherited = {"startupinfo": information, "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    arguments = [descriptor, [Path(__file__).parents[2], *sys.path], *names]
     with _blocked(signal.SIGINT):
         return subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM, *map(partial(json.dumps, default=str), given)],
+            [sys.executable, "-P", "-c", _PROGRAM, *map(partial(json.dumps, default=str), arguments)],
             stdin=subprocess.DEVNULL,
             env={**setup.environment, **os.environ},
-            **inherited,
+            pass_fds=[descriptor],
         )
-
-
-class _Spawner:
-    """The second way, without a fork: each worker is a Python of its own, which takes a second to start."""
-
-    def __init__(self, setup: WorkerSetup) -> None:
-        self._setup = setup
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
-
-    def fork(self, pipe: Connection) -> int:
-        """Start a worker that serves this pipe; return its process id."""
-        process = _interpreter(serve_alone, pipe.fileno(), self._setup)
-        self._processes[process.pid] = process
-        return process.pid
-
-    def wait(self, process: int) -> int:
-        """Return the exit status of a worker that has ended or is about to."""
-        return self._processes.pop(process).wait()
-
-    def import_later(self) -> None:
-        """Do nothing: each worker imports what it needs."""
-
-    def close(self) -> None:
-        """Do nothing: workers end with their pipes."""
 
 
 class _ForkServer:
@@ -102,7 +68,7 @@ class _ForkServer:
                 if system.is_command and _THREADS.is_dir() and len(list(_THREADS.iterdir())) == 1:
                     self._kill, self._wait = self._fork_this_process(theirs.fileno(), setup)
                 else:
-                    process = _interpreter(fork_workers, theirs.fileno(), setup)
+                    process = _interpreter(theirs.fileno(), setup)
                     self._kill, self._wait = process.kill, process.wait
         except OSError:
             self._control.close()
@@ -126,7 +92,7 @@ class _ForkServer:
                     traceback.print_exc()  # nothing above may catch it: this is another process
                 finally:
                     os._exit(1)
-        return partial(os.kill, process, KILL), partial(os.waitpid, process, 0)
+        return partial(os.kill, process, signal.SIGKILL), partial(os.waitpid, process, 0)
 
     def fork(self, pipe: Connection) -> int:
         """Start a worker that serves this pipe; return its process id, or a negative error number."""
@@ -171,29 +137,22 @@ class _ForkServer:
                 self._wait()
 
 
-def _server(setup: WorkerSetup) -> _ForkServer | _Spawner:
-    method = os.environ.get("BPE_PIPELINE_START_METHOD", "spawn" if PORTABLE else "fork")
-    if method not in ("fork", "spawn"):
-        raise UsageError(f"BPE_PIPELINE_START_METHOD is {method!r}: set it to fork or spawn, or remove it")
-    return _Spawner(setup) if method == "spawn" else _ForkServer(setup)
-
-
 @dataclass(eq=False)
 class _Worker:
     process: int
-    server: _ForkServer | _Spawner
+    server: _ForkServer
     connection: Connection
 
     def stop(self) -> str:
         """Kill the process; return how it ended."""
         self.connection.close()
         with suppress(ProcessLookupError):
-            os.kill(self.process, KILL)
+            os.kill(self.process, signal.SIGKILL)
         try:
             status = self.server.wait(self.process)
         except OSError:
             return "was lost"
-        if status == -KILL:
+        if status == -signal.SIGKILL:
             return "was killed by signal 9, probably out of memory: free memory, or use fewer --workers"
         return f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
 
@@ -211,8 +170,8 @@ class LocalExecutor(Executor):
 
     def __enter__(self) -> "LocalExecutor":
         with os_error_as(*_REFUSED):
-            self._server = _server(self._setup)
-            if self._setup.first and isinstance(self._server, _ForkServer):
+            self._server = _ForkServer(self._setup)
+            if self._setup.first:
                 self._first = self._server.fork_first()
         return self
 
@@ -256,7 +215,7 @@ class LocalExecutor(Executor):
                 process, ours = self._forked()
             except OSError:  # the fork server was killed
                 self._server.close()
-                self._server = _server(self._setup)
+                self._server = _ForkServer(self._setup)
                 process, ours = self._forked()
             if process < 0:
                 raise OSError(-process, os.strerror(-process))
@@ -268,7 +227,7 @@ class LocalExecutor(Executor):
 
     def _forked(self) -> tuple[int, Connection]:
         """Return the process and the pipe of a new worker, perhaps of the first one, which was asked for before."""
-        if (first := self._first) is not None and isinstance(self._server, _ForkServer):
+        if (first := self._first) is not None:
             self._first = None
             return self._server.first_process(), first
         ours, theirs = Pipe()

@@ -91,7 +91,7 @@ def answer(function: Callable[[Any], object], task: object) -> tuple[str, object
 
 def serve(descriptor: int, first: Sequence[str] = ()) -> None:
     """Do tasks from the pipe with this file descriptor until the coordinator closes it; import modules before."""
-    connection = _pipe(descriptor)
+    connection = Connection(descriptor)
     sending = threading.Lock()
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
@@ -110,20 +110,6 @@ def serve(descriptor: int, first: Sequence[str] = ()) -> None:
     preload(first)
     while True:
         send(*answer(*inbox.get()))
-
-
-def _pipe(handle: int) -> Any:
-    if sys.platform == "win32":
-        from multiprocessing.connection import PipeConnection
-
-        return PipeConnection(handle)
-    return Connection(handle)
-
-
-def serve_alone(handle: int, modules: Sequence[str], absent: Sequence[str], *_: Sequence[str]) -> None:
-    """Do tasks from a pipe in a Python of its own; the arguments are those of `fork_workers`."""
-    _import(modules, absent)
-    serve(handle)
 
 
 def _import(modules: Sequence[str], absent: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ corpus have such names, links resolved. A file that the manifest lists stays if 
 """
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import itertools
@@ -18,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import __version__
-from pipeline.base import system
 from pipeline.base.errors import OtherKindError, PipelineError, RunDirectoryError, UsageError, os_error_as
 from pipeline.corpus.files import CorpusFile
 from pipeline.storage import Location, Remote, existing, is_uri, lock, named, read_json, remove, scratch
@@ -345,7 +345,7 @@ def _lock_file(directory: Path) -> int:
             reason = error.strerror
             raise RunDirectoryError(f"{directory} cannot be written: {reason}; choose another --output") from None
         try:
-            system.lock(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with contextlib.suppress(FileNotFoundError):
                 holds = os.path.samestat(os.fstat(descriptor), path.stat())
         except OSError:

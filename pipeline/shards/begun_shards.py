@@ -135,9 +135,7 @@ class BegunShards:
 def open_begun(path: Path) -> Iterator[IO[bytes]]:
     """Open a shard that is begun to read and write, or begin it. Raises `RunDirectoryError`, also for a link."""
     with os_error_as(RunDirectoryError, f"{path} cannot be written", "remove it, or free disk space"):
-        descriptor = os.open(
-            path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0), 0o666
-        )
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         with os.fdopen(descriptor, "r+b") as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:

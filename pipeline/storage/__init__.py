@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from pipeline.base import system
 from pipeline.base.errors import StorageError, unfit
 from pipeline.storage.remote import BY_FSSPEC
 from pipeline.storage.remote import Remote as Remote
@@ -47,7 +46,7 @@ class LocalFile(io.FileIO):
 
     def read_at(self, start: int, size: int) -> bytes:
         """Return up to `size` bytes from a position; threads may share the file for this."""
-        return system.read_at(self.fileno(), start, size)
+        return os.pread(self.fileno(), size, start)
 
     def state(self) -> tuple[int, int, int]:
         """Return the current size, modification time and time of any change (ns), which no program can set."""

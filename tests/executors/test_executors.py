@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -16,22 +15,19 @@ import pytest
 import worker_tasks
 from command import script
 
-from pipeline.base.errors import InputError, UsageError, WorkerError
+from pipeline.base.errors import InputError, WorkerError
 from pipeline.executors import MAX_ATTEMPTS, Executor, WorkerSetup, ray
 from pipeline.executors.local import LocalExecutor
 from pipeline.run import workers
 
 
-@pytest.fixture(scope="module", params=["fork", "spawn", pytest.param("ray", marks=pytest.mark.cluster)])
+@pytest.fixture(scope="module", params=["fork", pytest.param("ray", marks=pytest.mark.cluster)])
 def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    """One of each kind; spawned workers are those that Windows has."""
+    """One of each kind."""
     if request.param == "ray":
         yield request.getfixturevalue("on_ray")
         return
-    with ExitStack() as leaving:
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setenv("BPE_PIPELINE_START_METHOD", request.param)
-            executor = leaving.enter_context(LocalExecutor(lambda: 3))
+    with LocalExecutor(lambda: 3) as executor:
         yield executor
 
 
@@ -176,7 +172,7 @@ try:
     with local.LocalExecutor(lambda: 1) as executor:
         executor._server._kill()
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-        local._server = refuse
+        local._ForkServer = refuse
         list(executor.run(len, ["a"]))
 except WorkerError as error:
     print(error)
@@ -217,21 +213,6 @@ def _wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "timeout"
         time.sleep(0.02)
-
-
-def test_spawned_workers_have_no_fork_server_and_end_with_the_executor(
-    others: set[psutil.Process], monkeypatch
-) -> None:
-    monkeypatch.setenv("BPE_PIPELINE_START_METHOD", "spawn")
-    with LocalExecutor(lambda: 2) as executor:
-        processes = {value for _, value in executor.run(worker_tasks.process_id, range(6))}
-        children = set(psutil.Process().children(recursive=True)) - others
-        assert {child.pid for child in children} == processes
-    psutil.wait_procs(list(children), timeout=10)
-    assert not any(child.is_running() for child in children)
-    monkeypatch.setenv("BPE_PIPELINE_START_METHOD", "thread")
-    with pytest.raises(UsageError, match="BPE_PIPELINE_START_METHOD is 'thread': set it to fork or spawn"):
-        worker_tasks.results_of(1, worker_tasks.square, [1])
 
 
 def test_ray_does_not_take_over_what_the_program_does_with_sigterm(monkeypatch: pytest.MonkeyPatch) -> None:

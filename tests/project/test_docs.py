@@ -229,7 +229,7 @@ def test_the_index_of_search_has_the_answers(site: Path) -> None:
     index = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))["docs"]
     for query, answer in (
         *(("eos", "how-to/special-tokens.html"), ("GGUF", "how-to/llama-cpp.html")),
-        ("Windows", "how-to/resuming.html#windows"),
+        ("Windows", "install.html#what-was-tested-where"),
         ("pad vocabulary", "how-to/special-tokens.html#how-to-pad-or-round-the-vocabulary"),
     ):
         found = " ".join(f"{one['title']} {one['text']}" for one in index if one["location"].startswith(answer))

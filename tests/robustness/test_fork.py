@@ -74,7 +74,7 @@ def test_threads_of_a_merge_are_not_waited_for_in_a_child() -> None:
     use()
 
 
-@pytest.mark.parametrize("lock", [log._lock, page._packing, system._reading], ids=["log", "page", "reading"])
+@pytest.mark.parametrize("lock", [log._lock, page._packing], ids=["log", "page"])
 def test_locks_are_free_in_a_child(lock: Any) -> None:
     with lock:
         assert ended(lambda: lock.acquire(timeout=0) or os._exit(2)) == 0
