@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from pipeline.run.make_options import RENAMED
 from pipeline.run.options import flag_of
 from pipeline.run.record import GROUPS
 from pipeline.run.values import is_ray_address
@@ -17,20 +16,6 @@ SECTIONS = {  # of the list of commands: the file that defines them, or one's na
 }  # fmt: skip
 OWN, OTHER = "Options", "Other"  # groups of flags that belong to one command, and to all
 _ALL = "bpe-pipeline.help_all"
-GONE = {  # a command, a flag of one, or a flag of any, and what it is called now
-    "bpe-pipeline import": "import-counts",
-    "bpe-pipeline version": "bpe-pipeline --version",
-    "merge --parity": "the command parity",
-    "encode --chat": "the command encode-chat",
-    "encode --val-size": "--val-fraction or --val-tokens",
-    "encode-chat --val-size": "--val-fraction, --val-tokens, or val_size in a file for --config",
-    "export --counts": "the command export-counts",
-    "info --log-json": "--json",
-    "sweep --weights": "--weight",
-    "--parity-window": "window in a file for --config of the command parity",
-    "--parity-alpha": "alpha in a file for --config of the command parity",
-    "--global-merges": "global_merges in a file for --config of the command parity",
-}
 MEANS: dict[str, dict[str, Any]] = {  # of an option in a command: what differs from its record
     "encode output": {"help": "the directory of the shards, or FILE.bin for a single file; a path or a URI"},
     "encode-chat output": {"help": "the directory of the rows, a path or a URI"},
@@ -75,23 +60,38 @@ HELP_ALL = Flag(
 class _Once(click.Command):
     """Refuse to repeat an option that holds one value: the last one would win without a word."""
 
+    def make_parser(self, ctx: click.Context) -> Any:
+        """Return a parser that takes each option once, but those that hold several values."""
+        parser: Any = super().make_parser(ctx)
+        parse_all = parser.parse_args
+
+        def parse_once(args: list[str]) -> Any:
+            values, rest, order = parse_all(args=args)
+            once = [one for one in order if isinstance(one, click.Option) and not (one.multiple or one.is_eager)]
+            if twice := next((one for one in once if once.count(one) > 1), None):
+                raise click.UsageError(f"{twice.opts[0]} is given twice; give it once", ctx)
+            return values, rest, order
+
+        parser.parse_args = parse_once
+        return parser
+
+
+class Command(_Once):
+    """A command with its flags in titled groups; `section` is the title that it stands under itself."""
+
+    section: str
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse what is given, each option once."""
-        known = {one.name for one in self.params}
-        for flag in (word.partition("=")[0] for word in args if not isinstance(self, click.Group)):
-            name = flag.removeprefix("--").replace("-", "_")
-            stored = f"{name} in a file for --config" if flag_of(name) == name != flag else None
-            if flag != name and RENAMED.get(name) in known:
-                stored = flag_of(RENAMED[name])
-            if now := GONE.get(f"{ctx.info_name} {flag}", GONE.get(flag, stored)):
-                raise click.UsageError(f"{flag} of {ctx.info_name} is {now} now", ctx)
-        if "ray" in known:
-            args = self._with_address(args)
-        _, _, order = self.make_parser(ctx).parse_args(list(args))
-        once = [one for one in order if isinstance(one, click.Option) and not (one.multiple or one.is_eager)]
-        if twice := next((one for one in once if once.count(one) > 1), None):
-            raise click.UsageError(f"{twice.opts[0]} is given twice; give it once", ctx)
-        return super().parse_args(ctx, args)
+        """Parse what is given; of an option that has no flag, say where it can be given."""
+        try:
+            return super().parse_args(
+                ctx, self._with_address(args) if "ray" in {one.name for one in self.params} else args
+            )
+        except click.NoSuchOption as error:
+            name = error.option_name.removeprefix("--").replace("-", "_")
+            if flag_of(name) != name:
+                raise
+            raise click.UsageError(f"{error.option_name} is no flag; give {name} in a file for --config", ctx) from None
 
     def _with_address(self, args: Sequence[str]) -> list[str]:
         """Return the words with `--ray` as `--ray=ADDRESS`: the next word if it is an address, otherwise auto."""
@@ -104,12 +104,6 @@ class _Once(click.Command):
             elif words[-1] in valued:
                 words += [rest.pop(0)] if rest else []
         return words + rest
-
-
-class Command(_Once):
-    """A command with its flags in titled groups; `section` is the title that it stands under itself."""
-
-    section: str
 
     def groups(self, ctx: click.Context) -> dict[str, list[click.Option]]:
         """Return the flags of each group."""
@@ -140,12 +134,6 @@ class Group(_Once, click.Group):
         """Return the commands in the order of their use."""
         del ctx
         return sorted(self.commands, key=lambda name: [*SECTIONS.values()].index(self._section(name)))
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Find the command; of one that is gone, say what it is called now."""
-        if now := GONE.get(f"{ctx.info_name} {args[0]}"):
-            raise click.UsageError(f"{args[0]} is {now} now", ctx)
-        return super().resolve_command(ctx, args)
 
     def _section(self, name: str) -> str:
         return str(vars(self.commands[name])["section"])

@@ -11,7 +11,6 @@ from pipeline.run.values import parse_added_tokens
 
 Kind = TypeVar("Kind", bound=Values)
 _REPLACING = {"output", "overwrite"}
-RENAMED = {"executor": "ray", "ray_address": "ray"}  # what options were called -> what they are called now
 
 
 def require_known(names: Iterable[str], spell: Callable[[str], str]) -> None:
@@ -25,7 +24,7 @@ def require_known(names: Iterable[str], spell: Callable[[str], str]) -> None:
         if set(near) & _REPLACING:  # a wrong guess would replace what that option names
             near = difflib.get_close_matches(name, near, 1, cutoff=0.8)
         hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(RECORDS)}"
-        raise UsageError(f"{spell(name)} is " + (f"{RENAMED[name]!r} now" if name in RENAMED else f"unknown{hint}"))
+        raise UsageError(f"{spell(name)} is unknown{hint}")
 
 
 def parsed(name: str, value: object, spell: Callable[[str], str]) -> Any:
