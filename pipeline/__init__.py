@@ -8,6 +8,7 @@
 Everything public is imported when it is first used, so that `import pipeline` costs next to nothing.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -101,41 +102,35 @@ def __getattr__(name: str) -> Any:
     try:
         return import_module("pipeline._core")
     except ImportError as error:
-        import sys
-
-        installed = None if "pipeline._core" in sys.modules else _installed_core()  # None there: not to be loaded
-        if installed is not None:
-            return installed
-        raise ImportError(
-            "the native core of bpe-pipeline is not built here "
-            f"({error}); install the package with `pip install .` in the project's directory "
-            "(it needs a C++20 compiler: `apt install g++`, `dnf install gcc-c++` or `xcode-select --install`) "
-            "and run the installed `bpe-pipeline`"
-        ) from None
+        core = None if "pipeline._core" in sys.modules else _installed_core()  # None there: not to be loaded
+        if core is None:
+            raise ImportError(
+                "the native core of bpe-pipeline is not built here "
+                f"({error}); install the package with `pip install .` in the project's directory "
+                "(it needs a C++20 compiler: `apt install g++`, `dnf install gcc-c++` or `xcode-select --install`) "
+                "and run the installed `bpe-pipeline`"
+            ) from None
+        return core
 
 
 def _installed_core() -> Any:
-    """Load the core of the installed package for a source tree; None unless version and the core's sources agree."""
-    import hashlib
-    import sys
+    """Load the installed package's core, if it is of this version and was built from the sources next to this file."""
+    from hashlib import sha256
     from importlib import machinery, metadata, util
     from pathlib import Path
 
     native = Path(__file__).parent / "native"
-    sources = sorted(path.relative_to(native).as_posix() for path in native.glob("*/*.[ch]pp"))
-    lines = [f"{hashlib.sha256((native / name).read_bytes()).hexdigest()}  {name}\n" for name in sources]
+    names = sorted(path.relative_to(native).as_posix() for path in native.glob("*/*.[ch]pp"))
+    sources = "".join(f"{sha256((native / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
     try:
         package = metadata.distribution("bpe-pipeline")
         home = Path(str(package.locate_file("pipeline")))
-        if package.version != __version__ or (home / "_core.sha256").read_text() != "".join(lines):
-            return None
+        built = package.version, (home / "_core.sha256").read_text()
     except (metadata.PackageNotFoundError, OSError):
         return None
-    files = (home / f"_core{suffix}" for suffix in machinery.EXTENSION_SUFFIXES)
-    spec = next((util.spec_from_file_location("pipeline._core", file) for file in files if file.exists()), None)
-    if spec is None or spec.loader is None:
+    spec = machinery.PathFinder.find_spec("pipeline._core", [str(home)])
+    if built != (__version__, sources) or spec is None or spec.loader is None:
         return None
-    core = util.module_from_spec(spec)
-    sys.modules["pipeline._core"] = core
+    core = sys.modules["pipeline._core"] = util.module_from_spec(spec)
     spec.loader.exec_module(core)
     return core

@@ -313,7 +313,6 @@ _LISTED = ("--dataset-info", "dataset_info.json", "--template", "chatml", "--dat
     ((*_ROWS, "--val-size", 3), 2, "--val-size of encode-chat is --val-fraction, --val-tokens, or val_size in a file"),
     ((*_ROWS, "--val-fraction", "1%", "--val-tokens", 9), 2, "--val-fraction and --val-tokens exclude each other"),
     ((*_ROWS, "--val-tokens", 9, "--config", "size.json"), 2, "--val-tokens and val_size exclude each other"),
-    (("encode", *_ROWS, "--chat"), 2, "--chat of encode is the command encode-chat now"),
     (("encode", "rows.jsonl", "--pack", "neat"), 2, "--pack neat is for chat data"),
     (("encode", "rows.jsonl"), 1, "no document is left to encode: 300 records skipped: no text field (first: "),
     (("encode", "rows.jsonl"), 1, "for chat data, use encode-chat"),

@@ -379,8 +379,7 @@ def test_killed_merging_by_parity_continues(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("words", "message"), [
     ("merge {en} {sw}", "merge takes one RUN: let several choose with `parity`"),
-    ("merge --parity {en} {sw} -o {x}", "--parity of merge is the command parity now"),
-    ("merge {en} --global-merges=3", "--global-merges of merge is global_merges in a file for --config of the"),
+    ("merge {en} --global-merges=3", "No such option .--global-merges"),
     ("parity {en} {en} -o {x}", "is named twice"),
     ("parity en={en} en={sw} -o {x}", "en= is named twice"),
     ("parity en={en} {sw} -o {x}", "has no name, others have"),
