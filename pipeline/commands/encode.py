@@ -19,7 +19,7 @@ from pipeline.reports.summary import EncodingSummary
 from pipeline.run.keywords import AnyPath, EncodeKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.make_options import make_options
-from pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions
+from pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, without_defaults
 from pipeline.run.runner import Runner, opened
 from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
@@ -184,7 +184,7 @@ def saved_result(
         encoding=encoding.fingerprint(),
         columns=dict(layout.columns) if len(layout.columns) > 1 else None,
         row_tokens=layout.row_tokens,
-        options=encoding.options if encoding.single else None,
+        options=without_defaults(encoding.options) if encoding.single else None,
         **more,
     )
     manifest.save_result(corpus, encoding)

@@ -20,7 +20,7 @@ from pipeline.base.errors import OtherKindError, RunDirectoryError
 from pipeline.base.machine import versions
 from pipeline.run.directory import COARSE, HOLDS, LOG, RESULTS, RUN, STANDARD_INPUT, Directory, fingerprint
 from pipeline.run.make_options import make_options
-from pipeline.run.options import TrainOptions, flag_of
+from pipeline.run.options import TrainOptions, flag_of, with_defaults, without_defaults
 from pipeline.run.plan import MOST_INPUTS, Plan, stored_plan
 from pipeline.run.standard_input import remove_copies
 from pipeline.run.stored import COUNTER_FORMAT, plain, stored
@@ -106,12 +106,13 @@ class Manifest:
 
     def chunk_fingerprint(self, index: int) -> str:
         """Return what one chunk's counter depends on."""
-        return self.plan.fingerprint(index, self.counting, self.cutting, COUNTER_FORMAT)
+        return self.plan.fingerprint(index, without_defaults(self.counting), self.cutting, COUNTER_FORMAT)
 
     def counter_fingerprint(self) -> str:
         """Return what the combined counter depends on: every chunk, in any order, or the source."""
         if self.source is not None:
-            return fingerprint(self.counting, self.cutting, COUNTER_FORMAT, [self.source.kind, self.source.digest])
+            source = [self.source.kind, self.source.digest]
+            return fingerprint(without_defaults(self.counting), self.cutting, COUNTER_FORMAT, source)
         if self.weights:
             weighted = self.plan.weighted(self.weights)
             return fingerprint(sorted([self.chunks_fingerprint(chunks), *by] for chunks, by in weighted))
@@ -125,7 +126,7 @@ class Manifest:
         """Return what a merge list depends on, its length aside."""
         assert self.merging is not None, "store_merging comes first"
         learning = {name: value for name, value in self.merging.items() if name != "special_ids"}  # moves ids alone
-        return fingerprint(self.counter_fingerprint(), learning)
+        return fingerprint(self.counter_fingerprint(), without_defaults(learning))
 
     def first_stage_fingerprint(self) -> str:
         """Return what the first stage of superwords depends on: it is merging without them."""
@@ -213,7 +214,10 @@ def guest_of(location: Location) -> ModuleType | None:
 
 def save(run: Run) -> None:
     """Write `run.json`, whole or not at all."""
-    document = plain(run.manifest)
+    own = run.manifest
+    special = {name: without_defaults(options) for name, options in own.special.items()}
+    merging = own.merging and without_defaults(own.merging)
+    document = plain(replace(own, counting=without_defaults(own.counting), merging=merging, special=special))
     plan = document.pop("plan")
     run.directory.write_manifest({**document, "versions": versions(), **plan})
 
@@ -235,11 +239,14 @@ def load(location: Location) -> Run | None:
             raise ValueError("it has both a source and files")
         if manifest.weights and len(manifest.weights) != len(manifest.plan.inputs):
             raise ValueError("its weights are not those of its inputs")
-        for stage, made in (("count", manifest.counting), ("merge", manifest.merging)):
-            if made is not None and make_options(TrainOptions, made).of_stage(stage) != made:
-                raise ValueError(f"its options of {stage} are not complete")
-        for one in manifest.special.values():
-            make_options(TrainOptions, one)
+        for options in (manifest.counting, manifest.merging or {}, *manifest.special.values()):
+            make_options(TrainOptions, options)
+        manifest = replace(
+            manifest,
+            counting=with_defaults(manifest.counting, "count"),
+            merging=None if manifest.merging is None else with_defaults(manifest.merging, "merge"),
+            special={name: with_defaults(options, "special") for name, options in manifest.special.items()},
+        )
     return Run(directory, manifest)
 
 

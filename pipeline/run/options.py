@@ -376,3 +376,23 @@ FLAGS = {record.spelling: name for name, record in reversed(RECORDS.items())}  #
 def flag_of(name: str) -> str:
     """Return the command's spelling of an option: `special_tokens` -> `--special-token`."""
     return RECORDS[name].spelling if name in RECORDS else "--" + name.replace("_", "-")
+
+
+def _default(name: str) -> Any:
+    """Return the default of an option as JSON holds it."""
+    value = RECORDS[name].default
+    return list(value) if isinstance(value, tuple) else value
+
+
+def without_defaults(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that differ from their defaults, as they are stored and fingerprinted.
+
+    So a run that was made before an option existed is one with that option's default.
+    """
+    return {name: value for name, value in options.items() if name not in RECORDS or value != _default(name)}
+
+
+def with_defaults(options: Mapping[str, Any], *stages: str) -> dict[str, Any]:
+    """Return stored options with the defaults of the others: of these stages, or of all."""
+    names = [name for name, record in RECORDS.items() if not stages or record.stage in stages]
+    return {**{name: _default(name) for name in names}, **options}

@@ -23,7 +23,7 @@ from typing import Any
 from pipeline.base.errors import InputError, UsageError
 from pipeline.run import standard_input
 from pipeline.run.directory import LOG, STANDARD_INPUT, Directory, Kind, fingerprint
-from pipeline.run.options import flag_of
+from pipeline.run.options import flag_of, with_defaults, without_defaults
 from pipeline.run.plan import Plan, corpus_bytes, dependencies_of, stored_plan
 from pipeline.run.stored import plain, stored
 from pipeline.shards.begun_shards import BegunShards, begun_shards
@@ -121,7 +121,7 @@ class Encoding:
 
     def fingerprint(self) -> str:
         """Return what the shards depend on."""
-        return fingerprint(self.options, FORMAT_VERSION, list(map(dependencies_of, self.plan.files)))
+        return fingerprint(without_defaults(self.options), FORMAT_VERSION, list(map(dependencies_of, self.plan.files)))
 
     def owned_parts(self) -> list[str]:
         """Return the names of the parts, in the order of the chunks."""
@@ -148,8 +148,9 @@ class Encoding:
 
     def parts(self) -> list[StoredIds]:
         """Return the path of each part, and the fingerprint of what it depends on."""
+        options = without_defaults(self.options)
         return [
-            StoredIds(self.directory / name, self.plan.fingerprint(index, self.options, FORMAT_VERSION))
+            StoredIds(self.directory / name, self.plan.fingerprint(index, options, FORMAT_VERSION))
             for index, name in enumerate(self.owned_parts())
         ]
 
@@ -190,7 +191,7 @@ def tokenizer_fingerprint(model: Model) -> str:
 
 def save(encoding: Encoding) -> None:
     """Write `encoding.json`, whole or not at all."""
-    own = {"options": encoding.options, "shards": encoding.shards}
+    own = {"options": without_defaults(encoding.options), "shards": encoding.shards}
     encoding.directory.write_manifest({**own, **plain(encoding.plan)})
 
 
@@ -202,7 +203,7 @@ def load(directory: Directory) -> Encoding | None:
     with directory.damage():
         names = stored(tuple[str, ...], document["shards"])
         check_names(names, _single_of(directory.location.name))
-        options = stored(dict[str, Any], document["options"])
+        options = with_defaults(stored(dict[str, Any], document["options"]))
         return Encoding(directory, options, stored_plan(document, directory), names)
 
 

@@ -24,7 +24,15 @@ from pipeline.run.directory import Directory
 from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN
 from pipeline.run.keywords import AnyPath
 from pipeline.run.memory import LEAST_WORK_BYTES, Broker
-from pipeline.run.options import READING_OPTIONS, RECORDS, ChatOptions, CorpusOptions, EncodeFilesOptions, EncodeOptions
+from pipeline.run.options import (
+    READING_OPTIONS,
+    RECORDS,
+    ChatOptions,
+    CorpusOptions,
+    EncodeFilesOptions,
+    EncodeOptions,
+    with_defaults,
+)
 from pipeline.run.patterns import on_regex
 from pipeline.run.plan import SLOW_CHUNK_BYTES, Plan, corpus_bytes, list_corpus, require_weights
 from pipeline.run.runner import Runner
@@ -216,7 +224,9 @@ def refuse_other_file(encoding: Encoding, *, overwrite: bool) -> None:
     for name in (name for names in single_names(encoding.single).values() for name in names):
         if (encoding.home / name).exists():
             if found is not None:
-                manifest.refuse_other_options(encoding.home / name, "encoding", found.options or {}, encoding.options)
+                manifest.refuse_other_options(
+                    encoding.home / name, "encoding", with_defaults(found.options or {}), encoding.options
+                )
             what = "something else" if found is None else "another corpus"
             raise RunDirectoryError(
                 f"{encoding.home / name} exists and is of {what}; name another file, or replace it with --overwrite"

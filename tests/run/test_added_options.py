@@ -1,0 +1,70 @@
+"""A run and shards that were made before an option existed are continued by a version that has it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pipeline
+from pipeline import _core
+from pipeline.run.options import CountOptions, TrainOptions, with_defaults, without_defaults
+
+_PACKAGE = Path(pipeline.__file__).parent
+_ADDED = {
+    "class TextOptions(CorpusOptions):": '    judged: str = _input("count", "all", read.parse_text, "which count")',
+    "class EncodeFilesOptions(TextOptions):": '    marked: str = _shards("encode", "no", read.parse_text, "what")',
+}
+
+
+def test_only_options_that_differ_from_their_default_are_stored(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("low lower lowest " * 9)
+    pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=260, pattern="llama3", min_frequency=2)
+    document = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert document["counting"] == {"pattern": "llama3"}
+    assert document["merging"] == {"min_frequency": 2}
+
+
+def test_defaults_are_filled_in_and_left_out_again() -> None:
+    options = CountOptions(pattern="llama3").of_stage("count")
+    assert with_defaults(without_defaults(options), "count") == options
+    assert without_defaults(TrainOptions().of_stage("count", "merge", "special")) == {}
+
+
+@pytest.fixture
+def newer(tmp_path: Path) -> Path:
+    """A copy of the package with more options, of counting and of encoding."""
+    home = tmp_path / "newer"
+    shutil.copytree(_PACKAGE, home / "pipeline", ignore=shutil.ignore_patterns("native", "__pycache__"))
+    shutil.copy(str(_core.__file__), home / "pipeline")  # which an editable install has elsewhere
+    source = home / "pipeline" / "run" / "options.py"
+    text = source.read_text()
+    for header, line in _ADDED.items():
+        before, rest = text.split(f"{header}\n", 1)
+        docstring, rest = rest.split("\n", 1)
+        text = f"{before}{header}\n{docstring}\n\n{line}\n{rest}"
+    source.write_text(text)
+    return home
+
+
+def test_version_with_more_options_continues_earlier_work(newer: Path, tmp_path: Path) -> None:
+    corpus, run, shards = tmp_path / "a.txt", tmp_path / "run", tmp_path / "shards"
+    corpus.write_text("low lower lowest<|endoftext|>" * 9)
+    pipeline.train(corpus, output=run, vocab_size=260)
+    pipeline.encode_corpus(corpus, run, shards)
+    before = (run / "counter.parquet").stat().st_mtime_ns, (shards / "shards.json").stat().st_mtime_ns
+    others = [path for path in sys.path if path.endswith("site-packages")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(newer), *others])}
+    for words in (
+        ["train", corpus, "--output", run, "--vocab-size", "259"],
+        ["encode", corpus, "--tokenizer", run, "--output", shards],
+    ):
+        start = f"import sys; sys.argv[1:] = {[*map(str, words)]}; from pipeline.__main__ import main; sys.exit(main())"
+        command = [sys.executable, "-P", "-S", "-s", "-c", start]  # without an editable install's hook
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 0, done.stderr
+    assert (run / "tokenizer-259" / "tokenizer.json").exists()
+    assert before == ((run / "counter.parquet").stat().st_mtime_ns, (shards / "shards.json").stat().st_mtime_ns)
