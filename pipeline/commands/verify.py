@@ -35,7 +35,7 @@ from pipeline.run.options import WorkOptions
 from pipeline.run.patterns import tokenizer_pattern
 from pipeline.run.runner import Runner, Stage, watched
 from pipeline.run.workers import executor_here
-from pipeline.storage import Location, existing, named, names_in, unreadable
+from pipeline.storage import Location, existing, named, names_in, sha256_of, unreadable
 from pipeline.tokenizer.export import Trained, export_model
 from pipeline.tokenizer.formats.fields import CARD, GGUF_NAME, RANKS_NAME
 from pipeline.tokenizer.formats.huggingface import EDITABLE, chat_template_of, check_edited, write_model
@@ -241,7 +241,7 @@ def _written(model: Model, *, with_limits: Sequence[str]) -> Iterator[Path]:
 
 def _compare(home: Location, right: Path, model: Model, written: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the names of the files in `home` by what they are, compared with `right` and with what was `written`."""
-    expected = {path.name: manifest.digest_of(path) for path in right.iterdir()}
+    expected = {path.name: sha256_of(path) for path in right.iterdir()}
     stored = {name.rpartition("/")[2]: digest for name, digest in written.items() if name.startswith(f"{home.name}/")}
     states: dict[str, list[str]] = {state: [] for state in (_MADE, _AS_WRITTEN, _EDITED, _MISSING, _NOT_OURS)}
     in_home = (name for name in names_in(home) if not name.startswith("."))
@@ -249,7 +249,7 @@ def _compare(home: Location, right: Path, model: Model, written: Mapping[str, st
     for name in sorted({*expected, *stored}):
         found = home / name
         try:
-            digest = manifest.digest_of(found)
+            digest = sha256_of(found)
         except OSError as error:
             raise _unreadable(found, error) from None
         same, unchanged = digest == expected.get(name), digest == stored.get(name)

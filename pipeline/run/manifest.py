@@ -5,8 +5,6 @@ of tokenizers, which have no fingerprint, it lists those that were written, with
 """
 
 import contextlib
-import hashlib
-import io
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -25,7 +23,7 @@ from pipeline.run.plan import MOST_INPUTS, Plan, stored_plan
 from pipeline.run.standard_input import remove_copies
 from pipeline.run.stored import COUNTER_FORMAT, plain, stored
 from pipeline.run.values import parse_weights
-from pipeline.storage import Location, existing, open_file
+from pipeline.storage import Location, existing, sha256_of
 
 MERGING = "merging"  # what a run did with its counts, in words
 _TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/([a-z_]+\.[a-z]+|README\.md)")
@@ -316,7 +314,7 @@ def remove_results(run: Run) -> Run:
 
 def unedited(run: Run, names: Iterable[str]) -> list[str]:
     """Return those of these files of tokenizers that are as they were written: a person may edit a model card."""
-    return [name for name in names if digest_of(run.directory / name) == run.manifest.written.get(name, "")]
+    return [name for name in names if sha256_of(run.directory / name) == run.manifest.written.get(name, "")]
 
 
 def remove_partial(run: Run) -> None:
@@ -386,16 +384,7 @@ def store_written(run: Run, files: Iterable[Location]) -> Run:
     there = existing([run.directory / name for name in before])
     kept = [name for name, found in zip(before, there, strict=True) if found or name.partition("/")[0] not in homes]
     written = {name: run.manifest.written[name] for name in kept}
-    written |= {name: digest for name, file in names.items() if (digest := digest_of(file)) is not None}
+    written |= {name: digest for name, file in names.items() if (digest := sha256_of(file)) is not None}
     run = replace(run, manifest=replace(run.manifest, written=dict(sorted(written.items()))))
     save(run)
     return run
-
-
-def digest_of(file: Location) -> str | None:
-    """Return the SHA-256 of a tokenizer's file; None if it is missing."""
-    try:
-        with io.BufferedReader(open_file(file)) as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except FileNotFoundError:
-        return None

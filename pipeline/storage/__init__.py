@@ -7,6 +7,7 @@ Files of limited size are read bounded: no file can use more memory than its kin
 """
 
 import errno
+import hashlib
 import io
 import json
 import os
@@ -150,6 +151,15 @@ def open_file(where: Location) -> OpenFile:
     if isinstance(where, Path) and where.is_fifo():
         raise OSError(errno.ESPIPE, "is not a regular file but a pipe", str(where))
     return LocalFile(where) if isinstance(where, Path) else RemoteFile(where)
+
+
+def sha256_of(file: Location) -> str | None:
+    """Return the SHA-256 of a file in hexadecimal digits; None if it is missing."""
+    try:
+        with io.BufferedReader(open_file(file)) as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except FileNotFoundError:
+        return None
 
 
 def arrow_source(where: Location) -> Any:
