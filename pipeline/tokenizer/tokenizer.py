@@ -544,6 +544,8 @@ class Tokenizer(Conversions, Decoding):
             UsageError: there is no template, it refuses the messages, or jinja2 is not installed.
         """
         wanted = arguments.flag("add_generation_prompt", add_generation_prompt)
+        if not isinstance(continue_final_message, bool | str):
+            raise unfit("continue_final_message", "True, False or the name of a member", continue_final_message)
         if continue_final_message and wanted:
             raise UsageError("continue_final_message continues the last message: leave out add_generation_prompt")
         if continue_final_message:

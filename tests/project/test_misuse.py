@@ -20,6 +20,7 @@ CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and values that a person might type
     ("add_generation_prompt add_special_tokens keep_ids mask_history preserve_thinking", ("yes", 0, 1, None)),
     ("check compare_plain progress skip_special_tokens tokenize train_on_prompt", ("yes", 0, 1, None)),
+    ("continue_final_message", (5, None, [], 1.5, b"x", "nonsense")),
     *(("overwrite whole_characters", ("yes", 0, 1)), ("bos eos whole_pieces", ()), ("enable_thinking", ("yes", 5, []))),
     ("errors formatting return_type special_ids special_tokens_in_messages", ("nonsense", 5, None, [])),
     *(("add min_count", (-1, "x", None, 1.5, [])), ("min_frequency", (-1, "x", 1.5, []))),

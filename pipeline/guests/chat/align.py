@@ -241,6 +241,8 @@ def _cell(row: Mapping[str, Any], columns: Names, name: str) -> str | None:
 
 
 def _alpaca(row: Mapping[str, Any], columns: Names) -> Conversation:
+    for name in columns:  # a column that is missing is an error, whatever is in the others
+        _column(row, columns, name)
     messages: list[dict[str, Any]] = []
     history = _column(row, columns, "history", None) or []
     for pair in json.loads(history) if isinstance(history, str) else history:  # CSV has texts alone
