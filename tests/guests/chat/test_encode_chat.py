@@ -310,7 +310,7 @@ _LISTED = ("--dataset-info", "dataset_info.json", "--template", "chatml", "--dat
     ((*_ROWS, "--pack", "neat", "--sequence-length", 1), 2, "--sequence-length of packed rows must be at least 2"),
     ((*_ROWS, "--config", "names.json"), 2, "cutoff_len and sequence_length are one option: give one of them"),
     ((*_ROWS, "--config", "stage.yaml"), 2, "stage dpo: only sft is done here; leave it out"),
-    ((*_ROWS, "--val-size", 3), 2, "--val-size of encode-chat is --val-fraction, --val-tokens, or val_size in a file"),
+    ((*_ROWS, "--val-size", 3), 2, "--val-size is no flag; give val_size in a file for --config"),
     ((*_ROWS, "--val-fraction", "1%", "--val-tokens", 9), 2, "--val-fraction and --val-tokens exclude each other"),
     ((*_ROWS, "--val-tokens", 9, "--config", "size.json"), 2, "--val-tokens and val_size exclude each other"),
     (("encode", "rows.jsonl", "--pack", "neat"), 2, "--pack neat is for chat data"),
