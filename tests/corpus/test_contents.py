@@ -86,7 +86,7 @@ def tar(format_: int) -> bytes:
 def zipped() -> bytes:
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w") as archive:
-        archive.writestr("a.txt", ENGLISH)
+        archive.writestr(zipfile.ZipInfo("a.txt"), ENGLISH)  # of one date
     return sink.getvalue()
 
 
