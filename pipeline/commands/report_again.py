@@ -34,9 +34,10 @@ from pipeline.reports.compared import REFERENCES, cached_or_reference
 from pipeline.reports.figure_files import images, require_figures, write_figures
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
+from pipeline.reports.parts import Part, Table
 from pipeline.reports.plots import page_figures, report_figures
 from pipeline.reports.progress import for_python
-from pipeline.reports.result import NOT_STORED, Facts, Part, Result, Table
+from pipeline.reports.result import NOT_STORED, Facts, Result
 from pipeline.reports.summary import Report, Summary
 from pipeline.reports.tables import sections
 from pipeline.run import manifest

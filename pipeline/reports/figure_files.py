@@ -15,8 +15,9 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.reports.figure import COLOURS, DASHES, MARKED_POINTS, MARKERS, Axis, Figure, Series, category, marker_of
-from pipeline.reports.page import escaped, light_colours
-from pipeline.reports.result import Table
+from pipeline.reports.html import escaped
+from pipeline.reports.page import light_colours
+from pipeline.reports.parts import Table
 from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory, single_output, write_whole
 

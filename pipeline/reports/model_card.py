@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pipeline.base.printable import printable
 from pipeline.base.units import format_bytes
 from pipeline.reports.numbers import Numbers
-from pipeline.reports.result import Rows, Table
+from pipeline.reports.parts import Rows, Table
 from pipeline.reports.tables import sentences_table, sizes, special_token_table
 from pipeline.reports.verdict import verdict
 

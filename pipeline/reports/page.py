@@ -2,12 +2,10 @@
 
 page.html is its text, page.css its style; page.js draws the figures and searches the vocabulary. plotly's script is
 copied, compressed, from the installed package, which is not imported: without it a page has no figures. A content
-security policy keeps the page from loading anything, whatever its texts hold; every text is escaped, unless it is
-`Html`, which only this module makes.
+security policy keeps the page from loading anything, whatever its texts hold; every text is escaped (`html.py`).
 """
 
 import base64
-import html
 import json
 import re
 import zlib
@@ -16,16 +14,16 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from pipeline import __version__
-from pipeline.base.printable import printable
 from pipeline.base.system import process_lock
 from pipeline.reports import tables
 from pipeline.reports.figure import Figure, plotly_figure
+from pipeline.reports.html import Html, element, escaped, html_of
 from pipeline.reports.numbers import Numbers, SentenceTokens
+from pipeline.reports.parts import Part
 from pipeline.reports.plots import report_figures
-from pipeline.reports.result import Items, Note, Part, Rows, Table
 
 if TYPE_CHECKING:
     from pipeline.reports.summary import Report
@@ -33,27 +31,6 @@ if TYPE_CHECKING:
 HINT = "report.html is drawn with plotly, which is not installed: pip install 'bpe-pipeline[report]'"
 _HERE = Path(__file__).parent
 _packing = process_lock()
-
-
-class Html(str):
-    """Text that is HTML already."""
-
-    __slots__ = ()
-
-
-def escaped(*values: object) -> Html:
-    """Concatenate values as text in HTML, also for use in attributes; `Html` is kept as it is."""
-    return Html("".join(value if isinstance(value, Html) else html.escape(printable(value)) for value in values))
-
-
-def element(tag: str, *children: object, **attributes: object) -> Html:
-    """Make an element; `class_` is the attribute `class`, `aria_label` is `aria-label`.
-
-    >>> element("b", "a < b", class_="x")
-    '<b class="x">a &lt; b</b>'
-    """
-    written = "".join(f' {name.rstrip("_").replace("_", "-")}="{escaped(value)}"' for name, value in attributes.items())
-    return Html(f"<{tag}{written}>{escaped(*children)}</{tag}>")
 
 
 def plotly_script() -> Path | None:
@@ -73,53 +50,6 @@ def packed_script(script: Path) -> bytes:
 @lru_cache(1)
 def _packed(script: Path) -> bytes:
     return base64.b64encode(zlib.compress(script.read_bytes(), 4))
-
-
-def html_of(*parts: Part) -> Html:
-    """Return what a result shows; a table scrolls if it is wider than the page, and one without rows is left out."""
-    return escaped(*(_HTML[type(part)](part) for part in parts))
-
-
-def _rows(part: Rows) -> Html:
-    rows = (element("tr", element("th", name, scope="row"), element("td", text)) for name, text in part.texts())
-    return _framed(part.title, element("table", *rows, class_="facts")) if part.rows else escaped()
-
-
-def _table(part: Table) -> Html:
-    """Make a table; a mark is a colour, and a word for who cannot see it."""
-    marks = part.marks()
-    rows = [
-        element("tr", element("th", first, scope="row"), *(
-            element("td", text, *(element("span", f" {mark}") for mark in [marks[at]]), class_=marks[at])
-            if (at := (row, column)) in marks else element("td", text)
-            for column, text in enumerate(cells, 1)
-        ))
-        for row, (first, *cells) in enumerate(part.texts())
-    ]  # fmt: skip
-    head = element("thead", element("tr", *(element("th", header, scope="col") for header in part.headers)))
-    return _framed(part.title, element("table", head, *rows), part.note) if rows else escaped()
-
-
-def _framed(title: str, content: Html, note: str = "") -> Html:
-    """Let a table scroll if it is wider than the page."""
-    framed = element("div", content, class_="wide", tabindex=0, role="region", aria_label=title)
-    return escaped(element("h3", title), _quiet(note), framed)
-
-
-def _items(part: Items) -> Html:
-    items = (
-        element("li", element("code", text), *((element("span", more, class_="quiet"),) if more else ()))
-        for text, more in part.items
-    )
-    tokens = element("ul", *items, class_="tokens") if part.items else ""
-    return escaped(element("h3", part.title), _quiet(part.note), tokens)
-
-
-def _note(part: Note) -> Html:
-    return element("p", part.text, class_="warn" if part.warning else "quiet")
-
-
-_HTML: dict[type, Any] = {Rows: _rows, Note: _note, Table: _table, Items: _items}
 
 
 def plain_page(title: str, *sections: Html, figures: Sequence[Figure] = ()) -> str:
@@ -203,7 +133,3 @@ def _sentence(numbers: Numbers, one: SentenceTokens) -> Html:
         named = element("p", f"{name}: {tokens} tokens", class_="quiet") if len(one.cuts) > 1 else escaped()
         shown.append(escaped(named, element("p", *spans, class_="cut", dir="auto")))
     return escaped(element("h4", one.language), *shown)
-
-
-def _quiet(text: str) -> Html:
-    return element("p", text, class_="quiet") if text else escaped()

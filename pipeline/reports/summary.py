@@ -15,7 +15,8 @@ from pipeline.counts.chunk_statistics import CorpusFacts
 from pipeline.executors import ClusterUse
 from pipeline.reports import tables
 from pipeline.reports.numbers import Numbers
-from pipeline.reports.result import Advice, Part, Result, Rows, Table, plain
+from pipeline.reports.parts import Part, Rows, Table
+from pipeline.reports.result import Advice, Result, plain
 from pipeline.reports.verdict import recommended_size
 from pipeline.run.stored import stored
 from pipeline.storage import Location

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.base.units import format_bytes, format_count
 from pipeline.reports.measure import FEWEST_SOURCES, TextMeasures
 from pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, Sample, same_text
-from pipeline.reports.result import Items, Note, Part, Rows, Table
+from pipeline.reports.parts import Items, Note, Part, Rows, Table
 from pipeline.reports.tokens import TokenGroup, readable
 from pipeline.reports.verdict import verdict
 from pipeline.run.manifest import Manifest, merging_of

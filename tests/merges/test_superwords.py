@@ -34,7 +34,7 @@ from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.merges.vocabulary import token_to_text
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
-from pipeline.reports.result import Table
+from pipeline.reports.parts import Table
 
 SCRATCH = f"{tempfile.gettempdir()}/bpe-pipeline-test-superwords-{os.getpid()}"
 EOT = "<|endoftext|>"

@@ -15,8 +15,8 @@ from command import refused, run, succeeded
 
 import pipeline
 from pipeline.reports import page
-from pipeline.reports.page import element, escaped, html_of
-from pipeline.reports.result import Items, Rows, Table
+from pipeline.reports.html import element, escaped, html_of
+from pipeline.reports.parts import Items, Rows, Table
 
 
 @pytest.fixture(scope="module", autouse=True)

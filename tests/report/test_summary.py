@@ -9,7 +9,8 @@ import pytest
 from command import run, succeeded
 
 import pipeline
-from pipeline.reports.result import Rows, Table, as_text, plain
+from pipeline.reports.parts import Rows, Table, as_text
+from pipeline.reports.result import plain
 from pipeline.reports.summary import EncodingSummary, Report
 
 

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.reports.figure import Axis, Figure, Series
-from pipeline.reports.page import element, figure_element, html_of, plain_page
-from pipeline.reports.result import NOT_STORED, Part, Result, Rows, Table
+from pipeline.reports.html import element, html_of
+from pipeline.reports.page import figure_element, plain_page
+from pipeline.reports.parts import Part, Rows, Table
+from pipeline.reports.result import NOT_STORED, Result
 from pipeline.storage import Location
 
 _MOST_POINTS = 400

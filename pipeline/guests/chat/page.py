@@ -4,8 +4,10 @@ from collections.abc import Iterable
 
 from pipeline.reports.figure import Axis, Figure, Series
 from pipeline.reports.figure_files import images
-from pipeline.reports.page import element, figure_element, html_of, plain_page
-from pipeline.reports.result import Facts, Part, Rows, Table
+from pipeline.reports.html import element, html_of
+from pipeline.reports.page import figure_element, plain_page
+from pipeline.reports.parts import Part, Rows, Table
+from pipeline.reports.result import Facts
 from pipeline.shards.encoded_corpus import Conversations
 
 _MOST_BARS = 32

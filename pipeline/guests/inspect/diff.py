@@ -14,7 +14,8 @@ from pipeline.corpus.listing import find_files
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.reports.measure import source_names
 from pipeline.reports.numbers import SENTENCES
-from pipeline.reports.result import NOT_STORED, Part, Result, Rows, Table
+from pipeline.reports.parts import Part, Rows, Table
+from pipeline.reports.result import NOT_STORED, Result
 from pipeline.reports.tokens import readable
 from pipeline.run.keywords import AnyPath
 from pipeline.run.make_options import make_options

@@ -11,8 +11,10 @@ from pipeline.base.errors import InputError
 from pipeline.merges import merge, merge_list
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.prepare import SpecialSearch
-from pipeline.reports.page import element, html_of, plain_page
-from pipeline.reports.result import Note, Part, Result, Rows
+from pipeline.reports.html import element, html_of
+from pipeline.reports.page import plain_page
+from pipeline.reports.parts import Note, Part, Rows
+from pipeline.reports.result import Result
 from pipeline.reports.tokens import readable
 from pipeline.run import manifest
 from pipeline.run.keywords import AnyPath

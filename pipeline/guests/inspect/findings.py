@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.guests.inspect.diff import EXAMPLES
-from pipeline.reports.result import NOT_STORED, Advice, Part, Result, Rows
+from pipeline.reports.parts import Part, Rows
+from pipeline.reports.result import NOT_STORED, Advice, Result
 from pipeline.storage import Location
 
 FINE, ADVICE, WRONG, NOT_CHECKED = "fine", "advice", "wrong", "not checked"

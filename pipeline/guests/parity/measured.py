@@ -12,7 +12,8 @@ from pipeline.merges import merge, merge_worker
 from pipeline.merges.merge_list import LEAST_COUNT
 from pipeline.reports.measure import gini
 from pipeline.reports.numbers import is_english
-from pipeline.reports.result import Advice, Table
+from pipeline.reports.parts import Table
+from pipeline.reports.result import Advice
 from pipeline.reports.summary import ChosenBy
 from pipeline.run import manifest
 from pipeline.run.manifest import Run

@@ -11,9 +11,11 @@ from pipeline.merges.merge_list import LEAST_COUNT, MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.reports.figure import Axis, Figure, Series, size_axis
 from pipeline.reports.figure_files import write_figures
-from pipeline.reports.page import element, figure_element, html_of, plain_page
-from pipeline.reports.result import Part as Shown
-from pipeline.reports.result import Result, Rows, Table
+from pipeline.reports.html import element, html_of
+from pipeline.reports.page import figure_element, plain_page
+from pipeline.reports.parts import Part as Shown
+from pipeline.reports.parts import Rows, Table
+from pipeline.reports.result import Result
 from pipeline.storage import Location
 from pipeline.storage.atomic import write_rows
 

@@ -1,0 +1,135 @@
+"""What results show: rows of a name and a value, notes, tables and lists, and the text that is made of them.
+
+HTML of them is made by `html.py`, Markdown by `model_card.py`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from pipeline.base.printable import printable, printable_lines
+
+_MOST_ROWS, _MOST_ITEMS, _MOST_LINES = 16, 6, 20  # in text; JSON and pages have all
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Names and values. An empty value is left out; a list has a row for each member, with the name at the first."""
+
+    rows: tuple[tuple[str, object], ...]
+    title: str = ""
+
+    def texts(self) -> list[tuple[str, str]]:
+        """Return the rows as they are shown."""
+        return [(name, text) for name, value in self.rows for text in _lines(value) if text]
+
+
+@dataclass(frozen=True)
+class Note:
+    """A paragraph. warning: it is to be seen."""
+
+    title: str
+    text: str
+    warning: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under headers; a dash stands for None.
+
+    forms: of the fractions of a column; others have three digits. better: the columns of which the best and the worst
+    cell are marked, 1 if more is better, -1 if less is. across: compare the cells of a row, not of a column.
+    picked: the row and column of a cell that is recommended. whole: what has the rows that the text leaves out.
+    """
+
+    title: str
+    headers: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    note: str = ""
+    forms: Mapping[int, str] = field(default_factory=dict)
+    better: Mapping[int, int] = field(default_factory=dict)
+    across: bool = False
+    picked: tuple[int, int] | None = None
+    whole: str = "report.json"
+
+    def texts(self) -> list[list[str]]:
+        """Return the cells as they are shown."""
+        return [[_cell(cell, self.forms.get(at, ",.3f")) for at, cell in enumerate(row)] for row in self.rows]
+
+    def marks(self) -> dict[tuple[int, int], str]:
+        """Return marks by row and column, also of several cells that look alike; none if all compared cells do."""
+        places = [[(row, column) for column in self.better] for row in range(len(self.rows))]
+        texts, found = self.texts(), dict[tuple[int, int], str]()
+        for group in places if self.across else zip(*places, strict=True):
+            values = {(row, column): self.rows[row][column] for row, column in group}
+            known = {at: value * self.better[at[1]] for at, value in values.items() if isinstance(value, int | float)}
+            alike = {(row, column): texts[row][column] for row, column in known}
+            if len(set(alike.values())) > 1:
+                least, most = (alike[choose(known, key=known.__getitem__)] for choose in (min, max))
+                marks = {least: "worst", most: "best"}
+                found |= {at: marks[text] for at, text in alike.items() if text in marks}
+        return found if self.picked is None else found | {self.picked: "recommended"}
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list of texts, each with what is said of it."""
+
+    title: str
+    items: tuple[tuple[str, str], ...]
+    note: str = ""
+
+    def text(self) -> str:
+        """Return the first ones in a line."""
+        first = ", ".join(f"{text} {more}".rstrip() for text, more in self.items[:_MOST_ITEMS])
+        return printable(f"{self.title}: {first}" if first else self.title)
+
+
+Part = Rows | Note | Table | Items
+
+
+def _lines(value: object) -> list[str]:
+    if isinstance(value, list | tuple):
+        more = [f"... and {len(value) - _MOST_LINES:,} more: --json has all"] if len(value) > _MOST_LINES else []
+        return [*map(str, value[:_MOST_LINES]), *more]
+    return [f"{value:,}" if type(value) is int else str(value)]
+
+
+def as_text(parts: Iterable[Part]) -> str:
+    """Return parts as text, with a blank line between them."""
+    return "\n\n".join(_TEXT[type(part)](part) for part in parts)
+
+
+def _rows_text(part: Rows) -> str:
+    """Align names and values."""
+    rows, indent = part.texts(), "  " if part.title else ""
+    width = max((len(name) for name, _ in rows), default=0)
+    names = [name if before != name else "" for (before, _), (name, _) in pairwise([("", ""), *rows])]
+    lines = (f"{indent}{name:<{width}}  {text}" for name, (_, text) in zip(names, rows, strict=True))
+    return printable_lines([part.title, *lines] if part.title else lines)
+
+
+def _note_text(part: Note) -> str:
+    return printable_lines([part.title, f"  {part.text}"])
+
+
+def _table_text(part: Table) -> str:
+    """Align the first column left and the others right."""
+    texts = part.texts()
+    if part.picked is not None:
+        texts[part.picked[0]][part.picked[1]] = "*" + texts[part.picked[0]][part.picked[1]]
+    rows = [[printable(cell) for cell in row] for row in (part.headers, *texts[:_MOST_ROWS])]
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    lines = ["  ".join(("", row[0].ljust(first), *map(str.rjust, row[1:], others))).rstrip() for row in rows]
+    more = len(part.rows) - _MOST_ROWS
+    return printable_lines([part.title, *lines, *([f"  ... {more} more in {part.whole}"] if more > 0 else [])])
+
+
+def _cell(cell: object, form: str) -> str:
+    if isinstance(cell, int | float):
+        return format(cell, "," if isinstance(cell, int) else form)
+    return "–" if cell is None else str(cell)
+
+
+_TEXT: Mapping[type, Any] = {Rows: _rows_text, Note: _note_text, Table: _table_text, Items: Items.text}
