@@ -106,10 +106,12 @@ def cutting_of(
     **reading: Any,
 ) -> Cutting:
     """Return where text is cut: rules are those of its added tokens, of which these special ones separate documents."""
-    texts = list(dict.fromkeys([*(token.decode() for token in special_tokens), *rules]))
+    special = dict.fromkeys(token.decode() for token in special_tokens)
+    texts = list(special | dict.fromkeys(rules))
     preparation = Preparation(pattern.nfc, rules=rules)
-    separating = tuple(text.encode() for text in preparation.cuts(texts) if text.encode() in special_tokens)
-    others = tuple(text.encode() for text in texts if text.encode() not in separating)
+    cuts = dict.fromkeys(text for text in preparation.cuts(texts) if text in special)
+    separating = tuple(text.encode() for text in cuts)
+    others = tuple(text.encode() for text in texts if text not in cuts)
     if preparation.searches(texts):  # what a token takes may be anywhere around it
         return Cutting(separating, whole_documents=True, added_tokens=others, **reading)
     reading |= {"form": pattern.form, "added_tokens": others}

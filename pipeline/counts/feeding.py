@@ -60,7 +60,8 @@ class ChunkTask:
     @property
     def added_tokens(self) -> list[bytes]:
         """The tokens that are cut out of the text and separate nothing."""
-        return [text.encode() for text in self.rules if text.encode() not in self.special_tokens]
+        special_tokens = {*self.special_tokens}
+        return [token for token in (text.encode() for text in self.rules) if token not in special_tokens]
 
     def cutting(self) -> Cutting:
         """Return where the text can be cut."""

@@ -62,7 +62,7 @@ class SpecialSearch:
     """Which added tokens are found, by their rules, before and after text is normalized; read-only."""
 
     def __init__(self, special_tokens: Mapping[str, int], preparation: Preparation) -> None:
-        late = preparation.late(special_tokens)
+        late = dict.fromkeys(preparation.late(special_tokens))
         self.preparation = preparation
         early = {text: text for text in special_tokens if text not in late}
         written = {text: nfc(text) if preparation.nfc else text for text in late}

@@ -49,7 +49,8 @@ class Preparation:
         late = [text for text in texts if self.rule_of(text).normalized]
         if late and self.nfc and not all(map(_INERT.fullmatch, late)):
             return late
-        early = [text for text in texts if text not in late]
+        normalized = {*late}
+        early = [text for text in texts if text not in normalized]
         in_words = early and any(self.rule_of(text).single_word for text in late)  # early ones are no neighbours then
         return late if late and (in_words or _overlap(early, late)) else []
 

@@ -251,8 +251,9 @@ def _recognised(model: Model, options: EncodeFilesOptions) -> tuple[tuple[bytes,
     separating = _separating(model, separator)
     if options.special_tokens_in_text != "text":
         return separating, rules
+    others = {token.decode() for token in separating} - {separator}
     own = tuple(token for token in separating if token.decode() == separator)
-    return own, {text: rule for text, rule in rules.items() if text == separator or text.encode() not in separating}
+    return own, {text: rule for text, rule in rules.items() if text not in others}
 
 
 def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, nodes: Sequence[Node] = ()) -> Plan:
