@@ -18,6 +18,7 @@ from typing import Any
 from pipeline.base.errors import UsageError, unfit
 from pipeline.run.ids import marks_in
 from pipeline.tokenizer.encode import utf8_of
+from pipeline.tokenizer.formats.added_tokens import NAMED
 from pipeline.tokenizer.model import ChatTemplate, Model
 
 _LLAMA3 = (
@@ -43,7 +44,6 @@ Message = Mapping[str, Any]
 _MOST_STEPS = 1_000_000  # rounds of loops and calls in rendering one dialog
 _MOST_REPEATED = 1 << 26  # characters of a repeated text, bits of a power
 _STEPS = "__steps"
-_TOKENS = ("unk_token", "sep_token", "cls_token", "mask_token")
 REASONING = ("reasoning_content", "thinking", "reasoning")  # members that have a thought; templates read the first
 _LEARNED, _AFTER = "\ud805", "\ud806"  # around what `{% generation %}` marks, in texts of `render_traced`
 _MESSAGE = "\ud807"  # around the number of a message, where a loop over messages comes to it
@@ -140,7 +140,7 @@ def _render(model: Model, messages: list[dict[str, Any]], /, **variables: Any) -
     template_error = installed("jinja2").TemplateError
     names = {"tools": None, "documents": None, **_tokens_of(model), **variables, "messages": messages}
     try:
-        text = str(_compiled(model.chat_template.for_tools(names["tools"])).render(names, **{_STEPS: count()}))
+        text = str(_compiled(model.chat_template.chosen_by(names)).render(names, **{_STEPS: count()}))
         return _with_marks(text, model.vocabulary.special_tokens) if _ESCAPED[0] in text else text
     except Exception as error:  # of any template: also RecursionError, MemoryError, ZeroDivisionError
         kind = "" if isinstance(error, template_error) else f"{type(error).__name__}: "
@@ -157,8 +157,10 @@ def _with_marks(text: str, special_tokens: Collection[str]) -> str:
 
 def _tokens_of(model: Model) -> dict[str, str]:
     """Return the special tokens that a template may name, such as unk_token, by their names."""
-    settings, more = model.settings, model.settings.get("extra_special_tokens")
-    named = {name: settings.get(name) for name in _TOKENS} | dict(more if isinstance(more, Mapping) else {})
+    settings, named = model.settings, dict[str, Any]()
+    for more in (settings.get(NAMED), settings.get("extra_special_tokens")):
+        named |= more if isinstance(more, Mapping) else {}
+    named |= {name: value for name, value in settings.items() if name.endswith("_token")}
     texts = {name: one.get("content") if isinstance(one, Mapping) else one for name, one in named.items()}
     texts |= {"bos_token": model.bos_token, "eos_token": model.eos_token, "pad_token": model.pad_token}
     return {name: text for name, text in texts.items() if isinstance(text, str)}

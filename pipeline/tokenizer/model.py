@@ -58,9 +58,12 @@ class ChatTemplate:
     jinja: str
     named: Mapping[str, str] = field(default_factory=dict)  # the tokenizer's other templates
 
-    def for_tools(self, tools: object) -> str:
-        """Return the template that transformers takes: with tools, the one named tool_use if there is one."""
-        return self.jinja if tools is None else self.named.get("tool_use", self.jinja)
+    def chosen_by(self, variables: Mapping[str, Any]) -> str:
+        """Return the template that transformers takes: `chat_template` by name or as text; with tools tool_use."""
+        chosen = variables.get("chat_template")
+        if chosen is None:
+            return self.jinja if variables.get("tools") is None else self.named.get("tool_use", self.jinja)
+        return str({**self.named, "default": self.jinja}.get(chosen, chosen))
 
     def writes(self, *kinds: str) -> list[str]:
         """Return the well-known special tokens of these kinds that the template writes."""

@@ -535,7 +535,7 @@ class Tokenizer(Conversions, Decoding):
             add_generation_prompt: whether the start of the assistant's answer follows.
             continue_final_message: whether the text ends where the last message does, without an end of turn, so that
                 a model continues it; the name of a member continues that one, such as "reasoning_content".
-            variables: of the template, such as `tools`.
+            variables: of the template, such as `tools`. `chat_template` is another template, by its name or as text.
 
         Returns:
             A list of ids, or the text.

@@ -49,6 +49,12 @@ CASES = {
     "list": {"tokenizer_config.json": {"additional_special_tokens": [X, Y]}},
     "newer list": {"tokenizer_config.json": {"extra_special_tokens": [Y], "unk_token": X}},
     "names": {"tokenizer_config.json": {"extra_special_tokens": {"one": X}, "image_token": Y}},
+    "names as saved": {"tokenizer_config.json": {"model_specific_special_tokens": {"image_token": X}}},
+    "names of two kinds": {"tokenizer_config.json": {"model_specific_special_tokens": {"one": Y}, "image_token": X}},
+    "names in two files": {
+        "tokenizer_config.json": {"model_specific_special_tokens": {"one": Y}},
+        "special_tokens_map.json": {"extra_special_tokens": {"two": X}},
+    },
     "roles": {"tokenizer_config.json": {"pad_token": X, "bos_token": Y}},
     "map": {"special_tokens_map.json": {"pad_token": entry(X, lstrip=True), "additional_special_tokens": [Y]}},
     "added": {"added_tokens.json": {X: 297, Y: 298}, "tokenizer_config.json": {"pad_token": Y}},

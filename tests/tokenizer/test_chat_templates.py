@@ -67,12 +67,29 @@ def test_members_are_those_of_transformers(members: dict[str, Any]) -> None:
     assert tokenizer.apply_chat_template(messages, tokenize=False) == theirs
 
 
+@pytest.mark.parametrize("tools", [None, [{"type": "function", "function": {"name": "f", "parameters": {}}}]])
+@pytest.mark.parametrize("named", [None, "default", "other", "tool_use", "{{ messages[0].content }}!"])
+def test_a_named_template_is_taken_as_by_transformers(named: str | None, tools: Any, tmp_path: Path) -> None:
+    with_template(ALL).save(tmp_path)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    templates = {"default": ALL, "other": f"other {ALL}", "tool_use": f"tools {ALL}"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config | {"chat_template": templates}))
+    options: dict[str, Any] = {"tokenize": False, "tools": tools, "chat_template": named}
+    theirs = AutoTokenizer.from_pretrained(str(tmp_path)).apply_chat_template(_answer(), **options)
+    assert Tokenizer.load(tmp_path).apply_chat_template(_answer(), **options) == theirs
+
+
 def test_all_named_tokens_are_known_to_a_template(tmp_path: Path) -> None:
-    names = [f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask", "image", "absent")]
+    names = [f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask", "image", "video", "absent")]
     with_template(" ".join(f"{name}={{{{ {name} }}}}" for name in names)).save(tmp_path)
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     config |= {"unk_token": "<|endoftext|>", "cls_token": {"__type": "AddedToken", "content": "<|im_start|>"}}
-    config |= {"sep_token": "<|im_end|>", "mask_token": "[INST]", "extra_special_tokens": {"image_token": "<|eot_id|>"}}
+    config |= {
+        "video_token": "<|im_end|>",
+        "sep_token": "<|im_end|>",
+        "mask_token": "[INST]",
+        "extra_special_tokens": {"image_token": "<|eot_id|>"},
+    }
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     ours = Tokenizer.load(tmp_path).apply_chat_template([ASKED], tokenize=False)
     assert ours == AutoTokenizer.from_pretrained(tmp_path).apply_chat_template([ASKED], tokenize=False)

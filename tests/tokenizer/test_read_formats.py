@@ -535,6 +535,12 @@ WITHOUT_EFFECT: list[tuple[str, Any]] = [
 ]
 
 
+def test_a_file_without_a_version_is_read(tmp_path: Path) -> None:
+    document = json.loads(made("gpt2", PLAIN).to_str())
+    del document["version"]
+    agree(theirs_of(written(tmp_path, document)), Tokenizer.load(tmp_path), *HARD)
+
+
 @pytest.mark.parametrize(("path", "value"), WITHOUT_EFFECT)
 def test_fields_that_change_no_id_are_no_reason_to_refuse(path: str, value: Any, tmp_path: Path) -> None:
     document = json.loads(made("gpt2", PLAIN).to_str())

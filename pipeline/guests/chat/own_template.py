@@ -63,7 +63,7 @@ class JinjaTemplate:
             dialog = _Dialog(self._own, messages, variables, text)
         except UsageError as error:
             raise DroppedError(REFUSED, f"template {self._name}: {error}") from None
-        marked = _GENERATION.search(self._template.for_tools(variables["tools"])) is not None
+        marked = _GENERATION.search(self._template.chosen_by(variables)) is not None
         if marked:
             found = list(dialog.marked())
         else:

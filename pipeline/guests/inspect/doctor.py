@@ -49,7 +49,7 @@ from pipeline.tokenizer.formats.files import FORMATS, load_model, tokenizer_home
 from pipeline.tokenizer.formats.gpt2_files import load_gpt2
 from pipeline.tokenizer.formats.huggingface import EDITABLE, MODEL_NAME, check_edited
 from pipeline.tokenizer.formats.tiktoken_ranks import read_ranks
-from pipeline.tokenizer.model import Model
+from pipeline.tokenizer.model import Model, bytes_of_letters
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _NEEDED = {name: {*one.files} - {*EDITABLE} for name, one in FORMATS.items()}  # the files of each format
@@ -297,10 +297,15 @@ def _round_trip(model: Model) -> Iterator[Said]:
         return
     shown = f"{len(changed):,} of {len(texts):,} texts are not decoded as they were, the first {changed[0][:40]!r}"
     preparation, evidence = model.preparation, {"changed": len(changed), "texts": len(texts)}
+    special = model.vocabulary.special_tokens
+    written_as_bytes = {text for text in special if (decoded(text) or "").encode() in bytes_of_letters(text)}
     if preparation.nfc and all(decoded(nfc(text)) == nfc(text) for text in changed):
         yield ADVICE, f"{shown}: text is put into NFC first", "nothing, if that is wanted", evidence
     elif model.is_prepared or model.vocabulary.lost_bytes:
         why = "the file says so (a space in front, special tokens that take white space, or bytes without a token)"
+        yield ADVICE, f"{shown}: {why}", "nothing, if that is wanted", evidence
+    elif {*changed} <= written_as_bytes:
+        why = "its characters are those in which vocabularies write bytes, and tokenizers decodes them as these bytes"
         yield ADVICE, f"{shown}: {why}", "nothing, if that is wanted", evidence
     else:
         yield WRONG, shown, "please report it", evidence

@@ -21,6 +21,7 @@ CONFIG_NAME, ADDED_NAME = "tokenizer_config.json", "added_tokens.json"
 _FILE_FIRST = (None, "PreTrainedTokenizer", "TokenizersBackend", "LlamaTokenizer")  # classes that read tokenizer.json
 _ROLES = tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 _MORE, _OLD_MORE, _DECODER = "extra_special_tokens", "additional_special_tokens", "added_tokens_decoder"
+NAMED = "model_specific_special_tokens"  # as transformers 5 saves those of a model's own names
 Token = tuple[str, TokenRule | None, Field]  # its text, its rule (None: transformers refuses it) and what names it
 
 
@@ -126,9 +127,10 @@ class Settings:
         fields = {name: (config.member(name), None) for name in typed}
         fields |= {name: (said.member(name), True) for name in said_ones}
         fields |= {name: (config.member(name), None) for name in other if name not in typed}
-        for source in (config, said):
-            if isinstance(source.value.get(_MORE), dict):
-                fields |= {name: (source.member(_MORE).member(name), None) for name in source.value[_MORE]}
+        replaced = isinstance(config.value.get(_MORE), dict) or any(_is_token(config.value[name]) for name in other)
+        for field in [*([] if replaced else [config.member(NAMED)]), config.member(_MORE), said.member(_MORE)]:
+            if isinstance(field.value, dict):
+                fields |= {name: (field.member(name), None) for name in field.value}
         for field, special in fields.values():
             yield from _token(field, special=special)
 
@@ -197,6 +199,10 @@ def _read(file: Location) -> Field:
     found = read_json(file) if file.exists() else Field({}, file)
     found.read(dict)
     return found
+
+
+def _is_token(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, dict) and "__type" in value)
 
 
 def _token(field: Field, *, special: bool | None = None) -> Iterator[Token]:

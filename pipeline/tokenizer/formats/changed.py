@@ -20,6 +20,7 @@ from pipeline.tokenizer.formats.files import document_of, tokenizer_home
 from pipeline.tokenizer.model import Model
 
 _PLAIN_MARK = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) | {"special": True}
+_OF_AN_ID = ("_id", "_token", "_token_index")  # how other names end that may name the id of a token
 CHANGED_NAMES = (*huggingface.EDITABLE, settings_files.TEMPLATE_NAME, huggingface.MODEL_NAME)
 
 
@@ -156,12 +157,13 @@ def _generating(
     """Return settings with the ids that they name moved, and without those of removed tokens, which are appended.
 
     A member that ends in _token_id must have an id that stays. A row of ids with one that is removed goes as a whole.
+    A member of another name that may be one id is refused, if this one moves.
     """
 
     def row(name: str, ids: Sequence[Any]) -> list[Any]:
         gone = [id_ for id_ in ids if _is_id(id_) and id_ not in new_of]
         left_out.extend((name, id_) for id_ in gone)
-        return [] if gone else [new_of[id_] if _is_id(id_) else id_ for id_ in ids]
+        return [] if gone else [new_of[id_] if _is_id(id_) else _no_id(id_) for id_ in ids]
 
     def rows(name: str, value: list[Any]) -> list[Any]:
         nested = any(isinstance(one, list) for one in value)
@@ -169,7 +171,9 @@ def _generating(
 
     def moved(name: str, value: Any) -> Any:
         if name.endswith("_token_id"):
-            several = [_moved(id_, new_of, file) if _is_id(id_) else id_ for id_ in _listed(value)]
+            several = [_moved(id_, new_of, file) if _is_id(id_) else _no_id(id_) for id_ in _listed(value)]
+            if any(isinstance(id_, str) for id_ in several):
+                raise TypeError(value)
             return several if isinstance(value, list) else several[0]
         if name == "sequence_bias":  # rows of ids, each with a number; as keys they are written in parentheses
             pairs = value.items() if isinstance(value, dict) else value
@@ -179,8 +183,12 @@ def _generating(
             to_id = name.endswith("_to_id")
             found = {key: [*row(name, [one])] if to_id else [moved(key, one)] for key, one in value.items()}
             return {key: one[0] for key, one in found.items() if one}
+        if isinstance(value, list) and any(isinstance(one, dict) for one in value):
+            return [moved(name, one) for one in value]
         if isinstance(value, list) and name == "forced_decoder_ids":  # positions and ids
             return [[at, *ids] for at, *some in value if (ids := row(name, some))]
+        if _is_id(value) and name.endswith(_OF_AN_ID) and new_of.get(value) != value:
+            raise TypeError(name)
         if isinstance(value, list) and name.endswith(("_ids", "_tokens")):
             nested = any(isinstance(one, list) for one in value)
             return rows(name, value) if nested else [id_ for one in value for id_ in row(name, [one])]
@@ -200,6 +208,13 @@ def _generating(
 
 def _is_id(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _no_id(value: Any) -> Any:
+    """Return what names no token by its id: null, a text, a negative number; raise `TypeError` for anything else."""
+    if value is None or isinstance(value, str) or (type(value) is int and value < 0):
+        return value
+    raise TypeError(value)
 
 
 def _listed(value: Any) -> list[Any]:

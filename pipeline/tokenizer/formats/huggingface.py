@@ -82,7 +82,8 @@ def model_of(document: Field, config: Field, settings: Settings | None = None) -
     if kind := other_kind(document):  # first, since all else differs with it
         raise OtherKindError(f"{file} is {kind}: this package has byte-level BPE")
     Field(model_type(model), file, "model.type").expect("BPE")
-    document.member("version").expect("1.0")
+    if "version" in document.read(dict):
+        document.member("version").expect("1.0")
     _check_decoder(document.member("decoder"))
     pattern, space_in_front = read_pre_tokenizer(document.member("pre_tokenizer"), config.member(_PATTERN_KEY))
     unknown = _check_settings(model)

@@ -166,6 +166,7 @@ def test_every_id_of_generation_config_moves_or_is_left_out_by_name(base: Path, 
         "temperature": 0.6,
         "do_sample": True,
         "nested": {"eos_token_id": end, "deep": {"suppress_tokens": [other]}, "hashing_key": other},
+        "stages": [{"eos_token_id": end}, {"bad_words_ids": [[other]]}],
     }
     (tmp_path / "base" / "generation_config.json").write_text(json.dumps(generation))
     with pytest.warns(
@@ -190,7 +191,16 @@ def test_every_id_of_generation_config_moves_or_is_left_out_by_name(base: Path, 
             "deep": {"suppress_tokens": [other]},
             "hashing_key": generation["nested"]["hashing_key"],
         },
+        "stages": [{"eos_token_id": end}, {"bad_words_ids": [[other]]}],
     }
-    (tmp_path / "base" / "generation_config.json").write_text(json.dumps({"sequence_bias": 7}))
-    with pytest.raises(ExportRefusedError, match="sequence_bias names ids in a form that is not known"):
-        pipeline.prune(tmp_path / "base", counted, keep=400, output=tmp_path / "c")
+    old = before.special_tokens["<|endoftext|>"]
+    for unknown in (
+        {"sequence_bias": 7},
+        {"eos_token_id": str(old)},
+        {"eos_id": old},
+        {"image_token_index": old},
+        {"lang_to_id": {"a": {"b": old}}},
+    ):
+        (tmp_path / "base" / "generation_config.json").write_text(json.dumps(unknown))
+        with pytest.raises(ExportRefusedError, match=f"{next(iter(unknown))} names ids in a form that is not known"):
+            pipeline.prune(tmp_path / "base", counted, keep=400, output=tmp_path / "c")

@@ -161,6 +161,15 @@ def test_special_tokens_that_collide_or_are_missing_are_found(tmp_path: Path) ->
     assert "special token 257 and the ordinary token 256" in found
 
 
+def test_an_added_token_in_the_byte_alphabet_is_decoded_as_by_tokenizers(tmp_path: Path) -> None:
+    Tokenizer.from_merges([(b" ", b"f"), (b" f", b"o")], ["<x>"]).save(tmp_path)
+    document = json.loads((tmp_path / "tokenizer.json").read_text())
+    document["added_tokens"].insert(0, {**document["added_tokens"][0], "id": 257, "content": "\u0120fo"})
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    assert "'\u0120fo': its characters are those" in texts_of(tmp_path, ADVICE)
+    assert not texts_of(tmp_path, WRONG)
+
+
 @pytest.mark.parametrize("name", ["qwen2", "space in front", "llama3"])
 def test_tokenizers_of_others_agree_with_their_runtimes(name: str, tmp_path: Path) -> None:
     theirs, _ = published.pair(name, "plain")
