@@ -39,6 +39,7 @@ _CERTAIN = 0.9  # the share of lines that are objects in JSON Lines, one of whic
 _TABLE = re.compile(r"\.[ct]sv(\.\w+)?$", re.IGNORECASE)
 _DELIMITER = re.compile(b"[,;\t|]")
 _USUAL_FIELD = "text"
+_ARRAY = re.compile(rb'\s*\[\s*\{\s*"')
 _OBJECT_LINE = re.compile(rb"^[ \t]*\{.*\}[ \t\r]*$", re.MULTILINE)
 
 
@@ -61,12 +62,13 @@ def refuse_other(path: str, head: bytes, within: str = "none") -> None:
 
 
 def refuse_records(path: str, head: bytes, text_field: str, *, whole: bool) -> None:
-    """Raise `InvalidTextError` for JSON Lines, and for a table with the column of texts, that are read as plain text.
+    """Raise `InvalidTextError` for JSON Lines, an array or a table with the column of texts that is read as plain text.
 
     head: the first bytes. whole: whether that is all of it.
     """
     as_text = "--input-format text takes it as the text that it is"
-    lines = head.removeprefix(BYTE_ORDER_MARK).split(b"\n") if text_field and _has_objects(head) else []
+    head = head.removeprefix(BYTE_ORDER_MARK)
+    lines = head.split(b"\n") if text_field and _has_objects(head) else []
     filled = [line for line in (lines if whole else lines[:-1]) if line.strip()]
     objects = sum(map(_is_object, filled))
     if objects > 1 and objects >= _CERTAIN * len(filled):
@@ -74,9 +76,14 @@ def refuse_records(path: str, head: bytes, text_field: str, *, whole: bool) -> N
             f"{path} is JSON Lines by its content, and not by its name: name it .jsonl, or give --input-format jsonl, "
             f"with --text-field for the field of its text; {as_text}"
         )
+    if text_field and _ARRAY.match(head) and f'"{text_field.partition(".")[0]}"'.encode() in head:
+        raise InvalidTextError(
+            f"{path} is a JSON array of records, which would be read as text: convert it to JSON Lines "
+            f"(jq -c .[] FILE); {as_text}"
+        )
     if not text_field or not is_table(path):
         return
-    first = head.removeprefix(BYTE_ORDER_MARK).partition(b"\n")[0]
+    first = head.partition(b"\n")[0]
     columns = [cell.strip(b' "\r') for cell in _DELIMITER.split(first)]
     if text_field.encode() in columns or text_field != _USUAL_FIELD:
         raise InvalidTextError(

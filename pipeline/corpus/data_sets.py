@@ -65,6 +65,11 @@ def _around_arrow(directory: str, files: dict[str, str]) -> set[str]:
             f"{files[_STATE]} does not list the files of a data set ({type(error).__name__}): save it again, or name "
             "the .arrow files"
         ) from None
+    if state.get("_indices_data_files"):
+        raise InputError(
+            f"{directory} is a selection of the rows of its .arrow files, which its indices name: save the data set "
+            "again with flatten_indices(), or name the .arrow files for all of their rows"
+        )
     if lost := [name for name in sorted(own - files.keys()) if not home.with_name(name).exists()]:
         raise InputError(
             f"{directory} lacks {', '.join(lost[:_MOST_SHOWN])}, which {_STATE} lists: save the data set again"

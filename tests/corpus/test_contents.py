@@ -135,6 +135,24 @@ def test_json_lines_under_another_name_are_refused(name: str, suffix: str, conte
     assert read(name + suffix, data, FileType("jsonl"))[1] >= 29
 
 
+RECORDS = [{"id": number, "text": f"document {number}"} for number in range(30)]
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
+def test_an_array_of_records_under_another_name_is_refused(suffix: str, indent: int | None, mark: bytes) -> None:
+    data = COMPRESS[suffix](mark + json.dumps(RECORDS, indent=indent).encode())
+    with pytest.raises(InvalidTextError, match=r"x\.txt\S* is a JSON array of records.*jq -c \.\[\] FILE"):
+        read("x.txt" + suffix, data)
+    assert read("x.txt" + suffix, data, FileType("text"))[2] == {}
+
+
+@pytest.mark.parametrize("text", [b'[{"id": 1}]', b'[link] {"text": 1}', b'["text", {"text": 1}]', b"[{ text: 1 }]"])
+def test_an_array_of_something_else_is_text(text: bytes) -> None:
+    assert read("x.txt", text)[1:] == (1, {})
+
+
 @pytest.mark.parametrize("stdin", [JSON_LINES, gzipped(JSON_LINES)])
 def test_json_lines_from_standard_input_are_refused_by_that_name(stdin: bytes) -> None:
     assert "standard input is JSON Lines by its content" in refused(run("count", "-", "-o", "run", stdin=stdin), 1)

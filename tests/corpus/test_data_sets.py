@@ -93,6 +93,18 @@ def test_a_data_set_without_one_of_its_files_is_an_error() -> None:
         names("saved")
 
 
+def test_a_data_set_that_is_a_selection_of_its_rows_is_an_error() -> None:
+    save_to_disk("saved", TEXTS)
+    state = json.loads(Path("saved/state.json").read_text())
+    for indices, is_selection in ((None, False), ([], False), ([{"filename": "indices.arrow"}], True)):
+        Path("saved/state.json").write_text(json.dumps(state | {"_indices_data_files": indices}))
+        if is_selection:
+            with pytest.raises(InputError, match=r"saved is a selection of the rows.*flatten_indices"):
+                names("saved")
+        else:
+            assert names("saved") == [f"saved/{name}" for name in DATA]
+
+
 SPARK = ["_SUCCESS", "_metadata", "_common_metadata", "_committed_123", "_started_123", "._x"]
 
 
