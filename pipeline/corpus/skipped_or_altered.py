@@ -16,7 +16,7 @@ MOST_LINE_BYTES = 64 << 20  # of a record of JSON Lines, or a line of text: a wo
 KINDS = {
     "replacements": "invalid UTF-8 sequences replaced by U+FFFD",
     "files_hardly_text": "files more than a tenth of which is U+FFFD in place of invalid UTF-8",
-    "files_with_nuls": "files read as text of which more than a hundredth are NUL bytes",
+    "files_with_nuls": "files read as text of which more than a hundredth are NUL bytes, as in UTF-16",
     "files_like_json": "files read as text of which most lines begin with { and end with }, as JSON Lines do",
     "documents_skipped": "documents with invalid UTF-8 skipped",
     "pieces_cut": "pieces cut at max_piece_bytes",
