@@ -25,7 +25,8 @@ FORMATTINGS = ("alpaca", "sharegpt", "openai")
 MESSAGES = "messages"  # read without a dataset_info.json: OpenAI's messages, ShareGPT's, or Alpaca's columns
 ALPACA_COLUMNS = {"prompt": "instruction", "query": "input", "response": "output"}
 _LISTED = ("messages", "conversations")
-NOT_READ = ("images", "videos", "audios", "chosen", "rejected")  # columns without which an answer means something else
+# columns without which an answer means something else
+NOT_READ = ("images", "videos", "audios", "image", "video", "audio", "chosen", "rejected")
 TEMPLATE_COLUMNS = ("documents", "chat_template_kwargs")  # which templates in Jinja get with the messages
 _SHOWN = {name: name for name in ("system", "tools", *TEMPLATE_COLUMNS, *NOT_READ)} | {"kto_tag": "label"}
 READ_COLUMNS = (*_LISTED, *ALPACA_COLUMNS.values(), "history", *_SHOWN.values(), *ROW_MARKS)
@@ -97,7 +98,8 @@ def align_chat(
             parts; or instruction and output) or "openai" (messages as LLaMA-Factory reads them: it adds "detailed
             thinking off" to the system text of rows without tools).
         columns: as in dataset_info.json: prompt, query, response, history, messages, system, tools, kto_tag -> the
-            column. What it does not name is not read. None: instruction, input and output; conversations; messages.
+            column. What it does not name is not read, except marks such as weight and train. None: instruction, input
+            and output; conversations; messages.
         tags: as in dataset_info.json: role_tag, content_tag, user_tag, ... None: from, value, human, gpt, ...; for
             openai role, content, user, assistant, tool, system. What it does not name is not set.
 
@@ -131,13 +133,7 @@ def aligned(row: Mapping[str, Any], formatting: str, columns: Names | None, tags
         return _aligned(row, formatting, columns, tags)
     except (MissingColumnError, DroppedError):
         raise
-    except (
-        TypeError,
-        ValueError,
-        AttributeError,
-        KeyError,
-        RecursionError,
-    ):  # a history, a role or a call of another shape
+    except (TypeError, ValueError, AttributeError, KeyError, RecursionError):  # a role or a call of another shape
         raise DroppedError(NOT_LISTED) from None
 
 
@@ -145,6 +141,8 @@ def _aligned(row: Mapping[str, Any], formatting: str, columns: Names | None, tag
     if formatting == MESSAGES and columns is None:
         formatting, columns = shown_columns(row)
         row = dict.fromkeys(columns.values()) | dict(row)
+    if learned(row, ROW_MARKS) is False:
+        raise DroppedError(NOT_LEARNED)
     if columns is None:
         listed = "conversations" if formatting == "sharegpt" or "conversations" in row else "messages"
         columns = ALPACA_COLUMNS if formatting == "alpaca" else {"messages": listed}
@@ -166,12 +164,10 @@ def _aligned(row: Mapping[str, Any], formatting: str, columns: Names | None, tag
 def shown_columns(row: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     """Return the formatting and the columns of a row without dataset_info.json; raises `DroppedError` for neither."""
     columns = _SHOWN if truth(row.get("label")) is not None else {**_SHOWN, "kto_tag": ""}
-    if learned(row, ROW_MARKS) is False:
-        raise DroppedError(NOT_LEARNED)
     alpaca = {"instruction", "output"} <= row.keys()
-    for name in _LISTED:
-        if row.get(name) is not None or (name in row and not alpaca):
-            return MESSAGES, {**columns, "messages": name}
+    listed = [name for name in _LISTED if name in row]
+    for name in [name for name in listed if row[name] is not None] or ([] if alpaca else listed):
+        return MESSAGES, {**columns, "messages": name}
     if alpaca:
         return "alpaca", {**columns, **ALPACA_COLUMNS, "history": "history"}
     inside = next((name for name, value in row.items() if _is_rows(value)), None)
@@ -180,7 +176,8 @@ def shown_columns(row: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
 
 
 def _is_rows(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(value[0], _MAPPINGS)
+    row = value[0] if isinstance(value, list) and value else None
+    return isinstance(row, _MAPPINGS) and any(name in row for name in (*_LISTED, "instruction"))
 
 
 def _require_learned(row: Mapping[str, Any], columns: Names) -> None:
@@ -249,6 +246,8 @@ def _alpaca(row: Mapping[str, Any], columns: Names) -> Conversation:
         if not isinstance(pair, list | tuple):  # the keys of an object are no turn
             raise DroppedError(NOT_LISTED, f"column {columns['history']}")
         question, answer = pair
+        if not isinstance(question, str | None) or not isinstance(answer, str | None):
+            raise DroppedError(NO_TEXT, f"column {columns['history']}")
         messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
     asked = [text for name in ("prompt", "query") if (text := _cell(row, columns, name))]
     messages.append({"role": "user", "content": "\n".join(asked)})
@@ -304,7 +303,7 @@ def _messages(row: Mapping[str, Any], columns: Names, messages: list[dict[str, A
         for message in messages:
             role = _ROLE_OF_MESSAGE.get(message.get("role") or message.get("from") or "")
             if role is None:
-                raise DroppedError(UNKNOWN_ROLE)
+                raise DroppedError(UNKNOWN_ROLE, f"role {message.get('role') or message.get('from')!r:.40}")
             content = message.get("content" if "content" in message else "value")
             originals.append(_of_template(message, role, content))
             if role == "assistant" and (calls := _calls(message)):

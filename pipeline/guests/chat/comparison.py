@@ -32,7 +32,8 @@ class Comparison:
 
     def difference(self, conversation: Mapping[str, Any], where: str) -> str:
         """Return how the templates differ, or nothing."""
-        if sum(len(message.get("content") or "") for message in conversation["messages"]) > _LONG:
+        contents = (message.get("content") for message in conversation["messages"])
+        if sum(len(content) for content in contents if isinstance(content, str)) > _LONG:
             return ""
         texts = {}
         for name, encoder in self._encoders:

@@ -22,7 +22,7 @@ from pipeline.guests.chat.align import (
     UNKNOWN_COLUMNS,
     shown_columns,
 )
-from pipeline.guests.chat.marks import DroppedError
+from pipeline.guests.chat.marks import ROW_MARKS, DroppedError
 from pipeline.guests.chat.rows import rows_of
 from pipeline.run.stored import stored
 from pipeline.storage import Location, is_uri, read_json
@@ -49,11 +49,11 @@ class DataSet:
     @property
     def names(self) -> tuple[str, ...]:
         """The columns to read."""
-        return READ_COLUMNS if self.columns is None else tuple(filter(None, self.columns.values()))
+        return READ_COLUMNS if self.columns is None else (*filter(None, self.columns.values()), *ROW_MARKS)
 
     def require_columns(self, files: Iterable[CorpusFile], budget: ReadBudget) -> None:
         """Raise `InputError` if no row has a column that is named, or none of the first rows shows what it is."""
-        missing, reason = dict.fromkeys(self.names) if self.columns else {}, ""
+        missing, reason = dict.fromkeys(filter(None, (self.columns or {}).values())), ""
         for file in files:
             rows = rows_of(file, self.names, budget)
             for row, _ in rows if missing else islice(rows, _FIRST_ROWS):

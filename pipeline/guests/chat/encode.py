@@ -136,11 +136,11 @@ def _rows(
         if _calls_unread(conversation):
             raise unfit("conversations", _ALIGNED, conversation)
         row = None
-        if comparison.left and (differs := comparison.difference(conversation, where)):
-            _log.warning("encode_chat: %s", differs)
         with encoder.noting(tally, where):
             row = encoder.encode(with_marks(conversation))
         if row is not None:
+            if comparison.left and (differs := comparison.difference(conversation, where)):
+                _log.warning("encode_chat: %s", differs)
             ids, labels = (array("i", column).tolist() for column in row)
             yield {"input_ids": ids, "labels": labels}
     for one in in_words(tally.found):

@@ -19,8 +19,8 @@ from pipeline.corpus.read_budget import ReadBudget
 from pipeline.executors import ignore
 from pipeline.guests.chat.align import MESSAGES, READ_COLUMNS, aligned
 from pipeline.guests.chat.data_sets import DataSet, listed_data_sets
-from pipeline.guests.chat.marks import DroppedError
-from pipeline.guests.chat.rows import as_chat_file, read_rows
+from pipeline.guests.chat.marks import NOT_LEARNED, DroppedError
+from pipeline.guests.chat.rows import as_chat_file, read_rows, rows_of
 
 TOKENIZER = small_tokenizer()
 
@@ -134,6 +134,19 @@ def test_a_column_that_is_not_needed_is_not_read(name: str, tmp_path: Path) -> N
             read(tmp_path / "bad.parquet")
 
 
+def test_times_in_messages_are_texts_where_python_lacks_them(tmp_path: Path) -> None:
+    times = {"at": UNREADABLE["nanoseconds"], "took": UNREADABLE["duration"]}
+    messages = pa.StructArray.from_arrays([pa.array(["user"]), *times.values()], ["role", *times])
+    table = pa.table({"messages": pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), messages)})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    message = {"role": "user", "at": "2023-11-14 22:13:20.123456789", "took": 123}
+    assert read(tmp_path / "rows.parquet") == [{"messages": [message]}]
+    twice = pa.Table.from_arrays([pa.array(["a"])] * 2, ["messages"] * 2)
+    pq.write_table(twice, tmp_path / "twice.parquet")
+    with pytest.raises(pipeline.PipelineError, match=r"twice.parquet cannot be read as Parquet .* exists 2 times"):
+        read(tmp_path / "twice.parquet")
+
+
 @pytest.mark.parametrize("write", [
     lambda path, rows: path.with_suffix(".jsonl").write_text("\n".join(map(json.dumps, rows))),
     lambda path, rows: path.with_suffix(".json").write_text(json.dumps(rows)),
@@ -180,11 +193,13 @@ DROPPED: dict[str, list[dict[str, Any]]] = {
         {"messages": turns("a", "b", weight=0.5)}, {"messages": turns("a", "b", loss_mask=[0, 1])},
         {"messages": turns("a", "b", weight=1, train=False)}, {"messages": turns("a", "b"), "images": ["a.png"]},
         {"messages": turns("a", "b"), "rejected": "c"}, {"messages": turns("a", "b"), "weight": 0.3},
+        {"conversations": turns("a", "b"), "image": "a.png"},
     ],
     "conversations_without_content": [
         {"instruction": ["a"], "output": "b"}, {"instruction": "a", "input": {"k": 1}, "output": "b"},
         {"instruction": "a", "input": 0, "output": "b"}, {"instruction": "a", "output": 5},
         {"instruction": "a", "output": "b", "system": ["s"]}, {"messages": turns("a", "b"), "system": 5},
+        {"instruction": "a", "output": "b", "history": [[1, 2]]},
     ],
     "conversations_not_listed": [
         {"instruction": "a", "output": "b", "history": history} for history in ("text", [{"a": "b", "c": "d"}], 5)
@@ -207,13 +222,37 @@ def test_every_row_shows_its_own_columns() -> None:
         {"conversations": turns("low", "er"), "label": "sports", "tools": [{"name": "f"}]},
         {"conversations": [{"from": "user", "value": "low"}, {"from": "assistant", "value": "er"}]},
         {"instruction": "low", "output": "er", "history": '[["a", "b"]]'},
+        {"messages": None, "conversations": turns("low", "er")},
     ]
     found = [aligned(row, MESSAGES, None, None) for row in rows]
     assert [one["messages"] for one in found] == [
         turns("low", "er"), turns("low\nthe", "er"), turns("low", "er"), turns("low", "er"),
-        [*turns("a", "b"), *turns("low", "er")],
+        [*turns("a", "b"), *turns("low", "er")], turns("low", "er"),
     ]  # fmt: skip
     assert [(one["system"], one["tools"]) for one in found[:3]] == [("", ""), ("S", ""), ("", '[{"name": "f"}]')]
+
+
+def test_advice_and_reasons_name_what_a_row_has() -> None:
+    reasons = {}
+    messages = [{"from": "ai", "value": "a"}]
+    for row in ({"data": [{"messages": messages}]}, {"conversation": messages}, {"messages": messages}):
+        with pytest.raises(DroppedError) as raised:
+            aligned(row, MESSAGES, None, None)
+        reasons[next(iter(row))] = raised.value.detail
+    assert "jq -c '.data[]' FILE" in reasons["data"]
+    assert reasons["conversation"] == "columns conversation"
+    assert reasons["messages"] == "role 'ai'"
+
+
+def test_a_row_of_a_data_set_that_is_marked_is_not_learned(tmp_path: Path) -> None:
+    columns: dict[str, str | None] = {"prompt": "p", "response": "r"}
+    data_set, path = DataSet("a", (), columns=columns), tmp_path / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist([{"p": "a", "r": "bad", "train": False}, {"p": "a", "r": "b"}]), path)
+    data_set.require_columns([describe(str(path))], ReadBudget(None, ignore))
+    marked, plain = (row for row, _ in rows_of(describe(str(path)), data_set.names, ReadBudget(None, ignore)))
+    with pytest.raises(DroppedError, match=NOT_LEARNED):
+        aligned(marked, "alpaca", columns, None)
+    assert aligned(plain, "alpaca", columns, None)["messages"] == turns("a", "b")
 
 
 @pytest.mark.parametrize(("entry", "message"), [
