@@ -44,6 +44,8 @@ Message = Mapping[str, Any]
 _MOST_STEPS = 1_000_000  # rounds of loops and calls in rendering one dialog
 _MOST_REPEATED = 1 << 26  # characters of a repeated text, bits of a power
 _STEPS = "__steps"
+_PARAMETERS = ("truncation", "padding", "return_tensors", "return_assistant_tokens_mask")
+_TOKENS = ("unk_token", "sep_token", "cls_token", "mask_token")
 REASONING = ("reasoning_content", "thinking", "reasoning")  # members that have a thought; templates read the first
 _LEARNED, _AFTER = "\ud805", "\ud806"  # around what `{% generation %}` marks, in texts of `render_traced`
 _MESSAGE = "\ud807"  # around the number of a message, where a loop over messages comes to it
@@ -72,6 +74,18 @@ class TracedText:
     text: str
     learned: list[tuple[int, int]]
     starts: list[int | None]
+
+
+def require_variables(variables: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for parameters that transformers has, and for tools that are no list of objects."""
+    if refused := next((name for name in _PARAMETERS if variables.get(name)), None):
+        raise UsageError(
+            f"apply_chat_template takes no {refused}: export the tokenizer, and use transformers' apply_chat_template"
+        )
+    for name in ("tools", "documents"):
+        listed = variables.get(name) or ()
+        if not isinstance(listed, list | tuple) or not all(isinstance(one, Mapping) for one in listed):
+            raise unfit(name, "a list of objects", listed)
 
 
 def render(model: Model, messages: Sequence[Message], /, *, add_generation_prompt: bool, **variables: Any) -> str:
@@ -116,6 +130,7 @@ def render_continued(model: Model, messages: Sequence[Message], field: str, **va
         raise UsageError(
             f"continue_final_message: the last message has no text {field!r}, or the chat template does not write it"
         )
+    text = text.replace(_CONTINUED + " ", "").replace(_CONTINUED, "")  # where the template writes it more than once
     return text if behind[:1] == " " else text.rstrip()
 
 
@@ -157,12 +172,14 @@ def _with_marks(text: str, special_tokens: Collection[str]) -> str:
 
 def _tokens_of(model: Model) -> dict[str, str]:
     """Return the special tokens that a template may name, such as unk_token, by their names."""
-    settings, named = model.settings, dict[str, Any]()
-    for more in (settings.get(NAMED), settings.get("extra_special_tokens")):
-        named |= more if isinstance(more, Mapping) else {}
-    named |= {name: value for name, value in settings.items() if name.endswith("_token")}
+    settings, roles = model.settings, model.roles
+    named = {name: token for name, token in settings.items() if name.endswith("_token")}
+    more = settings.get("extra_special_tokens")
+    if not isinstance(more, Mapping) and named.keys() <= {*_TOKENS}:  # as transformers 5 reads them
+        more = settings.get(NAMED)
+    named |= more if isinstance(more, Mapping) else {}
     texts = {name: one.get("content") if isinstance(one, Mapping) else one for name, one in named.items()}
-    texts |= {"bos_token": model.bos_token, "eos_token": model.eos_token, "pad_token": model.pad_token}
+    texts |= {"bos_token": model.bos_token, "eos_token": roles.eos or roles.separator, "pad_token": model.pad_token}
     return {name: text for name, text in texts.items() if isinstance(text, str)}
 
 

@@ -19,7 +19,7 @@ from pipeline.run.keywords import AnyPath
 from pipeline.storage import Remote, named
 from pipeline.tokenizer import arguments
 from pipeline.tokenizer.arguments import Array
-from pipeline.tokenizer.chat_templates import Message, render, render_continued
+from pipeline.tokenizer.chat_templates import Message, render, render_continued, require_variables
 from pipeline.tokenizer.conversions import Conversions
 from pipeline.tokenizer.decode import Decoding
 from pipeline.tokenizer.encode import Allowed, Disallowed, SpecialChoice, Text, TextEncoder, utf8_blocks, utf8_of
@@ -548,6 +548,7 @@ class Tokenizer(Conversions, Decoding):
             raise unfit("continue_final_message", "True, False or the name of a member", continue_final_message)
         if continue_final_message and wanted:
             raise UsageError("continue_final_message continues the last message: leave out add_generation_prompt")
+        require_variables(variables)
         if continue_final_message:
             field = continue_final_message if isinstance(continue_final_message, str) else "content"
             text = render_continued(self.model, messages, field, **variables)

@@ -48,6 +48,7 @@ CASES = {
     "decoder": {"tokenizer_config.json": {"added_tokens_decoder": {"297": entry(X)}}},
     "list": {"tokenizer_config.json": {"additional_special_tokens": [X, Y]}},
     "newer list": {"tokenizer_config.json": {"extra_special_tokens": [Y], "unk_token": X}},
+    "of a model": {"tokenizer_config.json": {"model_specific_special_tokens": {"one": X, "other": Y}}},
     "names": {"tokenizer_config.json": {"extra_special_tokens": {"one": X}, "image_token": Y}},
     "names as saved": {"tokenizer_config.json": {"model_specific_special_tokens": {"image_token": X}}},
     "names of two kinds": {"tokenizer_config.json": {"model_specific_special_tokens": {"one": Y}, "image_token": X}},

@@ -90,7 +90,26 @@ def test_all_named_tokens_are_known_to_a_template(tmp_path: Path) -> None:
         "mask_token": "[INST]",
         "extra_special_tokens": {"image_token": "<|eot_id|>"},
     }
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    ours = Tokenizer.load(tmp_path).apply_chat_template([ASKED], tokenize=False)
-    assert ours == AutoTokenizer.from_pretrained(tmp_path).apply_chat_template([ASKED], tokenize=False)
-    assert "unk_token=<|endoftext|>" in ours
+    of_model = {"model_specific_special_tokens": {"absent_token": "[INST]"}}
+    for changed in (
+        {}, {"eos_token": None}, of_model, of_model | {"extra_special_tokens": []},
+        of_model | {"extra_special_tokens": None, "image_token": "[INST]"},
+    ):  # fmt: skip
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config | changed))
+        ours = Tokenizer.load(tmp_path).apply_chat_template([ASKED], tokenize=False)
+        assert ours == AutoTokenizer.from_pretrained(tmp_path).apply_chat_template([ASKED], tokenize=False)
+        assert "unk_token=<|endoftext|>" in ours
+
+
+@pytest.mark.parametrize("variables", [
+    {"truncation": True}, {"tools": ["f"]}, {"tools": {"name": "f"}}, {"documents": "text"},
+])  # fmt: skip
+def test_what_would_be_ignored_or_taken_apart_is_refused(variables: dict[str, Any]) -> None:
+    with pytest.raises(pipeline.UsageError, match=next(iter(variables))):
+        with_template("{{ tools }}").apply_chat_template([ASKED], **variables)
+
+
+def test_a_member_that_is_written_twice_is_continued_without_marks() -> None:
+    tokenizer = with_template(TURNS.replace("CONTENT", "{{ m.content }}{{ m.content }}"))
+    text = tokenizer.apply_chat_template(_answer("An"), tokenize=False, continue_final_message=True)
+    assert text.endswith("AnAn")
