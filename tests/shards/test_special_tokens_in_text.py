@@ -39,7 +39,7 @@ def documents_of(texts: list[str], path: Path) -> list[str]:
 
 @pytest.mark.parametrize("form", ["none", "nfc"])
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.parquet"])
-@settings(max_examples=180, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=TEXTS, chunk_size=st.integers(1, 40))
 def test_special_tokens_are_text_in_any_chunks(
     texts: list[str], chunk_size: int, name: str, form: str, tmp_path_factory: pytest.TempPathFactory
