@@ -1,6 +1,5 @@
 """The command `bpe-pipeline`, also `python -m pipeline`."""
 
-import _thread
 import contextlib
 import gc
 import io
@@ -61,8 +60,7 @@ def _handle_signals(terminated: list[int]) -> None:
             terminated.append(number)
             raise KeyboardInterrupt
 
-    if hasattr(signal, "SIGCHLD"):
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, nobody learns how a process ended
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, no one can ask how a process ended
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, terminate)
 
@@ -76,10 +74,7 @@ def _interrupt_again(lost: "sys.UnraisableHookArgs") -> None:
 
 
 def _interrupt() -> None:
-    if sys.platform == "win32":
-        _thread.interrupt_main()
-    else:
-        os.kill(os.getpid(), signal.SIGINT)  # which ends what waits, too
+    os.kill(os.getpid(), signal.SIGINT)  # which ends what waits, too
 
 
 def _open_streams() -> None:
