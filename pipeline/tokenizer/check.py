@@ -20,6 +20,7 @@ from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.pattern.translate import not_in_tokenizers_1
 from pipeline.run import manifest
 from pipeline.storage import MODEL_BYTES, Location, names_in, read_bounded
+from pipeline.tokenizer.conversions import of_whole_texts
 from pipeline.tokenizer.export import Check
 from pipeline.tokenizer.formats.fields import GGUF_NAME, SNIPPET_NAME
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -113,9 +114,7 @@ def _first_difference(encode: Encode, texts: Sequence[str], expected: Sequence[l
 def _tokenizers_of_json(directory: Path, _: Tokenizer) -> Encode:
     from tokenizers import Tokenizer as Theirs
 
-    theirs = Theirs.from_file(str(directory / "tokenizer.json"))
-    theirs.no_truncation()
-    theirs.no_padding()
+    theirs = of_whole_texts(Theirs.from_file(str(directory / "tokenizer.json")))
     return lambda text: theirs.encode(text).ids
 
 

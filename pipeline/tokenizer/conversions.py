@@ -18,6 +18,16 @@ from pipeline.tokenizer.model import Model
 _REMEDY = "check the name, the connection and the token, which `hf auth login` stores or HF_TOKEN names"
 
 
+def of_whole_texts(theirs: Any) -> Any:
+    """Return a `tokenizers.Tokenizer` without the truncation and padding of its file, as transformers has it."""
+    if hasattr(theirs, "no_truncation"):
+        theirs.no_truncation()
+        theirs.no_padding()
+    else:  # from version 1.0 on
+        theirs.truncation = theirs.padding = None
+    return theirs
+
+
 @contextmanager
 def _exported(model: Model) -> Iterator[Path]:
     """Write the files of transformers into a directory, which is removed at the end."""
@@ -103,9 +113,7 @@ class Conversions:
         tokenizers = installed("tokenizers")
         with _exported(self.model) as directory:
             converted = tokenizers.Tokenizer.from_file(f"{directory}/tokenizer.json")
-        converted.no_truncation()
-        converted.no_padding()
-        return converted
+        return of_whole_texts(converted)
 
     def to_transformers(self) -> Any:
         """Return the tokenizer as one of transformers: with the same ids, pad token and chat template.
