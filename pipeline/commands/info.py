@@ -9,8 +9,9 @@ from pipeline.corpus.skipped_or_altered import in_words
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
 from pipeline.run.directory import RUN, Directory
+from pipeline.run.guests import maker_of
 from pipeline.run.keywords import AnyPath
-from pipeline.run.manifest import Run, guest_of
+from pipeline.run.manifest import Run
 from pipeline.run.plan import corpus_bytes
 from pipeline.shards import manifest as shards
 from pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, find_result, load_result
@@ -50,8 +51,8 @@ def info(path: AnyPath) -> Facts:
         return _encoded(where, *found[:2])
     if where.name and ((unfinished := where.with_name(where.name + shards.PARTS)) / SHARDS.manifest).exists():
         return _shards(unfinished)
-    guest = guest_of(tokenizer_home(where))
-    return _tokenizer(where, {} if guest is None else guest.info(tokenizer_home(where)))
+    maker = maker_of(tokenizer_home(where))
+    return _tokenizer(where, {} if maker is None else maker.info(tokenizer_home(where)))
 
 
 def _facts(facts: Mapping[str, Any]) -> Facts:

@@ -4,7 +4,6 @@ import contextlib
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Unpack
 
@@ -41,10 +40,11 @@ from pipeline.reports.result import NOT_STORED, Facts, Result
 from pipeline.reports.summary import Report, Summary
 from pipeline.reports.tables import sections
 from pipeline.run import manifest
+from pipeline.run.guests import maker_of, rows_report
 from pipeline.run.keywords import AnyPath, WorkKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.make_options import make_options
-from pipeline.run.manifest import Run, guest_of
+from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
 from pipeline.run.options import OutputOptions, WorkOptions, flag_of
 from pipeline.run.patterns import tokenizer_pattern
@@ -184,9 +184,9 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
 
     Raises `UsageError` for a run without a tokenizer, `InputError` for paths that cannot be read.
     """
-    if (guest := guest_of(path)) is not None:
+    if (maker := maker_of(path)) is not None:
         extras.refuse(f"{path} was made by extend or prune, and its report is only printed")
-        made: Facts = guest.report(path, executor)
+        made: Facts = maker.report(path, executor)
         return made
     if (found := find_result(path)) is not None and found[1].conversations is not None:
         return _of_rows(path, extras)
@@ -233,7 +233,7 @@ def _of_rows(path: Location, extras: Extras) -> Result:
     """Return the report of rows of chat data, after writing what is asked for."""
     extras.refuse(f"{path} has rows, not a tokenizer", kept=("output", "figures", "overwrite"))
     outputs = extras.outputs()
-    made = import_module(manifest.ROWS_REPORT).ChatReport(info(path), "reported", str(path))
+    made = rows_report()(info(path), "reported", str(path))
     if outputs is not None:
         write_whole(outputs[0], made.page())
         write_json(outputs[1], made.to_json())

@@ -27,10 +27,11 @@ from pipeline.merges.rules import MergeRules
 from pipeline.reports.progress import for_python
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
+from pipeline.run.guests import maker_of
 from pipeline.run.keywords import AnyPath, WorkKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.make_options import make_options
-from pipeline.run.manifest import Run, guest_of
+from pipeline.run.manifest import Run
 from pipeline.run.options import WorkOptions
 from pipeline.run.patterns import tokenizer_pattern
 from pipeline.run.runner import Runner, Stage, watched
@@ -73,8 +74,8 @@ def verify_run(run: AnyPath, *, progress: bool = False, **options: Unpack[WorkKe
 
 def run_verify(location: Location, options: WorkOptions, executor: Executor, listener: Listener) -> Facts:
     """Verify counters, merge list and tokenizers. No other process should work on the run meanwhile."""
-    if (guest := guest_of(location)) is not None:
-        return Facts(guest.verify(location, options, executor, listener), "verified")
+    if (maker := maker_of(location)) is not None:
+        return Facts(maker.verify(location, options, executor, listener), "verified")
     run = manifest.require(location)
     with watched(options, executor, listener) as runner:
         source, plan = run.manifest.source, run.manifest.plan

@@ -9,14 +9,13 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from pipeline.base.errors import OtherKindError, RunDirectoryError
 from pipeline.base.machine import versions
 from pipeline.run.directory import COARSE, HOLDS, LOG, RESULTS, RUN, STANDARD_INPUT, Directory, fingerprint
+from pipeline.run.guests import chooser_of
 from pipeline.run.make_options import make_options
 from pipeline.run.options import TrainOptions, flag_of, with_defaults, without_defaults
 from pipeline.run.plan import MOST_INPUTS, Plan, stored_plan
@@ -36,10 +35,6 @@ _INSTEAD = {  # of a run, by the manifest of what is there
 MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
 RUNS, IMPORTED = "runs", "counts"  # kinds of sources: combined, and imported counts
 KEPT = ".kept"  # the ending of what is kept of a counter until it is complete
-# Modules of the guests that made a directory or choose a run's merges, imported when they are used.
-_MAKERS = {"made-from.json": "pipeline.guests.adapt.made"}  # the manifest of a directory -> `verify`, `report`, `info`
-ROWS_REPORT = "pipeline.guests.chat.page"  # of rows of chat data: `ChatReport`
-_CHOOSERS = {"languages": "pipeline.guests.parity.parity"}  # the kind of a run's source -> `Chooser`, with the same
 _FIRST_STAGE = TrainOptions().of_stage("merge")  # of which superwords have none
 
 
@@ -56,7 +51,7 @@ class Weighted:
 class Source:
     """Where counts came from that were not counted from a corpus listing."""
 
-    kind: str  # "runs" (combined), "counts" (imported), "iterator", or that of a guest in `_CHOOSERS`
+    kind: str  # "runs" (combined), "counts" (imported), "iterator", or that of a guest's chooser
     digest: str  # of all that counts depend on besides options; of an iterator, which cannot be read again, random
     description: str  # for people
     mixed: tuple[Weighted, ...] = ()  # the runs that were combined
@@ -100,7 +95,7 @@ class Manifest:
         """The `Chooser` of the guest that chooses the merges; None if the engine does. Raises as `stored` does."""
         if self.source is None or not self.source.chosen_by:
             return None
-        return stored(import_module(_CHOOSERS[self.source.kind]).Chooser, self.source.chosen_by)
+        return stored(chooser_of(self.source.kind), self.source.chosen_by)
 
     def chunk_fingerprint(self, index: int) -> str:
         """Return what one chunk's counter depends on."""
@@ -202,12 +197,6 @@ class Run:
         """List the directories of tokenizers that the manifest knows."""
         names = {name.partition("/")[0] for name in self.manifest.tokenizers}
         return [self.directory / name for name in sorted(names)]
-
-
-def guest_of(location: Location) -> ModuleType | None:
-    """Return the module of the guest that made what is in a directory, or None."""
-    found = next((module for name, module in _MAKERS.items() if (location / name).exists()), None)
-    return None if found is None else import_module(found)
 
 
 def save(run: Run) -> None:

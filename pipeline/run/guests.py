@@ -1,0 +1,53 @@
+"""What guests bring: parts of the package, or of other packages, outside train -> encode.
+
+A guest is found by the entry points `bpe_pipeline.guests`, each of which names a `Guest`. Nothing else names one.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from pipeline.storage import Location
+
+GROUP = "bpe_pipeline.guests"
+Imported = Callable[[], Any]  # imports something and returns it: naming a guest loads nothing of it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guest:
+    """What a guest brings, each by a name of its own.
+
+    directories: of the manifest of a directory that it makes -> an object with `verify`, `report` and `info`.
+    choosers: of the kind of a run's source -> the class that says how such a run's merges are chosen.
+    rows_report: the report of rows that it encoded.
+    """
+
+    directories: Mapping[str, Imported] = field(default_factory=dict)
+    choosers: Mapping[str, Imported] = field(default_factory=dict)
+    rows_report: Imported | None = None
+
+
+@cache
+def guests() -> tuple[Guest, ...]:
+    """Return all installed guests, in the order of their names."""
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    return tuple(found[name].load() for name in sorted(found))
+
+
+def maker_of(location: Location) -> Any:
+    """Return the object with `verify`, `report` and `info` of what a guest made in a directory; None if none did."""
+    kinds = (one for guest in guests() for one in guest.directories.items())
+    return next((imported() for manifest, imported in kinds if (location / manifest).exists()), None)
+
+
+def chooser_of(kind: str) -> Any:
+    """Return the class that says how the merges of a run with this kind of source are chosen; `KeyError` if missing."""
+    return {name: imported for guest in guests() for name, imported in guest.choosers.items()}[kind]()
+
+
+def rows_report() -> Any:
+    """Return the class of the report of encoded rows."""
+    [imported] = [guest.rows_report for guest in guests() if guest.rows_report is not None]
+    return imported()
