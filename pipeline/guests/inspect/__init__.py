@@ -1,5 +1,1 @@
 """Guest: why a text has its ids, how tokenizers differ, what is wrong with one."""
-
-from pipeline.run.guests import Guest
-
-GUEST = Guest()

@@ -1,14 +1,1 @@
 """Guest: one vocabulary from the counts of several languages, which take turns in choosing its merges."""
-
-from typing import Any
-
-from pipeline.run.guests import Guest
-
-
-def _chooser() -> Any:
-    from pipeline.guests.parity.parity import Chooser
-
-    return Chooser
-
-
-GUEST = Guest(choosers={"languages": _chooser})

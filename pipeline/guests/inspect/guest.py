@@ -1,0 +1,5 @@
+"""What this guest brings."""
+
+from pipeline.run.guests import Guest
+
+GUEST = Guest()
