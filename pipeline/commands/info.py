@@ -1,7 +1,7 @@
 """`info`: what a run, a tokenizer or a directory of shards is, from its own files; nothing is computed or changed."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
+from dataclasses import replace
 from typing import Any
 
 from pipeline.base.units import format_bytes, format_count
@@ -51,8 +51,7 @@ def info(path: AnyPath) -> Facts:
         return _encoded(where, *found[:2])
     if where.name and ((unfinished := where.with_name(where.name + shards.PARTS)) / SHARDS.manifest).exists():
         return _shards(unfinished)
-    maker = maker_of(tokenizer_home(where))
-    return _tokenizer(where, {} if maker is None else maker.info(tokenizer_home(where)))
+    return _with_guest(_tokenizer(where), tokenizer_home(where))
 
 
 def _facts(facts: Mapping[str, Any]) -> Facts:
@@ -62,15 +61,20 @@ def _facts(facts: Mapping[str, Any]) -> Facts:
         for name, unit in (("special_tokens", "id {}".format), ("files", format_bytes))
         if name in facts
     }
-    if learned := facts.get("learned_tokens"):
-        padded = facts["padded_tokens"]
-        share = f"{learned / (facts['tokens'] - padded):.1%}" + (" of those that are not padding" if padded else "")
-        shown |= {"learned_tokens": f"{learned:,} ({share})", "padded_tokens": padded or ""}
     if rate := facts.get("bytes_per_token"):
         shown["bytes_per_token"] = f"{rate:.3f}"
     if options := facts.get("options"):
         shown["options"] = ", ".join(f"{option} {_plain(one)}" for option, one in options.items())
     return Facts(facts, shown_as=shown)
+
+
+def _with_guest(facts: dict[str, Any], home: Location, made_by: str | None = None) -> Facts:
+    """Make a result of facts and what a guest adds for a directory that it made. made_by: of shards."""
+    if (maker := maker_of(home, made_by)) is None:
+        return _facts(facts)
+    of_guest: Facts = maker.info(home)
+    found = _facts({**facts, **of_guest.facts})
+    return replace(found, shown_as={**found.shown_as, **of_guest.shown_as})
 
 
 def _run(run: Run) -> Facts:
@@ -89,17 +93,17 @@ def _run(run: Run) -> Facts:
         **(chooser.info() if chooser else {}),
         "options": stored.counting | (stored.merging or {}) | (chooser.REPLACED if chooser and stored.merging else {}),
         "fingerprint": stored.counter_fingerprint(),
-        "tokenizers": [_tokenizer(where) for where in found],
+        "tokenizers": [_facts(_tokenizer(where)) for where in found],
     }
     return _facts(facts)
 
 
-def _tokenizer(path: Location, more: Mapping[str, Any] = MappingProxyType({})) -> Facts:
+def _tokenizer(path: Location) -> dict[str, Any]:
     model, home = load_model(path), tokenizer_home(path)
     vocabulary, jinja = model.vocabulary, None if model.chat_template is None else model.chat_template.jinja
     known = {one.jinja: name for name, one in CHAT_TEMPLATES.items()}
     names = [name for name in names_in(home) if name in {*FILE_NAMES, path.name}]
-    facts = {
+    return {
         "tokenizer": str(path if path.is_file() else home),
         "size": vocabulary.size,
         "merges": len(vocabulary.left),
@@ -112,7 +116,6 @@ def _tokenizer(path: Location, more: Mapping[str, Any] = MappingProxyType({})) -
         "files": {name: (home / name).stat().st_size for name in names},
         "fingerprint": tokenizer_fingerprint(model),
     }
-    return _facts({**facts, **more})
 
 
 def _shards(directory: Location) -> Facts:
@@ -127,11 +130,6 @@ def _shards(directory: Location) -> Facts:
 
 
 def _encoded(where: Location, home: Location, corpus: EncodedCorpus) -> Facts:
-    stored, learned = shards.load(Directory(home, SHARDS)), sum(shard.learned or 0 for shard in corpus.shards)
-    options = corpus.options or (stored.options if stored else {})
-    padded = sum(shard.padded or 0 for shard in corpus.shards)
-    chat = {"template": options.get("template"), "learned_tokens": learned, "padded_tokens": padded}
-    chat |= {"conversations": corpus.conversations}
     facts = {
         "shards": str(where),
         "encoded": "completely",
@@ -140,7 +138,6 @@ def _encoded(where: Location, home: Location, corpus: EncodedCorpus) -> Facts:
         "tokens": corpus.tokens,
         **({} if corpus.text_tokens is None else {name: getattr(corpus, name) for name in _OF_TEXT}),
         "documents": corpus.documents,
-        **(chat if "template" in options else {}),
         "documents_by": corpus.documents_by,
         "special_tokens": {} if corpus.separator is None else {corpus.separator: corpus.separator_id},
         "skipped_or_altered": list(map(str, in_words(corpus.losses))),
@@ -149,7 +146,7 @@ def _encoded(where: Location, home: Location, corpus: EncodedCorpus) -> Facts:
         "tokenizer": corpus.tokenizer,
         "fingerprint": corpus.encoding,
     }
-    return _facts(facts)
+    return _with_guest(facts, home, corpus.made_by)
 
 
 def _plain(value: object) -> str:

@@ -11,7 +11,6 @@ from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.printable import printable_lines
 from pipeline.base.units import format_bytes, format_count, parse_whole_number
-from pipeline.commands.info import info
 from pipeline.commands.report import (
     RANDOM,
     SAMPLE_BYTES,
@@ -36,11 +35,11 @@ from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
 from pipeline.reports.parts import Part, Table
 from pipeline.reports.plots import page_figures, report_figures
 from pipeline.reports.progress import for_python
-from pipeline.reports.result import NOT_STORED, Facts, Result
+from pipeline.reports.result import NOT_STORED, Result
 from pipeline.reports.summary import Report, Summary
 from pipeline.reports.tables import sections
 from pipeline.run import manifest
-from pipeline.run.guests import maker_of, rows_report
+from pipeline.run.guests import maker_of
 from pipeline.run.keywords import AnyPath, WorkKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.make_options import make_options
@@ -52,7 +51,7 @@ from pipeline.run.values import argument, parse_locations
 from pipeline.run.workers import executor_here
 from pipeline.shards.encoded_corpus import find_result
 from pipeline.storage import Location, location, named
-from pipeline.storage.atomic import single_output, write_json, write_whole
+from pipeline.storage.atomic import single_output
 from pipeline.tokenizer.export import Trained, facts_of
 from pipeline.tokenizer.formats.fields import CARD
 from pipeline.tokenizer.formats.files import tokenizer_path
@@ -184,12 +183,10 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
 
     Raises `UsageError` for a run without a tokenizer, `InputError` for paths that cannot be read.
     """
-    if (maker := maker_of(path)) is not None:
-        extras.refuse(f"{path} was made by extend or prune, and its report is only printed")
-        made: Facts = maker.report(path, executor)
-        return made
-    if (found := find_result(path)) is not None and found[1].conversations is not None:
-        return _of_rows(path, extras)
+    encoded = find_result(path)
+    if (maker := maker_of(path, encoded and encoded[1].made_by)) is not None:
+        of_guest: Result = maker.report(path, extras, executor)
+        return of_guest
     outputs = extras.outputs()
     run, home = manifest.tokenizer_named(path)
     if run.manifest.merging is None or not (home / "tokenizer.json").exists():
@@ -227,20 +224,6 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
         write_figures(extras.figures, report_figures(made_again), tables, overwrite=extras.overwrite)
         written = (*written, extras.figures)
     return WrittenReport(written, hint, numbers, (*shown["verdict"], *shown["compared"], *shown["parts"]))
-
-
-def _of_rows(path: Location, extras: Extras) -> Result:
-    """Return the report of rows of chat data, after writing what is asked for."""
-    extras.refuse(f"{path} has rows, not a tokenizer", kept=("output", "figures", "overwrite"))
-    outputs = extras.outputs()
-    made = rows_report()(info(path), "reported", str(path))
-    if outputs is not None:
-        write_whole(outputs[0], made.page())
-        write_json(outputs[1], made.to_json())
-    if extras.figures is not None:
-        write_figures(extras.figures, made.figures(), made.tables(), overwrite=extras.overwrite)
-    shown: Result = made
-    return shown
 
 
 def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listener: Listener) -> NumbersTask:

@@ -178,7 +178,7 @@ class EncodingSummary(Result):
         validation = sum(shard.tokens for shard in corpus.shards if shard.split is not None)
         how = "follows each" if corpus.documents_by == "separator" else "ends each; offsets or rows mark the limits"
         decode = ["bpe-pipeline", "decode", str(self.directory), "--tokenizer", str(self.tokenizer)]
-        has_positions = corpus.conversations is None and "position_ids" in (corpus.columns or {})
+        has_positions = corpus.made_by is None and "position_ids" in (corpus.columns or {})
         yield Rows((
             ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.kind}, {shard_bytes})"),
             ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.read_bytes)}, {documents}"),

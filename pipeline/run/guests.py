@@ -19,14 +19,13 @@ Imported = Callable[[], Any]  # imports something and returns it: naming a guest
 class Guest:
     """What a guest brings, each by a name of its own.
 
-    directories: of the manifest of a directory that it makes -> an object with `verify`, `report` and `info`.
+    directories: of the manifest of a directory that it makes, or of what shards of it store as `made_by` -> an object
+    with `info` and `report`, and with `verify` unless they are shards.
     choosers: of the kind of a run's source -> the class that says how such a run's merges are chosen.
-    rows_report: the report of rows that it encoded.
     """
 
     directories: Mapping[str, Imported] = field(default_factory=dict)
     choosers: Mapping[str, Imported] = field(default_factory=dict)
-    rows_report: Imported | None = None
 
 
 @cache
@@ -36,18 +35,12 @@ def guests() -> tuple[Guest, ...]:
     return tuple(found[name].load() for name in sorted(found))
 
 
-def maker_of(location: Location) -> Any:
-    """Return the object with `verify`, `report` and `info` of what a guest made in a directory; None if none did."""
+def maker_of(location: Location, made_by: str | None = None) -> Any:
+    """Return what a guest brings for a directory that it made; None if no guest did. made_by: of shards."""
     kinds = (one for guest in guests() for one in guest.directories.items())
-    return next((imported() for manifest, imported in kinds if (location / manifest).exists()), None)
+    return next((maker() for name, maker in kinds if name == made_by or (location / name).exists()), None)
 
 
 def chooser_of(kind: str) -> Any:
     """Return the class that says how the merges of a run with this kind of source are chosen; `KeyError` if missing."""
     return {name: imported for guest in guests() for name, imported in guest.choosers.items()}[kind]()
-
-
-def rows_report() -> Any:
-    """Return the class of the report of encoded rows."""
-    [imported] = [guest.rows_report for guest in guests() if guest.rows_report is not None]
-    return imported()

@@ -1,10 +1,9 @@
 """What shards are: `shards.json`, or the manifest of a single file, which is written when they are complete."""
 
-import itertools
 import re
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.base.errors import InputError
@@ -54,40 +53,6 @@ class FileFacts:
 
 
 @dataclass(frozen=True)
-class Conversations:
-    """How many conversations of chat data have which length, and which share of it is learned: each one that is not
-    dropped once, before it is cut to `cut_off` tokens, sampled and held out.
-
-    lengths: tokens, rounded up to nine binary digits, with their conversations; learned: percent of the tokens after
-    the cut, rounded down to a multiple of 5, likewise.
-    """
-
-    cut_off: int
-    lengths: tuple[tuple[int, int], ...]
-    learned: tuple[tuple[int, int], ...]
-
-    @property
-    def count(self) -> int:
-        """How many they are."""
-        return sum(count for _, count in self.lengths)
-
-    def longest(self, share: float) -> int:
-        """Return the length that this share of them has at most."""
-        ends = itertools.accumulate(count for _, count in self.lengths)
-        return next(length for (length, _), end in zip(self.lengths, ends, strict=True) if end >= share * self.count)
-
-    def cut_by(self, cut_off: int) -> tuple[int, float, float]:
-        """Return how many of them a cut-off cuts, their share, and the share of the tokens that it leaves out."""
-        over = [(length - cut_off, count) for length, count in self.lengths if length > cut_off]
-        cut, tokens = sum(count for _, count in over), sum(length * count for length, count in self.lengths)
-        return cut, cut / self.count, sum(more * count for more, count in over) / tokens
-
-    def __str__(self) -> str:
-        shares = ", ".join(f"{share:.0%} at most {self.longest(share):,}" for share in (0.5, 0.9, 0.99))
-        return f"{self.count:,} of {self.lengths[0][0]:,} to {self.lengths[-1][0]:,} tokens, {shares}"
-
-
-@dataclass(frozen=True)
 class EncodedCorpus:
     """What `shards.json` says.
 
@@ -98,7 +63,8 @@ class EncodedCorpus:
     fingerprints of the tokenizer, and of everything that the shards depend on. columns: name -> dtype, if rows have
     more than `input_ids`; row_tokens: if all rows have the same number; pack: if rows are not documents; order: the
     options that changed the order of the corpus; index: what the format adds to the directory; options: those of
-    `encoding.json` that a single file does not keep; conversations: of chat data.
+    `encoding.json` that a single file does not keep. made_by: the guest that made rows which are not documents of a
+    corpus; about: what it stores of them.
     """
 
     format: str
@@ -121,7 +87,8 @@ class EncodedCorpus:
     order: dict[str, Any] | None = None
     index: tuple[FileFacts, ...] = ()
     options: dict[str, Any] | None = None
-    conversations: Conversations | None = None
+    made_by: str | None = None
+    about: dict[str, Any] = field(default_factory=dict)
     text_tokens: int | None = None
     read_bytes: int = 0
 

@@ -11,13 +11,13 @@ from browser import COLLISIONS, too_low_contrasts, wait_for
 from peers import generated_text
 
 import pipeline
+from pipeline.guests.chat.lengths import Conversations
 from pipeline.guests.chat.page import ChatReport
 from pipeline.guests.inspect.explain import page
 from pipeline.guests.sweep import page as sweep_page
 from pipeline.guests.sweep.rule import ForModel, recommend
 from pipeline.guests.sweep.sweep_worker import Measured, Point
 from pipeline.reports.page import plotly_script
-from pipeline.shards.encoded_corpus import Conversations
 
 HOSTILE = "</p><script>alert(1)</script><img src=x onerror=alert(2)>"
 

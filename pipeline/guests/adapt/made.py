@@ -2,11 +2,11 @@
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
+from pipeline.commands.report_again import Extras
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.guests.adapt.change_worker import same_rows, tokens_by_merges
@@ -45,8 +45,9 @@ def verify(location: Location, options: WorkOptions, executor: Executor, listene
     return verified | ({"edited": f"with tokens that exist: {', '.join(edited)}"} if edited else {})
 
 
-def report(location: Location, executor: Executor) -> Facts:
+def report(location: Location, extras: Extras, executor: Executor) -> Facts:
     """Return the facts; `RunDirectoryError` if the base or the counts changed or are gone."""
+    extras.refuse(f"{location} was made by extend or prune, and its report is only printed")
     origin = require(location)
     base, run = made_from(location, origin)
     model, counted = load_model(location), require_counted(run, executor)
@@ -72,11 +73,11 @@ def report(location: Location, executor: Executor) -> Facts:
     return Facts(facts, "reported", shown_as=shown)
 
 
-def info(home: Location) -> dict[str, Any]:
-    """Say what the tokenizer in a directory was made from."""
+def info(home: Location) -> Facts:
+    """Return what the tokenizer in a directory was made from."""
     origin = require(home)
     asked = {name: value for name, value in origin.options.items() if name != "protected"}
-    return {"made_by": origin.done, "base": origin.base, "run": origin.run, "options": asked}
+    return Facts({"made_by": origin.done, "base": origin.base, "run": origin.run, "options": asked})
 
 
 def made_from(location: Location, origin: Origin) -> tuple[Model, Run]:

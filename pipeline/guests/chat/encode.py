@@ -21,6 +21,7 @@ from pipeline.executors import Executor
 from pipeline.guests.chat.assemble_worker import MAKING_BYTES, AssemblyTask, write_rows
 from pipeline.guests.chat.comparison import Comparison
 from pipeline.guests.chat.encoder import ID_BYTES, NO_ANSWER, SPECIAL_TOKENS, ChatEncoder
+from pipeline.guests.chat.lengths import ROWS, Conversations
 from pipeline.guests.chat.marks import with_marks
 from pipeline.guests.chat.mixing import assemble, cut, order_rows, split_at_random
 from pipeline.guests.chat.plan import Chat, named_data_sets, open_chat, require_fitting
@@ -38,12 +39,13 @@ from pipeline.run.make_options import make_options
 from pipeline.run.options import ChatOptions
 from pipeline.run.plan import Plan
 from pipeline.run.runner import Runner, Stage, opened
+from pipeline.run.stored import plain
 from pipeline.run.values import PUBLISHED_DATE, date_of
 from pipeline.shards import manifest
 from pipeline.shards.deal_worker import Documents
 from pipeline.shards.encode import Writing, encode_missing, write_missing
 from pipeline.shards.encode_worker import packed
-from pipeline.shards.encoded_corpus import RESULT, Conversations, EncodedCorpus, FileFacts
+from pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, FileFacts
 from pipeline.shards.formats.shard_format import ShardFacts
 from pipeline.shards.ids_file import Part, open_part
 from pipeline.shards.manifest import Encoding, holds_out, kind_of
@@ -299,5 +301,5 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> Enc
         tuple(sorted((int(at), count) for at, count in one.items())) for one in (total.lengths, total.learned)
     )
     found = Conversations(chat.options.sequence_length or 0, *lengths_learned)
-    more = {"pack": chat.pack, "index": tuple(index), "conversations": found}
+    more = {"pack": chat.pack, "index": tuple(index), "made_by": ROWS, "about": plain(found)}
     return saved_result(encoding, model, chat.layout, total, written, **separated, **more)

@@ -2,13 +2,14 @@
 
 from typing import Any
 
+from pipeline.guests.chat.lengths import ROWS
 from pipeline.run.guests import Guest
 
 
-def _rows_report() -> Any:
-    from pipeline.guests.chat.page import ChatReport
+def _rows() -> Any:
+    from pipeline.guests.chat import page
 
-    return ChatReport
+    return page
 
 
-GUEST = Guest(rows_report=_rows_report)
+GUEST = Guest(directories={ROWS: _rows})

@@ -1,14 +1,25 @@
-"""The report of chat rows: how long conversations are, what is cut, dropped and learned, what other cut-offs cut."""
+"""What rows of chat data are, for `info` and `report`: how long conversations are, what is cut, dropped and learned,
+and what other cut-offs would cut."""
 
 from collections.abc import Iterable
 
+from pipeline.commands.info import info as info_of
+from pipeline.commands.report_again import Extras
+from pipeline.executors import Executor
+from pipeline.guests.chat.lengths import Conversations
 from pipeline.reports.figure import Axis, Figure, Series
-from pipeline.reports.figure_files import images
+from pipeline.reports.figure_files import images, write_figures
 from pipeline.reports.html import element, html_of
 from pipeline.reports.page import figure_element, plain_page
 from pipeline.reports.parts import Part, Rows, Table
 from pipeline.reports.result import Facts
-from pipeline.shards.encoded_corpus import Conversations
+from pipeline.run.directory import Directory
+from pipeline.run.stored import stored
+from pipeline.shards import manifest
+from pipeline.shards.encoded_corpus import RESULT, load_result
+from pipeline.shards.manifest import SHARDS
+from pipeline.storage import Location
+from pipeline.storage.atomic import write_json, write_whole
 
 _MOST_BARS = 32
 _SHARE = Axis("% of the conversations", form=".1f", zero=True)
@@ -87,3 +98,31 @@ class ChatReport(Facts):
 
     def _percent(self, count: int) -> float:
         return round(100 * count / self._of.count, 3)
+
+
+def info(home: Location) -> Facts:
+    """Return the template, and what of the rows is learned."""
+    corpus, encoding = load_result(home / RESULT), manifest.load(Directory(home, SHARDS))
+    assert corpus is not None, "these shards name this guest"
+    learned, padded = (sum(getattr(one, name) or 0 for one in corpus.shards) for name in ("learned", "padded"))
+    facts = {
+        "template": encoding.options.get("template") if encoding else None,
+        "learned_tokens": learned,
+        "padded_tokens": padded,
+        "conversations": stored(Conversations, corpus.about),
+    }
+    share = f"{learned / (corpus.tokens - padded):.1%}" + (" of those that are not padding" if padded else "")
+    return Facts(facts, shown_as={"learned_tokens": f"{learned:,} ({share})", "padded_tokens": padded or ""})
+
+
+def report(path: Location, extras: Extras, _: Executor) -> ChatReport:
+    """Return the report of rows, after writing the page and the figures that were asked for."""
+    extras.refuse(f"{path} has rows, not a tokenizer", kept=("output", "figures", "overwrite"))
+    outputs = extras.outputs()
+    made = ChatReport(info_of(path), "reported", str(path))
+    if outputs is not None:
+        write_whole(outputs[0], made.page())
+        write_json(outputs[1], made.to_json())
+    if extras.figures is not None:
+        write_figures(extras.figures, made.figures(), made.tables(), overwrite=extras.overwrite)
+    return made

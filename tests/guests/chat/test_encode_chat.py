@@ -20,9 +20,9 @@ from object_store import Store
 
 import pipeline
 from pipeline.guests.chat.encode import encode_chat
+from pipeline.guests.chat.lengths import Conversations
 from pipeline.guests.chat.page import ChatReport
 from pipeline.reports.figure_files import drawn
-from pipeline.shards.encoded_corpus import Conversations
 
 ALIGNED = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
 COLUMNS = {"messages": "messages", "system": "system"}
@@ -157,7 +157,7 @@ def test_rows_are_those_of_python(home: Path, tmp_path: Path) -> None:
     assert f"{300 - len(expected)} conversations dropped: not pairs of a question and an answer (first: {home}" in told
     whole = list(encode_chat(conversations, small_tokenizer(), "chatml", 10_000))
     assert f"{sum(map(unlike, whole, expected))} conversations cut to the sequence length (first: {home}" in told
-    found = json.loads((tmp_path / "out" / "shards.json").read_text())["conversations"]
+    found = json.loads((tmp_path / "out" / "shards.json").read_text())["about"]
     lengths = sorted(
         Counter(
             -(-len(row["labels"]) // 2) * 2 if len(row["labels"]) > 511 else len(row["labels"]) for row in whole
