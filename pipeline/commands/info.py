@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.skipped_or_altered import in_words
+from pipeline.merges.chooser import Chooser
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
 from pipeline.run.directory import RUN, Directory
@@ -84,7 +85,7 @@ def _run(run: Run) -> Facts:
     if plan.files:
         corpus = {"corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(corpus_bytes(plan.files))}"}
     found = [where for where in run.tokenizers() if (where / "tokenizer.json").exists()]
-    chooser = stored.chooser
+    chooser: Chooser | None = stored.chooser
     facts = {
         "run": str(run.directory),
         **corpus,

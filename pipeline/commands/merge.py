@@ -19,6 +19,7 @@ from pipeline.counts.count import STAGE as COUNTING
 from pipeline.counts.count import Counted, combine_again, require_counted
 from pipeline.executors import Executor
 from pipeline.merges import forecast, merge, merge_worker
+from pipeline.merges.chooser import Chooser
 from pipeline.merges.merge_list import MergeList, size_that_repays
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.progress import for_python
@@ -140,7 +141,8 @@ def _refuse_unfit_run(run: Run, asked: TrainOptions, given: Mapping[str, Any]) -
     stored, directory = run.manifest, run.directory.location
     counting = {name: value for name, value in asked.of_stage("count").items() if name in given}
     manifest.refuse_other_options(Directory(directory, RUN), "counting", stored.counting, counting)
-    if (chooser := stored.chooser) is not None:
+    chooser: Chooser | None = stored.chooser
+    if chooser is not None:
         of_merging = {one.name for one in fields(MergeOptions)}
         given = {name: value for name, value in given.items() if name in of_merging}
         make_options(chooser.TAKES, given, lambda name: f"{flag_of(name)}: of merges that {chooser.KIND} choose, it")

@@ -20,6 +20,7 @@ from pipeline.base.units import format_count
 from pipeline.counts.count import counter_of
 from pipeline.executors import Executor
 from pipeline.merges import forecast, merge, replay_worker
+from pipeline.merges.chooser import Chooser
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import FirstStage
 from pipeline.merges.replay_worker import ReplayTask, SumTask
@@ -128,8 +129,8 @@ def _verify_counters(runner: Runner, run: Run, verified: dict[str, str]) -> None
 def _verify_merges(runner: Runner, run: Run, verified: dict[str, str]) -> MergeList:
     """Replay every merge by a plain implementation; returns the merge list."""
     options = run.manifest.options_of()
-    if (chooser := run.manifest.chooser) is not None:
-        learned: MergeList
+    chooser: Chooser | None = run.manifest.chooser
+    if chooser is not None:
         learned, verified["merges"] = chooser.verify(runner, run)
         return learned
     learning, budget_bytes = merge.learning_of(run, options), runner.reserve().bytes

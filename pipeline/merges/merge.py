@@ -8,12 +8,12 @@ text, so training and encoding agree.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.count import Counted
 from pipeline.executors import Executor, Need
 from pipeline.merges import merge_worker
+from pipeline.merges.chooser import Chooser
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import FirstStage, MergeTask
 from pipeline.merges.rules import MergeRules
@@ -33,7 +33,7 @@ class Learning:
 
     merges: tuple[Location, str]
     first: tuple[Location, str]  # of the first stage of superwords
-    chooser: Any = None  # as `Manifest.chooser`
+    chooser: Chooser | None = None
     scale: int = 1  # of coarse counts, which are scaled where runs are mixed
 
 
@@ -63,7 +63,7 @@ def task_of(runner: Runner, learning: Learning, counted: Counted, options: Train
         so_far=output.parent / MERGES_SO_FAR,
         fingerprint=made_of,
         grant=runner.broker.everything_free(largest),
-        learner=chooser and chooser.learner(),
+        learner=None if chooser is None else chooser.learner(),
     )
 
 

@@ -5,10 +5,11 @@ One list serves every smaller vocabulary; a larger one is learned again from the
 
 import json
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
+from typing import Any
 
 from pipeline.base.errors import InputError, RunDirectoryError, TrainingError
 from pipeline.base.system import cached_property
@@ -22,19 +23,16 @@ LEAST_SAVING, LEAST_COUNT = 0.05, 20  # of tokens, by a doubling; of the last pa
 _COLUMNS = {"left": "large_binary", "right": "large_binary", "count": "uint64", "joined": "uint64"}
 _FINGERPRINT, _STOPPED, _BYTES = b"fingerprint", b"stopped", b"bytes"
 _LEFT_OUT = b"left_out"  # different pieces and their bytes
-_LANGUAGE = {"language": "uint32"}  # of merges that languages choose: which one did, null for all together
-_CHOICE = b"choice"
-_ALL = (1 << 32) - 1
+_CHOICES = b"choices"
+_NULL = (1 << 32) - 1  # in a column of choices
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """Of merges that languages choose: which one did, what the next choice depends on, and how much text was merged."""
+class Choices:
+    """What a guest that chooses the merges adds to their list: columns with a value for each merge, and its state."""
 
-    by: "array[int]"  # "I"; 2^32 - 1: all languages together
-    spent: list[int]  # languages without a pair that may be merged
-    recent: list[int]  # the last choices
-    measured: list[tuple[int, int]]  # of each language bytes, and tokens after the merges
+    columns: "dict[str, array[int]]"  # by name, "I" arrays; 2^32 - 1 is null in the file
+    state: dict[str, Any]  # what the next choice depends on, as JSON has it
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class MergeList:
     exhausted: bool  # no further pair is left
     left_out_pieces: int = 0  # different ones, rarer than `min_piece_count`
     left_out_bytes: int = 0  # of these, with repetitions
-    chosen: Chosen | None = None  # of merges that languages choose
+    choices: Choices | None = None  # of a guest that chose the merges
 
     def __len__(self) -> int:
         return len(self.left)
@@ -79,7 +77,7 @@ class MergeList:
         if merges >= len(self):
             return self
         columns = {name: getattr(self, name)[:merges] for name in ("left", "right", "counts", "joined")}
-        return replace(self, **columns, exhausted=False, chosen=None)
+        return replace(self, **columns, exhausted=False, choices=None)
 
 
 def enough_from(savings: Sequence[float], least: float) -> int | None:
@@ -107,7 +105,7 @@ def number_that_repays(
     """Return how many tokens repay, at most `most`, and why. tokens[n]: of the corpus with `least` + n of them.
 
     It is `most` if the list ends before twice a smaller number that would do; doublings that the list does not hold are
-    not known. Savings need not fall: languages that choose merges in turn may make a later doubling save more.
+    not known. Savings need not fall: where a guest chooses the merges, a later doubling may save more.
     """
     end = len(tokens) - 1
 
@@ -142,10 +140,10 @@ def save(merges: MergeList, path: Location, fingerprint: str) -> None:
     stopped = b"exhausted" if merges.exhausted else b"limit"
     metadata = {_FINGERPRINT: fingerprint.encode(), _STOPPED: stopped, _BYTES: b"%d" % merges.bytes}
     metadata[_LEFT_OUT] = b"%d %d" % (merges.left_out_pieces, merges.left_out_bytes)
-    if merges.chosen is not None:
-        columns["language"] = pa.array([None if one == _ALL else one for one in merges.chosen.by], pa.uint32())
-        choice = {name: getattr(merges.chosen, name) for name in ("spent", "recent", "measured")}
-        metadata[_CHOICE] = json.dumps(choice).encode()
+    if (choices := merges.choices) is not None:
+        for name, values in choices.columns.items():
+            columns[name] = pa.array([None if value == _NULL else value for value in values], pa.uint32())
+        metadata[_CHOICES] = json.dumps({"columns": list(choices.columns), "state": choices.state}).encode()
     table = pa.table(columns).replace_schema_metadata(metadata)
     with whole_file(path) as partial:
         with pq.ParquetWriter(partial, table.schema, **sealed_parquet.WRITE_OPTIONS) as writer:
@@ -156,8 +154,8 @@ def save(merges: MergeList, path: Location, fingerprint: str) -> None:
 
 def _checksum(pairs: Sequence[tuple[bytes, bytes]], merges: MergeList) -> str:
     ends = array("Q", [len(left) << 32 | len(right) for left, right in pairs])
-    by = (merges.chosen.by,) if merges.chosen is not None else ()
-    return sealed_parquet.checksum(ends, b"".join(chain.from_iterable(pairs)), merges.counts, merges.joined, *by)
+    added = merges.choices.columns.values() if merges.choices is not None else ()
+    return sealed_parquet.checksum(ends, b"".join(chain.from_iterable(pairs)), merges.counts, merges.joined, *added)
 
 
 def load(path: Location, fingerprint: str) -> MergeList | None:
@@ -166,9 +164,12 @@ def load(path: Location, fingerprint: str) -> MergeList | None:
         if not path.exists():
             return None
         columns = dict(_COLUMNS)
-        file, checksums = sealed_parquet.open_sealed(
-            path, columns, lambda metadata: columns.update(_LANGUAGE if _CHOICE in metadata else {})
-        )
+
+        def add_columns(metadata: Mapping[bytes, bytes]) -> None:
+            if _CHOICES in metadata:
+                columns.update(dict.fromkeys(json.loads(metadata[_CHOICES])["columns"], "uint32"))
+
+        file, checksums = sealed_parquet.open_sealed(path, columns, add_columns)
         with ExitStack() as closing:
             closing.callback(file.close, force=True)
             metadata = file.metadata.metadata
@@ -180,12 +181,10 @@ def load(path: Location, fingerprint: str) -> MergeList | None:
         counts, joined = (array("Q", table[name].to_pylist()) for name in ("count", "joined"))
         exhausted, (rare, rare_bytes) = metadata[_STOPPED] == b"exhausted", map(int, metadata[_LEFT_OUT].split())
         merges = MergeList(ids.left, ids.right, counts, joined, int(metadata[_BYTES]), exhausted, rare, rare_bytes)
-        if _CHOICE in metadata:
-            by = array("I", (_ALL if one is None else one for one in table["language"].to_pylist()))
-            choice = json.loads(metadata[_CHOICE])
-            measured = [(int(one), int(other)) for one, other in choice["measured"]]
-            chosen = Chosen(by, list(map(int, choice["spent"])), list(map(int, choice["recent"])), measured)
-            merges = replace(merges, chosen=chosen)
+        if _CHOICES in metadata:
+            added = {name: table[name].to_pylist() for name in columns if name not in _COLUMNS}
+            arrays = {name: array("I", (_NULL if one is None else one for one in added[name])) for name in added}
+            merges = replace(merges, choices=Choices(arrays, json.loads(metadata[_CHOICES])["state"]))
         if checksums != [_checksum(pairs, merges)] or merges.tokens < 1:
             raise ValueError("its merges are not those that were written")
         return merges

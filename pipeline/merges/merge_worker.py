@@ -20,7 +20,7 @@ from pipeline.counts.counter_file import Columns, CounterFile, open_counter
 from pipeline.executors.worker import report_totals
 from pipeline.merges import merge_list
 from pipeline.merges.forecast import COMPACT_FROM, Merging, choose, least, shape_of, surely_enough
-from pipeline.merges.merge_list import Chosen, MergeList
+from pipeline.merges.merge_list import Choices, MergeList
 from pipeline.merges.rules import MergeRules
 from pipeline.storage import Location
 from pipeline.storage.atomic import parts_next_to
@@ -30,7 +30,7 @@ _MOST_OF_TIME = 1 / 20  # that storing the merges so far may take
 _FIRST_AFTER_S = 1.0
 _log = logging.getLogger(__name__)
 
-OnMerged = Callable[[_core.MergeResult, Chosen], None]
+OnMerged = Callable[[_core.MergeResult, Choices], None]
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,13 @@ class FirstStage:
 
 @dataclass(frozen=True)
 class Learner:
-    """What learns merges in place of this module's engine, from counters that are added up in the task's.
+    """What learns the merges of a guest in place of this module's engine; a worker unpickles both functions by name.
 
-    way: as `_way`; learn: the merges after those that are known, in that many threads, and who chose each. A worker
-    unpickles both by their names.
+    way: chooses how to merge, as `_way` does. learn: makes the merges after those that are known, in that many threads.
     """
 
     way: "Callable[[MergeTask], Merging]"
-    learn: "Callable[[MergeTask, int, MergeList | None, OnMerged], tuple[_core.MergeResult, Chosen]]"
+    learn: "Callable[[MergeTask, int, MergeList | None, OnMerged], tuple[_core.MergeResult, Choices]]"
 
 
 @dataclass(frozen=True)
@@ -119,15 +118,15 @@ def learn(task: MergeTask) -> MergeList:
         os_error_as(RunDirectoryError, f"the words next to {task.output} cannot be written", remedy),
     ):
         way, store = _way(task, counter), _Storing(task)
-        chosen: Chosen | None = None
+        choices: Choices | None = None
 
-        def on_merged(result: _core.MergeResult, chosen: Chosen | None = None) -> None:
+        def on_merged(result: _core.MergeResult, choices: Choices) -> None:
             progress(len(result.counts))
-            store(result, chosen)
+            store(result, choices)
 
         try:
             if task.learner is not None:
-                result, chosen = task.learner.learn(task, way.threads, before, on_merged)
+                result, choices = task.learner.learn(task, way.threads, before, on_merged)
             else:
                 scratch = str(neighbour.with_name(f".{neighbour.name}.{own_mark()}.words"))
                 result = _engine(counter, before).run(
@@ -142,7 +141,7 @@ def learn(task: MergeTask) -> MergeList:
                 )
         except (OverflowError, ValueError) as error:
             raise TrainingError(f"merging cannot continue: {error}; train on a part of the corpus") from None
-    learned = as_list(result, chosen)
+    learned = as_list(result, choices)
     _log.info("%d merges in %.2f s, %d phases", len(learned), time.monotonic() - started, result.phases)
     merge_list.save(learned, task.output, task.fingerprint)
     _core.give_back_memory()  # this process stays while the coordinator exports
@@ -170,17 +169,17 @@ class _Storing:
         first_after_s = min(float(os.environ.get("BPE_PIPELINE_CHECKPOINT_S", _FIRST_AFTER_S)), _FIRST_AFTER_S)
         self._task, self._next_s = task, time.monotonic() + first_after_s
 
-    def __call__(self, result: _core.MergeResult, chosen: Chosen | None = None) -> None:
+    def __call__(self, result: _core.MergeResult, choices: Choices | None = None) -> None:
         started = time.monotonic()
         if started < self._next_s or len(result.counts) == 0:
             return
-        merge_list.save(as_list(result, chosen), self._task.so_far, self._task.fingerprint)
+        merge_list.save(as_list(result, choices), self._task.so_far, self._task.fingerprint)
         took = time.monotonic() - started
         self._next_s = started + took + took / _MOST_OF_TIME
 
 
-def as_list(result: _core.MergeResult, chosen: Chosen | None) -> MergeList:
-    """Return what an engine learned, and who chose it."""
+def as_list(result: _core.MergeResult, choices: Choices | None) -> MergeList:
+    """Return what an engine learned as a merge list."""
     return MergeList(
         array("I", result.left),
         array("I", result.right),
@@ -190,7 +189,7 @@ def as_list(result: _core.MergeResult, chosen: Chosen | None) -> MergeList:
         exhausted=result.stop == "min-frequency",
         left_out_pieces=result.left_out_pieces,
         left_out_bytes=result.left_out_bytes,
-        chosen=chosen,
+        choices=choices,
     )
 
 

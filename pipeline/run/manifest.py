@@ -51,11 +51,11 @@ class Weighted:
 class Source:
     """Where counts came from that were not counted from a corpus listing."""
 
-    kind: str  # "runs" (combined), "counts" (imported), "iterator", or that of a guest's chooser
+    kind: str  # RUNS, IMPORTED, "iterator", or that of a guest's chooser
     digest: str  # of all that counts depend on besides options; of an iterator, which cannot be read again, random
     description: str  # for people
     mixed: tuple[Weighted, ...] = ()  # the runs that were combined
-    chosen_by: dict[str, Any] = field(default_factory=dict)  # what the guest that chooses the merges is asked for
+    chosen_by: dict[str, Any] = field(default_factory=dict)  # the fields of the guest's chooser
     counted: tuple[Weighted, ...] = ()  # where one of the mixed was combined itself: the runs that were not
     weighted: bool = False  # whether counts were multiplied, in a run that was combined or here
 
@@ -92,7 +92,7 @@ class Manifest:
 
     @property
     def chooser(self) -> Any:
-        """The `Chooser` of the guest that chooses the merges; None if the engine does. Raises as `stored` does."""
+        """The `merges.chooser.Chooser` of a guest; None if no guest chooses the merges. Raises as `stored` does."""
         if self.source is None or not self.source.chosen_by:
             return None
         return stored(chooser_of(self.source.kind), self.source.chosen_by)

@@ -5,10 +5,10 @@ from typing import Any
 from pipeline.run.guests import Guest
 
 
-def _chooser() -> Any:
-    from pipeline.guests.parity.parity import Chooser
+def _languages() -> Any:
+    from pipeline.guests.parity.parity import Languages
 
-    return Chooser
+    return Languages
 
 
-GUEST = Guest(choosers={"languages": _chooser})
+GUEST = Guest(choosers={"languages": _languages})

@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.base.errors import PipelineError
 from pipeline.executors import Executor
-from pipeline.guests.parity.parity_worker import ByMerges, MeasureTask, Parity, measure
+from pipeline.guests.parity.parity_worker import LANGUAGE, ByMerges, MeasureTask, Parity, measure
 from pipeline.merges import merge, merge_worker
 from pipeline.merges.merge_list import LEAST_COUNT
 from pipeline.reports.measure import gini
@@ -45,8 +45,8 @@ class Measured:
     def chosen(self, until: int, below: float = float("inf")) -> list[int]:
         """Count the merges that each language chose among the first ones, if they occurred fewer times than that."""
         learned = self.trained.merges(self.size)
-        assert learned.chosen is not None
-        pairs = zip(learned.chosen.by[:until], learned.counts, strict=False)
+        assert learned.choices is not None
+        pairs = zip(learned.choices.columns[LANGUAGE][:until], learned.counts, strict=False)
         found = Counter(language for language, count in pairs if count < below)
         return [found[at] for at in range(len(self.names))]
 
@@ -148,7 +148,7 @@ def report(parity: Parity, executor: Executor, run: Run, trained: Trained, size:
     The Gini coefficients are those of the languages' lengths before merging, in bytes, and after, in tokens.
     """
     learned = trained.merges(size)
-    if learned.chosen is None:
+    if learned.choices is None:
         return None
     by, plain, missing = None, None, list[tuple[str, str]]()
     try:
@@ -157,7 +157,7 @@ def report(parity: Parity, executor: Executor, run: Run, trained: Trained, size:
             plain = tuple(row[-1] for row in executor.one(measure, MeasureTask(parity, other, size, ())).tokens)
     except PipelineError as error:  # a language's counts are gone: what learning measured is known
         missing = [("not measured", f"tokens by merges, thresholds and the price of parity: {error}")]
-    found = Measured(parity, trained, size, learned.chosen.measured, by, plain)
+    found = Measured(parity, trained, size, learned.choices.state["measured"], by, plain)
     merges = len(learned)
     measured: list[dict[str, Any]] = [
         {"name": name, "bytes": one[0], "tokens": one[1], "merges": own, "rare": rare}

@@ -1,7 +1,7 @@
 """`parity`: a new run with the sum of the counts of several languages, and its merges, which they take turns to choose.
 
-The merges are learned from the counts of each language, where they are stored. `Chooser` is what other commands ask
-of such a run: how its merges are learned, verified, reported and described.
+The merges are learned from the counts of each language, where they are stored. `Languages` is the chooser of such a
+run: how its merges are learned, verified, reported and described.
 """
 
 import re
@@ -31,6 +31,7 @@ from pipeline.executors import Executor
 from pipeline.guests.parity import measured, parity_worker
 from pipeline.guests.parity.parity_worker import Language, Parity, characters, read_settings, uneven
 from pipeline.merges import merge, merge_worker
+from pipeline.merges.chooser import Chooser
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import Learner
 from pipeline.reports.progress import for_python
@@ -55,14 +56,14 @@ _NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Chooser:
-    """What the commands ask of a run whose merges languages choose; the source of its counts stores it."""
+class Languages(Chooser):
+    """Languages that choose the merges of a run; the source of its counts stores them."""
 
     parity: Parity
 
-    KIND = "languages"  # of the run's source
-    TAKES = ParityOptions  # what a merge of such a run may be given
-    REPLACED: ClassVar[dict[str, Any]] = {"tie_break": "greatest-letters"}  # options of merging that are not the run's
+    KIND = "languages"
+    TAKES = ParityOptions
+    REPLACED: ClassVar[dict[str, Any]] = {"tie_break": "greatest-letters"}
 
     def learner(self) -> Learner:
         """Return what a worker learns the merges with."""
@@ -90,7 +91,7 @@ class Chooser:
         task = replace(task, merges=len(stored) + stored.exhausted)
         with runner.reporting("replaying", len(stored), "merges") as advance:
             again = executor.one(parity_worker.learn_again, (self.parity, task), advance)
-        for name in ("left", "right", "counts", "joined", "chosen", "exhausted"):
+        for name in ("left", "right", "counts", "joined", "choices", "exhausted"):
             if getattr(stored, name) != getattr(again, name):
                 raise RunDirectoryError(
                     f"{run.merges_path} differs from what is learned again from the languages' counts: its {name}; "
@@ -187,7 +188,7 @@ def run_parity(
         raise UsageError(f"--output {making.output} is one of the runs to merge; choose another")
     described = " + ".join(str(run.directory) for run in runs) + ", merged by parity"
     parts = Parts([run.counter for run in runs], statistics)
-    source = Source(Chooser.KIND, parity.digest(), described, chosen_by=plain(Chooser(parity)))
+    source = Source(Languages.KIND, parity.digest(), described, chosen_by=plain(Languages(parity)))
     if compare_plain:
         _make_plain(languages, given, executor, listener)
     summary = write_combination(Combination(runs[0], source, parts, locations), making, executor, listener)

@@ -17,13 +17,14 @@ from pipeline.base.units import format_count, parse_whole_number
 from pipeline.counts.counter_file import CounterFile, as_batch, open_counter
 from pipeline.executors.worker import report_totals
 from pipeline.merges.forecast import ENGINE_BYTES, Merging, merging_bytes, shape_of
-from pipeline.merges.merge_list import Chosen, MergeList
+from pipeline.merges.merge_list import Choices, MergeList
 from pipeline.merges.merge_worker import MergeTask, OnMerged, as_list
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.run.directory import fingerprint
 from pipeline.storage import parse_location
 from pipeline.tokenizer.export import Trained
 
+LANGUAGE = "language"  # the column of a merge list: which one chose a merge, null for all together
 _MOST = 1_000_000  # merges, and last choices that are remembered
 
 
@@ -104,12 +105,13 @@ _LISTED_BYTES = 4.1  # of a slot: lists of pairs that other languages index, bes
 
 def learn(
     parity: Parity, task: MergeTask, threads: int, known: MergeList | None, on_merged: OnMerged
-) -> tuple[_core.MergeResult, Chosen]:
+) -> tuple[_core.MergeResult, Choices]:
     """Learn the asked number of merges after those that are known."""
     columns, how = dict[str, Any](), parity.settings
-    if known and known.chosen:
+    if known and known.choices:
         columns = {name: getattr(known, name) for name in ("left", "right", "counts", "joined")}
-        columns |= {"chosen_by": known.chosen.by, "spent": known.chosen.spent, "recent": known.chosen.recent}
+        columns |= {"chosen_by": known.choices.columns[LANGUAGE]}
+        columns |= {name: known.choices.state[name] for name in ("spent", "recent")}
     with ExitStack() as stack:
         languages, dev = (
             [stack.enter_context(_counter_of(one)).read_all for one in several]
@@ -119,9 +121,9 @@ def learn(
             task.merges, task.rules, languages, dev, threads=threads, ratios=how.pop("ratio"), **how, **columns
         )
     while training.merge(_SECONDS):
-        on_merged(training.result, _chosen(training))
-    on_merged(training.result, _chosen(training))
-    return training.result, _chosen(training)
+        on_merged(training.result, _choices(training))
+    on_merged(training.result, _choices(training))
+    return training.result, _choices(training)
 
 
 def learn_again(parity_and_task: tuple[Parity, MergeTask]) -> MergeList:
@@ -166,8 +168,15 @@ def uneven(languages: Sequence[Language], lengths: Sequence[int]) -> str | None:
     )
 
 
-def _chosen(training: _core.ParityTraining) -> Chosen:
-    return Chosen(array("I", training.chosen_by), *training.choice, training.measured)
+def _choices(training: _core.ParityTraining) -> Choices:
+    """Return which language chose each merge, and what the next choice depends on.
+
+    spent: languages without a pair that may be merged; recent: the last choices; measured: of each language its bytes,
+    and its tokens after the merges.
+    """
+    spent, recent = training.choice
+    state = {"spent": spent, "recent": recent, "measured": list(map(list, training.measured))}
+    return Choices({LANGUAGE: array("I", training.chosen_by)}, state)
 
 
 def way_of(parity: Parity, task: MergeTask) -> Merging:

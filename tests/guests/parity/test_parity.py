@@ -298,7 +298,7 @@ def test_merging_continues_after_the_merges_so_far(merged: Path, executor: Execu
     continued = merge_worker.learn(task)
     found = train_by_parity(Parity([*TRAIN.values()], dev=[*DEV.values()], window=7), 90)
     assert list(continued.left) == [left for left, *_ in found]
-    assert list(continued.chosen.by) == [language for *_, language in found]
+    assert list(continued.choices.columns["language"]) == [language for *_, language in found]
 
 
 def test_other_settings_are_another_run(train: Train, merged: Path) -> None:

@@ -1,0 +1,34 @@
+"""The chooser of a run's merges: what commands ask of a guest that chooses which pairs are merged.
+
+`Guest.choosers` names its class by the kind of a run's source, whose `chosen_by` has the fields of that class. A run
+without one is merged by counts alone.
+"""
+
+from typing import Any, ClassVar, Protocol
+
+from pipeline.executors import Executor
+from pipeline.merges.merge_list import MergeList
+from pipeline.merges.merge_worker import Learner
+from pipeline.run.manifest import Run
+from pipeline.run.options import Values
+from pipeline.run.runner import Runner
+
+
+class Chooser(Protocol):
+    """What a guest that chooses merges answers for one run."""
+
+    KIND: ClassVar[str]  # of the run's source; in messages the subject that chooses
+    TAKES: ClassVar[type[Values]]  # the options that a merge of such a run may be given
+    REPLACED: ClassVar[dict[str, Any]]  # options of merging that are not those that the run stores
+
+    def learner(self) -> Learner:
+        """Return what a worker learns the merges with."""
+
+    def verify(self, runner: Runner, run: Run) -> tuple[MergeList, str]:
+        """Return the stored merge list and what was verified of it; `RunDirectoryError` if it is wrong."""
+
+    def info(self) -> dict[str, Any]:
+        """Return the facts that `info` adds to those of the run."""
+
+    def report(self, executor: Executor, run: Run, trained: Any, size: int) -> Any:
+        """Return the `ChosenBy` of a report, for the `Trained` of this size; None if it is not known."""
