@@ -22,7 +22,7 @@ from pipeline.cli.completion import LOCATION, PATH_TEXT, names
 from pipeline.cli.help import HELP_ALL, MEANS, OTHER, SECTIONS, Command, Flag, Group
 from pipeline.cli.llamafactory_names import THEIRS, of_their_file, with_our_names
 from pipeline.run.config_file import read_config
-from pipeline.run.make_options import make_options, parsed, require_known
+from pipeline.run.make_options import check_vocabulary, make_options, parsed, require_known
 from pipeline.run.options import (
     RECORDS,
     ChatOptions,
@@ -35,7 +35,6 @@ from pipeline.run.options import (
     flag_of,
 )
 from pipeline.run.record import Record, records_of
-from pipeline.run.vocabulary_size import check_vocabulary
 from pipeline.storage import Location
 
 if TYPE_CHECKING:

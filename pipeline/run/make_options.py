@@ -6,7 +6,8 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from pipeline.base.errors import UsageError, unfit
-from pipeline.run.options import RECORDS, Values
+from pipeline.base.printable import BYTE_ORDER
+from pipeline.run.options import RECORDS, TrainOptions, Values, flag_of
 from pipeline.run.values import parse_added_tokens
 
 Kind = TypeVar("Kind", bound=Values)
@@ -62,3 +63,30 @@ def make_options(
     if "stop_at_saving" in checked and len(checked.setdefault("vocab_size", (256_000,))) > 1:
         raise UsageError(f"{spell('stop_at_saving')} chooses one size: give {spell('vocab_size')} one, the largest")
     return kind(**checked, **({} if added is None else {"added_tokens": parse_added_tokens(added)}))
+
+
+def check_vocabulary(options: TrainOptions) -> None:
+    """Raise `UsageError` if a vocabulary size is too small: for bytes, special tokens, a first stage."""
+    for size in options.vocab_size:
+        options.special.merge_budget(size)
+    first = options.first_stage
+    if first is None:
+        for name in ("superword_pattern", "superword_words", "superword_colon"):
+            if getattr(options, name) != RECORDS[name].default:
+                raise UsageError(f"{flag_of(name)} means nothing without --superwords-from: give both, or neither")
+        return
+    if options.stop_at_saving is not None:
+        raise UsageError(
+            "--stop-at-saving chooses the size of ordinary tokenizers; give one --vocab-size for superwords"
+        )
+    largest = len(BYTE_ORDER) + min(map(options.special.merge_budget, options.vocab_size))
+    if isinstance(options.superwords_from, str) and len(options.vocab_size) > 1:
+        raise UsageError(
+            f"--superwords-from {options.superwords_from} is another number for each of several sizes, and a run has "
+            "one first stage; give a number of tokens, or one --vocab-size"
+        )
+    if not len(BYTE_ORDER) <= first <= largest:
+        raise UsageError(
+            f"--superwords-from {options.superwords_from} is {first:,} tokens; give {len(BYTE_ORDER)}, the bytes "
+            f"alone, to {largest:,}, the vocabulary size without special tokens"
+        )

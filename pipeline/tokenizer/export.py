@@ -21,11 +21,11 @@ from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.presets import SUPERWORD_PATTERNS
 from pipeline.pattern.translate import leaves_text, not_in_tokenizers_1
 from pipeline.run.ids import check_added, check_special_tokens, is_reserved
+from pipeline.run.make_options import check_vocabulary
 from pipeline.run.manifest import require, run_of, store_written, unedited
 from pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from pipeline.run.options import ExportOptions, TokenizerOptions, TrainOptions
 from pipeline.run.patterns import tokenizer_pattern
-from pipeline.run.vocabulary_size import check_vocabulary
 from pipeline.storage import Location, existing
 from pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
 from pipeline.tokenizer.formats.fields import CARD, read_bytes, write_files
