@@ -4,8 +4,8 @@
 <!-- chart trainers -->         a chart of benchmarks/plots
 
 `python docs/hooks.py` writes into the reference, after each <!-- options of train -->, the table of the command's
-options, and after each <!-- reference of train --> the signature and docstring of the function, from the objects
-themselves: it can be read as Markdown, too.
+options, after each <!-- reference of train --> the signature and docstring of the function, and after
+<!-- list of patterns --> those that have names, from the objects themselves: it can be read as Markdown, too.
 """
 
 import html
@@ -20,8 +20,12 @@ sys.path.insert(0, str(HOME / "docs"))
 import figures  # noqa: E402 - is stored next to this file
 
 _MARK = re.compile(r"^<!-- (figure|chart) ([^>]+?) -->$", re.MULTILINE)
-_MADE = re.compile(r"^(<!-- (options|reference) of (\S+) -->\n).*?^(?=<!-- end of \2 -->$)", re.MULTILINE | re.DOTALL)
-_MADE_MARKS = re.compile(r"^<!-- (?:(?:options|reference) of \S+|end of (?:options|reference)) -->$", re.MULTILINE)
+_MADE = re.compile(
+    r"^(<!-- (options|reference|list) of (\S+) -->\n).*?^(?=<!-- end of \2 -->$)", re.MULTILINE | re.DOTALL
+)
+_MADE_MARKS = re.compile(
+    r"^<!-- (?:(?:options|reference|list) of \S+|end of (?:options|reference|list)) -->$", re.MULTILINE
+)
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
 
@@ -44,7 +48,7 @@ def with_reference(markdown: str) -> str:
     """Return a page with its tables of options and its signatures and docstrings as they should be."""
     from docstrings import markdown_of
 
-    made = {"options": options_of, "reference": markdown_of}
+    made = {"options": options_of, "reference": markdown_of, "list": list_of}
     return _MADE.sub(lambda mark: f"{mark[1]}\n{made[mark[2]](mark[3])}\n\n", markdown)
 
 
@@ -65,11 +69,19 @@ def options_of(name: str) -> str:
     return "\n".join(rows)
 
 
+def list_of(name: str) -> str:
+    """Return what each preset does, a line each."""
+    from pipeline.pattern.presets import PRESETS
+
+    presets = {"patterns": PRESETS}[name]
+    return "\n".join(f"- `{preset.name}` {preset.help}." for preset in presets.values())
+
+
 def _cell(text: str) -> str:
     return " ".join(html.escape(text, quote=False).split()).replace("|", "&#124;").replace("*", "&#42;")
 
 
 if __name__ == "__main__":
-    for name in ("command", "python"):
+    for name in ("command", "python", "patterns"):
         page = HOME / "docs" / "pages" / "reference" / f"{name}.md"
         page.write_text(with_reference(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -21,7 +21,6 @@ from pipeline.counts.feeding import CountTask
 from pipeline.counts.prepared import PreparedCountTask
 from pipeline.executors import Executor
 from pipeline.pattern.compiled import CompiledPattern
-from pipeline.pattern.presets import SUPERWORD_PATTERNS
 from pipeline.pattern.token_rules import Preparation
 from pipeline.run import manifest
 from pipeline.run.manifest import KEPT, Run
@@ -117,8 +116,8 @@ def count(runner: Runner, run: Run, options: CountOptions) -> tuple[Run, Counted
 
 def _warn_of_misfit(runner: Runner, run: Run, pattern: CompiledPattern) -> None:
     """Warn if most of a sample is in long pieces or not matched; a worker takes what may need memory."""
-    if pattern.name == "none" or pattern.expression in SUPERWORD_PATTERNS.values():
-        return  # long pieces are what they are for
+    if pattern.preset and pattern.preset.has_long_pieces:
+        return
     chosen = choose(run.manifest.plan.files, _FIT_BYTES)
     task = SampleTask(pattern, chosen, run.manifest.counting["text_field"])
     plain = all(one.file.format == "text" and one.file.compression == "none" for one in task.chosen)

@@ -17,7 +17,7 @@ from pipeline.base.system import cached_property
 from pipeline.pattern.by_regex import DEFAULT_TIMEOUT_S, cut_with_regex
 from pipeline.pattern.classes import UNICODE_VERSION
 from pipeline.pattern.normal_form import nfc_form
-from pipeline.pattern.presets import SUPERWORD_PATTERNS
+from pipeline.pattern.presets import Preset, preset_of
 
 _SHOWN_CHARACTERS = 200
 THEN, THEN_LETTERS = "(?#then)", "(?#then, of letters)"  # between the expressions of steps: comments, to `regex`
@@ -55,10 +55,14 @@ class CompiledPattern:
     nfc: bool = False  # whether counting puts text into NFC before it cuts it
 
     @property
+    def preset(self) -> Preset | None:
+        """The preset that it is; None for an expression of the user's own."""
+        return preset_of(self.name, self.expression)
+
+    @property
     def shown(self) -> str:
         """The pattern in a message: its name, or its expression, of a long one the beginning."""
-        of_superwords = {expression: name for name, expression in SUPERWORD_PATTERNS.items()}
-        text = self.name or of_superwords.get(self.expression, self.expression)
+        text = self.preset.name if self.preset else self.expression
         return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
     @cached_property

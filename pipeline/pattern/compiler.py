@@ -18,7 +18,7 @@ def compile_pattern(pattern: str, *, timeout_s: int = DEFAULT_TIMEOUT_S) -> Comp
         first, *last = pattern.split(THEN_LETTERS)
         return in_sequence(list(map(compile_pattern, first.split(THEN))), list(map(compile_pattern, last)))
     name = pattern if pattern in PRESETS else None
-    expression = PRESETS.get(pattern, pattern)
+    expression = pattern if name is None else PRESETS[name].expression
     if name is None:
         require_valid(expression)
     tables = refusal = None

@@ -18,42 +18,43 @@ from pipeline.base.errors import ExportRefusedError
 from pipeline.pattern.classes import CODE_POINTS, CharSet, Run, partition
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.parse import Ahead, Alternation, Atomic, Look, Node, Repeat, Sequence, parse
-from pipeline.pattern.presets import SUPERWORD_PATTERNS
+from pipeline.pattern.presets import PRESETS
 
-# Named patterns that an engine reads as we do, passed on in their well-known form.
-VERBATIM_FOR_TOKENIZERS = ("gpt2", "llama3", "o200k", "qwen2", "qwen3.5", "kimi-k2", "digits-from-right")
-VERBATIM_FOR_TIKTOKEN = (*VERBATIM_FOR_TOKENIZERS, "cl100k")
-READ_ALIKE_BY_TOKENIZERS = (SUPERWORD_PATTERNS["superbpe-digits"],)  # though it has no automaton
-RUN_BY_TOKENIZERS_1 = ("gpt2", "llama3", "o200k", "qwen2", "none")  # version 1.0 has no engine for other expressions
 VERSION_1 = "(?V1)"  # of `regex`: what the others always do with `&&`
 ANYTHING = r"[\s\S]"
 SPELLED = {"\t": r"\t", "\n": r"\n", "\f": r"\f", "\r": r"\r"}
 PLAIN_CHARACTERS = " '\"%,/:;<=>@_`!"  # besides letters and digits, in a class and outside
 
 
+def is_read_alike(compiled: CompiledPattern, runtime: str) -> bool:
+    """Return whether a runtime reads the pattern as we do, so that it gets it in its well-known form."""
+    return compiled.preset is not None and runtime in compiled.preset.read_alike_by
+
+
 def for_tokenizers(compiled: CompiledPattern) -> str:
     """Return the pattern for `tokenizers.pre_tokenizers.Split(Regex(..), "isolated")`, or raise ExportRefusedError."""
-    if compiled.name in VERBATIM_FOR_TOKENIZERS or compiled.expression in READ_ALIKE_BY_TOKENIZERS:
+    if is_read_alike(compiled, "tokenizers"):
         return compiled.expression.removeprefix(VERSION_1)
     return _Writer(joiners=r"\x{200C}\x{200D}").node(_tree(compiled, "tokenizers"))
 
 
 def not_in_tokenizers_1(compiled: CompiledPattern) -> str | None:
     """Return a note if tokenizer.json is written and tokenizers 1.0 cannot run the pattern in it, otherwise None."""
-    if compiled.tables is None and compiled.expression not in READ_ALIKE_BY_TOKENIZERS:
+    if compiled.tables is None and not is_read_alike(compiled, "tokenizers"):
         return None
-    if compiled.name in RUN_BY_TOKENIZERS_1:
+    if compiled.preset and compiled.preset.run_by_tokenizers_1:
         return None
+    both = [preset.name for preset in PRESETS.values() if preset.run_by_tokenizers_1]
     named = f"the pattern {compiled.name}" if compiled.name else "a pattern of your own"
     return (
         f"tokenizers 1.0 has no engine for {named} and fails when it encodes with this tokenizer.json; tokenizers "
-        f"below 1.0 run it. The patterns for both are {', '.join(RUN_BY_TOKENIZERS_1)}"
+        f"below 1.0 run it. The patterns for both are {', '.join(both)}"
     )
 
 
 def for_tiktoken(compiled: CompiledPattern) -> str:
     """Return the pattern for `tiktoken.Encoding(pat_str=...)`, or raise ExportRefusedError."""
-    if compiled.name in VERBATIM_FOR_TIKTOKEN:
+    if is_read_alike(compiled, "tiktoken"):
         return compiled.expression.removeprefix(VERSION_1)
     written = _Writer(joiners="").node(_tree(compiled, "tiktoken"))
     return f"{written}|(?:(?!{written}){ANYTHING})+" if leaves_text(compiled) else written

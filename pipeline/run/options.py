@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
+from pipeline.pattern.presets import PRESETS
 from pipeline.pattern.token_rules import TokenRule
 from pipeline.run import values as read
 from pipeline.run.ids import Roles, SpecialTokens
@@ -120,8 +121,7 @@ class PieceOptions(Values):
     special_tokens_as_text: bool = _special("count", False, read.parse_flag,
         "count special tokens in the corpus as ordinary text, so that they separate nothing", advanced=True)
     pattern: str = _vocabulary("count", "gpt2", read.parse_pattern,
-        "how text is split into pre-tokens: gpt2, cl100k, llama3, o200k, qwen2, qwen3.5, superbpe, digits-from-right, "
-        "deepseek-v3, kimi-k2, none (not at all), or a regular expression", "NAME|REGEX")
+        f"how text is split into pre-tokens: {', '.join(PRESETS)} (not at all), or a regular expression", "NAME|REGEX")
     normalize: str = _vocabulary("count", "none", read.parse_one_of("none", "nfc"),
         "the Unicode normal form that text is put into before it is cut: none, or nfc as Qwen has it", advanced=True)
     max_piece_bytes: int | None = _vocabulary("count", None, parse_piece_bytes,

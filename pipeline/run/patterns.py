@@ -7,7 +7,7 @@ from pipeline.base import machine
 from pipeline.base.errors import UsageError
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.compiler import compile_pattern
-from pipeline.pattern.presets import SUPERWORD_PATTERNS
+from pipeline.pattern.presets import superword_presets
 from pipeline.run.options import PieceOptions, TrainOptions
 
 
@@ -25,7 +25,8 @@ def coarse_pattern(options: TrainOptions) -> CompiledPattern | None:
             "--superwords-from counts the text a second time, without weights of inputs: count each input in a run of "
             "its own, and `combine` these runs with --weight"
         )
-    expression = SUPERWORD_PATTERNS.get(options.superword_pattern, options.superword_pattern)
+    preset = superword_presets().get(options.superword_pattern)
+    expression = preset.expression if preset else options.superword_pattern
     return _compiled(expression, options.pattern_timeout, options.normalize == "nfc")
 
 

@@ -156,11 +156,11 @@ def parse_first_stage(value: object) -> int | str:
 
 def parse_superword_pattern(value: object) -> str:
     """Read the name of a pattern that cuts superwords, or a regular expression."""
-    from pipeline.pattern.presets import NAME, SUPERWORD_PATTERNS
+    from pipeline.pattern.presets import NAME, superword_presets
 
     text = parse_text(value)
-    if text not in SUPERWORD_PATTERNS and NAME.fullmatch(text):
-        raise ValueError(f"{', '.join(SUPERWORD_PATTERNS)}, or a regular expression")
+    if text not in superword_presets() and NAME.fullmatch(text):
+        raise ValueError(f"{', '.join(superword_presets())}, or a regular expression")
     return text
 
 

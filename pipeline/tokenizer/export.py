@@ -18,7 +18,6 @@ from pipeline.merges import forecast
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.compiled import CompiledPattern
-from pipeline.pattern.presets import SUPERWORD_PATTERNS
 from pipeline.pattern.translate import leaves_text, not_in_tokenizers_1
 from pipeline.run.ids import check_added, check_special_tokens, is_reserved
 from pipeline.run.make_options import check_vocabulary
@@ -259,8 +258,11 @@ def refuse_ordinary(trained: "Trained") -> None:
 
 def limits_of(model: Model, formats: Sequence[str]) -> list[str]:
     """Return on which texts the runtimes of these formats fail or differ, although they read the files."""
-    exact = model.pattern.expression != SUPERWORD_PATTERNS["superbpe-digits"] and "gguf"  # or it is refused
-    known = [one.limit for name, one in FORMATS.items() if name in formats and one.limit and name != exact]
+    preset = model.pattern.preset
+    fails = (
+        {"tiktoken", "gguf"} if preset and preset.llama_cpp else {"tiktoken"}
+    )  # of other patterns no GGUF is written
+    known = [one.limit for name, one in FORMATS.items() if name in formats and one.limit and name in fails]
     superwords = known and leaves_text(model.pattern) and any(map(holds_words, model.vocabulary.tokens.values()))
     return known if superwords else []
 

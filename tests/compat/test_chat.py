@@ -232,7 +232,7 @@ def test_counting_loops_changes_no_template() -> None:
 def peer() -> tiktoken.Encoding:
     ranks = {token: id_ for id_, token in llama().tokenizer.vocabulary.tokens.items()}
     specials = {text: len(ranks) + index for index, text in enumerate(SPECIAL_TOKENS)}
-    return tiktoken.Encoding("x", pat_str=PRESETS["llama3"], mergeable_ranks=ranks, special_tokens=specials)
+    return tiktoken.Encoding("x", pat_str=PRESETS["llama3"].expression, mergeable_ranks=ranks, special_tokens=specials)
 
 
 def test_special_tokens_and_their_ids() -> None:

@@ -77,7 +77,7 @@ def test_cs336_training_is_the_reference(tmp_path: Path) -> None:
     text = f"{peers.generated_text(1, 1500)}{EOT}{peers.generated_text(2, 1500)}"
     (tmp_path / "a.txt").write_text(text)
     vocab, merges = run_train_bpe(tmp_path / "a.txt", 320, [EOT], output=tmp_path / "run")
-    pieces = [piece for document in text.split(EOT) for piece in regex.findall(PRESETS["gpt2"], document)]
+    pieces = [piece for document in text.split(EOT) for piece in regex.findall(PRESETS["gpt2"].expression, document)]
     token_bytes = [bytes([byte]) for byte in GPT2_BYTES]
     for left, right, _ in train_reference(Counter(map(str.encode, pieces)), 320 - 257, "greatest-bytes"):
         token_bytes.append(token_bytes[left] + token_bytes[right])

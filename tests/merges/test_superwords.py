@@ -33,12 +33,12 @@ from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.merges.vocabulary import token_to_text
 from pipeline.pattern.compiler import compile_pattern
-from pipeline.pattern.presets import SUPERWORD_PATTERNS
+from pipeline.pattern.presets import superword_presets
 from pipeline.reports.parts import Table
 
 SCRATCH = f"{tempfile.gettempdir()}/bpe-pipeline-test-superwords-{os.getpid()}"
 EOT = "<|endoftext|>"
-FIRST, COARSE = compile_pattern("superbpe"), compile_pattern(SUPERWORD_PATTERNS["superbpe"])
+FIRST, COARSE = compile_pattern("superbpe"), compile_pattern(superword_presets()["superbpe"].expression)
 DOCUMENTS = ["one of the end of the day: of the year", "in the end of the day", "2024 and 12345: in  the end -- of it"]
 TEXTS = [*DOCUMENTS, "", " ", "1234567 ", "in 1234567 or 12½", "of  the\n\n day: 日本 -- 12"]
 SHORT = "of the day of the day"
@@ -236,7 +236,7 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, Any], reason: 
 def test_digits_are_cut_as_the_paper_cuts_them_in_two_steps() -> None:
     pre = tokenizers.pre_tokenizers
     steps = [pre.Split(tokenizers.Regex(step), "isolated") for step in (r"\p{N}+", r"(?=(\d{3})+(?!\d))")]
-    theirs, ours = pre.Sequence(steps), compile_pattern(SUPERWORD_PATTERNS["superbpe-digits"])
+    theirs, ours = pre.Sequence(steps), compile_pattern(superword_presets()["superbpe-digits"].expression)
     chance = random.Random(7)
     texts = ["".join(chance.choices("0123456789½²٣ a b.,\n", k=chance.randrange(1, 24))) for _ in range(2000)]
     # Python, `regex` and tokenizers have different versions of Unicode: each knows other numbers.

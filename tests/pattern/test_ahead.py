@@ -14,12 +14,12 @@ from pipeline.pattern.automaton import Machine, Program
 from pipeline.pattern.by_regex import cut_with_regex
 from pipeline.pattern.compiler import compile_pattern as compile_anew
 from pipeline.pattern.parse import parse
-from pipeline.pattern.presets import PRESETS, SUPERWORD_PATTERNS
+from pipeline.pattern.presets import PRESETS, superword_presets
 
 compile_pattern = cache(compile_anew)
 PATTERNS = [
-    PRESETS["digits-from-right"],
-    SUPERWORD_PATTERNS["superbpe-digits"],
+    PRESETS["digits-from-right"].expression,
+    superword_presets()["superbpe-digits"].expression,
     r"\p{N}{1,3}(?=(?:\p{N}{3})*(?:\P{N}|$))|\P{N}",
     r"\p{L}+?(?=\p{Lu}\p{Ll}|\P{L}|$)|[^\p{L}]+",  # two letters
     r"a+(?!a*b)|.",

@@ -118,10 +118,11 @@ def test_every_command_and_public_name_is_in_the_reference_as_the_objects_themse
     named = [name for name in pipeline.__all__ if name != "__version__" and not name.endswith("Error")]
     wanted = {"command": {f"options of {name}" for name in commands.commands}, "python": {"reference of exceptions"}}
     wanted["python"] |= {f"reference of {name}" for name in [*named, *(f"compat.{name}" for name in compat.__all__)]}
+    wanted["patterns"] = {"list of patterns"}
     for name, marks in wanted.items():
         page = _content(Path(f"reference/{name}.md"))
         assert _module("hooks").with_reference(page) == page, "python docs/hooks.py"
-        assert sorted(re.findall(r"^<!-- ((?:options|reference) of .*) -->$", page, re.MULTILINE)) == sorted(marks)
+        assert sorted(re.findall(r"^<!-- ((?:options|reference|list) of .*) -->$", page, re.MULTILINE)) == sorted(marks)
 
 
 def test_the_readme_is_short_and_links_and_files_that_are_named_exist() -> None:

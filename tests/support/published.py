@@ -40,6 +40,7 @@ def _shapes() -> dict[str, tuple[list[Any], dict[str, Any]]]:
     ids = [(BOS, 416), (EOT, 417)]
     started = processors.TemplateProcessing(single=f"{BOS} {EOT} $A {EOT}", pair="$A $B", special_tokens=ids)
     empty, byte_and_bos = normalizers.Sequence([]), processors.Sequence([processors.ByteLevel(), bos])
+    llama3, qwen2, o200k = (PRESETS[name].expression for name in ("llama3", "qwen2", "o200k"))
     digits, any_digits = (pre_tokenizers.Digits(individual_digits=one) for one in (True, False))
     return {
         "gpt2": ([byte_level(use_regex=True)], {"post": processors.ByteLevel(trim_offsets=False)}),
@@ -52,14 +53,20 @@ def _shapes() -> dict[str, tuple[list[Any], dict[str, Any]]]:
             {"lacks": (3, 0x1C, 0xF2)},
         ),
         "neox": ([byte_level(use_regex=True)], {"normalizer": normalizers.NFC(), "lacks": NOT_IN_UTF8}),
-        "llama3": ([*isolated(PRESETS["llama3"]), byte_level()], {"whole_pieces": True, "post": byte_and_bos}),
-        "qwen2": ([*isolated(PRESETS["qwen2"]), byte_level()], {"normalizer": normalizers.NFC()}),
+        "llama3": (
+            [*isolated(llama3), byte_level()],
+            {"whole_pieces": True, "post": byte_and_bos},
+        ),
+        "qwen2": ([*isolated(qwen2), byte_level()], {"normalizer": normalizers.NFC()}),
         "deepseek": ([*isolated(*DEEPSEEK), byte_level()], {"normalizer": empty, "post": bos}),
         "coder": ([*isolated(*CODER), digits, byte_level()], {"normalizer": normalizers.Sequence([normalizers.NFC()])}),
         "line ends": ([*isolated(*LINE_ENDS), digits, byte_level()], {"normalizer": empty, "post": bos}),
         "digits": ([any_digits, byte_level(use_regex=True)], {}),
         "starcoder": ([digits, byte_level(use_regex=True)], {}),
-        "removed": ([pre_tokenizers.Split(Regex(PRESETS["o200k"]), "removed", invert=True), byte_level()], {}),
+        "removed": (
+            [pre_tokenizers.Split(Regex(o200k), "removed", invert=True), byte_level()],
+            {},
+        ),
         "literal": ([pre_tokenizers.Split(".é", "isolated", invert=True), byte_level()], {}),
     }
 

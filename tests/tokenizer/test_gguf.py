@@ -19,7 +19,7 @@ from command import refused, run
 from pipeline import Tokenizer
 from pipeline.base.errors import ExportRefusedError
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern.presets import SUPERWORD_PATTERNS
+from pipeline.pattern.presets import PRESETS, superword_presets
 from pipeline.run.ids import Roles
 from pipeline.tokenizer.check import check_exports
 from pipeline.tokenizer.export import export_model, limits_of
@@ -108,7 +108,7 @@ def test_template_without_marks_renders_the_same() -> None:
 def superwords(pairs: samples.Merges) -> Tokenizer:
     """Merges of pairs of bytes and of some words, cut by the paper's pattern."""
     words = [(b"a ", b"b"), (b"a b", b" a"), (b"12", b"3"), (b"e ", b"12")]
-    return Tokenizer.from_merges(pairs + words, [EOT], pattern=SUPERWORD_PATTERNS["superbpe-digits"])
+    return Tokenizer.from_merges(pairs + words, [EOT], pattern=superword_presets()["superbpe-digits"].expression)
 
 
 def test_superwords_by_digits_are_written_if_asked_for(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def known_to_both(text: str) -> str:
     return "".join(character for character in text if table.category(character) != "Cn" and character != "ſ")
 
 
-@pytest.mark.parametrize("pattern", ours.PRE_TYPES)
+@pytest.mark.parametrize("pattern", [name for name, preset in PRESETS.items() if preset.llama_cpp])
 def test_llama_cpp_has_our_ids(pattern: str, tmp_path: Path) -> None:
     tokenizer = byte_pairs(pattern)
     exported(tokenizer.model, tmp_path)

@@ -249,7 +249,7 @@ def test_damaged_or_unknown_settings_are_refused(path: str, value: Any, message:
     FORMATS["hf"].write(replace(tokenizer().model, front=(EOT,)), tmp_path)
     file = tmp_path / "tokenizer.json"
     changed = document = json.loads(file.read_text(encoding="utf-8"))
-    cut_by_split(document, PRESETS["gpt2"])
+    cut_by_split(document, PRESETS["gpt2"].expression)
     document["added_tokens"][1]["rstrip"] = True
     *way, last = [int(step) if step.isdigit() else step for step in path.split(".")]
     for step in way:
@@ -286,7 +286,7 @@ def test_gpt2_is_written_as_in_its_own_file_and_read_in_other_spellings(tmp_path
     document = json.loads(file.read_text())
     stage = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     assert document["pre_tokenizer"] == stage
-    for expression in (PRESETS["gpt2"], PUBLISHED_GPT2):
+    for expression in (PRESETS["gpt2"].expression, PUBLISHED_GPT2):
         cut_by_split(document, expression)
         file.write_text(json.dumps(document))
         document["pre_tokenizer"] = stage

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError
-from pipeline.pattern.presets import SUPERWORD_PATTERNS
+from pipeline.pattern.presets import PRESETS, superword_presets
 from pipeline.pattern.token_rules import PLAIN_RULE
 from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory, whole_file
@@ -19,16 +19,8 @@ from pipeline.tokenizer.formats import byte_alphabet
 from pipeline.tokenizer.formats.fields import GGUF_NAME
 from pipeline.tokenizer.model import Model, could_be_whole_piece
 
-PRE_TYPES = {"gpt2": "gpt-2", "llama3": "llama-bpe", "qwen2": "qwen2"}  # pattern -> llama.cpp's name of the same
 _WHOLE_PIECES = ("llama-bpe",)  # pieces that are tokens are not merged
 _NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5
-_UNLIKE = {
-    "o200k": "its gpt-4o cuts combining marks off and does not know capitals beyond A-Z (other ids for 716 of 2,000 "
-    "texts in 46 languages, for none in English or C), and it crashes on a word of 30,000 letters. If that is "
-    "acceptable, convert_hf_to_gguf.py writes such a file: see the page 'To llama.cpp'",
-    "kimi-k2": "its kimi-k2 knows Han characters by ranges of its own, without such as U+3005",
-    "deepseek-v3": "its deepseek-v3 was not compared with ours over all characters",
-}
 # What llama.cpp makes a control token, or the end of a text, because of its name.
 _CONTROL_LOOKING = re.compile(r"_?[<\[].*[a-z].*[>\]\[]", re.IGNORECASE | re.DOTALL)
 _GENERATION_MARK = re.compile(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
@@ -38,11 +30,13 @@ def export(model: Model, directory: Location) -> list[Location]:
     """Write the file; ExportRefusedError where llama.cpp would produce other ids."""
     if find_spec("gguf") is None:
         raise ExportRefusedError("a GGUF file is written with the gguf package: pip install 'bpe-pipeline[gguf]'")
-    is_superbpe = model.pattern.expression == SUPERWORD_PATTERNS["superbpe-digits"]
-    pre = "superbpe" if is_superbpe else PRE_TYPES.get(model.pattern.name or "")
-    if pre is None:
-        known = ", ".join([*PRE_TYPES, "superbpe-digits (of superwords)"])
-        reason = _UNLIKE.get(model.pattern.name or "", f"it has the patterns {known} and some that we lack")
+    preset = model.pattern.preset
+    pre = preset.llama_cpp if preset else ""
+    if not pre:
+        known = [name for name, one in PRESETS.items() if one.llama_cpp]
+        known += [f"{name} (of superwords)" for name, one in superword_presets().items() if one.llama_cpp]
+        reason = preset.llama_cpp_differs if preset else ""
+        reason = reason or f"it has the patterns {', '.join(known)} and some that we lack"
         raise ExportRefusedError(f"llama.cpp does not cut as the pattern {model.pattern.shown!r} does: {reason}")
     if model.preparation.nfc:
         raise ExportRefusedError(

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, PatternError
-from pipeline.pattern.compiled import THEN, THEN_LETTERS, CompiledPattern, PatternSequence, in_sequence
+from pipeline.pattern.compiled import THEN, THEN_LETTERS, AutomatonTables, CompiledPattern, PatternSequence, in_sequence
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.parse import first_difference
-from pipeline.pattern.presets import PRESETS
-from pipeline.pattern.translate import READ_ALIKE_BY_TOKENIZERS, for_tokenizers, leaves_text
+from pipeline.pattern.presets import PRESETS, Preset, superword_presets
+from pipeline.pattern.translate import for_tokenizers, leaves_text
 from pipeline.tokenizer.formats.fields import Field, shortened, steps_of
 from pipeline.tokenizer.model import Model
 
@@ -33,16 +33,6 @@ _DIGITS_THEN_GPT2 = {
     individual: rf"{digits}|'(?:[sdmt]|ll|ve|re)| ?\p{{L}}+| ?[^\s\p{{L}}{_NUMBERS}]+|\s+(?![^\s{_NUMBERS}])|\s+"
     for individual, digits in ((True, _DIGIT), (False, rf"\p{{N}}+|[{_LATER}]+"))
 }
-
-# The steps of DeepSeek V3 and V4, which the preset deepseek-v3 has in one expression.
-_DEEPSEEK_V3 = (
-    r"\p{N}{1,3}",
-    r"[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+",
-    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
-    r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-)
-
-_GPT2_AS_PUBLISHED = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 # In tokenizers' engine `$` is also the position before a line feed, and `\x{410}` is our `\U00000410`.
 _LINE_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\$)(?![*+?{])", re.DOTALL)
@@ -78,9 +68,9 @@ def read_pre_tokenizer(field: Field, noted: Field) -> tuple[CompiledPattern, boo
         steps.append(compile_pattern("gpt2"))
     elif not steps:
         steps.append(compile_pattern("none"))
-    deepseek = len(steps) == len(_DEEPSEEK_V3) and not after
-    if deepseek and [step.tables for step in steps] == [compile_pattern(step).tables for step in _DEEPSEEK_V3]:
-        return compile_pattern("deepseek-v3"), False
+    for preset in PRESETS.values() if not after else ():
+        if len(steps) == len(preset.published_steps) and [step.tables for step in steps] == _tables_of_steps(preset):
+            return compile_pattern(preset.name), False
     try:
         return in_sequence(steps, of_letters), in_front.value is True
     except PatternError as reason:
@@ -125,12 +115,11 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
         if for_tokenizers(compiled) == expression:
             return compiled
         raise PatternError(f"{shortened(expression)} is not what {shortened(noted.value)} is written as for tokenizers")
-    if expression == _GPT2_AS_PUBLISHED:
-        return _preset("gpt2")[0]
-    nearest = sorted(PRESETS, key=lambda name: abs(len(PRESETS[name]) - len(expression)))
-    if (known := next((one for one, spelling in map(_preset, nearest) if spelling == expression), None)) is not None:
-        return known
-    if expression in READ_ALIKE_BY_TOKENIZERS:
+    nearest = sorted(PRESETS.values(), key=lambda preset: abs(len(preset.expression) - len(expression)))
+    for preset in nearest:
+        if expression in (preset.published_as, _as_written(preset.name)):
+            return compile_pattern(preset.name)
+    if any(expression == preset.expression and preset.read_alike_by for preset in superword_presets().values()):
         return compile_pattern(expression)
     expression = _LINE_END.sub(lambda found: r"(?![^\n])" if found[1] else found[0], expression)
     compiled = compile_pattern(
@@ -143,9 +132,12 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
 
 
 @cache
-def _preset(name: str) -> tuple[CompiledPattern, str]:
-    compiled = compile_pattern(name)
-    return compiled, for_tokenizers(compiled)
+def _as_written(preset: str) -> str:
+    return for_tokenizers(compile_pattern(preset))
+
+
+def _tables_of_steps(preset: Preset) -> list[AutomatonTables | None]:
+    return [compile_pattern(step).tables for step in preset.published_steps]
 
 
 def public_pre_tokenizer(model: Model) -> dict[str, Any]:

@@ -125,7 +125,7 @@ def read_ranks(file: Location) -> dict[int, bytes]:
 
 
 def _pattern(pattern: str) -> CompiledPattern:
-    name = next((name for name, expression in PRESETS.items() if expression == pattern), None)
+    name = next((name for name, preset in PRESETS.items() if preset.expression == pattern), None)
     compiled = compile_pattern(name or resolve(pattern))
     if compiled.name is not None:
         return compiled
