@@ -227,6 +227,9 @@ class MergeResult:
     @property
     def phases(self) -> int: ...
 
+def engine_rules() -> list[str]:
+    """The names of the rules that the engine obeys."""
+
 class MergeEngine:
     def __init__(self) -> None: ...
 
@@ -469,6 +472,9 @@ class MergeReplay:
     @property
     def bytes(self) -> int:
         """Of all pieces, each as often as it was found."""
+
+def replay_rules() -> list[str]:
+    """The names of the rules that a replay obeys."""
 
 def counter_sum(counter: Columns) -> tuple[int, int, int, int, bool]:
     """

@@ -1,15 +1,21 @@
 """MergeRules: which merges are right, whatever way they are found; tasks carry it, and the core takes it whole."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
+from pipeline import _core
+
 if TYPE_CHECKING:
-    from pipeline.run.options import TrainOptions
+    from pipeline.run.options import TrainOptions, Values
 
 
 @dataclass(frozen=True)
 class MergeRules:
-    """What may be merged, and what is merged first. The core reads it by the names of its fields."""
+    """What may be merged, and what is merged first. The core reads it by the names of its fields.
+
+    A field that is an option has the name of that option.
+    """
 
     min_frequency: int = 1  # pairs that occur less often are not merged
     min_piece_count: int = 1  # pieces that occur less often are left out
@@ -20,15 +26,10 @@ class MergeRules:
     no_colon: bool = False  # in such a token, with a space after it
 
     @classmethod
-    def of(cls, options: "TrainOptions") -> "MergeRules":
-        """Return the rules by which a run's pieces are merged, or in the first stage of superwords."""
-        return cls(
-            min_frequency=options.min_frequency,
-            min_piece_count=options.min_piece_count,
-            max_token_bytes=options.max_token_bytes,
-            whole_characters=options.whole_characters,
-            tie_break=options.tie_break,
-        )
+    def of(cls, options: "Values") -> "MergeRules":
+        """Return the rules by which pieces are merged, or in the first stage of superwords; others are the default."""
+        names = (rule.name for rule in fields(cls))
+        return cls(**{name: getattr(options, name) for name in names if hasattr(options, name)})
 
     @classmethod
     def of_superwords(cls, options: "TrainOptions", scale: int) -> "MergeRules":
@@ -40,3 +41,13 @@ class MergeRules:
             max_words=options.most_words,
             no_colon=not options.superword_colon,
         )
+
+
+def require_obeyed(who: str, obeyed: Iterable[str]) -> None:
+    """Raise `ImportError` if a part of the core does not obey the rules that `MergeRules` has, all of them."""
+    if differing := {rule.name for rule in fields(MergeRules)} ^ set(obeyed):
+        raise ImportError(f"MergeRules and {who} of the core differ in {', '.join(sorted(differing))}; install again")
+
+
+require_obeyed("the engine", _core.engine_rules())
+require_obeyed("the replay", _core.replay_rules())

@@ -23,7 +23,7 @@ from command import files_in, refused, run, succeeded
 from counter_files import columns_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from merge_cases import engine_of, judged, learn
+from merge_cases import engine_of, judged, learn, merge_rules
 from reference import joined_reference, train_reference
 
 import pipeline
@@ -41,11 +41,6 @@ PIECES = st.one_of(
     st.binary(min_size=1, max_size=12),
 )
 COUNTS = st.dictionaries(PIECES, st.integers(1, 50), max_size=12)
-RULES = st.fixed_dictionaries({
-    "tie_break": st.sampled_from(["lowest-ids", "greatest-bytes"]), "min_frequency": st.integers(1, 4),
-    "max_token_bytes": st.sampled_from([None, 2, 5]), "whole_characters": st.booleans(),
-    "max_words": st.integers(0, 3), "no_colon": st.booleans(),
-})  # fmt: skip
 
 
 @settings(max_examples=30, deadline=None)
@@ -94,7 +89,7 @@ def damaged(listed, first, damage, at):
 
 
 @settings(max_examples=300, deadline=None)
-@given(counts=COUNTS, rules=RULES, first=st.integers(0, 8), merges=st.integers(0, 30), at=st.integers(0, 30),
+@given(counts=COUNTS, rules=merge_rules, first=st.integers(0, 8), merges=st.integers(0, 30), at=st.integers(0, 30),
        budget=st.sampled_from([0, 40_000, 1 << 24]),
        damage=st.sampled_from(["none", "count", "joined", "swap", "end", "drop"]))  # fmt: skip
 def test_the_replay_finds_what_the_definition_finds(counts, first, rules, merges, budget, damage, at):

@@ -4,6 +4,7 @@ import random
 import tempfile
 from ast import literal_eval
 from collections.abc import Sequence
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,9 @@ from reference import GPT2_BYTES
 
 from pipeline import _core
 from pipeline.merges.rules import MergeRules
+from pipeline.run.options import RECORDS, flag_of
 
-RULES = {
-    "--tie-break": "tie_break",
-    "--min-frequency": "min_frequency",
-    "--max-token-bytes": "max_token_bytes",
-    "--min-piece-count": "min_piece_count",
-}
+RULES = {flag_of(rule.name): rule.name for rule in fields(MergeRules) if rule.name in RECORDS}
 THREADS = {"--workers": "threads"}
 PARITY = {"--window": "window", "--alpha": "alpha", "--global-merges": "global_merges"}
 MODES = ["memory", "compact", "disk-1", "disk-300", "disk-3000", "disk-30000"]
@@ -30,7 +27,7 @@ def merged(
 ) -> list[tuple[bytes, bytes, int]]:
     """Merge in a mode with a stop after that many merges. Lists and shares of threads are tiny, for many phases."""
     chance = random.Random(f"{mode} {flags}")
-    rules = MergeRules(**named(RULES, flags), whole_characters="--whole-characters" in flags)
+    rules = MergeRules(**named(RULES, flags))
     threads = named(THREADS, flags)
     tuning = {"index_positions": chance.choice((40, 400)), "narrow_symbols": chance.choice((0, 300, 65536))}
     columns = [[arrays(one) for one in several] for several in (counters, dev)]
@@ -64,5 +61,8 @@ def merged(
 
 
 def named(names: dict[str, str], flags: Sequence[str]) -> dict[str, Any]:
-    given = [(names[flag], value) for flag, value in pairwise(flags) if flag in names]
-    return {name: literal_eval(value) if value[0].isdigit() else value for name, value in given}
+    given = [(names[flag], value) for flag, value in pairwise([*flags, "--"]) if flag in names]
+    return {
+        name: True if value[:2] == "--" else literal_eval(value) if value[0].isdigit() else value
+        for name, value in given
+    }

@@ -23,7 +23,7 @@ from command import refused, run, succeeded
 from counter_files import columns_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from merge_cases import judged, learn, merge_tuning
+from merge_cases import judged, learn, merge_tuning, token_rules
 from pyarrow import parquet
 from recorded import recorded
 from reference import GPT2_BYTES, train_reference
@@ -70,7 +70,7 @@ texts = st.lists(
 @given(
     st.lists(texts, min_size=1, max_size=5).map(lambda found: [one for one in found for _ in range(len(one) % 4)]),
     *(st.integers(0, 12), st.integers(0, 15), st.integers(0, 27)),
-    *(st.fixed_dictionaries({"max_words": st.integers(0, 4), "no_colon": st.booleans()}), st.integers(1, 3), tuning),
+    *(token_rules, st.integers(1, 3), tuning),
 )
 def test_both_stages_are_their_definition(documents, first_merges, more, stop, rules, min_frequency, tuning):
     first = train_reference(pieces_of(documents, FIRST), first_merges, min_frequency=min_frequency)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
-from reference import GPT2_BYTES
+from reference import GPT2_BYTES, TOKEN_RULES
 
 from pipeline import _core
 from pipeline.merges.rules import MergeRules
@@ -91,13 +91,11 @@ def natural_counter(seed: int, n_pieces: int) -> Counter:
     return counter
 
 
+rule_values = {name: st.sampled_from(rule.values) for name, rule in TOKEN_RULES.items()}
+token_rules = st.fixed_dictionaries({}, optional=rule_values)
 merge_rules = st.fixed_dictionaries(
-    {
-        "tie_break": st.sampled_from(["lowest-ids", "greatest-bytes"]),
-        "min_frequency": st.integers(1, 12),
-        "max_token_bytes": st.one_of(st.none(), st.integers(0, 8)),
-        "whole_characters": st.booleans(),
-    }
+    {"tie_break": st.sampled_from(["lowest-ids", "greatest-bytes"]), "min_frequency": st.integers(1, 12)},
+    optional=rule_values,
 )
 
 

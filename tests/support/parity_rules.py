@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from hypothesis import strategies as st
-from merge_cases import Counter
+from merge_cases import Counter, token_rules
 from reference import GPT2_BYTES, Words, count_pairs, may_be_made, merge_word, words_of
 
 
@@ -22,8 +22,7 @@ class Parity:
     alpha: float = 2.0
     global_merges: int = 0
     min_frequency: int = 1
-    whole_characters: bool = False
-    max_token_bytes: int | None = None
+    token_rules: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -66,7 +65,7 @@ def train_by_parity(parity: Parity, merges: int) -> list[tuple[int, int, int | N
             pair: n
             for pair, n in count_pairs(list(chain.from_iterable(chosen))).items()
             if n >= max(parity.min_frequency, 1)
-            and may_be_made(tokens[pair[0]] + tokens[pair[1]], parity.max_token_bytes, parity.whole_characters)
+            and may_be_made(tokens[pair[0]] + tokens[pair[1]], **parity.token_rules)
         }
         if not pairs:
             if language is None:
@@ -125,7 +124,7 @@ _single_bytes = st.dictionaries(st.sampled_from([b"a", b"b", b"x"]), st.integers
 
 
 @st.composite
-def parities(draw: st.DrawFn, rules: bool = False) -> Parity:
+def parities(draw: st.DrawFn, *, with_rules: bool = False) -> Parity:
     """Some languages, measured by their own texts, by others, or by ratios."""
     n = draw(st.integers(1, 5))
     train = [draw(st.one_of(_counters, _single_bytes)) for _ in range(n)]
@@ -138,6 +137,5 @@ def parities(draw: st.DrawFn, rules: bool = False) -> Parity:
         alpha=draw(st.sampled_from([1e-6, 0.5, 1.0, 2.0])),
         global_merges=draw(st.sampled_from([0, 0, 1, 4, 20])),
         min_frequency=draw(st.sampled_from([1, 1, 2, 6])),
-        whole_characters=draw(st.booleans()) and rules,
-        max_token_bytes=draw(st.sampled_from([None, None, 2, 4])) if rules else None,
+        token_rules=draw(token_rules) if with_rules else {},
     )

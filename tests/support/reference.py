@@ -2,7 +2,8 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -48,16 +49,25 @@ def _decodes(token: bytes) -> bool:
     return token.decode(errors="ignore").encode() == token
 
 
-def may_be_made(
-    token: bytes, max_token_bytes: int | None = None, whole_characters=False, max_words=0, no_colon=False
-) -> bool:
+@dataclass(frozen=True)
+class TokenRule:
+    """What a rule of merging allows, and the values that tests give it, its default first."""
+
+    allows: Callable[[bytes, Any], bool]
+    values: Sequence[Any]
+
+
+TOKEN_RULES = {
+    "max_token_bytes": TokenRule(lambda token, most: most is None or len(token) <= most, [None, *range(9)]),
+    "whole_characters": TokenRule(lambda token, whole: not whole or whole_or_begun(token), [False, True]),
+    "max_words": TokenRule(lambda token, most: most == 0 or sum(map(bool, token.split(b" "))) <= most, range(5)),
+    "no_colon": TokenRule(lambda token, without: not without or b": " not in token, [False, True]),
+}
+
+
+def may_be_made(token: bytes, **rules: Any) -> bool:
     """Whether the rules of merging allow a token."""
-    return (
-        (max_token_bytes is None or len(token) <= max_token_bytes)
-        and (not whole_characters or whole_or_begun(token))
-        and (not max_words or len([word for word in token.split(b" ") if word]) <= max_words)
-        and (not no_colon or b": " not in token)
-    )
+    return all(TOKEN_RULES[name].allows(token, value) for name, value in rules.items())
 
 
 def train_reference(

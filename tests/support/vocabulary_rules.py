@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from recorded import recorded
-from reference import GPT2_BYTES, count_pairs, merge_word
+from reference import GPT2_BYTES, count_pairs, may_be_made, merge_word
 from samples import naive_merge
 
 from pipeline import Tokenizer, import_counts
@@ -89,7 +89,13 @@ def require_probes(case: dict[str, Any], base: Path, changed: Tokenizer) -> None
 
 
 def extend_by_rules(
-    base: Base, counter: Mapping[bytes, int], add: int, *, min_frequency: int = 1, first_id: int | None = None
+    base: Base,
+    counter: Mapping[bytes, int],
+    add: int,
+    *,
+    min_frequency: int = 1,
+    first_id: int | None = None,
+    **token_rules: Any,
 ) -> SimpleNamespace:
     ids, listed = dict(base.ids), list(base.merges)
     bytes_of = {id_: token for token, id_ in ids.items()}
@@ -108,7 +114,9 @@ def extend_by_rules(
         offered = [
             (-count, left, right)
             for (left, right), count in count_pairs(words).items()
-            if count >= max(min_frequency, 1) and bytes_of[left] + bytes_of[right] not in kept
+            if count >= max(min_frequency, 1)
+            and bytes_of[left] + bytes_of[right] not in kept
+            and may_be_made(bytes_of[left] + bytes_of[right], **token_rules)
         ]
         if not offered:
             break

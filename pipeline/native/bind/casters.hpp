@@ -274,13 +274,11 @@ template <>
 struct type_caster<bpe::MergeRules> {
   NB_TYPE_CASTER(bpe::MergeRules, const_name("MergeRules"))
   bool from_python(handle source, uint32_t, cleanup_list*) noexcept {
-    std::optional<uint64_t> longest;
-    const bool read = read_fields(
-        source, field("min_frequency", value.min_frequency), field("min_piece_count", value.min_piece_count),
-        field("max_token_bytes", longest), field("whole_characters", value.whole_characters),
-        field("tie_break", value.tie_break), field("max_words", value.max_words), field("no_colon", value.no_colon));
-    value.max_token_bytes = longest.value_or(bpe::MergeRules::kAnyLength);
-    return read;
+    const auto read = [&](const auto& rule) {  // None: as it is by default
+      const object given = getattr(source, rule.name, handle());
+      return given.is_none() || (given.is_valid() && try_cast(given, value.*rule.value, false));
+    };
+    return std::apply([&](const auto&... rules) { return (read(rules) && ...); }, bpe::kRuleFields);
   }
 };
 

@@ -97,6 +97,8 @@ void bind_merge(nb::module_& module) {
       .def_prop_ro("stop", [](const MergeResult& result) { return result.exhausted ? "min-frequency" : "limit"; })
       .def_ro("phases", &MergeResult::phases);
 
+  module.def("engine_rules", [] { return std::vector<std::string>(bpe::kEngineRules.begin(), bpe::kEngineRules.end()); },
+             "The names of the rules that the engine obeys.");
   nb::class_<MergeEngine>(module, "MergeEngine")
       .def(nb::init<>())
       .def("add", &add, "offsets"_a, "data"_a, "counts"_a,

@@ -71,6 +71,8 @@ void bind_verify(nb::module_& module) {
           },
           "id"_a, "The bytes of a token.")
       .def_prop_ro("bytes", &MergeReplay::bytes, "Of all pieces, each as often as it was found.");
+  module.def("replay_rules", [] { return std::vector<std::string>(bpe::kReplayRules.begin(), bpe::kReplayRules.end()); },
+             "The names of the rules that a replay obeys.");
   module.def(
       "counter_sum",
       [](const BorrowedColumns& counter) -> nb::typed<nb::tuple, int, int, int, int, bool> {

@@ -1,6 +1,8 @@
 // MergeRules: which merges are right, whatever way they are found. A plain value: the merge engine and the replay of a
-// merge list (verify/) each have code of their own for what it says.
+// merge list (verify/) each have code of their own for what it says, and each lists the rules that it obeys.
 #pragma once
+#include <tuple>
+
 #include "text/base.hpp"
 
 namespace bpe {
@@ -23,5 +25,30 @@ struct MergeRules {
   uint64_t max_words = 0;  // parts between spaces in a token; 0: any number
   bool no_colon = false;   // no token has a colon and a space after it
 };
+
+template <class Value>
+struct RuleField {
+  const char* name;  // in Python
+  Value MergeRules::* value;
+};
+inline constexpr std::tuple kRuleFields{
+    RuleField{"min_frequency", &MergeRules::min_frequency},
+    RuleField{"min_piece_count", &MergeRules::min_piece_count},
+    RuleField{"max_token_bytes", &MergeRules::max_token_bytes},
+    RuleField{"whole_characters", &MergeRules::whole_characters},
+    RuleField{"tie_break", &MergeRules::tie_break},
+    RuleField{"max_words", &MergeRules::max_words},
+    RuleField{"no_colon", &MergeRules::no_colon},
+};
+
+// The rules that one side obeys, by name; each is a field. Python refuses to load a core with a side that misses one.
+template <class... Names>
+consteval auto obeyed(Names... names) {
+  const auto is_field = [](std::string_view name) {
+    return std::apply([&](const auto&... fields) { return ((name == fields.name) || ...); }, kRuleFields);
+  };
+  if (!(is_field(names) && ...)) throw std::invalid_argument("no field of MergeRules");
+  return std::array{names...};
+}
 
 }  // namespace bpe

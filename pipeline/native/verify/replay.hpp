@@ -20,6 +20,9 @@
 
 namespace bpe {
 
+inline constexpr auto kReplayRules = obeyed("min_frequency", "min_piece_count", "max_token_bytes", "whole_characters",
+                                            "tie_break", "max_words", "no_colon");
+
 // Parts between spaces.
 inline uint64_t words_in(const std::string& bytes) {
   uint64_t words = 0;

@@ -1,7 +1,6 @@
 """Merging by parity makes the merges of its definition and of Hugging Face's trainer."""
 
 import time
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -23,7 +22,8 @@ def learn(
     parity: Parity, max_merges: int, *, stop: int | None = None, **tuning: int
 ) -> tuple[list[tuple[int, int, int | None]], Any]:
     """The merges and the training, with a stop after that many merges, from where another training continues."""
-    rules, how = split({name: value for name, value in asdict(parity).items() if value is not None})
+    rules, how = split({name: value for name, value in vars(parity).items() if value is not None} | parity.token_rules)
+    del how["token_rules"]
     languages, dev = ([partial(list, [arrays(counter)]) for counter in how.pop(name, [])] for name in ("train", "dev"))
     known: dict[str, Any] = {}
     for merges in ([stop] if stop is not None else []) + [max_merges]:
@@ -45,7 +45,7 @@ tuning = st.fixed_dictionaries({
 
 
 @settings(max_examples=20_000 if FULL else 80, deadline=None)
-@given(parity=parities(rules=True), max_merges=st.integers(0, 40), stop=st.one_of(st.none(), st.integers(0, 20)),
+@given(parity=parities(with_rules=True), max_merges=st.integers(0, 40), stop=st.one_of(st.none(), st.integers(0, 20)),
        tuning=tuning)  # fmt: skip
 @example(Parity([{b"abcd": 9, b"efgh": 5}, {b"ij": 1}], window=2, alpha=1.0), 4, None, {})  # just its share: chosen
 def test_merges_are_those_of_the_definition(
