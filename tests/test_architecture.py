@@ -17,6 +17,7 @@ import pytest
 import pipeline
 from pipeline import _core
 from pipeline.cli import commands
+from pipeline.run import guests
 
 PACKAGE = Path(pipeline.__file__).parent
 SOURCE = Path(__file__).parents[1] / "pipeline"  # has the core's, too
@@ -221,12 +222,14 @@ def test_the_main_road_needs_no_guest(guest: str, tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "pipeline", ignore=shutil.ignore_patterns("native", "__pycache__"))
     shutil.rmtree(tmp_path / "pipeline" / "guests" / guest)
     installed = metadata.distribution("bpe-pipeline")
-    entries = "".join(
-        f"{one.name} = {one.value}\n" for one in installed.entry_points if one.name in GUESTS and one.name != guest
-    )
+    points = [one for one in installed.entry_points if (one.group, one.name) != (guests.GROUP, guest)]
+    groups = {
+        one.group: [f"{other.name} = {other.value}" for other in points if other.group == one.group] for one in points
+    }
+    entries = "\n".join(line for group, lines in groups.items() for line in (f"[{group}]", *lines))
     (tmp_path / "bpe_pipeline-0.dist-info").mkdir()  # found before the one that is installed
     (tmp_path / "bpe_pipeline-0.dist-info" / "METADATA").write_text("Name: bpe-pipeline\nVersion: 0\n")
-    (tmp_path / "bpe_pipeline-0.dist-info" / "entry_points.txt").write_text(f"[bpe_pipeline.guests]\n{entries}")
+    (tmp_path / "bpe_pipeline-0.dist-info" / "entry_points.txt").write_text(entries)
     shutil.copy(str(_core.__file__), tmp_path / "pipeline")  # which an editable install has elsewhere
     (tmp_path / "corpus.txt").write_text("the theme of the thesis " * 1000)
     command = [sys.executable, "-P", "-S", "-s", "-c", _MAIN_ROAD, tmp_path]  # without an editable install's hook

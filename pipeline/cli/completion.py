@@ -9,14 +9,13 @@ from click.types import StringParamType
 
 from pipeline.base.units import parse_whole_number
 from pipeline.run.record import Record
-from pipeline.run.values import EXPORT_FORMATS, SHARD_FORMATS
+from pipeline.run.values import EXPORT_FORMATS, shard_formats
 from pipeline.storage import parse_location
 
 _NAMES = {
     "vocab_size": ("8000", "16000", "32000", "64000", "128000", "256000"),
     "export": EXPORT_FORMATS,
     "ray": ("auto",),
-    "shard_format": tuple(SHARD_FORMATS),
 }
 
 
@@ -62,6 +61,8 @@ def names(option: Record) -> Text:
             from pipeline.pattern.presets import PRESETS  # takes time, which only completion has
 
             known = tuple(PRESETS)
+        if option.name == "shard_format":
+            known = tuple(shard_formats())
         found = [CompletionItem(listed + comma + name) for name in known if name.startswith(last)]
         return found + (_files(incomplete) if option.name == "ray" else [])  # the next word can be an INPUT
 

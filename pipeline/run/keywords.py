@@ -162,7 +162,7 @@ class RowKeywords(TypedDict, total=False):
     val_fraction: float | str | None
     val_tokens: int | str | None
     seed: int | str
-    shard_format: Literal["npy", "bin", "parquet", "arrow", "megatron", "mds"]
+    shard_format: str
     shard_size: int | str
     sequence_length: int | str | None
     pack: Literal["concat", "best-fit", "none"]

@@ -302,8 +302,8 @@ class RowOptions(Values):
         "hold documents or rows of this many tokens together out for validation", "N", advanced=True)
     seed: int = _order("encode", 0, parse_whole_number(0, (1 << 63) - 1), "seed of every random choice", "N")
     shard_format: str = _shards("encode", "npy", read.parse_shard_format,
-        f"format of shards: {', '.join(read.SHARD_FORMATS.values())}",
-        "NAME", keyword=f"Literal{[*read.SHARD_FORMATS]}")
+        "format of shards: npy, bin (ids alone), parquet (a row a document), arrow (as save_to_disk), megatron, mds",
+        "NAME")
     shard_size: int = _shards("encode", 100_000_000, parse_whole_number(1, (1 << 31) - 1),
         "most tokens in a shard", "N")
     sequence_length: int | None = _packing("encode", None, parse_whole_number(1, 1 << 26),

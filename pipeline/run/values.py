@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline.base.errors import unfit
@@ -36,14 +36,6 @@ PUBLISHED_DATE = "26 Jul 2024"  # of the chat template that Llama 3.1 was publis
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 MIX_STRATEGIES = ("concat", "interleave_under", "interleave_over", "interleave_once")
 PACKS = ("concat", "best-fit", "none", "greedy", "neat")  # the last two: of chat data
-SHARD_FORMATS = {  # as the help of options lists them
-    "npy": "npy",
-    "bin": "bin (ids alone)",
-    "parquet": "parquet (a row a document)",
-    "arrow": "arrow (as save_to_disk)",
-    "megatron": "megatron",
-    "mds": "mds",
-}
 _MAX_WEIGHT = 10**18  # of its numerator and denominator
 
 
@@ -59,16 +51,17 @@ def _parse_one_of(names: tuple[str, ...], value: object) -> str:
     return str(value)
 
 
-def foreign_formats() -> "dict[str, EntryPoint]":
-    """Return the formats of shards that other packages add."""
+@cache
+def shard_formats() -> "Mapping[str, EntryPoint]":
+    """Return the formats of shards of this package and of others, by name; none of them is imported."""
     from importlib.metadata import entry_points
 
     return {entry.name: entry for entry in entry_points(group="bpe_pipeline.shard_formats")}
 
 
 def parse_shard_format(value: object) -> str:
-    """Read the name of a format of shards, one of ours or of another package."""
-    return _parse_one_of((*SHARD_FORMATS, *(() if value in SHARD_FORMATS else foreign_formats())), value)
+    """Read the name of a format of shards."""
+    return _parse_one_of(tuple(shard_formats()), value)
 
 
 def parse_text(value: object) -> str:

@@ -23,9 +23,9 @@ from typing import IO, Any
 from pipeline.base import system
 from pipeline.base.errors import RunDirectoryError, os_error_as
 from pipeline.shards.formats import shard_format
-from pipeline.shards.formats.ids_end_to_end import Bin
-from pipeline.shards.formats.shard_format import ID_BYTES, IDS, Layout
+from pipeline.shards.formats.shard_format import ID_BYTES, IDS, Layout, ShardFormat
 from pipeline.shards.ids_file import IdsWriter, Part, open_ids, part_name
+from pipeline.shards.packing import layout_of
 from pipeline.storage import Location
 
 _MOST_SHARDS = 100_000
@@ -49,7 +49,7 @@ class BegunShards:
     """
 
     directory: Path
-    format: str
+    format: ShardFormat
     single: str | None
     id_bytes: int
     header_bytes: int
@@ -60,7 +60,8 @@ class BegunShards:
 
     def path(self, index: int) -> Path:
         """Return where a shard is when it is complete."""
-        return self.directory / (self.single or shard_format(self.format).names(index, 0, offsets=False)[0])
+        name, _ = self.format.names(self.format.stem.format(index=index), Layout({}))
+        return self.directory / (self.single or name)
 
     def begun(self, index: int) -> Path:
         """Return where a shard is until then."""
@@ -205,17 +206,19 @@ def begun_shards(
 ) -> BegunShards | None:
     """Return the shards of an encoding in the corpus's order; None if they are made of parts when all are there."""
     format_ = shard_format(options["shard_format"])
-    anywhere = options.get("documents") == "separator" and options["sequence_length"] is None  # they may be cut
-    once = anywhere and (options["repeat"] or 1) == 1
-    if not (once and isinstance(where, Path) and isinstance(format_, Bin) and not format_.rows):
+    ids = Layout({IDS: options["dtype"]})
+    header = format_.header(ids, 0)
+    if not isinstance(where, Path) or header is None or format_.ends_with_row(ids):
+        return None
+    if layout_of(options, format_) != ids or options["repeat"] > 1:
         return None
     size = sys.maxsize if single else options["shard_size"]
     return BegunShards(
         where,
-        options["shard_format"],
+        format_,
         single,
         id_bytes=ID_BYTES[options["dtype"]],
-        header_bytes=len(format_.header(Layout({IDS: options["dtype"]}), 0)),
+        header_bytes=len(header),
         shard_tokens=size,
         most=min(1 + 2 * corpus_bytes // size, _MOST_SHARDS),
     )

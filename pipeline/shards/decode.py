@@ -40,7 +40,7 @@ def decode_shards(path: str | PathLike[str] | Remote, tokenizer: Tokenizer) -> I
     if not isinstance(tokenizer, Tokenizer):
         raise unfit("tokenizer", "a Tokenizer (pipeline.load reads one)", tokenizer)
     directory, corpus, shards = shards_of(named(path), tokenizer)
-    by_offsets = corpus.documents_by == "offsets" and corpus.pack is None
+    by_offsets = corpus.layout().offsets
     added = tokenizer.model.behind[-1:] == (corpus.separator,)  # to each document, as the tokenizer's files say
     separator = b"" if corpus.separator is None or added else corpus.separator.encode()
     for shard in shards:

@@ -26,14 +26,15 @@ from pipeline.run.runner import Runner, Stage
 from pipeline.shards import manifest
 from pipeline.shards.begun_shards import MOST_KEPT_BYTES
 from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
-from pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts, single_names
+from pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts, single_stems
 from pipeline.shards.formats import shard_format
-from pipeline.shards.formats.shard_format import IDS, Layout, ShardFacts
+from pipeline.shards.formats.shard_format import Layout, ShardFacts
 from pipeline.shards.ids_file import BucketReader, Part, PartReader, Slice, open_source, part_of
 from pipeline.shards.manifest import Encoding, directories_of, is_dealt
 from pipeline.shards.order import Split, writers
+from pipeline.shards.packing import DocumentRows, LongRow, PackedRows, layout_of
 from pipeline.shards.plan import LEAST_TEXT_BYTES, encoding_workers, task_of
-from pipeline.shards.write_worker import CheckTask, LongRow, Packing, ShardFile, ShardTask, is_intact, write_shard
+from pipeline.shards.write_worker import CheckTask, ShardFile, ShardTask, is_intact, write_shard
 from pipeline.storage import Location, each, existing, remove, unreadable
 from pipeline.storage.atomic import make_directory, write_whole
 from pipeline.tokenizer.model import Model
@@ -155,14 +156,12 @@ def write_shards(
 
     Ids that are in their shards are read again if an earlier run wrote them there.
     """
-    packing, layout = rows_asked(encoding.options, model)
-    checked = any(part.earlier for part in parts)
-    tasks = {split.name: list(_shard_tasks(encoding, split, packing, checked=checked)) for split in splits}
+    rows, checked = rows_of(encoding.options, model), any(part.earlier for part in parts)
+    tasks = {split.name: list(_shard_tasks(encoding, split, rows, checked=checked)) for split in splits}
     tokens = max((task.keywords["tokens"] for own in tasks.values() for task in own), default=0)
-    documents = sum(part.documents for part in parts)
-    longest = packing.longest(layout, tokens, documents) if packing else LongRow(min(longest_document(parts), tokens))
+    longest = rows.longest(tokens, sum(part.documents for part in parts), longest_document(parts))
     writing = Writing(write_shard, tasks, "tokens", lambda task: task.tokens, longest)
-    return *write_missing(runner, encoding, layout, writing), layout
+    return *write_missing(runner, encoding, rows.layout, writing), rows.layout
 
 
 def longest_document(parts: Iterable[Part]) -> int:
@@ -192,7 +191,7 @@ def write_missing(
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
     for name in filter(None, by_split if not single else ()):
         make_directory(directory / name)
-    more = writing.longest.memory_bytes(format_name, layout)
+    more = writing.longest.memory_bytes(format_, layout)
     what = f"writing {format_name} with a row of {format_count(writing.longest.tokens, 'tokens')}"
     workers = writers(runner, len(tasks), dealt=is_dealt(encoding.options), more_bytes=more, what=what)
     weights = [*map(writing.weight, tasks)]
@@ -209,53 +208,39 @@ def write_missing(
 
 def _files(encoding: Encoding, layout: Layout, split: str, directory: str, count: int) -> Iterator[ShardFile]:
     """Yield the files of the shards of a split."""
-    name, where, by_offsets = encoding.options["shard_format"], encoding.directory.location, layout.documents
-    by_offsets &= encoding.options.get("documents") == "offsets"
+    format_, where = shard_format(encoding.options["shard_format"]), encoding.directory.location
     for index in range(count):
-        own, offsets = shard_format(name).names(index, count, offsets=by_offsets)
+        stem = f"{directory}/{format_.stem}".lstrip("/").format(index=index, shards=count)
         if encoding.single:
-            own, second = single_names(encoding.single)[split]
-            yield ShardFile(where, own, second if by_offsets and offsets else None, name, layout)
-        else:
-            prefix = directory and f"{directory}/"
-            yield ShardFile(where, prefix + own, offsets and prefix + offsets, name, layout)
+            stem = single_stems(encoding.single)[split]
+        yield ShardFile(where, *format_.names(stem, layout), format_, layout)
 
 
-def rows_asked(options: Mapping[str, Any], model: Model) -> tuple[Packing | None, Layout]:
-    """Return how documents become rows, and what the rows have."""
-    row_tokens, name = options.get("sequence_length"), options.get("pack") or "concat"
-    if row_tokens is None:
-        return None, Layout({IDS: options["dtype"]})
+def rows_of(options: Mapping[str, Any], model: Model) -> DocumentRows | PackedRows:
+    """Return what rows the documents of a corpus become."""
     format_, special = shard_format(options["shard_format"]), model.vocabulary.special_tokens
+    layout = layout_of(options, format_)
+    if layout.documents:
+        return DocumentRows(layout, whole=format_.ends_with_row(layout))
     pad = next((special[one] for one in (model.pad_token, model.eos_token, model.separator) if one in special), 0)
-    packing = Packing(name, row_tokens, pad, padded=name != "none" or not format_.rows)
-    positions = format_.columns and (name == "best-fit" or bool(options.get("position_ids")))
-    return packing, packing.layout(options["dtype"], positions=positions)
+    return PackedRows(layout, options["pack"], options["sequence_length"], pad)
 
 
 def _shard_tasks(
-    encoding: Encoding, split: Split, packing: Packing | None, *, checked: bool
+    encoding: Encoding, split: Split, rows: DocumentRows | PackedRows, *, checked: bool
 ) -> "Iterator[partial[ShardTask]]":
     """Yield the task of each shard of a split."""
-    options, format_ = encoding.options, shard_format(encoding.options["shard_format"])
-    by_offsets, in_place = options["documents"] == "offsets" and packing is None, encoding.begun is not None
-    rest, shard_tokens = 0, options["shard_size"] if not encoding.single else max(sum(split.ids), 1)
-    if packing is not None and packing.name == "concat":
-        rest = sum(split.ids) % packing.row_tokens
-        shard_tokens = max(shard_tokens // packing.row_tokens, 1) * packing.row_tokens
-    elif packing is not None:  # a shard is never smaller than a row
-        shard_tokens = max(shard_tokens, packing.row_tokens)
-    whole = by_offsets or (format_.rows and packing is None) or (packing is not None and packing.name != "concat")
-
-    cut = 1 if packing is None else None if packing.name == "none" else packing.row_tokens
-    ends = Whole(lambda part: open_source(split.sources[part]), cut) if whole else None
+    in_place, tokens = encoding.begun is not None, sum(split.ids)
+    shard_tokens = rows.shard_tokens(max(tokens, 1) if encoding.single else encoding.options["shard_size"])
+    ends = Whole(lambda part: open_source(split.sources[part]), rows.cut) if rows.whole else None
+    rest = rows.left_out(tokens)
     planned = without_rest(plan_shards(split.ids, shard_tokens, ends), rest)
     for index, shard in enumerate(planned):
         yield partial(
             ShardTask,
             tokens=sum(one.stop - one.start for one in shard),
             parts=tuple((split.sources[one.part], one) for one in shard),
-            packing=packing,
+            rows=rows,
             dropped=rest if index == len(planned) - 1 else 0,
             split=None if split.name == "train" else split.name,
             in_place=in_place,

@@ -10,8 +10,7 @@ from pipeline.base.errors import InputError
 from pipeline.corpus.skipped_or_altered import Tallies
 from pipeline.executors import ignore
 from pipeline.run.stored import plain, stored
-from pipeline.shards.formats import shard_format
-from pipeline.shards.formats.arrow import STORED
+from pipeline.shards.formats import shard_format, single_format
 from pipeline.shards.formats.shard_format import CODES, ID_BYTES, IDS, Layout, ShardFacts
 from pipeline.storage import Location, open_file, read_json
 from pipeline.storage.atomic import write_json
@@ -24,11 +23,17 @@ _INDEX = r"(state|dataset_info|dataset_dict|index)\.json"
 _NAME = re.compile(rf"((train|validation)/)?({SHARD_NAME}|{_INDEX})")
 
 
-def single_names(name: str) -> dict[str, tuple[str, str]]:
-    """Return the names of the single files of each split, and of their offsets: `train.bin` -> `val.bin`."""
-    stem, _, extension = name.rpartition(".")
-    stems = {"train": stem, "validation": "val" if stem == "train" else f"{stem}.val"}
-    return {split: (f"{own}.{extension}", f"{own}.documents.npy") for split, own in stems.items()}
+def single_stems(name: str) -> dict[str, str]:
+    """Return how the names of the files of each split start, by that of a single one: `train.bin` -> `train`, `val`."""
+    stem = name.removesuffix(f".{single_format(name)}")
+    return {"train": stem, "validation": "val" if stem == "train" else f"{stem}.val"}
+
+
+def single_names(name: str) -> list[str]:
+    """Return the names of all files that a single one may have: of each split, and of its offsets."""
+    format_ = shard_format(single_format(name) or "")
+    names = (format_.names(stem, Layout({}, offsets=True)) for stem in single_stems(name).values())
+    return [name for pair in names for name in pair if name]
 
 
 def checksum(where: Location, advance: Callable[[int], None] = ignore) -> tuple[int, str]:
@@ -101,11 +106,13 @@ class EncodedCorpus:
     def kind(self) -> str:
         """The format and the dtype that an id has in its files, such as `arrow of int32`."""
         dtype = (self.columns or {}).get(IDS, self.dtype)
-        return f"{self.format} of {STORED.get(dtype, dtype) if self.format == 'arrow' else dtype}"
+        return f"{self.format} of {shard_format(self.format).stored_dtype(dtype)}"
 
     def layout(self) -> Layout:
         """Return what the rows have."""
-        return Layout(self.columns or {IDS: self.dtype}, self.row_tokens, documents=self.pack is None)
+        documents = self.pack is None
+        offsets = documents and self.documents_by == "offsets"
+        return Layout(self.columns or {IDS: self.dtype}, self.row_tokens, documents=documents, offsets=offsets)
 
     def file_names(self) -> list[str]:
         """Return the names of all files."""
@@ -132,11 +139,10 @@ def write_result(path: Location, corpus: EncodedCorpus) -> None:
 
 def find_result(where: Location) -> tuple[Location, EncodedCorpus, tuple[ShardFacts, ...]] | None:
     """Return the directory, the result and the shards that a path names: a directory, split, shard or single file."""
-    base = _training_name(where.name)
     for home, path in (
         (where, where / RESULT),
         (where.parent, where.parent / RESULT),
-        *((where.parent, where.parent / f"{name}.json") for name in base),
+        *((where.parent, where.parent / f"{name}.json") for name in _training_names(where.name)),
     ):
         corpus = load_result(path)
         if corpus is not None:
@@ -147,14 +153,12 @@ def find_result(where: Location) -> tuple[Location, EncodedCorpus, tuple[ShardFa
     return None
 
 
-def _training_name(name: str) -> list[str]:
+def _training_names(name: str) -> list[str]:
     """Return the names of single files whose manifest may have this one."""
-    stem, _, extension = name.rpartition(".")
-    return [
-        name,
-        *(["train." + extension] if stem == "val" else []),
-        *([f"{stem[:-4]}.{extension}"] if stem.endswith(".val") else []),
-    ]
+    extension = single_format(name)
+    stem = name.removesuffix(f".{extension}")
+    stems = [stem, *(["train"] if stem == "val" else []), *([stem[:-4]] if stem.endswith(".val") else [])]
+    return [f"{stem}.{extension}" for stem in stems] if extension else []
 
 
 def load_result(path: Location) -> EncodedCorpus | None:
@@ -192,7 +196,7 @@ def _check(found: EncodedCorpus, single: str | None) -> None:
 
 def check_names(names: Iterable[str], single: str | None) -> None:
     """Raise `ValueError` for a name that no file of a directory of shards, or of this single file, has."""
-    own = {name for pair in single_names(single).values() for name in pair} if single else set()
+    own = single_names(single) if single else []
     for name in names:
         if name not in own and (single or not _NAME.fullmatch(name)):
             raise ValueError(f"{name!r} is not the name of a shard's file")

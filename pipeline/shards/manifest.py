@@ -36,7 +36,7 @@ from pipeline.shards.encoded_corpus import (
     load_result,
     write_result,
 )
-from pipeline.shards.formats import FORMATS, shard_format
+from pipeline.shards.formats import shard_format, single_format
 from pipeline.shards.formats.shard_format import IDS, Layout
 from pipeline.shards.ids_file import StoredIds, part_name
 from pipeline.storage import Location, open_file
@@ -64,13 +64,6 @@ def directories_of(format_name: str, splits: Sequence[str]) -> list[str]:
     return ["" if split == "train" and not apart else split for split in splits]
 
 
-def single_format(output: Location) -> str | None:
-    """Return the format of an output that is a single file by its name, such as `train.bin`; None for a directory."""
-    name = output.suffix.removeprefix(".")
-    known = name in FORMATS and FORMATS[name].alone
-    return name if known and not output.is_dir() else None
-
-
 def refuse_working_directory(output: Location) -> None:
     """Raise `UsageError` for the name of a directory in which a single file is made: it would be removed."""
     if (single := _single_of(output.name)) is not None:
@@ -82,8 +75,8 @@ def refuse_working_directory(output: Location) -> None:
 
 def _single_of(name: str) -> str | None:
     """Return the name of the single file that is made in a directory of this name, if one is."""
-    extensions = tuple(f".{name}{PARTS}" for name, format_ in FORMATS.items() if format_.alone)
-    return name.removesuffix(PARTS) if name.endswith(extensions) else None
+    file_name = name.removesuffix(PARTS)
+    return file_name if name.endswith(PARTS) and single_format(file_name) else None
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.base.errors import InputError, UsageError, unfit
 from pipeline.base.units import format_count
+from pipeline.run.values import shard_formats
 from pipeline.shards.encoded_corpus import find_result
-from pipeline.shards.formats import FORMATS, shard_format
-from pipeline.shards.formats.ids_end_to_end import Bin
+from pipeline.shards.formats import shard_format
 from pipeline.storage import Location, Remote, named
 
 if TYPE_CHECKING:
@@ -230,14 +230,14 @@ def _open(where: Location) -> Shards:
     if found is None:
         raise InputError(f"{where} is no local directory of shards, nor one of them: name what `encode --output` wrote")
     home, corpus, shards = found
-    format_ = shard_format(corpus.format)
-    if not isinstance(format_, Bin):
-        mapped = ", ".join(name for name, one in FORMATS.items() if isinstance(one, Bin))
+    layout = corpus.layout()
+    header = shard_format(corpus.format).header(layout, 0)
+    if header is None:
+        mapped = ", ".join(name for name in shard_formats() if shard_format(name).header(layout, 0) is not None)
         raise InputError(
             f"{where} is of the format {corpus.format}, whose own reader reads it; open_shards maps {mapped}: encode "
             "with one of these --shard-format"
         )
-    start = len(format_.header(corpus.layout(), 0))
     chosen = [one for one in shards if home != where or one.split is None]
-    files = [(Path(str(home / one.name)).absolute(), start, one.tokens) for one in chosen if one.tokens]
+    files = [(Path(str(home / one.name)).absolute(), len(header), one.tokens) for one in chosen if one.tokens]
     return Shards(files, corpus.dtype, corpus.vocab_size, corpus.row_tokens)

@@ -41,7 +41,7 @@ from pipeline.run.workers import worker_count
 from pipeline.shards import manifest as shards
 from pipeline.shards.encode_worker import IdsTask
 from pipeline.shards.encoded_corpus import load_result, single_names
-from pipeline.shards.formats import shard_format
+from pipeline.shards.formats import shard_format, single_format
 from pipeline.shards.formats.shard_format import ID_BYTES
 from pipeline.shards.manifest import Encoding
 from pipeline.storage import named
@@ -152,7 +152,7 @@ def as_directory(options: EncodeOptions) -> EncodeOptions:
     output, asked, name = options.output, options.shard_format, None
     if output is not None:
         shards.refuse_working_directory(output)
-        name = shards.single_format(output)
+        name = None if output.is_dir() else single_format(output.name)
     if name is not None and asked not in (name, RECORDS["shard_format"].default):
         raise UsageError(f"--output {output} is a file of the format {name}, not {asked}: leave out --shard-format")
     if options.position_ids and not shard_format(name or asked).columns:
@@ -221,7 +221,7 @@ def refuse_other_file(encoding: Encoding, *, overwrite: bool) -> None:
     found = load_result(encoding.result)
     if found is not None and found.encoding == encoding.fingerprint():
         return
-    for name in (name for names in single_names(encoding.single).values() for name in names):
+    for name in single_names(encoding.single):
         if (encoding.home / name).exists():
             if found is not None:
                 manifest.refuse_other_options(

@@ -7,134 +7,20 @@ import contextlib
 import logging
 import os
 import zlib
-from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline import _core
 from pipeline.executors.worker import report_progress
 from pipeline.shards.begun_shards import begun_path, crc32_of_both, open_begun
 from pipeline.shards.encode_worker import unload
 from pipeline.shards.encoded_corpus import checksum
-from pipeline.shards.formats import shard_format
-from pipeline.shards.formats.ids_end_to_end import Bin
-from pipeline.shards.formats.shard_format import ID_CODES, IDS, Block, Layout, Rows, ShardFacts, row_bytes
+from pipeline.shards.formats.shard_format import IDS, Block, Layout, Rows, ShardFacts, ShardFormat
 from pipeline.shards.ids_file import ShardIds, Slice, Source, StoredIds, damaged, documents_in, open_part
+from pipeline.shards.packing import DocumentRows, PackedRows, Packer
 from pipeline.storage import Location, open_file, unreadable
 from pipeline.storage.atomic import whole_file
-
-POSITIONS, NUMBERS = "position_ids", "document_ids"
-_WINDOW_TOKENS, _WINDOW_ROWS = 1 << 20, 64  # at least, packed together: what is left of a window is padding
-_FREE_TOKENS = 1 << 20  # of a row, for which the memory of any worker is enough
-
-
-@dataclass(frozen=True)
-class Packing:
-    """How documents become rows of that many tokens. pad: the id that fills rows up, if all have the same length."""
-
-    name: str
-    row_tokens: int
-    pad: int
-    padded: bool
-
-    def layout(self, dtype: str, *, positions: bool) -> Layout:
-        """Return what the rows have."""
-        extra = {POSITIONS: "int32", NUMBERS: "int32"} if positions else {}
-        return Layout({IDS: dtype, **extra}, self.row_tokens if self.padded else None, documents=False)
-
-    @property
-    def window(self) -> int:
-        """How many tokens are packed together; rows depend on it only if the best fit is chosen."""
-        return max(_WINDOW_TOKENS, _WINDOW_ROWS * self.row_tokens) if self.name == "best-fit" else _WINDOW_TOKENS
-
-    def longest(self, layout: Layout, tokens: int, documents: int) -> "LongRow":
-        """Return the longest row of shards that have so many tokens, of so many documents, at most."""
-        row = self.row_tokens
-        longest = row if self.padded and self.name != "concat" else min(row, tokens)
-        if self.name == "concat" and len(layout.columns) == 1:
-            return LongRow(longest)
-        together = min(tokens, self.window + row)
-        pieces = documents + together // row
-        if self.name == "best-fit":  # at most one row is not even half full
-            together = min(2 * together + row, pieces * row)
-        elif self.name == "none" and self.padded:
-            together = min(pieces, -(-self.window // row)) * row
-        return LongRow(longest, together, layout.id_bytes)
-
-
-@dataclass(frozen=True)
-class LongRow:
-    """The longest row of a set of shards, all of which is in memory at once.
-
-    tokens: of the row, if its format gathers them; together: tokens of all rows that are made with it, 0 if it is read
-    as it is; token_bytes: of each token that they are made of.
-    """
-
-    tokens: int
-    together: int = 0
-    token_bytes: int = 0
-
-    def memory_bytes(self, format_name: str, layout: Layout) -> int:
-        """Return what it takes besides the memory that is enough for short rows."""
-        by_format = getattr(shard_format(format_name), "memory_bytes", lambda _: 0)(layout)
-        one, made = (max(tokens - _FREE_TOKENS, 0) for tokens in (self.tokens, self.together))
-        row, making = row_bytes(layout), made * self.token_bytes
-        if by_format is None:
-            return making + made * row
-        return making + max(one, made) * row + max(one * by_format, made * row)
-
-
-class Packed:
-    """The rows of documents, and what they cost."""
-
-    def __init__(self, packing: Packing, layout: Layout) -> None:
-        self._packing, self._layout, self._columns = packing, layout, len(layout.columns) > 1
-        self._packer = _core.Packer(
-            layout.id_bytes,
-            row=packing.row_tokens,
-            pad=packing.pad,
-            window=packing.window,
-            packing=packing.name,
-            padded=packing.padded and packing.name != "concat",
-        )
-        self.tokens = 0
-
-    def cost(self) -> dict[str, int]:
-        """Return the tokens that fill rows up, and those of documents that were left out."""
-        padded, truncated, _ = self._packer.amounts()
-        return {"padded": padded, "truncated": truncated}
-
-    def rows(self, blocks: Iterator[Block]) -> Iterator[Rows]:
-        """Yield the rows of the documents in these blocks."""
-        if self._packing.name == "concat" and not self._columns:
-            yield from self._end_to_end(blocks)
-            return
-        first = 0
-        for ids, ends in blocks:
-            self._packer.add(ids, ends, first)
-            first += len(ids)
-            if self._packer.ready():
-                yield self._taken()
-        self._packer.end()
-        if self._packer.ready():
-            yield self._taken()
-
-    def _taken(self) -> Rows:
-        ids, ends, positions, numbers = self._packer.take(self._columns)
-        ids = ids.cast(ID_CODES[self._layout.id_bytes])
-        columns = {IDS: ids, **({POSITIONS: positions, NUMBERS: numbers} if self._columns else {})}
-        first, self.tokens = self.tokens, self.tokens + len(ids)
-        return Rows(columns, array("Q", (first + end for end in ends)))
-
-    def _end_to_end(self, blocks: Iterator[Block]) -> Iterator[Rows]:
-        row = self._packing.row_tokens
-        for ids, _ in blocks:
-            before = self.tokens
-            self.tokens += len(ids)
-            yield Rows({IDS: ids}, array("Q", range((before // row + 1) * row, self.tokens + 1, row)))
-
 
 _log = logging.getLogger(__name__)
 
@@ -146,7 +32,7 @@ class ShardFile:
     directory: Location
     name: str
     offsets: str | None
-    format: str
+    format: ShardFormat
     layout: Layout
 
     @property
@@ -167,7 +53,7 @@ class ShardFile:
             where = (self.directory / name for name in self.names)
             paths = [files.enter_context(whole_file(one, keep_same=True, sync_directory=False)) for one in where]
             path, second = paths[0], paths[1] if self.offsets else None
-            count = shard_format(self.format).write(path, second, self.layout, rows)
+            count = self.format.write(path, second, self.layout, rows)
             size, crc32 = checksum(path)
             second_size, second_crc32 = checksum(second) if second else (None, None)
             own: dict[str, Any] = {"offsets": self.offsets, "offsets_bytes": second_size, "offsets_crc32": second_crc32}
@@ -180,14 +66,14 @@ class ShardFile:
 class ShardTask:
     """One shard for a worker. parts: source and slice of each.
 
-    tokens: of the documents; packing: how they become rows, if they do; dropped: tokens left out after the shard;
+    tokens: of the documents; rows: what they become; dropped: tokens left out after the shard;
     in_place: whether ids of parts may be in the shard already; checked: whether those are read again.
     """
 
     file: ShardFile
     tokens: int
     parts: tuple[tuple[Source, Slice], ...]
-    packing: Packing | None = None
+    rows: DocumentRows | PackedRows
     dropped: int = 0
     split: str | None = None
     in_place: bool = False
@@ -229,25 +115,27 @@ def write_shard(task: ShardTask) -> ShardFacts:
             documents += len(ends)
             yield ids, ends
 
-    packed = None if task.packing is None else Packed(task.packing, task.file.layout)
+    def facts_of_documents(count: int) -> dict[str, Any]:
+        rows = count if task.file.format.rows and count != documents else None
+        return {"documents": documents, "split": task.split, "tokens": task.tokens, "rows": rows}
 
-    def facts(count: int) -> dict[str, Any]:
-        own = {"documents": documents, "split": task.split}
-        if packed is None:
-            apart = shard_format(task.file.format).rows and count != documents
-            return {**own, "tokens": task.tokens, "rows": count if apart else None}
-        return {**own, "tokens": packed.tokens, "rows": count, **packed.cost(), "dropped": task.dropped}
+    def facts_of_rows(count: int) -> dict[str, Any]:
+        counts = {"documents": documents, "tokens": packer.tokens, "rows": count, "dropped": task.dropped}
+        return {**counts, **packer.cost(), "split": task.split}
 
-    rows = (Rows({IDS: ids}, ends) for ids, ends in blocks()) if packed is None else packed.rows(blocks())
-    return task.file.write(rows, facts)
+    if isinstance(task.rows, DocumentRows):
+        return task.file.write((Rows({IDS: ids}, ends) for ids, ends in blocks()), facts_of_documents)
+    packer = Packer(task.rows)
+    return task.file.write(packer.rows(blocks()), facts_of_rows)
 
 
 def _complete(task: ShardTask) -> ShardFacts:
     """Complete a shard that was written in place: its header, and the ids that only parts have."""
-    directory, layout, format_ = task.file.directory, task.file.layout, shard_format(task.file.format)
+    directory, layout = task.file.directory, task.file.layout
+    header = task.file.format.header(layout, task.tokens)
     assert isinstance(directory, Path)
-    assert isinstance(format_, Bin)
-    where, header = directory / task.file.name, format_.header(layout, task.tokens)
+    assert header is not None
+    where = directory / task.file.name
     kept = begun if os.path.lexists(begun := begun_path(where)) else None  # else complete, or all ids are in parts
     crc32, documents, at = zlib.crc32(header), 0, len(header)
     with contextlib.ExitStack() as files:

@@ -18,9 +18,10 @@ from encoded import EOT, IM, corpus_texts, everything, expected, read_shards, wr
 
 import pipeline
 from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError, WorkerError
-from pipeline.run.values import SHARD_FORMATS
-from pipeline.shards.formats import FORMATS
-from pipeline.shards.formats.ids_end_to_end import Bin
+from pipeline.run.options import RECORDS
+from pipeline.run.values import shard_formats
+from pipeline.shards.formats import shard_format as format_of
+from pipeline.shards.formats.shard_format import IDS, Layout
 from pipeline.shards.ids_file import IdsWriter
 
 
@@ -53,7 +54,7 @@ def test_long_row_is_encoded_in_blocks(tokenizer: pipeline.Tokenizer, tmp_path: 
 
 
 @pytest.mark.filterwarnings("ignore:1 file without a byte")
-@pytest.mark.parametrize("shard_format", sorted({*FORMATS, *SHARD_FORMATS}))
+@pytest.mark.parametrize("shard_format", sorted(shard_formats()))
 def test_shards_hold_the_ids_of_encode(
     corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path, shard_format: str
 ) -> None:
@@ -66,7 +67,7 @@ def test_shards_hold_the_ids_of_encode(
     assert {name: loss["count"] for name, loss in result.losses.items() if name in losses} == losses
     sizes = [shard.tokens for shard in result.shards]
     assert max(sizes) <= 1000
-    if not FORMATS[shard_format].rows:
+    if not format_of(shard_format).rows:
         assert set(sizes[:-1]) == {1000}
     assert b"".join(pipeline.decode_shards(output, tokenizer)) == tokenizer.decode_bytes(ids)
 
@@ -138,7 +139,7 @@ def test_ids_of_four_bytes(tmp_path: Path) -> None:
     merges = [(bytes([first]), bytes([second])) for first in range(256) for second in range(256)]
     tokenizer = pipeline.Tokenizer.from_merges(merges, [EOT])
     text = write_text(tmp_path / "a.txt", 1, 20)
-    for shard_format in FORMATS:
+    for shard_format in shard_formats():
         output = tmp_path / shard_format
         assert pipeline.encode_corpus(text, tokenizer, output, shard_format=shard_format, workers=1).dtype == "uint32"
         assert read_shards(output) == expected(tokenizer, [text.read_bytes()])
@@ -370,12 +371,14 @@ def test_rows_do_not_depend_on_the_size_of_shards(
 
 
 def test_lists_of_shard_formats_are_the_registry() -> None:
-    assert [*FORMATS] == [*SHARD_FORMATS]
-    mapped = [name for name, one in FORMATS.items() if isinstance(one, Bin)]
+    listed = re.sub(r"\(.*?\)", "", RECORDS["shard_format"].help.removeprefix("format of shards: "))
+    assert re.findall(r"\w+", listed) == [*shard_formats()]
+    layout = Layout({IDS: "uint16"})
+    mapped = [name for name in shard_formats() if format_of(name).header(layout, 0) is not None]
     listed = "{}, {} and {}".format(*mapped)
     assert f"in the formats {listed}, for training" in str(pipeline.open_shards.__doc__)
     pages = Path(__file__).parents[2] / "docs" / "pages" / "how-to"
     page = (pages / "encoding.md").read_text(encoding="utf-8")
     table = page.partition("| `--shard-format` | content |")[2].partition("\n\n")[0]
-    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == [*FORMATS]
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == [*shard_formats()]
     assert "`open_shards` maps `{}`, `{}` and `{}` into memory".format(*mapped) in page

@@ -15,7 +15,7 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.shards.encode import Whole, longest_document, plan_shards
 from pipeline.shards.formats.shard_format import IDS, Layout, RowGroup, Rows, row_groups
 from pipeline.shards.ids_file import IdsWriter, Slice, StoredIds, open_part, part_of
-from pipeline.shards.write_worker import NUMBERS, POSITIONS, Packed, Packing
+from pipeline.shards.packing import NUMBERS, POSITIONS, PackedRows, Packer
 
 # Parts: blocks, each of the lengths of its documents and of an unfinished one.
 BLOCKS = st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=4), st.integers(0, 3)), max_size=4)
@@ -166,12 +166,13 @@ DOCUMENTS = st.lists(st.integers(0, 25), max_size=40)
 
 def packed(
     sizes: list[int], name: str, row: int, cuts: list[int], *, padded: bool = True, positions: bool = True
-) -> tuple[list[list[int]], list[list[int]], list[list[int]], Packed]:
+) -> tuple[list[list[int]], list[list[int]], list[list[int]], Packer]:
     """Pack documents of these sizes, whose ids count up; returns rows, positions, numbers of documents, amounts."""
     ends = list(accumulate(sizes))
     total = ends[-1] if ends else 0
-    packing = Packing(name, row, PAD, padded)
-    packer = Packed(packing, packing.layout("uint16", positions=positions))
+    columns_of_rows = {IDS: "uint16"} | dict.fromkeys((POSITIONS, NUMBERS) if positions else (), "int32")
+    layout = Layout(columns_of_rows, row if padded else None, documents=False)
+    packer = Packer(PackedRows(layout, name, row, PAD))
     borders = sorted({0, *(cut % (total + 1) for cut in cuts), total})
     left = ends
     blocks = []
@@ -251,7 +252,7 @@ def test_concat_cuts_documents_end_to_end(sizes: list[int], row: int, cuts: list
 
 
 def test_windows_bound_what_is_packed_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.shards.write_worker._WINDOW_TOKENS", 1)
-    monkeypatch.setattr("pipeline.shards.write_worker._WINDOW_ROWS", 2)
+    monkeypatch.setattr("pipeline.shards.packing._WINDOW_TOKENS", 1)
+    monkeypatch.setattr("pipeline.shards.packing._WINDOW_ROWS", 2)
     rows, _, _, _ = packed([6, 6, 6, 4, 4, 4], "best-fit", 10, [])
     assert [sum(id_ != PAD for id_ in row) for row in rows] == [10, 6, 6, 8]  # windows of 22 and 8 tokens

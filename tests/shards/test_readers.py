@@ -3,7 +3,7 @@
 import json
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +15,10 @@ from peers import generated_text
 
 import pipeline
 from pipeline.base.errors import InputError, UsageError
-from pipeline.shards.formats.shard_format import Layout, Rows
+from pipeline.run.values import shard_formats
+from pipeline.shards.formats import shard_format
+from pipeline.shards.formats.shard_format import Block, Layout, Rows, ShardFacts, ShardFormat
+from pipeline.storage import Location
 
 MISSING = "the extra [readers] is not installed"
 
@@ -108,16 +111,11 @@ def test_datasets_reads_parquet_and_numpy_reads_blocks(
     assert list(found["input_ids"]) == blocks
 
 
-class Lines:
+class Lines(ShardFormat):
     """A format of another package: ids as text, a line per row."""
 
-    rows = True
-    columns = alone = split_directories = False
-
-    def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:
-        assert shards > index
-        assert not offsets
-        return f"shard-{index:05d}.txt", None
+    columns = False
+    extension = "txt"
 
     def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
         assert (second, layout.id_bytes) in ((None, 2), (None, 4))
@@ -128,10 +126,8 @@ class Lines:
         path.write_text("".join(f"{ids[start:stop]}\n" for start, stop in pairwise([0, *ends])))
         return len(ends)
 
-    def index(self, layout: Layout, splits: object) -> dict[str, str]:
-        assert layout.documents
-        assert splits
-        return {}
+    def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
+        raise AssertionError((where, second, layout, facts))
 
 
 def test_another_package_adds_a_format(encode: Any, rows: list[list[int]], tmp_path: Path, monkeypatch) -> None:
@@ -143,11 +139,14 @@ def test_another_package_adds_a_format(encode: Any, rows: list[list[int]], tmp_p
     module.LINES = Lines()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "test_readers_lines", module)
     monkeypatch.syspath_prepend(str(package.parent))
+    shard_formats.cache_clear()
     encode(shard_format="lines", shard_size=10**6)
     lines = (tmp_path / "set" / "shard-00000.txt").read_text().splitlines()
     assert [json.loads(line) for line in lines] == rows
-    with pytest.raises(UsageError, match="one of npy, bin, parquet, arrow, megatron, mds, lines"):
+    with pytest.raises(UsageError, match="one of lines, npy, bin, parquet, arrow, megatron, mds"):
         encode(shard_format="line")
     monkeypatch.undo()
+    shard_formats.cache_clear()
+    shard_format.cache_clear()
     with pytest.raises(InputError, match=r"shards.json cannot be read .the shard format 'lines' is none of npy, .*:"):
         pipeline.open_shards(tmp_path / "set")

@@ -50,8 +50,8 @@ from pipeline.shards.formats.shard_format import ShardFacts
 from pipeline.shards.ids_file import Part, open_part
 from pipeline.shards.manifest import Encoding, holds_out, kind_of
 from pipeline.shards.order import SURVEY_STAGE, hash_held_out, warn_of_empty, writers
+from pipeline.shards.packing import LongRow
 from pipeline.shards.plan import EncodingWorkers, encoding_workers, model_of
-from pipeline.shards.write_worker import LongRow
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.named_templates import template_named
 from pipeline.tokenizer.tokenizer import Tokenizer

@@ -1,34 +1,29 @@
 """The formats of shards: one module a format writes rows to files and reads them back.
 
-`shard_format(name)` returns a `ShardFormat`. To add a format here, add its module to `FORMATS` and its name to
-`SHARD_FORMATS` of `pipeline.run.values`; another package adds one with an entry point of the group
-`bpe_pipeline.shard_formats` that names an object with the same attributes.
+A format is a `ShardFormat` that an entry point of the group `bpe_pipeline.shard_formats` names, in this package's
+`pyproject.toml` as in another's. The name of the entry point is the name of the format and, where a shard is complete
+alone, the extension of a single file.
 """
 
+from functools import cache
+
 from pipeline.base.errors import InputError
-from pipeline.run.values import foreign_formats
-from pipeline.shards.formats.arrow import ParquetRows, SavedDataset
-from pipeline.shards.formats.ids_end_to_end import Bin, IndexedDataset, Npy
-from pipeline.shards.formats.mds import StreamingShards
+from pipeline.run.values import shard_formats
 from pipeline.shards.formats.shard_format import ShardFormat
 
-FORMATS: dict[str, ShardFormat] = {
-    "npy": Npy(),
-    "bin": Bin(),
-    "parquet": ParquetRows(),
-    "arrow": SavedDataset(),
-    "megatron": IndexedDataset(),
-    "mds": StreamingShards(),
-}
 
-
+@cache
 def shard_format(name: str) -> ShardFormat:
-    """Return the format of a name; raises `InputError` for one that neither this nor another package has."""
-    if name in FORMATS:
-        return FORMATS[name]
-    foreign = foreign_formats()
-    if name not in foreign:
-        known = ", ".join([*FORMATS, *foreign])
+    """Return the format of a name; raises `InputError` for one that no installed package has."""
+    registered = shard_formats()
+    if name not in registered:
+        known = ", ".join(registered)
         raise InputError(f"the shard format {name!r} is none of {known}: install the package with it")
-    found: ShardFormat = foreign[name].load()
-    return found
+    format_: ShardFormat = registered[name].load()
+    return format_
+
+
+def single_format(file_name: str) -> str | None:
+    """Return the format of a single file by its extension, such as `train.bin`; None if that names none."""
+    name = next((name for name in shard_formats() if file_name.endswith(f".{name}")), None)
+    return name if name and shard_format(name).alone else None

@@ -27,7 +27,6 @@ from pipeline.shards.formats.shard_format import (
 )
 from pipeline.storage import Location, arrow_source
 
-STORED = {"uint16": "int32", "uint32": "int32"}  # as trainers have them; all others stay
 _ROWS_AT_ONCE = 1024
 
 
@@ -35,7 +34,7 @@ class ParquetRows(ShardFormat):
     """The format parquet. The last row may be a document that continues in the next shard."""
 
     alone: ClassVar[bool] = True
-    name: ClassVar[str] = "shard-{index:05d}.parquet"
+    extension: ClassVar[str] = "parquet"
 
     def memory_bytes(self, layout: Layout) -> int | None:
         """Return what Arrow takes for levels and pages, of one column at a time (measured: 23 to 25)."""
@@ -89,17 +88,26 @@ class SavedDataset(ParquetRows):
 
     alone: ClassVar[bool] = False
     split_directories: ClassVar[bool] = True
-    name: ClassVar[str] = "data-{index:05d}-of-{shards:05d}.arrow"
+    stem: ClassVar[str] = "data-{index:05d}-of-{shards:05d}"
+    extension: ClassVar[str] = "arrow"
+
+    def stored_dtype(self, dtype: str) -> str:
+        """Return signed types for ids, as trainers have them; all others stay."""
+        return "int32" if dtype in ("uint16", "uint32") else dtype
 
     def memory_bytes(self, layout: Layout) -> int | None:
         """Return the bytes of the values whose type changes."""
-        changed = (kind for name, kind in _stored(layout).items() if kind != layout.columns[name])
-        return sum(map(value_bytes, changed))
+        return sum(value_bytes(stored) for stored, dtype in self._dtypes(layout) if stored != dtype)
+
+    def _dtypes(self, layout: Layout) -> Iterator[tuple[str, str]]:
+        """Yield the dtype in the file of each column, and the one that it has here."""
+        return ((self.stored_dtype(dtype), dtype) for dtype in layout.columns.values())
 
     def _schema(self, layout: Layout) -> Any:
         import pyarrow as pa
 
-        return pa.schema([(name, pa.list_(getattr(pa, dtype)())) for name, dtype in _stored(layout).items()])
+        columns = {name: self.stored_dtype(dtype) for name, dtype in layout.columns.items()}
+        return pa.schema([(name, pa.list_(getattr(pa, dtype)())) for name, dtype in columns.items()])
 
     @contextlib.contextmanager
     def _writer(self, path: Path, schema: Any) -> Iterator[Any]:
@@ -117,7 +125,8 @@ class SavedDataset(ParquetRows):
 
     def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:
         """Return `state.json` and `dataset_info.json` of each split, and `dataset_dict.json` if there are two."""
-        values = {name: {"dtype": dtype, "_type": "Value"} for name, dtype in _stored(layout).items()}
+        columns = layout.columns.items()
+        values = {name: {"dtype": self.stored_dtype(dtype), "_type": "Value"} for name, dtype in columns}
         features = {name: {"feature": value, "_type": "Sequence"} for name, value in values.items()}
         files = {}
         for directory, shards in splits.items():
@@ -142,6 +151,9 @@ class SavedDataset(ParquetRows):
         return files
 
 
+PARQUET, ARROW = ParquetRows(), SavedDataset()
+
+
 def _batch(group: RowGroup, layout: Layout, schema: Any) -> Any:
     """Return the batch of a group, whose columns are then gone."""
     import pyarrow as pa
@@ -153,11 +165,6 @@ def _batch(group: RowGroup, layout: Layout, schema: Any) -> Any:
         flat = pa.Array.from_buffers(kind, count, [None, pa.py_buffer(values)]).cast(field.type.value_type)
         columns.append(pa.ListArray.from_buffers(field.type, len(group.ends), buffers, children=[flat]))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _stored(layout: Layout) -> dict[str, str]:
-    """Return the dtypes in an Arrow stream."""
-    return {name: STORED.get(dtype, dtype) for name, dtype in layout.columns.items()}
 
 
 def _blocks(columns: Iterable[Any], layout: Layout, facts: ShardFacts) -> Iterator[Block]:

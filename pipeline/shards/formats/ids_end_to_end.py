@@ -26,8 +26,8 @@ class Bin(ShardFormat):
     rows: ClassVar[bool] = False
     columns: ClassVar[bool] = False
     alone: ClassVar[bool] = True
-    name: ClassVar[str] = "shard-{index:05d}.bin"
-    second: ClassVar[str | None] = "shard-{index:05d}.documents.npy"
+    extension: ClassVar[str] = "bin"
+    second: ClassVar[str | None] = "documents.npy"
 
     def memory_bytes(self, layout: Layout) -> int | None:
         """Return None: values are written as they come."""
@@ -91,7 +91,7 @@ class Bin(ShardFormat):
 class Npy(Bin):
     """The format npy."""
 
-    name: ClassVar[str] = "shard-{index:05d}.npy"
+    extension: ClassVar[str] = "npy"
 
     def header(self, layout: Layout, tokens: int) -> bytes:
         """Return NumPy's header."""
@@ -116,7 +116,7 @@ class IndexedDataset(Bin):
 
     rows: ClassVar[bool] = True
     alone: ClassVar[bool] = False
-    second: ClassVar[str | None] = "shard-{index:05d}.idx"
+    second: ClassVar[str | None] = "idx"
 
     def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
         """Write both files."""
@@ -145,3 +145,6 @@ class IndexedDataset(Bin):
                 raise ValueError("the header of its index is not as it was written")
             lengths = array("i", file.read_at(_HEADER.size, 4 * _HEADER.unpack(header)[3]))
         return array("Q", accumulate(lengths[: layout.ended(facts)]))
+
+
+NPY, BIN, MEGATRON = Npy(), Bin(), IndexedDataset()

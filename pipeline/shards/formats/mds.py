@@ -34,7 +34,7 @@ class StreamingShards(ShardFormat):
     """The format mds."""
 
     split_directories: ClassVar[bool] = True
-    name: ClassVar[str] = "shard-{index:05d}.mds"
+    extension: ClassVar[str] = "mds"
 
     def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
         """Write the samples, and then the shard, whose beginning says where they are."""
@@ -101,6 +101,9 @@ class StreamingShards(ShardFormat):
             name = f"{directory}/index.json" if directory else "index.json"
             files[name] = json.dumps({"shards": listed, "version": 2}, sort_keys=True)
         return files
+
+
+MDS = StreamingShards()
 
 
 def _description(layout: Layout) -> dict[str, Any]:

@@ -4,12 +4,13 @@ A row is what a trainer reads at once: a document, or a block of a fixed number 
 progress are the callers' work. Equal rows give equal bytes, however they are cut into `Rows`.
 """
 
+from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 from pipeline.storage import Location
 
@@ -30,12 +31,14 @@ class Layout:
     """What all rows of a set of shards have.
 
     columns: name -> dtype, one of `CODES`; `input_ids` is the first. row_tokens: of each row, if all have the same
-    number. documents: whether each row is a document.
+    number. documents: whether each row is a document; offsets: whether a second file says where documents end, if the
+    format does not keep rows apart by itself.
     """
 
     columns: Mapping[str, str]
     row_tokens: int | None = None
     documents: bool = True
+    offsets: bool = False
 
     @property
     def id_bytes(self) -> int:
@@ -88,38 +91,53 @@ class ShardFacts:
         return self.documents if self.rows is None else self.rows
 
 
-class ShardFormat(Protocol):
-    """A format of shards; those of this package inherit the defaults.
+@dataclass(frozen=True)
+class ShardFormat(ABC):
+    """A format of shards.
 
     rows: whether it keeps rows apart by itself, so that a shard ends with a row and needs no file of offsets.
     columns: whether it has a place for more columns than `input_ids`. alone: whether a shard is complete without
     further files, so that `--output NAME.EXTENSION` can be a single one. split_directories: whether training rows are
-    in `train/` if there is `validation/`. name, second: of a shard and of its second file, if any.
+    in `train/` if there is `validation/`. extension, second: the ends of the names of a shard and of its second file,
+    if any; stem: how the names of shards in a directory start.
     """
 
     rows: ClassVar[bool] = True
     columns: ClassVar[bool] = True
     alone: ClassVar[bool] = False
     split_directories: ClassVar[bool] = False
-    name: ClassVar[str]
+    stem: ClassVar[str] = "shard-{index:05d}"
+    extension: ClassVar[str]
     second: ClassVar[str | None] = None
+
+    def names(self, stem: str, layout: Layout) -> tuple[str, str | None]:
+        """Return the names of a shard and of its second file, if any, that start with this stem."""
+        second = self.second if layout.offsets or self.rows else None
+        return f"{stem}.{self.extension}", second and f"{stem}.{second}"
+
+    def ends_with_row(self, layout: Layout) -> bool:
+        """Return whether a shard ends with a row: the format, or the file of offsets, keeps rows apart."""
+        return self.rows or layout.offsets
+
+    def stored_dtype(self, dtype: str) -> str:
+        """Return the dtype in the file of a column with this dtype."""
+        return dtype
+
+    def header(self, layout: Layout, tokens: int) -> bytes | None:
+        """Return what a file has before its ids if these are end to end behind it; None for other formats."""
+        return None
 
     def memory_bytes(self, layout: Layout) -> int | None:
         """Return what writing takes for each value of a row besides the row itself; None if rows are not gathered."""
         return 0
 
-    def names(self, index: int, shards: int, *, offsets: bool) -> tuple[str, str | None]:
-        """Return the names of a shard and of its second file, if any; `offsets`: positions of documents are wanted."""
-        second = self.second if offsets or self.rows else None
-        return self.name.format(index=index, shards=shards), second and second.format(index=index)
-
+    @abstractmethod
     def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
         """Write a shard and its second file; returns how many rows it has."""
-        ...
 
+    @abstractmethod
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
         """Yield the first column of a shard and, with `second` or `rows`, where rows end. `ValueError` for damage."""
-        ...
 
     def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:
         """Return the files that the format adds to a directory, path -> text; splits: directory or "" -> its shards."""
