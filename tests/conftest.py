@@ -6,8 +6,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,15 @@ os.environ["BPE_PIPELINE_REPORT"] = "none"
 
 
 STARTING = {"base", "executors", "trainers"}  # rooms about processes, as tests marked `processes` are
+
+
+def pytest_configure() -> None:
+    """Stop where the installed package has other entry points than the checkout: those of an older `pyproject.toml`."""
+    stated = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["entry-points"]
+    points = metadata.distribution("bpe-pipeline").entry_points
+    installed = {group: {one.name: one.value for one in points.select(group=group)} for group in stated}
+    if installed != stated:
+        pytest.exit("pyproject.toml has new entry points: pip install --no-build-isolation --no-deps -e .", 1)
 
 
 @pytest.hookimpl(wrapper=True)
