@@ -52,7 +52,8 @@ def info(path: AnyPath) -> Facts:
         return _encoded(where, *found[:2])
     if where.name and ((unfinished := where.with_name(where.name + shards.PARTS)) / SHARDS.manifest).exists():
         return _shards(unfinished)
-    return _with_guest(_tokenizer(where), tokenizer_home(where))
+    home = tokenizer_home(where)
+    return _with_guest(_tokenizer(where), home, maker_of(home))
 
 
 def _facts(facts: Mapping[str, Any]) -> Facts:
@@ -69,9 +70,9 @@ def _facts(facts: Mapping[str, Any]) -> Facts:
     return Facts(facts, shown_as=shown)
 
 
-def _with_guest(facts: dict[str, Any], home: Location, made_by: str | None = None) -> Facts:
-    """Make a result of facts and what a guest adds for a directory that it made. made_by: of shards."""
-    if (maker := maker_of(home, made_by)) is None:
+def _with_guest(facts: dict[str, Any], home: Location, maker: Any) -> Facts:
+    """Make a result of facts and what the guest that made a directory, if one did, adds for it."""
+    if maker is None:
         return _facts(facts)
     of_guest: Facts = maker.info(home)
     found = _facts({**facts, **of_guest.facts})
@@ -131,6 +132,7 @@ def _shards(directory: Location) -> Facts:
 
 
 def _encoded(where: Location, home: Location, corpus: EncodedCorpus) -> Facts:
+    maker = maker_of(home, corpus.made_by)  # first, since it may add kinds of input that was skipped or altered
     facts = {
         "shards": str(where),
         "encoded": "completely",
@@ -147,7 +149,7 @@ def _encoded(where: Location, home: Location, corpus: EncodedCorpus) -> Facts:
         "tokenizer": corpus.tokenizer,
         "fingerprint": corpus.encoding,
     }
-    return _with_guest(facts, home, corpus.made_by)
+    return _with_guest(facts, home, maker)
 
 
 def _plain(value: object) -> str:

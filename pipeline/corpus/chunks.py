@@ -64,7 +64,7 @@ class Cutting:
     special_tokens: tuple[bytes, ...] = ()  # before which it may be cut
     automaton: Automaton | None = None  # of a pattern that runs on `regex`, which proves nothing
     whole_documents: bool = False  # only special tokens are cuts, as `--errors skip` needs
-    text_field: str = "text"  # the column that is read of Parquet files; empty: all of them
+    text_field: str = "text"  # the column that is read of Parquet and Arrow files; empty: a guest reads whole rows
     separator: bytes = b""  # if given, text is only cut right behind this special token
     between_frames: bool = False  # whether compressed files are cut
     form: NormalForm | None = None  # what text is put into before the pattern cuts it

@@ -15,7 +15,7 @@ from pipeline.base.errors import InputError, InvalidTextError, os_error_as
 from pipeline.corpus.contents import refuse_other
 from pipeline.storage import Location, OpenFile, named, open_file
 
-WHOLE_FORMATS = ("json", "csv")  # of chat data alone, a file in one go; the first: one array
+WHOLE_FORMATS = ("json", "csv")  # of a guest: a file is one chunk, and its locations are rows
 BATCH_FORMATS = ("parquet", "arrow")  # of columns
 FORMATS = ("text", "lines", "jsonl", *BATCH_FORMATS, *WHOLE_FORMATS)
 COMPRESSIONS = ("none", "gzip", "zstd", "bzip2", "xz")
@@ -40,7 +40,7 @@ _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f
 class FileType:
     """A format and a compression: of a file, or from the options, where `auto` leaves them to each file.
 
-    text_field: the field of a record that is its text; empty: all fields are read, of chat data.
+    text_field: the field of a record that is its text; empty: a guest reads whole records.
     """
 
     format: str = AUTO

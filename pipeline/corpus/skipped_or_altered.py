@@ -1,6 +1,7 @@
 """Input that was skipped or altered: its kinds, their words, and how the tallies of chunks add up.
 
-Every kind is in `KINDS`, so the summary, the report and `--fail-on-loss` agree. On disk a tally is called `losses`.
+Every kind is in `KINDS`, so the summary, the report and `--fail-on-loss` agree. Guests add theirs when they are loaded.
+On disk a tally is called `losses`.
 """
 
 import re
@@ -24,22 +25,6 @@ KINDS = {
     "records_too_long": f"records skipped: longer than {MOST_LINE_BYTES >> 20} MiB",
     "records_without_field": "records skipped: no text field",
     "records_not_text": "records skipped: the text field is not text",
-    "conversations_not_listed": "conversations dropped: the messages are not a list of messages",
-    "conversations_of_unknown_role": "conversations dropped: a message has an unknown role",
-    "conversations_dropped": "conversations dropped: not pairs of a question and an answer",
-    "conversations_without_content": "conversations dropped: a content is missing or not text",
-    "conversations_of_malformed_tools": "conversations dropped: tools, or calls of them, are malformed",
-    "conversations_without_tool_format": "conversations dropped: tools, and the template has no tool format",
-    "conversations_of_unknown_columns": "conversations dropped: no messages, conversations, or instruction and output",
-    "conversations_not_learned": "conversations dropped: marked or labelled as not to be learned",
-    "conversations_not_understood": "conversations dropped: what changes how they are learned is not understood",
-    "conversations_refused": "conversations dropped: the chat template does not take them",
-    "conversations_cut": "conversations cut to the sequence length",
-    "answers_empty": "empty answers learned",
-    "answers_rewritten": "answers not learned: the chat template writes them otherwise once more is said",
-    "texts_next_to_calls": "texts left out that came with calls of tools",
-    "special_tokens_as_text": "special tokens in messages taken as text",
-    "special_tokens_in_messages": "special tokens in messages taken as special tokens",
     "files_empty": "files without text",
 }
 
@@ -50,7 +35,12 @@ _REMEDIES = {
     "files_like_json": "name them .jsonl, or give --input-format jsonl; if they are text, --input-format text",
 }
 _LOCATION = re.compile(r", (?:byte|row) \d+(?: of the decompressed text)?(?:, .*)?$", re.DOTALL)
-_PLURAL = re.compile(r"\b(sequence|document|piece|record|conversation|answer|text|token|file)s\b")
+_PLURAL = re.compile(r"\b(\w+)s\b")  # the first one is what is counted
+
+
+def add_kinds(kinds: Mapping[str, str]) -> None:
+    """Add the kinds of a guest, each with its words in the plural."""
+    KINDS.update(kinds)
 
 
 class KindTally(TypedDict):

@@ -18,7 +18,7 @@ class ChunkStatistics:
     each of these, and special_in_text: how often where it is not the separator between documents. looks_special: how
     often ordinary text has well-known special tokens, in
     the first bytes of each chunk, `searched_bytes` together. concerned_characters: in order; Unicode versions disagree
-    on them, and the pattern ran on the `regex` package. lengths, learned: of chat data, as `Conversations` has them.
+    on them, and the pattern ran on the `regex` package.
     """
 
     bytes: int = 0
@@ -38,8 +38,6 @@ class ChunkStatistics:
     special_found: Mapping[str, int] = field(default_factory=dict)
     special_in_text: Mapping[str, int] = field(default_factory=dict)
     looks_special: Mapping[str, int] = field(default_factory=dict)
-    lengths: Mapping[str, int] = field(default_factory=dict)
-    learned: Mapping[str, int] = field(default_factory=dict)
     concerned_characters: str = ""
 
     def special_text(self, done: str) -> str:

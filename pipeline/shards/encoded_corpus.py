@@ -99,7 +99,7 @@ class EncodedCorpus:
 
     @property
     def bytes_per_token(self) -> float | None:
-        """Bytes of text for each of its tokens, which every report has; None of chat data, or without text."""
+        """Bytes of text for each of its tokens, which every report has; None without text."""
         return self.text_bytes / self.text_tokens if self.text_tokens else None
 
     @property

@@ -18,7 +18,7 @@ import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import accumulate, takewhile
 from operator import sub
 from typing import IO, Any, NamedTuple
@@ -67,6 +67,7 @@ class Part:
 
     at: the position of its first id among those of the corpus, if its ids are in shards; pieces: of each of these the
     number of the first id there, the CRC-32 of all there, and the inode; earlier: whether an earlier run wrote it.
+    about: what a guest stores of the rows that it made.
     """
 
     ids: int
@@ -78,6 +79,7 @@ class Part:
     at: int | None = None
     pieces: tuple[tuple[int, int, int], ...] = ()
     earlier: bool = False
+    about: dict[str, Any] = field(default_factory=dict)
 
 
 class IdsWriter:
@@ -120,7 +122,7 @@ class IdsWriter:
         self._file.write(self._table.tobytes() + footer + tail)
 
     def finish_part(self, fingerprint: str, statistics: ChunkStatistics, **more: Any) -> Part:
-        """Write the end of a part. more: of `Part`, where its ids are."""
+        """Write the end of a part. more: of `Part`, such as where its ids are."""
         ids, documents = sum(self._table[1::_ROW]), sum(self._table[2::_ROW])
         first = ids if self._first is None else self._first
         part = Part(ids, statistics, documents, ids - self._last, first, self._longest, **more)

@@ -8,6 +8,7 @@ import pytest
 from command import refused, run, succeeded
 
 from pipeline.corpus.skipped_or_altered import KINDS, MOST_EXAMPLES, Tally, add_up, in_words
+from pipeline.guests.chat.kinds import NO_TOOL_FORMAT
 
 
 def test_tallies_add_up_in_order() -> None:
@@ -16,11 +17,11 @@ def test_tallies_add_up_in_order() -> None:
     one.add("pieces_cut", 0, ["never"])
     two.add("pieces_cut", 20, map(str, range(20)))
     two.add("files_empty", 1, ["f"])
-    two.add("conversations_without_tool_format", 2, [f"a.jsonl, byte {at}, template own" for at in (0, 9)])
+    two.add(NO_TOOL_FORMAT, 2, [f"a.jsonl, byte {at}, template own" for at in (0, 9)])
     total = add_up([one.found, two.found])
     assert total["pieces_cut"] == {"count": 23, "examples": ["a", "b", *map(str, range(MOST_EXAMPLES - 2))]}
     assert one.found["pieces_cut"]["examples"] == ["a", "b"]
-    cut, without, empty = in_words(total)
+    cut, empty, without = in_words(total)  # those of a guest come last
     assert [cut.kind, str(empty)] == ["pieces_cut", "1 file without text (first: f)"]
     assert without.without_locations().endswith("the template has no tool format")  # of one file
     assert set(total) <= set(KINDS)

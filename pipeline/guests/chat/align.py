@@ -10,16 +10,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pipeline.base.errors import InputError, UsageError, unfit
-from pipeline.guests.chat.marks import (
+from pipeline.guests.chat.kinds import (
+    MALFORMED_TOOLS,
+    NO_TEXT,
     NOT_LEARNED,
+    NOT_LISTED,
+    NOT_PAIRS,
     NOT_UNDERSTOOD,
-    ROW_MARKS,
+    TEXTS_LEFT_OUT,
+    UNKNOWN_COLUMNS,
+    UNKNOWN_ROLE,
     DroppedError,
-    common,
-    learned,
-    truth,
-    turn,
 )
+from pipeline.guests.chat.marks import ROW_MARKS, common, learned, truth, turn
 
 FORMATTINGS = ("alpaca", "sharegpt", "openai")
 MESSAGES = "messages"  # read without a dataset_info.json: OpenAI's messages, ShareGPT's, or Alpaca's columns
@@ -60,11 +63,6 @@ ASKING, ANSWERING = ("user", "observation"), ("assistant", "function")
 _NO_THINKING = "detailed thinking off"  # what LLaMA-Factory adds to the system text of openai rows
 _MAPPINGS = dict, Mapping  # the first is recognised fast
 JOINT = "\n</tool_response>\n<tool_response>\n"  # of several answers of tools in a row, which become one
-NOT_LISTED, UNKNOWN_ROLE = "conversations_not_listed", "conversations_of_unknown_role"
-NOT_PAIRS, NO_TEXT = "conversations_dropped", "conversations_without_content"
-MALFORMED_TOOLS = "conversations_of_malformed_tools"
-TEXTS_LEFT_OUT = "texts_next_to_calls"
-UNKNOWN_COLUMNS = "conversations_of_unknown_columns"
 TEMPLATE_INPUT = "template_input"
 Conversation = dict[str, Any]
 Names = Mapping[str, str | None]

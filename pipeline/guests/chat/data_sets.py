@@ -19,10 +19,10 @@ from pipeline.guests.chat.align import (
     NOT_READ,
     READ_COLUMNS,
     TAGS,
-    UNKNOWN_COLUMNS,
     shown_columns,
 )
-from pipeline.guests.chat.marks import ROW_MARKS, DroppedError
+from pipeline.guests.chat.kinds import UNKNOWN_COLUMNS, DroppedError
+from pipeline.guests.chat.marks import ROW_MARKS
 from pipeline.guests.chat.rows import rows_of
 from pipeline.run.stored import stored
 from pipeline.storage import Location, is_uri, read_json

@@ -8,8 +8,9 @@ import logging
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from itertools import chain, pairwise, repeat
+from operator import add
 from typing import Any, Literal
 
 from pipeline.base.errors import InputError, UsageError, unfit
@@ -20,7 +21,8 @@ from pipeline.corpus.skipped_or_altered import Tally, in_words
 from pipeline.executors import Executor
 from pipeline.guests.chat.assemble_worker import MAKING_BYTES, AssemblyTask, write_rows
 from pipeline.guests.chat.comparison import Comparison
-from pipeline.guests.chat.encoder import ID_BYTES, NO_ANSWER, SPECIAL_TOKENS, ChatEncoder
+from pipeline.guests.chat.encoder import ID_BYTES, ChatEncoder
+from pipeline.guests.chat.kinds import NO_ANSWER, SPECIAL_TOKENS
 from pipeline.guests.chat.lengths import ROWS, Conversations
 from pipeline.guests.chat.marks import with_marks
 from pipeline.guests.chat.mixing import assemble, cut, order_rows, split_at_random
@@ -39,7 +41,7 @@ from pipeline.run.make_options import make_options
 from pipeline.run.options import ChatOptions
 from pipeline.run.plan import Plan
 from pipeline.run.runner import Runner, Stage, opened
-from pipeline.run.stored import plain
+from pipeline.run.stored import plain, stored
 from pipeline.run.values import PUBLISHED_DATE, date_of
 from pipeline.shards import manifest
 from pipeline.shards.deal_worker import Documents
@@ -231,9 +233,9 @@ def _split(
 def _lengths(encoding: Encoding) -> "tuple[array[int], list[int]]":
     """Return the ids of each row, 0 for one that was dropped, and the number of the first row of each part."""
     lengths, firsts = array("I"), []
-    for stored in encoding.parts():
+    for part in encoding.parts():
         firsts.append(len(lengths))
-        with open_part(stored) as reader:
+        with open_part(part) as reader:
             for before, end in pairwise(chain([0], *reader.ends())):
                 lengths.append((end - before) // 2)
     return lengths, [*firsts, len(lengths)]
@@ -297,9 +299,6 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> Enc
         raise InputError(f"no conversation is left to learn from: {dropped}; look at the formatting and the tags")
     total = replace(total, bytes=sum(file.size for file in encoding.plan.files))
     separated = {"documents_by": "offsets", "separator": None, "separator_id": None}
-    lengths_learned = (
-        tuple(sorted((int(at), count) for at, count in one.items())) for one in (total.lengths, total.learned)
-    )
-    found = Conversations(chat.options.sequence_length or 0, *lengths_learned)
-    more = {"pack": chat.pack, "index": tuple(index), "made_by": ROWS, "about": plain(found)}
+    conversations = reduce(add, (stored(Conversations, part.about) for part in parts))
+    more = {"pack": chat.pack, "index": tuple(index), "made_by": ROWS, "about": plain(conversations)}
     return saved_result(encoding, model, chat.layout, total, written, **separated, **more)

@@ -17,17 +17,21 @@ from typing import Any
 from pipeline import _core
 from pipeline.base.errors import SpecialTokenError
 from pipeline.corpus.skipped_or_altered import Tally
-from pipeline.guests.chat.align import (
-    ANSWERING,
-    JOINT,
+from pipeline.guests.chat.align import ANSWERING, JOINT, TEMPLATE_INPUT, check_messages
+from pipeline.guests.chat.kinds import (
+    CUT,
     MALFORMED_TOOLS,
+    NO_ANSWER,
     NO_TEXT,
-    TEMPLATE_INPUT,
+    NO_TOOL_FORMAT,
+    NOT_LEARNED,
+    NOT_UNDERSTOOD,
+    REWRITTEN,
+    SPECIAL_TOKENS,
     TEXTS_LEFT_OUT,
-    check_messages,
+    DroppedError,
 )
-from pipeline.guests.chat.marks import NOT_LEARNED, NOT_UNDERSTOOD, DroppedError
-from pipeline.guests.chat.own_template import REWRITTEN, JinjaTemplate
+from pipeline.guests.chat.own_template import JinjaTemplate
 from pipeline.guests.chat.tools import called, described
 from pipeline.pattern.normal_form import nfc
 from pipeline.run.options import ChatOptions
@@ -37,9 +41,6 @@ from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.named_templates import BOS, CONTENT, EOS, NO_TOOLS, TURN, Slots, Template, eos_of
 
 ID_BYTES = 4
-CUT, NO_ANSWER, NO_TOOL_FORMAT = "conversations_cut", "answers_empty", "conversations_without_tool_format"
-REPLACED = "replacements"
-SPECIAL_TOKENS = {"text": "special_tokens_as_text", "tokens": "special_tokens_in_messages"}  # by what they become
 IGNORED = (-100).to_bytes(ID_BYTES, "little", signed=True)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 Row = tuple[bytes, bytes]  # ids and labels
@@ -147,7 +148,7 @@ class ChatEncoder:
         """Return what the data say as the setting has it, with the special tokens in it counted."""
         found: list[str] = []
         marked = self._marks.marked(value, kept, found)
-        self._altered[REPLACED] += _surrogates(value)
+        self._altered["replacements"] += _surrogates(value)
         how = self._options.special_tokens_in_messages
         if found and how not in SPECIAL_TOKENS:
             raise SpecialTokenError(

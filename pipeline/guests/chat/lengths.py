@@ -1,6 +1,7 @@
 """Lengths of conversations: what `shards.json` stores of rows of chat data."""
 
 import itertools
+from collections import Counter
 from dataclasses import dataclass
 
 ROWS = "chat"  # what shards store as `made_by`
@@ -8,20 +9,30 @@ ROWS = "chat"  # what shards store as `made_by`
 
 @dataclass(frozen=True)
 class Conversations:
-    """How many conversations of chat data have which length, and which share of it is learned: each one that is not
-    dropped once, before it is cut to `cut_off` tokens, sampled and held out.
+    """The conversations by length and by the share that is learned, before they are sampled and held out.
 
-    lengths: tokens, rounded up to nine binary digits, with their conversations; learned: percent of the tokens after
-    the cut, rounded down to a multiple of 5, likewise.
+    Dropped ones are left out. cut_off: tokens to which they are cut.
+    lengths: tokens before the cut, rounded up to nine binary digits, and how many conversations have that many.
+    learned: percent of the tokens after the cut, rounded down to a multiple of 5, and how many have that share.
     """
 
     cut_off: int
     lengths: tuple[tuple[int, int], ...]
     learned: tuple[tuple[int, int], ...]
 
+    @classmethod
+    def counted(cls, cut_off: int, lengths: Counter[int], learned: Counter[int]) -> "Conversations":
+        """Return the conversations of these counts."""
+        return cls(cut_off, tuple(sorted(lengths.items())), tuple(sorted(learned.items())))
+
+    def __add__(self, other: "Conversations") -> "Conversations":
+        """Add the conversations of another chunk, which are cut to the same length."""
+        pairs = ((self.lengths, other.lengths), (self.learned, other.learned))
+        return self.counted(self.cut_off, *(Counter(dict(mine)) + Counter(dict(theirs)) for mine, theirs in pairs))
+
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Number of conversations."""
         return sum(count for _, count in self.lengths)
 
     def longest(self, share: float) -> int:

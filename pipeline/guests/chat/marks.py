@@ -6,20 +6,11 @@ They are followed. A row whose marks are neither 0 nor 1, or contradict each oth
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pipeline.base.errors import InputError
+from pipeline.guests.chat.kinds import NOT_LEARNED, NOT_UNDERSTOOD, DroppedError
 
 ROW_MARKS = ("weight", "train", "training", "trainable", "loss_mask")  # 0 or false: its answers are not learned
 _MARKS = (*ROW_MARKS, "loss", "learned")  # of a message
 _TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
-NOT_LEARNED, NOT_UNDERSTOOD = "conversations_not_learned", "conversations_not_understood"
-
-
-class DroppedError(InputError):
-    """A row that is no conversation to learn from. kind: why, of skipped or altered input; detail: for its location."""
-
-    def __init__(self, kind: str, detail: str = "") -> None:
-        super().__init__(kind)
-        self.kind, self.detail = kind, detail
 
 
 def learned(marked: Mapping[str, Any], names: Sequence[str] = _MARKS) -> bool | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.guests.chat.align import JOINT, TEMPLATE_COLUMNS, TEMPLATE_INPUT
-from pipeline.guests.chat.marks import DroppedError
+from pipeline.guests.chat.kinds import REFUSED, DroppedError
 from pipeline.guests.chat.tools import calls_in, objects_in
 from pipeline.run.options import ChatOptions
 from pipeline.run.values import day_of
@@ -24,7 +24,6 @@ from pipeline.tokenizer.chat_templates import REASONING, Message, render, render
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.named_templates import Template
 
-REFUSED, REWRITTEN = "conversations_refused", "answers_rewritten"
 _GENERATION = re.compile(r"{%[-+]?\s*generation\b")
 _MARK = re.compile(r"<[^<>]*>")
 _WORDS = re.compile(r"<[^<>]*>|\[[^\[\]]*\]|\s|[^\s<\[]+|.")  # of a prompt: a mark, a space, a word

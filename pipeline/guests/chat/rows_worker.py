@@ -26,9 +26,11 @@ from pipeline.executors.worker import report_progress
 from pipeline.guests.chat.align import Conversation, MissingColumnError, aligned
 from pipeline.guests.chat.data_sets import DataSet
 from pipeline.guests.chat.encoder import ID_BYTES, IGNORED, ChatEncoder, Row
-from pipeline.guests.chat.marks import DroppedError
+from pipeline.guests.chat.kinds import DroppedError
+from pipeline.guests.chat.lengths import Conversations
 from pipeline.guests.chat.rows import read_rows, rows_of
 from pipeline.run.options import ChatOptions
+from pipeline.run.stored import plain
 from pipeline.shards.deal_worker import Documents
 from pipeline.shards.encode_worker import loaded
 from pipeline.shards.ids_file import IdsWriter, Part, documents_in
@@ -71,15 +73,17 @@ def encode_rows(task: RowsTask) -> Part:
     encoder = ChatEncoder(task.template, model, task.options, native)
     with whole_file(task.output) as path, path.open("wb") as file:
         part = IdsWriter(file, ID_BYTES)
-        written = part.finish_part(task.fingerprint, _write_rows(task, encoder, part))
+        tally, conversations = _write_rows(task, encoder, part)
+        statistics = ChunkStatistics(losses=tally.found)
+        written = part.finish_part(task.fingerprint, statistics, about=plain(conversations))
     _log.info("%s: %d rows, %d ids in %.2f s", task, written.documents, written.ids // 2, time.monotonic() - started)
     return written
 
 
-def _write_rows(task: RowsTask, encoder: ChatEncoder, part: IdsWriter) -> ChunkStatistics:
-    """Write the blocks of a part; returns what was read and dropped."""
-    tally, values = Tally(), 0
-    lengths, learned = Counter[str](), Counter[str]()
+def _write_rows(task: RowsTask, encoder: ChatEncoder, part: IdsWriter) -> tuple[Tally, Conversations]:
+    """Write the blocks of a part; returns what was skipped or altered, and the lengths of the conversations."""
+    tally, values, cut_off = Tally(), 0, task.options.sequence_length or 0
+    lengths, learned = Counter[int](), Counter[int]()
     columns: list[bytes] = []
     ends = array("Q")
     held = 0
@@ -106,13 +110,13 @@ def _write_rows(task: RowsTask, encoder: ChatEncoder, part: IdsWriter) -> ChunkS
                     raise InputError(f"{where}: {error}") from None
                 columns += row
                 held += 2 * len(row[0])
-                lengths[str(_rounded(encoder.tokens, task.options.sequence_length or 0))] += 1
-                learned[str(_learned_share(row))] += 1
+                lengths[_rounded(encoder.tokens, cut_off)] += 1
+                learned[_learned_share(row)] += 1
             ends.append(values + held // ID_BYTES)
             if held >= _BLOCK_BYTES or len(ends) >= _BLOCK_BYTES:
                 write()
     write()
-    return ChunkStatistics(losses=tally.found, lengths=dict(lengths), learned=dict(learned))
+    return tally, Conversations.counted(cut_off, lengths, learned)
 
 
 def budget_of(budget_bytes: int, cache_bytes: int, grant: Grant) -> ReadBudget:

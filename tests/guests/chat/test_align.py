@@ -8,7 +8,7 @@ from chat_cases import cases, conversation, dialog
 import pipeline
 from pipeline.corpus.skipped_or_altered import KINDS
 from pipeline.guests.chat.align import ALPACA_COLUMNS, aligned, check_messages
-from pipeline.guests.chat.marks import DroppedError
+from pipeline.guests.chat.kinds import DroppedError
 
 TAGS = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
 F = {"name": "f", "arguments": "{}"}

@@ -19,7 +19,7 @@ from pipeline.corpus.read_budget import ReadBudget
 from pipeline.executors import ignore
 from pipeline.guests.chat.align import MESSAGES, READ_COLUMNS, aligned
 from pipeline.guests.chat.data_sets import DataSet, listed_data_sets
-from pipeline.guests.chat.marks import NOT_LEARNED, DroppedError
+from pipeline.guests.chat.kinds import NOT_LEARNED, DroppedError
 from pipeline.guests.chat.rows import as_chat_file, read_rows, rows_of
 
 TOKENIZER = small_tokenizer()
