@@ -126,7 +126,7 @@ def decode(words: tuple[str, ...], tokenizer: Location, mask: bool) -> "Result |
     if words and not (ids and ids[0].lstrip("+-").isdigit()):
         paths, texts_of = [LOCATION.convert(word, None, None) for word in words], texts_of_shards
         if mask:
-            from pipeline.guests.chat.show import marked_rows as texts_of
+            from pipeline.commands.encode_text import marked_rows as texts_of
         texts = texts_of(tokenizer, paths)
     elif mask:
         raise UsageError("--mask shows rows of chat data: name the directory that encode-chat wrote, or a shard of it")

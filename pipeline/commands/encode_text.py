@@ -4,11 +4,13 @@ import errno
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
-from pipeline.base.errors import InputError
+from pipeline.base.errors import InputError, UsageError
 from pipeline.reports import progress
-from pipeline.shards.decode import decode_shards
+from pipeline.run.guests import maker_of
+from pipeline.shards.decode import decode_shards, shards_of
 from pipeline.storage import Location
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -41,6 +43,21 @@ def texts_of_shards(tokenizer_path: Location, paths: Sequence[Location]) -> Iter
     """Return the text of shards."""
     tokenizer = Tokenizer.load(tokenizer_path)
     return (text for path in paths for text in decode_shards(path, tokenizer))
+
+
+def marked_rows(tokenizer_path: Location, paths: Sequence[Location]) -> Iterator[bytes]:
+    """Return the rows of shards as the guest that made them shows them, numbered.
+
+    Raises `InputError` as `decode_shards` does, and `UsageError` for shards without labels.
+    """
+    tokenizer = Tokenizer.load(tokenizer_path)
+    texts: list[Iterator[bytes]] = []
+    for path in paths:
+        directory, corpus, shards = shards_of(path, tokenizer)
+        if (maker := maker_of(directory, corpus.made_by)) is None:
+            raise UsageError(f"{path} has no labels: --mask is for the rows of encode-chat")
+        texts += [maker.marked_rows(tokenizer, directory, corpus, shard) for shard in shards]
+    return (b"row %d: %b" % (number, text) for number, text in enumerate(chain.from_iterable(texts)))
 
 
 def print_bytes(texts: Iterable[bytes]) -> None:

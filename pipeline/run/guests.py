@@ -20,7 +20,7 @@ class Guest:
     """What a guest brings, each by a name of its own.
 
     directories: of the manifest of a directory that it makes, or of what shards of it store as `made_by` -> an object
-    with `info` and `report`, and with `verify` unless they are shards.
+    with `info` and `report`; with `verify` unless they are shards, which have `marked_rows` for `decode --mask`.
     choosers: of the kind of a run's source -> the class that says how such a run's merges are chosen.
     """
 

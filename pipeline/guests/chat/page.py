@@ -7,6 +7,7 @@ from pipeline.commands.info import info as info_of
 from pipeline.commands.report_again import Extras
 from pipeline.executors import Executor
 from pipeline.guests.chat.lengths import Conversations
+from pipeline.guests.chat.show import marked_rows as marked_rows  # for `decode --mask`
 from pipeline.reports.figure import Axis, Figure, Series
 from pipeline.reports.figure_files import images, write_figures
 from pipeline.reports.html import element, html_of
