@@ -47,7 +47,7 @@ LONG_FILES = {"tokenizer/tokenizer.py": 600}  # the tokenizer's face
 MOST = {
     "modules of the longest chain of imports": 19,
     "circles of imports": 0,
-    "modules behind commands/train": 116,
+    "modules behind commands/train": 120,
     "modules behind a counting worker": 40,
     "lines of a file": 400,
     "lines of a function": 50,

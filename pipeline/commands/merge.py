@@ -258,10 +258,9 @@ def merge_and_export(
     _warn_of_limits(runner, trained, exported)
     first, *others = exported
     shown, added = report.names_of(run, numbers)
-    chosen_by = learning.chooser and learning.chooser.report(runner.executor, run, trained, options.vocab_size[0])
-    for advice in chosen_by.advice if chosen_by else ():
+    sections = report.sections_of(runner.executor, run, trained)
+    for advice in (one for section in sections for one in section.advice):
         runner.warn(str(advice))
-    numbers = numbers and replace(numbers, who_pays=chosen_by.who_pays if chosen_by else "")
     summary = report.write_summary(
         runner,
         run,
@@ -273,7 +272,7 @@ def merge_and_export(
         tokenizer_directory=first.directory,
         written=(*first.written, *added),
         refused=first.refused,
-        chosen_by=chosen_by,
+        sections=sections,
         changed_ids=_changed_ids(trained, exported, replaced),
         removed=tuple(name for name in replaced if name not in {one.directory.name for one in exported}),
         other_sizes=tuple(OtherSize(one.facts, one.directory, one.written) for one in others),

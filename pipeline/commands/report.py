@@ -8,9 +8,8 @@ import json
 import logging
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 from pipeline.base import machine
@@ -20,13 +19,15 @@ from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.sampling import choose
 from pipeline.counts.count import Counted, text_counters
+from pipeline.executors import Executor
 from pipeline.merges.merge_list import MergeList
 from pipeline.reports import model_card
-from pipeline.reports.numbers import Numbers
-from pipeline.reports.summary import Report, Summary
-from pipeline.reports.tables import how_made, shown_options
+from pipeline.reports.numbers import REFERENCES, Numbers
+from pipeline.reports.parts import Part, Rows, Table
+from pipeline.reports.summary import Report, Section, Summary
 from pipeline.run import manifest
-from pipeline.run.manifest import Run
+from pipeline.run.guests import guests
+from pipeline.run.manifest import Manifest, Run
 from pipeline.run.memory import Broker
 from pipeline.run.options import TrainOptions
 from pipeline.run.runner import Runner
@@ -36,10 +37,10 @@ from pipeline.tokenizer.export import Check, Trained
 from pipeline.tokenizer.formats.fields import CARD
 
 STAGE = "reporting"
-NUMBERS, PAGE = "pipeline.reports.numbers_worker", "pipeline.reports.page"  # imported when a report has them
 EXTENT = "BPE_PIPELINE_REPORT"
 """An environment variable: `train` and `merge` write everything (`page`, the default), no page (`text`), or only the
 summary (`none`), which suits many runs in a row."""
+_MOST_FILES = 8  # that a report names
 _log = logging.getLogger(__name__)
 _LEAST_SAMPLE_BYTES, SAMPLE_BYTES = 1 << 16, 21 << 19
 _OF_CORPUS = 1 << 12  # after training the sample is a part of the corpus that takes next to no time
@@ -86,22 +87,22 @@ def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None
             return None
         files, names, text_field, left_out = corpus_of(run)
         chosen = choose(files, _sample_bytes(learned))
-        worker = import_module(NUMBERS)
-        task = worker.NumbersTask(
+        from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
+
+        task = NumbersTask(
             trained,
             chosen,
             text_field,
             _SMALL + left_out,
-            references=tuple(worker.REFERENCES),
+            references=tuple(REFERENCES),
             names=names,
             weighted=run.manifest.weighted,
             counters=counters_of(run, trained),
         )
-        numbers: Numbers = runner.executor.one(worker.compute_numbers, task, fresh=True)
+        return runner.executor.one(compute_numbers, task, fresh=True)
     except Exception as error:  # the tokenizer is written, whatever happens to the report
         _warn(runner.listener, "no numbers in the report", error)
         return None
-    return numbers
 
 
 def corpus_of(run: Run) -> tuple[list[CorpusFile], dict[str, str], str, str]:
@@ -142,6 +143,12 @@ def _warn(listener: Listener, what: str, error: Exception) -> None:
     reason = str(error) if isinstance(error, PipelineError) else f"{type(error).__name__}: {error} (see log.txt)"
     _log.warning("%s: %s", what, reason, exc_info=not isinstance(error, PipelineError))
     listener(Notice("warning", f"{what}: {reason}"))
+
+
+def sections_of(executor: Executor, run: Run, trained: Trained) -> tuple[Section, ...]:
+    """Return what guests add to the report of these merges."""
+    asked = (guest.report_section for guest in guests() if guest.report_section is not None)
+    return tuple(section for add in asked if (section := add(executor, run, trained)) is not None)
 
 
 def write_summary(
@@ -192,19 +199,49 @@ def _page_wanted() -> bool:
 
 def prepare_page() -> None:
     """Compress what every page holds, while a worker computes its numbers."""
-    if _page_wanted() and (script := (page := import_module(PAGE)).plotly_script()) is not None:
+    if not _page_wanted():
+        return
+    from pipeline.reports.page import packed_script, plotly_script
+
+    if (script := plotly_script()) is not None:
         with contextlib.suppress(OSError):  # writing the page will say so
-            page.packed_script(script)
+            packed_script(script)
 
 
 def names_of(run: Run, numbers: Numbers | None) -> tuple[str, tuple[str, ...]]:
     """Return the path of the report, with a hint if plotly is missing, and what it adds to the tokenizer directory."""
     if numbers is None or not _page_wanted():
         return str(run.directory / "report.txt"), ()
-    if import_module(PAGE).plotly_script() is not None:
+    from pipeline.reports.page import plotly_script
+
+    if plotly_script() is not None:
         return str(run.directory / "report.html"), (CARD,)
     hint = f"{run.directory / 'report.txt'} (as a page with plots: pip install 'bpe-pipeline[report]')"
     return hint, (CARD,)
+
+
+def _shown_options(options: TrainOptions, run: Manifest) -> dict[str, str]:
+    """Return the options of counting and merging that a tokenizer was made with, as text."""
+    shown = options.of_stage("count", "special") | manifest.merging_of(options) | {"vocab_size": options.vocab_size[0]}
+    shown |= run.chooser.REPLACED if run.chooser else {}
+    listed = ((name, ", ".join(map(str, one)) if isinstance(one, list | tuple) else one) for name, one in shown.items())
+    return {name.replace("_", " "): "none" if value in (None, "") else str(value) for name, value in listed}
+
+
+def _how_made(options: Mapping[str, str], run: Manifest, report: Report, numbers: Numbers) -> list[Part]:
+    """Describe how a tokenizer was made: the result of the command, options, files, versions, stages."""
+    files = sorted(run.plan.files, key=lambda file: -file.size)[:_MOST_FILES]
+    summary = report.summary
+    peaks = {name: format_bytes(peak) for name, peak in summary.stage_peak_bytes.items()}
+    stages = tuple((name, "kept" if s is None else f"{s:.2f} s", peaks.get(name)) for name, s in summary.stages.items())
+    return [
+        Rows(summary.rows(whole=True), "Result"),
+        *report.added_tables,
+        Rows(tuple(options.items()), "Options"),
+        Table("Largest files", ("file", "size"), tuple((file.path, format_bytes(file.size)) for file in files)),
+        Rows(tuple((run.cutting | numbers.machine).items()), "Versions and machine"),
+        Table("Time and memory by stage", ("stage", "time", "peak memory"), stages),
+    ]
 
 
 def write_files(
@@ -222,14 +259,16 @@ def write_files(
     pages, numbers = list[Location](), report.numbers
     try:
         if with_page and numbers is not None and tokenizer is not None and options is not None:
-            page = import_module(PAGE)
-            made = shown_options(options, run.manifest.chooser)
+            from pipeline.reports import page
+
+            made = _shown_options(options, run.manifest)
             if page.plotly_script() is not None:
                 with whole_file(where) as path, path.open("wb") as file:
-                    page.write_page(file, report, how_made(made, run.manifest, report.summary, numbers))
+                    parts = {**report.parts(), "made": _how_made(made, run.manifest, report, numbers)}
+                    page.write_page(file, tokenizer, numbers, parts, report.added_figures)
                 pages.append(where)
             if outputs is None and not is_edited(card := tokenizer / CARD):
-                write_whole(card, model_card.model_card(made, numbers))
+                write_whole(card, model_card.model_card(made, numbers, report.verdict))
                 written.append(card)
     finally:  # also without its page
         if outputs is None:

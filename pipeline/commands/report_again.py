@@ -4,6 +4,7 @@ import contextlib
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -18,6 +19,7 @@ from pipeline.commands.report import (
     counters_of,
     load,
     needed_bytes,
+    sections_of,
     shortage_of,
     write_files,
 )
@@ -28,16 +30,15 @@ from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list
 from pipeline.reports import page
-from pipeline.reports.compared import REFERENCES, cached_or_reference
+from pipeline.reports.compared import cached_or_reference, load_compared
 from pipeline.reports.figure_files import images, require_figures, write_figures
-from pipeline.reports.numbers import Numbers
+from pipeline.reports.numbers import REFERENCES, Numbers
 from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
 from pipeline.reports.parts import Part, Table
-from pipeline.reports.plots import page_figures, report_figures
+from pipeline.reports.plots import page_figures
 from pipeline.reports.progress import for_python
 from pipeline.reports.result import NOT_STORED, Result
 from pipeline.reports.summary import Report, Summary
-from pipeline.reports.tables import sections
 from pipeline.run import manifest
 from pipeline.run.guests import maker_of
 from pipeline.run.keywords import AnyPath, WorkKeywords
@@ -204,7 +205,6 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
         numbers = executor.one(compute_numbers, task)
         run = manifest.require(run.directory.location)
         stored = _stored_report(run, home, trained, executor)
-        numbers = replace(numbers, who_pays=stored.summary.chosen_by.who_pays if stored.summary.chosen_by else "")
         made_again = replace(stored, numbers=numbers, made_by=extras.command(path))
         written = write_files(run, made_again, of_run, home, outputs)
         if (card := home / CARD) in written:
@@ -217,11 +217,11 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
     hint = "" if page.plotly_script() is not None else page.HINT
     if hint:
         listener(Notice("info", hint))
-    shown = sections(numbers, made_again.skipped)
+    shown = made_again.parts()
     if extras.figures is not None:
         tables = [part for parts in shown.values() for part in parts if isinstance(part, Table)]
-        tables += made_again.summary.chosen_by.tables if made_again.summary.chosen_by else ()
-        write_figures(extras.figures, report_figures(made_again), tables, overwrite=extras.overwrite)
+        figures = [*page_figures(numbers), *made_again.added_figures]
+        write_figures(extras.figures, figures, [*tables, *made_again.added_tables], overwrite=extras.overwrite)
         written = (*written, extras.figures)
     return WrittenReport(written, hint, numbers, (*shown["verdict"], *shown["compared"], *shown["parts"]))
 
@@ -254,7 +254,9 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
         held_out=bool(held_out) and not trained_on,
         skip_changed=not held_out,
         home=home,
-        compare=tuple((name, path) for name, path in found.items() if not isinstance(path, str)),
+        compare=tuple(
+            (name, partial(load_compared, path)) for name, path in found.items() if not isinstance(path, str)
+        ),
         references=tuple(path for path in found.values() if isinstance(path, str)) if compare else tuple(REFERENCES),
         hidden_size=extras.hidden_size,
         names=names,
@@ -307,7 +309,7 @@ def short_names(paths: Sequence[Location]) -> list[str]:
 
 def _stored_report(run: Run, home: Location, trained: Trained, executor: Executor) -> Report:
     """Return the stored report, or one without times if that is of another tokenizer, missing or damaged."""
-    [size], chooser = trained.options.vocab_size, run.manifest.chooser
+    [size] = trained.options.vocab_size
     facts = facts_of(trained, size, trained.model(size).vocabulary)
     if (stored := load(run)) is not None and stored.summary.vocabulary == facts:
         there = stored.summary.tokenizer_directory
@@ -321,6 +323,6 @@ def _stored_report(run: Run, home: Location, trained: Trained, executor: Executo
         vocabulary=facts,
         tokenizer_directory=home,
         written=tuple(written),
-        chosen_by=chooser and chooser.report(executor, run, trained, size),
+        sections=sections_of(executor, run, trained),
     )
     return Report(summary)

@@ -6,7 +6,6 @@ without one is merged by counts alone.
 
 from typing import Any, ClassVar, Protocol
 
-from pipeline.executors import Executor
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import Learner
 from pipeline.run.manifest import Run
@@ -29,6 +28,3 @@ class Chooser(Protocol):
 
     def info(self) -> dict[str, Any]:
         """Return the facts that `info` adds to those of the run."""
-
-    def report(self, executor: Executor, run: Run, trained: Any, size: int) -> Any:
-        """Return the `ChosenBy` of a report, for the `Trained` of this size; None if it is not known."""

@@ -1,4 +1,4 @@
-"""Tokenizers to compare with: ours, SentencePiece's `.model` files, and well-known ones in the caches of transformers
+"""Other tokenizers to compare with: ours, SentencePiece's `.model` files, and well-known ones in caches of transformers
 and tiktoken.
 
 Nothing is downloaded. Of some well-known tokenizers that are in no cache, references.json has the tokens of the
@@ -6,22 +6,20 @@ report's sentences; any other name that is not in its cache is an error that say
 """
 
 import hashlib
-import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from pipeline.base.errors import InputError
+from pipeline.reports.measure import MeasuredTokenizer
+from pipeline.reports.numbers import REFERENCES
+from pipeline.reports.numbers_worker import measured_model
 from pipeline.storage import Location
-from pipeline.tokenizer.encode import TextEncoder
 from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.formats.rank_lists import is_rank_file
-from pipeline.tokenizer.model import Model
 
 KNOWN = {
     "gpt2": "openai-community/gpt2",
@@ -32,28 +30,6 @@ KNOWN = {
 OF_TIKTOKEN = {"cl100k": "cl100k_base", "gpt-4": "cl100k_base", "o200k": "o200k_base", "gpt-4o": "o200k_base"}
 _STORE = "https://openaipublic.blob.core.windows.net/encodings"
 _SAME_VOCABULARY = {"qwen2": "qwen", "gpt-4": "cl100k", "gpt-4o": "o200k"}
-REFERENCES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("references.json").read_bytes())
-
-
-@dataclass(frozen=True)
-class Compared:
-    """What is measured of a tokenizer. stretches: ids and text of each stretch of a text, as of
-    `TextEncoder.text_stretches`. vocab_size: with special tokens, which `vocab` may lack. decode: how ids become text,
-    if not by joining their bytes."""
-
-    stretches: Callable[[str], Iterable[tuple[list[int], bytes]]]
-    vocab: dict[int, bytes]
-    vocab_size: int
-    decode: Callable[[Sequence[int]], str] | None = None
-
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text without its special tokens."""
-        return [id_ for ids, _ in self.stretches(text) for id_ in ids]
-
-
-def compared_model(model: Model) -> Compared:
-    """Return what is measured of a tokenizer of ours."""
-    return Compared(TextEncoder(model).text_stretches, model.vocabulary.to_dict(), model.vocabulary.size)
 
 
 def cached(name: str) -> Path:
@@ -108,13 +84,13 @@ def _tiktoken_file(encoding: str) -> Path:
     return directory / hashlib.sha1(f"{_STORE}/{encoding}.tiktoken".encode(), usedforsecurity=False).hexdigest()
 
 
-def load_compared(path: Location) -> Compared:
+def load_compared(path: Location) -> MeasuredTokenizer:
     """Load a tokenizer, a SentencePiece model by its suffix or tiktoken's by its name; InputError if it cannot."""
     for encoding in set(OF_TIKTOKEN.values()):
         if path == _tiktoken_file(encoding):
             return _load_encoding(encoding)
     if path.suffix != ".model" or is_rank_file(path):
-        return compared_model(load_model(path))
+        return measured_model(load_model(path))
     try:
         processor = import_module("sentencepiece").SentencePieceProcessor()
     except ImportError:
@@ -127,7 +103,7 @@ def load_compared(path: Location) -> Compared:
     for id_ in range(processor.GetPieceSize()):
         piece = processor.IdToPiece(id_)
         vocab[id_] = bytes([int(piece[3:5], 16)]) if processor.IsByte(id_) else piece.replace("\u2581", " ").encode()
-    return Compared(_whole(processor.EncodeAsIds), vocab, len(vocab), processor.DecodeIds)
+    return MeasuredTokenizer(_whole(processor.EncodeAsIds), vocab, len(vocab), processor.DecodeIds)
 
 
 def _whole(encode: Callable[[str], list[int]]) -> Callable[[str], Iterable[tuple[list[int], bytes]]]:
@@ -135,7 +111,7 @@ def _whole(encode: Callable[[str], list[int]]) -> Callable[[str], Iterable[tuple
     return lambda text: [(encode(text), text.encode())]
 
 
-def _load_encoding(name: str) -> Compared:
+def _load_encoding(name: str) -> MeasuredTokenizer:
     """Load an encoding of tiktoken whose file is in its cache, so that nothing is downloaded."""
     try:
         encoding = import_module("tiktoken").get_encoding(name)
@@ -144,4 +120,4 @@ def _load_encoding(name: str) -> Compared:
     except (ValueError, OSError) as reason:  # a damaged file would be fetched again
         raise InputError(f"{name} cannot be read from the cache of tiktoken: {reason}") from None
     vocab = {encoding.encode_single_token(one): one for one in encoding.token_byte_values()}
-    return Compared(_whole(encoding.encode_ordinary), vocab, encoding.n_vocab, encoding.decode)
+    return MeasuredTokenizer(_whole(encoding.encode_ordinary), vocab, encoding.n_vocab, encoding.decode)

@@ -36,7 +36,7 @@ MARKED_POINTS = 24  # a line of at most so many has a marker at each
 _MOST_TICKS = 6  # that fit on a telephone
 _LEFT_OF_FIRST = 0.06  # of the axis of sizes, so that its first tick does not touch the other axis' 0
 _USUAL_SIZES = (256, *(1000 * 2**power for power in range(9)))
-Value = float | str
+Value = int | float | str
 
 
 @dataclass(frozen=True)

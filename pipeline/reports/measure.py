@@ -32,6 +32,22 @@ _TOP, _OTHERS = "(not in a directory)", "(others)"
 
 
 @dataclass(frozen=True)
+class MeasuredTokenizer:
+    """What is measured of a tokenizer. stretches: ids and text of each stretch of a text, as of
+    `TextEncoder.text_stretches`. vocab: bytes of every token; size: with special tokens, which `vocab` may lack.
+    decode: how ids become text, if not by joining their bytes."""
+
+    stretches: Callable[[str], Iterable[tuple[Sequence[int], bytes]]]
+    vocab: Mapping[int, bytes]
+    size: int
+    decode: Callable[[Sequence[int]], str] | None = None
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text without its special tokens."""
+        return [id_ for ids, _ in self.stretches(text) for id_ in ids]
+
+
+@dataclass(frozen=True)
 class TextMeasures:
     """How a tokenizer cuts some text. For a script, bytes and tokens count its words only, and what depends on which
     tokens they are, from renyi on, is None. lost: bytes of the text that decoding its tokens does not return;
@@ -102,24 +118,19 @@ def _text_measures(
     )
 
 
-def measure(
-    stretches: Callable[[str], Iterable[tuple[Sequence[int], bytes]]],
-    tokens: Mapping[int, bytes],
-    texts: Iterable[tuple[str, str]],
-    name: str = "",
-    decode: Callable[[Sequence[int]], str] | None = None,
-) -> TokenizerMeasures:
-    """Measure (source, text) pairs. stretches, decode: as of `Compared`; tokens: id -> bytes of every token, special
-    ones included."""
+def measure(tokenizer: MeasuredTokenizer, texts: Iterable[tuple[str, str]], name: str = "") -> TokenizerMeasures:
+    """Measure how a tokenizer cuts (source, text) pairs."""
     import regex
 
+    tokens, decode = tokenizer.vocab, tokenizer.decode
     find_words = regex.compile(r"[\p{L}\p{M}\p{N}]+")
     sources: defaultdict[str, Counter[str]] = defaultdict(Counter)
     scripts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     used: defaultdict[str, Counter[int]] = defaultdict(Counter)  # ids by source
     numbers: defaultdict[str, Counter[tuple[int, tuple[int, ...]]]] = defaultdict(Counter)  # digits and cuts by source
     cuts: Counter[tuple[str, str, int, int]] = Counter()  # words by source, script, bytes and tokens
-    for source, ids, text in ((source, ids, data.decode()) for source, one in texts for ids, data in stretches(one)):
+    for source, ids, stretch in ((source, *found) for source, text in texts for found in tokenizer.stretches(text)):
+        text = stretch.decode()
         used[source].update(ids)
         data = [tokens[id_] for id_ in ids]
         ends = list(accumulate(map(len, data)))

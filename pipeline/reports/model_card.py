@@ -10,20 +10,23 @@ from pipeline.base.units import format_bytes
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.parts import Rows, Table
 from pipeline.reports.tables import sentences_table, sizes, special_token_table
-from pipeline.reports.verdict import verdict
+from pipeline.reports.verdict import SKIPPED
 
 MARK = "<!-- Made by bpe-pipeline from the report; without this line it is kept as you edit it. -->"
 _OPTIONS = ("pattern", "tie break", "min frequency", "superwords from", "add bos")
 
 
-def model_card(options: Mapping[str, str], numbers: Numbers) -> str:
-    """Return the card: what the tokenizer is, how to load it, and how it cuts text. options: as it was made with."""
+def model_card(options: Mapping[str, str], numbers: Numbers, answers: Sequence[tuple[str, str]]) -> str:
+    """Return the card: what the tokenizer is, how to load it, and how it cuts text.
+
+    options: as it was made with; answers: the verdict.
+    """
     size = numbers.tokenizers[0][1]
     facts = Rows((
         ("vocabulary", f"{size:,} tokens, byte-level BPE"),
         *((name, options[name]) for name in _OPTIONS if options.get(name, "none") not in ("none", "False")),
         ("trained on", f"{format_bytes(numbers.merged.bytes)} of text"),
-        *verdict(numbers, ())[:-1],
+        *((question, answer) for question, answer in answers if question != SKIPPED),
     ))  # fmt: skip
     listed = [sentences_table(numbers), sizes(numbers.merged)]
     if numbers.vocabulary.special_tokens:

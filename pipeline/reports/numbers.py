@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pipeline.reports.measure import TokenizerMeasures, gini
 from pipeline.reports.result import NOT_STORED
@@ -11,6 +12,8 @@ from pipeline.reports.tokens import TokenGroup, VocabularyNumbers
 
 MARKED_SIZES = tuple(1000 * 2**power for power in range(9))  # 1,000 to 256,000
 SENTENCES: dict[str, str] = json.loads(Path(__file__).with_name("sentences.json").read_bytes())
+REFERENCES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("references.json").read_bytes())
+"""Well-known tokenizers: their tokens of these sentences."""
 PARALLEL = tuple(name for name in SENTENCES if name not in ("Python", "Emoji and numbers"))  # one text in each language
 
 
@@ -93,8 +96,7 @@ class Reference:
 class Numbers:
     """All numbers. tokenizers: names and vocabulary sizes, this one first, as in shapes. sample: None without text.
     ginis: over the languages of the sentences, of each tokenizer, then of each reference. hidden_size: of the model
-    that embeddings are for. who_pays: what the guest that chose the merges says of its languages; empty: nothing.
-    listing: see `listing`. unread: files of the sample that gave no text.
+    that embeddings are for. listing: see `listing`. unread: files of the sample that gave no text.
     """
 
     tokenizers: tuple[tuple[str, int], ...]
@@ -107,7 +109,6 @@ class Numbers:
     ginis: tuple[float | None, ...]
     machine: dict[str, str]
     hidden_size: int | None = None
-    who_pays: str = ""
     listing: bytes = field(default=b"", metadata=NOT_STORED)
     unread: tuple[str, ...] = field(default=(), metadata=NOT_STORED)
 

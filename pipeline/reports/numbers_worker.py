@@ -7,7 +7,7 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
@@ -18,13 +18,13 @@ from pipeline.counts.counter_file import open_counter
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.reports import numbers
-from pipeline.reports.compared import REFERENCES, Compared, compared_model, load_compared
-from pipeline.reports.measure import TextMeasures, gini, is_byte_alone, measure, source_names
+from pipeline.reports.measure import MeasuredTokenizer, TextMeasures, gini, is_byte_alone, measure, source_names
 from pipeline.reports.numbers import Cut, MergeNumbers, Numbers, Sample, SentenceTokens, SizePoint
 from pipeline.reports.tokens import SpecialToken, readable, shape, token_group, token_uses, vocabulary_numbers
 from pipeline.run.ids import Roles
 from pipeline.run.patterns import pattern_of
 from pipeline.storage import Location
+from pipeline.tokenizer.encode import TextEncoder
 from pipeline.tokenizer.export import Trained
 from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.model import Model
@@ -36,9 +36,9 @@ _CURVE_STEPS = 160
 class NumbersTask:
     """What to compute numbers of. trained: its first vocabulary size, its pattern without the native automaton.
 
-    home: the tokenizer, if it was written before: its roles are those of its files. compare: names and locations of
-    other tokenizers. description: of the sample. held_out: whether it was not trained on. skip_changed: files that
-    cannot be read any more.
+    home: the tokenizer, if it was written before: its roles are those of its files. compare: names of other
+    tokenizers, and what loads them. description: of the sample. held_out: whether it was not trained on. skip_changed:
+    files that cannot be read any more.
     """
 
     trained: Trained
@@ -48,7 +48,7 @@ class NumbersTask:
     held_out: bool = False
     skip_changed: bool = True
     home: Location | None = None
-    compare: tuple[tuple[str, Location], ...] = ()
+    compare: tuple[tuple[str, Callable[[], MeasuredTokenizer]], ...] = ()
     references: tuple[str, ...] = ()  # names in references.json
     names: Mapping[str, str] = field(default_factory=dict)  # of the sources of files, in place of those of their paths
     parallel: tuple[str, ...] = ()  # the sources that are the same text in different languages
@@ -58,6 +58,11 @@ class NumbersTask:
 
     def __str__(self) -> str:
         return "the numbers of this tokenizer"
+
+
+def measured_model(model: Model) -> MeasuredTokenizer:
+    """Return what is measured of a tokenizer of ours."""
+    return MeasuredTokenizer(TextEncoder(model).text_stretches, model.vocabulary.to_dict(), model.vocabulary.size)
 
 
 def compute_numbers(task: NumbersTask) -> Numbers:
@@ -74,19 +79,19 @@ def compute_numbers(task: NumbersTask) -> Numbers:
                 "the file that differs, and merge writes it again"
             )
         model = replace(model, roles=written.roles)
-    measured = compared_model(model)
-    named = [("this tokenizer", measured), *((name, load_compared(path)) for name, path in task.compare)]
+    measured = measured_model(model)
+    named = [("this tokenizer", measured), *((name, load()) for name, load in task.compare)]
     drawn = read_chosen(task.chosen, task.text_field, skip_changed=task.skip_changed)
     vocabulary = model.vocabulary
     fixed = vocabulary.size - len(vocabulary.left)
     uses = _uses(task.trained, model)
-    references = [REFERENCES[name] for name in task.references]
+    references = [numbers.REFERENCES[name] for name in task.references]
     sentences = tuple(
         _sentence(language, text, [one for _, one in named], [one["tokens"][language] for one in references])
         for language, text in numbers.SENTENCES.items()
     )
     return Numbers(
-        tokenizers=tuple((name, one.vocab_size) for name, one in named),
+        tokenizers=tuple((name, one.size) for name, one in named),
         vocabulary=vocabulary_numbers(vocabulary, special_tokens(model), model.unreachable_tokens(), uses),
         shapes=tuple(numbers.Shape(*shape(one.vocab)) for _, one in named),
         merged=replace(
@@ -184,7 +189,7 @@ def logarithmic(first: int, last: int) -> list[int]:
 
 
 def _sample(
-    task: NumbersTask, model: Model, drawn: Sequence[Drawn], named: Sequence[tuple[str, Compared]]
+    task: NumbersTask, model: Model, drawn: Sequence[Drawn], named: Sequence[tuple[str, MeasuredTokenizer]]
 ) -> Sample | None:
     names = {**source_names([one.path for one in drawn]), **task.names}
     of_text = ((text, id_) for text, id_ in model.vocabulary.special_tokens.items() if id_ in model.special_ids)
@@ -194,7 +199,7 @@ def _sample(
     texts = [(names[one.path], text) for one in drawn for text in split(one.text) if text]
     if not texts:
         return None
-    measured = [measure(one.stretches, one.vocab, texts, name, one.decode) for name, one in named]
+    measured = [measure(one, texts, name) for name, one in named]
     return Sample(
         held_out=task.held_out,
         description=task.description + _other_lines(task, drawn),
@@ -214,7 +219,7 @@ def _first_stage(trained: Trained, texts: Sequence[tuple[str, str]]) -> dict[str
     if options.first_stage is not None:
         learned = trained.learned.first(options.first_stage - 256)
         vocabulary = Vocabulary.from_id_pairs(learned.left, learned.right)
-        encode = compared_model(Model.cut_by(pattern_of(options), vocabulary, Roles(), {})).encode
+        encode = measured_model(Model.cut_by(pattern_of(options), vocabulary, Roles(), {})).encode
         for source, text in texts:
             found[source] += len(encode(text))
     return dict(found)
@@ -237,13 +242,15 @@ def _curve(task: NumbersTask, texts: Sequence[tuple[str, str]], whole: TextMeasu
     sizes = [size for size in numbers.MARKED_SIZES if options.first_stage is None and least < size < own]
     found = []
     for size in sizes:
-        encode = compared_model(task.trained.model(size)).encode
+        encode = measured_model(task.trained.model(size)).encode
         tokens = sum(len(encode(text)) for _, text in texts)
         found.append((size, round((whole.bytes - (whole.lost or 0)) / max(tokens, 1), 4)))
     return (*found, (own, round(whole.bytes_per_token or 0, 4))) if found else ()
 
 
-def _sentence(language: str, text: str, tokenizers: Sequence[Compared], others: Sequence[int]) -> SentenceTokens:
+def _sentence(
+    language: str, text: str, tokenizers: Sequence[MeasuredTokenizer], others: Sequence[int]
+) -> SentenceTokens:
     encoded = [one.encode(text) for one in tokenizers]
     cuts = tuple(_cut(ids, one.vocab) for ids, one in zip(encoded, tokenizers, strict=True))
     fallback = tuple(

@@ -9,24 +9,21 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from pipeline import __version__
 from pipeline.base.system import process_lock
-from pipeline.reports import tables
 from pipeline.reports.figure import Figure, plotly_figure
 from pipeline.reports.html import Html, element, escaped, html_of
 from pipeline.reports.numbers import Numbers, SentenceTokens
 from pipeline.reports.parts import Part
-from pipeline.reports.plots import report_figures
-
-if TYPE_CHECKING:
-    from pipeline.reports.summary import Report
+from pipeline.reports.plots import page_figures
+from pipeline.storage import Location
 
 HINT = "report.html is drawn with plotly, which is not installed: pip install 'bpe-pipeline[report]'"
 _HERE = Path(__file__).parent
@@ -96,25 +93,23 @@ def _drawing(figures: Sequence[Figure]) -> str:
     )
 
 
-def write_page(file: BinaryIO, report: "Report", made: Sequence[Part]) -> None:
-    """Write the page of a report with numbers. made: how the tokenizer was made."""
-    numbers, skipped, tokenizer = report.numbers, report.skipped, report.summary.tokenizer_directory
-    assert numbers is not None
-    figures = report_figures(report)
-    sections = tables.sections(numbers, skipped) | {"made": list(made)}
-    [answers] = sections.pop("verdict")
-    content = dict.fromkeys(("gain", "ranks", "sources", "chosen_tokens", "chosen_merges"), "")  # not always there
-    content |= {one.id.replace("-", "_"): figure_element(one) for one in figures}
-    content |= {name: html_of(*parts) for name, parts in sections.items()}
+def write_page(
+    file: BinaryIO, directory: Location, numbers: Numbers, parts: Mapping[str, Sequence[Part]], added: Sequence[Figure]
+) -> None:
+    """Write the page of a report. directory: of the tokenizer; parts: by their sections; added: figures of guests."""
+    own = page_figures(numbers)
+    content = dict.fromkeys(("gain", "ranks", "sources"), "")  # not always there
+    content |= {one.id.replace("-", "_"): figure_element(one) for one in own}
+    content |= {name: html_of(*shown) for name, shown in parts.items()}
     content |= {
-        "directory": escaped(tokenizer),
+        "directory": escaped(directory),
         "style": (_HERE / "page.css").read_text("utf-8"),
-        "verdict": html_of(answers),
+        "added": escaped(*map(figure_element, added)),
         "cuts": escaped(*(_sentence(numbers, one) for one in numbers.sentences)),
         "count": f"{numbers.tokenizers[0][1]:,}",
         "version": __version__,
         "listing": base64.b64encode(numbers.listing).decode(),
-        "drawing": _drawing(figures),
+        "drawing": _drawing([*own, *added]),
     }
     page = Template((_HERE / "page.html").read_text("utf-8")).substitute(content)
     file.write(page.encode(errors="replace"))

@@ -1,13 +1,9 @@
 """The figures of the report: its numbers as `Figure`s, each with every compared tokenizer."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
 
 from pipeline.reports.figure import Axis, Figure, Series, short, size_axis
 from pipeline.reports.numbers import MARKED_SIZES, Numbers, Shape, same_text
-
-if TYPE_CHECKING:
-    from pipeline.reports.summary import Report
 
 _MOST_SCRIPTS, _LONGEST = 16, 32
 _SHARE = Axis("% of the tokens", form=".2f", zero=True)
@@ -24,33 +20,6 @@ def page_figures(numbers: Numbers) -> list[Figure]:
         note = "How often each pair occurred when it was merged."
         figures.append(Figure("ranks", "Count of each merge against its rank", "lines", x, y, ranks, note))
     return figures
-
-
-def report_figures(report: "Report") -> list[Figure]:
-    """Return the figures of the numbers, and of a guest that chose the merges."""
-    chosen_by = report.summary.chosen_by
-    figures = [] if report.numbers is None else page_figures(report.numbers)
-    return figures + (_chosen(chosen_by.numbers) if chosen_by and "merges" in chosen_by.numbers else [])
-
-
-def _chosen(numbers: Mapping[str, Any]) -> list[Figure]:
-    """Return the figures of merges that languages chose: their tokens by merges, and who chose when."""
-    names, merges = [one["name"] for one in numbers["measured"]], numbers["merges"]
-
-    def drawn(id_: str, title: str, label: str, rows: Sequence[Sequence[float]], note: str) -> Figure:
-        points = [tuple(one for one in zip(merges, row, strict=True) if one[0]) for row in rows]  # a logarithm has no 0
-        x, y = Axis("merges", scale="log", form=",.0f"), Axis(label, form=",.0f", zero=True)
-        return Figure(id_, title, "lines", x, y, tuple(map(Series, [*names, "an even share"], points)), note)
-
-    exact, above = "The text of each language, exact.", "Above an even share: it needs more merges to be as short."
-    even = [round(100 / len(names), 2)] * len(merges)
-    chosen = [
-        [round(100 * one / max(of, 1), 2) for one, of in zip(row, merges, strict=True)] for row in numbers["chosen"]
-    ]
-    return [
-        drawn("chosen-tokens", "Tokens of each language by merges", "tokens", numbers["tokens"], exact),
-        drawn("chosen-merges", "Who chose when", "% of the merges so far", [*chosen, even], above),
-    ]
 
 
 def _sizes(numbers: Numbers) -> Figure:

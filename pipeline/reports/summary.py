@@ -13,11 +13,12 @@ from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.skipped_or_altered import in_one_line, in_words
 from pipeline.counts.chunk_statistics import CorpusFacts
 from pipeline.executors import ClusterUse
-from pipeline.reports import tables
+from pipeline.reports.figure import Figure
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.parts import Part, Rows, Table
 from pipeline.reports.result import Advice, Result, plain
-from pipeline.reports.verdict import recommended_size
+from pipeline.reports.tables import sections
+from pipeline.reports.verdict import recommended_size, verdict
 from pipeline.run.stored import stored
 from pipeline.storage import Location
 from pipeline.tokenizer.export import AT_SIZE, Check, VocabularyFacts
@@ -36,14 +37,18 @@ class OtherSize:
 
 
 @dataclass(frozen=True)
-class ChosenBy:
-    """What a guest that chose the merges reports: rows and tables, of which a summary has the first, and numbers."""
+class Section:
+    """What a guest adds to a report: facts and tables, of which the terminal shows the first, and numbers for JSON.
 
-    rows: tuple[tuple[str, str], ...]
-    numbers: dict[str, Any]
+    figures: of the page, next to those of languages; verdict: question -> answer, in place of the report's own.
+    """
+
+    rows: tuple[tuple[str, str], ...] = ()
+    numbers: dict[str, Any] = field(default_factory=dict)
     tables: tuple[Table, ...] = ()
     advice: tuple[Advice, ...] = ()
-    who_pays: str = ""  # of the verdict: how the languages compare
+    figures: tuple[Figure, ...] = ()
+    verdict: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ class Summary(Result):
     other_sizes: tuple[OtherSize, ...] = ()
     stage_peak_bytes: dict[str, int] = field(default_factory=dict)  # of all processes together during a stage
     report: str = ""  # path of the report, with a hint if it lacks plots
-    chosen_by: ChosenBy | None = None
+    sections: tuple[Section, ...] = ()
     changed_ids: dict[str, str] = field(default_factory=dict)  # of tokenizers that were replaced, in words
     removed: tuple[str, ...] = ()  # directories of tokenizers that were not made again
 
@@ -90,11 +95,11 @@ class Summary(Result):
     def shown(self) -> Iterable[Part]:
         """Return at most eight rows; `rows(whole=True)` has more."""
         yield Rows(self.rows())
-        yield from (self.chosen_by.tables[:1] if self.chosen_by else ())
+        yield from (table for section in self.sections for table in section.tables[:1])
 
     def rows(self, *, whole: bool = False) -> tuple[tuple[str, object], ...]:
         """Return what was done and the next command; whole: all that the report says, a fact a row."""
-        corpus, vocabulary, chosen_by = self.corpus, self.vocabulary, self.chosen_by.rows if self.chosen_by else ()
+        corpus, vocabulary = self.corpus, self.vocabulary
         different = f"{corpus.pieces:,} pieces, of which {corpus.different_pieces:,} are different"
         cluster = ClusterUse(self.nodes, self.peak_node_bytes)
         return (
@@ -104,7 +109,7 @@ class Summary(Result):
             ("newer characters", corpus.newer_characters() if whole else ""),
             ("vocabulary", "" if vocabulary is None else _kinds(vocabulary, corpus)),
             ("bytes per token", "" if vocabulary is None else "; ".join(_rates(vocabulary, corpus))),
-            *(chosen_by if whole else chosen_by[:1]),
+            *(row for section in self.sections for row in section.rows[: None if whole else 1]),
             ("time", _used(self.stages, self.retries, self.peak_memory_bytes, cluster) if self.stages else ""),
             ("run", self.directory if vocabulary is None and not whole else ""),
             *self._written(whole=whole),
@@ -276,15 +281,36 @@ class Report(Result):
 
     @property
     def advice(self) -> tuple[Advice, ...]:
-        """Which size to take, and what a guest that chose the merges recommends."""
-        numbers, chosen_by = self.numbers, self.summary.chosen_by
+        """Which size to take, and what guests recommend."""
+        numbers = self.numbers
         size = () if numbers is None else (recommended_size(numbers.merged, numbers.tokenizers[0][1]),)
-        return (*size, *(chosen_by.advice if chosen_by else ()))
+        return (*size, *(one for section in self.summary.sections for one in section.advice))
+
+    @property
+    def added_figures(self) -> tuple[Figure, ...]:
+        """The figures of guests."""
+        return tuple(figure for section in self.summary.sections for figure in section.figures)
+
+    @property
+    def added_tables(self) -> tuple[Table, ...]:
+        """The tables of guests."""
+        return tuple(table for section in self.summary.sections for table in section.tables)
+
+    @property
+    def verdict(self) -> tuple[tuple[str, str], ...]:
+        """The questions that the report answers first; none without numbers."""
+        answers = {name: answer for one in self.summary.sections for name, answer in one.verdict.items()}
+        return () if self.numbers is None else verdict(self.numbers, self.skipped, answers)
+
+    def parts(self) -> dict[str, list[Part]]:
+        """Return what is shown of the numbers, by the section of the page; nothing without any."""
+        if self.numbers is None:
+            return {}
+        return {"verdict": [Rows(self.verdict, "Verdict")], **sections(self.numbers, self.skipped)}
 
     def shown(self) -> Iterable[Part]:
         """Return the facts of the summary, and the numbers."""
         checks = [f"{one} ({home})" for home, checked in self.checks.items() for one in checked]
         yield Rows((*self.summary.rows(whole=True), ("checks", checks)))
-        yield from (self.summary.chosen_by.tables if self.summary.chosen_by else ())
-        if self.numbers is not None:
-            yield from (part for parts in tables.sections(self.numbers, self.skipped).values() for part in parts)
+        yield from self.added_tables
+        yield from (part for parts in self.parts().values() for part in parts)

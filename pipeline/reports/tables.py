@@ -2,46 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline.base.units import format_bytes, format_count
 from pipeline.reports.measure import FEWEST_SOURCES, TextMeasures
 from pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, Sample, same_text
-from pipeline.reports.parts import Items, Note, Part, Rows, Table
+from pipeline.reports.parts import Items, Note, Part, Table
 from pipeline.reports.tokens import TokenGroup, readable
-from pipeline.reports.verdict import verdict
-from pipeline.run.manifest import Manifest, merging_of
-from pipeline.run.options import TrainOptions
-
-if TYPE_CHECKING:
-    from pipeline.reports.summary import Summary
-
-_MOST_FILES = 8
-
-
-def how_made(options: dict[str, str], run: Manifest, summary: "Summary", numbers: Numbers) -> list[Part]:
-    """Describe how one of a run's tokenizers was made: the result of the command, options, files, versions, stages."""
-    files = sorted(run.plan.files, key=lambda file: -file.size)[:_MOST_FILES]
-    peaks = {name: format_bytes(peak) for name, peak in summary.stage_peak_bytes.items()}
-    stages = tuple((name, "kept" if s is None else f"{s:.2f} s", peaks.get(name)) for name, s in summary.stages.items())
-    return [
-        Rows(summary.rows(whole=True), "Result"),
-        *(summary.chosen_by.tables if summary.chosen_by else ()),
-        Rows(tuple(options.items()), "Options"),
-        Table("Largest files", ("file", "size"), tuple((file.path, format_bytes(file.size)) for file in files)),
-        Rows(tuple((run.cutting | numbers.machine).items()), "Versions and machine"),
-        Table("Time and memory by stage", ("stage", "time", "peak memory"), stages),
-    ]
-
-
-def shown_options(made: TrainOptions, chooser: Any) -> dict[str, str]:
-    """Return the options of counting and merging that a tokenizer was made with, as text. chooser: of its merges."""
-    options = made.of_stage("count", "special") | merging_of(made) | {"vocab_size": made.vocab_size[0]}
-    options |= chooser.REPLACED if chooser else {}
-    listed = (
-        (name, ", ".join(map(str, one)) if isinstance(one, list | tuple) else one) for name, one in options.items()
-    )
-    return {name.replace("_", " "): "none" if value in (None, "") else str(value) for name, value in listed}
 
 
 def sections(numbers: Numbers, skipped: Sequence[str]) -> dict[str, list[Part]]:
@@ -52,7 +19,6 @@ def sections(numbers: Numbers, skipped: Sequence[str]) -> dict[str, list[Part]]:
     compared = [no_sample] if sample is None else [about_sample(sample), compared_table(numbers, sample)]
     losses = Items(f"Skipped or altered input ({len(skipped)})", tuple((one, "") for one in skipped))
     return {
-        "verdict": [Rows(verdict(numbers, skipped), "Verdict")],
         "compared": [*compared, *embedding_tables(numbers), sizes(numbers.merged)],
         "parts": [
             *parallel_tables(numbers),

@@ -1,8 +1,9 @@
 """The verdict: five questions that a report answers first, and the size that it recommends."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from types import MappingProxyType
 
 from pipeline.base.units import format_count
 from pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, enough_from
@@ -11,27 +12,39 @@ from pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, Senten
 from pipeline.reports.result import Advice, prices
 from pipeline.reports.tokens import BROKEN, script_of_character
 
+WHO_PAYS, SKIPPED = "Who pays", "Skipped input"  # questions
 _MOST_LANGUAGES = 3
 _TIMES_ENGLISH = 1.5  # a language that takes this many tokens for the same text pays more than others
 _LEAST_SHARE, _LEAST_OF_SENTENCE = 0.001, 0.25  # of the corpus, so that it has a script; of a sentence's letters
 _ASCII_LETTERS = 52  # which are tokens of every vocabulary
 
 
-def verdict(numbers: Numbers, skipped: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return five rows of a question and its answer: the report begins with them. skipped: input that was skipped or
-    altered.
+def verdict(
+    numbers: Numbers, skipped: Sequence[str], answers: Mapping[str, str] = MappingProxyType({})
+) -> tuple[tuple[str, str], ...]:
+    """Return five rows of a question and its answer, and more of guests: the report begins with them.
+
+    skipped: input that was skipped or altered. answers: of guests, which replace all but what held-out text says.
 
     The size is recommended as `sweep` does without a model: the smallest one from which on no doubling saves 5 % of the
     tokens of the training corpus.
     """
     lost = [one.partition(" (first: ")[0] for one in skipped]
-    return (
-        ("How short", _rate(numbers)),
-        ("Which size", str(recommended_size(numbers.merged, numbers.tokenizers[0][1]))),
-        ("Who pays", _languages(numbers)),
-        ("Broken tokens", _broken(numbers)),
-        ("Skipped input", "; ".join(lost) or "nothing was skipped or altered"),
-    )
+    who_pays = _languages(numbers)
+    rows = {
+        "How short": _rate(numbers),
+        "Which size": str(recommended_size(numbers.merged, numbers.tokenizers[0][1])),
+        WHO_PAYS: who_pays,
+        "Broken tokens": _broken(numbers),
+        SKIPPED: "; ".join(lost) or "nothing was skipped or altered",
+        **answers,
+        **({WHO_PAYS: who_pays} if _is_parallel(numbers) else {}),
+    }
+    return tuple(rows.items())
+
+
+def _is_parallel(numbers: Numbers) -> bool:
+    return numbers.sample is not None and bool(numbers.sample.parallel)
 
 
 def _rate(numbers: Numbers) -> str:
@@ -122,10 +135,8 @@ def recommended_size(merged: MergeNumbers, vocab_size: int) -> Advice:
 
 
 def _languages(numbers: Numbers) -> str:
-    """Compare the languages of held-out files, else of `--dev`, else those of the sentences that the corpus has."""
-    same, is_measured = same_text(numbers), numbers.sample is not None and bool(numbers.sample.parallel)
-    if numbers.who_pays and not is_measured:
-        return numbers.who_pays
+    """Compare the languages of held-out files, else those of the sentences that the corpus has."""
+    same, is_measured = same_text(numbers), _is_parallel(numbers)
     of_corpus = {one.language for one in sentences_of_corpus(numbers)} | {same.reference}
     listed = {name: counts[0] for name, counts in same.counts.items() if is_measured or name in of_corpus}
     reference = max(listed[same.reference], 1)

@@ -22,10 +22,13 @@ class Guest:
     directories: of the manifest of a directory that it makes, or of what shards of it store as `made_by` -> an object
     with `info` and `report`; with `verify` unless they are shards, which have `marked_rows` for `decode --mask`.
     choosers: of the kind of a run's source -> the class that says how such a run's merges are chosen.
+    report_section: returns what it adds to the report of merges, from the executor, the run and the merges; None:
+    nothing. It is asked for every run, and should import nothing before it knows that the run is its own.
     """
 
     directories: Mapping[str, Imported] = field(default_factory=dict)
     choosers: Mapping[str, Imported] = field(default_factory=dict)
+    report_section: Callable[[Any, Any, Any], Any] | None = None
 
 
 @cache

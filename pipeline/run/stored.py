@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from pipeline.base.errors import shown
 from pipeline.storage import parse_location
@@ -49,8 +49,12 @@ def _reader(kind: Any) -> Reader:
         return lambda value: value
     if origin is UnionType:
         kinds = [one for one in inner if one is not NoneType]
+        if set(kinds) <= {int, float, str} and len(kinds) > 1:
+            return partial(_one_of, lambda value: type(value) in kinds)
         [read] = [parse_location] if Path in kinds else map(_reader, kinds)
         return lambda value: None if value is None else read(value)
+    if origin is Literal:
+        return partial(_one_of, lambda value: value in inner)
     if origin is list or (origin is tuple and inner[-1] is ...):
         read = _reader(inner[0])
         return lambda value: origin(map(read, _typed(list, value)))
@@ -82,6 +86,12 @@ def _object(kind: Any, readers: Mapping[str, Reader], needed: set[str], value: o
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
     return kind(**found)
+
+
+def _one_of(is_member: Callable[[Any], bool], value: object) -> Any:
+    if not is_member(value):
+        raise ValueError(f"{shown(value)} is of another type")
+    return value
 
 
 def _typed(kind: type, value: Any) -> Any:

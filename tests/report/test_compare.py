@@ -12,8 +12,9 @@ from command import refused, run, succeeded
 
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError
-from pipeline.reports.compared import REFERENCES, Compared, cached, cached_or_reference, load_compared
-from pipeline.reports.measure import bytes_lost
+from pipeline.reports.compared import cached, cached_or_reference, load_compared
+from pipeline.reports.measure import MeasuredTokenizer, bytes_lost
+from pipeline.reports.numbers import REFERENCES
 
 
 def test_cached_name_is_compared_and_others_are_refused(trained: Path, tmp_path: Path, monkeypatch: Any) -> None:
@@ -87,7 +88,7 @@ def test_encoding_in_the_cache_of_tiktoken_is_compared(tiktoken_cache: Path) -> 
     loaded = load_compared(cached("gpt-4"))
     assert loaded.encode("the é") == tiktoken.get_encoding("cl100k_base").encode_ordinary("the é")
     assert loaded.vocab == dict(enumerate(RANKS))
-    assert loaded.vocab_size == 100_277  # with the special tokens, which the embedding has rows for
+    assert loaded.size == 100_277  # with the special tokens, which the embedding has rows for
 
 
 def test_bytes_lost_are_those_that_decoding_does_not_return() -> None:
@@ -99,19 +100,24 @@ def test_bytes_lost_are_those_that_decoding_does_not_return() -> None:
     assert {case: bytes_lost(*case) for case in lost} == lost
 
 
+def _load_lossy(_: Path) -> MeasuredTokenizer:
+    """A token for each byte, without white space."""
+    single = {byte: bytes([byte]) for byte in range(256)}
+    return MeasuredTokenizer(
+        lambda text: [(list("".join(text.split()).encode()), text.encode())],
+        single,
+        256,
+        lambda ids: bytes(ids).decode(),
+    )
+
+
 def test_a_tokenizer_gets_no_credit_for_lost_white_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has a token for each byte of the text without white space, so that both are as long for what is kept."""
     text = "ab\n        \n" * 500
     (tmp_path / "a.txt").write_text(text)
     options = ["--vocab-size", 257, "--pattern", "none", "--output", tmp_path / "run"]
     succeeded(run("train", tmp_path / "a.txt", *options))
-    single = {byte: bytes([byte]) for byte in range(256)}
-
-    def stretches(text: str) -> list[tuple[list[int], bytes]]:
-        return [(list("".join(text.split()).encode()), text.encode())]
-
-    lossy = Compared(stretches, single, 256, lambda ids: bytes(ids).decode())
-    monkeypatch.setattr("pipeline.reports.numbers_worker.load_compared", lambda _: lossy)
+    monkeypatch.setattr("pipeline.commands.report_again.load_compared", _load_lossy)
     succeeded(run("report", tmp_path / "run", "--compare", tmp_path / "a.txt"))
     own, other = json.loads((tmp_path / "run" / "report.json").read_text())["numbers"]["sample"]["tokenizers"]
     found = [(one["whole"]["lost"], one["whole"]["bytes_per_token"]) for one in (own, other)]

@@ -25,9 +25,8 @@ from pipeline.merges import merge_list
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.reports import measure, tokens
-from pipeline.reports.compared import REFERENCES
 from pipeline.reports.measure import source_names
-from pipeline.reports.numbers import SENTENCES, MergeNumbers, SizePoint
+from pipeline.reports.numbers import REFERENCES, SENTENCES, MergeNumbers, SizePoint
 from pipeline.reports.numbers_worker import logarithmic, merge_numbers
 from pipeline.reports.tokens import Variants
 from pipeline.reports.verdict import recommended_size
@@ -178,7 +177,8 @@ def test_renyi_efficiency_by_hand_and_of_tokenization_scorer() -> None:
 
 def measured(vocab: dict[int, bytes], cut: dict[str, list[int]], names: str = "ab") -> measure.TokenizerMeasures:
     """Measure texts whose ids are given, each a source of its own."""
-    return measure.measure(lambda text: [(cut[text], text.encode())], vocab, list(zip(names, cut, strict=False)))
+    tokenizer = measure.MeasuredTokenizer(lambda text: [(cut[text], text.encode())], vocab, len(vocab))
+    return measure.measure(tokenizer, list(zip(names, cut, strict=False)))
 
 
 def test_measures_by_hand() -> None:
@@ -209,7 +209,8 @@ def test_word_measures_equal_a_plain_count(texts: list[str], step: int) -> None:
     for text in texts:
         encode(text)
     vocab = {id_: token for token, id_ in numbers.items()}
-    found = measure.measure(lambda text: [(encode(text), text.encode())], vocab, [("x", text) for text in texts])
+    tokenizer = measure.MeasuredTokenizer(lambda text: [(encode(text), text.encode())], vocab, len(vocab))
+    found = measure.measure(tokenizer, [("x", text) for text in texts])
     words = touched = whole = 0
     for text in texts:
         for match in re.finditer(r"(?:[^\W_]|\u0301)+", text):
@@ -257,8 +258,8 @@ def test_numbers_that_are_always_cut_in_one_way_are_consistent(pattern: str, con
         return [([vocab.setdefault(one, len(vocab)) for one in found], text.encode())]
 
     stretches(text)
-    tokens_of = {id_: token for token, id_ in vocab.items()}
-    assert (measure.measure(stretches, tokens_of, [("x", text)]).whole.digit_f1 == 1) == consistent
+    tokenizer = measure.MeasuredTokenizer(stretches, {id_: token for token, id_ in vocab.items()}, len(vocab))
+    assert (measure.measure(tokenizer, [("x", text)]).whole.digit_f1 == 1) == consistent
 
 
 def test_references_have_a_source_their_size_and_all_sentences() -> None:

@@ -46,7 +46,7 @@ def figures_of(page: Path) -> Any:
 
 
 KEYS = {
-    "": "tokenizers vocabulary shapes merged sample references sentences ginis machine hidden_size who_pays",
+    "": "tokenizers vocabulary shapes merged sample references sentences ginis machine hidden_size",
     "vocabulary": "tokens bytes special_tokens variants groups",
     "merged": "merges bytes curve marked ranks last_count weighted",
     "sample": "held_out description bytes texts tokenizers single_source parallel curve first_stage",

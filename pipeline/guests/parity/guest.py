@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pipeline.guests.parity import KIND
 from pipeline.run.guests import Guest
 
 
@@ -11,4 +12,12 @@ def _languages() -> Any:
     return Languages
 
 
-GUEST = Guest(choosers={"languages": _languages})
+def _section(executor: Any, run: Any, trained: Any) -> Any:
+    if run.manifest.source is None or run.manifest.source.kind != KIND:
+        return None
+    from pipeline.guests.parity.measured import section
+
+    return section(executor, run, trained)
+
+
+GUEST = Guest(choosers={KIND: _languages}, report_section=_section)

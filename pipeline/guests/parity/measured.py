@@ -10,11 +10,13 @@ from pipeline.executors import Executor
 from pipeline.guests.parity.parity_worker import LANGUAGE, ByMerges, MeasureTask, Parity, measure
 from pipeline.merges import merge, merge_worker
 from pipeline.merges.merge_list import LEAST_COUNT
+from pipeline.reports.figure import Axis, Figure, Series
 from pipeline.reports.measure import gini
 from pipeline.reports.numbers import is_english
 from pipeline.reports.parts import Table
 from pipeline.reports.result import Advice
-from pipeline.reports.summary import ChosenBy
+from pipeline.reports.summary import Section
+from pipeline.reports.verdict import WHO_PAYS
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
 from pipeline.run.patterns import pattern_of
@@ -99,6 +101,26 @@ class Measured:
                   dict.fromkeys(range(3, len(at_least)), "+.2%")),
         )  # fmt: skip
 
+    def figures(self) -> tuple[Figure, ...]:
+        """Return the tokens of each language by merges, and who chose when."""
+        if self.by is None:
+            return ()
+        merges, chosen = self.by.merges, zip(*map(self.chosen, self.by.merges), strict=True)
+        even = [round(100 / len(self.names), 2)] * len(merges)
+        shares = [[round(100 * one / max(of, 1), 2) for one, of in zip(row, merges, strict=True)] for row in chosen]
+        exact, above = "The text of each language, exact.", "Above an even share: it needs more merges to be as short."
+        return (
+            self._drawn("chosen-tokens", "Tokens of each language by merges", "tokens", self.by.tokens, exact),
+            self._drawn("chosen-merges", "Who chose when", "% of the merges so far", [*shares, even], above),
+        )
+
+    def _drawn(self, id_: str, title: str, label: str, rows: Sequence[Sequence[float]], note: str) -> Figure:
+        assert self.by is not None
+        merges = self.by.merges
+        points = [tuple(one for one in zip(merges, row, strict=True) if one[0]) for row in rows]  # a logarithm has no 0
+        x, y = Axis("merges", scale="log", form=",.0f"), Axis(label, form=",.0f", zero=True)
+        return Figure(id_, title, "lines", x, y, tuple(map(Series, [*self.names, "an even share"], points)), note)
+
     def _thresholds(self) -> list[tuple[Any, ...]]:
         assert self.by is not None
         now = [tokens[-1] for tokens in self.by.tokens]
@@ -142,11 +164,12 @@ def _named(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[tuple[A
     return tuple((name, *row) for name, row in zip(names, rows, strict=True))
 
 
-def report(parity: Parity, executor: Executor, run: Run, trained: Trained, size: int) -> ChosenBy | None:
+def section(executor: Executor, run: Run, trained: Trained) -> Section | None:
     """Return how the merges compress each language; None of a shorter list than was measured.
 
     The Gini coefficients are those of the languages' lengths before merging, in bytes, and after, in tokens.
     """
+    parity, [size, *_] = run.manifest.chooser.parity, trained.options.vocab_size
     learned = trained.merges(size)
     if learned.choices is None:
         return None
@@ -178,7 +201,8 @@ def report(parity: Parity, executor: Executor, run: Run, trained: Trained, size:
         ]
     if plain is not None:
         numbers["plain"] = plain
-    return ChosenBy(rows, numbers, found.tables(), found.advice(), found.who_pays())
+    verdict = {WHO_PAYS: answer} if (answer := found.who_pays()) else {}
+    return Section(rows, numbers, found.tables(), found.advice(), found.figures(), verdict)
 
 
 def plain_of(output: Location) -> Location:

@@ -28,14 +28,14 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.count import require_counted
 from pipeline.counts.counter_file import Parts
 from pipeline.executors import Executor
-from pipeline.guests.parity import measured, parity_worker
+from pipeline.guests.parity import KIND, measured, parity_worker
 from pipeline.guests.parity.parity_worker import Language, Parity, characters, read_settings, uneven
 from pipeline.merges import merge, merge_worker
 from pipeline.merges.chooser import Chooser
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import Learner
 from pipeline.reports.progress import for_python
-from pipeline.reports.summary import ChosenBy, Summary
+from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.directory import RUN
 from pipeline.run.keywords import AnyPath, ParityKeywords
@@ -61,7 +61,7 @@ class Languages(Chooser):
 
     parity: Parity
 
-    KIND = "languages"
+    KIND = KIND
     TAKES = ParityOptions
     REPLACED: ClassVar[dict[str, Any]] = {"tie_break": "greatest-letters"}
 
@@ -75,10 +75,6 @@ class Languages(Chooser):
         settings = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in parity.settings.items())
         dev = {"dev": list(map(str, parity.dev))} if parity.dev else {}
         return {"languages": list(map(str, parity.languages)), **dev, "parity": settings}
-
-    def report(self, executor: Executor, run: Run, trained: Trained, size: int) -> ChosenBy | None:
-        """Return what the report says of who chose; None of a shorter list than was measured."""
-        return measured.report(self.parity, executor, run, trained, size)
 
     def verify(self, runner: Runner, run: Run) -> tuple[MergeList, str]:
         """Learn the merges again, from the languages' counts; returns the merge list, and what was verified."""

@@ -34,8 +34,6 @@ from pipeline.guests.parity.parity import run_parity
 from pipeline.guests.parity.parity_worker import MeasureTask, measure
 from pipeline.merges import merge, merge_list, merge_worker
 from pipeline.merges.rules import MergeRules
-from pipeline.reports.plots import report_figures
-from pipeline.reports.verdict import verdict
 from pipeline.run import manifest
 from pipeline.run.directory import MERGES_SO_FAR
 from pipeline.run.make_options import make_options
@@ -132,7 +130,7 @@ def merged(train: Train, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_report_and_verify_know_the_languages(merged: Path, tmp_path: Path) -> None:
     verified = pipeline.verify_run(merged)
     assert verified["merges"].startswith("60, each chosen by its language when learned again")
-    found = json.loads((merged / "report.json").read_text())["chosen_by"]["numbers"]
+    found = json.loads((merged / "report.json").read_text())["sections"][0]["numbers"]
     assert [one["name"] for one in found["measured"]] == list(TRAIN)
     assert sum(one["merges"] for one in found["measured"]) == 60
     tokenizer = Tokenizer.load(merged / "tokenizer")
@@ -152,15 +150,16 @@ def test_report_and_verify_know_the_languages(merged: Path, tmp_path: Path) -> N
     assert shown["options"]["tie_break"] == "greatest-letters"
     assert "Gini coefficient" in (merged / "report.txt").read_text()
     again = shutil.copytree(merged, tmp_path / "again")
+    pipeline.report(again)
     first, second = (one["tokens"] for one in found["measured"])
-    pays = dict(verdict(pipeline.report(again).numbers, ()))["Who pays"]
+    pays = dict(load(manifest.require(again)).verdict)["Who pays"]
     base, other = TRAIN
     assert pays.startswith(f"{other} {second / first:.2f} times the tokens of {base} for the same --dev text; Gini")
     copied = shutil.copytree(merged, tmp_path / "run")
     smaller = pipeline.merge_run(copied, vocab_size=256 + 15)[256 + 15]
     own = [sum(len(smaller.encode(piece.decode())) * n for piece, n in counter.items()) for counter in DEV.values()]
     assert [one[4] for one in found["tokens"]] == own
-    assert json.loads((copied / "report.json").read_text())["chosen_by"] is None  # they were measured after 60 merges
+    assert json.loads((copied / "report.json").read_text())["sections"] == []  # they were measured after 60 merges
 
 
 def test_thresholds_are_of_the_runs_own_merges(merged: Path, executor: Executor, tmp_path: Path) -> None:
@@ -203,13 +202,13 @@ def test_text_is_counted_and_parity_has_a_price(tmp_path: Path) -> None:
     words += ["--vocab-size", 285, "--output", "fair"]
     result = succeeded(run(*words, cwd=tmp_path))
     assert sorted(path.name for path in (tmp_path / "fair-languages").iterdir()) == ["en", "en-dev", "sw", "sw-dev"]
-    numbers = json.loads((tmp_path / "fair" / "report.json").read_text())["chosen_by"]["numbers"]
+    numbers = json.loads((tmp_path / "fair" / "report.json").read_text())["sections"][0]["numbers"]
     texts = [(tmp_path / f"{name}-dev.txt").read_text() for name in ("en", "sw")]
     plain, fair = (pipeline.load(tmp_path / name) for name in ("fair-plain", "fair"))
     assert numbers["plain"] == [len(plain.encode(text)) for text in texts]
     assert [one["tokens"] for one in numbers["measured"]] == [len(fair.encode(text)) for text in texts]
     assert "with plain merges" in result.stdout
-    drawn = {one.id: one for one in report_figures(load(manifest.require(tmp_path / "fair")))}
+    drawn = {one.id: one for one in load(manifest.require(tmp_path / "fair")).added_figures}
     lines = {one.name: dict(one.points) for one in drawn["chosen-tokens"].series}
     assert [lines[one["name"]][28] for one in numbers["measured"]] == [one["tokens"] for one in numbers["measured"]]
     assert min(lines["en"]) == 1  # a logarithm has no 0
