@@ -97,7 +97,7 @@ def run_encode(options: EncodeOptions, model: Model, executor: Executor, listene
         )
         with runner.logged(directory, options, lambda: manifest.remove_partial(encoding)):
             corpus = finished_corpus(runner, encoding) or _encode(runner, encoding, model, options)
-            directory.remove(encoding.owned_working())
+            encoding.remove_working()
         if encoding.single:
             manifest.remove_working_directory(encoding)
         return summary_of(runner, asked.output or directory.location, corpus)
@@ -112,7 +112,6 @@ def summary_of(runner: Runner, output: Location, corpus: EncodedCorpus) -> Encod
 
 def finished_corpus(runner: Runner, encoding: Encoding) -> EncodedCorpus | None:
     """Return what the directory holds, if it is complete: every file is there, with the bytes that were written."""
-    manifest.move_single(encoding)  # a kill may have left it where it was made
     corpus = load_result(encoding.result)
     if corpus is None or corpus.encoding != encoding.fingerprint():
         return None
@@ -126,7 +125,7 @@ def finished_corpus(runner: Runner, encoding: Encoding) -> EncodedCorpus | None:
 
 
 def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions) -> EncodedCorpus:
-    encoding.directory.remove([encoding.complete.name])  # the shards are not complete from here on
+    encoding.home.remove([encoding.result.name])  # the shards are not complete from here on
     parts = encode_chunks(runner, encoding, model, options)
     total = total_of(runner, encoding, parts, options)
     if not any(part.documents for part in parts) and set(total.losses) & _NO_TEXTS:

@@ -26,11 +26,11 @@ from pipeline.run.runner import Runner, Stage
 from pipeline.shards import manifest
 from pipeline.shards.begun_shards import MOST_KEPT_BYTES
 from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
-from pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts, single_stems
+from pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import Layout, ShardFacts
 from pipeline.shards.ids_file import BucketReader, Part, PartReader, Slice, open_source, part_of
-from pipeline.shards.manifest import Encoding, directories_of, is_dealt
+from pipeline.shards.manifest import Encoding, is_dealt
 from pipeline.shards.order import Split, writers
 from pipeline.shards.packing import DocumentRows, LongRow, PackedRows, layout_of
 from pipeline.shards.plan import LEAST_TEXT_BYTES, encoding_workers, task_of
@@ -177,43 +177,33 @@ def write_missing(
     runner: Runner, encoding: Encoding, layout: Layout, writing: Writing
 ) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Write the shards that are missing, each by its task, and the files of their format; returns all, in order."""
-    directory, single, format_name = encoding.directory, encoding.single, encoding.options["shard_format"]
-    format_, directories = shard_format(format_name), directories_of(format_name, [*writing.tasks])
+    home, format_name = encoding.home, encoding.options["shard_format"]
+    format_, directories = shard_format(format_name), encoding.directories([*writing.tasks])
     by_split: dict[str, list[Any]] = {}
-    for (split, own), name in zip(writing.tasks.items(), directories, strict=True):
-        files = _files(encoding, layout, split, name, len(own))
-        by_split[name] = [task(file=file) for task, file in zip(own, files, strict=True)]
+    for split, own in writing.tasks.items():
+        stems = (encoding.stem(split, directories[split], index, len(own)) for index in range(len(own)))
+        files = (ShardFile(home.location, *format_.names(stem, layout), format_, layout) for stem in stems)
+        by_split[split] = [task(file=file) for task, file in zip(own, files, strict=True)]
     tasks = [*chain(*by_split.values())]
     names = [name for task in tasks for name in task.file.names]
-    names += format_.index(layout, dict.fromkeys(by_split, ())) if not single else {}
+    names += format_.index(layout, dict.fromkeys(directories.values(), ()))
     listed = (True if name in encoding.shards else None for name in names)
-    directory.refuse_replaced([directory / name for name in names], listed)
+    home.refuse_replaced([home / name for name in names], listed)
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
-    for name in filter(None, by_split if not single else ()):
-        make_directory(directory / name)
+    for name in filter(None, directories.values()):
+        make_directory(home / name)
     more = writing.longest.memory_bytes(format_, layout)
     what = f"writing {format_name} with a row of {format_count(writing.longest.tokens, 'tokens')}"
     workers = writers(runner, len(tasks), dealt=is_dealt(encoding.options), more_bytes=more, what=what)
     weights = [*map(writing.weight, tasks)]
     facts = runner.run(Stage(WRITING_STAGE, writing.unit, writing.do, tasks, weights, grant=workers))
-    for path in {(directory / name).parent for name in names}:  # not after each of many small shards
+    for path in {(home / name).parent for name in names}:  # not after each of many small shards
         if isinstance(path, Path):
             system.flush(path)
-    if single:
-        return facts, []
     rest = iter(facts)
-    shards = {name: [*islice(rest, len(own))] for name, own in by_split.items()}
-    return facts, [_index_file(directory, *file) for file in format_.index(layout, shards).items()]
-
-
-def _files(encoding: Encoding, layout: Layout, split: str, directory: str, count: int) -> Iterator[ShardFile]:
-    """Yield the files of the shards of a split."""
-    format_, where = shard_format(encoding.options["shard_format"]), encoding.directory.location
-    for index in range(count):
-        stem = f"{directory}/{format_.stem}".lstrip("/").format(index=index, shards=count)
-        if encoding.single:
-            stem = single_stems(encoding.single)[split]
-        yield ShardFile(where, *format_.names(stem, layout), format_, layout)
+    shards = {directories[split]: [*islice(rest, len(own))] for split, own in by_split.items()}
+    encoding.directory.require_lock()
+    return facts, [_index_file(home, *file) for file in format_.index(layout, shards).items()]
 
 
 def rows_of(options: Mapping[str, Any], model: Model) -> DocumentRows | PackedRows:
@@ -248,18 +238,16 @@ def _shard_tasks(
         )
 
 
-def _index_file(directory: Directory, name: str, text: str) -> FileFacts:
+def _index_file(home: Directory, name: str, text: str) -> FileFacts:
     """Write a file that a format adds to the directory."""
-    directory.require_lock()
-    write_whole(directory / name, text)
+    write_whole(home / name, text)
     data = text.encode()
     return FileFacts(name, len(data), f"{zlib.crc32(data):08x}")
 
 
 def damaged_file(runner: Runner, encoding: Encoding, corpus: EncodedCorpus) -> str | None:
     """Read all files of a finished directory; return the name of the first that is missing or not what was written."""
-    location = encoding.home
-    tasks = [CheckTask(location / name, size, crc32) for name, size, crc32 in corpus.checksums()]
+    tasks = [CheckTask(encoding.home / name, size, crc32) for name, size, crc32 in corpus.checksums()]
     sizes = each(_size, [task.path for task in tasks])
     for task, size in zip(tasks, sizes, strict=True):
         if size != task.bytes:

@@ -13,11 +13,9 @@ import contextlib
 import hashlib
 import itertools
 import re
-import shutil
 from array import array
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import InputError, UsageError
@@ -34,16 +32,15 @@ from pipeline.shards.encoded_corpus import (
     EncodedCorpus,
     check_names,
     load_result,
+    single_stems,
     write_result,
 )
 from pipeline.shards.formats import shard_format, single_format
-from pipeline.shards.formats.shard_format import IDS, Layout
+from pipeline.shards.formats.shard_format import IDS, Layout, ShardFormat
 from pipeline.shards.ids_file import StoredIds, part_name
-from pipeline.storage import Location, open_file
-from pipeline.storage.atomic import put, whole_file
+from pipeline.storage import Location
 from pipeline.tokenizer.model import Model
 
-_COPIED_BYTES = 1 << 20
 PARTS = ".parts"  # the end of the name of a directory that makes a single file
 ORDER_OPTIONS = ("shuffle", "seed", "repeat", "weights", "val_fraction", "val_tokens")
 SHARDS = Kind("encoding.json", re.compile(rf"parts|dealt|log\.txt|shards\.json|\.?{SHARD_NAME}"), FORMAT_VERSION)
@@ -52,15 +49,15 @@ SHARDS = Kind("encoding.json", re.compile(rf"parts|dealt|log\.txt|shards\.json|\
 def kind_of(format_name: str, *, validation: bool) -> Kind:
     """Return the kind of a directory of shards of one format, with or without what is held out."""
     format_ = shard_format(format_name)
-    directories = directories_of(format_name, ["train", *(["validation"] if validation else [])])
+    directories = directories_of(format_, ["train", *(["validation"] if validation else [])])
     written = format_.index(Layout({IDS: "uint16"}), dict.fromkeys(directories, ()))
     tops = {name.split("/")[0] for name in (*written, *directories) if name}
     return replace(SHARDS, reserved=re.compile("|".join([SHARDS.reserved.pattern, *map(re.escape, sorted(tops))])))
 
 
-def directories_of(format_name: str, splits: Sequence[str]) -> list[str]:
+def directories_of(format_: ShardFormat, splits: Sequence[str]) -> list[str]:
     """Return the directory of each split: its name, but "" for training alone and where the format wants no other."""
-    apart = len(splits) > 1 and shard_format(format_name).split_directories
+    apart = len(splits) > 1 and format_.split_directories
     return ["" if split == "train" and not apart else split for split in splits]
 
 
@@ -97,20 +94,28 @@ class Encoding:
         return _single_of(self.directory.location.name)
 
     @property
-    def home(self) -> Location:
-        """Where the shards are when they are complete."""
+    def home(self) -> Directory:
+        """Where the shards are: in the directory, but a single file is next to it."""
         where = self.directory.location
-        return where.parent if self.single else where
+        return replace(self.directory, location=where.parent) if self.single else self.directory
 
     @property
     def result(self) -> Location:
         """Where it is said what the shards are."""
-        return self.home / self.complete.name
+        return self.home / (f"{self.single}.json" if self.single else RESULT)
 
-    @property
-    def complete(self) -> Location:
-        """Where it is said first: before a single file is moved to where it is complete."""
-        return self.directory / (f"{self.single}.json" if self.single else RESULT)
+    def directories(self, splits: Sequence[str]) -> dict[str, str]:
+        """Return the directory of each split in `home`; "" if it is `home` itself."""
+        format_ = shard_format(self.options["shard_format"])
+        names = [""] * len(splits) if self.single else directories_of(format_, splits)
+        return dict(zip(splits, names, strict=True))
+
+    def stem(self, split: str, directory: str, index: int, shards: int) -> str:
+        """Return how the name of a shard in `home` starts. shards: how many its split has."""
+        if self.single:
+            return single_stems(self.single)[split]
+        stem = shard_format(self.options["shard_format"]).stem.format(index=index, shards=shards)
+        return f"{directory}/{stem}" if directory else stem
 
     def fingerprint(self) -> str:
         """Return what the shards depend on."""
@@ -127,17 +132,17 @@ class Encoding:
         epochs, parts = self.options.get("repeat") or 1, range(len(self.plan.chunks))
         return [[f"dealt/{epoch:04d}-{index:06d}.ids" for index in parts] for epoch in range(epochs)]
 
-    def owned_working(self) -> list[str]:
-        """Return the names of all files that are deleted when the shards are complete."""
-        begun = self.begun.names() if self.begun else []
-        return [*self.owned_parts(), *itertools.chain(*self.owned_dealt()), *begun]
+    def remove_working(self) -> None:
+        """Delete what is needed no more when the shards are complete, but not the manifest."""
+        self.directory.remove([*self.owned_parts(), *itertools.chain(*self.owned_dealt())])
+        self.home.remove(self.begun.names() if self.begun else [])
 
     @property
     def begun(self) -> BegunShards | None:
         """The shards that are written in place, if they are."""
         bytes_ = corpus_bytes(self.plan.files)
         in_order = not is_dealt(self.options)
-        return begun_shards(self.directory.location, self.options, self.single, bytes_) if in_order else None
+        return begun_shards(self.home.location, self.options, self.single, bytes_) if in_order else None
 
     def parts(self) -> list[StoredIds]:
         """Return the path of each part, and the fingerprint of what it depends on."""
@@ -204,45 +209,29 @@ def remove_all(encoding: Encoding, keep: list[str]) -> None:
     """Delete every file of an encoding but its manifest; of its copies of standard input all but `keep`."""
     names = list(encoding.shards)
     with contextlib.suppress(InputError):  # shards.json lists more where it was written last
-        result = load_result(encoding.directory / RESULT)
+        result = load_result(encoding.result)
         if result is not None and result.encoding == encoding.fingerprint():
             names += result.file_names()
-    encoding.directory.remove([encoding.complete.name, *encoding.owned_working(), *names, LOG])
+    encoding.home.remove([encoding.result.name, *names])
+    encoding.remove_working()
+    encoding.directory.remove([LOG])
     standard_input.remove_copies(encoding.directory, keep)
 
 
 def remove_working_directory(encoding: Encoding) -> None:
     """Delete what is left in the directory of a finished single file; the lock removes the directory."""
-    encoding.directory.remove([encoding.complete.name, *encoding.shards, SHARDS.manifest, LOG])
+    encoding.directory.remove([SHARDS.manifest, LOG])
     standard_input.remove_copies(encoding.directory, ())
 
 
 def remove_partial(encoding: Encoding) -> None:
     """Delete the temporary files of killed writers."""
-    names = [encoding.complete.name, SHARDS.manifest, *encoding.owned_working(), *encoding.shards, STANDARD_INPUT]
-    encoding.directory.remove_partial(names)
+    working = [*encoding.owned_parts(), *itertools.chain(*encoding.owned_dealt())]
+    encoding.directory.remove_partial([SHARDS.manifest, *working, STANDARD_INPUT])
+    encoding.home.remove_partial([encoding.result.name, *encoding.shards])
 
 
 def save_result(corpus: EncodedCorpus, encoding: Encoding) -> None:
     """Write what the shards of an encoding are."""
     encoding.directory.require_lock()
-    write_result(encoding.complete, corpus)
-    move_single(encoding)
-
-
-def move_single(encoding: Encoding) -> None:
-    """Move a single file that is complete to where it belongs, and its manifest after it; again after a kill."""
-    if encoding.single and (corpus := load_result(encoding.complete)) and corpus.encoding == encoding.fingerprint():
-        for name in corpus.file_names():
-            if (encoding.directory / name).exists():
-                _move(encoding.directory / name, encoding.home / name)
-        write_result(encoding.result, corpus)
-
-
-def _move(path: Location, where: Location) -> None:
-    """Move a complete file out of the directory in which it was made."""
-    if isinstance(path, Path):
-        put(path, where)
-        return
-    with whole_file(where) as copy, open_file(path) as source, copy.open("wb") as target:
-        shutil.copyfileobj(source, target, _COPIED_BYTES)
+    write_result(encoding.result, corpus)

@@ -65,37 +65,35 @@ def test_finished_file_is_kept_and_repaired(text: Path, tmp_path: Path) -> None:
     assert names(tmp_path) == ["a.txt", "train.bin", "train.bin.json"]
 
 
-@pytest.mark.parametrize(("options", "step"), [
-    *(({}, step) for step in range(3)),
-    *(({"val_fraction": 0.5, "documents": "offsets"}, step) for step in range(6)),
-])  # fmt: skip
-def test_kill_while_a_complete_file_is_moved_costs_nothing(text: Path, tmp_path: Path, options, step: int) -> None:
-    """Before each move, before the manifest is written, and before the working directory is removed."""
-    home, steps = tmp_path / "home", iter(range(9))
+@pytest.mark.parametrize("step", ["write_result", "remove_working_directory"])
+@pytest.mark.parametrize("options", [{}, {"val_fraction": 0.5, "documents": "offsets"}], ids=["train", "validation"])
+def test_kill_when_the_files_are_complete_costs_no_encoding(text: Path, tmp_path: Path, options, step: str) -> None:
+    home = tmp_path / "home"
     encode = partial(pipeline.encode_corpus, text, TOKENIZER, home / "train.bin", workers=1, **options)
     whole, before = encode(), everything(home)
     for path in home.iterdir():
         path.unlink()
-
-    def stopping(name: str) -> None:
-        function = getattr(manifest, name)
-
-        def stopped(first, *own):
-            if first != home / "train.bin.parts" / "train.bin.json" and next(steps) == step:
-                raise KeyboardInterrupt
-            return function(first, *own)
-
-        patched.setattr(manifest, name, stopped)
-
     with pytest.MonkeyPatch.context() as patched:
-        for name in ("_move", "write_result", "remove_working_directory"):
-            stopping(name)
+        patched.setattr(manifest, step, Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             encode()
+    assert before.items() - {("train.bin.json", before["train.bin.json"])} <= everything(home).items()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("pipeline.commands.encode.encode_chunks", Mock(side_effect=AssertionError("encoded again")))
+        patched.setattr("pipeline.shards.encode.encode_chunk", Mock(side_effect=AssertionError("encoded again")))
         assert encode() == whole
     assert everything(home) == before
+
+
+def test_nothing_is_at_the_name_until_the_file_is_complete(text: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    encode = partial(pipeline.encode_corpus, text, TOKENIZER, home / "train.bin", chunk_size=1000)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("pipeline.commands.encode.write_shards", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            encode()
+    assert names(home) == [".train.bin.begun", "train.bin.parts"]
+    encode()
+    assert names(home) == ["train.bin", "train.bin.json"]
 
 
 def test_other_files_are_not_replaced(text: Path, tmp_path: Path) -> None:
