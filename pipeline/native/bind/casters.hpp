@@ -118,7 +118,8 @@ template <class T>
 MemoryView give(std::vector<T> values) {
   auto* const kept = new std::vector<T>(std::move(values));
   kept->reserve(1);  // no array without an address
-  return give(kept->data(), kept->size(), kept, [](void* memory) noexcept { delete static_cast<std::vector<T>*>(memory); });
+  return give(kept->data(), kept->size(), kept,
+              [](void* memory) noexcept { delete static_cast<std::vector<T>*>(memory); });
 }
 
 template <class T>
@@ -134,9 +135,10 @@ auto give_all(Vectors... vectors) {
 
 inline ColumnsTuple give(Columns columns) {
   const size_t rows = columns.rows, data_bytes = columns.data_bytes;
-  return nanobind::steal<ColumnsTuple>(
-      nanobind::make_tuple(give(std::move(columns.offsets), rows + 1), give(std::move(columns.data), data_bytes),
-                           give(std::move(columns.counts), rows)).release());
+  return nanobind::steal<ColumnsTuple>(nanobind::make_tuple(give(std::move(columns.offsets), rows + 1),
+                                                            give(std::move(columns.data), data_bytes),
+                                                            give(std::move(columns.counts), rows))
+                                           .release());
 }
 
 // Up to Python 3.13, a thread that asks for the GIL of an interpreter that ends is ended by unwinding its stack, and the

@@ -69,8 +69,11 @@ void make_counter(Counter* self, nb::object cutter, std::vector<Text> special_to
     const bpe::Locked gil;
     self->spill(nb::find(*self));
   };
-  const bpe::ChunkCounter::Options options{errors, max_piece_bytes.value_or(0), window_bytes,
-                                           budget_bytes.value_or(0), call_spill,
+  const bpe::ChunkCounter::Options options{errors,
+                                           max_piece_bytes.value_or(0),
+                                           window_bytes,
+                                           budget_bytes.value_or(0),
+                                           call_spill,
                                            sink.is_none() ? nullptr : nb::cast<bpe::PieceSink*>(sink),
                                            form.is_none() ? nullptr : nb::cast<const bpe::NormalForm*>(form)};
   const bool native = nb::isinstance<bpe::Automaton>(cutter);
@@ -90,7 +93,8 @@ int traverse_counter(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (nb::inst_ready(self)) {
     Counter* counter = nb::inst_ptr<Counter>(self);
-    for (const nb::object* held : {&counter->cutter, &counter->spill, &counter->sink, &counter->form}) Py_VISIT(held->ptr());
+    for (const nb::object* held : {&counter->cutter, &counter->spill, &counter->sink, &counter->form})
+      Py_VISIT(held->ptr());
   }
   return 0;
 }
@@ -157,11 +161,12 @@ void bind_counter(nb::module_& module) {
                       "function from a document to its pieces (slower).",
                       nb::type_slots(counter_slots))
       .def("__init__", &make_counter, "cutter"_a, "special_tokens"_a, nb::kw_only(),
-           "added_tokens"_a = nb::make_tuple(), "errors"_a = "replace",
-           "max_piece_bytes"_a = nb::none(), "window_bytes"_a = size_t{1} << 18, "budget_bytes"_a = nb::none(),
-           "spill"_a = nb::none(), "sink"_a = nb::none(), "form"_a = nb::none(),
+           "added_tokens"_a = nb::make_tuple(), "errors"_a = "replace", "max_piece_bytes"_a = nb::none(),
+           "window_bytes"_a = size_t{1} << 18, "budget_bytes"_a = nb::none(), "spill"_a = nb::none(),
+           "sink"_a = nb::none(), "form"_a = nb::none(),
            nb::sig("def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], "
-                   "special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), errors: str = 'replace', "
+                   "special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), errors: str = "
+                   "'replace', "
                    "max_piece_bytes: int | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, "
                    "spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None, "
                    "form: NormalForm | None = None) -> None"),
@@ -188,8 +193,9 @@ void bind_counter(nb::module_& module) {
           "offsets"_a, "data"_a, "offset_bytes"_a = 8,
           "Documents in a column in Arrow's layout: row i is data[offsets[i]:offsets[i + 1]], with one offset more "
           "than rows, of `offset_bytes` (4 or 8), signed. The rows are fed one after the other. Errors as of feed().")
-      .def("start_inside_document", [](Counter& self) { self.counter.start_inside_document(); },
-           "Call before a text that starts inside a document, so that the document is not counted twice.")
+      .def(
+          "start_inside_document", [](Counter& self) { self.counter.start_inside_document(); },
+          "Call before a text that starts inside a document, so that the document is not counted twice.")
       .def(
           "add_pieces",
           [](Counter& self, const std::vector<nb::bytes>& pieces, const std::vector<uint64_t>& counts) {
@@ -202,9 +208,10 @@ void bind_counter(nb::module_& module) {
       .def("columns", &columns_of, "partition"_a = 0, "partitions"_a = 1,
            "The pieces of one of `partitions` equal ranges of hashes, in order of hash: offsets (int64), data (bytes), "
            "counts (uint64). The counter stays as it is.")
-      .def("clear_counts", [](Counter& self) { self.counter.clear_counts(); },
-           "Forgets the pieces counted so far and frees their memory, but not the text that waits for its end nor the "
-           "statistics.")
+      .def(
+          "clear_counts", [](Counter& self) { self.counter.clear_counts(); },
+          "Forgets the pieces counted so far and frees their memory, but not the text that waits for its end nor the "
+          "statistics.")
       .def(
           "set_budget",
           [](Counter& self, size_t budget_bytes) {
@@ -212,10 +219,12 @@ void bind_counter(nb::module_& module) {
               throw nb::value_error("there is no budget to change");
             reading([&] { self.counter.set_budget(budget_bytes); });
           },
-          "budget_bytes"_a, "Another budget_bytes from now on, perhaps a smaller one: then spill(counter) may be called.")
+          "budget_bytes"_a,
+          "Another budget_bytes from now on, perhaps a smaller one: then spill(counter) may be called.")
       .def("fed_bytes", [](const Counter& self) { return self.counter.statistics().bytes; })
-      .def("long_piece_bytes", [](const Counter& self) { return self.counter.table().long_bytes(); },
-           "The bytes of the pieces that are longer than 15.")
+      .def(
+          "long_piece_bytes", [](const Counter& self) { return self.counter.table().long_bytes(); },
+          "The bytes of the pieces that are longer than 15.")
       .def("memory_bytes", [](const Counter& self) { return self.counter.bytes(); })
       .def("statistics", &statistics_of, nb::sig("def statistics(self) -> dict[str, Any]"),
            "bytes, documents, pieces, special_tokens, replacements, invalid_bytes, documents_skipped, bytes_skipped, "
@@ -272,8 +281,9 @@ void bind_tally(nb::module_& module) {
 }  // namespace
 
 void bind_count(nb::module_& module) {
-  module.def("hash64", [](const Buffer& piece) { return bpe::hash64(piece.data(), piece.size()); }, "piece"_a,
-             "The hash by which counters are ordered.");
+  module.def(
+      "hash64", [](const Buffer& piece) { return bpe::hash64(piece.data(), piece.size()); }, "piece"_a,
+      "The hash by which counters are ordered.");
   module.def("give_back_memory", &bpe::give_back_memory, "Returns freed memory to the system.");
   nb::class_<bpe::PieceSink>(module, "PieceSink", "What takes a ChunkCounter's pieces instead of counting them.");
   bind_counter(module);

@@ -46,17 +46,20 @@ void bind_documents(nb::module_& module) {
             Dealer::Dealt dealt = unlocked([&] { return self.take(); });
             return give_all(std::move(dealt.words), std::move(dealt.ids), std::move(dealt.table));
           },
-          "The entries (key, size and whether it ends) and the ids of all buckets, and how many of both each bucket has.");
+          "The entries (key, size and whether it ends) and the ids of all buckets, and how many of both each bucket "
+          "has.");
   module.def(
       "hash_documents",
-      [](std::span<const uint8_t> ids, std::span<const uint64_t> ends, size_t id_bytes, uint64_t first, uint64_t state) {
+      [](std::span<const uint8_t> ids, std::span<const uint64_t> ends, size_t id_bytes, uint64_t first,
+         uint64_t state) {
         auto hashes = bpe::hash_documents(ids, ends, id_bytes, first, state);
         return std::pair(bpe::give(std::move(hashes)), state);
       },
       "ids"_a, "ends"_a, "id_bytes"_a, "first"_a, "state"_a,
       "A hash of each document that ends in a block, and the state after the block.");
-  module.def("order_of", [](std::span<const uint64_t> words) { return bpe::give(bpe::order_of(words)); }, "words"_a,
-             "The numbers of a bucket's entries in the order of their keys.");
+  module.def(
+      "order_of", [](std::span<const uint64_t> words) { return bpe::give(bpe::order_of(words)); }, "words"_a,
+      "The numbers of a bucket's entries in the order of their keys.");
   module.def(
       "in_order",
       [](std::span<const uint64_t> words, const std::vector<Buffer>& runs, size_t id_bytes) {
@@ -81,7 +84,8 @@ void bind_documents(nb::module_& module) {
                             std::move(rows.numbers));
           },
           "columns"_a,
-          "The rows so far: ids as bytes, where rows end, and positions and numbers of documents if they are asked for.")
+          "The rows so far: ids as bytes, where rows end, and positions and numbers of documents if they are asked "
+          "for.")
       .def("amounts", [](const Packer& self) {
         return std::tuple(self.padded_tokens, self.truncated_tokens, self.truncated_documents);
       });

@@ -143,7 +143,8 @@ nb::typed<nb::dict, int, int> last_merges(ListingEncoder& self, const Tokens& to
 std::vector<std::pair<uint32_t, uint32_t>> steps(ListingEncoder& self, const nb::bytes& piece) {
   std::vector<std::pair<uint32_t, uint32_t>> made;
   bpe::RankMerger::Scratch scratch;
-  for (const auto& [rank, at] : self.merger().steps({piece.c_str(), piece.size()}, scratch)) made.emplace_back(rank, at);
+  for (const auto& [rank, at] : self.merger().steps({piece.c_str(), piece.size()}, scratch))
+    made.emplace_back(rank, at);
   return made;
 }
 
@@ -239,7 +240,8 @@ void bind_encoder(nb::module_& module) {
            "Adds to uses[id] (uint64) how often each token occurs in the pieces of a counter; returns the sum.")
       .def("last_merges", &last_merges, "tokens"_a,
            "Id -> the rank of the last merge that makes a token (id -> bytes) of its own bytes, where merges do.")
-      .def("steps", &steps, "piece"_a, "The merges of a piece in their order: rank, and the byte where the token starts.")
+      .def("steps", &steps, "piece"_a,
+           "The merges of a piece in their order: rank, and the byte where the token starts.")
       .def("encode_pieces", &encode_pieces, "pieces"_a, "The ids of pieces that were cut already.")
       .def(
           "encode_cut",
@@ -267,17 +269,20 @@ void bind_chunk_sinks(nb::module_& module) {
             auto [text, ends] = self.take();
             return std::make_pair(nb::bytes(text.data(), text.size()), std::move(ends));
           },
-          "The text since the last call that is not dropped any more, and where it ends before a dropped document (True) "
+          "The text since the last call that is not dropped any more, and where it ends before a dropped document "
+          "(True) "
           "or with a file or record (False).");
 
   nb::class_<ChunkIds, PieceSink>(module, "ChunkIds",
                                   "The ids of a chunk, which a ChunkCounter feeds, and where its documents end.")
-      .def(nb::init<ListingEncoder&, std::vector<uint32_t>, std::optional<uint32_t>, bool, bool, std::vector<uint32_t>,
-                    std::vector<uint32_t>>(),
+      .def(
+          nb::init<ListingEncoder&, std::vector<uint32_t>, std::optional<uint32_t>, bool, bool, std::vector<uint32_t>,
+                   std::vector<uint32_t>>(),
           "encoder"_a, "special_ids"_a, nb::kw_only(), "separator"_a = nb::none(), "separators"_a = true,
           "judged"_a = false, "front"_a = nb::tuple(), "behind"_a = nb::tuple(), nb::keep_alive<1, 2>(),
           "special_ids: of the counter's special tokens, in their order. separator: the id that ends a document, which "
-          "is among the ids if `separators`. judged: the counter may drop documents. front, behind: the ids around the text of "
+          "is among the ids if `separators`. judged: the counter may drop documents. front, behind: the ids around the "
+          "text of "
           "a document.")
       .def("start_text", &ChunkIds::start_text, "inside_document"_a,
            "Call before a text; inside_document: it continues a document which started elsewhere.")
@@ -299,8 +304,9 @@ void bind_chunk_sinks(nb::module_& module) {
             throw nb::value_error("id_bytes must be 2 or 4");
           },
           "id_bytes"_a, "The ids since the last call whose documents are not dropped any more, in 2 or 4 bytes each.")
-      .def("take_ends", [](ChunkIds& self) { return bpe::give_copy(self.take_ends()); },
-           "Where documents end, as numbers of ids from the chunk's first, found since the last call; uint64.");
+      .def(
+          "take_ends", [](ChunkIds& self) { return bpe::give_copy(self.take_ends()); },
+          "Where documents end, as numbers of ids from the chunk's first, found since the last call; uint64.");
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ using bpe::unlocked;
 namespace {
 
 // tokens, ids, first new id, forbidden bytes, numbers of tokens that may be made again.
-using StartTuple = std::tuple<std::vector<bpe::Text>, std::vector<uint32_t>, uint32_t, std::vector<bpe::Text>,
-                              std::vector<uint32_t>>;
+using StartTuple =
+    std::tuple<std::vector<bpe::Text>, std::vector<uint32_t>, uint32_t, std::vector<bpe::Text>, std::vector<uint32_t>>;
 
 void add(MergeEngine& engine, Buffer offsets, Buffer data, Buffer counts) {
   const auto columns = bpe::held(BorrowedColumns{std::move(offsets), std::move(data), std::move(counts)});
@@ -97,8 +97,9 @@ void bind_merge(nb::module_& module) {
       .def_prop_ro("stop", [](const MergeResult& result) { return result.exhausted ? "min-frequency" : "limit"; })
       .def_ro("phases", &MergeResult::phases);
 
-  module.def("engine_rules", [] { return std::vector<std::string>(bpe::kEngineRules.begin(), bpe::kEngineRules.end()); },
-             "The names of the rules that the engine obeys.");
+  module.def(
+      "engine_rules", [] { return std::vector<std::string>(bpe::kEngineRules.begin(), bpe::kEngineRules.end()); },
+      "The names of the rules that the engine obeys.");
   nb::class_<MergeEngine>(module, "MergeEngine")
       .def(nb::init<>())
       .def("add", &add, "offsets"_a, "data"_a, "counts"_a,
@@ -108,19 +109,24 @@ void bind_merge(nb::module_& module) {
            "Instead of add(): read() returns all columns, about that many bytes and pieces in all; run() calls it once "
            "or twice, so that they need not be in memory together.")
       .def("resume", &resume, "left"_a, "right"_a, "counts"_a, "joined"_a,
-           "Continues after these merges, in order of rank: run() makes those that come after them and returns all. They "
+           "Continues after these merges, in order of rank: run() makes those that come after them and returns all. "
+           "They "
            "are as phase_end was given them, or come from other pieces; what they join is counted in these.")
-      .def("run", &run, "max_merges"_a, "rules"_a, nb::kw_only(), "threads"_a = 1, "progress"_a = nb::none(),
-           "narrow_symbols"_a = 65536, "index_positions"_a = 0, "thread_bytes"_a = 4 << 20, "share_from"_a = 1500,
-           "compact"_a = false, "resident_bytes"_a = 0, "scratch"_a = "", "phase_end"_a = nb::none(),
-           "start"_a = nb::none(),
-           "Trains once on everything added. progress(merges, max_merges, best_count) is called at least every "
-           "tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. "
-           "narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from "
-           "(occurrences of a pair) are tuning and change no result. compact: in less memory, a fifth slower. With "
-           "resident_bytes, words that a phase does not need are in files whose names begin with scratch (OSError where "
-           "they cannot be written), so that any number of bytes is enough; words, lists and pairs take about that many. "
-           "phase_end(result) is called after each phase with the merges so far. start: where pieces are rows of 32-bit "
-           "numbers of tokens, which are all kept in memory: their bytes, their ids for the tie-break, the id of the first "
-           "new token, bytes that are never made, and the numbers of tokens that may be made again and are then not new.");
+      .def(
+          "run", &run, "max_merges"_a, "rules"_a, nb::kw_only(), "threads"_a = 1, "progress"_a = nb::none(),
+          "narrow_symbols"_a = 65536, "index_positions"_a = 0, "thread_bytes"_a = 4 << 20, "share_from"_a = 1500,
+          "compact"_a = false, "resident_bytes"_a = 0, "scratch"_a = "", "phase_end"_a = nb::none(),
+          "start"_a = nb::none(),
+          "Trains once on everything added. progress(merges, max_merges, best_count) is called at least every "
+          "tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. "
+          "narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from "
+          "(occurrences of a pair) are tuning and change no result. compact: in less memory, a fifth slower. With "
+          "resident_bytes, words that a phase does not need are in files whose names begin with scratch (OSError where "
+          "they cannot be written), so that any number of bytes is enough; words, lists and pairs take about that "
+          "many. "
+          "phase_end(result) is called after each phase with the merges so far. start: where pieces are rows of 32-bit "
+          "numbers of tokens, which are all kept in memory: their bytes, their ids for the tie-break, the id of the "
+          "first "
+          "new token, bytes that are never made, and the numbers of tokens that may be made again and are then not "
+          "new.");
 }

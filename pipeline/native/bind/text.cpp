@@ -50,8 +50,10 @@ size_t cut(const Automaton& automaton, const Buffer& text, size_t begin, size_t 
   return begin + at;
 }
 
-std::pair<std::vector<uint32_t>, size_t> cut_part(const Automaton& self, const Buffer& text, size_t batch, bool at_end) {
-  if (batch == 0 || text.size() > UINT32_MAX) throw std::invalid_argument("cut: an empty batch, or more than 4 GiB of text");
+std::pair<std::vector<uint32_t>, size_t> cut_part(const Automaton& self, const Buffer& text, size_t batch,
+                                                  bool at_end) {
+  if (batch == 0 || text.size() > UINT32_MAX)
+    throw std::invalid_argument("cut: an empty batch, or more than 4 GiB of text");
   std::pair<std::vector<uint32_t>, size_t> found;
   found.second = cut(self, text, 0, text.size(), at_end, batch, found.first);
   return found;
@@ -98,7 +100,9 @@ void bind_text(nb::module_& module) {
            "tentative"_a, "provable"_a, "ahead"_a = nb::bytes(""), "variants"_a = nb::bytes(""))
       .def(
           "cut",
-          [](const Automaton& self, const Buffer& text, size_t batch) { return cut_part(self, text, batch, true).first; },
+          [](const Automaton& self, const Buffer& text, size_t batch) {
+            return cut_part(self, text, batch, true).first;
+          },
           "text"_a, nb::kw_only(), "batch"_a = kRound, without_gil,
           "The end of each piece of a whole document, UTF-8 in bytes. `batch` pieces are cut in one native call.")
       .def(
@@ -123,10 +127,14 @@ void bind_text(nb::module_& module) {
            nb::sig("def __init__(self, active: Sequence[tuple[int, int]], normalize: Callable[[str], str]) -> None"),
            "active: first and last code points of runs of characters that normalizing may change, move, or join with "
            "what stands before them; none is below U+0300.")
-      .def("can_cut",
-           [](const NormalForm& self, const Buffer& text, size_t at) { return self.can_cut({text.data(), text.size()}, at); },
-           "text"_a, "at"_a, "Whether both sides of a position in valid UTF-8 are normalized apart as together, and the "
-           "two characters at it stay as they are.");
+      .def(
+          "can_cut",
+          [](const NormalForm& self, const Buffer& text, size_t at) {
+            return self.can_cut({text.data(), text.size()}, at);
+          },
+          "text"_a, "at"_a,
+          "Whether both sides of a position in valid UTF-8 are normalized apart as together, and the "
+          "two characters at it stay as they are.");
   nb::class_<SpecialTokens>(module, "SpecialTokens",
                             "Finds special tokens in bytes: leftmost, and of those that start there the longest.")
       .def(
@@ -161,8 +169,9 @@ void bind_text(nb::module_& module) {
           },
           "text"_a, "at"_a, "The longest token that starts at `at`: (start, end, id), or None.");
 
-  module.def("json_texts", &json_texts, "lines"_a, "path"_a,
-             "One field of whole lines of JSON, to which the keys of `path` lead: offsets (int64) and data, a row for each "
-             "line that is not blank; then the rows that are not JSON, without the field, not text: how many, and where "
-             "the first few lines start.");
+  module.def(
+      "json_texts", &json_texts, "lines"_a, "path"_a,
+      "One field of whole lines of JSON, to which the keys of `path` lead: offsets (int64) and data, a row for each "
+      "line that is not blank; then the rows that are not JSON, without the field, not text: how many, and where "
+      "the first few lines start.");
 }

@@ -25,14 +25,17 @@ void add(MergeReplay& replay, const BorrowedColumns& counter) {
   for (size_t row = 0; row < columns.rows; ++row) replay.add(columns.text(row), columns.counts[row]);
 }
 
-void make_replay(MergeReplay* self, const bpe::MergeRules& rules, const nb::bytes& byte_order,
-                   const bpe::Buffer& left, const bpe::Buffer& right, const bpe::Buffer& counts,
-                   const bpe::Buffer& joined, bool exhausted, size_t budget_bytes, size_t first) {
+void make_replay(MergeReplay* self, const bpe::MergeRules& rules, const nb::bytes& byte_order, const bpe::Buffer& left,
+                 const bpe::Buffer& right, const bpe::Buffer& counts, const bpe::Buffer& joined, bool exhausted,
+                 size_t budget_bytes, size_t first) {
   if (first > left.as<uint32_t>("left").size()) throw nb::value_error("first is beyond the list");
   const auto copy = [](auto items) { return std::vector(items.begin(), items.end()); };
-  MergeReplay::Listed listed{copy(left.as<uint32_t>("left")), copy(right.as<uint32_t>("right")),
-                                copy(counts.as<uint64_t>("counts")), copy(joined.as<uint64_t>("joined")), exhausted,
-                                first};
+  MergeReplay::Listed listed{copy(left.as<uint32_t>("left")),
+                             copy(right.as<uint32_t>("right")),
+                             copy(counts.as<uint64_t>("counts")),
+                             copy(joined.as<uint64_t>("joined")),
+                             exhausted,
+                             first};
   if (listed.right.size() != listed.left.size() || listed.counts.size() != listed.left.size() ||
       listed.joined.size() != listed.left.size())
     throw nb::value_error("left, right, counts and joined must be of one length");
@@ -44,17 +47,19 @@ void make_replay(MergeReplay* self, const bpe::MergeRules& rules, const nb::byte
 void bind_verify(nb::module_& module) {
   const auto without_gil = nb::call_guard<bpe::Released>();
   nb::class_<MergeReplay>(module, "MergeReplay",
-                             "The second opinion on a merge list, from two readings of all pieces or more.")
+                          "The second opinion on a merge list, from two readings of all pieces or more.")
       .def("__init__", &make_replay, "rules"_a, "byte_order"_a, "left"_a, "right"_a, "counts"_a, "joined"_a,
            nb::kw_only(), "exhausted"_a, "budget_bytes"_a, "first"_a = 0)
-      .def("add", &add, "counter"_a, without_gil, "Adds pieces; all of them in each reading. OverflowError where their bytes are 2^63 or more.")
+      .def("add", &add, "counter"_a, without_gil,
+           "Adds pieces; all of them in each reading. OverflowError where their bytes are 2^63 or more.")
       .def("next_reading", &MergeReplay::next_reading, without_gil,
            "Ends a reading; returns whether another one is needed.")
       .def("done", &MergeReplay::done, "of_reading"_a, "How much of all readings is done when so much of this one is.")
       .def(
           "wrong",
           [](const MergeReplay& self)
-              -> std::optional<nb::typed<nb::tuple, int, std::optional<nb::typed<nb::tuple, int, int, int>>, int, int>> {
+              -> std::optional<
+                  nb::typed<nb::tuple, int, std::optional<nb::typed<nb::tuple, int, int, int>>, int, int>> {
             const auto& wrong = self.wrong();
             if (!wrong) return std::nullopt;
             nb::object due = nb::none();
@@ -71,8 +76,9 @@ void bind_verify(nb::module_& module) {
           },
           "id"_a, "The bytes of a token.")
       .def_prop_ro("bytes", &MergeReplay::bytes, "Of all pieces, each as often as it was found.");
-  module.def("replay_rules", [] { return std::vector<std::string>(bpe::kReplayRules.begin(), bpe::kReplayRules.end()); },
-             "The names of the rules that a replay obeys.");
+  module.def(
+      "replay_rules", [] { return std::vector<std::string>(bpe::kReplayRules.begin(), bpe::kReplayRules.end()); },
+      "The names of the rules that a replay obeys.");
   module.def(
       "counter_sum",
       [](const BorrowedColumns& counter) -> nb::typed<nb::tuple, int, int, int, int, bool> {

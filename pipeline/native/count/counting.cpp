@@ -16,8 +16,12 @@ void note(std::vector<uint64_t>& offsets, uint64_t offset) {
 
 ChunkCounter::ChunkCounter(const Automaton* automaton, DocumentCutter cut_document, SpecialTokens specials,
                            size_t separators, Options options)
-    : automaton_(automaton), cut_document_(std::move(cut_document)), specials_(std::move(specials)),
-      separators_(separators), options_(options), limit_(options.window_bytes) {
+    : automaton_(automaton),
+      cut_document_(std::move(cut_document)),
+      specials_(std::move(specials)),
+      separators_(separators),
+      options_(options),
+      limit_(options.window_bytes) {
   if (options_.max_piece_bytes && options_.max_piece_bytes < 4)
     throw std::invalid_argument("max_piece_bytes must be at least 4, the longest character");
   if (options_.form) known_ = std::make_unique<NormalForm::Known>();
@@ -25,8 +29,8 @@ ChunkCounter::ChunkCounter(const Automaton* automaton, DocumentCutter cut_docume
 }
 
 size_t ChunkCounter::bytes() const {
-  return capacity_ + normal_.capacity() + (known_ ? known_->bytes() : 0) + repaired_.capacity() * sizeof(Repaired) + table_.bytes() +
-         (open_document_ ? open_document_->bytes() : 0);
+  return capacity_ + normal_.capacity() + (known_ ? known_->bytes() : 0) + repaired_.capacity() * sizeof(Repaired) +
+         table_.bytes() + (open_document_ ? open_document_->bytes() : 0);
 }
 
 void ChunkCounter::clear_counts() {
@@ -36,7 +40,9 @@ void ChunkCounter::clear_counts() {
 
 bool ChunkCounter::fits(size_t window_bytes, size_t table_bytes) const {
   const size_t to_write = longest_ * (kPieceCopies - kUncutCopies - 1);
-  return window_bytes + normal_.capacity() + (known_ ? known_->bytes() : 0) + table_bytes + (open_document_ ? open_document_->bytes() : 0) + to_write <= options_.budget_bytes;
+  return window_bytes + normal_.capacity() + (known_ ? known_->bytes() : 0) + table_bytes +
+             (open_document_ ? open_document_->bytes() : 0) + to_write <=
+         options_.budget_bytes;
 }
 
 // Spills where the window, or the table with that many more pieces, would exceed the budget.

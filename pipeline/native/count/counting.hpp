@@ -57,15 +57,15 @@ class PieceSink {
 struct CountingStatistics {
   static constexpr size_t kExamples = 8;
 
-  uint64_t bytes = 0;              // fed
-  uint64_t documents = 0;          // not empty, and started in this chunk
-  uint64_t pieces = 0;             // counted, with repetitions
+  uint64_t bytes = 0;      // fed
+  uint64_t documents = 0;  // not empty, and started in this chunk
+  uint64_t pieces = 0;     // counted, with repetitions
   uint64_t special_tokens = 0;
-  uint64_t replacements = 0;       // U+FFFD put in
-  uint64_t invalid_bytes = 0;      // which they replaced
+  uint64_t replacements = 0;   // U+FFFD put in
+  uint64_t invalid_bytes = 0;  // which they replaced
   uint64_t documents_skipped = 0;
   uint64_t bytes_skipped = 0;
-  uint64_t pieces_cut = 0;         // longer than max_piece_bytes
+  uint64_t pieces_cut = 0;  // longer than max_piece_bytes
   // Where the first few are, in all that was fed: what was replaced or skipped; pieces that were cut.
   std::vector<uint64_t> invalid_offsets, cut_offsets;
 };
@@ -76,9 +76,9 @@ class ChunkCounter {
   using DocumentCutter = std::function<void(const uint8_t* text, size_t size, const std::function<void(size_t)>& emit)>;
   struct Options {
     ErrorPolicy errors = ErrorPolicy::replace;
-    size_t max_piece_bytes = 0;        // 0: no limit; otherwise at least 4, and longer pieces are cut between characters
+    size_t max_piece_bytes = 0;  // 0: no limit; otherwise at least 4, and longer pieces are cut between characters
     size_t window_bytes = size_t{1} << 18;
-    size_t budget_bytes = 0;             // 0: no limit
+    size_t budget_bytes = 0;           // 0: no limit
     std::function<void()> spill;       // writes what the table holds elsewhere; it is empty after
     PieceSink* sink = nullptr;         // outlives the counter
     const NormalForm* form = nullptr;  // likewise; none: text is cut as it is
@@ -122,7 +122,9 @@ class ChunkCounter {
   // Windows of text without long pieces are no larger.
   size_t plain_window() const { return 8 * options_.window_bytes; }
   // About where text_[at] was, from the first byte ever fed: a replaced character may have another length.
-  uint64_t offset_of(size_t at) const { return checked_offset_ + at - std::min<uint64_t>(checked_offset_ + at, checked_); }
+  uint64_t offset_of(size_t at) const {
+    return checked_offset_ + at - std::min<uint64_t>(checked_offset_ + at, checked_);
+  }
   OutOfBudget too_large_document() const {
     return {offset_of(begin_) - std::min(consumed_, offset_of(begin_)), consumed_};
   }
@@ -159,8 +161,8 @@ class ChunkCounter {
   size_t separators_;
   Options options_;
   PieceTable table_;
-  std::unique_ptr<PieceTable> open_document_;  // skip: pieces of a document that is not yet known to be valid
-  size_t longest_ = 0;  // bytes of a piece in the table, at the most, where pieces are long
+  std::unique_ptr<PieceTable> open_document_;      // skip: pieces of a document that is not yet known to be valid
+  size_t longest_ = 0;                             // bytes of a piece in the table, at the most, where pieces are long
   uint64_t counted_ = 0, cut_ = 0, consumed_ = 0;  // of the current document: pieces, cut pieces, bytes
   CountingStatistics statistics_;
 
@@ -169,8 +171,8 @@ class ChunkCounter {
   std::unique_ptr<uint8_t[]> text_;
   size_t capacity_ = 0, size_ = 0, limit_;
   size_t begin_ = 0, checked_ = 0, searched_ = 0;
-  size_t invalid_ = npos;       // skip: the first invalid byte at or after begin_ that is known
-  uint64_t checked_offset_ = 0; // of text_[checked_] in all that was fed
+  size_t invalid_ = npos;        // skip: the first invalid byte at or after begin_ that is known
+  uint64_t checked_offset_ = 0;  // of text_[checked_] in all that was fed
   // With max_piece_bytes, to find what was fed for a position in the window: the offset of text_[0], and each position
   // after a repair with its offset, ascending. Between them nothing was changed.
   struct Repaired {
@@ -179,14 +181,14 @@ class ChunkCounter {
   };
   uint64_t front_offset_ = 0;
   std::vector<Repaired> repaired_;
-  size_t cuts_noted_ = 0;       // of those in cut_offsets: the ones of finished documents
-  bool in_document_ = false;    // text of the current document has left the window
-  bool dropping_ = false;       // skip: the current document is invalid
+  size_t cuts_noted_ = 0;     // of those in cut_offsets: the ones of finished documents
+  bool in_document_ = false;  // text of the current document has left the window
+  bool dropping_ = false;     // skip: the current document is invalid
   bool continues_ = false;
   std::array<uint32_t, PieceTable::kBatch> ends_;
-  std::vector<uint8_t> normal_;   // of the current document, before begin_: what is in the form and not yet counted
+  std::vector<uint8_t> normal_;  // of the current document, before begin_: what is in the form and not yet counted
   std::unique_ptr<NormalForm::Known> known_;
-  size_t normal_limit_ = 0;       // so much of it is not cut again before more follows
+  size_t normal_limit_ = 0;  // so much of it is not cut again before more follows
 };
 
 }  // namespace bpe

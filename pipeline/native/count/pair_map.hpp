@@ -106,7 +106,8 @@ class PairHashTable {
   void erase(size_t hole) {
     const size_t mask = slots_.size() - 1;
     for (size_t at = (hole + 1) & mask; !slots_[at].is_free(); at = (at + 1) & mask)
-      if (((at - place_of(slots_[at].key())) & mask) >= ((at - hole) & mask)) slots_[std::exchange(hole, at)] = slots_[at];
+      if (((at - place_of(slots_[at].key())) & mask) >= ((at - hole) & mask))
+        slots_[std::exchange(hole, at)] = slots_[at];
     slots_[hole] = {};
     --used_;
   }

@@ -8,11 +8,11 @@ namespace {
 
 constexpr size_t kLengthBytes = sizeof(uint32_t);
 constexpr uint64_t kPlaceMask = (uint64_t{1} << 56) - 1;
-constexpr size_t kFewLongs = 16;       // of a batch
-constexpr size_t kSampled = 4;         // one of that many misses becomes hot
+constexpr size_t kFewLongs = 16;        // of a batch
+constexpr size_t kSampled = 4;          // one of that many misses becomes hot
 constexpr size_t kBatchesWithout = 24;  // that skip the hot pieces after a batch with few
 constexpr size_t kTellingBatch = 64;    // pieces of a batch that is a sample of the text
-constexpr size_t kAhead = 24;          // slots that a prefetch runs ahead
+constexpr size_t kAhead = 24;           // slots that a prefetch runs ahead
 constexpr size_t kLeastCapacity = 4096, kSmallCapacity = size_t{1} << 20;
 constexpr size_t kHugeCapacity = Pages::kHuge / 24;  // slots of a huge page
 
@@ -237,8 +237,8 @@ void PieceTable::add(const uint8_t* piece, size_t size, uint64_t count) {
   const uint64_t hash = hash64(piece, size);
   settle();
   reserve(1);
-  Slot& slot = size <= kInlineBytes ? find_inline(home(hash), key_of(piece, size))
-                                    : find_long(home(hash), hash, piece, size);
+  Slot& slot =
+      size <= kInlineBytes ? find_inline(home(hash), key_of(piece, size)) : find_long(home(hash), hash, piece, size);
   if (count > kMaxCount || slot.count > kMaxCount - count)
     throw std::overflow_error("the count of a piece is beyond 2^63 - 1");
   slot.count += count;

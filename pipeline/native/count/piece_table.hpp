@@ -81,7 +81,7 @@ class PieceTable {
   size_t arena_used_ = kArenaBlock, arena_bytes_ = 0, long_bytes_ = 0;
   std::unique_ptr<HotCounts> hot_;
   bool hot_in_use_ = false;
-  size_t batches_without_ = 0;  // that will still skip hot_
+  size_t batches_without_ = 0;          // that will still skip hot_
   std::unique_ptr<uint32_t[]> missed_;  // which pieces of a batch were not in hot_
   std::unique_ptr<MissedPiece[]> pending_;
   size_t short_misses_ = 0;

@@ -15,11 +15,11 @@ namespace bpe {
 class CountTally {
  public:
   struct Class {
-    uint64_t lowest = 0;   // count
-    uint64_t pieces = 0;   // different ones
-    uint64_t bytes = 0;    // of them
-    uint64_t slots = 0;    // in the merge engine: of pieces of two bytes or more, with a boundary each
-    double found = 0;      // the sum of the counts
+    uint64_t lowest = 0;    // count
+    uint64_t pieces = 0;    // different ones
+    uint64_t bytes = 0;     // of them
+    uint64_t slots = 0;     // in the merge engine: of pieces of two bytes or more, with a boundary each
+    double found = 0;       // the sum of the counts
     double text_bytes = 0;  // bytes times counts
   };
 
@@ -76,7 +76,8 @@ class CountTally {
     // of a doubling.
     FirstIndex alike;
     for (size_t first = 0, end = 0; first < order.size(); ++first) {
-      for (; end < order.size() && counts_[order[end]] >= kAlike * counts_[order[first]]; ++end) grow(alike, order[end]);
+      for (; end < order.size() && counts_[order[end]] >= kAlike * counts_[order[first]]; ++end)
+        grow(alike, order[end]);
       if (alike.positions + kPairPositions * alike.pairs > index.positions + kPairPositions * index.pairs) {
         index.pairs = alike.pairs;
         index.positions = alike.positions;
@@ -95,7 +96,8 @@ class CountTally {
   // The classes that have pieces, the lowest counts first.
   std::vector<Class> classes() const {
     std::vector<Class> found;
-    std::copy_if(classes_.begin(), classes_.end(), std::back_inserter(found), [](const Class& one) { return one.pieces; });
+    std::copy_if(classes_.begin(), classes_.end(), std::back_inserter(found),
+                 [](const Class& one) { return one.pieces; });
     return found;
   }
 

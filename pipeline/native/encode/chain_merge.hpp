@@ -106,7 +106,7 @@ class ChainMerger {
     }
   }
 
-  std::vector<Part> parts_;    // by number
+  std::vector<Part> parts_;      // by number
   std::vector<uint32_t> ids_;    // by number
   std::vector<uint32_t> by_id_;  // the numbers
   TokenTrie trie_;

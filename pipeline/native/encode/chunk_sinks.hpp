@@ -17,10 +17,14 @@ class ChunkIds : public PieceSink {
   // ids. `judged`: whether documents may be dropped. The encoder outlives this.
   ChunkIds(Encoder& encoder, std::vector<uint32_t> special_ids, std::optional<uint32_t> separator, bool separators,
            bool judged, std::vector<uint32_t> front = {}, std::vector<uint32_t> behind = {})
-      : encoder_(encoder), state_(encoder.lease()), special_ids_(std::move(special_ids)), separator_(separator),
+      : encoder_(encoder),
+        state_(encoder.lease()),
+        special_ids_(std::move(special_ids)),
+        separator_(separator),
         separators_(separators && separator),
         judged_(judged),
-        front_(std::move(front)), behind_(std::move(behind)),
+        front_(std::move(front)),
+        behind_(std::move(behind)),
         found_(special_ids_.size()) {}
 
   void pieces(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) override {
@@ -152,9 +156,7 @@ class ChunkText : public PieceSink {
     text_.resize(kept_);
     ends_.emplace_back(kept_, true);
   }
-  void special_token(size_t index) override {
-    text_.append(special_texts_[index]);
-  }
+  void special_token(size_t index) override { text_.append(special_texts_[index]); }
   void end_of_text() override {
     keep();
     ends_.emplace_back(kept_, false);

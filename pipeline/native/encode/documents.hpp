@@ -32,7 +32,8 @@ void each_document(size_t ids, std::span<const uint64_t> ends, uint64_t first, V
   size_t start = 0;
   for (const uint64_t end : ends) {
     const size_t stop = end - first;
-    if (end < first || stop < start || stop > ids) throw std::invalid_argument("ends must be in order and in the block");
+    if (end < first || stop < start || stop > ids)
+      throw std::invalid_argument("ends must be in order and in the block");
     visit(start, stop, true);
     start = stop;
   }

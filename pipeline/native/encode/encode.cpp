@@ -14,7 +14,7 @@ constexpr size_t kWindowBytes = RankMerger::kMaxPieceBytes + (size_t{1} << 20);
 constexpr size_t kLeastStates = 4;
 constexpr size_t kTurnBytes = 32 << 10;  // what a thread takes at once, and what makes one more thread worth starting
 
-constexpr size_t kReadAhead = 16;  // bytes that are read where a piece starts
+constexpr size_t kReadAhead = 16;    // bytes that are read where a piece starts
 constexpr size_t kGiant = SIZE_MAX;  // instead of a number of ids: the piece is encoded when its turn comes
 // Pieces are encoded in parts if they have more bytes, in blocks where pieces have at least so many on the average.
 constexpr size_t kMostWhole = 6, kLongOnAverage = 5;
@@ -23,7 +23,10 @@ constexpr size_t kMostWhole = 6, kLongOnAverage = 5;
 
 Encoder::Encoder(const Automaton* automaton, std::span<const Token> tokens, std::span<const Merge> merges,
                  bool whole_pieces, size_t cache_bytes, size_t threads, const LostBytes& lost)
-    : automaton_(automaton), merger_(tokens, merges), lossy_(!lost.bytes.empty()), fused_(lost.fused),
+    : automaton_(automaton),
+      merger_(tokens, merges),
+      lossy_(!lost.bytes.empty()),
+      fused_(lost.fused),
       unknown_(lost.unknown),
       pool_(threads ? threads : std::max<size_t>(kLeastStates, std::thread::hardware_concurrency())),
       known_ids_(cache_bytes, pool_.size()) {
@@ -76,7 +79,8 @@ void Encoder::Return::operator()(State* state) const {
   if (slot->load(std::memory_order_relaxed) != mark) return;
   known_ids->close(state->reader);
   const bool whole = std::uncaught_exceptions() == 0;
-  if (slot->compare_exchange_strong(leased, whole ? reinterpret_cast<uintptr_t>(state) : 0, std::memory_order_release) &&
+  if (slot->compare_exchange_strong(leased, whole ? reinterpret_cast<uintptr_t>(state) : 0,
+                                    std::memory_order_release) &&
       whole)
     owned.release();
 }
@@ -181,9 +185,9 @@ void Encoder::encode_parts(const uint8_t* text, size_t begin, std::span<const ui
 
 void Encoder::encode_padded(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, State& state,
                             IdBuffer& out) {
-  const size_t misses =
-      state.hot.find(text, begin, ends.data(), ends.size(), state.found.data(), state.missed.data());
-  const size_t known = state.hot.write(state.found.data(), ends.size() - misses, state.known.data(), state.known_ends.data());
+  const size_t misses = state.hot.find(text, begin, ends.data(), ends.size(), state.found.data(), state.missed.data());
+  const size_t known =
+      state.hot.write(state.found.data(), ends.size() - misses, state.known.data(), state.known_ends.data());
   const size_t many = find_missed(text, begin, ends.data(), misses, state);
   const size_t needed = known + KnownIds::kFewIds * misses + many + kStride;
   uint32_t* row = out.reserve(needed);
@@ -237,7 +241,8 @@ size_t Encoder::find_missed(const uint8_t* text, size_t begin, const uint32_t* e
       const size_t before = state.aside.size();
       encode_piece({reinterpret_cast<const char*>(text) + at, size}, state, state.aside);
       ids.count = state.aside.size() - before;
-      if (table && ids.count != 0) known_ids_.enter(state.reader, state.pieces[n], text + at, size, state.aside.data() + before, ids.count);
+      if (table && ids.count != 0)
+        known_ids_.enter(state.reader, state.pieces[n], text + at, size, state.aside.data() + before, ids.count);
     }
     many += ids.count > KnownIds::kFewIds ? ids.count : 0;
   }
@@ -251,7 +256,8 @@ void Encoder::encode_piece(std::string_view piece, State& state, IdBuffer& out) 
       return;
     }
   }
-  if (lossy_) [[unlikely]] return encode_lossy(piece, state, out);
+  if (lossy_) [[unlikely]]
+    return encode_lossy(piece, state, out);
   merger_.encode(piece, state.scratch, out);
 }
 
@@ -269,7 +275,8 @@ void Encoder::encode_lossy(std::string_view piece, State& state, IdBuffer& out) 
     } else if (unknown_ == LostBytes::kRefused) {
       constexpr std::string_view digits = "0123456789ABCDEF";
       const auto value = static_cast<uint8_t>(byte);
-      throw std::runtime_error(std::string("no token stands for the byte 0x") + digits[value / 16] + digits[value % 16]);
+      throw std::runtime_error(std::string("no token stands for the byte 0x") + digits[value / 16] +
+                               digits[value % 16]);
     } else if (unknown_ && !(after_lost && fused_)) {
       encode_kept();
       out.push(*unknown_);

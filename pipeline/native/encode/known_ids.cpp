@@ -51,7 +51,8 @@ void KnownIds::Table::enter(uint64_t entry) {
 
 KnownIds::KnownIds(size_t bytes, size_t readers)
     : arena_words_(std::min<size_t>(bytes / 8 * 5 / sizeof(uint32_t), UINT32_MAX)),
-      most_slots_(bytes / 4 / sizeof(uint64_t)), pins_(readers) {
+      most_slots_(bytes / 4 / sizeof(uint64_t)),
+      pins_(readers) {
   if (bytes < kLeastBytes) return;
   owned_ = std::make_unique<Table>(std::min(kFirstSlots, most_slots_), new_arena());
   current_.store(owned_.get(), std::memory_order_relaxed);

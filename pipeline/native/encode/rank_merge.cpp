@@ -95,7 +95,8 @@ bool RankMerger::encode_windows(const uint8_t* bytes, size_t size, size_t window
   };
   while (stop < size) {
     size_t kept = 0, begin = at;  // of held; where the following window begins
-    for (size_t length; begin + (length = chain_.length(held.data()[kept])) <= stop - window / 16; ++kept) begin += length;
+    for (size_t length; begin + (length = chain_.length(held.data()[kept])) <= stop - window / 16; ++kept)
+      begin += length;
     if (kept == 0) return false;
     const size_t next_stop = std::min(size, begin + window);
     next.clear();

@@ -8,7 +8,9 @@ TokenTrie::TokenTrie(std::vector<Entry> entries, std::span<uint32_t> shorter) {
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.bytes < b.bytes; });
   nodes_.resize(256);
   size_t first_free = 1;  // no free cell is before it; cell 0 is the root's own
-  const auto free = [this](size_t cell) { return cell != 0 && (cell >= nodes_.size() || nodes_[cell].parent == kNone); };
+  const auto free = [this](size_t cell) {
+    return cell != 0 && (cell >= nodes_.size() || nodes_[cell].parent == kNone);
+  };
   const auto base_for = [&](std::span<const uint8_t> bytes) {
     while (!free(first_free)) ++first_free;
     size_t base = std::max<size_t>(first_free, bytes[0]) - bytes[0];

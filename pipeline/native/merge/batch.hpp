@@ -136,7 +136,8 @@ class Batch {
       pairs_.push_back(best);
       const auto count = std::exchange(pair.count, 0);
       counts_.push_back(count);
-      certificate_.add(join, count, highest != nullptr ? highest->around(index, left, right) : count, tokens.frees(left));
+      certificate_.add(join, count, highest != nullptr ? highest->around(index, left, right) : count,
+                       tokens.frees(left));
     }
     return again;
   }

@@ -63,7 +63,8 @@ inline uint64_t& sum_of(std::vector<uint64_t>& sums, PairKey pair) {
 }
 // Adds a word's pairs to sums: add(sum, weight). Sums are fetched ahead, some pairs at once: hardly any is in a cache.
 template <class S, class Add>
-void add_pairs(const S* word, size_t size, uint64_t weight, const Tokens& tokens, std::vector<uint64_t>& sums, Add&& add) {
+void add_pairs(const S* word, size_t size, uint64_t weight, const Tokens& tokens, std::vector<uint64_t>& sums,
+               Add&& add) {
   std::array<uint64_t*, 64> places;
   for (size_t i = 0, n = 0; i + 1 < size; n = 0) {
     for (const auto end = std::min(size - 1, i + places.size()); i < end; ++i) {
@@ -75,7 +76,9 @@ void add_pairs(const S* word, size_t size, uint64_t weight, const Tokens& tokens
   }
 }
 inline void add_alone(uint64_t& sum, uint64_t weight) { sum += weight; }
-inline void add_shared(uint64_t& sum, uint64_t weight) { std::atomic_ref(sum).fetch_add(weight, std::memory_order_relaxed); }
+inline void add_shared(uint64_t& sum, uint64_t weight) {
+  std::atomic_ref(sum).fetch_add(weight, std::memory_order_relaxed);
+}
 
 // The sums of all pairs in shards, for a sketch of that size.
 template <class S>
@@ -203,7 +206,8 @@ class Exchange {
       note_word(histogram, word, size, sketch_, 1);
       return true;
     });
-    const auto higher = histogram.threshold(kNeverReached, most_bytes_ / 4 * 3, 1, sizeof(S), kPositionBytes, kNeverReached);
+    const auto higher =
+        histogram.threshold(kNeverReached, most_bytes_ / 4 * 3, 1, sizeof(S), kPositionBytes, kNeverReached);
     set_threshold(higher > threshold_ ? higher : threshold_ > kNeverReached / 2 ? kNeverReached : 2 * threshold_);
     drop_inactive();
     shard_.runs.pop_back();
@@ -248,9 +252,8 @@ uint64_t affordable_threshold(std::vector<Shard<S>>& shards, std::vector<StoredW
     all += static_cast<double>(stored[s].symbols());
     stored[s].template look<S>(kSampledBlocks, [&](WordBlock<S>& block) {
       seen += static_cast<double>(block.symbols.size());
-      block.each_word([&](const S* word, size_t size, uint64_t) {
-        Exchange<S>::note_word(sampled, word, size, sketch, 1);
-      });
+      block.each_word(
+          [&](const S* word, size_t size, uint64_t) { Exchange<S>::note_word(sampled, word, size, sketch, 1); });
     });
   }
   if (seen > 0) histogram.add(sampled, all / seen);

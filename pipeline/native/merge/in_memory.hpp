@@ -13,7 +13,10 @@ namespace bpe::merge {
 class Resident : public MostFrequent {
  public:
   Resident(const MergeOptions& options, MergeResult known, const MergePoll& poll, const PhaseEnd& phase_end)
-      : MostFrequent(options, std::move(known)), phase_end_(phase_end), pulse_(poll), team_(options.threads, pulse_),
+      : MostFrequent(options, std::move(known)),
+        phase_end_(phase_end),
+        pulse_(poll),
+        team_(options.threads, pulse_),
         spans_(tokens_.next(), 1) {
     pulse_.progress.max_merges = options.max_merges;
     pulse_.progress.merges = result_.counts.size();
@@ -29,7 +32,8 @@ class Resident : public MostFrequent {
     work_.batches.resize(shards);
     work_.members.resize(team_.members());
     if (!is_of_bytes()) return;
-    each_byte_pair(corpus, tokens_, [this](PairKey pair, uint64_t count) { sketch_->add(sketch_->counter_of(pair), count); });
+    each_byte_pair(corpus, tokens_,
+                   [this](PairKey pair, uint64_t count) { sketch_->add(sketch_->counter_of(pair), count); });
   }
   bool is_of_bytes() const { return result_.counts.empty() && !options_.start; }
 
@@ -79,8 +83,8 @@ class InMemory : public PhaseLoop<InMemory, Resident> {
       : PhaseLoop(options, std::move(known), poll, phase_end) {
     Corpus corpus;
     const KnownMerges made(merges());
-    const Taking taking{options_.rules.min_piece_count, slots, kShardSlots, options_.start ? options_.start->tokens.size() : 0,
-                        &made};
+    const Taking taking{options_.rules.min_piece_count, slots, kShardSlots,
+                        options_.start ? options_.start->tokens.size() : 0, &made};
     const auto take = [&]<class S>(std::vector<Shard<S>> none) {
       corpus = {};
       forget_facts();
@@ -95,11 +99,13 @@ class InMemory : public PhaseLoop<InMemory, Resident> {
     if (!compact && narrow) take(std::vector<Shard<uint16_t>>());
     if (!narrow) take(std::vector<Shard<uint32_t>>());
     source = nullptr;
-    std::visit([&]<class S>(std::vector<Shard<S>>& shards) {
-      start(corpus, shards.size(), kNeverReached);
-      if constexpr (sizeof(S) > 1)
-        if (!is_of_bytes()) sketch_->set(sums_of(shards, sketch_->size(), tokens_, team_));
-    }, words_);
+    std::visit(
+        [&]<class S>(std::vector<Shard<S>>& shards) {
+          start(corpus, shards.size(), kNeverReached);
+          if constexpr (sizeof(S) > 1)
+            if (!is_of_bytes()) sketch_->set(sums_of(shards, sketch_->size(), tokens_, team_));
+        },
+        words_);
   }
   MergeResult run() {
     merge_while([] { return true; });
@@ -114,20 +120,23 @@ class InMemory : public PhaseLoop<InMemory, Resident> {
     std::visit([this]<class S>(std::vector<Shard<S>>&) { forget_spans<S>(); }, words_);
   }
   bool open_phase() {
-    return std::visit([this]<class S>(std::vector<Shard<S>>& shards) {
-      uint64_t slots = 0;
-      for (const auto& shard : shards) slots += shard.size;
-      const auto most_positions = max_positions(slots, options_.compact ? 6 : 4);
-      threshold_ = next_threshold(threshold_, index_, *sketch_, max_pairs(), most_positions, [&](auto&& note) {
-        constexpr uint64_t kSmall = uint64_t{1} << 18;
-        for (const auto& shard : shards) sample_pairs(std::span(&shard, 1), spans_, 64, shard.size < kSmall ? 1 : 256, note);
-      });
-      if (threshold_ == 0) return false;
-      index(shards, gaps_);
-      gaps_ = false;
-      most_words_ = most_listed(listed_words(), work_.arenas.size());
-      return true;
-    }, words_);
+    return std::visit(
+        [this]<class S>(std::vector<Shard<S>>& shards) {
+          uint64_t slots = 0;
+          for (const auto& shard : shards) slots += shard.size;
+          const auto most_positions = max_positions(slots, options_.compact ? 6 : 4);
+          threshold_ = next_threshold(threshold_, index_, *sketch_, max_pairs(), most_positions, [&](auto&& note) {
+            constexpr uint64_t kSmall = uint64_t{1} << 18;
+            for (const auto& shard : shards)
+              sample_pairs(std::span(&shard, 1), spans_, 64, shard.size < kSmall ? 1 : 256, note);
+          });
+          if (threshold_ == 0) return false;
+          index(shards, gaps_);
+          gaps_ = false;
+          most_words_ = most_listed(listed_words(), work_.arenas.size());
+          return true;
+        },
+        words_);
   }
   bool merge_next() {
     const bool any = std::visit([this](auto& shards) { return merge_indexed(shards); }, words_);

@@ -12,9 +12,13 @@ class LanguagesInTurn : public Phases {
  public:
   static constexpr uint32_t kGlobal = LanguageChoice::kNone;
 
-  LanguagesInTurn(const MergeOptions& options, MergeResult known, const ParityOptions& parity, std::vector<uint32_t> chosen_by)
-      : Phases(options, std::move(known)), languages_(static_cast<uint32_t>(parity.languages)),
-        global_merges_(parity.global_merges), choice_(parity), chosen_by_(std::move(chosen_by)) {
+  LanguagesInTurn(const MergeOptions& options, MergeResult known, const ParityOptions& parity,
+                  std::vector<uint32_t> chosen_by)
+      : Phases(options, std::move(known)),
+        languages_(static_cast<uint32_t>(parity.languages)),
+        global_merges_(parity.global_merges),
+        choice_(parity),
+        chosen_by_(std::move(chosen_by)) {
     if (chosen_by_.size() != result_.counts.size())
       throw std::invalid_argument("known merges need the language that chose each");
     forget_facts();
@@ -27,9 +31,9 @@ class LanguagesInTurn : public Phases {
 
   // Pairs of one language, or of all, that may be chosen.
   struct Queue {
-    uint64_t slots = 0, mass = 0;  // of its shards, as they were read
-    size_t first = 0, end = 0;     // shards
-    uint64_t threshold = kNeverReached;   // of the phase; 0: no pair reaches min_frequency
+    uint64_t slots = 0, mass = 0;        // of its shards, as they were read
+    size_t first = 0, end = 0;           // shards
+    uint64_t threshold = kNeverReached;  // of the phase; 0: no pair reaches min_frequency
     std::optional<Sketch> sketch;
     std::optional<PairQueue> pairs;
 

@@ -30,8 +30,12 @@ struct IndexedPair {
 class PairQueue {
  public:
   PairQueue(const Tokens& tokens, uint64_t threshold)
-      : tokens_(tokens), greatest_bytes_(tokens.rules().tie_break != TieBreak::kLowestIds), floor_(threshold),
-        threshold_(threshold), open_(threshold + kLevels), levels_(kLevels, kNoPair) {}
+      : tokens_(tokens),
+        greatest_bytes_(tokens.rules().tie_break != TieBreak::kLowestIds),
+        floor_(threshold),
+        threshold_(threshold),
+        open_(threshold + kLevels),
+        levels_(kLevels, kNoPair) {}
 
   uint64_t threshold() const { return threshold_; }
   const std::vector<IndexedPair>& pairs() const { return pairs_; }
@@ -150,7 +154,7 @@ class PairQueue {
   size_t narrow_at_ = 0;  // pairs from which narrow() looks again
   std::vector<IndexedPair> pairs_;
 
-  const uint64_t floor_;            // the count of level 0
+  const uint64_t floor_;  // the count of level 0
   uint64_t threshold_;
   uint64_t open_;                   // the count of the open level; no lower level has been opened
   std::vector<PairNumber> levels_;  // first pair of each

@@ -13,7 +13,7 @@
 namespace bpe::merge {
 
 inline constexpr size_t kMostInBatch = 64;
-inline constexpr uint32_t kCountersTogether = 16;               // that one member enters: those of a cache line
+inline constexpr uint32_t kCountersTogether = 16;  // that one member enters: those of a cache line
 inline constexpr size_t kChangesAhead = 32;
 inline constexpr uint64_t kSmall = 256;  // occurrences up to which a merge is prepared while earlier ones are made
 
@@ -67,7 +67,8 @@ struct Workspace {
 
 class IndexedMerging {
  public:
-  IndexedMerging(PairIndex& index, const Learned& learned, Workspace& work, uint64_t share_from, Team& team, Pulse& pulse)
+  IndexedMerging(PairIndex& index, const Learned& learned, Workspace& work, uint64_t share_from, Team& team,
+                 Pulse& pulse)
       : index_(index), learned_(learned), work_(work), share_from_(share_from), team_(team), pulse_(pulse) {
     if (team.members() > 1) highest_.emplace(index);
   }
@@ -120,9 +121,10 @@ class IndexedMerging {
         return merge + ahead < batch_.pairs().size() ? batch_.pairs()[merge + ahead] : kNoPair;
       };
       if (highest_) prefetch(shard, s, upcoming);
-      read_list(arena, index_.list(batch_.pairs()[merge], s), work_.members[member].listed, [&](std::span<Position> positions) {
-        join_listed(shard, batch_.joins()[merge], learned_.spans, positions, around, pulse_, member);
-      });
+      read_list(arena, index_.list(batch_.pairs()[merge], s), work_.members[member].listed,
+                [&](std::span<Position> positions) {
+                  join_listed(shard, batch_.joins()[merge], learned_.spans, positions, around, pulse_, member);
+                });
       around.left.move_to(batch.neighbours);
       const auto left = batch.neighbours.size();
       around.right.move_to(batch.neighbours);
@@ -146,9 +148,8 @@ class IndexedMerging {
       const auto left = in_all_shards(merge, &ShardBatch::left, mine.around.left, mine.left);
       const auto right = in_all_shards(merge, &ShardBatch::right, mine.around.right, mine.right);
       learned_.result.joined[first_rank + merge] =
-          merge::note_changes(batch_.joins()[merge], batch_.count(merge), left, right, [&](auto... change) {
-            note(change..., merge, mine);
-          });
+          merge::note_changes(batch_.joins()[merge], batch_.count(merge), left, right,
+                              [&](auto... change) { note(change..., merge, mine); });
     }
   }
 
@@ -233,9 +234,12 @@ class IndexedMerging {
     for (size_t first = 0, end; first < fresh_.size(); first = end) {
       const auto merge = fresh_[first].merge;
       for (end = first + 1; end < fresh_.size() && fresh_[end].merge == merge;) ++end;
-      list_pairs(shard, batch_.joins()[merge], learned_.spans, first, end, [this](size_t pair) { return fresh_[pair].key; },
-                 [&](auto&& use) { read_list(arena, index_.list(batch_.pairs()[merge], s), work_.members[member].listed, use); },
-                 around, arena, batch.writers, pulse_, member);
+      list_pairs(
+          shard, batch_.joins()[merge], learned_.spans, first, end, [this](size_t pair) { return fresh_[pair].key; },
+          [&](auto&& use) {
+            read_list(arena, index_.list(batch_.pairs()[merge], s), work_.members[member].listed, use);
+          },
+          around, arena, batch.writers, pulse_, member);
     }
   }
 
@@ -245,7 +249,8 @@ class IndexedMerging {
   template <class S>
   void prefetch_upcoming(const std::vector<Shard<S>>& shards) {
     if (const auto pair = index_.upcoming(9); pair != kNoPair) index_.prefetch(pair);
-    for (size_t s = 0; s < shards.size(); ++s) prefetch(shards[s], s, [&](size_t ahead) { return index_.upcoming(ahead); });
+    for (size_t s = 0; s < shards.size(); ++s)
+      prefetch(shards[s], s, [&](size_t ahead) { return index_.upcoming(ahead); });
   }
   // upcoming(n): the pair that is merged n merges later, where that is known.
   template <class S, class Upcoming>

@@ -212,7 +212,8 @@ void list_neighbours(const Shard<S>& shard, const Join& join, const std::vector<
       if (!Slots<S>::starts(symbols + position) || Slots<S>::starting(symbols + position) != join.made) continue;
       const Symbol before = Slots<S>::ending(symbols + position);
       const Symbol after = Slots<S>::starting(symbols + position + made_span);
-      if (const auto left = around.left.writer(before); left != 0) writers[left - 1].append(arena, position - spans[before]);
+      if (const auto left = around.left.writer(before); left != 0)
+        writers[left - 1].append(arena, position - spans[before]);
       if (const auto right = around.right.writer(after); right != 0) writers[right - 1].append(arena, position);
     }
   }

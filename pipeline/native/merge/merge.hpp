@@ -61,8 +61,8 @@ struct MergeResult {
   uint64_t bytes = 0;                 // of all pieces, each as often as it was found: the tokens before merging
   uint64_t left_out_pieces = 0;       // different ones, for min_piece_count
   uint64_t left_out_bytes = 0;        // of them, each as often as it was found
-  bool exhausted = false;    // no pair's count reaches min_frequency; otherwise max_merges were made
-  uint64_t phases = 0;  // times the pieces were scanned and indexed
+  bool exhausted = false;             // no pair's count reaches min_frequency; otherwise max_merges were made
+  uint64_t phases = 0;                // times the pieces were scanned and indexed
 };
 
 // Calls `take` with all columns, one after the other and always in the same order; called once, or twice.

@@ -13,22 +13,28 @@ inline constexpr size_t kFewMerges = 16;     // so few that a phase is hardly wo
 
 class OnDisk : public PhaseLoop<OnDisk, Resident> {
  public:
-  OnDisk(const MergeOptions& options, MergeResult known, const MergePoll& poll, const PhaseEnd& phase_end, PieceSource source)
+  OnDisk(const MergeOptions& options, MergeResult known, const MergePoll& poll, const PhaseEnd& phase_end,
+         PieceSource source)
       : PhaseLoop(options, std::move(known), poll, phase_end) {
     for (size_t s = 0; s < team_.members(); ++s) stored_.emplace_back(options_.scratch + "." + std::to_string(s));
     if (!is_narrow(options_, tokens_.next())) words_ = std::vector<Shard<uint32_t>>();
     Corpus corpus;
-    std::visit([&]<class S>(std::vector<Shard<S>>& shards) {
-      const KnownMerges made(merges());
-      make_empty(shards);
-      const Taking taking{.min_count = options_.rules.min_piece_count, .slots = 0, .shard_slots = kShardSlots, .known = &made};
-      store_words<S>(source, taking, stored_, team_, pulse_, corpus, result_);
-    }, words_);
+    std::visit(
+        [&]<class S>(std::vector<Shard<S>>& shards) {
+          const KnownMerges made(merges());
+          make_empty(shards);
+          const Taking taking{
+              .min_count = options_.rules.min_piece_count, .slots = 0, .shard_slots = kShardSlots, .known = &made};
+          store_words<S>(source, taking, stored_, team_, pulse_, corpus, result_);
+        },
+        words_);
     source = nullptr;
     start(corpus, stored_.size(), options_.resident_bytes / 8);
-    std::visit([&]<class S>(std::vector<Shard<S>>&) {
-      if (!is_of_bytes()) sketch_words<S>();
-    }, words_);
+    std::visit(
+        [&]<class S>(std::vector<Shard<S>>&) {
+          if (!is_of_bytes()) sketch_words<S>();
+        },
+        words_);
   }
   MergeResult run() {
     merge_while([] { return true; });
@@ -48,7 +54,8 @@ class OnDisk : public PhaseLoop<OnDisk, Resident> {
     merging_.reset();
     index_.reset();
     ledger_.reset();
-    return std::visit([this](auto& shards) { return bring_in(shards) || open_ledger(shards); }, words_) && threshold_ != 0;
+    return std::visit([this](auto& shards) { return bring_in(shards) || open_ledger(shards); }, words_) &&
+           threshold_ != 0;
   }
   // Indexes the pairs that reach a threshold, with their words in memory; false where there are none, or none that fits.
   template <class S>
@@ -77,7 +84,8 @@ class OnDisk : public PhaseLoop<OnDisk, Resident> {
     return !ledger_->pairs().empty();
   }
   bool merge_next() {
-    return std::visit([this](auto& shards) { return ledger_ ? merge_streamed(shards) : merge_indexed(shards); }, words_);
+    return std::visit([this](auto& shards) { return ledger_ ? merge_streamed(shards) : merge_indexed(shards); },
+                      words_);
   }
   // The next batch of the ledger; false when none is left, or a phase in memory would make many merges.
   template <class S>
@@ -160,9 +168,9 @@ class OnDisk : public PhaseLoop<OnDisk, Resident> {
   std::vector<StoredWords> stored_;
   std::optional<PairIndex> ledger_;  // of a phase that streams
   Batch batch_;
-  uint64_t before_ = 0;            // merges before the phase
+  uint64_t before_ = 0;  // merges before the phase
   uint64_t most_ledger_pairs_ = 0;
-  bool prefer_streaming_ = true;   // as long as no phase in memory was worth it
+  bool prefer_streaming_ = true;  // as long as no phase in memory was worth it
 };
 
 }  // namespace bpe::merge

@@ -18,12 +18,12 @@ namespace bpe::merge {
 
 struct ParityOptions {
   size_t languages = 0;
-  bool dev = false;             // texts of other parts are measured, as many as there are languages
-  std::vector<double> ratios;   // by language; none: tokens are compared
-  uint64_t window = 0;          // last choices that are looked at; 0: none
-  double alpha = 2;             // a language may have alpha / languages of them
-  uint64_t global_merges = 0;   // that are chosen by the counts of all languages together, first
-  std::vector<uint32_t> spent;  // what an interrupted training had: languages without a pair,
+  bool dev = false;              // texts of other parts are measured, as many as there are languages
+  std::vector<double> ratios;    // by language; none: tokens are compared
+  uint64_t window = 0;           // last choices that are looked at; 0: none
+  double alpha = 2;              // a language may have alpha / languages of them
+  uint64_t global_merges = 0;    // that are chosen by the counts of all languages together, first
+  std::vector<uint32_t> spent;   // what an interrupted training had: languages without a pair,
   std::vector<uint32_t> recent;  // and the last choices
 };
 
@@ -32,8 +32,12 @@ class LanguageChoice {
   static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
   explicit LanguageChoice(const ParityOptions& options)
-      : ratios_(options.ratios), window_(options.window), most_(options.alpha / static_cast<double>(options.languages)),
-        bytes_(options.languages), tokens_(options.languages), spent_(options.languages, false),
+      : ratios_(options.ratios),
+        window_(options.window),
+        most_(options.alpha / static_cast<double>(options.languages)),
+        bytes_(options.languages),
+        tokens_(options.languages),
+        spent_(options.languages, false),
         times_(options.languages, 0) {
     if (!ratios_.empty() && (options.dev || ratios_.size() != options.languages))
       throw std::invalid_argument("ratios need one for each language, and no texts that are measured");

@@ -22,8 +22,11 @@ class ParityTraining : public PhaseLoop<ParityTraining, LanguagesInTurn> {
   // language. `options` without start and resident_bytes.
   ParityTraining(const MergeOptions& options, MergeResult known, const ParityOptions& parity,
                  std::vector<uint32_t> chosen_by, const std::vector<PieceSource>& texts)
-      : PhaseLoop(options, std::move(known), parity, std::move(chosen_by)), measured_from_(parity.dev ? languages_ : 0),
-        team_(options.threads, pulse_), around_(team_.members()), listed_(team_.members()) {
+      : PhaseLoop(options, std::move(known), parity, std::move(chosen_by)),
+        measured_from_(parity.dev ? languages_ : 0),
+        team_(options.threads, pulse_),
+        around_(team_.members()),
+        listed_(team_.members()) {
     if (languages_ == 0 || texts.size() != languages_ + measured_from_)
       throw std::invalid_argument("parity needs the texts of each language");
     const KnownMerges made(merges());
@@ -42,7 +45,7 @@ class ParityTraining : public PhaseLoop<ParityTraining, LanguagesInTurn> {
 
  private:
   friend PhaseLoop<ParityTraining, LanguagesInTurn>;
-  static constexpr uint64_t kSampled = uint64_t{1} << 16;     // positions of all texts together, about
+  static constexpr uint64_t kSampled = uint64_t{1} << 16;  // positions of all texts together, about
 
   struct Cell {
     uint32_t shard;
@@ -139,7 +142,8 @@ class ParityTraining : public PhaseLoop<ParityTraining, LanguagesInTurn> {
       arenas_[s].clear();
     });
     spans_.assign(tokens_.next(), 1);
-    team_.each(queues_.size(), [&](size_t q, unsigned) { choose_threshold(queues_[q], std::exchange(sums[q], {}), shards); });
+    team_.each(queues_.size(),
+               [&](size_t q, unsigned) { choose_threshold(queues_[q], std::exchange(sums[q], {}), shards); });
     if (std::all_of(queues_.begin(), queues_.end(), [](const auto& one) { return one.threshold == 0; })) return false;
     ++result_.phases;
     std::vector<std::pair<const Sketch*, uint64_t>> thresholds;
@@ -148,9 +152,8 @@ class ParityTraining : public PhaseLoop<ParityTraining, LanguagesInTurn> {
     const Filter filter(filter_above(thresholds));
     std::vector<PairTally> tallies(shards.size());
     team_.each(shards.size(), [&](size_t s, unsigned member) {
-      tallies[s] = filter.with([&](auto&& passes) {
-        return tally_shard(shards[s], arenas_[s], nullptr, passes, false, pulse_, member);
-      });
+      tallies[s] = filter.with(
+          [&](auto&& passes) { return tally_shard(shards[s], arenas_[s], nullptr, passes, false, pulse_, member); });
     });
     begins_.assign(1, 0);
     cells_.clear();
@@ -180,8 +183,9 @@ class ParityTraining : public PhaseLoop<ParityTraining, LanguagesInTurn> {
     const auto step = queue.slots / (kSampled / queues_.size()) + 1;
     queue.threshold = next_threshold(queue.threshold, before, *queue.sketch, std::min(enough_of_one(), kMaxPairs),
                                      max_positions(queue.slots), [&](auto&& note) {
-      sample_pairs(std::span(shards).subspan(queue.first, queue.end - queue.first), spans_, 1, step, note);
-    });
+                                       sample_pairs(std::span(shards).subspan(queue.first, queue.end - queue.first),
+                                                    spans_, 1, step, note);
+                                     });
     if (queue.threshold != 0) queue.pairs.emplace(tokens_, queue.threshold);
   }
   // Adds pairs, which numbers_ has already, with their cells.
@@ -264,12 +268,13 @@ class ParityTraining : public PhaseLoop<ParityTraining, LanguagesInTurn> {
       const auto queue = queue_of(cell.shard), language = language_of_[cell.shard];
       if (cell.number != kNoPair) queues_[queue].pairs->pair(cell.number).count = 0;
       work.appeared.clear();
-      const auto joined = note_changes(join, 0, work.left, work.right, [&](PairKey key, uint64_t weight, uint32_t positions) {
-        if (positions != 0) return appear(join, key, weight, queue, work);
-        if (queue == kNone || key == merged) return;
-        vanished_.push_back({key, weight, kNoPair, cell.shard, queue});
-        numbers_.prefetch(left_of(key), right_of(key));
-      });
+      const auto joined =
+          note_changes(join, 0, work.left, work.right, [&](PairKey key, uint64_t weight, uint32_t positions) {
+            if (positions != 0) return appear(join, key, weight, queue, work);
+            if (queue == kNone || key == merged) return;
+            vanished_.push_back({key, weight, kNoPair, cell.shard, queue});
+            numbers_.prefetch(left_of(key), right_of(key));
+          });
       if (language >= measured_from_) choice_.joined(language - measured_from_, joined);
       if (language < languages_) joined_in_all += joined;
     }
@@ -279,7 +284,8 @@ class ParityTraining : public PhaseLoop<ParityTraining, LanguagesInTurn> {
   // Enters the pairs that are gone, all of the merge in steps, so that they wait for memory together.
   void enter_vanished() {
     for (auto& one : vanished_)
-      if ((one.pair = numbers_.find(left_of(one.key), right_of(one.key))) != kNoPair) __builtin_prefetch(&begins_[one.pair]);
+      if ((one.pair = numbers_.find(left_of(one.key), right_of(one.key))) != kNoPair)
+        __builtin_prefetch(&begins_[one.pair]);
     std::erase_if(vanished_, [](const Vanished& one) { return one.pair == kNoPair; });
     for (const auto& one : vanished_) __builtin_prefetch(&cells_[begins_[one.pair]]);
     for (auto& one : vanished_) {
@@ -327,9 +333,10 @@ class ParityTraining : public PhaseLoop<ParityTraining, LanguagesInTurn> {
     });
     if (work.appeared.empty()) return;
     work.writers.assign(work.appeared.size(), {});
-    list_pairs(shard, join, spans_, 0, work.appeared.size(), [&](size_t pair) { return work.appeared[pair].key; },
-               [&](auto&& use) { read_list(arenas_[s], cell.list, listed_[member], use); }, around, arenas_[s], work.writers,
-               pulse_, member);
+    list_pairs(
+        shard, join, spans_, 0, work.appeared.size(), [&](size_t pair) { return work.appeared[pair].key; },
+        [&](auto&& use) { read_list(arenas_[s], cell.list, listed_[member], use); }, around, arenas_[s], work.writers,
+        pulse_, member);
     for (size_t w = 0; w < work.appeared.size(); ++w) {
       const auto& [key, weight] = work.appeared[w];
       work.found.push_back({mark_of(join, key).fresh - size_t{1}, s, work.writers[w].finish(arenas_[s]), weight});
@@ -355,10 +362,10 @@ class ParityTraining : public PhaseLoop<ParityTraining, LanguagesInTurn> {
   std::variant<std::vector<Shard<uint16_t>>, std::vector<Shard<uint32_t>>> words_;
   std::vector<PositionArena> arenas_;  // by shard
   std::vector<ShardWork> work_;
-  std::vector<Surroundings> around_;  // by member
+  std::vector<Surroundings> around_;           // by member
   std::vector<std::vector<Position>> listed_;  // by member: some of those of a list
   bool full_ = false;
-  PairMap<true> numbers_;      // of the pairs of the phase
+  PairMap<true> numbers_;         // of the pairs of the phase
   std::vector<uint32_t> begins_;  // by pair: its first cell; then the end of all
   std::vector<Cell> cells_, merged_;
   std::array<std::vector<Mark>, 2> marks_;  // by what is on the left and on the right

@@ -60,7 +60,8 @@ class Phases {
   uint64_t enough() const { return remaining() + remaining() / 4 + 1024; }
   // Positions that a phase may list: a share of all slots.
   uint64_t max_positions(uint64_t slots, uint64_t share = 4) const {
-    return options_.index_positions != 0 ? options_.index_positions : std::max<uint64_t>(uint64_t{1} << 20, slots / share);
+    return options_.index_positions != 0 ? options_.index_positions
+                                         : std::max<uint64_t>(uint64_t{1} << 20, slots / share);
   }
   // The threshold of a phase after one with the threshold `before` and these pairs, if there was one: the lowest whose index
   // is estimated to stay within the limits; 0: no pair can reach min_frequency. Counters shared by several pairs may promise
@@ -72,7 +73,8 @@ class Phases {
     if (before == 0 || (pairs && pairs->pairs().empty())) return lower(before);
     BoundHistogram histogram(sketch);
     sample([&](PairKey key, double positions) {
-      if (const auto bound = sketch.bound(sketch.counter_of(key)); bound != 0) histogram.add_positions(bound, positions);
+      if (const auto bound = sketch.bound(sketch.counter_of(key)); bound != 0)
+        histogram.add_positions(bound, positions);
     });
     return histogram.threshold(most_pairs, most_positions, options_.rules.min_frequency);
   }
@@ -102,8 +104,8 @@ class Phases {
   const MergeOptions options_;
   Tokens tokens_;
   MergeResult result_;
-  uint64_t max_merges_;  // with those that make no new token
-  uint64_t mass_ = 0;    // of all that was taken in
+  uint64_t max_merges_;    // with those that make no new token
+  uint64_t mass_ = 0;      // of all that was taken in
   Symbol end_symbol_ = 0;  // the first that the words of the phase cannot hold
 };
 

@@ -18,7 +18,7 @@ namespace bpe::merge {
 inline constexpr Position kSlotsPerBeat = Position{1} << 20;
 inline constexpr Position kBlock = kMostAtOnce - 2;
 inline constexpr size_t kRecountFrom = size_t{1} << 16;  // counters that reach the threshold
-inline constexpr size_t kCachedPairs = 1500;  // so few that prefetching their lists costs more than it gains
+inline constexpr size_t kCachedPairs = 1500;             // so few that prefetching their lists costs more than it gains
 
 // Walks over a shard in blocks, closing gaps; use(weight, block, found, n) gets the pairs that pass, block after block.
 // Boundaries and forbidden pairs are in no counter; those that pass for a counter they share are listed like others and
@@ -54,13 +54,14 @@ template <class S, class Passes>
 void recount_shard(Shard<S>& shard, size_t s, Recount& recount, const Passes& passes, bool gaps, Pulse& pulse,
                    unsigned member) {
   std::array<size_t, kMostAtOnce> places;
-  walk_shard(shard, passes, gaps, pulse, member, [&](uint64_t weight, const auto& block, const Position* found, size_t n) {
-    for (size_t i = 0; i < n; ++i) {
-      places[i] = recount.place_of(Sketch::product(block.key(found[i])));
-      recount.prefetch(s, places[i]);
-    }
-    for (size_t i = 0; i < n; ++i) recount.add(s, places[i], weight);
-  });
+  walk_shard(shard, passes, gaps, pulse, member,
+             [&](uint64_t weight, const auto& block, const Position* found, size_t n) {
+               for (size_t i = 0; i < n; ++i) {
+                 places[i] = recount.place_of(Sketch::product(block.key(found[i])));
+                 recount.prefetch(s, places[i]);
+               }
+               for (size_t i = 0; i < n; ++i) recount.add(s, places[i], weight);
+             });
 }
 
 // `recount` may be null: then what passes is taken as it is.
@@ -105,7 +106,7 @@ PairTally tally_shard(Shard<S>& shard, PositionArena& arena, const Recount* reco
 }
 
 inline PairIndex combine(const std::vector<PairTally>& tallies, std::vector<PositionArena>& arenas, uint64_t threshold,
-                  const Tokens& tokens) {
+                         const Tokens& tokens) {
   size_t expected = 0;
   for (const auto& tally : tallies) expected = std::max(expected, tally.used());
   PairIndex index(tokens, tallies.size(), threshold, expected);
@@ -138,8 +139,8 @@ inline PairIndex combine(const std::vector<PairTally>& tallies, std::vector<Posi
 
 // note(pair, positions) for a sample of the words, which need not be compact: `together` positions of each `together` * step.
 template <class S, class Note>
-void sample_pairs(std::span<const Shard<S>> shards, const std::vector<uint32_t>& spans, uint64_t together, uint64_t step,
-                  Note&& note) {
+void sample_pairs(std::span<const Shard<S>> shards, const std::vector<uint32_t>& spans, uint64_t together,
+                  uint64_t step, Note&& note) {
   for (const auto& shard : shards)
     for (uint64_t begin = Slots<S>::kFirst; begin < shard.size; begin += together * step)
       for (auto i = begin; i < begin + together && i < shard.size; ++i) {
@@ -154,9 +155,8 @@ void sample_pairs(std::span<const Shard<S>> shards, const std::vector<uint32_t>&
 
 // Compacts the words, if they may have gaps, and indexes all pairs of count >= threshold, ready to start.
 template <class S>
-PairIndex compact_and_index(std::vector<Shard<S>>& shards, std::vector<PositionArena>& arenas,
-                            const Sketch& sketch, uint64_t threshold, bool gaps, const Tokens& tokens,
-                            Team& team, Pulse& pulse) {
+PairIndex compact_and_index(std::vector<Shard<S>>& shards, std::vector<PositionArena>& arenas, const Sketch& sketch,
+                            uint64_t threshold, bool gaps, const Tokens& tokens, Team& team, Pulse& pulse) {
   const Filter filter(filter_above({{&sketch, threshold}}));
   const auto reaching = sketch.reaching(threshold);
   std::vector<PairTally> tallies(shards.size());
@@ -164,15 +164,14 @@ PairIndex compact_and_index(std::vector<Shard<S>>& shards, std::vector<PositionA
     std::optional<Recount> recount;
     if (reaching >= kRecountFrom && threshold <= Recount::kTop) {
       recount.emplace(shards.size(), reaching * 4);
-      team.each(shards.size(), [&](size_t s, unsigned member) {
-        recount_shard(shards[s], s, *recount, passes, gaps, pulse, member);
-      });
+      team.each(shards.size(),
+                [&](size_t s, unsigned member) { recount_shard(shards[s], s, *recount, passes, gaps, pulse, member); });
       recount->settle(threshold);
     }
     team.each(shards.size(), [&](size_t s, unsigned member) {
       arenas[s].clear();
-      tallies[s] = tally_shard(shards[s], arenas[s], recount ? &*recount : nullptr, passes, gaps && !recount, pulse,
-                               member);
+      tallies[s] =
+          tally_shard(shards[s], arenas[s], recount ? &*recount : nullptr, passes, gaps && !recount, pulse, member);
     });
   });
   return combine(tallies, arenas, threshold, tokens);

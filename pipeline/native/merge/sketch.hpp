@@ -56,7 +56,8 @@ class Sketch {
   // Counters that reach a threshold.
   size_t reaching(uint64_t threshold) const {
     const auto lowest = lowest_reaching(threshold);
-    return static_cast<size_t>(std::count_if(counters_.data(), counters_.data() + size_, [=](auto one) { return one >= lowest; }));
+    return static_cast<size_t>(
+        std::count_if(counters_.data(), counters_.data() + size_, [=](auto one) { return one >= lowest; }));
   }
   // Multiplicative hashing (Knuth 1973, 6.4): cheap, because every slot of every walk pays for it, and linear: the
   // product of (left, right) is (product(left) << 32) + product(right).
@@ -87,7 +88,8 @@ inline PairFilter filter_above(const std::vector<std::pair<const Sketch*, uint64
     const auto lowest = sketch->lowest_reaching(threshold);
     for (size_t counter = 0; counter < sketch->size(); ++counter)
       if (sketch->reaches(counter, lowest))
-        for (auto at = counter & (size - 1); at < size; at += sketch->size()) filter[at >> 6] |= uint64_t{1} << (at & 63);
+        for (auto at = counter & (size - 1); at < size; at += sketch->size())
+          filter[at >> 6] |= uint64_t{1} << (at & 63);
   }
   return filter;
 }

@@ -30,8 +30,8 @@ inline constexpr S kHole = std::numeric_limits<S>::max();
 
 template <class S>
 struct Slots {
-  static constexpr S kEnd = static_cast<S>(kBoundary);  // of a word
-  static constexpr Position kFirst = 1;                 // where words begin, after the end of none
+  static constexpr S kEnd = static_cast<S>(kBoundary);              // of a word
+  static constexpr Position kFirst = 1;                             // where words begin, after the end of none
   static constexpr Symbol kEndSymbol = kTail<S> - (sizeof(S) > 2);  // the first one that does not fit
 
   static Position span(Symbol) { return 1; }  // after compaction
@@ -88,7 +88,10 @@ struct Slots {
   class Joiner {
    public:
     Joiner(Symbol left, Symbol right, Symbol made, Position left_span, Position right_span)
-        : left_(static_cast<S>(left)), right_(static_cast<S>(right)), made_(static_cast<S>(made)), second_(left_span),
+        : left_(static_cast<S>(left)),
+          right_(static_cast<S>(right)),
+          made_(static_cast<S>(made)),
+          second_(left_span),
           last_(left_span + right_span - 1) {}
     // Whether the pair, which once started at `at`, still does.
     bool occurs(const S* at) const { return at[0] == left_ && at[second_] == right_; }
@@ -135,7 +138,9 @@ struct Slots<uint8_t> {
   static bool is_text(uint8_t byte) { return byte < 0xF5 && byte != kEnd && byte != kGap; }
 
   static Position span(Symbol symbol) { return 1 + (symbol > kBoundary); }
-  static bool starts(const uint8_t* at) { return !is_head(at[-1]) & !is_tail(at[0]) & !is_tail(at[1]) & (at[0] != kGap); }
+  static bool starts(const uint8_t* at) {
+    return !is_head(at[-1]) & !is_tail(at[0]) & !is_tail(at[1]) & (at[0] != kGap);
+  }
   static Symbol starting(const uint8_t* at) { return kValues[at[0]] + (at[1] & mask(is_head(at[0]))); }
   static Symbol ending(const uint8_t* end) {
     const Symbol of_two = kValues[end[-2]] + end[-1], other = kValues[end[-1]] + (end[-2] & mask(is_tail(end[-1])));

@@ -106,9 +106,7 @@ class ScratchFile {
   struct Close {
     void operator()(std::FILE* file) const { (void)std::fclose(file); }
   };
-  [[noreturn]] void fail() const {
-    throw std::system_error(errno != 0 ? errno : EIO, std::generic_category(), path_);
-  }
+  [[noreturn]] void fail() const { throw std::system_error(errno != 0 ? errno : EIO, std::generic_category(), path_); }
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
   uint64_t size_ = 0;

@@ -149,16 +149,15 @@ PairIndex count_ledger(std::vector<StoredWords>& stored, const Learned& learned,
 
 // Makes a batch in all words on disk, and enters what changed into sketch and ledger.
 template <class S>
-void merge_batch(std::vector<StoredWords>& stored, PairIndex& ledger, const std::vector<Join>& joins, const Learned& learned,
-                 Team& team, Pulse& pulse) {
+void merge_batch(std::vector<StoredWords>& stored, PairIndex& ledger, const std::vector<Join>& joins,
+                 const Learned& learned, Team& team, Pulse& pulse) {
   auto& [tokens, spans, sketch, result] = learned;
   const JoinTable batch(joins);
   result.joined.resize(result.counts.size());
   const size_t first_rank = result.joined.size() - batch.size();
   std::vector<BatchChanges> changes(stored.size());
-  team.each(stored.size(), [&](size_t s, unsigned member) {
-    changes[s] = join_stored<S>(stored[s], batch, pulse, member);
-  });
+  team.each(stored.size(),
+            [&](size_t s, unsigned member) { changes[s] = join_stored<S>(stored[s], batch, pulse, member); });
   for (size_t s = 0; s < changes.size(); ++s) {
     for (size_t i = 0; i < batch.size(); ++i) result.joined[first_rank + i] += changes[s].joined[i];
     if (s != 0) add_to(changes[0].counts, changes[s].counts);

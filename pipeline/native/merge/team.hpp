@@ -62,8 +62,7 @@ class Team {
   Team(unsigned members, Pulse& pulse) : pulse_(pulse) {
     threads_.reserve(members);  // what is thrown later would end the process: threads that run cannot be destroyed
     try {
-      for (unsigned member = 1; member < members; ++member)
-        threads_.emplace_back([this, member] { serve(member); });
+      for (unsigned member = 1; member < members; ++member) threads_.emplace_back([this, member] { serve(member); });
     } catch (const std::system_error&) {
       // A container may allow fewer threads than asked for: the team is smaller then, the result the same.
     }

@@ -44,7 +44,8 @@ class Tokens {
     if (has_word_rules()) words_.resize(start != nullptr ? start->tokens.size() + 1 : entries_.size());
     if (start != nullptr) {
       if (rules_.tie_break != TieBreak::kLowestIds)
-        throw std::invalid_argument("start: its tokens have ids and no order of bytes; pairs are compared by lowest-ids");
+        throw std::invalid_argument(
+            "start: its tokens have ids and no order of bytes; pairs are compared by lowest-ids");
       made_.emplace(*start);
       entries_.resize(start->tokens.size() + 1);
       for (size_t id = 0; id < start->tokens.size(); ++id)

@@ -71,7 +71,8 @@ class Filling {
     }
   }
   uint32_t lane_of(std::span<const uint8_t> piece, uint64_t count) {
-    if (count < kSplitBelow) return static_cast<uint32_t>(count * kBeginnings) + (piece[0] == ' ' ? piece[1] : piece[0]);
+    if (count < kSplitBelow)
+      return static_cast<uint32_t>(count * kBeginnings) + (piece[0] == ' ' ? piece[1] : piece[0]);
     auto& lane = count < kDirectCounts ? direct_[count] : high_[count];
     if (lane == 0) {
       lane = static_cast<uint32_t>(lanes_.size());
@@ -121,7 +122,8 @@ class Filling {
   void order(std::vector<Run>& runs) {
     std::vector<uint32_t> lanes(lanes_.size()), next(lanes_.size() + 1, 0), destinations(blocks_.size());
     std::iota(lanes.begin(), lanes.end(), 0u);
-    std::stable_sort(lanes.begin(), lanes.end(), [&](auto one, auto other) { return lanes_[one].count > lanes_[other].count; });
+    std::stable_sort(lanes.begin(), lanes.end(),
+                     [&](auto one, auto other) { return lanes_[one].count > lanes_[other].count; });
     for (const auto lane : blocks_) ++next[lane];
     uint32_t begin = 0;
     for (const auto lane : lanes) {
@@ -136,7 +138,8 @@ class Filling {
       if (placed[block]) continue;
       std::copy_n(symbols_.data() + begin_of(block), block_slots_, held.data());
       for (auto to = destinations[block]; !placed[to]; to = destinations[to]) {
-        std::swap_ranges(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(block_slots_), symbols_.data() + begin_of(to));
+        std::swap_ranges(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(block_slots_),
+                         symbols_.data() + begin_of(to));
         placed[to] = true;
       }
     }
@@ -193,8 +196,8 @@ void read_numbers(std::span<const uint8_t> piece, size_t start_tokens, std::vect
 // the same order, since the shortest shard so far takes a piece. A member of the team reads all, and makes words for its own
 // shards: use(shard, piece, count, word). False where pieces cannot be words.
 template <class S, class Use>
-bool read_pieces(const PieceSource& source, const Taking& taking, size_t n_shards, Team& team, Pulse& pulse, Corpus& corpus,
-                 MergeResult& result, Use&& use) {
+bool read_pieces(const PieceSource& source, const Taking& taking, size_t n_shards, Team& team, Pulse& pulse,
+                 Corpus& corpus, MergeResult& result, Use&& use) {
   struct Reading {
     std::vector<uint64_t> slots, byte_pairs = std::vector<uint64_t>(256 * 256, 0);  // slots: of each shard so far
     std::vector<S> word;
@@ -275,13 +278,16 @@ std::vector<Shard<S>> take_words(const PieceSource& source, const Taking& taking
   return shards;
 }
 
-template std::vector<Shard<uint8_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&, MergeResult&);
-template std::vector<Shard<uint16_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&, MergeResult&);
-template std::vector<Shard<uint32_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&, MergeResult&);
+template std::vector<Shard<uint8_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&,
+                                                MergeResult&);
+template std::vector<Shard<uint16_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&,
+                                                 MergeResult&);
+template std::vector<Shard<uint32_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&,
+                                                 MergeResult&);
 
 template <class S>
-void store_words(const PieceSource& source, const Taking& taking, std::vector<StoredWords>& stored, Team& team, Pulse& pulse,
-                 Corpus& corpus, MergeResult& result) {
+void store_words(const PieceSource& source, const Taking& taking, std::vector<StoredWords>& stored, Team& team,
+                 Pulse& pulse, Corpus& corpus, MergeResult& result) {
   std::vector<std::vector<WordBlock<S>>> lanes(stored.size(), std::vector<WordBlock<S>>(kLanes));
   const auto store = [&](size_t s, std::span<const uint8_t> piece, uint64_t count, const std::vector<S>& word) {
     auto& block = lanes[s][storing_lane(piece, count)];
@@ -293,10 +299,10 @@ void store_words(const PieceSource& source, const Taking& taking, std::vector<St
     for (auto& block : lanes[s]) stored[s].append(block);
 }
 
-template void store_words<uint16_t>(const PieceSource&, const Taking&, std::vector<StoredWords>&, Team&, Pulse&, Corpus&,
-                                    MergeResult&);
-template void store_words<uint32_t>(const PieceSource&, const Taking&, std::vector<StoredWords>&, Team&, Pulse&, Corpus&,
-                                    MergeResult&);
+template void store_words<uint16_t>(const PieceSource&, const Taking&, std::vector<StoredWords>&, Team&, Pulse&,
+                                    Corpus&, MergeResult&);
+template void store_words<uint32_t>(const PieceSource&, const Taking&, std::vector<StoredWords>&, Team&, Pulse&,
+                                    Corpus&, MergeResult&);
 
 template <class From, class To>
 std::vector<Shard<To>> widen(std::vector<Shard<From>> narrow, Team& team) {

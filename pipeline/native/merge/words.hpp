@@ -41,7 +41,7 @@ class StoredWords;
 
 struct Corpus {
   uint64_t slots = 0;
-  uint64_t mass = 0;                  // slots weighted with counts: no sum of pair counts exceeds it
+  uint64_t mass = 0;                 // slots weighted with counts: no sum of pair counts exceeds it
   std::vector<uint64_t> byte_pairs;  // count of the pair (left, right) at 256 * left + right
 };
 
@@ -73,8 +73,8 @@ std::vector<Shard<S>> take_words(const PieceSource& source, const Taking& taking
 // The same pieces as words that go to disk, one StoredWords a shard, with the merges that are known made in them. All
 // columns are read once.
 template <class S>
-void store_words(const PieceSource& source, const Taking& taking, std::vector<StoredWords>& stored, Team& team, Pulse& pulse,
-                 Corpus& corpus, MergeResult& result);
+void store_words(const PieceSource& source, const Taking& taking, std::vector<StoredWords>& stored, Team& team,
+                 Pulse& pulse, Corpus& corpus, MergeResult& result);
 
 // The same words, compacted, in wider slots.
 template <class From, class To>
@@ -84,12 +84,14 @@ using Wider = std::conditional_t<sizeof(S) == 1, uint16_t, uint32_t>;
 // In the next width, where there is one.
 template <class... S>
 void widen(std::variant<std::vector<Shard<S>>...>& words, Team& team) {
-  words = std::visit([&team]<class From>(std::vector<Shard<From>>& narrow) -> std::variant<std::vector<Shard<S>>...> {
-    if constexpr (sizeof(From) > 2)
-      return std::move(narrow);
-    else
-      return widen<From, Wider<From>>(std::move(narrow), team);
-  }, words);
+  words = std::visit(
+      [&team]<class From>(std::vector<Shard<From>>& narrow) -> std::variant<std::vector<Shard<S>>...> {
+        if constexpr (sizeof(From) > 2)
+          return std::move(narrow);
+        else
+          return widen<From, Wider<From>>(std::move(narrow), team);
+      },
+      words);
 }
 
 }  // namespace bpe::merge

@@ -27,8 +27,7 @@ Ahead::Ahead(std::span<const uint8_t> table, std::span<const uint8_t> variants, 
 void Ahead::decide(std::vector<uint8_t>& classes, bool at_end) const {
   std::array<uint8_t, kMostStates> after, before;  // the verdict of each state
   after.fill(kUnknown);
-  for (size_t state = 0; at_end && state < states_; ++state)
-    after[state] = table_[(state + 1) * width_ - 1] - kDecided;
+  for (size_t state = 0; at_end && state < states_; ++state) after[state] = table_[(state + 1) * width_ - 1] - kDecided;
   for (size_t at = classes.size(); at-- > 0;) {
     const uint8_t cls = classes[at];
     if (cls == kContinued) continue;

@@ -6,11 +6,11 @@ namespace bpe {
 namespace {
 
 constexpr uint32_t kReplacement = 0xFFFD;  // the class of a byte that is not valid UTF-8
-constexpr size_t kMargin = 104;  // ends that one block of a window, or one group of pairs, may write
+constexpr size_t kMargin = 104;            // ends that one block of a window, or one group of pairs, may write
 constexpr size_t kBlock = 64, kMostBlocks = 32;
-constexpr int kManyUndecided = 20;                // of a block: the automaton reads it
-constexpr size_t kNear = 64, kFar = 256;          // bytes from the last boundary: windows start, windows end
-constexpr size_t kPause = 128;                    // bytes until windows are tried again
+constexpr int kManyUndecided = 20;        // of a block: the automaton reads it
+constexpr size_t kNear = 64, kFar = 256;  // bytes from the last boundary: windows start, windows end
+constexpr size_t kPause = 128;            // bytes until windows are tried again
 constexpr uint32_t kBlocks = kCodePoints / 64;
 
 void require(bool condition, const char* what) {
@@ -151,8 +151,8 @@ bool Automaton::pass_undecided(Cursor& now, size_t base, uint64_t undecided, con
 }
 
 // Writes boundaries from a boundary on, where `now` is with state 0, as long as windows decide nearly all of them.
-Automaton::Cursor Automaton::run_windows(Cursor now, const uint8_t* text, size_t size, uint32_t* ends,
-                                         size_t limit, AheadStretch& ahead) const {
+Automaton::Cursor Automaton::run_windows(Cursor now, const uint8_t* text, size_t size, uint32_t* ends, size_t limit,
+                                         AheadStretch& ahead) const {
   std::array<uint64_t, kMostBlocks> boundaries, undecided;
   const size_t origin = now.at;
   size_t settled = origin + 1;  // the first position whose boundary is not yet written
@@ -247,7 +247,8 @@ bool Automaton::run(Cursor& out, const uint8_t* text, size_t begin, size_t size,
     return (text[at] & 0xF0) == 0xE0 ? Character{class_at(code_point(text + at, 3)), 3} : Character{0, 0};
   };
   while (now.at < size && now.count <= limit) {
-    if (now.at >= windows_from && size - now.at >= kBlock && !tentative_[now.state] && starts_with_ascii(text + now.at)) {
+    if (now.at >= windows_from && size - now.at >= kBlock && !tentative_[now.state] &&
+        starts_with_ascii(text + now.at)) {
       const size_t last = now.count ? ends[now.count - 1] : begin;
       if (now.at - last < kNear) {
         now = run_windows({0, last, last, now.count}, text, size, ends, limit, ahead);
@@ -286,7 +287,8 @@ size_t Automaton::find_provable_cut(const uint8_t* text, size_t size, size_t fro
 }
 
 Automaton::Automaton(const AutomatonTables& tables)
-    : classes_(tables.classes), states_(static_cast<uint32_t>(tables.tentative.size())),
+    : classes_(tables.classes),
+      states_(static_cast<uint32_t>(tables.tentative.size())),
       plain_(tables.plain.begin(), tables.plain.end()),
       tentative_(tables.tentative.begin(), tables.tentative.end()),
       provable_(tables.provable.begin(), tables.provable.end()) {
@@ -307,8 +309,9 @@ Automaton::Automaton(const AutomatonTables& tables)
     for (uint32_t cls = 0; cls < classes_; ++cls) {
       const uint32_t entry = tables.folded[size_t{state} * classes_ + cls];
       require(entry >> 16 < states_, "folded table's states");
-      if (!ahead_.open(cls)) steps_[size_t{cls} << state_shift_ | state] = {static_cast<uint16_t>(entry >> 16),
-                                                     static_cast<uint16_t>(entry & 0xFFFF)};
+      if (!ahead_.open(cls))
+        steps_[size_t{cls} << state_shift_ | state] = {static_cast<uint16_t>(entry >> 16),
+                                                       static_cast<uint16_t>(entry & 0xFFFF)};
     }
   }
   pairs_ = PairTable({low_.data(), 128}, steps_, state_shift_, states_);
@@ -355,8 +358,8 @@ void Automaton::make_class_table(const AutomatonTables& tables) {
 }
 
 size_t Automaton::memory_bytes() const {
-  return steps_.size() * sizeof(Step) + pairs_.bytes() + block_of_.size() * 2 + blocks_.size() +
-         plain_.size() * 2 + tentative_.size() + provable_.size() + sizeof(*this);
+  return steps_.size() * sizeof(Step) + pairs_.bytes() + block_of_.size() * 2 + blocks_.size() + plain_.size() * 2 +
+         tentative_.size() + provable_.size() + sizeof(*this);
 }
 
 }  // namespace bpe

@@ -26,10 +26,10 @@ struct AutomatonTables {
   std::span<const uint32_t> class_starts;  // ascending, the first is 0: where a run of one class starts
   std::span<const uint8_t> class_ids;      // the class of each run
   uint32_t classes = 0;
-  std::span<const uint16_t> plain;     // [state][class] next << 1 | matched; state 0 dead, state 1 starts a piece
-  std::span<const uint32_t> folded;    // [state][class] next << 16 | flags; state 0 starts a text
-  std::span<const uint8_t> tentative;  // [state] boundaries written that may be taken back
-  std::span<const uint8_t> provable;   // [class][class] 1 where a piece ends between two characters in any text
+  std::span<const uint16_t> plain;           // [state][class] next << 1 | matched; state 0 dead, state 1 starts a piece
+  std::span<const uint32_t> folded;          // [state][class] next << 16 | flags; state 0 starts a text
+  std::span<const uint8_t> tentative;        // [state] boundaries written that may be taken back
+  std::span<const uint8_t> provable;         // [class][class] 1 where a piece ends between two characters in any text
   std::span<const uint8_t> ahead, variants;  // of Ahead
 };
 
@@ -71,8 +71,8 @@ class Automaton {
   Character open_character(Character next, const uint8_t* text, size_t at, size_t size, AheadStretch& ahead) const;
   Cursor run_windows(Cursor now, const uint8_t* text, size_t size, uint32_t* ends, size_t limit,
                      AheadStretch& ahead) const;
-  bool pass_undecided(Cursor& now, size_t base, uint64_t undecided, const uint8_t* text, size_t size,
-                      uint32_t* ends, size_t limit, AheadStretch& ahead) const;
+  bool pass_undecided(Cursor& now, size_t base, uint64_t undecided, const uint8_t* text, size_t size, uint32_t* ends,
+                      size_t limit, AheadStretch& ahead) const;
   bool finish(Cursor& now, size_t begin, size_t size, uint32_t* ends) const;
   bool run_one(Cursor& now, const uint8_t* text, size_t begin, size_t size, uint32_t* ends, AheadStretch& ahead) const;
   bool run(Cursor& out, const uint8_t* text, size_t begin, size_t size, uint32_t* ends, size_t limit,
@@ -84,14 +84,14 @@ class Automaton {
   Ahead ahead_;
   uint32_t classes_ = 0;
   uint32_t states_ = 0;
-  uint32_t state_shift_ = 0;         // steps_ is [class << state_shift_ | state]
-  std::vector<Step> steps_;          // the folded table
-  PairTable pairs_;                  // the same for two ASCII characters at once
+  uint32_t state_shift_ = 0;  // steps_ is [class << state_shift_ | state]
+  std::vector<Step> steps_;   // the folded table
+  PairTable pairs_;           // the same for two ASCII characters at once
   Simd simd_;
   std::shared_ptr<const WindowRules> windows_;  // what windows of ASCII characters decide
-  std::array<uint8_t, 2048> low_;    // classes of the characters of one and two bytes
-  std::vector<uint16_t> block_of_;   // [code point / 64] where its block starts in blocks_
-  std::vector<uint8_t> blocks_;      // classes, 64 a block, equal blocks stored once
+  std::array<uint8_t, 2048> low_;               // classes of the characters of one and two bytes
+  std::vector<uint16_t> block_of_;              // [code point / 64] where its block starts in blocks_
+  std::vector<uint8_t> blocks_;                 // classes, 64 a block, equal blocks stored once
   std::vector<uint16_t> plain_;
   std::vector<uint8_t> tentative_;
   std::vector<uint8_t> provable_;

@@ -19,7 +19,8 @@ inline size_t copy_run(const uint8_t* from, uint8_t* to) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
   const __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
-  const __m128i marks = _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')), _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\')));
+  const __m128i marks =
+      _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')), _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\')));
   const auto found = static_cast<uint32_t>(_mm_movemask_epi8(_mm_or_si128(control, marks)));
   return found ? static_cast<size_t>(std::countr_zero(found)) : kStep;
 #else
@@ -91,7 +92,9 @@ class Reader {
     if (is_json && found_ == Found::text) {
       out_ = text_;
     } else {
-      const NoText kind = !is_json ? NoText::not_json : found_ == Found::missing ? NoText::without_field : NoText::not_text;
+      const NoText kind = !is_json                   ? NoText::not_json
+                          : found_ == Found::missing ? NoText::without_field
+                                                     : NoText::not_text;
       JsonTexts::Skipped& skipped = texts_.skipped[static_cast<size_t>(kind)];
       if (skipped.count++ < JsonTexts::kExamples) skipped.starts.push_back(start_);
     }
@@ -167,17 +170,23 @@ class Reader {
     }
     note(head == 'n' ? Found::missing : Found::other, on_path);
     switch (head) {
-      case 'n': return word("null");
-      case 't': return word("true");
-      case 'f': return word("false");
-      case 'N': return word("NaN");
-      case 'I': return word("Infinity");
+      case 'n':
+        return word("null");
+      case 't':
+        return word("true");
+      case 'f':
+        return word("false");
+      case 'N':
+        return word("NaN");
+      case 'I':
+        return word("Infinity");
     }
     return number();
   }
 
   bool word(std::string_view letters) {
-    const bool is = static_cast<size_t>(end_ - at_) >= letters.size() && std::memcmp(at_, letters.data(), letters.size()) == 0;
+    const bool is =
+        static_cast<size_t>(end_ - at_) >= letters.size() && std::memcmp(at_, letters.data(), letters.size()) == 0;
     at_ += is ? letters.size() : 0;
     return is;
   }
@@ -235,15 +244,19 @@ class Reader {
       if (code >> 10 == 0x36) {
         const uint8_t* const alone = at_;
         uint32_t low = 0;
-        if (!(take('\\') && take('u') && four_digits(low) && low >> 10 == 0x37)) at_ = alone;
-        else code = 0x10000 + ((code & 0x3ff) << 10 | (low & 0x3ff));
+        if (!(take('\\') && take('u') && four_digits(low) && low >> 10 == 0x37))
+          at_ = alone;
+        else
+          code = 0x10000 + ((code & 0x3ff) << 10 | (low & 0x3ff));
       }
     } else if (code == 0) {
       --at_;  // perhaps a line feed
       return false;
     }
-    if (kKept && code >> 11 == 0x1b) *out++ = 0xff;
-    else if (kKept) out = write_character(code, out);
+    if (kKept && code >> 11 == 0x1b)
+      *out++ = 0xff;
+    else if (kKept)
+      out = write_character(code, out);
     return true;
   }
 

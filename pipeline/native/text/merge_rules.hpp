@@ -16,10 +16,10 @@ enum class TieBreak : uint8_t {
 struct MergeRules {
   static constexpr uint64_t kAnyLength = std::numeric_limits<uint64_t>::max();
 
-  uint64_t min_frequency = 1;             // pairs that occur less often are not merged
-  uint64_t min_piece_count = 1;           // pieces counted less often are ignored
-  uint64_t max_token_bytes = kAnyLength;  // longer pairs are never merged
-  bool whole_characters = false;          // tokens are characters of UTF-8, or the beginning of one
+  uint64_t min_frequency = 1;                 // pairs that occur less often are not merged
+  uint64_t min_piece_count = 1;               // pieces counted less often are ignored
+  uint64_t max_token_bytes = kAnyLength;      // longer pairs are never merged
+  bool whole_characters = false;              // tokens are characters of UTF-8, or the beginning of one
   TieBreak tie_break = TieBreak::kLowestIds;  // among equal counts
   // For merges after those that are known:
   uint64_t max_words = 0;  // parts between spaces in a token; 0: any number

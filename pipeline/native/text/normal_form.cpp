@@ -36,7 +36,8 @@ NormalForm::NormalForm(const std::vector<std::pair<uint32_t, uint32_t>>& runs, N
     : active_(kCodePoints / 64), normalize_(std::move(normalize)) {
   uint32_t next = 0;
   for (const auto& [first, last] : runs) {
-    if (first < next || last < first || last >= kCodePoints) throw std::invalid_argument("runs of code points do not rise");
+    if (first < next || last < first || last >= kCodePoints)
+      throw std::invalid_argument("runs of code points do not rise");
     for (auto code = first; code <= last; ++code) {
       if (!may_be_active(code)) throw std::invalid_argument("a character that is taken for inert is active");
       active_[code >> 6] |= uint64_t{1} << (code & 63);
@@ -48,7 +49,8 @@ NormalForm::NormalForm(const std::vector<std::pair<uint32_t, uint32_t>>& runs, N
 size_t NormalForm::first_active(Text text, size_t from) const {
   const uint8_t* const data = text.data();
   const auto is_active_at = [&](size_t at) {
-    if ((data[at] & 0xF0) == 0xE0) return is_active((data[at] & 15u) << 12 | (data[at + 1] & 63u) << 6 | (data[at + 2] & 63u));
+    if ((data[at] & 0xF0) == 0xE0)
+      return is_active((data[at] & 15u) << 12 | (data[at + 1] & 63u) << 6 | (data[at + 2] & 63u));
     return is_active(code_point(data + at, length_of_lead(data[at])));
   };
   size_t at = from;

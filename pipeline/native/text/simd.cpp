@@ -140,9 +140,7 @@ struct Lanes {
   struct Kinds {
     uint8x16x4_t low, high;
     explicit Kinds(const uint8_t* entries) : low(vld1q_u8_x4(entries)), high(vld1q_u8_x4(entries + 64)) {}
-    Vector of(Vector bytes) const {
-      return vqtbx4q_u8(vqtbl4q_u8(low, bytes), high, vsubq_u8(bytes, vdupq_n_u8(64)));
-    }
+    Vector of(Vector bytes) const { return vqtbx4q_u8(vqtbl4q_u8(low, bytes), high, vsubq_u8(bytes, vdupq_n_u8(64))); }
   };
   static Vector lookup(Vector table, Vector indices) { return vqtbl1q_u8(table, indices); }
   template <int n>
@@ -193,8 +191,8 @@ Simd chosen_simd() {
 std::vector<Simd> available_simd() {
   std::vector<Simd> all;
 #if BPE_X86
-  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2"))
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2"))
     all.push_back({"avx512", avx512::window_masks, avx512::write_marks, true, gathers_fast()});
   if (__builtin_cpu_supports("avx2")) all.push_back({"avx2", avx2::window_masks, avx2::write_marks, true, false});
 #endif

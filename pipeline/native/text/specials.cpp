@@ -11,7 +11,8 @@ static constexpr size_t kBlock = 64, kMaxProbes = 8;
 
 // The first block from `at` on in which a probe hits, or that is not whole with a byte after it.
 template <class Probe>
-static BPE_EVERYWHERE size_t end_of_missed_blocks(std::span<const Probe> probes, const uint8_t* text, size_t at, size_t size) {
+static BPE_EVERYWHERE size_t end_of_missed_blocks(std::span<const Probe> probes, const uint8_t* text, size_t at,
+                                                  size_t size) {
   for (; size - at > kBlock; at += kBlock) {
     const uint8_t* block = text + at;
     uint8_t hit = 0;
@@ -20,8 +21,7 @@ static BPE_EVERYWHERE size_t end_of_missed_blocks(std::span<const Probe> probes,
       if (probe.any_second) {
         for (size_t i = 0; i < kBlock; ++i) hit |= static_cast<uint8_t>(block[i] == first);
       } else {
-        for (size_t i = 0; i < kBlock; ++i)
-          hit |= static_cast<uint8_t>((block[i] == first) & (block[i + 1] == second));
+        for (size_t i = 0; i < kBlock; ++i) hit |= static_cast<uint8_t>((block[i] == first) & (block[i + 1] == second));
       }
     }
     if (hit) break;
@@ -72,7 +72,8 @@ SpecialTokens::Match SpecialTokens::match_at(const uint8_t* text, size_t at, siz
 // The next position at or after `from` where a token may start; `size` when there is none.
 size_t SpecialTokens::next_candidate(const uint8_t* text, size_t from, size_t size) const {
   size_t at = from;
-  if (!probes_.empty()) at = run_vectorized<end_of_missed_blocks<Probe>>(std::span<const Probe>(probes_), text, at, size);
+  if (!probes_.empty())
+    at = run_vectorized<end_of_missed_blocks<Probe>>(std::span<const Probe>(probes_), text, at, size);
   // Either at most one block is left, or this block has the hit.
   for (; at < size; ++at) {
     if (starts_[text[at]]) return at;

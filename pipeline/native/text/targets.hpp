@@ -26,8 +26,10 @@
 #define BPE_TARGET_BEGIN(attribute) _Pragma(attribute)
 #define BPE_TARGET_END _Pragma("clang attribute pop")
 #define BPE_AVX2 "clang attribute push(__attribute__((target(\"avx2\"))), apply_to = function)"
-#define BPE_AVX512 \
-  "clang attribute push(__attribute__((target(\"avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,popcnt\"))), apply_to = function)"
+#define BPE_AVX512                                                                                                  \
+  "clang attribute "                                                                                                \
+  "push(__attribute__((target(\"avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,popcnt\"))), apply_to = " \
+  "function)"
 #else
 #define BPE_TARGET_BEGIN(attribute) _Pragma("GCC push_options") _Pragma(attribute)
 #define BPE_TARGET_END _Pragma("GCC pop_options")

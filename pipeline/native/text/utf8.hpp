@@ -20,10 +20,14 @@ constexpr bool never_in_utf8(uint8_t byte) { return byte == 0xC0 || byte == 0xC1
 // The code point of a character of that many bytes.
 inline uint32_t code_point(const uint8_t* at, uint32_t length) {
   switch (length) {
-    case 1: return at[0];
-    case 2: return (at[0] & 31u) << 6 | (at[1] & 63u);
-    case 3: return (at[0] & 15u) << 12 | (at[1] & 63u) << 6 | (at[2] & 63u);
-    default: return (at[0] & 7u) << 18 | (at[1] & 63u) << 12 | (at[2] & 63u) << 6 | (at[3] & 63u);
+    case 1:
+      return at[0];
+    case 2:
+      return (at[0] & 31u) << 6 | (at[1] & 63u);
+    case 3:
+      return (at[0] & 15u) << 12 | (at[1] & 63u) << 6 | (at[2] & 63u);
+    default:
+      return (at[0] & 7u) << 18 | (at[1] & 63u) << 12 | (at[2] & 63u) << 6 | (at[3] & 63u);
   }
 }
 
@@ -42,8 +46,8 @@ size_t valid_utf8_prefix(const uint8_t* text, size_t size);
 size_t character_size(const uint8_t* text, size_t size);
 
 struct IllFormed {
-  size_t size;     // bytes of the maximal subpart, 1 to 3
-  bool unfinished; // the text ends inside a character that more text could complete
+  size_t size;      // bytes of the maximal subpart, 1 to 3
+  bool unfinished;  // the text ends inside a character that more text could complete
 };
 
 // Judges the text at a position without a whole valid character (`size` > 0).

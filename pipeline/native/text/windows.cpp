@@ -35,8 +35,8 @@ bool all_of_box(const Box& box, const Visit& visit, size_t offset = 0, size_t ro
 
 class Derivation {
  public:
-  Derivation(std::span<const uint8_t> low, std::span<const uint32_t> classes, std::span<const Step> steps, uint32_t shift,
-             std::span<const uint8_t> tentative)
+  Derivation(std::span<const uint8_t> low, std::span<const uint32_t> classes, std::span<const Step> steps,
+             uint32_t shift, std::span<const uint8_t> tentative)
       : classes_(classes.begin(), classes.end()), steps_(steps), shift_(shift), tentative_(tentative) {
     sort_into_kinds(low);
   }
@@ -188,7 +188,8 @@ class Derivation {
           for (const Kinds kinds : box) windows *= std::popcount(kinds);
           if (windows > most) std::tie(most, best) = std::tuple(windows, box);
         }
-        all_of_box(best, [&](size_t covered) { return wanted[covered] &= static_cast<Kinds>(~best[kOffsets - 1]), true; });
+        all_of_box(best,
+                   [&](size_t covered) { return wanted[covered] &= static_cast<Kinds>(~best[kOffsets - 1]), true; });
         boxes.push_back(best);
       }
       return true;
@@ -214,7 +215,8 @@ class Derivation {
       for (size_t offset = 0; offset < kOffsets; ++offset)
         for (size_t kind = 0; kind < kKinds; ++kind)
           if (boxes[i][offset] >> kind & 1)
-            rules.planes[plane + i / WindowRules::kBoxes][offset][kind] |= static_cast<uint8_t>(1u << i % WindowRules::kBoxes);
+            rules.planes[plane + i / WindowRules::kBoxes][offset][kind] |=
+                static_cast<uint8_t>(1u << i % WindowRules::kBoxes);
   }
 
   std::vector<uint32_t> classes_;
@@ -222,7 +224,7 @@ class Derivation {
   uint32_t shift_;
   std::span<const uint8_t> tentative_;
   size_t kinds_ = 0;
-  std::vector<uint8_t> kind_of_;                          // [class]
+  std::vector<uint8_t> kind_of_;                       // [class]
   std::array<std::vector<uint32_t>, kKinds> members_;  // [kind]
 };
 

@@ -6,9 +6,9 @@ namespace bpe {
 
 struct CounterSum {
   uint64_t rows = 0;
-  uint64_t pieces = 0;  // the sum of counts, modulo 2^64
-  uint64_t bytes = 0;   // of pieces, each as often as it was found, modulo 2^64
-  uint64_t digest = 0;  // the sum of count * (a hash of the piece), modulo 2^64
+  uint64_t pieces = 0;    // the sum of counts, modulo 2^64
+  uint64_t bytes = 0;     // of pieces, each as often as it was found, modulo 2^64
+  uint64_t digest = 0;    // the sum of count * (a hash of the piece), modulo 2^64
   bool ascending = true;  // in order of hash64, then of bytes, and no piece twice
 };
 

@@ -59,7 +59,9 @@ class MergeReplay {
   };
 
   MergeReplay(Listed listed, const MergeRules& rules, const std::array<uint8_t, 256>& byte_order, size_t budget_bytes)
-      : listed_(std::move(listed)), rules_(rules), budget_bytes_(budget_bytes),
+      : listed_(std::move(listed)),
+        rules_(rules),
+        budget_bytes_(budget_bytes),
         bounds_(std::bit_floor(std::clamp<size_t>(budget_bytes / 2 / sizeof(uint32_t), 64, kMostBounds)), 0) {
     for (uint32_t id = 0; id < 256; ++id) {
       token_bytes_.emplace_back(1, static_cast<char>(byte_order[id]));
@@ -73,8 +75,8 @@ class MergeReplay {
     }
     counted_.assign(merges, 0);
     joined_.assign(merges, 0);
-    checked_ = static_cast<size_t>(
-        std::is_sorted_until(decided(), listed_.counts.end(), std::greater<>()) - listed_.counts.begin());
+    checked_ = static_cast<size_t>(std::is_sorted_until(decided(), listed_.counts.end(), std::greater<>()) -
+                                   listed_.counts.begin());
   }
 
   // All pieces, once in each reading; those that are too rare are left out. Throws std::overflow_error where the bytes of
@@ -131,9 +133,7 @@ class MergeReplay {
   bool in_part(uint32_t left, uint32_t right) const {
     return (Numbers::hash(key_of(left, right)) >> 24 & ((uint64_t{1} << part_.bits) - 1)) == part_.value;
   }
-  bool allowed(const Key& key) const {
-    return allows(rules_, token_bytes_[key.first], token_bytes_[key.second]);
-  }
+  bool allowed(const Key& key) const { return allows(rules_, token_bytes_[key.first], token_bytes_[key.second]); }
   // Which counters reach the lowest count that matters; then nothing else is needed of them.
   void note_reaching() {
     reaching_.assign(n_bounds_, false);
@@ -217,7 +217,8 @@ class MergeReplay {
       const auto rank = static_cast<uint32_t>(due_.top() >> 32);
       places_.clear();
       for (; !due_.empty() && due_.top() >> 32 == rank; due_.pop())
-        if (const auto at = static_cast<uint32_t>(due_.top()); is_at(rank, at) && (places_.empty() || places_.back() != at))
+        if (const auto at = static_cast<uint32_t>(due_.top());
+            is_at(rank, at) && (places_.empty() || places_.back() != at))
           places_.push_back(at);
       if (reading_ == 0) counted_[rank] += count * places_.size();
       for (const uint32_t at : places_)
@@ -263,7 +264,9 @@ class MergeReplay {
                      other.due->count);
   }
   // The counts of the merges that these pieces decided.
-  std::vector<uint64_t>::const_iterator decided() const { return listed_.counts.begin() + static_cast<std::ptrdiff_t>(listed_.first); }
+  std::vector<uint64_t>::const_iterator decided() const {
+    return listed_.counts.begin() + static_cast<std::ptrdiff_t>(listed_.first);
+  }
   void compare_sums() {
     const size_t merges = listed_.counts.size();
     for (size_t rank = 0; rank < merges; ++rank)
@@ -294,7 +297,8 @@ class MergeReplay {
     for (uint32_t number = 1; number <= keys.size(); ++number) {
       const auto begin = fall;
       fall = std::find_if(fall, falls.end(), [&](const Slot& one) { return one.first != number; });
-      if (complete_[number - 1] != 0 && allowed(keys[number - 1])) compare_pair(keys[number - 1], complete_[number - 1], begin, fall);
+      if (complete_[number - 1] != 0 && allowed(keys[number - 1]))
+        compare_pair(keys[number - 1], complete_[number - 1], begin, fall);
     }
     complete_ = {};
     unused_ = 0;
@@ -320,9 +324,10 @@ class MergeReplay {
   // Whether the pair was better than a merge of these ranks, whose counts fall.
   bool compare_between(const Key& key, uint64_t count, size_t from, size_t until) {
     const auto counts = listed_.counts.begin();
-    auto rank = static_cast<size_t>(
-        std::lower_bound(counts + static_cast<std::ptrdiff_t>(from), counts + static_cast<std::ptrdiff_t>(until), count,
-                         std::greater<>()) - counts);
+    auto rank =
+        static_cast<size_t>(std::lower_bound(counts + static_cast<std::ptrdiff_t>(from),
+                                             counts + static_cast<std::ptrdiff_t>(until), count, std::greater<>()) -
+                            counts);
     for (; rank < until && (!wrong_ || rank <= wrong_->rank); ++rank) {
       if (!is_before(key, count, {listed_.left[rank], listed_.right[rank]}, listed_.counts[rank])) continue;
       note_wrong({rank, Pair{key.first, key.second, count}, counted_[rank], joined_[rank]});
