@@ -21,11 +21,11 @@ from pipeline.base.printable import printable
 from pipeline.cli.completion import LOCATION, PATH_TEXT, names
 from pipeline.cli.help import HELP_ALL, MEANS, OTHER, SECTIONS, Command, Flag, Group
 from pipeline.cli.llamafactory_names import THEIRS, of_their_file, with_our_names
+from pipeline.guests.chat.options import ChatOptions
 from pipeline.run.config_file import read_config
 from pipeline.run.make_options import check_vocabulary, make_options, parsed, require_known
 from pipeline.run.options import (
     RECORDS,
-    ChatOptions,
     ClusterOptions,
     CountOptions,
     RayOptions,

@@ -11,7 +11,8 @@ from pipeline.base.errors import ExportRefusedError, UsageError
 from pipeline.cli.command import Request, Session, as_json, as_utf8, carry_out, command, inputs, show, tokenizer_option
 from pipeline.cli.completion import LOCATION, PATH_TEXT
 from pipeline.cli.help import Flag
-from pipeline.run.options import ChatOptions, EncodeOptions, ExportOptions, WorkOptions, flag_of
+from pipeline.guests.chat.options import ChatOptions
+from pipeline.run.options import EncodeOptions, ExportOptions, WorkOptions, flag_of
 from pipeline.storage import Location
 
 if TYPE_CHECKING:

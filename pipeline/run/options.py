@@ -2,14 +2,12 @@
 
 A record is the line of a field. A command takes the options of its value, and nothing else can be said. What depends on
 one is its stage: "count" and "merge" options are part of what a run *is*, "special" options of one tokenizer of it,
-"mix" options of its counts or of shards, "encode" and "chat" options of what shards are and those of chat data, "run"
-options only of how it runs.
+"mix" options of its counts or of shards, "encode" options of what shards are, "run" options only of how it runs.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
@@ -19,16 +17,33 @@ from pipeline.run import values as read
 from pipeline.run.ids import Roles, SpecialTokens
 from pipeline.run.record import IN_GROUPS, Record, as_in, records_of
 from pipeline.run.stored import plain
-from pipeline.storage import Location, parse_location
+from pipeline.storage import Location
 
 READING_OPTIONS = ("input_format", "compression", "text_field")  # where the text is, not what its pieces are
-_input, _vocabulary, _special, _shards, _order, _packing, _of_chat, _output, _resource, _other = IN_GROUPS
-_chat = partial(_of_chat, "chat")
+_input, _vocabulary, _special, _shards, _order, _packing, _, _output, _resource, _other = IN_GROUPS
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class Values:
-    """Options that were given together, or have their defaults; sizes in bytes, times in seconds."""
+    """Options that were given together, or have their defaults; sizes in bytes, times in seconds.
+
+    The methods that every dataclass has are written once, for all: to generate them takes longer than the command's
+    whole start.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        for one in fields(self):
+            vars(self)[one.name] = values.pop(one.name) if one.name in values else one.default
+        if values:
+            raise TypeError(f"{type(self).__name__} has no option {', '.join(values)}")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]  # some options are mappings
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     def of_stage(self, *stages: str) -> dict[str, Any]:
         """Return the options of these stages as plain JSON values; of those that cannot be given, the defaults."""
@@ -39,7 +54,7 @@ class Values:
 
 
 # fmt: off
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class WorkOptions(Values):
     """How any work is done."""
 
@@ -52,7 +67,7 @@ class WorkOptions(Values):
         "print progress and the log as one JSON object per line", advanced=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class RayOptions(Values):
     """Where workers run."""
 
@@ -60,19 +75,19 @@ class RayOptions(Values):
         "run on a Ray cluster: [ray://]HOST:PORT, or auto, which Ray finds", "[ADDRESS]", keyword="bool | str | None")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ClusterOptions(RayOptions, WorkOptions):
     """How work is done that a cluster can do."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class OverwriteOptions(WorkOptions):
     """What becomes of an earlier result."""
 
     overwrite: bool = _other("run", False, read.parse_flag, "start again where the output holds something else")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class OutputOptions(OverwriteOptions):
     """Where the result goes."""
 
@@ -80,7 +95,7 @@ class OutputOptions(OverwriteOptions):
         "the run directory to write or resume, a path or a URI; default: a new one under runs/", "DIR", short="-o")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class CorpusOptions(WorkOptions):
     """Which files are read, and how."""
 
@@ -101,7 +116,7 @@ class CorpusOptions(WorkOptions):
     fail_on_loss: bool = _input("run", False, read.parse_flag, "fail if input was skipped or altered", advanced=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TextOptions(CorpusOptions):
     """What text files hold."""
 
@@ -111,7 +126,7 @@ class TextOptions(CorpusOptions):
         "field of JSON Lines or column of Parquet or Arrow that holds the text; a.b: field b of field a", "NAME")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class PieceOptions(Values):
     """Where text is cut."""
 
@@ -129,12 +144,12 @@ class PieceOptions(Values):
     pattern_timeout: int = as_in(CorpusOptions, "pattern_timeout")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ImportOptions(OutputOptions, PieceOptions):
     """Of `import-counts`: what cut the pieces."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class CountOptions(ClusterOptions, ImportOptions, TextOptions):
     """Of `count`."""
 
@@ -147,7 +162,7 @@ class CountOptions(ClusterOptions, ImportOptions, TextOptions):
     added_tokens: Mapping[str, TokenRule] | None = None  # those of --like that do not have the plain rule
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TokenizerOptions(Values):
     """What can change in a tokenizer that exists."""
 
@@ -168,7 +183,7 @@ class TokenizerOptions(Values):
         "NAME|FILE")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ExportOptions(TokenizerOptions):
     """Of `export`."""
 
@@ -182,7 +197,7 @@ class ExportOptions(TokenizerOptions):
         "write GGUF although llama.cpp does not put text into NFC; says how many texts get other ids", advanced=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class VocabularyOptions(TokenizerOptions):
     """What is learned from counts."""
 
@@ -205,7 +220,7 @@ class VocabularyOptions(TokenizerOptions):
         "round the vocabulary size up to a multiple of this, with unused special tokens", "N", advanced=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class MergeOptions(ClusterOptions, OverwriteOptions, VocabularyOptions):
     """Of `merge`."""
 
@@ -226,7 +241,7 @@ class MergeOptions(ClusterOptions, OverwriteOptions, VocabularyOptions):
         "let such tokens hold a colon followed by a space", flag="superword_colon")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TrainOptions(CountOptions, MergeOptions):
     """Of `train`: all that a tokenizer of a run is made by."""
 
@@ -252,14 +267,14 @@ class TrainOptions(CountOptions, MergeOptions):
         return 0 if isinstance(self.superword_words, str) else self.superword_words
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class SweepOptions(OutputOptions, VocabularyOptions):
     """Of `sweep`."""
 
     tie_break: str = as_in(MergeOptions, "tie_break")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ParityOptions(ClusterOptions, OutputOptions, VocabularyOptions):
     """Of `parity`: how its text is read and cut, where it is not counted yet, and how it is merged."""
 
@@ -269,7 +284,7 @@ class ParityOptions(ClusterOptions, OutputOptions, VocabularyOptions):
     stop_at_saving: float | None = as_in(MergeOptions, "stop_at_saving")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ExtendOptions(OutputOptions):
     """Of `extend`."""
 
@@ -279,7 +294,7 @@ class ExtendOptions(OutputOptions):
     added_special_tokens: tuple[str, ...] = as_in(TokenizerOptions, "added_special_tokens")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class EncodeFilesOptions(TextOptions):
     """Of `encode_files`."""
 
@@ -292,7 +307,7 @@ class EncodeFilesOptions(TextOptions):
         "tokens|text|refuse", advanced=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class RowOptions(Values):
     """How ids are stored, and which of them for validation."""
 
@@ -313,8 +328,13 @@ class RowOptions(Values):
         "none (one each)", "NAME", keyword='Literal["concat", "best-fit", "none"]')
 
 
-@dataclass(frozen=True, kw_only=True)
-class EncodeOptions(ClusterOptions, OutputOptions, EncodeFilesOptions, RowOptions):
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class ShardsOptions(OutputOptions, CorpusOptions):
+    """Which files become shards, and where these go."""
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class EncodeOptions(ClusterOptions, ShardsOptions, EncodeFilesOptions, RowOptions):
     """Of `encode` with an output."""
 
     weights: tuple[str, ...] | None = as_in(CountOptions, "weights")
@@ -324,53 +344,17 @@ class EncodeOptions(ClusterOptions, OutputOptions, EncodeFilesOptions, RowOption
     position_ids: bool = _packing("encode", False, read.parse_flag,
         "add columns position_ids and document_ids (best-fit has them in any case)", advanced=True)
     add_bos: bool = as_in(VocabularyOptions, "add_bos")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChatOptions(ClusterOptions, OutputOptions, CorpusOptions, RowOptions):
-    """Of `encode-chat`."""
-
-    template: str | None = _chat(None, read.parse_text,
-        "chat template: llama3, chatml, qwen, gemma, ..., tokenizer (its own), or a file (Jinja, or slots in YAML)",
-        "NAME|FILE")
-    dataset_info: Location | None = _chat(None, parse_location,
-        "dataset_info.json of LLaMA-Factory, whose entries name files and what their rows are", "FILE")
-    dataset: tuple[str, ...] | None = _chat(None, read.parse_names,
-        "which entries of --dataset-info to read", "NAME[,NAME...]", advanced=True)
-    compatible: bool = _chat(False, read.parse_flag,
-        "pack batches of 1,000 conversations, as LLaMA-Factory does, instead of all together", flag="compatible")
-    train_on_prompt: bool = _chat(False, read.parse_flag, "learn the questions as well as the answers", advanced=True)
-    mask_history: bool = _chat(False, read.parse_flag,
-        "learn only the last answer, and keep the last turns where a conversation is too long", advanced=True)
-    default_system: str | None = _chat(None, read.parse_any_text,
-        "the system text of conversations without one, in place of the template's", "TEXT", advanced=True)
-    enable_thinking: str = _chat("true", read.parse_thinking,
-        "empty thoughts of reasoning templates: keep and learn them, keep none, or (null) keep but not learn them",
-        "true|false|null", advanced=True)
-    preserve_thinking: bool = _chat(False, read.parse_flag,
-        "keep thoughts of earlier answers with --mask-history", flag="preserve_thinking")
-    tool_format: str | None = _chat(None, read.parse_one_of(*read.TOOL_FORMATS),
-        "how tools and calls become text: default, llama3, qwen, mistral; default: the template's", flag="tool_format")
-    date: str = _chat(read.PUBLISHED_DATE, read.parse_date,
-        "today's date in Llama 3's description of tools, such as 2026-11-23, or today", "DATE", advanced=True)
-    special_tokens_in_messages: str = _chat("text", read.parse_one_of(*read.SPECIAL_TOKENS_IN_TEXT),
-        "read special tokens in messages as text or (as LLaMA-Factory) as tokens, or refuse", "text|tokens|refuse",
-        advanced=True)
-    mix_strategy: str = _chat("concat", read.parse_one_of(*read.MIX_STRATEGIES),
-        "how data sets are mixed: concat (one after another), interleave_under, interleave_over, interleave_once",
-        "NAME", advanced=True)
-    interleave_probs: tuple[float, ...] | None = _chat(None, read.parse_shares,
-        "probability of each data set to be next; default: they take turns", "P[,P...]", advanced=True)
-    val_size: float = _chat(0.0, read.parse_amount,
-        "hold rows out for validation at random: a number, or a share below 1", flag="val_size")
-    max_samples: int | None = _chat(None, parse_whole_number(1, (1 << 63) - 1),
-        "take only this many rows of each data set, the first ones", "N", advanced=True)
 # fmt: on
 
 
-_KINDS = (CountOptions, TrainOptions, EncodeOptions, ChatOptions, ExportOptions)  # which have all
+_KINDS = (CountOptions, TrainOptions, EncodeOptions, ExportOptions)  # which have all of the package's own
 RECORDS: dict[str, Record] = {name: record for kind in _KINDS for name, record in records_of(kind).items()}
 FLAGS = {record.spelling: name for name, record in reversed(RECORDS.items())}  # of two options, the first
+
+
+def add_records(kind: type[Values]) -> None:
+    """Add the options of a guest's value to those that configuration files may have."""
+    RECORDS.update({name: record for name, record in records_of(kind).items() if name not in RECORDS})
 
 
 def flag_of(name: str) -> str:

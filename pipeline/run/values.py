@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache, partial
@@ -32,9 +31,6 @@ T = TypeVar("T")
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken", "gguf")
 TOOL_FORMATS = ("default", "llama3", "qwen", "mistral")
 SPECIAL_TOKENS_IN_TEXT = ("tokens", "text", "refuse")
-PUBLISHED_DATE = "26 Jul 2024"  # of the chat template that Llama 3.1 was published with
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-MIX_STRATEGIES = ("concat", "interleave_under", "interleave_over", "interleave_once")
 PACKS = ("concat", "best-fit", "none", "greedy", "neat")  # the last two: of chat data
 _MAX_WEIGHT = 10**18  # of its numerator and denominator
 
@@ -118,7 +114,8 @@ def parse_globs(value: object) -> tuple[str, ...]:
     return globs
 
 
-def _listed(value: object) -> tuple[str, ...]:
+def listed(value: object) -> tuple[str, ...]:
+    """Read texts, in a list or separated by commas."""
     return tuple(name.strip() for text in parse_texts(value) for name in text.split(",") if name.strip())
 
 
@@ -181,35 +178,6 @@ def parse_vocab_size(value: object) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(parse_whole_number(1, MAX_IDS), parts)))
 
 
-def parse_date(value: object) -> str:
-    """Read a date, as templates write it or as in ISO 8601, or `today`."""
-    text = value.isoformat() if isinstance(value, date) else value  # YAML reads a date
-    if text == "today":
-        return "today"
-    written = re.fullmatch(r"(\d{1,2}) ([A-Z][a-z]{2}) (\d{4})", str(text))
-    try:
-        if written and written[2] in _MONTHS:
-            return _written(date(int(written[3]), _MONTHS.index(written[2]) + 1, int(written[1])))
-        return _written(date.fromisoformat(str(text)))
-    except ValueError:
-        raise ValueError("a date such as 2026-11-23 or '23 Nov 2026', or today") from None
-
-
-def day_of(text: str) -> date:
-    """Return the day that a date names as templates write it."""
-    day, month, year = text.split()
-    return date(int(year), _MONTHS.index(month) + 1, int(day))
-
-
-def date_of(text: str) -> str:
-    """Return a date that `parse_date` read as templates write it."""
-    return _written(date.today()) if text == "today" else text
-
-
-def _written(day: date) -> str:
-    return f"{day.day:02} {_MONTHS[day.month - 1]} {day.year}"  # in English, whatever the locale is
-
-
 def parse_pattern(value: object) -> str:
     """Read a pattern's name, an alias of it or a regular expression; UsageError for an unknown name."""
     from pipeline.pattern.presets import resolve
@@ -219,7 +187,7 @@ def parse_pattern(value: object) -> str:
 
 def parse_formats(value: object) -> tuple[str, ...]:
     """Read names of export formats, in a list or separated by commas."""
-    return tuple(dict.fromkeys(map(parse_one_of(*EXPORT_FORMATS), _listed(value))))
+    return tuple(dict.fromkeys(map(parse_one_of(*EXPORT_FORMATS), listed(value))))
 
 
 def parse_paths(value: object) -> tuple[str, ...]:
@@ -297,7 +265,7 @@ def shown_weight(weight: Fraction) -> str:
     return decimal if Fraction(decimal) == weight else str(weight)
 
 
-def _number(value: object) -> float:
+def number(value: object) -> float:
     """Return a number, which may be written as text; not a number (NaN) for anything else."""
     with contextlib.suppress(ValueError):
         return math.nan if isinstance(value, bool) or not isinstance(value, str | int | float) else float(value)
@@ -307,7 +275,7 @@ def _number(value: object) -> float:
 def parse_share(value: object) -> float:
     """Read a share between 0 and 1, which may be written in percent: `1%`, `0.01`."""
     percent = isinstance(value, str) and value.strip().endswith("%")
-    share = _number(str(value).strip().removesuffix("%")) / 100 if percent else _number(value)
+    share = number(str(value).strip().removesuffix("%")) / 100 if percent else number(value)
     if not 0 < share < 1:
         raise ValueError("a share such as 1% or 0.01")
     return share
@@ -327,40 +295,6 @@ def parse_weight(value: object) -> Fraction:
     if weight <= 0 or max(weight.numerator, weight.denominator) > _MAX_WEIGHT:
         raise ValueError("a decimal number above 0 such as 2.5, or a fraction such as 1/3, of at most 18 digits")
     return weight
-
-
-def parse_any_text(value: object) -> str:
-    """Read a text that may be empty."""
-    return value if value == "" else parse_text(value)
-
-
-def parse_names(value: object) -> tuple[str, ...]:
-    """Read names, in a list or separated by commas."""
-    if not (names := _listed(value)):
-        raise ValueError("names, separated by commas")
-    return names
-
-
-def parse_thinking(value: object) -> str:
-    """Read true, false or null."""
-    return parse_one_of("true", "false", "null")(str(value).lower() if isinstance(value, bool) else value)
-
-
-def parse_shares(value: object) -> tuple[float, ...]:
-    """Read shares between 0 and 1, in a list or separated by commas."""
-    listed = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    shares = tuple(map(_number, listed.split(",")))
-    if not all(0 <= share <= 1 for share in shares):
-        raise ValueError("shares between 0 and 1, separated by commas")
-    return shares
-
-
-def parse_amount(value: object) -> float:
-    """Read a share below 1, or a whole number."""
-    number = _number(value)
-    if not (0 <= number < 1 or (number >= 1 and number.is_integer())):
-        raise ValueError("a number of rows, or a share below 1")
-    return number
 
 
 def parse_flag(value: object) -> bool:

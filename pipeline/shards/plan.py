@@ -27,10 +27,10 @@ from pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from pipeline.run.options import (
     READING_OPTIONS,
     RECORDS,
-    ChatOptions,
     CorpusOptions,
     EncodeFilesOptions,
     EncodeOptions,
+    ShardsOptions,
     with_defaults,
 )
 from pipeline.run.patterns import on_regex
@@ -178,7 +178,7 @@ def asked_of(options: EncodeOptions, model: Model) -> dict[str, Any]:
 def open_encoding(
     runner: Runner,
     directory: Directory,
-    options: EncodeOptions | ChatOptions,
+    options: ShardsOptions,
     asked: dict[str, Any],
     cut: Callable[[Listing], Plan],
 ) -> Encoding:

@@ -9,9 +9,10 @@ import pytest
 
 from pipeline.base.errors import UsageError
 from pipeline.base.units import format_bytes, format_count, parse_bytes
+from pipeline.guests.chat.options import ChatOptions
 from pipeline.run.config_file import read_config
 from pipeline.run.make_options import make_options, parsed
-from pipeline.run.options import ChatOptions, EncodeOptions, TrainOptions
+from pipeline.run.options import EncodeOptions, TrainOptions
 
 
 @pytest.mark.parametrize(("text", "size"), [

@@ -43,11 +43,15 @@ def source() -> str:
     """Return the file as it should be."""
     parts = [_HEAD]
     for kind in vars(options).values():
-        if not isinstance(kind, type) or kind is options.Values or not any(issubclass(one, kind) for one in _PUBLIC):
+        if (
+            not isinstance(kind, type)
+            or kind in (options.Values, options.ShardsOptions)
+            or not any(issubclass(one, kind) for one in _PUBLIC)
+        ):
             continue
         bases = [base.__name__.replace("Options", "Keywords") for base in kind.__bases__ if base is not options.Values]
         if kind is options.EncodeOptions:  # whose output is an argument
-            bases = ["OverwriteKeywords" if base == "OutputKeywords" else base for base in bases]
+            bases = ["OverwriteKeywords" if base == "ShardsKeywords" else base for base in bases]
         known = records_of(kind)
         own = [known[name] for name in vars(kind).get("__annotations__", ()) if name in known.keys() - FOR_THE_COMMAND]
         lines = [f"{record.name}: {type_of(record)}" for record in own]

@@ -26,6 +26,7 @@ from pipeline.guests.chat.kinds import NO_ANSWER, SPECIAL_TOKENS
 from pipeline.guests.chat.lengths import ROWS, Conversations
 from pipeline.guests.chat.marks import with_marks
 from pipeline.guests.chat.mixing import assemble, cut, order_rows, split_at_random
+from pipeline.guests.chat.options import PUBLISHED_DATE, ChatOptions, date_of
 from pipeline.guests.chat.plan import Chat, named_data_sets, open_chat, require_fitting
 from pipeline.guests.chat.rows_worker import (
     MOST_CACHE_BYTES,
@@ -38,11 +39,9 @@ from pipeline.guests.chat.rows_worker import (
 from pipeline.reports.summary import EncodingSummary
 from pipeline.run.keywords import AnyPath
 from pipeline.run.make_options import make_options
-from pipeline.run.options import ChatOptions
 from pipeline.run.plan import Plan
 from pipeline.run.runner import Runner, Stage, opened
 from pipeline.run.stored import plain, stored
-from pipeline.run.values import PUBLISHED_DATE, date_of
 from pipeline.shards import manifest
 from pipeline.shards.deal_worker import Documents
 from pipeline.shards.encode import Writing, encode_missing, write_missing

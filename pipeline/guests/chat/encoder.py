@@ -31,10 +31,10 @@ from pipeline.guests.chat.kinds import (
     TEXTS_LEFT_OUT,
     DroppedError,
 )
+from pipeline.guests.chat.options import ChatOptions
 from pipeline.guests.chat.own_template import JinjaTemplate
 from pipeline.guests.chat.tools import called, described
 from pipeline.pattern.normal_form import nfc
-from pipeline.run.options import ChatOptions
 from pipeline.tokenizer.chat_templates import MessageMarks, has_marks, unmarked
 from pipeline.tokenizer.encode import TextEncoder
 from pipeline.tokenizer.model import Model

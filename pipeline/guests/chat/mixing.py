@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 from pipeline.base.errors import InputError, UsageError
-from pipeline.run.options import ChatOptions
+from pipeline.guests.chat.options import ChatOptions
 
 _DRAWN_AT_ONCE = 1000  # the generator's numbers depend on it
 _SUM_DIFFERS = 1e-8  # NumPy refuses a little more

@@ -17,9 +17,8 @@ from typing import Any
 from pipeline.base.errors import UsageError
 from pipeline.guests.chat.align import JOINT, TEMPLATE_COLUMNS, TEMPLATE_INPUT
 from pipeline.guests.chat.kinds import REFUSED, DroppedError
+from pipeline.guests.chat.options import ChatOptions, day_of
 from pipeline.guests.chat.tools import calls_in, objects_in
-from pipeline.run.options import ChatOptions
-from pipeline.run.values import day_of
 from pipeline.tokenizer.chat_templates import REASONING, Message, render, render_traced
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.named_templates import Template

@@ -15,13 +15,13 @@ from pipeline.guests.chat.align import MESSAGES
 from pipeline.guests.chat.assemble_worker import NEAT, POSITIONS
 from pipeline.guests.chat.data_sets import DataSet, listed_data_sets
 from pipeline.guests.chat.mixing import check_mixing
+from pipeline.guests.chat.options import ChatOptions, date_of
 from pipeline.guests.chat.rows import as_chat_file
 from pipeline.run.directory import Directory
-from pipeline.run.options import ChatOptions, RowOptions
+from pipeline.run.options import RowOptions
 from pipeline.run.plan import Plan
 from pipeline.run.runner import Runner
 from pipeline.run.stored import plain
-from pipeline.run.values import date_of
 from pipeline.shards import manifest as shards
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import Layout

@@ -28,8 +28,8 @@ from pipeline.guests.chat.data_sets import DataSet
 from pipeline.guests.chat.encoder import ID_BYTES, IGNORED, ChatEncoder, Row
 from pipeline.guests.chat.kinds import DroppedError
 from pipeline.guests.chat.lengths import Conversations
+from pipeline.guests.chat.options import ChatOptions
 from pipeline.guests.chat.rows import read_rows, rows_of
-from pipeline.run.options import ChatOptions
 from pipeline.run.stored import plain
 from pipeline.shards.deal_worker import Documents
 from pipeline.shards.encode_worker import loaded

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline.guests.chat.mixing import order_rows, pack_rows, split_at_random
-from pipeline.run.options import ChatOptions
+from pipeline.guests.chat.options import ChatOptions
 
 
 def test_recorded_orders_and_bags_are_equal() -> None:
