@@ -4,6 +4,7 @@ click is the chosen library: typed, kept since 2014, two dependencies fewer and 
 built on it. The flags of a run are made from the records in `pipeline.run.options`.
 """
 
+import contextlib
 import logging
 import sys
 import traceback
@@ -16,6 +17,9 @@ from pipeline.base.errors import PipelineError
 from pipeline.base.printable import without_secrets
 from pipeline.cli import change, counts, inspect, train, use  # noqa: F401 - their commands join the group
 from pipeline.cli.command import PROGRAM, commands
+
+with contextlib.suppress(ModuleNotFoundError):  # without this guest
+    from pipeline.cli import chat  # noqa: F401
 
 __all__ = ["commands", "run"]
 

@@ -21,7 +21,6 @@ from pipeline.base.printable import printable
 from pipeline.cli.completion import LOCATION, PATH_TEXT, names
 from pipeline.cli.help import HELP_ALL, MEANS, OTHER, SECTIONS, Command, Flag, Group
 from pipeline.cli.llamafactory_names import THEIRS, of_their_file, with_our_names
-from pipeline.guests.chat.options import ChatOptions
 from pipeline.run.config_file import read_config
 from pipeline.run.make_options import check_vocabulary, make_options, parsed, require_known
 from pipeline.run.options import (
@@ -208,7 +207,9 @@ def _flags(kind: type[Values], title: str) -> list[click.Option]:
     own = records_of(kind)
     records = (replace(own[name], **MEANS.get(f"{title} {name}", {})) for name in _names(kind))
     flags += [flag for record in records if record.spelling != record.name for flag in _flags_of(record)]
-    spelt = {name: dict.fromkeys((f"--{name}", flag_of(name))) for name in THEIRS} if kind is ChatOptions else {}
+    spelt = (
+        {name: dict.fromkeys((f"--{name}", flag_of(name))) for name in THEIRS} if kind.__name__ == "ChatOptions" else {}
+    )
     return flags + [click.Option([*both, name], default=None, hidden=True) for name, both in spelt.items()]
 
 
@@ -237,7 +238,7 @@ def _settle(
         if isinstance(value := flags[name], str | tuple):
             flags[name] = as_utf8(value) if isinstance(value, str) else tuple(map(as_utf8, value))
     stored = read_config(config) if config is not None else {}
-    if kind is ChatOptions:
+    if kind.__name__ == "ChatOptions":
         stored, flags = of_their_file(stored), with_our_names(flags)
     own_values |= {name: stored.pop(name) for name in in_file if name in stored}
 

@@ -11,7 +11,6 @@ from pipeline.base.errors import ExportRefusedError, UsageError
 from pipeline.cli.command import Request, Session, as_json, as_utf8, carry_out, command, inputs, show, tokenizer_option
 from pipeline.cli.completion import LOCATION, PATH_TEXT
 from pipeline.cli.help import Flag
-from pipeline.guests.chat.options import ChatOptions
 from pipeline.run.options import EncodeOptions, ExportOptions, WorkOptions, flag_of
 from pipeline.storage import Location
 
@@ -75,32 +74,6 @@ def encode(request: Request, texts: tuple[str, ...], tokenizer: Location, ordina
 
         carry_out(request, encode_corpus, lambda options: executor_for(options, ENCODING))
     return None
-
-
-@command(ChatOptions)
-@inputs
-@tokenizer_option
-def encode_chat(request: Request, tokenizer: Location) -> None:
-    """Encode chat data into rows with labels, for fine-tuning.
-
-    INPUT is files with rows of messages, conversations, or instruction and output; --dataset-info names data sets.
-
-    \b
-    bpe-pipeline encode-chat data.jsonl --template llama3 --tokenizer runs/a --pack neat --output sft
-    """
-    from pipeline.run.workers import CHAT, executor_for
-
-    def encode_rows(session: Session) -> "Result":
-        from pipeline.guests.chat.encode import run_encode_chat
-        from pipeline.tokenizer.formats.files import load_model
-
-        options = session.options
-        if "shard_format" not in session.given:
-            options = replace(options, shard_format="arrow")
-        summary = run_encode_chat(options, load_model(tokenizer), session.executor, session.listener)
-        return replace(summary, tokenizer=tokenizer)
-
-    carry_out(request, encode_rows, lambda options: executor_for(options, CHAT))
 
 
 @command()
