@@ -22,7 +22,8 @@ from pipeline.tokenizer.arguments import flag
 from pipeline.tokenizer.check import check_exports, local_files, texts_to_check
 from pipeline.tokenizer.conversions import card_in, push, require_login
 from pipeline.tokenizer.export import Check, export_in_place, limits_of, news_of, with_chat_template, with_roles
-from pipeline.tokenizer.formats.files import default_formats, load_model, tokenizer_home
+from pipeline.tokenizer.formats.export_formats import default_formats
+from pipeline.tokenizer.formats.files import load_model, tokenizer_home
 from pipeline.tokenizer.formats.rank_lists import load_ranks_by
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer

@@ -19,7 +19,8 @@ from pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, find_result, l
 from pipeline.shards.manifest import SHARDS, tokenizer_fingerprint
 from pipeline.storage import Location, existing, named, names_in
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
-from pipeline.tokenizer.formats.files import FILE_NAMES, load_model, tokenizer_home
+from pipeline.tokenizer.formats.export_formats import FILE_NAMES
+from pipeline.tokenizer.formats.files import load_model, tokenizer_home
 
 _OF_TEXT = ("text_tokens", "text_bytes", "bytes_per_token")  # without special tokens
 

@@ -37,10 +37,9 @@ from pipeline.run.runner import Runner, opened
 from pipeline.run.workers import executor_for
 from pipeline.storage import Location, named, same_location
 from pipeline.tokenizer.export import Exported, Ids, Trained, check_before_work, export_size, limits_of, refuse_ordinary
+from pipeline.tokenizer.formats.export_formats import FILE_NAMES
 from pipeline.tokenizer.formats.fields import CARD
-from pipeline.tokenizer.formats.files import FILE_NAMES
-from pipeline.tokenizer.formats.huggingface import chat_template_of
-from pipeline.tokenizer.formats.settings_files import GENERATION_NAME
+from pipeline.tokenizer.formats.settings_files import GENERATION_NAME, chat_template_of
 
 
 @lists_options

@@ -40,7 +40,9 @@ from pipeline.run.workers import executor_here
 from pipeline.storage import Location, existing, named, names_in, sha256_of, unreadable
 from pipeline.tokenizer.export import Trained, export_model
 from pipeline.tokenizer.formats.fields import CARD, GGUF_NAME, RANKS_NAME
-from pipeline.tokenizer.formats.huggingface import EDITABLE, chat_template_of, check_edited, write_model
+from pipeline.tokenizer.formats.huggingface import EDITABLE, write_model
+from pipeline.tokenizer.formats.read_huggingface import check_edited
+from pipeline.tokenizer.formats.settings_files import chat_template_of
 from pipeline.tokenizer.model import Model
 
 _MODULUS = 1 << 64

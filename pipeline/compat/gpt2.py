@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.base.errors import UsageError
 from pipeline.storage import Remote, named
 from pipeline.tokenizer.arguments import special_texts
-from pipeline.tokenizer.formats.gpt2_files import load_gpt2
+from pipeline.tokenizer.formats.read_gpt2 import load_gpt2
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _RETURN_TYPES = ("list", "numpy", "torch")

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pipeline.base.errors import unfit
 from pipeline.storage import Remote, named
-from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
+from pipeline.tokenizer.formats.rank_lists import model_of_ranks, read_ranks
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 WINDOW_CHARACTERS = 400_000

@@ -18,7 +18,7 @@ from typing import Any
 from pipeline.base.errors import UsageError, unfit
 from pipeline.run.ids import marks_in
 from pipeline.tokenizer.encode import utf8_of
-from pipeline.tokenizer.formats.added_tokens import NAMED
+from pipeline.tokenizer.formats.settings_files import NAMED
 from pipeline.tokenizer.model import ChatTemplate, Model
 
 _LLAMA3 = (

@@ -27,8 +27,9 @@ from pipeline.run.options import ExportOptions, TokenizerOptions, TrainOptions
 from pipeline.run.patterns import tokenizer_pattern
 from pipeline.storage import Location, existing
 from pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
+from pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
 from pipeline.tokenizer.formats.fields import CARD, read_bytes, write_files
-from pipeline.tokenizer.formats.files import FORMATS, default_formats, load_model
+from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.formats.huggingface import MODEL_NAME, write_model
 from pipeline.tokenizer.formats.settings_files import following, template_names
 from pipeline.tokenizer.model import Model

@@ -25,7 +25,7 @@ from pipeline.tokenizer.decode import Decoding
 from pipeline.tokenizer.encode import Allowed, Disallowed, SpecialChoice, Text, TextEncoder, utf8_blocks, utf8_of
 from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.formats.huggingface import write_model
-from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
+from pipeline.tokenizer.formats.rank_lists import model_of_ranks, read_ranks
 from pipeline.tokenizer.model import Model
 
 
@@ -114,7 +114,7 @@ class Tokenizer(Conversions, Decoding):
         [257, 258]
 
         Args:
-            model: the `model` of another tokenizer, or what `pipeline.tokenizer.formats.files` returns.
+            model: the `model` of another tokenizer, or what `pipeline.tokenizer.formats.files.load_model` returns.
 
         Returns:
             The tokenizer.

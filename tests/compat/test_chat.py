@@ -26,7 +26,7 @@ from pipeline.compat.llama3 import RUN_CHARACTERS, SPECIAL_TOKENS, WINDOW_CHARAC
 from pipeline.pattern.presets import PRESETS
 from pipeline.run.ids import Roles
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
-from pipeline.tokenizer.formats.files import FORMATS
+from pipeline.tokenizer.formats.export_formats import FORMATS
 from pipeline.tokenizer.model import ChatTemplate
 
 EOT = "<|endoftext|>"

@@ -29,7 +29,7 @@ from pipeline.counts.import_worker import cut_otherwise
 from pipeline.pattern.classes import NFC_ACTIVE
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.normal_form import nfc, nfc_form
-from pipeline.tokenizer.formats.files import Format
+from pipeline.tokenizer.formats.export_formats import Format
 from pipeline.tokenizer.model import Model
 
 END = "<|end|>"

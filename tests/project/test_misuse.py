@@ -13,7 +13,7 @@ from pipeline import Tokenizer, compat
 from pipeline.base.errors import PipelineError
 from pipeline.compat import ChatFormat, ChatMLFormat, GPT2Tokenizer, Llama3Tokenizer
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
-from pipeline.tokenizer.formats.files import FORMATS, default_formats
+from pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
 
 MERGES = [(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")]
 CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]

@@ -17,7 +17,7 @@ from pipeline import compat
 from pipeline.base import errors as base_errors
 from pipeline.reports.result import Result
 from pipeline.run.options import RECORDS
-from pipeline.tokenizer.formats.files import FORMATS, default_formats
+from pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
 
 THINGS = {name: getattr(pipeline, name) for name, home in pipeline._HOMES.items() if home != "pipeline.base.errors"}
 THINGS |= {name: getattr(compat, name) for name in compat.__all__}

@@ -15,7 +15,7 @@ from pipeline.base.errors import InputError
 from pipeline.corpus.listing import find_files
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.tokenizer.check import check_exports
-from pipeline.tokenizer.formats.files import FORMATS
+from pipeline.tokenizer.formats.export_formats import FORMATS
 
 EOT = "<|endoftext|>"
 

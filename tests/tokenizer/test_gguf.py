@@ -23,9 +23,9 @@ from pipeline.pattern.presets import PRESETS, superword_presets
 from pipeline.run.ids import Roles
 from pipeline.tokenizer.check import check_exports
 from pipeline.tokenizer.export import export_model, limits_of
-from pipeline.tokenizer.formats import files
+from pipeline.tokenizer.formats import export_formats
 from pipeline.tokenizer.formats import gguf as ours
-from pipeline.tokenizer.formats.files import FORMATS, default_formats
+from pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
 from pipeline.tokenizer.model import ChatTemplate, Model
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
@@ -178,7 +178,7 @@ def test_ids_without_a_token_are_unused(tmp_path: Path) -> None:
 
 
 def test_without_the_package_other_formats_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (ours, files):
+    for module in (ours, export_formats):
         monkeypatch.setattr(module, "find_spec", lambda _: None)
     assert default_formats() == ["hf", "gpt2", "tiktoken"]
     written, not_written = export_model(samples.tokenizer().model, tmp_path / "default", None)

@@ -15,7 +15,7 @@ from pipeline.guests.inspect.doctor import examine
 from pipeline.guests.inspect.findings import NOT_CHECKED, WRONG
 from pipeline.pattern.presets import PRESETS
 from pipeline.tokenizer.check import HARD_TEXTS
-from pipeline.tokenizer.formats.tiktoken_ranks import read_ranks
+from pipeline.tokenizer.formats.rank_lists import read_ranks
 
 OTHERS = {"claude", "gemma3", "llama2", "mistral_v1", "bert", "clip", "phi3", "t5"}
 MORE = {"meta_llama4", "falcon", "roberta", "whisper"}  # which no package ships

@@ -48,10 +48,10 @@ from pipeline.pattern.normal_form import nfc
 from pipeline.pattern.parse import first_difference
 from pipeline.pattern.presets import PRESETS
 from pipeline.tokenizer.formats import rank_lists
+from pipeline.tokenizer.formats.export_formats import FORMATS
 from pipeline.tokenizer.formats.fields import Field
-from pipeline.tokenizer.formats.files import FORMATS
 from pipeline.tokenizer.formats.pre_tokenizer import _recovered
-from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
+from pipeline.tokenizer.formats.rank_lists import model_of_ranks, read_ranks
 
 BYTES = [*samples.tokens_by_id().values()]
 

@@ -18,7 +18,7 @@ from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.presets import PRESETS
 from pipeline.tokenizer.formats import gguf
-from pipeline.tokenizer.formats.files import FORMATS
+from pipeline.tokenizer.formats.export_formats import FORMATS
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
 SPECIALS = (EOT, "<|a b|>", "[x\n]")

@@ -21,7 +21,8 @@ from pipeline.run.runner import watched
 from pipeline.shards.manifest import tokenizer_fingerprint
 from pipeline.storage import MODEL_BYTES, Location, named, read_bounded
 from pipeline.tokenizer.formats.files import load_model
-from pipeline.tokenizer.formats.huggingface import EDITABLE, check_edited
+from pipeline.tokenizer.formats.huggingface import EDITABLE
+from pipeline.tokenizer.formats.read_huggingface import check_edited
 from pipeline.tokenizer.model import Model
 
 

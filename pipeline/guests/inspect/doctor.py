@@ -44,11 +44,13 @@ from pipeline.tokenizer.check import (
     texts_to_check,
 )
 from pipeline.tokenizer.formats.added_tokens import unlisted_tokens
+from pipeline.tokenizer.formats.export_formats import FORMATS
 from pipeline.tokenizer.formats.fields import SNIPPET_NAME, read_json
-from pipeline.tokenizer.formats.files import FORMATS, load_model, tokenizer_home
-from pipeline.tokenizer.formats.gpt2_files import load_gpt2
-from pipeline.tokenizer.formats.huggingface import EDITABLE, MODEL_NAME, check_edited
-from pipeline.tokenizer.formats.tiktoken_ranks import read_ranks
+from pipeline.tokenizer.formats.files import load_model, tokenizer_home
+from pipeline.tokenizer.formats.huggingface import EDITABLE, MODEL_NAME
+from pipeline.tokenizer.formats.rank_lists import read_ranks
+from pipeline.tokenizer.formats.read_gpt2 import load_gpt2
+from pipeline.tokenizer.formats.read_huggingface import check_edited
 from pipeline.tokenizer.model import Model, bytes_of_letters
 from pipeline.tokenizer.tokenizer import Tokenizer
 

@@ -52,7 +52,7 @@ from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, existing, named, same_location
 from pipeline.storage.atomic import write_whole
 from pipeline.tokenizer.export import Trained, check_before_work, export_model
-from pipeline.tokenizer.formats.files import FILE_NAMES
+from pipeline.tokenizer.formats.export_formats import FILE_NAMES
 
 SWEEP = Kind("sweep.json", re.compile(r"sweep\.(html|parquet)|tokenizer|mixtures"), 1)
 _TABLE, _PAGE = "sweep.parquet", "sweep.html"

@@ -13,15 +13,15 @@ from typing import Any
 from pipeline.pattern.normal_form import nfc
 from pipeline.pattern.token_rules import PLAIN_RULE, TokenRule
 from pipeline.storage import Location
-from pipeline.tokenizer.formats.fields import Field, read_json
-from pipeline.tokenizer.formats.settings_files import MAP_NAME
+from pipeline.tokenizer.formats.fields import Field, read_json, token_field
+from pipeline.tokenizer.formats.huggingface import entry_of
+from pipeline.tokenizer.formats.settings_files import CONFIG_NAME, MAP_NAME, NAMED
 from pipeline.tokenizer.model import could_be_whole_piece
 
-CONFIG_NAME, ADDED_NAME = "tokenizer_config.json", "added_tokens.json"
+_ADDED_NAME = "added_tokens.json"
 _FILE_FIRST = (None, "PreTrainedTokenizer", "TokenizersBackend", "LlamaTokenizer")  # classes that read tokenizer.json
 _ROLES = tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 _MORE, _OLD_MORE, _DECODER = "extra_special_tokens", "additional_special_tokens", "added_tokens_decoder"
-NAMED = "model_specific_special_tokens"  # as transformers 5 saves those of a model's own names
 Token = tuple[str, TokenRule | None, Field]  # its text, its rule (None: transformers refuses it) and what names it
 
 
@@ -42,18 +42,6 @@ def _with_role(rule: TokenRule, field: Field) -> TokenRule:
     return replace(rule, special=True, normalized=rule.normalized and (rule.special or says))
 
 
-def entry_of(text: str, id_: int, rule: TokenRule) -> dict[str, Any]:
-    """Return the object that says in tokenizer.json how a token is found."""
-    flags = {name: getattr(rule, name) for name in ("single_word", "lstrip", "rstrip", "normalized", "special")}
-    return {"id": id_, "content": text, **flags}
-
-
-def token_field(config: Field, name: str) -> Field:
-    """Step into the text of a token, which is named by its text or by an object that holds it."""
-    field = config.member(name)
-    return field.member("content") if isinstance(field.value, dict) else field
-
-
 @dataclass(frozen=True)
 class Settings:
     """The files of settings next to a vocabulary.
@@ -70,7 +58,7 @@ class Settings:
     def next_to(cls, file: Location) -> "Settings":
         """Read them."""
         config = _read(file.with_name(CONFIG_NAME))
-        files = [file.with_name(name) for name in (MAP_NAME, ADDED_NAME)]
+        files = [file.with_name(name) for name in (MAP_NAME, _ADDED_NAME)]
         listed = config.member(_DECODER).value is not None
         return cls(config, *(Field({}, one) if listed else _read(one) for one in files))
 

@@ -4,7 +4,7 @@ For speed each step is one call over all tokens; only a refusal looks at them on
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -100,12 +100,12 @@ def vocabulary_texts(vocabulary: Vocabulary, format_name: str) -> dict[int, str]
     return dict(sorted(texts.items()))
 
 
-def refuse_preparation(model: Model, format_name: str) -> None:
-    """Raise ExportRefusedError where text is prepared before it is cut: only tokenizer.json can say how."""
+def unsaid(model: Model, format_name: str) -> Iterator[str]:
+    """Yield what is done to text that only tokenizer.json can say, as reasons not to write a format."""
     if model.lossy:
-        raise ExportRefusedError(f"{format_name} cannot say what text gets where {model.lossy}. Use the hf export")
+        yield f"{format_name} cannot say what text gets where {model.lossy}. Use the hf export"
     if model.is_prepared:
-        raise ExportRefusedError(
+        yield (
             f"{format_name} cannot say how text is prepared before it is cut (NFC, a space in front, or special tokens "
             "with rules), as this tokenizer needs. Use the hf export"
         )

@@ -17,6 +17,7 @@ from pipeline.tokenizer.formats import huggingface, settings_files
 from pipeline.tokenizer.formats.added_tokens import check_numbering, unlisted_tokens
 from pipeline.tokenizer.formats.fields import Field, read_bytes, read_json, write_files
 from pipeline.tokenizer.formats.files import document_of, tokenizer_home
+from pipeline.tokenizer.formats.read_huggingface import load_huggingface
 from pipeline.tokenizer.model import Model
 
 _PLAIN_MARK = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) | {"special": True}
@@ -49,7 +50,7 @@ def write_changed(base: Location, model: Model, new_of: Mapping[int, int] | None
         )
     else:
         huggingface.write_model(model, directory)
-    written = huggingface.load_huggingface(directory / huggingface.MODEL_NAME)
+    written = load_huggingface(directory / huggingface.MODEL_NAME)
     if written.vocabulary != model.vocabulary:
         raise ExportRefusedError(
             f"{file or base} cannot hold this vocabulary: another one is read from what was written"

@@ -4,10 +4,10 @@ Each failure to read is one InputError that names the file, the location in it a
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
-from pipeline.base.errors import InputError, OtherKindError
+from pipeline.base.errors import ExportRefusedError, InputError, OtherKindError
 from pipeline.storage import MODEL_BYTES, Location, read_bounded
 from pipeline.storage.atomic import make_directory, write_whole
 
@@ -56,6 +56,12 @@ class Field:
         return member.value is True
 
 
+def token_field(config: Field, name: str) -> Field:
+    """Step into the text of a token, which is named by its text or by an object that holds it."""
+    field = config.member(name)
+    return field.member("content") if isinstance(field.value, dict) else field
+
+
 def steps_of(stage: Field, name: str) -> list[Field]:
     """Return the steps of a stage of a tokenizer.json in order: those of a Sequence, which holds them in `name`."""
     if stage.value is None:
@@ -101,6 +107,12 @@ def read_json(file: Location) -> Field:
         return Field(json.loads(text), file)
     except (ValueError, RecursionError) as reason:
         raise InputError(f"{file} is not valid JSON: {reason}") from reason
+
+
+def refuse_export(reasons: Iterable[str]) -> None:
+    """Raise `ExportRefusedError` for the first of the reasons not to write a file, if there is one."""
+    for reason in reasons:
+        raise ExportRefusedError(reason)
 
 
 def write_files(directory: Location, contents: Mapping[str, str | bytes]) -> list[Location]:

@@ -1,28 +1,47 @@
-"""Tokenizer files of all formats: `load_model` reads them, `FORMATS[name].write(model, directory)` writes them.
+"""Load a tokenizer from files of any format, by the names of the files.
 
-What is read is accepted only if the ids will be exactly those of the file's own runtime. A format whose runtime would
-produce other ids raises ExportRefusedError with the reason and writes nothing; the same tokenizer gives the same bytes.
+They are accepted only if the ids will be exactly those of the files' own runtime. What is written: `export_formats`.
 """
 
-from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
-from types import ModuleType
+from collections.abc import Callable
+from fnmatch import fnmatchcase
 
 from pipeline.base.errors import InputError, OtherKindError
 from pipeline.storage import Location, RemoteError, names_in
-from pipeline.tokenizer.formats.fields import GGUF_NAME, RANKS_NAME, SNIPPET_NAME
-from pipeline.tokenizer.formats.huggingface import EDITABLE, MODEL_NAME, load_huggingface
+from pipeline.tokenizer.formats.huggingface import MODEL_NAME
+from pipeline.tokenizer.formats.rank_lists import is_rank_file, load_ranks
+from pipeline.tokenizer.formats.read_gpt2 import load_gpt2
+from pipeline.tokenizer.formats.read_huggingface import load_huggingface
 from pipeline.tokenizer.model import Model
 
+_PAIR = ("vocab.json", "merges.txt")
+_RANKS = ("*.tiktoken", "*.model", "tekken*.json")  # of tiktoken, of Meta's code, and Mistral's
 _UNREAD = {
-    ".gguf": "a GGUF file, which this package writes and does not read: name the tokenizer.json that it was made from",
-    ".model": "a SentencePiece model, which only `report --compare` reads: this package has byte-level BPE",
-    "vocab.txt": "a WordPiece vocabulary, as BERT's, which no command reads: this package has byte-level BPE",
+    "*.gguf": "a GGUF file, which this package writes and does not read: name the tokenizer.json that it was made from",
+    "*.model": "a SentencePiece model, which only `report --compare` reads: this package has byte-level BPE",
+    "*vocab.txt": "a WordPiece vocabulary, as BERT's, which no command reads: this package has byte-level BPE",
 }
-"""Files of tokenizers that other libraries load, by how their names end."""
+"""Files of tokenizers that other libraries load."""
 
-_RANKS = (".tiktoken", ".model")  # how names of rank files end; of SentencePiece's, too
+
+def _load_pair(file: Location) -> Model:
+    vocab_file, merges_file = (file.with_name(name) for name in _PAIR)
+    return load_gpt2(vocab_file, merges_file)
+
+
+_READERS: dict[str, Callable[[Location], Model]] = {
+    **dict.fromkeys(_PAIR, _load_pair),
+    **dict.fromkeys(_RANKS, load_ranks),
+    "*": load_huggingface,
+}
+
+
+def _named_as(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _reader_of(file: Location) -> Callable[[Location], Model]:
+    return next(reader for pattern, reader in _READERS.items() if fnmatchcase(file.name, pattern))
 
 
 def tokenizer_home(path: Location) -> Location:
@@ -39,6 +58,13 @@ def tokenizer_path(path: Location) -> Location:
     return path if home == path.parent else home
 
 
+def document_of(path: Location) -> Location | None:
+    """Return the tokenizer.json that `load_model` reads for a path, if it reads one."""
+    file = tokenizer_path(path)
+    file = file / MODEL_NAME if file.is_dir() else file
+    return file if file.exists() and _reader_of(file) is load_huggingface else None
+
+
 def load_model(path: Location) -> Model:
     """Load a tokenizer directory (tokenizer.json, or vocab.json with merges.txt), a file of it, or a run directory."""
     try:
@@ -53,92 +79,31 @@ def load_model(path: Location) -> Model:
 
 
 def _load(path: Location) -> Model:
-    file = path / MODEL_NAME if path.is_dir() else path
-    home = path.parent if path.name in ("vocab.json", "merges.txt") and path.is_file() else path
-    pair = home / "vocab.json", home / "merges.txt"
-    if home != path or (not file.exists() and all(one.exists() for one in pair)):
-        model: Model = FORMATS["gpt2"].module.load_gpt2(*pair)
-        return model
+    file = _file_in(path) if path.is_dir() else path
     if not file.exists():
-        names = sorted(names_in(path)) if path.is_dir() else []
-        ranked, others = list(filter(_holds_ranks, names)), list(filter(_unread, names))
-        if len(ranked) == 1 or others:
-            return _load_other(path / (ranked if len(ranked) == 1 else others)[0], f"{path} has no {MODEL_NAME}, but ")
-        several = f"; of {', '.join(ranked)} name one" if ranked else ""
-        raise (InputError if path == file else OtherKindError)(
-            f"{file} does not exist: give a run directory, a tokenizer's directory (tokenizer.json, or vocab.json and "
-            f"merges.txt), or its tokenizer.json{several}; names of models elsewhere are not looked up"
-        )
-    return _load_other(file, "") if _holds_ranks(file.name) or _unread(file.name) else load_huggingface(file)
+        raise InputError(_missing(file))
+    unread = next((what for pattern, what in _UNREAD.items() if fnmatchcase(file.name, pattern)), None)
+    if unread is not None and not (_named_as(file.name, _RANKS) and is_rank_file(file)):
+        found = f"{file} is" if file == path else f"{path} has no {MODEL_NAME}, but {file.name}:"
+        raise OtherKindError(f"{found} {unread}")
+    return _reader_of(file)(file)
 
 
-def _load_other(file: Location, found: str) -> Model:
-    """Load a list of ranks; OtherKindError for the file of another kind of tokenizer."""
-    if _holds_ranks(file.name):
-        ranks = import_module("pipeline.tokenizer.formats.rank_lists")
-        if file.suffix == ".json" or not file.name.endswith(".model") or ranks.is_rank_file(file):
-            model: Model = ranks.load_ranks(file)
-            return model
-    raise OtherKindError(f"{found}{file.name if found else file}{':' if found else ' is'} {_unread(file.name)}")
+def _file_in(home: Location) -> Location:
+    """Return the file of a directory that is to be loaded; OtherKindError if it has none, or several rank files."""
+    if (home / MODEL_NAME).exists():
+        return home / MODEL_NAME
+    if all((home / name).exists() for name in _PAIR):
+        return home / _PAIR[0]
+    names = sorted(names_in(home))
+    ranks, others = ([name for name in names if _named_as(name, listed)] for listed in (_RANKS, tuple(_UNREAD)))
+    if len(ranks) == 1 or others:
+        return home / (ranks if len(ranks) == 1 else others)[0]
+    raise OtherKindError(_missing(home / MODEL_NAME, f"; of {', '.join(ranks)} name one" if ranks else ""))
 
 
-def _holds_ranks(name: str) -> bool:
-    """Whether a file may hold a list of ranks, by its name: of tiktoken, of Meta's code, or Mistral's tekken.json."""
-    return name.endswith(_RANKS) or (name.startswith("tekken") and name.endswith(".json"))
-
-
-def document_of(path: Location) -> Location | None:
-    """Return the tokenizer.json that `load_model` reads for a path, if it reads one."""
-    file = tokenizer_path(path)
-    file = file / MODEL_NAME if file.is_dir() else file
-    other = file.name in ("vocab.json", "merges.txt") or _holds_ranks(file.name)
-    return file if file.exists() and not other else None
-
-
-def _unread(name: str) -> str | None:
-    return next((what for ending, what in _UNREAD.items() if name.endswith(ending)), None)
-
-
-@dataclass(frozen=True)
-class Format:
-    """The files of a runtime. limit: on which texts it fails or differs if the pattern leaves superwords, or empty."""
-
-    home: str  # the module next to this one that writes them, imported when it is used
-    files: tuple[str, ...]  # that it may write
-    limit: str = ""
-    package: str = ""  # that has to be installed
-
-    @property
-    def module(self) -> ModuleType:
-        """The module of this format."""
-        return import_module(f"pipeline.tokenizer.formats.{self.home}")
-
-    def write(self, model: Model, directory: Location) -> list[Location]:
-        """Write the files into a directory."""
-        written: list[Location] = self.module.export(model, directory)
-        return written
-
-
-FORMATS = {
-    "hf": Format("huggingface", (MODEL_NAME, *EDITABLE)),
-    "gpt2": Format("gpt2_files", ("vocab.json", "merges.txt")),
-    "tiktoken": Format(
-        "tiktoken_ranks",
-        (RANKS_NAME, SNIPPET_NAME),
-        "tiktoken's engine raises on long stretches of text (some 100,000 characters) that the pattern of superwords "
-        "leaves",
-    ),
-    "gguf": Format(
-        "gguf",
-        (GGUF_NAME,),
-        "llama.cpp cuts numbers with digits other than 0-9 at other positions, and a number of 30,000 digits crashes "
-        "it",
-        package="gguf",
-    ),
-}
-FILE_NAMES = tuple(name for one in FORMATS.values() for name in one.files)
-
-
-def default_formats() -> list[str]:
-    """Return the formats that are written where none are named: all whose package is installed."""
-    return [name for name, one in FORMATS.items() if not one.package or find_spec(one.package)]
+def _missing(file: Location, choice: str = "") -> str:
+    return (
+        f"{file} does not exist: give a run directory, a tokenizer's directory (tokenizer.json, or vocab.json and "
+        f"merges.txt), or its tokenizer.json{choice}; names of models elsewhere are not looked up"
+    )

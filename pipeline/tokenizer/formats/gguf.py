@@ -7,16 +7,16 @@ digits crashes it. Bytes of tokens are written in the byte alphabet, special tok
 """
 
 import re
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
-from pipeline.base.errors import ExportRefusedError
 from pipeline.pattern.presets import PRESETS, superword_presets
 from pipeline.pattern.token_rules import PLAIN_RULE
 from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory, whole_file
 from pipeline.tokenizer.formats import byte_alphabet
-from pipeline.tokenizer.formats.fields import GGUF_NAME
+from pipeline.tokenizer.formats.fields import GGUF_NAME, refuse_export
 from pipeline.tokenizer.model import Model, could_be_whole_piece
 
 _WHOLE_PIECES = ("llama-bpe",)  # pieces that are tokens are not merged
@@ -28,88 +28,94 @@ _GENERATION_MARK = re.compile(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
 
 def export(model: Model, directory: Location) -> list[Location]:
     """Write the file; ExportRefusedError where llama.cpp would produce other ids."""
-    if find_spec("gguf") is None:
-        raise ExportRefusedError("a GGUF file is written with the gguf package: pip install 'bpe-pipeline[gguf]'")
-    preset = model.pattern.preset
-    pre = preset.llama_cpp if preset else ""
-    if not pre:
-        known = [name for name, one in PRESETS.items() if one.llama_cpp]
-        known += [f"{name} (of superwords)" for name, one in superword_presets().items() if one.llama_cpp]
-        reason = preset.llama_cpp_differs if preset else ""
-        reason = reason or f"it has the patterns {', '.join(known)} and some that we lack"
-        raise ExportRefusedError(f"llama.cpp does not cut as the pattern {model.pattern.shown!r} does: {reason}")
-    if model.preparation.nfc:
-        raise ExportRefusedError(
-            "a GGUF file is not written: llama.cpp does not put text into NFC, so text that is not in NFC would get "
-            "other ids; `export --without-normalizer` writes the file all the same, as Qwen's own are made"
-        )
-    byte_alphabet.refuse_preparation(model, "a GGUF file")
+    refuse_export(_reasons_against(model))
     texts = byte_alphabet.vocabulary_texts(model.vocabulary, "a GGUF file")
-    _refuse_special_tokens(model, pre)
-    _refuse_tokens(model, pre)
-    _refuse_around(model)
     make_directory(directory)
     with whole_file(directory / GGUF_NAME) as partial:
-        _write(partial, model, texts, pre)
+        _write(partial, model, texts, _pre_tokenizer(model))
     return [directory / GGUF_NAME]
 
 
-def _refuse_special_tokens(model: Model, pre: str) -> None:
-    """Refuse special tokens that llama.cpp would find elsewhere in a text, or take for something else."""
+def _pre_tokenizer(model: Model) -> str:
+    """Return llama.cpp's name of what cuts alike; empty where it has none."""
+    preset = model.pattern.preset
+    return preset.llama_cpp if preset else ""
+
+
+def _reasons_against(model: Model) -> Iterator[str]:
+    """Yield why llama.cpp would not read the file, or produce other ids."""
+    if find_spec("gguf") is None:
+        yield "a GGUF file is written with the gguf package: pip install 'bpe-pipeline[gguf]'"
+    pre = _pre_tokenizer(model)
+    if not pre:
+        yield f"llama.cpp does not cut as the pattern {model.pattern.shown!r} does: {_other_pre_tokenizers(model)}"
+    if model.preparation.nfc:
+        yield (
+            "a GGUF file is not written: llama.cpp does not put text into NFC, so text that is not in NFC would get "
+            "other ids; `export --without-normalizer` writes the file all the same, as Qwen's own are made"
+        )
+    yield from byte_alphabet.unsaid(model, "a GGUF file")
+    yield from _special_tokens_found_elsewhere(model, pre)
+    yield from _tokens_made_otherwise(model, pre)
+    # It has one token for each side of a text, and behind it that is the eos.
+    if len(model.front) > 1 or model.behind not in ((), (model.eos_token,)):
+        yield (
+            f"a GGUF file is not written: llama.cpp adds one token in front of a text, and only the eos token "
+            f"behind it, but this tokenizer adds {', '.join((*model.front, *model.behind))}. Use the hf export"
+        )
+
+
+def _other_pre_tokenizers(model: Model) -> str:
+    if model.pattern.preset and model.pattern.preset.llama_cpp_differs:
+        return model.pattern.preset.llama_cpp_differs
+    known = [name for name, preset in PRESETS.items() if preset.llama_cpp]
+    known += [f"{name} (of superwords)" for name, preset in superword_presets().items() if preset.llama_cpp]
+    return f"it has the patterns {', '.join(known)} and some that we lack"
+
+
+def _special_tokens_found_elsewhere(model: Model, pre: str) -> Iterator[str]:
+    """Yield why llama.cpp would find special tokens elsewhere in a text, or take them for something else."""
     special_tokens = model.vocabulary.special_tokens
     if not special_tokens:
-        raise ExportRefusedError(
-            "a GGUF file is not written without special tokens: llama.cpp would take token 11 for the end of a text"
-        )
+        yield "a GGUF file is not written without special tokens: llama.cpp would take token 11 for the end of a text"
     starts: dict[str, list[str]] = {}
     for text in special_tokens:
         for end in range(1, len(text)):
             starts.setdefault(text[:end], []).append(text)
     for text in special_tokens:
         if "\0" in text:
-            raise ExportRefusedError(f"a GGUF file cannot hold the special token {text!r}: llama.cpp cuts it at NUL")
+            yield f"a GGUF file cannot hold the special token {text!r}: llama.cpp cuts it at NUL"
         # We take the leftmost, llama.cpp the longest anywhere.
         for other in (other for at in range(1, len(text)) for other in starts.get(text[at:], ())):
             if other != text and len(other.encode()) >= len(text.encode()):
-                raise ExportRefusedError(
+                yield (
                     f"a GGUF file is not written for the special tokens {text!r} and {other!r}: where they overlap, "
                     "llama.cpp takes the longer one, not the first"
                 )
         if pre in _WHOLE_PIECES and (could_be_whole_piece(text, PLAIN_RULE) or len(model.pattern.cut(text)) == 1):
-            raise ExportRefusedError(
+            yield (
                 f"a GGUF file cannot hold the special token {text!r}: llama.cpp would take ordinary text for it. "
                 "Choose a special token such as '<|endoftext|>'"
             )
 
 
-def _refuse_around(model: Model) -> None:
-    """Refuse what llama.cpp cannot add around a text: it has one token for each side, and behind it that is the eos."""
-    if len(model.front) > 1 or model.behind not in ((), (model.eos_token,)):
-        raise ExportRefusedError(
-            f"a GGUF file is not written: llama.cpp adds one token in front of a text, and only the eos token "
-            f"behind it, but this tokenizer adds {', '.join((*model.front, *model.behind))}. Use the hf export"
-        )
-
-
-def _refuse_tokens(model: Model, pre: str) -> None:
-    """Refuse ordinary tokens from which llama.cpp would make other ids."""
+def _tokens_made_otherwise(model: Model, pre: str) -> Iterator[str]:
+    """Yield why llama.cpp would make other ids from ordinary tokens."""
     vocabulary = model.vocabulary
     if not vocabulary.left:
-        raise ExportRefusedError("a GGUF file is not written without merges: llama.cpp does not read it")
+        yield "a GGUF file is not written without merges: llama.cpp does not read it"
     if model.trained:  # each token is a part of a piece, and reachable
         return
     lost = model.unreachable_tokens() if model.whole_pieces != (pre in _WHOLE_PIECES) else []
     if lost:
         does = "looks up" if pre in _WHOLE_PIECES else "does not look up"
-        raise ExportRefusedError(
+        yield (
             f"a GGUF file is not written: the merges never make {len(lost)} of the tokens (the first is "
             f"{vocabulary.tokens[lost[0]]!r}, id {lost[0]}), and llama.cpp {does} whole pieces. Use the hf export"
         )
     for id_, text in vocabulary.texts.items():
         if _CONTROL_LOOKING.fullmatch(text):
-            raise ExportRefusedError(
-                f"a GGUF file is not written: llama.cpp may take the token {text!r} (id {id_}) for a special token"
-            )
+            yield f"a GGUF file is not written: llama.cpp may take the token {text!r} (id {id_}) for a special token"
 
 
 def _write(path: Any, model: Model, texts: dict[int, str], pre: str) -> None:

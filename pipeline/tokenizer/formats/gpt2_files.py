@@ -1,154 +1,49 @@
-"""GPT-2 style files: vocab.json (token text -> id) and merges.txt (one `left right` a line), read and written.
+"""GPT-2 style files, written: vocab.json (token text -> id) and merges.txt (one `left right` a line).
 
-Neither says which tokens are special, or how text is cut. A configuration next to them names the class of transformers
-that reads them, and its tokens; a class that is not known here is refused. Without one, text is cut with GPT-2's
-pattern, and special are the tokens that the caller or special_tokens_map.json names, or else those that are no byte and
-that no merge makes. Files are written for GPT-2's pattern alone.
+Neither says which tokens are special, or how text is cut: they are written for GPT-2's pattern alone.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator
 
-from pipeline.base.errors import ExportRefusedError, InputError
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.pattern.token_rules import PLAIN_RULE
-from pipeline.pattern.translate import for_tokenizers
-from pipeline.run.ids import check_special_tokens
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet
-from pipeline.tokenizer.formats.added_tokens import Settings, entry_of, read_rule, token_field
-from pipeline.tokenizer.formats.fields import Field, read_json, read_text, shortened, write_files
-from pipeline.tokenizer.formats.huggingface import model_of
-from pipeline.tokenizer.formats.post_processor import processor_of
-from pipeline.tokenizer.model import Model, bytes_of_letters
+from pipeline.tokenizer.formats.fields import refuse_export, write_files
+from pipeline.tokenizer.model import Model
 
-_HEADER = "#version"
-_END = "<|endoftext|>"
-_CLASSES: dict[str, dict[str, Any]] = {  # of transformers, with the tokens that they name where no file does
-    "GPT2Tokenizer": {"unk_token": _END, "bos_token": _END, "eos_token": _END},
-    "Qwen2Tokenizer": {"unk_token": _END, "eos_token": _END, "pad_token": _END},
-}
-_CLASSES_OF_MODELS = {"gpt2": "GPT2Tokenizer", "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer"}
-
-
-def load_gpt2(vocab_file: Location, merges_file: Location, special_tokens: Sequence[str] | None = None) -> Model:
-    """Load both files; InputError for a damaged one, and for other files next to them that say more."""
-    vocab, text = read_json(vocab_file), read_text(merges_file)
-    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
-    numbers = [number for number, line in enumerate(lines) if not line.startswith(_HEADER)]
-    pairs = [lines[number].split(" ") for number in numbers]
-    merges = byte_alphabet.read_merges(pairs, merges_file, lambda index: f"line {numbers[index] + 1}")
-    name, config = (None if special_tokens is not None else _class_of(vocab_file)) or ("", Field({}, vocab_file))
-    entries = _tokens_in_vocabulary(vocab, merges, special_tokens) if not name else []
-    if name:
-        settings = Settings.next_to(vocab_file)
-        named = _CLASSES[name] | settings.config.read(dict) | {"tokenizer_class": name}
-        entries = replace(settings, config=Field(named, settings.config.file)).added_tokens([], vocab.read(dict))
-    special = {entry["content"]: entry["id"] for entry in entries}
-    ends = ((role, token_field(config, role).value) for role in ("bos_token", "eos_token"))
-    front, behind = ((text,) if config.flag(f"add_{role}") and text in list(special) else () for role, text in ends)
-    byte_level = {"type": "ByteLevel", "add_prefix_space": config.flag("add_prefix_space")}
-    is_qwen = name == "Qwen2Tokenizer"
-    expression = {"Regex": for_tokenizers(compile_pattern("qwen2"))} if is_qwen else None
-    split = {"type": "Split", "pattern": expression, "behavior": "Isolated", "invert": False}
-    cut = {"type": "Sequence", "pretokenizers": [split, byte_level | {"use_regex": False}]}
-    document = {
-        "version": "1.0",
-        "added_tokens": entries,
-        "normalizer": {"type": "NFC"} if is_qwen else None,
-        "pre_tokenizer": cut if is_qwen else byte_level,
-        "post_processor": processor_of((front, behind), special),
-        "decoder": {"type": "ByteLevel"},
-        "model": {"type": "BPE", "vocab": vocab.value, "merges": pairs},
-    }
-    return model_of(Field(document, vocab_file), config)
-
-
-def _class_of(vocab_file: Location) -> tuple[str, Field] | None:
-    """Return the class of transformers that reads the files, if a configuration says it, and all settings."""
-    files = [vocab_file.with_name(name) for name in ("tokenizer_config.json", "config.json")]
-    config, of_model = (read_json(file) if file.exists() else Field({}, file) for file in files)
-    named = (config.member("tokenizer_class"), of_model.member("tokenizer_class"), of_model.member("model_type"))
-    field = next((one for one in named if one.value is not None), None)
-    name = None if field is None else field.read(str).removesuffix("Fast")
-    name = _CLASSES_OF_MODELS.get(str(name), name)
-    unread = [one.member("auto_map") for one in (config, of_model)]
-    unread += [config.member("added_tokens_decoder")] if name is None else []
-    reason = next((one for one in unread if one.value is not None), None if name in (None, *_CLASSES) else field)
-    if reason is not None and not vocab_file.with_name("tokenizer.json").exists():
-        reason.refuse(
-            f"is {shortened(reason.value)}, but vocab.json and merges.txt alone are read only of the tokenizer_class "
-            f"{' or '.join(_CLASSES)}: save the tokenizer with tokenizer.json (transformers does) and load that"
-        )
-    if name is None or reason is not None:
-        return None
-    if config.member("added_tokens_decoder").value is None:
-        _special_tokens_map(vocab_file)
-    together = Settings.next_to(vocab_file).together
-    return name, Field(_CLASSES[name] | together.read(dict), config.file)
-
-
-def _tokens_in_vocabulary(
-    vocab: Field, merges: byte_alphabet.Merges, named: Sequence[str] | None
-) -> list[dict[str, Any]]:
-    """Return the special tokens that are named, those of special_tokens_map.json, or what is no byte and not merged."""
-    check_special_tokens(named or ())
-    rules = dict.fromkeys(named or (), PLAIN_RULE)
-    said, listed = _special_tokens_map(vocab.file) if named is None else Field(None, vocab.file), vocab.read(dict)
-    if named is None and said.value is None:
-        made = {left + right for left, right in merges}
-        unmade = ((text, b"".join(bytes_of_letters(text))) for text in listed)
-        rules = {text: PLAIN_RULE for text, token in unmade if len(token) != 1 and token not in made}
-    for entry in map(said.member, said.read(dict) if said.value is not None else ()):
-        for one in entry.elements() if isinstance(entry.value, list) else [entry]:
-            plain = isinstance(one.value, str)
-            text = one.read(str) if plain else one.member("content").read(str)
-            rule = PLAIN_RULE if plain else replace(read_rule(one), special=True)
-            if rules.setdefault(text, rule) != rule:
-                one.refuse(f"names {text!r} with other rules than before")
-    for text in rules:
-        if text not in listed:
-            raise InputError(f"{vocab.file} lacks the special token {text!r}: name one that it has")
-    return [entry_of(text, vocab.member(text).read(int), rule) for text, rule in rules.items()]
-
-
-def _special_tokens_map(vocab_file: Location) -> Field:
-    """Read special_tokens_map.json, or null; refuse added_tokens.json, whose tokens nothing says how to recognise."""
-    added, file = (vocab_file.with_name(name) for name in ("added_tokens.json", "special_tokens_map.json"))
-    if added.exists() and read_json(added).read(dict):
-        raise InputError(
-            f"{added} adds tokens, and does not say how they are recognised: save the tokenizer with "
-            "tokenizer.json (transformers does) and load that"
-        )
-    return read_json(file) if file.exists() else Field(None, file)
+HEADER = "#version"  # how the first line of merges.txt begins
 
 
 def export(model: Model, directory: Location) -> list[Location]:
     """Write vocab.json and merges.txt; ExportRefusedError where their readers would produce other ids."""
+    refuse_export(_reasons_against(model))
+    vocabulary = model.vocabulary
+    texts = byte_alphabet.vocabulary_texts(vocabulary, "GPT-2 style files")
+    pairs = byte_alphabet.joined(
+        map(texts.__getitem__, vocabulary.left), map(texts.__getitem__, vocabulary.right), between=" ", after="\n"
+    )
+    if f"\n{HEADER}" in f"\n{pairs}":
+        refuse_export([f"a merge of a token that begins with '{HEADER}' looks like the header of merges.txt"])
+    ids = byte_alphabet.joined(byte_alphabet.quoted(texts).values(), map(str, texts), between=":", after=",")
+    merges = "\n".join([f"{HEADER}: 0.2", *([pairs] if pairs else []), ""])
+    return write_files(directory, {"vocab.json": f"{{{ids}}}", "merges.txt": merges})
+
+
+def _reasons_against(model: Model) -> Iterator[str]:
+    """Yield what the files cannot say of this tokenizer."""
     if model.pattern.name != "gpt2":
-        raise ExportRefusedError(
+        yield (
             f"GPT-2 style files are not written for the pattern {model.pattern.shown!r}: "
             "their readers cut text with GPT-2's own. Use the hf export, or train with the pattern gpt2"
         )
-    byte_alphabet.refuse_preparation(model, "GPT-2 style files")
+    yield from byte_alphabet.unsaid(model, "GPT-2 style files")
     if model.whole_pieces:
-        raise ExportRefusedError(
+        yield (
             "GPT-2 style files cannot say that whole pieces are looked up before merging, as this tokenizer needs. "
             "Use the hf export"
         )
     vocabulary = model.vocabulary
     if vocabulary.tokens.keys() & vocabulary.special_tokens.values():
-        raise ExportRefusedError(
+        yield (
             "GPT-2 style files cannot say that a token is both ordinary and special, as this tokenizer needs. Use the "
             "hf export"
         )
-    texts = byte_alphabet.vocabulary_texts(vocabulary, "GPT-2 style files")
-    pairs = byte_alphabet.joined(
-        map(texts.__getitem__, vocabulary.left), map(texts.__getitem__, vocabulary.right), between=" ", after="\n"
-    )
-    if f"\n{_HEADER}" in f"\n{pairs}":
-        raise ExportRefusedError(f"a merge of a token that begins with '{_HEADER}' looks like the header of merges.txt")
-    ids = byte_alphabet.joined(byte_alphabet.quoted(texts).values(), map(str, texts), between=":", after=",")
-    merges = "\n".join([f"{_HEADER}: 0.2", *([pairs] if pairs else []), ""])
-    return write_files(directory, {"vocab.json": f"{{{ids}}}", "merges.txt": merges})

@@ -1,60 +1,42 @@
-"""Hugging Face's directory: tokenizer.json, tokenizer_config.json and special_tokens_map.json, read and written.
+"""Hugging Face's directory, written: tokenizer.json, tokenizer_config.json and special_tokens_map.json.
 
 tokenizer.json is also the project's own model file, laid out as the tokenizers library saves it. It is written last: a
-directory that has it is complete. The first field whose meaning is not reproduced is refused by name,
-and so are ids of added tokens that the tokenizers library would not assign, and rules whose matches could overlap.
-Known differences: when decoding, that library reads the characters U+00A1..U+0143 of a *special* token as bytes; its
-1.0.0rc3 cuts an apostrophe after `'ſ` (U+017F) in another way than o200k's expression says.
+directory that has it is complete. Known differences: when decoding, that library reads the characters U+00A1..U+0143 of
+a *special* token as bytes; its 1.0.0rc3 cuts an apostrophe after `'ſ` (U+017F) in another way than o200k's expression
+says.
 """
 
 import json
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipeline.base.errors import ExportRefusedError, OtherKindError
-from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern.token_rules import Preparation
-from pipeline.run.ids import Roles
+from pipeline.base.errors import ExportRefusedError
+from pipeline.pattern.compiled import PatternSequence
+from pipeline.pattern.token_rules import TokenRule
+from pipeline.pattern.translate import for_tokenizers
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet
-from pipeline.tokenizer.formats.added_tokens import (
-    CONFIG_NAME,
-    Settings,
-    check_numbering,
-    entry_of,
-    read_added_tokens,
-    token_field,
-)
-from pipeline.tokenizer.formats.fields import Field, read_json, steps_of, write_files
-from pipeline.tokenizer.formats.kinds import model_type, other_kind
-from pipeline.tokenizer.formats.post_processor import processor_of, read_around
-from pipeline.tokenizer.formats.pre_tokenizer import REGEX_STAGE, public_pre_tokenizer, read_pre_tokenizer
+from pipeline.tokenizer.formats.fields import refuse_export, write_files
 from pipeline.tokenizer.formats.settings_files import (
+    CONFIG_NAME,
     GENERATION_NAME,
     MAP_NAME,
     existing_only,
     generation_content,
     map_content,
-    read_files,
-    read_template,
     template_contents,
 )
-from pipeline.tokenizer.model import ChatTemplate, Model, Unknown, could_be_whole_piece
-
-_PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it
-_SEPARATOR_KEY = "bpe_pipeline_separator"  # what separated the training corpus, whatever ends a text or a turn
+from pipeline.tokenizer.model import Model, could_be_whole_piece
 
 MODEL_NAME = "tokenizer.json"
 EDITABLE = (CONFIG_NAME, MAP_NAME, GENERATION_NAME)
 """Files of settings, which people change by hand: they say what tokens are for, not what ids a text has."""
 
-_UNLIMITED_LENGTH = int(1e30)  # what transformers writes for a model without a maximum length
-_OWN_SETTINGS = {  # of tokenizer_config.json: what the model says, and what would have others say it
-    *("bos_token", "eos_token", "pad_token", "add_bos_token", "add_eos_token", "add_prefix_space"),
-    *(_PATTERN_KEY, _SEPARATOR_KEY, "added_tokens_decoder", "tokenizer_class", "auto_map"),
-}
-_EMPTY_TAIL = '"vocab": {},\n    "merges": []\n  }\n}'
-_KEPT_SETTINGS = {  # what is written where a file does not say it; unk_token and others matter if bytes have no token
+PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it
+SEPARATOR_KEY = "bpe_pipeline_separator"  # what separated the training corpus, whatever ends a text or a turn
+REGEX_STAGE = "BpePipelineRegex"  # a pre-tokenizer that other readers refuse, for what tokenizers would cut differently
+APPLIED_BY_LIBRARIES = ("truncation", "padding")  # by tokenizers, to the ids of a text; transformers replaces both
+MODEL_SETTINGS = {  # what is written where a file does not say it; unk_token and others matter if bytes have no token
     "dropout": None,
     "unk_token": None,
     "continuing_subword_prefix": None,
@@ -62,135 +44,23 @@ _KEPT_SETTINGS = {  # what is written where a file does not say it; unk_token an
     "fuse_unk": False,
     "byte_fallback": False,
 }
-_APPLIED_BY_LIBRARIES = ("truncation", "padding")  # by tokenizers, to the ids of a text; transformers replaces both
-_BYTE_FALLBACK = "<0x..>"  # the unknown token of a file whose lost bytes have tokens of their own, which are refused
+
+_UNLIMITED_LENGTH = int(1e30)  # what transformers writes for a model without a maximum length
+_EMPTY_TAIL = '"vocab": {},\n    "merges": []\n  }\n}'
+
+# The digits of Digits: \p{N}, and the numbers that its tables (Unicode 17) have beyond ours.
+_LATER = r"\U00011DE0-\U00011DE9\U00016FF4-\U00016FF6"
+_NUMBERS = rf"\p{{N}}{_LATER}"
+DIGIT = f"[{_NUMBERS}]"
+
+# Digits and then GPT-2's pattern, as StarCoder and SmolLM cut, in one step: a text ends before a digit.
+DIGITS_THEN_GPT2 = {
+    individual: rf"{digits}|'(?:[sdmt]|ll|ve|re)| ?\p{{L}}+| ?[^\s\p{{L}}{_NUMBERS}]+|\s+(?![^\s{_NUMBERS}])|\s+"
+    for individual, digits in ((True, DIGIT), (False, rf"\p{{N}}+|[{_LATER}]+"))
+}
 
 
-def load_huggingface(file: Location) -> Model:
-    """Load one tokenizer.json; InputError where it is damaged or says what is not reproduced."""
-    settings = Settings.next_to(file)
-    return model_of(read_json(file), settings.together, settings)
-
-
-def model_of(document: Field, config: Field, settings: Settings | None = None) -> Model:
-    """Return the model of a tokenizer.json and its tokenizer_config.json; InputError as for `load_huggingface`.
-
-    settings: files that may name more added tokens.
-    """
-    file = document.file
-    model = document.member("model")
-    if kind := other_kind(document):  # first, since all else differs with it
-        raise OtherKindError(f"{file} is {kind}: this package has byte-level BPE")
-    Field(model_type(model), file, "model.type").expect("BPE")
-    if "version" in document.read(dict):
-        document.member("version").expect("1.0")
-    _check_decoder(document.member("decoder"))
-    pattern, space_in_front = read_pre_tokenizer(document.member("pre_tokenizer"), config.member(_PATTERN_KEY))
-    unknown = _check_settings(model)
-    whole_pieces = model.flag("ignore_merges")
-    nfc = _normalizes(document.member("normalizer"))
-    added, vocab = document.member("added_tokens"), model.member("vocab")
-    if settings is not None:
-        own = added.elements() if added.value is not None else []
-        added = Field(settings.added_tokens(own, vocab.read(dict)), file, added.path)
-    special_tokens, rules = read_added_tokens(added, vocab, normalizes=nfc, whole_pieces=whole_pieces)
-    listed = model.member("merges")
-    pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in listed.read(list)]
-    merges = byte_alphabet.read_merges(pairs, file, lambda index: f"{listed.path}[{index}]")
-    tokens = byte_alphabet.read_tokens(vocab, byte_alphabet.only_special(special_tokens, vocab, merges))
-    vocabulary = byte_alphabet.vocabulary_of(file, tokens, merges, special_tokens, lossy=True)
-    check_numbering(added, vocab)
-    named = token_field(config, _SEPARATOR_KEY)
-    if named.value is not None and named.read(str) not in special_tokens:
-        named.refuse(f"names {named.value!r}, which is not one of the special tokens")
-    post_processor = document.member("post_processor")
-    front, behind = around = read_around(post_processor, special_tokens)
-    other = None if post_processor.value == processor_of(around, special_tokens) else post_processor.value
-    files = read_files(file.parent)
-    template = read_template(config, files)
-    return Model(
-        vocabulary,
-        pattern,
-        _roles(config, special_tokens, template),
-        whole_pieces=whole_pieces,
-        preparation=Preparation(nfc, space_in_front, rules),
-        front=front,
-        behind=behind,
-        post_processor=None if other is None else json.dumps(other, ensure_ascii=False),
-        chat_template=template,
-        settings={name: value for name, value in config.read(dict).items() if name not in _OWN_SETTINGS},
-        kept={name: document.member(name).value for name in _APPLIED_BY_LIBRARIES}
-        | {name: model.member(name).value for name in _KEPT_SETTINGS if model.member(name).value is not None},
-        files=files,
-        unknown=unknown if vocabulary.lost_bytes else Unknown(),
-    )
-
-
-def chat_template_of(directory: Location) -> ChatTemplate | None:
-    """Return the chat template of a directory, if it has one."""
-    config = directory / CONFIG_NAME
-    return read_template(read_json(config), read_files(directory)) if config.exists() else None
-
-
-def check_edited(file: Location, vocabulary: Vocabulary) -> None:
-    """Raise InputError if a file of `EDITABLE` names a special token, or an id, that the vocabulary does not have."""
-    document = read_json(file)
-    for name in document.read(dict):
-        field = token_field(document, name)
-        named = field.value if isinstance(field.value, list) else [field.value]
-        if name.endswith("_token_id"):
-            wrong: list[int | str] = [
-                one for one in named if isinstance(one, int) and not 0 <= one <= vocabulary.max_id
-            ]
-        elif name.endswith(("_token", "_tokens")) or name == _SEPARATOR_KEY:
-            wrong = [one for one in named if isinstance(one, str) and one not in vocabulary.special_tokens]
-        else:
-            continue
-        if wrong:
-            field.refuse(f"names {wrong[0]!r}, which is not one of the special tokens")
-
-
-def _check_settings(model: Field) -> Unknown:
-    """Refuse settings of a model that change ids; return what text gets for bytes without a token."""
-    model.member("dropout").expect(None, 0.0, 0)
-    for name in ("continuing_subword_prefix", "end_of_word_suffix"):
-        model.member(name).expect(None, "")
-    unk_token = model.member("unk_token")
-    unknown = Unknown(None if unk_token.value is None else unk_token.read(str), model.flag("fuse_unk"))
-    falls_back = model.flag("byte_fallback") and any(
-        text.startswith("<0x") for text in model.member("vocab").read(dict)
-    )
-    return Unknown(_BYTE_FALLBACK) if falls_back else unknown
-
-
-def _check_decoder(field: Field) -> None:
-    """Refuse a decoder other than ByteLevel, alone or in a Sequence, where Fuse after it changes nothing."""
-    for step in steps_of(field, "decoders"):
-        step.member("type").expect("ByteLevel", *(["Fuse"] if step is not field else []))
-
-
-def _normalizes(field: Field) -> bool:
-    """Whether text is put into NFC; any other normalizer is refused."""
-    return True in [_is_nfc(step) for step in steps_of(field, "normalizers")]  # each is checked
-
-
-def _is_nfc(field: Field) -> bool:
-    if field.value == {"type": "Strip", "strip_left": False, "strip_right": False}:
-        return False
-    field.member("type").expect("NFC")
-    return True
-
-
-def _roles(config: Field, special_tokens: dict[str, int], template: ChatTemplate | None) -> Roles:
-    """Read the roles of special tokens, but for those that follow from separator and template, as in a trained model.
-
-    Ordinary tokens, which other trainers' files may name, have none.
-    """
-    texts = [token_field(config, name).value for name in ("bos_token", "eos_token", "pad_token", _SEPARATOR_KEY)]
-    roles = Roles(*(text if isinstance(text, str) and text in special_tokens else None for text in texts))
-    implied = template.start_among(special_tokens) if template else None
-    bos, eos = None if roles.bos == implied else roles.bos, None if roles.eos == roles.separator else roles.eos
-    return replace(roles, bos=bos, eos=eos)
+Around = tuple[tuple[str, ...], tuple[str, ...]]  # the special tokens in front of a text and behind it
 
 
 def export(model: Model, directory: Location) -> list[Location]:
@@ -215,9 +85,9 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
     config = existing_only(plain | {**model.settings} | named | own, model)
     # tokenizer.json holds the pattern in the spelling of its engine; one without a name is also kept as the user wrote.
     if model.pattern.name is None:
-        config[_PATTERN_KEY] = model.pattern.expression
+        config[PATTERN_KEY] = model.pattern.expression
     if model.separator is not None:
-        config[_SEPARATOR_KEY] = model.separator
+        config[SEPARATOR_KEY] = model.separator
     template, templates = template_contents(model)
     if template is not None:
         config["chat_template"] = template
@@ -228,20 +98,23 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
     return write_files(directory, contents | {MODEL_NAME: _tokenizer_json(model, pre_tokenizer)})
 
 
-def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
-    added_tokens = []
-    for text, id_ in sorted(model.vocabulary.special_tokens.items(), key=lambda item: item[1]):
-        rule = model.preparation.rule_of(text)
-        if model.whole_pieces and could_be_whole_piece(text, rule):
-            raise ExportRefusedError(
+def _reasons_against(model: Model) -> Iterator[str]:
+    for text in model.vocabulary.special_tokens if model.whole_pieces else ():
+        if could_be_whole_piece(text, model.preparation.rule_of(text)):
+            yield (
                 f"tokenizer.json cannot hold the special token {text!r} where whole pieces are looked up before "
                 "merging: a piece may have the same name there. Choose a special token such as '<|endoftext|>'"
             )
-        added_tokens.append(entry_of(text, id_, rule))
+
+
+def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
+    refuse_export(_reasons_against(model))
+    special_tokens = sorted(model.vocabulary.special_tokens.items(), key=lambda item: item[1])
+    added_tokens = [entry_of(text, id_, model.preparation.rule_of(text)) for text, id_ in special_tokens]
     processor = processor_of((model.front, model.behind), model.vocabulary.special_tokens)
     document: dict[str, Any] = {
         "version": "1.0",
-        **{name: model.kept.get(name) for name in _APPLIED_BY_LIBRARIES},
+        **{name: model.kept.get(name) for name in APPLIED_BY_LIBRARIES},
         "added_tokens": added_tokens,
         "normalizer": {"type": "NFC"} if model.preparation.nfc else None,
         "pre_tokenizer": pre_tokenizer,
@@ -249,7 +122,7 @@ def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {
             "type": "BPE",
-            **{name: model.kept.get(name, default) for name, default in _KEPT_SETTINGS.items()},
+            **{name: model.kept.get(name, default) for name, default in MODEL_SETTINGS.items()},
             "ignore_merges": model.whole_pieces,
             "vocab": {},
             "merges": [],
@@ -268,3 +141,53 @@ def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
     )
     merges = f"[\n      [\n        {pairs}\n      ]\n    ]" if pairs else "[]"
     return f'{head}"vocab": {{\n      {vocab}\n    }},\n    "merges": {merges}\n  }}\n}}'
+
+
+def entry_of(text: str, id_: int, rule: TokenRule) -> dict[str, Any]:
+    """Return the object that says in tokenizer.json how a token is found."""
+    flags = {name: getattr(rule, name) for name in ("single_word", "lstrip", "rstrip", "normalized", "special")}
+    return {"id": id_, "content": text, **flags}
+
+
+def processor_of(around: Around, special_tokens: Mapping[str, int]) -> dict[str, Any] | None:
+    """Return the post-processor that puts tokens around a text, and around each text of a pair."""
+    if not any(around):
+        return None
+    first, second = (
+        [
+            *({"SpecialToken": {"id": text, "type_id": type_id}} for text in around[0]),
+            {"Sequence": {"id": name, "type_id": type_id}},
+            *({"SpecialToken": {"id": text, "type_id": type_id}} for text in around[1]),
+        ]
+        for type_id, name in enumerate("AB")
+    )
+    tokens = {
+        text: {"id": text, "ids": [special_tokens[text]], "tokens": [text]} for text in sorted({*around[0], *around[1]})
+    }
+    return {"type": "TemplateProcessing", "single": first, "pair": [*first, *second], "special_tokens": tokens}
+
+
+def public_pre_tokenizer(model: Model) -> dict[str, Any]:
+    """Return what tokenizers reads; ExportRefusedError where it would cut differently."""
+    pattern, in_front = model.pattern, model.preparation.space_in_front
+    byte_level = {"type": "ByteLevel", "add_prefix_space": in_front, "trim_offsets": True, "use_regex": False}
+    if pattern.name == "none":
+        return byte_level
+    if pattern.name == "gpt2":  # as GPT-2's own file
+        return byte_level | {"use_regex": True}
+    for individual, expression in DIGITS_THEN_GPT2.items():
+        if pattern.expression == expression and not in_front:  # as published
+            digits = {"type": "Digits", "individual_digits": individual}
+            return {"type": "Sequence", "pretokenizers": [digits, byte_level | {"use_regex": True}]}
+    if in_front:  # a Split before ByteLevel would have the space put in front of each piece
+        raise ExportRefusedError(
+            "tokenizer.json cannot say that a space is put in front of texts that are cut with another pattern than "
+            "GPT-2's: use the pattern gpt2"
+        )
+    steps = pattern.steps if isinstance(pattern, PatternSequence) else (pattern,)
+    splits = [
+        {"type": "Split", "pattern": {"Regex": for_tokenizers(step)}, "behavior": "Isolated", "invert": False}
+        for step in steps
+    ]
+    whole = len(splits) - (pattern.of_letters if isinstance(pattern, PatternSequence) else 0)
+    return {"type": "Sequence", "pretokenizers": [*splits[:whole], byte_level, *splits[whole:]]}

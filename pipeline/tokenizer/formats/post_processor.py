@@ -1,13 +1,12 @@
-"""The post-processor of a tokenizer.json, read and written: the special tokens that it puts around a text."""
+"""The post-processor of a tokenizer.json, read: the special tokens that it puts around a text."""
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
 
 from pipeline.tokenizer.formats.fields import Field, shortened
+from pipeline.tokenizer.formats.huggingface import Around
 
 _POST_PROCESSORS = ("ByteLevel", "TemplateProcessing", "RobertaProcessing", "BertProcessing", "Sequence")
-Around = tuple[tuple[str, ...], tuple[str, ...]]  # the special tokens in front of a text and behind it
 
 
 def read_around(field: Field, special_tokens: Mapping[str, int]) -> Around:
@@ -46,21 +45,3 @@ def read_around(field: Field, special_tokens: Mapping[str, int]) -> Around:
     ]
     front, behind = (tuple(itertools.chain(*some)) for some in (added[: text[0]], added[text[0] :]))
     return front, behind
-
-
-def processor_of(around: Around, special_tokens: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return the post-processor that puts tokens around a text, and around each text of a pair."""
-    if not any(around):
-        return None
-    first, second = (
-        [
-            *({"SpecialToken": {"id": text, "type_id": type_id}} for text in around[0]),
-            {"Sequence": {"id": name, "type_id": type_id}},
-            *({"SpecialToken": {"id": text, "type_id": type_id}} for text in around[1]),
-        ]
-        for type_id, name in enumerate("AB")
-    )
-    tokens = {
-        text: {"id": text, "ids": [special_tokens[text]], "tokens": [text]} for text in sorted({*around[0], *around[1]})
-    }
-    return {"type": "TemplateProcessing", "single": first, "pair": [*first, *second], "special_tokens": tokens}

@@ -1,4 +1,4 @@
-"""The pre-tokenizer of a tokenizer.json, read and written: the patterns that it cuts with, in order.
+"""The pre-tokenizer of a tokenizer.json, read: the patterns that it cuts with, in order.
 
 Accepted are Split (each match and each stretch between is a piece), Digits, Punctuation, and the ByteLevel of every
 byte-level vocabulary, with its own pattern or without. In a Sequence each cuts the pieces of the one before; those
@@ -10,29 +10,15 @@ import json
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, PatternError
-from pipeline.pattern.compiled import THEN, THEN_LETTERS, AutomatonTables, CompiledPattern, PatternSequence, in_sequence
+from pipeline.pattern.compiled import THEN, THEN_LETTERS, AutomatonTables, CompiledPattern, in_sequence
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.parse import first_difference
 from pipeline.pattern.presets import PRESETS, Preset, superword_presets
 from pipeline.pattern.translate import for_tokenizers, leaves_text
 from pipeline.tokenizer.formats.fields import Field, shortened, steps_of
-from pipeline.tokenizer.model import Model
-
-REGEX_STAGE = "BpePipelineRegex"  # a pre-tokenizer that other readers refuse, for what tokenizers would cut differently
-
-# The digits of Digits: \p{N}, and the numbers that its tables (Unicode 17) have beyond ours.
-_LATER = r"\U00011DE0-\U00011DE9\U00016FF4-\U00016FF6"
-_NUMBERS = rf"\p{{N}}{_LATER}"
-_DIGIT = f"[{_NUMBERS}]"
-
-# Digits and then GPT-2's pattern, as StarCoder and SmolLM cut, in one step: a text ends before a digit.
-_DIGITS_THEN_GPT2 = {
-    individual: rf"{digits}|'(?:[sdmt]|ll|ve|re)| ?\p{{L}}+| ?[^\s\p{{L}}{_NUMBERS}]+|\s+(?![^\s{_NUMBERS}])|\s+"
-    for individual, digits in ((True, _DIGIT), (False, rf"\p{{N}}+|[{_LATER}]+"))
-}
+from pipeline.tokenizer.formats.huggingface import DIGIT, DIGITS_THEN_GPT2, REGEX_STAGE
 
 # In tokenizers' engine `$` is also the position before a line feed, and `\x{410}` is our `\U00000410`.
 _LINE_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\$)(?![*+?{])", re.DOTALL)
@@ -58,7 +44,7 @@ def read_pre_tokenizer(field: Field, noted: Field) -> tuple[CompiledPattern, boo
     in_front.expect(*((False,) if splits else (False, True)))
     own_regex.expect(None, True, False)
     if own_regex.value is not False and kinds == ["Digits", "ByteLevel"]:
-        return compile_pattern(_DIGITS_THEN_GPT2[_individual(splits[0])]), False
+        return compile_pattern(DIGITS_THEN_GPT2[_individual(splits[0])]), False
     every = [*splits, *after]
     texts = noted.value.replace(THEN_LETTERS, THEN).split(THEN) if isinstance(noted.value, str) else []
     notes = [Field(text, noted.file, noted.path) for text in texts] if len(texts) == len(every) else []
@@ -87,7 +73,7 @@ def _individual(digits: Field) -> bool:
 def _step(split: Field, noted: Field) -> CompiledPattern:
     split.member("type").expect("Split", "Digits", "Punctuation")
     if split.member("type").value == "Digits":
-        return compile_pattern(_DIGIT if _individual(split) else f"{_DIGIT}+")
+        return compile_pattern(DIGIT if _individual(split) else f"{DIGIT}+")
     if split.member("type").value == "Punctuation":
         split.member("behavior").expect("Isolated", "Contiguous")
         one = str(json.loads(Path(__file__).with_name("punctuation.json").read_bytes())["expression"])
@@ -138,29 +124,3 @@ def _as_written(preset: str) -> str:
 
 def _tables_of_steps(preset: Preset) -> list[AutomatonTables | None]:
     return [compile_pattern(step).tables for step in preset.published_steps]
-
-
-def public_pre_tokenizer(model: Model) -> dict[str, Any]:
-    """Return what tokenizers reads; ExportRefusedError where it would cut differently."""
-    pattern, in_front = model.pattern, model.preparation.space_in_front
-    byte_level = {"type": "ByteLevel", "add_prefix_space": in_front, "trim_offsets": True, "use_regex": False}
-    if pattern.name == "none":
-        return byte_level
-    if pattern.name == "gpt2":  # as GPT-2's own file
-        return byte_level | {"use_regex": True}
-    for individual, expression in _DIGITS_THEN_GPT2.items():
-        if pattern.expression == expression and not in_front:  # as published
-            digits = {"type": "Digits", "individual_digits": individual}
-            return {"type": "Sequence", "pretokenizers": [digits, byte_level | {"use_regex": True}]}
-    if in_front:  # a Split before ByteLevel would have the space put in front of each piece
-        raise ExportRefusedError(
-            "tokenizer.json cannot say that a space is put in front of texts that are cut with another pattern than "
-            "GPT-2's: use the pattern gpt2"
-        )
-    steps = pattern.steps if isinstance(pattern, PatternSequence) else (pattern,)
-    splits = [
-        {"type": "Split", "pattern": {"Regex": for_tokenizers(step)}, "behavior": "Isolated", "invert": False}
-        for step in steps
-    ]
-    whole = len(splits) - (pattern.of_letters if isinstance(pattern, PatternSequence) else 0)
-    return {"type": "Sequence", "pretokenizers": [*splits[:whole], byte_level, *splits[whole:]]}

@@ -1,8 +1,10 @@
-"""Rank lists whose pattern and special tokens are known: a rank file by its content's hash, tekken.json by itself.
+"""Lists of ranks, read: tiktoken's rank files, and Mistral's tekken.json.
 
-known_ranks.json lists, by the SHA-256 of a rank file, what the code that its publisher ships with it says. Meta's
-`tokenizer.model` and `qwen.tiktoken` are such files, as are those of OpenAI's encodings. Llama 3 and 3.1 have the same
-file; its special tokens have the names of 3.1, where Llama 3 has reserved ones with the same ids.
+tiktoken joins by the rank of the *resulting bytes* and looks whole pieces up first: reading finds the merge list that
+produces the same ids. tekken.json says its pattern and special tokens. For a rank file the caller names them, or
+known_ranks.json has, by the SHA-256 of the file, what the code says that its publisher ships with it: for Meta's
+`tokenizer.model`, `qwen.tiktoken` and OpenAI's encodings. Llama 3 and 3.1 have the same file; its special tokens have
+the names of 3.1, where Llama 3 has reserved ones with the same ids.
 """
 
 import binascii
@@ -15,12 +17,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pipeline.base.errors import InputError, OtherKindError, UsageError
+from pipeline import _core
+from pipeline.base.errors import InputError, OtherKindError, UsageError, unfit
+from pipeline.pattern.compiled import CompiledPattern
+from pipeline.pattern.compiler import compile_pattern
+from pipeline.pattern.parse import first_difference
+from pipeline.pattern.presets import PRESETS, resolve
 from pipeline.pattern.token_rules import Preparation
-from pipeline.run.ids import Roles
+from pipeline.pattern.translate import leaves_text
+from pipeline.run.ids import MAX_IDS, Roles
 from pipeline.storage import Location
+from pipeline.tokenizer.formats.byte_alphabet import vocabulary_of
 from pipeline.tokenizer.formats.fields import Field, read_bytes, read_json
-from pipeline.tokenizer.formats.tiktoken_ranks import model_of_ranks, read_ranks
+from pipeline.tokenizer.formats.tiktoken_ranks import prefixes
 from pipeline.tokenizer.model import Model
 
 _LINE = re.compile(rb"[A-Za-z0-9+/]+=* [0-9]+\r?\n")
@@ -30,6 +39,70 @@ _FILLER = "<SPECIAL_{}>"  # tekken's special tokens without a name
 def is_rank_file(file: Location) -> bool:
     """Whether a file starts with a token in base64 and its rank, as SentencePiece's `.model` does not."""
     return _LINE.match(read_bytes(file)) is not None
+
+
+def model_of_ranks(file: Location, tokens: dict[int, bytes], pattern: str, special_tokens: Mapping[str, int]) -> Model:
+    """Make a model of the ranks in a file, a pattern (a name, or tiktoken's spelling) and special tokens."""
+    if not isinstance(pattern, str):
+        raise unfit("pattern", "a name, or the expression as tiktoken spells it", pattern)
+    if not isinstance(special_tokens, Mapping):
+        raise unfit("special_tokens", "a mapping text -> id", special_tokens)
+    compiled = _pattern(pattern)
+    for text, id_ in special_tokens.items():
+        if not isinstance(text, str) or type(id_) is not int:
+            raise UsageError(
+                f"special_tokens has {text!r}: {id_!r}: give texts with whole numbers, such as {{'<|endoftext|>': 256}}"
+            )
+    for shorter, longer in prefixes(special_tokens):
+        raise InputError(
+            f"{file}: the special token {shorter!r} begins {longer!r}, and which of the two tiktoken takes is not "
+            "certain: give it other special tokens"
+        )
+    try:
+        left, right, _ = _core.merges_of_ranks(tokens)
+    except ValueError as reason:
+        raise InputError(f"{file}: {reason}") from None
+    merges = ((tokens[a], tokens[b]) for a, b in zip(left, right, strict=True))
+    return Model(vocabulary_of(file, tokens, merges, special_tokens), compiled, whole_pieces=True)
+
+
+def read_ranks(file: Location) -> dict[int, bytes]:
+    """Read rank -> bytes of each line, in order of ranks."""
+    tokens: dict[int, bytes] = {}
+    lines = read_bytes(file, "a tiktoken rank file (lines of base64 and rank)").splitlines()
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        try:
+            text, digits = line.split()
+            token, rank = binascii.a2b_base64(text, strict_mode=True), int(digits) if digits.isdigit() else -1
+        except ValueError:
+            raise InputError(f"{file}: line {number} is not a token in base64 and its rank: {line[:80]!r}") from None
+        shown = digits[:20].decode(errors="replace")
+        if rank < 0 or tokens.setdefault(rank, token) != token:
+            raise InputError(f"{file}: line {number} has the rank {shown!r}, which is no new whole number")
+        if rank >= MAX_IDS:
+            raise InputError(f"{file}: line {number} has the rank {shown}, above {MAX_IDS - 1}")
+    return dict(sorted(tokens.items()))
+
+
+def _pattern(pattern: str) -> CompiledPattern:
+    name = next((name for name, preset in PRESETS.items() if preset.expression == pattern), None)
+    compiled = compile_pattern(name or resolve(pattern))
+    if compiled.name is not None:
+        return compiled
+    difference = compiled.refusal or first_difference(pattern)
+    if difference:
+        raise UsageError(
+            f"the pattern {pattern!r} may mean something else to tiktoken, because of {difference}: give one of "
+            f"{', '.join(PRESETS)}, or an expression without it"
+        )
+    if leaves_text(compiled):
+        raise UsageError(
+            f"the pattern {pattern!r} does not match every text, and tiktoken drops what is not matched: add a last "
+            r"branch, such as |[\s\S]"
+        )
+    return compiled
 
 
 def load_ranks(file: Location) -> Model:

@@ -11,10 +11,12 @@ from typing import Any
 
 from pipeline.base.errors import InputError
 from pipeline.storage import Location, existing, names_in
-from pipeline.tokenizer.formats.fields import Field, read_bytes
+from pipeline.tokenizer.formats.fields import Field, read_bytes, read_json
 from pipeline.tokenizer.model import ChatTemplate, Model
 
-MAP_NAME, GENERATION_NAME = "special_tokens_map.json", "generation_config.json"
+CONFIG_NAME, MAP_NAME = "tokenizer_config.json", "special_tokens_map.json"
+GENERATION_NAME = "generation_config.json"
+NAMED = "model_specific_special_tokens"  # as transformers 5 saves the special tokens of a model's own names
 TEMPLATE_NAME, TEMPLATES = "chat_template.jinja", "additional_chat_templates"
 _ENDING = ".jinja"
 _DEFAULT = "default"
@@ -65,6 +67,12 @@ def read_template(config: Field, files: Mapping[str, bytes]) -> ChatTemplate | N
         found = {_DEFAULT: member.value}
     default = found.pop(_DEFAULT, None)
     return None if default is None else ChatTemplate(default, found)
+
+
+def chat_template_of(directory: Location) -> ChatTemplate | None:
+    """Return the chat template of a directory, if it has one."""
+    config = directory / CONFIG_NAME
+    return read_template(read_json(config), read_files(directory)) if config.exists() else None
 
 
 def _name_of(path: str) -> str:

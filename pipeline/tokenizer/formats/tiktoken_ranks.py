@@ -1,26 +1,18 @@
-"""tiktoken's rank files: a line "base64-of-the-bytes rank" for each token, read and written.
+"""tiktoken's rank file, written: a line "base64-of-the-bytes rank" for each token, and tiktoken_encoding.py.
 
-tiktoken joins by the rank of the *resulting bytes* and looks whole pieces up first. Reading finds the merge list that
-produces the same ids; written is only what both ways encode alike. Pattern and special tokens are not in the file: the
-caller names them, and an export adds tiktoken_encoding.py, which defines `encoding`.
+tiktoken joins by the rank of the *resulting bytes* and looks whole pieces up first: written is only what both ways
+encode alike. The rank file does not hold pattern and special tokens; the Python file next to it defines `encoding`.
 """
 
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from pipeline import _core
-from pipeline.base.errors import ExportRefusedError, InputError, UsageError, unfit
-from pipeline.pattern.compiled import CompiledPattern
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.pattern.parse import first_difference
-from pipeline.pattern.presets import PRESETS, resolve
-from pipeline.pattern.translate import for_tiktoken, leaves_text
-from pipeline.run.ids import MAX_IDS
+from pipeline.pattern.translate import for_tiktoken
 from pipeline.storage import Location
-from pipeline.tokenizer.formats.byte_alphabet import refuse_preparation, vocabulary_of
-from pipeline.tokenizer.formats.fields import RANKS_NAME, SNIPPET_NAME, read_bytes, write_files
+from pipeline.tokenizer.formats.byte_alphabet import unsaid
+from pipeline.tokenizer.formats.fields import RANKS_NAME, SNIPPET_NAME, refuse_export, write_files
 from pipeline.tokenizer.model import Model
 
 _SNIPPET = '''\
@@ -79,107 +71,47 @@ class NormalizedEncoding(tiktoken.Encoding):
 '''
 
 
-def model_of_ranks(file: Location, tokens: dict[int, bytes], pattern: str, special_tokens: Mapping[str, int]) -> Model:
-    """Make a model of the ranks in a file, a pattern (a name, or tiktoken's spelling) and special tokens."""
-    if not isinstance(pattern, str):
-        raise unfit("pattern", "a name, or the expression as tiktoken spells it", pattern)
-    if not isinstance(special_tokens, Mapping):
-        raise unfit("special_tokens", "a mapping text -> id", special_tokens)
-    compiled = _pattern(pattern)
-    for text, id_ in special_tokens.items():
-        if not isinstance(text, str) or type(id_) is not int:
-            raise UsageError(
-                f"special_tokens has {text!r}: {id_!r}: give texts with whole numbers, such as {{'<|endoftext|>': 256}}"
-            )
-    for shorter, longer in _prefixes(special_tokens):
-        raise InputError(
-            f"{file}: the special token {shorter!r} begins {longer!r}, and which of the two tiktoken takes is not "
-            "certain: give it other special tokens"
-        )
-    try:
-        left, right, _ = _core.merges_of_ranks(tokens)
-    except ValueError as reason:
-        raise InputError(f"{file}: {reason}") from None
-    merges = ((tokens[a], tokens[b]) for a, b in zip(left, right, strict=True))
-    return Model(vocabulary_of(file, tokens, merges, special_tokens), compiled, whole_pieces=True)
-
-
-def read_ranks(file: Location) -> dict[int, bytes]:
-    """Read rank -> bytes of each line, in order of ranks."""
-    tokens: dict[int, bytes] = {}
-    lines = read_bytes(file, "a tiktoken rank file (lines of base64 and rank)").splitlines()
-    for number, line in enumerate(lines, 1):
-        if not line:
-            continue
-        try:
-            text, digits = line.split()
-            token, rank = binascii.a2b_base64(text, strict_mode=True), int(digits) if digits.isdigit() else -1
-        except ValueError:
-            raise InputError(f"{file}: line {number} is not a token in base64 and its rank: {line[:80]!r}") from None
-        shown = digits[:20].decode(errors="replace")
-        if rank < 0 or tokens.setdefault(rank, token) != token:
-            raise InputError(f"{file}: line {number} has the rank {shown!r}, which is no new whole number")
-        if rank >= MAX_IDS:
-            raise InputError(f"{file}: line {number} has the rank {shown}, above {MAX_IDS - 1}")
-    return dict(sorted(tokens.items()))
-
-
-def _pattern(pattern: str) -> CompiledPattern:
-    name = next((name for name, preset in PRESETS.items() if preset.expression == pattern), None)
-    compiled = compile_pattern(name or resolve(pattern))
-    if compiled.name is not None:
-        return compiled
-    difference = compiled.refusal or first_difference(pattern)
-    if difference:
-        raise UsageError(
-            f"the pattern {pattern!r} may mean something else to tiktoken, because of {difference}: give one of "
-            f"{', '.join(PRESETS)}, or an expression without it"
-        )
-    if leaves_text(compiled):
-        raise UsageError(
-            f"the pattern {pattern!r} does not match every text, and tiktoken drops what is not matched: add a last "
-            r"branch, such as |[\s\S]"
-        )
-    return compiled
-
-
-def _prefixes(special_tokens: Iterable[str]) -> list[tuple[str, str]]:
+def prefixes(special_tokens: Iterable[str]) -> list[tuple[str, str]]:
     """Return special tokens of which one begins the other; tiktoken does not take the longest."""
     return [(one, other) for one, other in pairwise(sorted(special_tokens)) if other.startswith(one)]
 
 
 def encoding_arguments(model: Model) -> dict[str, Any]:
     """Return those of `tiktoken.Encoding` without the ranks; ExportRefusedError where it would produce other ids."""
-    refuse_preparation(model, "a tiktoken encoding")
-    ids, special_ids = list(model.vocabulary.tokens), sorted(model.vocabulary.special_tokens.values())
-    if special_ids and special_ids == list(range(ids[0])):
-        raise ExportRefusedError(
-            "a tiktoken rank file is not written with special_ids=first: ranks are ids there, and the first rank is 0. "
-            "Train with special_ids=last"
-        )
-    # There may be gaps or special tokens between: tiktoken knows ids alone.
-    if ids[:256] != list(range(256)) or ids[256:] != list(model.vocabulary.result):
-        raise ExportRefusedError(
-            "a tiktoken rank file is not written for these ids: it needs the 256 bytes first, then one token for each "
-            "merge in order. Use the hf export"
-        )
-    lost = model.unreachable_tokens()
-    if lost:
-        raise ExportRefusedError(
-            f"a tiktoken rank file is not written: the merges never make {len(lost)} of the tokens (the first is "
-            f"{model.vocabulary.tokens[lost[0]]!r}, id {lost[0]}), but tiktoken would. Use the hf export"
-        )
-    for shorter, longer in _prefixes(model.vocabulary.special_tokens):
-        raise ExportRefusedError(
-            f"a tiktoken rank file is not written: the special token {shorter!r} begins {longer!r}, and tiktoken "
-            "does not take the longest. Rename one of them, or use the hf export"
-        )
+    refuse_export(_reasons_against(model))
     return {
         "name": f"bpe-pipeline-{model.pattern.name or 'custom'}-{model.vocabulary.size}",
         "pat_str": for_tiktoken(model.pattern),
         "special_tokens": model.vocabulary.special_tokens,
         "explicit_n_vocab": model.vocabulary.size if model.vocabulary.max_id < model.vocabulary.size else None,
     }
+
+
+def _reasons_against(model: Model) -> Iterator[str]:
+    """Yield why tiktoken would produce other ids."""
+    yield from unsaid(model, "a tiktoken encoding")
+    ids, special_ids = list(model.vocabulary.tokens), sorted(model.vocabulary.special_tokens.values())
+    if special_ids and special_ids == list(range(ids[0])):
+        yield (
+            "a tiktoken rank file is not written with special_ids=first: ranks are ids there, and the first rank is 0. "
+            "Train with special_ids=last"
+        )
+    # There may be gaps or special tokens between: tiktoken knows ids alone.
+    if ids[:256] != list(range(256)) or ids[256:] != list(model.vocabulary.result):
+        yield (
+            "a tiktoken rank file is not written for these ids: it needs the 256 bytes first, then one token for each "
+            "merge in order. Use the hf export"
+        )
+    if lost := model.unreachable_tokens():
+        yield (
+            f"a tiktoken rank file is not written: the merges never make {len(lost)} of the tokens (the first is "
+            f"{model.vocabulary.tokens[lost[0]]!r}, id {lost[0]}), but tiktoken would. Use the hf export"
+        )
+    for shorter, longer in prefixes(model.vocabulary.special_tokens):
+        yield (
+            f"a tiktoken rank file is not written: the special token {shorter!r} begins {longer!r}, and tiktoken "
+            "does not take the longest. Rename one of them, or use the hf export"
+        )
 
 
 def export(model: Model, directory: Location) -> list[Location]:

@@ -26,7 +26,7 @@ from pipeline.guests.adapt.change_worker import ChangeTask
 from pipeline.guests.adapt.extend_worker import PLAN_NAME, Learned, extended, learn, start_of, write_table
 from pipeline.merges.vocabulary import text_to_token
 from pipeline.pattern.normal_form import nfc
-from pipeline.tokenizer.formats.files import FORMATS
+from pipeline.tokenizer.formats.export_formats import FORMATS
 
 BIG = 1 << 40
 SMALL = rules.base_of_case({

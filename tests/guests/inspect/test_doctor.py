@@ -18,7 +18,7 @@ from pipeline.guests.inspect.doctor import examine
 from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Examined
 from pipeline.reports.result import Advice
 from pipeline.run import manifest
-from pipeline.tokenizer.formats.files import FORMATS
+from pipeline.tokenizer.formats.export_formats import FORMATS
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
 
