@@ -18,10 +18,12 @@ from pipeline.run.make_options import make_options
 from pipeline.run.options import ExportOptions
 from pipeline.run.values import argument, parse_locations
 from pipeline.storage import Location, named
+from pipeline.tokenizer.added import news_of, with_roles
 from pipeline.tokenizer.arguments import flag
 from pipeline.tokenizer.check import check_exports, local_files, texts_to_check
 from pipeline.tokenizer.conversions import card_in, push, require_login
-from pipeline.tokenizer.export import Check, export_in_place, limits_of, news_of, with_chat_template, with_roles
+from pipeline.tokenizer.export import Check, limits_of, with_chat_template
+from pipeline.tokenizer.export_in_place import export_in_place
 from pipeline.tokenizer.formats.export_formats import default_formats
 from pipeline.tokenizer.formats.files import load_model, tokenizer_home
 from pipeline.tokenizer.formats.rank_lists import load_ranks_by

@@ -19,8 +19,8 @@ from pipeline.run.keywords import TrainKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.options import TrainOptions
 from pipeline.tokenizer.formats.fields import Field
-from pipeline.tokenizer.formats.huggingface import REGEX_STAGE
 from pipeline.tokenizer.formats.pre_tokenizer import read_pre_tokenizer
+from pipeline.tokenizer.formats.tokenizer_json import REGEX_STAGE
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _READ = ("vocab_size", "min_frequency", "special_tokens", "initial_alphabet", "limit_alphabet", "max_token_length")

@@ -1,16 +1,14 @@
 """From a merge list to tokenizers: a directory of files for each vocabulary size, and facts about the vocabulary."""
 
 import itertools
-import json
 import tempfile
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.base.errors import ExportRefusedError, UsageError
+from pipeline.base.errors import ExportRefusedError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.system import cached_property
 from pipeline.base.units import format_count
@@ -19,19 +17,15 @@ from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.translate import leaves_text, not_in_tokenizers_1
-from pipeline.run.ids import check_added, check_special_tokens, is_reserved
 from pipeline.run.make_options import check_vocabulary
-from pipeline.run.manifest import require, run_of, store_written, unedited
 from pipeline.run.memory import LEAST_WORK_BYTES, Broker
-from pipeline.run.options import ExportOptions, TokenizerOptions, TrainOptions
+from pipeline.run.options import TokenizerOptions, TrainOptions
 from pipeline.run.patterns import tokenizer_pattern
-from pipeline.storage import Location, existing
+from pipeline.storage import Location
 from pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
 from pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
-from pipeline.tokenizer.formats.fields import CARD, read_bytes, write_files
-from pipeline.tokenizer.formats.files import load_model
-from pipeline.tokenizer.formats.huggingface import MODEL_NAME, write_model
-from pipeline.tokenizer.formats.settings_files import following, template_names
+from pipeline.tokenizer.formats.huggingface import write_model
+from pipeline.tokenizer.formats.settings_files import following
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.named_templates import chat_template_named
 
@@ -114,50 +108,6 @@ def with_chat_template(model: Model, options: TokenizerOptions) -> Model:
     return following(model, replace(model, chat_template=replace(template, named=old.named) if old else template))
 
 
-def with_roles(model: Model, options: TokenizerOptions) -> Model:
-    """Return the model with the special tokens and roles that the options name; new ones get reserved or the next ids.
-
-    A role gets the next id: reserved tokens have rows in the model that nothing has trained.
-    """
-    model = with_added(model, options.added_special_tokens, reserved=True)
-    named = {"bos": options.bos_token, "eos": options.eos_token, "pad": options.pad_token}
-    asked = {role: text for role, text in named.items() if text is not None}
-    roles = replace(model.roles, separator=model.separator, **asked)
-    changed = replace(with_added(model, dict.fromkeys(asked.values()), reserved=False), roles=roles)
-    if changed.bos_token and changed.bos_token != model.bos_token in model.front:  # the bos in front is the new one
-        front = tuple(changed.bos_token if text == model.bos_token else text for text in model.front)
-        changed = replace(changed, front=front, post_processor=None)
-    return following(model, changed.adding_bos(options.add_bos))
-
-
-def with_added(model: Model, texts: Iterable[str], *, reserved: bool, first_id: int | None = None) -> Model:
-    """Return the model with more special tokens: each takes the next id, or first the place of a reserved one.
-
-    first_id: the next id; default: one more than the largest.
-    """
-    known, rules = model.vocabulary.special_tokens, model.preparation.rules
-    new = [text for text in texts if text not in known]
-    check_special_tokens(new)
-    check_added(new)
-    free = sorted((id_, text) for text, id_ in known.items() if is_reserved(text) and text not in model.roles.named())
-    names = {old: text for text, (_, old) in zip(new, free if reserved else (), strict=False)}
-    following = model.vocabulary.max_id + 1 if first_id is None else first_id
-    rest = {text: id_ for id_, text in enumerate(new[len(names) :], following)}
-    special = {names.get(text, text): id_ for text, id_ in known.items()} | rest
-    preparation = replace(model.preparation, rules={names.get(text, text): rule for text, rule in rules.items()})
-    return replace(model, vocabulary=replace(model.vocabulary, special_tokens=special), preparation=preparation)
-
-
-def news_of(before: Model, after: Model) -> list[str]:
-    """Say which ids the special tokens have that were added, and what they were."""
-    old = {id_: text for text, id_ in before.vocabulary.special_tokens.items()}
-    new = {text: id_ for text, id_ in after.vocabulary.special_tokens.items() if old.get(id_) != text}
-    return [
-        f"{text!r} is {id_}, " + (f"which was {old[id_]!r}" if id_ in old else "a new id: the model needs a row for it")
-        for text, id_ in new.items()
-    ]
-
-
 def export_model(
     model: Model,
     directory: Location,
@@ -184,71 +134,6 @@ def export_model(
                 raise
             refused[name] = str(error)
     return written, refused
-
-
-def export_in_place(
-    model: Model, directory: Location, options: ExportOptions, *, changed: bool
-) -> tuple[list[Location], dict[str, str]]:
-    """Export; into the directory of a tokenizer of a run, store there what was written, and with which roles.
-
-    changed: whether a model card in the directory is of other ids or roles: it is removed, unless a person edited it.
-    Raises `UsageError` if the directory is that of another tokenizer of a run, or holds files with other content that
-    no run wrote, without `overwrite`.
-    """
-    run = run_of(directory)
-    if directory == Path():
-        directory = directory.absolute()  # it has a name and a parent
-    if run is None or directory.name not in run.manifest.special or directory.parent != run.directory.location:
-        return _export_over(model, directory, options)
-    with run.directory.locked():
-        run = require(run.directory.location)
-        there = load_model(directory).vocabulary if (directory / "tokenizer.json").exists() else None
-        if there is not None and there.tokens != model.vocabulary.tokens:
-            raise UsageError(f"{directory} holds another tokenizer of the run {run.directory}; choose another --output")
-        ours = unedited(run, [name for name in run.manifest.written if name.startswith(f"{directory.name}/")])
-        written, refused = _export_over(model, directory, options, [name.partition("/")[2] for name in ours])
-        plain = TokenizerOptions().of_stage("special")
-        given = {name: value for name, value in options.of_stage("special").items() if value != plain[name]}
-        special = run.manifest.special | {directory.name: run.manifest.special.get(directory.name, {}) | given}
-        if changed:
-            run.directory.remove(unedited(run, [f"{directory.name}/{CARD}"]))
-        store_written(replace(run, manifest=replace(run.manifest, special=special)), written)
-    return written, refused
-
-
-def _export_over(
-    model: Model, directory: Location, options: ExportOptions, ours: Collection[str] = ()
-) -> tuple[list[Location], dict[str, str]]:
-    """Export; raises `UsageError` for files with other content, but those that are `ours`, without `overwrite`."""
-    with tempfile.TemporaryDirectory() as scratch:
-        made, refused = export_model(
-            model, Path(scratch), options.export, without_normalizer=options.without_normalizer
-        )
-        contents = {str(file)[len(scratch) + 1 :]: read_bytes(file) for file in made}
-    there = existing([directory / name for name in contents])
-    other = [
-        name
-        for name, found in zip(contents, there, strict=True)
-        if found and name not in ours and not _say_the_same(read_bytes(directory / name), contents[name])
-    ]
-    if other and not options.overwrite:
-        raise UsageError(
-            f"{directory} has other content in {', '.join(other)}; choose another --output, or replace it with "
-            "--overwrite"
-        )
-    if read := [name for name in template_names(directory) if name not in contents and MODEL_NAME in contents]:
-        raise UsageError(
-            f"{directory / read[0]} would be read in place of the exported chat template; remove it, or choose another "
-            "--output"
-        )
-    return write_files(directory, contents), refused
-
-
-def _say_the_same(one: bytes, other: bytes) -> bool:
-    """Whether two files have the same bytes, or are JSON with the same content."""
-    with suppress(ValueError):
-        return one == other or bool(json.loads(one) == json.loads(other))
-    return False
 
 
 def refuse_ordinary(trained: "Trained") -> None:

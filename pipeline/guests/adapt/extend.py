@@ -41,7 +41,7 @@ from pipeline.run.runner import Advance, Runner, watched
 from pipeline.run.values import argument, parse_share
 from pipeline.run.workers import executor_here
 from pipeline.storage import Location, location, named
-from pipeline.tokenizer.export import news_of, with_added
+from pipeline.tokenizer.added import news_of, with_added
 from pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
 from pipeline.tokenizer.formats.changed import require_listed, write_changed
 from pipeline.tokenizer.formats.files import load_model

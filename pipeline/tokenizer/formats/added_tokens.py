@@ -14,8 +14,8 @@ from pipeline.pattern.normal_form import nfc
 from pipeline.pattern.token_rules import PLAIN_RULE, TokenRule
 from pipeline.storage import Location
 from pipeline.tokenizer.formats.fields import Field, read_json, token_field
-from pipeline.tokenizer.formats.huggingface import entry_of
 from pipeline.tokenizer.formats.settings_files import CONFIG_NAME, MAP_NAME, NAMED
+from pipeline.tokenizer.formats.tokenizer_json import entry_of
 from pipeline.tokenizer.model import could_be_whole_piece
 
 _ADDED_NAME = "added_tokens.json"

@@ -7,12 +7,11 @@ says.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from pipeline.base.errors import ExportRefusedError
 from pipeline.pattern.compiled import PatternSequence
-from pipeline.pattern.token_rules import TokenRule
 from pipeline.pattern.translate import for_tokenizers
 from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet
@@ -26,41 +25,24 @@ from pipeline.tokenizer.formats.settings_files import (
     map_content,
     template_contents,
 )
+from pipeline.tokenizer.formats.tokenizer_json import (
+    APPLIED_BY_LIBRARIES,
+    DIGITS_THEN_GPT2,
+    MODEL_SETTINGS,
+    PATTERN_KEY,
+    REGEX_STAGE,
+    SEPARATOR_KEY,
+    entry_of,
+    processor_of,
+)
 from pipeline.tokenizer.model import Model, could_be_whole_piece
 
 MODEL_NAME = "tokenizer.json"
 EDITABLE = (CONFIG_NAME, MAP_NAME, GENERATION_NAME)
 """Files of settings, which people change by hand: they say what tokens are for, not what ids a text has."""
 
-PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it
-SEPARATOR_KEY = "bpe_pipeline_separator"  # what separated the training corpus, whatever ends a text or a turn
-REGEX_STAGE = "BpePipelineRegex"  # a pre-tokenizer that other readers refuse, for what tokenizers would cut differently
-APPLIED_BY_LIBRARIES = ("truncation", "padding")  # by tokenizers, to the ids of a text; transformers replaces both
-MODEL_SETTINGS = {  # what is written where a file does not say it; unk_token and others matter if bytes have no token
-    "dropout": None,
-    "unk_token": None,
-    "continuing_subword_prefix": None,
-    "end_of_word_suffix": None,
-    "fuse_unk": False,
-    "byte_fallback": False,
-}
-
 _UNLIMITED_LENGTH = int(1e30)  # what transformers writes for a model without a maximum length
 _EMPTY_TAIL = '"vocab": {},\n    "merges": []\n  }\n}'
-
-# The digits of Digits: \p{N}, and the numbers that its tables (Unicode 17) have beyond ours.
-_LATER = r"\U00011DE0-\U00011DE9\U00016FF4-\U00016FF6"
-_NUMBERS = rf"\p{{N}}{_LATER}"
-DIGIT = f"[{_NUMBERS}]"
-
-# Digits and then GPT-2's pattern, as StarCoder and SmolLM cut, in one step: a text ends before a digit.
-DIGITS_THEN_GPT2 = {
-    individual: rf"{digits}|'(?:[sdmt]|ll|ve|re)| ?\p{{L}}+| ?[^\s\p{{L}}{_NUMBERS}]+|\s+(?![^\s{_NUMBERS}])|\s+"
-    for individual, digits in ((True, DIGIT), (False, rf"\p{{N}}+|[{_LATER}]+"))
-}
-
-
-Around = tuple[tuple[str, ...], tuple[str, ...]]  # the special tokens in front of a text and behind it
 
 
 def export(model: Model, directory: Location) -> list[Location]:
@@ -141,30 +123,6 @@ def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
     )
     merges = f"[\n      [\n        {pairs}\n      ]\n    ]" if pairs else "[]"
     return f'{head}"vocab": {{\n      {vocab}\n    }},\n    "merges": {merges}\n  }}\n}}'
-
-
-def entry_of(text: str, id_: int, rule: TokenRule) -> dict[str, Any]:
-    """Return the object that says in tokenizer.json how a token is found."""
-    flags = {name: getattr(rule, name) for name in ("single_word", "lstrip", "rstrip", "normalized", "special")}
-    return {"id": id_, "content": text, **flags}
-
-
-def processor_of(around: Around, special_tokens: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return the post-processor that puts tokens around a text, and around each text of a pair."""
-    if not any(around):
-        return None
-    first, second = (
-        [
-            *({"SpecialToken": {"id": text, "type_id": type_id}} for text in around[0]),
-            {"Sequence": {"id": name, "type_id": type_id}},
-            *({"SpecialToken": {"id": text, "type_id": type_id}} for text in around[1]),
-        ]
-        for type_id, name in enumerate("AB")
-    )
-    tokens = {
-        text: {"id": text, "ids": [special_tokens[text]], "tokens": [text]} for text in sorted({*around[0], *around[1]})
-    }
-    return {"type": "TemplateProcessing", "single": first, "pair": [*first, *second], "special_tokens": tokens}
 
 
 def public_pre_tokenizer(model: Model) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping
 
 from pipeline.tokenizer.formats.fields import Field, shortened
-from pipeline.tokenizer.formats.huggingface import Around
+from pipeline.tokenizer.formats.tokenizer_json import Around
 
 _POST_PROCESSORS = ("ByteLevel", "TemplateProcessing", "RobertaProcessing", "BertProcessing", "Sequence")
 

@@ -18,7 +18,7 @@ from pipeline.pattern.parse import first_difference
 from pipeline.pattern.presets import PRESETS, Preset, superword_presets
 from pipeline.pattern.translate import for_tokenizers, leaves_text
 from pipeline.tokenizer.formats.fields import Field, shortened, steps_of
-from pipeline.tokenizer.formats.huggingface import DIGIT, DIGITS_THEN_GPT2, REGEX_STAGE
+from pipeline.tokenizer.formats.tokenizer_json import DIGIT, DIGITS_THEN_GPT2, REGEX_STAGE
 
 # In tokenizers' engine `$` is also the position before a line feed, and `\x{410}` is our `\U00000410`.
 _LINE_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\$)(?![*+?{])", re.DOTALL)

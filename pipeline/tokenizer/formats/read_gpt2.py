@@ -20,8 +20,8 @@ from pipeline.tokenizer.formats import byte_alphabet
 from pipeline.tokenizer.formats.added_tokens import Settings, read_rule
 from pipeline.tokenizer.formats.fields import Field, read_json, read_text, shortened, token_field
 from pipeline.tokenizer.formats.gpt2_files import HEADER
-from pipeline.tokenizer.formats.huggingface import entry_of, processor_of
 from pipeline.tokenizer.formats.read_huggingface import model_of
+from pipeline.tokenizer.formats.tokenizer_json import entry_of, processor_of
 from pipeline.tokenizer.model import Model, bytes_of_letters
 
 _END = "<|endoftext|>"

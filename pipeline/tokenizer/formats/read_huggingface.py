@@ -15,17 +15,17 @@ from pipeline.storage import Location
 from pipeline.tokenizer.formats import byte_alphabet
 from pipeline.tokenizer.formats.added_tokens import Settings, check_numbering, read_added_tokens
 from pipeline.tokenizer.formats.fields import Field, read_json, steps_of, token_field
-from pipeline.tokenizer.formats.huggingface import (
+from pipeline.tokenizer.formats.kinds import model_type, other_kind
+from pipeline.tokenizer.formats.post_processor import read_around
+from pipeline.tokenizer.formats.pre_tokenizer import read_pre_tokenizer
+from pipeline.tokenizer.formats.settings_files import read_files, read_template
+from pipeline.tokenizer.formats.tokenizer_json import (
     APPLIED_BY_LIBRARIES,
     MODEL_SETTINGS,
     PATTERN_KEY,
     SEPARATOR_KEY,
     processor_of,
 )
-from pipeline.tokenizer.formats.kinds import model_type, other_kind
-from pipeline.tokenizer.formats.post_processor import read_around
-from pipeline.tokenizer.formats.pre_tokenizer import read_pre_tokenizer
-from pipeline.tokenizer.formats.settings_files import read_files, read_template
 from pipeline.tokenizer.model import ChatTemplate, Model, Unknown
 
 _OWN_SETTINGS = {  # of tokenizer_config.json: what the model says, and what would have others say it
