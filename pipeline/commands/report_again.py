@@ -30,7 +30,7 @@ from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list
 from pipeline.reports import page
-from pipeline.reports.compared import cached_or_reference, load_compared
+from pipeline.reports.compared import cached_or_reference, load_compared, written_roles
 from pipeline.reports.figure_files import images, require_figures, write_figures
 from pipeline.reports.numbers import REFERENCES, Numbers
 from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
@@ -253,7 +253,7 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
         description,
         held_out=bool(held_out) and not trained_on,
         skip_changed=not held_out,
-        home=home,
+        written_roles=partial(written_roles, home),
         compare=tuple(
             (name, partial(load_compared, path)) for name, path in found.items() if not isinstance(path, str)
         ),

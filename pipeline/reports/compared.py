@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 
-from pipeline.base.errors import InputError
+from pipeline.base.errors import InputError, RunDirectoryError
+from pipeline.merges.vocabulary import Vocabulary
 from pipeline.reports.measure import MeasuredTokenizer
 from pipeline.reports.numbers import REFERENCES
 from pipeline.reports.numbers_worker import measured_model
+from pipeline.run.ids import Roles
 from pipeline.storage import Location
 from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.formats.rank_lists import is_rank_file
@@ -82,6 +84,17 @@ def _tiktoken_file(encoding: str) -> Path:
     named = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
     directory = Path(tempfile.gettempdir()) / "data-gym-cache" if named is None else Path(named)
     return directory / hashlib.sha1(f"{_STORE}/{encoding}.tiktoken".encode(), usedforsecurity=False).hexdigest()
+
+
+def written_roles(home: Location, vocabulary: Vocabulary) -> Roles:
+    """Return the roles that a tokenizer's files say; `RunDirectoryError` for files with another vocabulary."""
+    written = load_model(home)
+    if written.vocabulary != vocabulary:
+        raise RunDirectoryError(
+            f"{home} is not the tokenizer that the run's options and merges make: bpe-pipeline verify names "
+            "the file that differs, and merge writes it again"
+        )
+    return written.roles
 
 
 def load_compared(path: Location) -> MeasuredTokenizer:

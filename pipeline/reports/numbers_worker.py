@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from pipeline.base import machine
-from pipeline.base.errors import RunDirectoryError
 from pipeline.corpus.sampling import Chosen, Drawn, read_chosen
 from pipeline.counts.counter_file import open_counter
 from pipeline.merges.merge_list import MergeList
@@ -26,7 +25,6 @@ from pipeline.run.patterns import pattern_of
 from pipeline.storage import Location
 from pipeline.tokenizer.encode import TextEncoder
 from pipeline.tokenizer.export import Trained
-from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.model import Model
 
 _CURVE_STEPS = 160
@@ -36,9 +34,9 @@ _CURVE_STEPS = 160
 class NumbersTask:
     """What to compute numbers of. trained: its first vocabulary size, its pattern without the native automaton.
 
-    home: the tokenizer, if it was written before: its roles are those of its files. compare: names of other
-    tokenizers, and what loads them. description: of the sample. held_out: whether it was not trained on. skip_changed:
-    files that cannot be read any more.
+    written_roles: what reads the roles of the tokenizer from its files, if it was written before. compare: names of
+    other tokenizers, and what loads them. description: of the sample. held_out: whether it was not trained on.
+    skip_changed: files that cannot be read any more.
     """
 
     trained: Trained
@@ -47,7 +45,7 @@ class NumbersTask:
     description: str
     held_out: bool = False
     skip_changed: bool = True
-    home: Location | None = None
+    written_roles: Callable[[Vocabulary], Roles] | None = None
     compare: tuple[tuple[str, Callable[[], MeasuredTokenizer]], ...] = ()
     references: tuple[str, ...] = ()  # names in references.json
     names: Mapping[str, str] = field(default_factory=dict)  # of the sources of files, in place of those of their paths
@@ -71,14 +69,8 @@ def compute_numbers(task: NumbersTask) -> Numbers:
     options = task.trained.options
     learned = task.trained.merges(options.vocab_size[0])
     model = task.trained.model(options.vocab_size[0])
-    if task.home is not None:
-        written = load_model(task.home)
-        if written.vocabulary != model.vocabulary:
-            raise RunDirectoryError(
-                f"{task.home} is not the tokenizer that the run's options and merges make: bpe-pipeline verify names "
-                "the file that differs, and merge writes it again"
-            )
-        model = replace(model, roles=written.roles)
+    if task.written_roles is not None:
+        model = replace(model, roles=task.written_roles(model.vocabulary))
     measured = measured_model(model)
     named = [("this tokenizer", measured), *((name, load()) for name, load in task.compare)]
     drawn = read_chosen(task.chosen, task.text_field, skip_changed=task.skip_changed)
@@ -208,7 +200,7 @@ def _sample(
         tokenizers=tuple(measured),
         single_source=token_group([id_ for id_, _, _ in measured[0].single_source], named[0][1].vocab),
         parallel=task.parallel,
-        curve=_curve(task, texts, measured[0].whole) if task.home is not None else (),
+        curve=_curve(task, texts, measured[0].whole) if task.written_roles is not None else (),
         first_stage=_first_stage(task.trained, texts),
     )
 
