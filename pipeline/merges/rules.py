@@ -1,8 +1,8 @@
 """MergeRules: which merges are right, whatever way they are found; tasks carry it, and the core takes it whole."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipeline import _core
 
@@ -27,9 +27,13 @@ class MergeRules:
 
     @classmethod
     def of(cls, options: "Values") -> "MergeRules":
-        """Return the rules by which pieces are merged, or in the first stage of superwords; others are the default."""
-        names = (rule.name for rule in fields(cls))
-        return cls(**{name: getattr(options, name) for name in names if hasattr(options, name)})
+        """Return the rules by which pieces are merged, or in the first stage of superwords."""
+        return cls.among(vars(options))
+
+    @classmethod
+    def among(cls, values: Mapping[str, Any]) -> "MergeRules":
+        """Return the rules among values by name; the others are the default."""
+        return cls(**{rule.name: values[rule.name] for rule in fields(cls) if rule.name in values})
 
     @classmethod
     def of_superwords(cls, options: "TrainOptions", scale: int) -> "MergeRules":

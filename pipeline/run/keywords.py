@@ -148,6 +148,14 @@ class ParityKeywords(ClusterKeywords, OutputKeywords, VocabularyKeywords, total=
     stop_at_saving: float | str | None
 
 
+class ExtendKeywords(OutputKeywords, total=False):
+    """Of `extend`."""
+
+    min_frequency: int | str | None
+    whole_characters: bool
+    added_special_tokens: str | Sequence[str]
+
+
 class EncodeFilesKeywords(TextKeywords, total=False):
     """Of `encode_files`."""
 

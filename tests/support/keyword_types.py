@@ -21,7 +21,7 @@ from pipeline.storage import Remote
 
 AnyPath = str | PathLike[str] | Remote
 '''
-_PUBLIC = [getattr(options, f"{name}Options") for name in ("Train", "Parity", "Encode", "Export", "Sweep")]
+_PUBLIC = [getattr(options, f"{name}Options") for name in ("Train", "Parity", "Encode", "Export", "Sweep", "Extend")]
 
 
 def type_of(record: Record) -> str:

@@ -4,7 +4,7 @@
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack
 
@@ -27,10 +27,11 @@ from pipeline.guests.adapt.extend_worker import (
 from pipeline.guests.adapt.origin import Change, changing, whole_number
 from pipeline.guests.adapt.savings import Saving, Savings
 from pipeline.merges.merge import STAGE
+from pipeline.merges.rules import MergeRules
 from pipeline.pattern.presets import NAME
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest
-from pipeline.run.keywords import AnyPath, OutputKeywords
+from pipeline.run.keywords import AnyPath, ExtendKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.make_options import make_options
 from pipeline.run.manifest import IMPORTED, Run, Source
@@ -80,11 +81,8 @@ def extend(
     add: int | None = None,
     first_id: int | None = None,
     stop_at_saving: float | str | None = None,
-    added_special_tokens: str | Sequence[str] = (),
-    min_frequency: int | None = None,
-    whole_characters: bool = False,
     progress: bool = False,
-    **options: Unpack[OutputKeywords],
+    **options: Unpack[ExtendKeywords],
 ) -> Extended:
     """Add tokens to a tokenizer, learned from the counts of a run; old ids and merges stay.
 
@@ -103,11 +101,9 @@ def extend(
         first_id: the first new id; default: one more than the largest of the base.
         stop_at_saving: choose the smallest number from which on no doubling saves this share of tokens, such as "1%",
             in any of several inputs, or of the runs that were combined.
-        added_special_tokens: marks to add, such as those of a chat; they get reserved ids first, then new ones.
-        min_frequency: join no pair of tokens that occurs less often; default: 2, and 1 of counts that were imported.
-        whole_characters: join no part of a character of UTF-8 with anything but its other bytes.
         progress: as of `pipeline.train`.
-        **options: `output`, the new tokenizer's directory, and `overwrite`, `workers`, `memory_limit`.
+        **options: `output`, the new tokenizer's directory, rules of merging, and `added_special_tokens`, which get
+            reserved ids first, then new ones.
 
     Returns:
         The tokenizer and its new tokens.
@@ -118,12 +114,11 @@ def extend(
         TrainingError: there is nothing to learn.
         ExportRefusedError: tokenizer.json cannot hold the result.
     """
-    rules = {"min_frequency": min_frequency, "whole_characters": whole_characters}
-    settled = make_options(ExtendOptions, {**options, **rules, "added_special_tokens": added_special_tokens})
-    with for_python(progress) as listener, executor_here(settled) as executor:
+    checked = make_options(ExtendOptions, options)
+    with for_python(progress) as listener, executor_here(checked) as executor:
         new = {"add": add, "first_id": first_id, "stop_at_saving": stop_at_saving}
-        change = change_of(named(base, "base"), named(run, "run"), new, settled)
-        return run_extend(change, settled, executor, listener)
+        change = change_of(named(base, "base"), named(run, "run"), new, checked)
+        return run_extend(change, checked, executor, listener)
 
 
 def run_extend(change: Change, options: ExtendOptions, executor: Executor, listener: Listener) -> Extended:
@@ -224,8 +219,7 @@ def change_of(base: Location, location: Location, new: Mapping[str, object], opt
         "first_id": None if new["first_id"] is None else whole_number("first_id", new["first_id"]),
         "stop_at_saving": share,
         "special_tokens": list(options.added_special_tokens),
-        "min_frequency": options.min_frequency or _least_frequency(run.manifest.source),
-        "whole_characters": options.whole_characters,
+        **_rules(options, run.manifest.source),
     }
     require_extendable(model)
     require_listed(base, model)
@@ -236,9 +230,11 @@ def change_of(base: Location, location: Location, new: Mapping[str, object], opt
     return Change("extend", base, model, run, asked)
 
 
-def _least_frequency(source: Source | None) -> int:
-    """Return how often a pair has to occur by default: twice in text, once in counts of another kind."""
-    return 1 if source is not None and source.kind == IMPORTED else 2
+def _rules(options: ExtendOptions, source: Source | None) -> dict[str, Any]:
+    """Return the rules of merging by name; by default a pair occurs twice in text, once in counts of another kind."""
+    imported = source is not None and source.kind == IMPORTED
+    rules = MergeRules.of(replace(options, min_frequency=options.min_frequency or (1 if imported else 2)))
+    return {name: value for name, value in vars(rules).items() if hasattr(options, name)}
 
 
 def _marked(model: Model, asked: Mapping[str, Any]) -> tuple[Model, dict[str, Any]]:

@@ -185,19 +185,19 @@ _BYTES_PER_WORD = 32  # of a piece that is encoded, without its ids
 
 def learn(task: ChangeTask) -> Learned:
     """Learn the new merges; `TrainingError` if there is nothing to learn."""
-    asked, least, engine = task.asked, task.asked["min_frequency"], _core.MergeEngine()
+    asked, rules, engine = task.asked, MergeRules.among(task.asked), _core.MergeEngine()
     start = start_of(task.model, asked["add"], asked["first_id"])
     with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
         _take(task, start, counter, engine)
     result = engine.run(
         asked["add"],
-        MergeRules(min_frequency=least, whole_characters=asked["whole_characters"]),
+        rules,
         threads=task.threads,
         progress=report_totals(),
         start=(start.tokens, start.ids, start.first_new_id, start.forbidden, start.again),
     )
     if asked["add"] and not len(result.left):
-        often = "" if least == 1 else f" {least:,} times"
+        often = "" if rules.min_frequency == 1 else f" {rules.min_frequency:,} times"
         raise TrainingError(
             f"nothing to learn: no two neighbouring tokens that may be joined occur{often} in the pieces of "
             f"{task.counter}; count another corpus, or give a smaller --min-frequency"

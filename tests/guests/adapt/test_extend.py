@@ -17,6 +17,7 @@ import vocabulary_rules as rules
 from command import refused, run, succeeded
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from merge_cases import rule_values
 from vocabulary_rules import Base
 
 import pipeline
@@ -38,7 +39,7 @@ SMALL = rules.base_of_case({
 def _learn(base: Base, counter: dict[bytes, int], add: int, home: Path, **options: Any) -> Learned:
     model = base.model()
     how = {name: options.pop(name, one) for name, one in (("threads", 1), ("grant", Grant(BIG, BIG, 0, 0)))}
-    asked = {"add": add, "first_id": None, "min_frequency": 1, "whole_characters": False, "stop_at_saving": None}
+    asked = {"add": add, "first_id": None, "stop_at_saving": None}
     path = counter_files.write(home / "counter", counter, partitions=2)
     return learn(ChangeTask(path, "f", model, asked | options, **how))
 
@@ -50,16 +51,27 @@ def _pairs(base: Base, learned: Learned) -> list[tuple[bytes, bytes, int]]:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=180, deadline=None)
-@given(base=rules.bases(), counter=rules.counters, add=st.integers(1, 8), min_frequency=st.integers(1, 3),
-       texts=st.lists(rules.pieces), gap=st.integers(0, 3).map(lambda number: not number))  # fmt: skip
-@example(base=SMALL, counter={b"wid": 9, b"wide": 8, b"<x>": 7}, add=9, min_frequency=1, texts=[], gap=False)
+@given(
+    base=rules.bases(),
+    counter=rules.counters,
+    add=st.integers(1, 8),
+    options=st.fixed_dictionaries({"min_frequency": st.integers(1, 3)}, optional=rule_values),
+    texts=st.lists(rules.pieces),
+    gap=st.integers(0, 3).map(lambda number: not number),
+)
+@example(base=SMALL, counter={b"wid": 9, b"wide": 8, b"<x>": 7}, add=9, options={}, texts=[], gap=False)
 def test_merges_and_ids_are_those_of_the_definition(
-    base: Base, counter: dict[bytes, int], add: int, min_frequency: int, texts: list[bytes], gap: bool, tmp_path: Path
+    base: Base,
+    counter: dict[bytes, int],
+    add: int,
+    options: dict[str, Any],
+    texts: list[bytes],
+    gap: bool,
+    tmp_path: Path,
 ) -> None:
-    options: dict[str, Any] = {"min_frequency": min_frequency}
     if gap:  # in the ids, from which the first new one is taken: it decides ties
         moved = {token: id_ + 40 * (id_ > 257) for token, id_ in base.ids.items()}
-        base, options["first_id"] = Base(moved, base.merges, {}, base.whole_pieces), 258
+        base, options = Base(moved, base.merges, {}, base.whole_pieces), {**options, "first_id": 258}
     expected = rules.extend_by_rules(base, counter, add, **options)
     if not expected.merges:
         with pytest.raises(TrainingError, match="nothing to learn"):
