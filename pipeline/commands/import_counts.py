@@ -82,7 +82,6 @@ def train_from_counts(counts: Any, *, progress: bool = False, **options: Unpack[
         check_before_work(settled, listener)
         with _imported(counts, settled, executor, listener) as (runner, run, counted):
             keep_ids(runner, run, settled)
-            run = manifest.store_merging(run, settled)
             _, trained = merge_and_export(runner, run, counted, settled)
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 

@@ -88,7 +88,6 @@ def run_merge(
             refuse_without_texts(options, run.manifest.source)
         location = copy_counts(location, given, executor, listener)
     with open_merging(location, given, executor, listener) as (runner, run, counted, options, replaced):
-        counted = count_again(runner, run, counted, options)
         return merge_and_export(runner, run, counted, options, replaced)
 
 
@@ -130,7 +129,6 @@ def open_merging(
         if options.overwrite or weights != run.manifest.weights:
             run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None, weights=weights))
             manifest.save(run)
-        run = manifest.store_merging(run, options)
         with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
             yield runner, run, counted, options, replaced
 
@@ -240,17 +238,16 @@ def merge_and_export(
     options: TrainOptions,
     replaced: Mapping[str, Ids | None] = MappingProxyType({}),
 ) -> tuple[Summary, Trained]:
-    """Learn one merge list and write a tokenizer of every size asked for, one after the other.
+    """Learn one merge list, choose a size if a saving was asked for, and write a tokenizer of every size.
 
     replaced: the ids of tokenizers that were there before; None: unknown.
     """
+    run = manifest.store_merging(run, options)
+    counted = count_again(runner, run, counted, options)
     run.directory.require_lock()
     learning = merge.learning_of(run, options)
     learned = merge.learn(runner, learning, counted, options)
-    if options.stop_at_saving is not None:
-        size, why = size_that_repays(learned, options.special, options.vocab_size[0], options.stop_at_saving)
-        runner.inform(why)
-        options = replace(options, vocab_size=(size,), stop_at_saving=None)
+    options = _with_chosen_size(runner, learned, options)
     trained = Trained(learned, tokenizer_pattern(options), options)
     exporting_bytes = _check_memory(runner, learned.first(merge.merges_for(options)), max(options.vocab_size))
     run, exported, numbers = _export(runner, run, trained, exporting_bytes)
@@ -279,6 +276,15 @@ def merge_and_export(
     cards = [card for name in added if not report.is_edited(card := first.directory / name)]
     manifest.store_written(run, [*(one.directory / name for one in exported for name in one.written), *cards])
     return summary, trained
+
+
+def _with_chosen_size(runner: Runner, learned: MergeList, options: TrainOptions) -> TrainOptions:
+    """Return the options with the size that the merges recommend, if `--stop-at-saving` asks for it."""
+    if options.stop_at_saving is None:
+        return options
+    size, why = size_that_repays(learned, options.special, options.vocab_size[0], options.stop_at_saving)
+    runner.inform(why)
+    return replace(options, vocab_size=(size,), stop_at_saving=None)
 
 
 def _export(

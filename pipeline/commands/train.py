@@ -10,7 +10,6 @@ import pipeline
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener
 from pipeline.base.machine import usable_cores
-from pipeline.counts.coarse import count_again
 from pipeline.counts.count import count
 from pipeline.executors import Executor
 from pipeline.reports.progress import for_python
@@ -91,6 +90,4 @@ def run_train(options: TrainOptions, executor: Executor, listener: Listener) -> 
             run, counted = count(runner, run, options)
             from pipeline.commands.merge import merge_and_export
 
-            run = manifest.store_merging(run, options)
-            counted = count_again(runner, run, counted, options)
             return merge_and_export(runner, run, counted, options)

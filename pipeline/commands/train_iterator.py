@@ -84,6 +84,5 @@ def train_from_iterator(
 
             new = Run(directory, Manifest(settled.of_stage("count"), cut_by(pattern_of(settled)), source=source))
             with take_counts(runner, new, settled, read) as (run, counted):
-                run = manifest.store_merging(run, settled)
                 _, trained = merge_and_export(runner, run, counted, settled)
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))

@@ -298,7 +298,9 @@ def _shown(value: object) -> str:
 def remove_results(run: Run) -> Run:
     """Delete what was learned from the counters: merges, tokenizers, reports. Returns the run without them."""
     run.directory.remove([*RESULTS, *run.manifest.tokenizers, *unedited(run, run.manifest.written)])
-    return replace(run, manifest=replace(run.manifest, tokenizers=(), written={}, special={}))
+    return replace(
+        run, manifest=replace(run.manifest, merging=None, vocab_size=None, tokenizers=(), written={}, special={})
+    )
 
 
 def unedited(run: Run, names: Iterable[str]) -> list[str]:
@@ -330,19 +332,15 @@ def merging_of(options: TrainOptions) -> dict[str, Any]:
 
 
 def store_merging(run: Run, options: TrainOptions) -> Run:
-    """Store how the merges are chosen, and the size of `tokenizer`; results of other options without a list go."""
-    asked, before = merging_of(options), run.manifest
-    sizes = () if options.stop_at_saving else options.vocab_size  # the size is chosen when the merges are there
-    known = {home.name for home in run.tokenizers()}
-    run.directory.refuse_linked_directories({*map(run.tokenizer_name, sizes)} - known)
-    learned = before.merging is not None and run.merges_path.exists()
-    if learned:
-        refuse_other_options(run.directory, MERGING, before.merging or {}, asked)
-    elif before.merging not in (None, asked):
+    """Store how the merges are chosen; results of other options go if their merge list is gone."""
+    before, merging = run.manifest, merging_of(options)
+    if before.merging is not None and run.merges_path.exists():
+        refuse_other_options(run.directory, MERGING, before.merging, merging)
+    elif before.merging not in (None, merging):
         run = remove_results(run)
-    has_own = learned or (run.directory / "tokenizer/tokenizer.json").exists()
-    own = before.vocab_size if has_own else None
-    run = replace(run, manifest=replace(run.manifest, merging=asked, vocab_size=own or next(iter(sizes), None)))
+    has_results = any(existing([run.merges_path, run.directory / "tokenizer/tokenizer.json"]))
+    vocab_size = run.manifest.vocab_size if has_results else None  # else the next size is the run's own
+    run = replace(run, manifest=replace(run.manifest, merging=merging, vocab_size=vocab_size))
     if run.manifest != before:
         save(run)
     return run

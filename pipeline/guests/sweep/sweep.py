@@ -354,6 +354,7 @@ def _open(sweep: _Sweep, mixture: Mixture) -> tuple[Run, TrainOptions, MergeTask
     asked = {name: value for name, value in sweep.given.items() if name not in ("output", "overwrite")}
     asked["vocab_size"] = sweep.options.vocab_size
     with open_merging(home, asked, runner.executor, runner.listener) as (own, run, counted, options, _):
+        run = manifest.store_merging(run, options)
         task = merge.task_of(own, merge.learning_of(run, options), counted, options)
         return run, options, task, merge.stored(task, runner.executor)
 
