@@ -6,27 +6,22 @@ A worker process keeps the last tokenizer that it was sent, with warm caches.
 import logging
 import pickle
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import groupby
-from operator import sub
 from typing import Any, ClassVar
 
 from pipeline import _core
-from pipeline.base.errors import InputError
 from pipeline.corpus.files import CorpusFile, FileSpan
-from pipeline.corpus.read_budget import UNLIMITED
-from pipeline.corpus.readers import read_span, text_range
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from pipeline.counts.looks_special import LooksSpecial
 from pipeline.counts.prepared import PreparedText, in_blocks
-from pipeline.executors import Broadcast, ignore
+from pipeline.executors import Broadcast
 from pipeline.pattern.compiled import PatternSequence
 from pipeline.pattern.prepare import SpecialSearch
 from pipeline.shards.begun_shards import BegunShards, KeptIds
 from pipeline.shards.ids_file import IdsWriter, Part
+from pipeline.shards.special_in_text import SpecialInText
 from pipeline.storage import Location, named, open_file
 from pipeline.storage.atomic import whole_file
 from pipeline.tokenizer.model import Model, refused_texts
@@ -135,7 +130,7 @@ def make_ids(
         front=task.front,
         behind=task.behind,
     )
-    in_text = _SpecialInText(task, ids)
+    in_text = SpecialInText(task, ids, task.special_tokens_in_text, separated=task.separator is not None)
     looks, total = LooksSpecial([*task.special_tokens, *task.added_tokens]), ChunkStatistics()
     for part in in_text.parts():
         special = {text: ids_of[text] for text in (one.decode() for one in (*part.special_tokens, *part.added_tokens))}
@@ -164,85 +159,7 @@ def make_ids(
         )
     text_tokens, text_bytes = ids.text()  # without added tokens
     total += ChunkStatistics(text_tokens=text_tokens, text_bytes=text_bytes)
-    return replace(total, special_in_text=dict(in_text.found), **looks.statistics())
-
-
-class _SpecialInText:
-    """Special tokens that end no document: which of them are recognised, and how often they occur.
-
-    The separator ends documents in texts; records are documents of their own.
-    """
-
-    def __init__(self, task: IdsTask, ids: _core.ChunkIds) -> None:
-        self._task, self._ids = task, ids
-        self._names = [token.decode() for token in task.special_tokens]  # the separator first
-        self._as_text = task.special_tokens_in_text == "text"
-        self._span: FileSpan | None = None  # the first of those whose tokens are not in `found` yet
-        self._before: Sequence[int] = ()
-        self.found: Counter[str] = Counter()
-
-    def _separators(self, span: FileSpan) -> int:
-        return int(span.file.format == "text" and self._task.separator is not None)
-
-    def parts(self) -> Iterator[IdsTask]:
-        """Yield the task, or parts of it: consecutive spans in which the same special tokens are recognised."""
-        task, start = self._task, 0
-        if not self._as_text:
-            yield self._recognising(task, self._names)
-            return
-        for separators, spans in groupby(task.spans, self._separators):
-            own = slice(start, start + len(list(spans)))
-            part = replace(task, spans=task.spans[own], sizes=task.sizes[own])
-            yield self._recognising(part, self._names[:separators])
-            start = own.stop
-
-    def _recognising(self, part: IdsTask, names: Sequence[str]) -> IdsTask:
-        """Return a part in which these special tokens are recognised, and all that are not special."""
-        texts = {*self._names} - {*names}
-        rules = {text: rule for text, rule in part.rules.items() if text not in texts}
-        return replace(part, special_tokens=tuple(text.encode() for text in names), rules=rules)
-
-    def enter(self, span: FileSpan | None) -> None:
-        """Note what the spans before this one have; `InputError` if they have special tokens that are refused."""
-        refused, last = self._task.special_tokens_in_text == "refuse", self._span
-        if self._as_text or not (
-            last is None or span is None or refused or self._separators(span) != self._separators(last)
-        ):
-            return
-        now = self._ids.found()[: len(self._names)]
-        if last is not None:
-            found = dict(zip(self._names, map(sub, now, self._before), strict=True))
-            own = {text: found[text] for text in self._names[self._separators(last) :] if found[text]}
-            if own and refused:
-                raise _refusal(self._task, last, next(iter(own)))
-            self.found.update(own)
-        self._span, self._before = span, now
-
-
-def _refusal(task: IdsTask, span: FileSpan, text: str) -> InputError:
-    """Return the error for a special token in a text, with its location."""
-    return InputError(
-        f"{_location_of(task, span, text.encode())}: the text contains the special token {text!r}; remove it, or "
-        "encode it with --special-tokens-in-text text (as text) or tokens (as a special token)"
-    )
-
-
-def _location_of(task: IdsTask, span: FileSpan, wanted: bytes) -> str:
-    """Return where a span has a text, by reading it again; its file if it is not found as it is written."""
-    file, before = span.file, b""
-    text: tuple[int, int | None] = (span.start, None)
-    if file.compression != "none":
-        text = text_range(span, task.cutting(), UNLIMITED)
-    end = text[0]
-    for block in read_span(span, task.text_field, ignore, UNLIMITED, text):
-        if isinstance(block, bytes):
-            end += len(block)
-            before = before[1 - len(wanted) :] + block if len(wanted) > 1 else block
-            if (at := before.find(wanted)) >= 0:
-                return file.location(end - len(before) + at)
-        elif (at := bytes(block.data).find(wanted, block.starts[0], block.starts[block.rows])) >= 0:
-            return file.location(block.position(block.row_at(at - block.starts[0])))
-    return file.path
+    return replace(total, special_in_text=dict(in_text.counts), **looks.statistics())
 
 
 def _ends_with(file: CorpusFile, stop: int, separator: bytes) -> bool:
