@@ -27,7 +27,7 @@ from pipeline.shards import plan as planning
 from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_shards
 from pipeline.shards.encoded_corpus import EncodedCorpus, load_result
 from pipeline.shards.formats.shard_format import Layout, ShardFacts
-from pipeline.shards.ids_file import Part
+from pipeline.shards.ids_file import EncodedChunk
 from pipeline.shards.manifest import ORDER_OPTIONS, Encoding, holds_out, is_dealt, kind_of
 from pipeline.shards.order import ORDERING_STAGE, put_in_order
 from pipeline.storage import Location, named
@@ -153,7 +153,9 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOpt
     )
 
 
-def total_of(runner: Runner, encoding: Encoding, parts: Sequence[Part], options: CorpusOptions) -> ChunkStatistics:
+def total_of(
+    runner: Runner, encoding: Encoding, parts: Sequence[EncodedChunk], options: CorpusOptions
+) -> ChunkStatistics:
     """Return the statistics of all chunks; raises `InputError` for losses under `fail_on_loss`."""
     total = sum((part.statistics for part in parts), ChunkStatistics(losses=encoding.plan.files_without_text()))
     for warning in warnings_of(total.losses):

@@ -24,7 +24,7 @@ from pipeline.base import system
 from pipeline.base.errors import RunDirectoryError, os_error_as
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import ID_BYTES, IDS, Layout, ShardFormat
-from pipeline.shards.ids_file import IdsWriter, Part, open_ids, part_name
+from pipeline.shards.ids_file import EncodedChunk, IdsWriter, open_ids, part_name
 from pipeline.shards.packing import layout_of
 from pipeline.storage import Location
 
@@ -71,7 +71,7 @@ class BegunShards:
         """Return the names of all shards that may be begun."""
         return [self.begun(index).name for index in range(self.most)]
 
-    def holds(self, part: Part) -> bool:
+    def holds(self, part: EncodedChunk) -> bool:
         """Whether the ids of a part are in it, or the shards are long enough to have them."""
         for index, _, stop in self.extents(part.at, part.ids) if part.at is not None else ():
             begun, path, end = self.begun(index), self.path(index), self._byte(index, stop)

@@ -13,7 +13,8 @@ from itertools import chain, takewhile
 from pipeline import _core
 from pipeline.executors import ignore
 from pipeline.executors.worker import report_progress
-from pipeline.shards.ids_file import IdsWriter, Slice, StoredIds, documents_in, open_part
+from pipeline.shards.ids_file import IdsWriter, StoredIds
+from pipeline.shards.ids_in_order import Slice, documents_in, open_part
 from pipeline.storage.atomic import whole_file
 
 _log = logging.getLogger(__name__)

@@ -6,12 +6,10 @@ the ids and the ends of documents alone, not on the parts: chunks of any size ma
 
 import secrets
 import zlib
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, chain, islice, pairwise
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +23,13 @@ from pipeline.run.patterns import slowness
 from pipeline.run.runner import Runner, Stage
 from pipeline.shards import manifest
 from pipeline.shards.begun_shards import MOST_KEPT_BYTES
+from pipeline.shards.borders import Whole, longest_document, plan_shards, without_rest
 from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
 from pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import Layout, ShardFacts
-from pipeline.shards.ids_file import BucketReader, Part, PartReader, Slice, open_source, part_of
+from pipeline.shards.ids_file import EncodedChunk, part_of
+from pipeline.shards.ids_in_order import open_source
 from pipeline.shards.manifest import Encoding, is_dealt
 from pipeline.shards.order import Split, writers
 from pipeline.shards.packing import DocumentRows, LongRow, PackedRows, layout_of
@@ -56,37 +56,7 @@ class Writing:
     longest: LongRow
 
 
-@dataclass(frozen=True)
-class Whole:
-    """How shards end with documents.
-
-    open: opens a part by its index; cut: the multiple of ids at which a document that is longer than a shard is cut,
-    or None if it is not.
-    """
-
-    open: Callable[[int], AbstractContextManager[BucketReader | PartReader]]
-    cut: int | None = 1
-
-    def border(self, offsets: Sequence[int], start: int, limit: int) -> int:
-        """Return where a shard ends that starts at `start`, and is cut at `limit` at the latest."""
-        for part in reversed(_touched(offsets, start, limit)):
-            with self.open(part) as reader:
-                end = reader.last_end(limit - offsets[part])
-            if end is not None:
-                if offsets[part] + end > start:
-                    return offsets[part] + end
-                break
-        if self.cut is not None:
-            return start + (limit - start) // self.cut * self.cut
-        for part in _touched(offsets, limit, offsets[-1]):
-            with self.open(part) as reader:
-                end = reader.next_end(limit - offsets[part])
-            if end is not None:
-                return offsets[part] + end
-        return offsets[-1]
-
-
-def encode_chunks(runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions) -> list[Part]:
+def encode_chunks(runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions) -> list[EncodedChunk]:
     """Encode the chunks without parts; returns all parts, in the order of the corpus."""
     runner.warn(slowness(model.pattern))
     workers = encoding_workers(runner.broker, runner.workers, model, len(encoding.plan.chunks), runner.nodes)
@@ -111,10 +81,10 @@ def encode_chunks(runner: Runner, encoding: Encoding, model: Model, options: Enc
 def encode_missing(
     runner: Runner,
     encoding: Encoding,
-    encode: Callable[[Any], Part],
+    encode: Callable[[Any], EncodedChunk],
     task_of_chunk: Callable[..., Any],
     workers: Grant,
-) -> list[Part]:
+) -> list[EncodedChunk]:
     """Encode the chunks without parts, each by a task of what a chunk has of its own; returns all parts, in order."""
     encoding.directory.require_lock()
     make_directory(encoding.directory / "parts")
@@ -131,10 +101,10 @@ def encode_missing(
     return runner.run(stage)
 
 
-def _stored_parts(directory: Directory, tasks: Sequence[Any]) -> list[Part | None]:
+def _stored_parts(directory: Directory, tasks: Sequence[Any]) -> list[EncodedChunk | None]:
     """Return the parts that are whole; others are removed, since workers read how many ids each has."""
     paths = [task.output for task in tasks]
-    there, found = existing(paths), list[Part | None]()
+    there, found = existing(paths), list[EncodedChunk | None]()
     parts = [
         part_of(task.output, task.fingerprint) if exists else None for task, exists in zip(tasks, there, strict=True)
     ]
@@ -150,7 +120,7 @@ def _stored_parts(directory: Directory, tasks: Sequence[Any]) -> list[Part | Non
 
 
 def write_shards(
-    runner: Runner, encoding: Encoding, model: Model, splits: Sequence[Split], parts: Sequence[Part]
+    runner: Runner, encoding: Encoding, model: Model, splits: Sequence[Split], parts: Sequence[EncodedChunk]
 ) -> tuple[list[ShardFacts], list[FileFacts], Layout]:
     """Write the shards that are missing, and the files of their format; returns all of them, in order.
 
@@ -162,15 +132,6 @@ def write_shards(
     longest = rows.longest(tokens, sum(part.documents for part in parts), longest_document(parts))
     writing = Writing(write_shard, tasks, "tokens", lambda task: task.tokens, longest)
     return *write_missing(runner, encoding, rows.layout, writing), rows.layout
-
-
-def longest_document(parts: Iterable[Part]) -> int:
-    """Return the ids of the longest document, or fewer than a part looks for if all are short."""
-    longest = open_ids = 0
-    for part in parts:
-        longest = max(longest, part.longest, open_ids + part.first)
-        open_ids = part.rest if part.documents else open_ids + part.ids
-    return max(longest, open_ids)
 
 
 def write_missing(
@@ -264,60 +225,3 @@ def _size(where: Location) -> int | None:
         return None
     except OSError as error:
         raise unreadable(where, error) from None
-
-
-def plan_shards(part_ids: Sequence[int], shard_tokens: int, whole: Whole | None = None) -> list[tuple[Slice, ...]]:
-    """Return the slices of each shard of parts with these numbers of ids, none larger than `shard_tokens`.
-
-    With `whole` a shard ends with the last document that ends within it; a document longer than a shard is cut at a
-    multiple of a row, or has a shard of its own. Otherwise every shard but the last has exactly `shard_tokens`.
-
-    >>> [[(one.part, one.start, one.stop) for one in shard] for shard in plan_shards([5, 4], 4)]
-    [[(0, 0, 4)], [(0, 4, 5), (1, 0, 3)], [(1, 3, 4)]]
-    """
-    offsets = list(accumulate(part_ids, initial=0))
-    borders = [0]
-    while borders[-1] < offsets[-1]:
-        start, limit = borders[-1], min(borders[-1] + shard_tokens, offsets[-1])
-        if whole is not None and limit < offsets[-1]:
-            limit = whole.border(offsets, start, limit)
-        borders.append(limit)
-    if not offsets[-1] and part_ids:
-        borders.append(0)  # one shard, of documents without ids
-    return [
-        tuple(  # a part from `stop` on may start with the end of a document
-            Slice(
-                part,
-                max(start - offsets[part], 0),
-                min(stop, offsets[part + 1]) - offsets[part],
-                with_start=offsets[part] > start or start == 0,
-            )
-            for part in _touched(offsets, start, stop)
-        )
-        for start, stop in pairwise(borders)
-    ]
-
-
-def _touched(offsets: Sequence[int], start: int, stop: int) -> range:
-    """Return the parts that end at `start` or later, and start at `stop` or before."""
-    return range(max(bisect_left(offsets, start) - 1, 0), min(bisect_right(offsets, stop), len(offsets) - 1))
-
-
-def without_rest(planned: Sequence[tuple[Slice, ...]], rest: int) -> list[tuple[Slice, ...]]:
-    """Return the slices of each shard without the last `rest` ids; of a shard without any left, only if it is alone.
-
-    >>> [[(one.start, one.stop) for one in shard] for shard in without_rest([(Slice(0, 0, 4, True),)], 1)]
-    [[(0, 3)]]
-    """
-    shards = list(planned)
-    while rest and shards:
-        kept = []
-        for one in reversed(shards.pop()):
-            size = one.stop - one.start
-            if rest <= size:  # after the cut there are no ends of documents either
-                kept.append(replace(one, stop=one.stop - rest))
-            rest = max(rest - size, 0)
-        if any(one.stop > one.start for one in kept) or not shards:
-            shards.append(tuple(reversed(kept)))
-            break
-    return shards

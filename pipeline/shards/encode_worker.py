@@ -20,7 +20,7 @@ from pipeline.executors import Broadcast
 from pipeline.pattern.compiled import PatternSequence
 from pipeline.pattern.prepare import SpecialSearch
 from pipeline.shards.begun_shards import BegunShards, KeptIds
-from pipeline.shards.ids_file import IdsWriter, Part
+from pipeline.shards.ids_file import EncodedChunk, IdsWriter
 from pipeline.shards.special_in_text import SpecialInText
 from pipeline.storage import Location, named, open_file
 from pipeline.storage.atomic import whole_file
@@ -95,7 +95,7 @@ def unload() -> None:
         _core.give_back_memory()
 
 
-def encode_chunk(task: EncodeTask) -> Part:
+def encode_chunk(task: EncodeTask) -> EncodedChunk:
     """Encode one chunk and write its part. Raises as `count_chunk` does."""
     started = time.monotonic()
     model, encoder = loaded(task.model, task.tokenizer, task.cache_bytes)

@@ -20,7 +20,8 @@ from pipeline.run.directory import Directory, fingerprint
 from pipeline.run.runner import Runner, Stage
 from pipeline.shards.deal_worker import DealTask, Documents, Selection, SurveyTask, deal_part, smallest_of, survey_part
 from pipeline.shards.formats.shard_format import ID_BYTES
-from pipeline.shards.ids_file import Bucket, Part, Source, StoredIds, found_ids
+from pipeline.shards.ids_file import EncodedChunk, StoredIds, found_ids
+from pipeline.shards.ids_in_order import Bucket, Source
 from pipeline.shards.manifest import Encoding, holds_out, is_dealt
 from pipeline.storage.atomic import make_directory
 
@@ -53,7 +54,7 @@ def writers(
     return grant if grant.bytes == wanted else replace(grant, bytes=small)
 
 
-def put_in_order(runner: Runner, encoding: Encoding, parts: Sequence[Part]) -> list[Split]:
+def put_in_order(runner: Runner, encoding: Encoding, parts: Sequence[EncodedChunk]) -> list[Split]:
     """Deal out the parts, if the order asks for it; returns the splits, training first."""
     options, stored = encoding.options, encoding.parts()
     documents = sum(part.documents for part in parts)
@@ -91,7 +92,7 @@ def warn_of_empty(runner: Runner, options: Mapping[str, Any], documents: str, id
         runner.warn(f"{asked} holds out none of {documents}, so validation is empty: give a larger share")
 
 
-def _documents(encoding: Encoding, parts: Sequence[Part]) -> Iterator[Documents]:
+def _documents(encoding: Encoding, parts: Sequence[EncodedChunk]) -> Iterator[Documents]:
     """Yield the documents that start in each part: also those that end in a later one."""
     stored, id_bytes, inside = encoding.parts(), ID_BYTES[encoding.options["dtype"]], False
     sized = [(one, part.ids) for one, part in zip(stored, parts, strict=True)]
@@ -108,7 +109,7 @@ def _documents(encoding: Encoding, parts: Sequence[Part]) -> Iterator[Documents]
 
 def _deal_tasks(
     encoding: Encoding,
-    parts: Sequence[Part],
+    parts: Sequence[EncodedChunk],
     owned: Sequence[Documents],
     held_out: int,
     epoch: int,

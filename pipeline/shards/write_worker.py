@@ -17,7 +17,8 @@ from pipeline.shards.begun_shards import begun_path, crc32_of_both, open_begun
 from pipeline.shards.encode_worker import unload
 from pipeline.shards.encoded_corpus import checksum
 from pipeline.shards.formats.shard_format import IDS, Block, Layout, Rows, ShardFacts, ShardFormat
-from pipeline.shards.ids_file import ShardIds, Slice, Source, StoredIds, damaged, documents_in, open_part
+from pipeline.shards.ids_file import StoredIds, damaged
+from pipeline.shards.ids_in_order import ShardIds, Slice, Source, documents_in, open_part
 from pipeline.shards.packing import DocumentRows, PackedRows, Packer
 from pipeline.storage import Location, open_file, unreadable
 from pipeline.storage.atomic import whole_file

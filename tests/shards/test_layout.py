@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.shards.encode import Whole, longest_document, plan_shards
+from pipeline.shards.borders import Whole, longest_document, plan_shards
 from pipeline.shards.formats.shard_format import IDS, Layout, RowGroup, Rows, row_groups
-from pipeline.shards.ids_file import IdsWriter, Slice, StoredIds, open_part, part_of
+from pipeline.shards.ids_file import IdsWriter, StoredIds, part_of
+from pipeline.shards.ids_in_order import Slice, open_part
 from pipeline.shards.packing import NUMBERS, POSITIONS, PackedRows, Packer
 
 # Parts: blocks, each of the lengths of its documents and of an unfinished one.

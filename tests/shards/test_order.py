@@ -185,6 +185,6 @@ def test_one_answer_for_any_chunks_and_memory(
             if number and small:  # buckets of a few ids, too large for memory
                 patched.setattr("pipeline.shards.order._SMALL", 40)
                 patched.setattr("pipeline.shards.order._LARGE", 1 << 60)
-                patched.setattr("pipeline.shards.ids_file._IN_MEMORY", 10)
+                patched.setattr("pipeline.shards.ids_in_order._IN_MEMORY", 10)
             pipeline.encode_corpus(home / "a.txt", TOKENIZER, home / str(number), chunk_size=chunk_size, **options)
     assert everything(home / "0") == everything(home / "1")

@@ -13,7 +13,8 @@ from typing import Any
 from pipeline.executors.worker import report_progress
 from pipeline.guests.chat.encoder import ID_BYTES, IGNORED, Row
 from pipeline.shards.formats.shard_format import Rows, ShardFacts
-from pipeline.shards.ids_file import PartReader, StoredIds, open_part
+from pipeline.shards.ids_file import StoredIds
+from pipeline.shards.ids_in_order import PartReader, open_part
 from pipeline.shards.write_worker import ShardFile
 
 _log = logging.getLogger(__name__)

@@ -48,7 +48,8 @@ from pipeline.shards.encode import Writing, encode_missing, write_missing
 from pipeline.shards.encode_worker import packed
 from pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, FileFacts
 from pipeline.shards.formats.shard_format import ShardFacts
-from pipeline.shards.ids_file import Part, open_part
+from pipeline.shards.ids_file import EncodedChunk
+from pipeline.shards.ids_in_order import open_part
 from pipeline.shards.manifest import Encoding, holds_out, kind_of
 from pipeline.shards.order import SURVEY_STAGE, hash_held_out, warn_of_empty, writers
 from pipeline.shards.packing import LongRow
@@ -160,7 +161,7 @@ def _calls_unread(conversation: Mapping[str, Any]) -> bool:
 
 def encode_conversations(
     runner: Runner, encoding: Encoding, model: Model, chat: Chat, workers: EncodingWorkers
-) -> list[Part]:
+) -> list[EncodedChunk]:
     """Encode the chunks without parts; returns all parts, in order."""
     plan = encoding.plan
     owners = {file.path: owner for file, owner in zip(plan.files, plan.owners, strict=True)}

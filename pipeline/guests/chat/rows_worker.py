@@ -33,7 +33,8 @@ from pipeline.guests.chat.rows import read_rows, rows_of
 from pipeline.run.stored import plain
 from pipeline.shards.deal_worker import Documents
 from pipeline.shards.encode_worker import loaded
-from pipeline.shards.ids_file import IdsWriter, Part, documents_in
+from pipeline.shards.ids_file import EncodedChunk, IdsWriter
+from pipeline.shards.ids_in_order import documents_in
 from pipeline.storage import Location
 from pipeline.storage.atomic import whole_file
 from pipeline.tokenizer.named_templates import Template
@@ -66,7 +67,7 @@ class RowsTask:
         return f"{self.name} ({file.path}, {start} to {stop}, {len(self.spans)} spans)"
 
 
-def encode_rows(task: RowsTask) -> Part:
+def encode_rows(task: RowsTask) -> EncodedChunk:
     """Encode the rows of a chunk and write its part. Raises `InputError` for a file that changed or cannot be read."""
     started = time.monotonic()
     model, native = loaded(task.model, task.tokenizer, task.cache_bytes)
