@@ -24,19 +24,22 @@ def _answer(content: Any = "Answ", **members: Any) -> list[dict[str, Any]]:
     return [ASKED, {"role": "assistant", "content": content, **members}]
 
 
-@pytest.mark.parametrize(("content", "messages", "field"), [
-    *(("{{ m.content }}", _answer(text), True) for text in ("Answ", " Answ ", "Answ\n", "<|im_end|>", "")),
-    *(("{{ m.content | trim }}", _answer(text), True) for text in ("Answ", " Answ ", "q", "")),
-    ("{{ m.content }}", _answer("q", reasoning_content="wh"), "reasoning_content"),
-    ("{{ m.content }}", _answer("q", reasoning="wh "), "reasoning"),
-    ("{{ m.content }}", _answer("q", thinking="wh"), "reasoning_content"),
-    (PARTS, _answer([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, {"type": "image"}]), True),
-    ("{{ m.content }}", [{**ASKED, "content": "Wher"}], True),
-    ("{{ m.content }}", _answer(), "thinking"),
-    ("{{ m.content }}", _answer(None), True),
-    ("{{ 'q' }}", _answer(), True),
-    (PARTS, _answer([{"type": "image"}]), True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "messages", "field"),
+    [
+        *(("{{ m.content }}", _answer(text), True) for text in ("Answ", " Answ ", "Answ\n", "<|im_end|>", "")),
+        *(("{{ m.content | trim }}", _answer(text), True) for text in ("Answ", " Answ ", "q", "")),
+        ("{{ m.content }}", _answer("q", reasoning_content="wh"), "reasoning_content"),
+        ("{{ m.content }}", _answer("q", reasoning="wh "), "reasoning"),
+        ("{{ m.content }}", _answer("q", thinking="wh"), "reasoning_content"),
+        (PARTS, _answer([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, {"type": "image"}]), True),
+        ("{{ m.content }}", [{**ASKED, "content": "Wher"}], True),
+        ("{{ m.content }}", _answer(), "thinking"),
+        ("{{ m.content }}", _answer(None), True),
+        ("{{ 'q' }}", _answer(), True),
+        (PARTS, _answer([{"type": "image"}]), True),
+    ],
+)
 def test_the_last_message_is_continued_as_by_transformers(content: str, messages: Any, field: bool | str) -> None:
     tokenizer = with_template(TURNS.replace("CONTENT", content))
     options = {"tokenize": False, "continue_final_message": field}
@@ -57,10 +60,16 @@ def test_a_message_is_continued_or_a_prompt_follows() -> None:
         tokenizer.apply_chat_template([], continue_final_message=True)
 
 
-@pytest.mark.parametrize("members", [
-    {"content": None, "tool_calls": [{"id": None}]}, {"reasoning": "why"}, {"thinking": "why", "name": None},
-    {"reasoning_content": "", "thinking": "why"}, {"reasoning_content": None, "reasoning": "r", "thinking": "t"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"content": None, "tool_calls": [{"id": None}]},
+        {"reasoning": "why"},
+        {"thinking": "why", "name": None},
+        {"reasoning_content": "", "thinking": "why"},
+        {"reasoning_content": None, "reasoning": "r", "thinking": "t"},
+    ],
+)
 def test_members_are_those_of_transformers(members: dict[str, Any]) -> None:
     tokenizer, messages = with_template(ALL), _answer(**{"content": "a", **members})
     theirs = tokenizer.to_transformers().apply_chat_template(messages, tokenize=False)
@@ -92,18 +101,27 @@ def test_all_named_tokens_are_known_to_a_template(tmp_path: Path) -> None:
     }
     of_model = {"model_specific_special_tokens": {"absent_token": "[INST]"}}
     for changed in (
-        {}, {"eos_token": None}, of_model, of_model | {"extra_special_tokens": []},
+        {},
+        {"eos_token": None},
+        of_model,
+        of_model | {"extra_special_tokens": []},
         of_model | {"extra_special_tokens": None, "image_token": "[INST]"},
-    ):  # fmt: skip
+    ):
         (tmp_path / "tokenizer_config.json").write_text(json.dumps(config | changed))
         ours = Tokenizer.load(tmp_path).apply_chat_template([ASKED], tokenize=False)
         assert ours == AutoTokenizer.from_pretrained(tmp_path).apply_chat_template([ASKED], tokenize=False)
         assert "unk_token=<|endoftext|>" in ours
 
 
-@pytest.mark.parametrize("variables", [
-    {"truncation": True}, {"tools": ["f"]}, {"tools": {"name": "f"}}, {"documents": "text"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"truncation": True},
+        {"tools": ["f"]},
+        {"tools": {"name": "f"}},
+        {"documents": "text"},
+    ],
+)
 def test_what_would_be_ignored_or_taken_apart_is_refused(variables: dict[str, Any]) -> None:
     with pytest.raises(pipeline.UsageError, match=next(iter(variables))):
         with_template("{{ tools }}").apply_chat_template([ASKED], **variables)

@@ -207,21 +207,36 @@ def _rows(directory: Path) -> list[dict[str, list[int]]]:
     return found
 
 
-@pytest.mark.parametrize(("stage", "template", "options"), [
-    ("pt", "llama3", ("text.txt", "--sequence-length", 64, "--shard-format", "arrow")),
-    ("sft", "llama3", ("alpaca.json", "--template", "llama3", "--sequence-length", 128)),
-    ("sft", "chatml", ("turns.json", "--template", "chatml", "--sequence-length", 128, "--pack", "neat")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("stage", "template", "options"),
+    [
+        ("pt", "llama3", ("text.txt", "--sequence-length", 64, "--shard-format", "arrow")),
+        ("sft", "llama3", ("alpaca.json", "--template", "llama3", "--sequence-length", 128)),
+        ("sft", "chatml", ("turns.json", "--template", "chatml", "--sequence-length", 128, "--pack", "neat")),
+    ],
+)
 def test_llamafactory_trains_from_our_rows(home: Path, stage: str, template: str, options: tuple[object, ...]) -> None:
     output, trained = home / f"rows-{stage}-{template}", home / f"trained-{stage}-{template}"
     first, *rest = options
     _encode(home, home / str(first), *rest, "--output", output)
     settings = {
-        "model_name_or_path": str(home / "model"), "tokenized_path": str(output), "output_dir": str(trained),
-        "stage": stage, "do_train": True, "finetuning_type": "full", "dataset": "any", "template": template,
-        "neat_packing": template == "chatml", "max_steps": 2, "per_device_train_batch_size": 2,
-        "report_to": "none", "logging_steps": 1, "use_cpu": True, "bf16": False, "fp16": False,
-    }  # fmt: skip
+        "model_name_or_path": str(home / "model"),
+        "tokenized_path": str(output),
+        "output_dir": str(trained),
+        "stage": stage,
+        "do_train": True,
+        "finetuning_type": "full",
+        "dataset": "any",
+        "template": template,
+        "neat_packing": template == "chatml",
+        "max_steps": 2,
+        "per_device_train_batch_size": 2,
+        "report_to": "none",
+        "logging_steps": 1,
+        "use_cpu": True,
+        "bf16": False,
+        "fp16": False,
+    }
     config = home / f"train-{stage}-{template}.yaml"
     config.write_text(json.dumps(settings))
     printed = _python("-c", "from llamafactory.cli import main; main()", "train", config)

@@ -39,14 +39,16 @@ class ChatReport(Facts):
         cut_off, learned = self._of.cut_off, self["learned_tokens"]
         cut, share, left_out = self._of.cut_by(cut_off)
         ids = self["tokens"] - self["padded_tokens"]
-        yield Rows((
-            ("rows", self["shards"]),
-            ("template", self["template"]),
-            ("conversations", self._of),
-            ("cut-off", f"{cut_off:,} tokens cut {cut:,} ({share:.1%}), leaving out {left_out:.1%} of the tokens"),
-            ("learned", f"{learned:,} of {ids:,} tokens in the rows ({learned / ids:.1%})"),
-            ("skipped or altered", self["skipped_or_altered"] or "none"),
-        ))  # fmt: skip
+        yield Rows(
+            (
+                ("rows", self["shards"]),
+                ("template", self["template"]),
+                ("conversations", self._of),
+                ("cut-off", f"{cut_off:,} tokens cut {cut:,} ({share:.1%}), leaving out {left_out:.1%} of the tokens"),
+                ("learned", f"{learned:,} of {ids:,} tokens in the rows ({learned / ids:.1%})"),
+                ("skipped or altered", self["skipped_or_altered"] or "none"),
+            )
+        )
         yield from self.tables()
 
     def tables(self) -> list[Table]:
@@ -82,8 +84,12 @@ class ChatReport(Facts):
         note += "." if longest <= end else f", and the last one has all longer conversations: up to {longest:,}."
         seen = cut_off <= 1.5 * end
         shown = max(end, cut_off) if seen else end
-        x = Axis(f"tokens; cut-off {cut_off:,}", form=",.0f", limits=(-0.06 * shown, 1.02 * shown),
-                 mark=cut_off if seen else None)  # fmt: skip
+        x = Axis(
+            f"tokens; cut-off {cut_off:,}",
+            form=",.0f",
+            limits=(-0.06 * shown, 1.02 * shown),
+            mark=cut_off if seen else None,
+        )
         series = tuple(Series(name, found) for name, found in parts.items() if found)
         return Figure("lengths", "Lengths of the conversations", "bars", x, _SHARE, series, note)
 

@@ -112,13 +112,16 @@ def test_each_broken_row_has_its_reason(messages: Any, reason: str) -> None:
 NO_TURNS = ("text", turns("a"), turns("a", None), turns("a", "b")[::-1], [*turns("a"), *turns("b")])
 
 
-@pytest.mark.parametrize(("row", "formatting"), [
-    ({"instruction": "a", "input": "", "output": None}, "alpaca"),
-    ({"instruction": "a", "input": "", "output": "b", "history": [["a"]]}, "alpaca"),
-    ({"messages": asked(content=None)}, "openai"),
-    *(({"conversations": messages}, "sharegpt") for messages in NO_TURNS),
-    ({"conversations": [*turns("a"), {"role": "critic", "content": None}]}, "sharegpt"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("row", "formatting"),
+    [
+        ({"instruction": "a", "input": "", "output": None}, "alpaca"),
+        ({"instruction": "a", "input": "", "output": "b", "history": [["a"]]}, "alpaca"),
+        ({"messages": asked(content=None)}, "openai"),
+        *(({"conversations": messages}, "sharegpt") for messages in NO_TURNS),
+        ({"conversations": [*turns("a"), {"role": "critic", "content": None}]}, "sharegpt"),
+    ],
+)
 def test_a_row_without_an_answer_in_its_turn_has_no_messages(row: dict[str, Any], formatting: str) -> None:
     columns = None if "history" not in row else {**ALPACA_COLUMNS, "history": "history"}
     assert pipeline.align_chat(row, formatting, columns, TAGS if formatting == "sharegpt" else None)["messages"] == []

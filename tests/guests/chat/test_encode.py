@@ -148,17 +148,26 @@ def test_a_template_of_ones_own_may_be_like_another(tmp_path: Path) -> None:
     assert small_tokenizer().decode(row["input_ids"]) == "Q the low\n<|im_end|>lower<|im_end|>\n"
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("user: 3", "user: 3 is not of type list"), ("user: [low]", "needs a text with"),
-    ('prefix: ["{{content}}"]', "must not have"), ("nonsense: 1", "the field 'nonsense' is unknown"),
-    ("like: none", "which is unknown"), ("kind: odd", "kind must be one of plain"),
-    ("replace_eos: true", "replace_eos needs stop_words"), ("efficient_eos: 1", "efficient_eos: 1 is not"),
-    ("marks: x", "marks: 'x' is not of type list"), ("[", "cannot be read"), ("- a", "must hold the fields"),
-    ('user: ["<|mine|>{{content}}<|im_end|>"]', "mine: the vocabulary has no special token <|mine|>;"),
-    ('like: chatml\nmarks: []\nuser: ["<\uff5cUser\uff5c>{{content}}"]', "no special token <\uff5cUser\uff5c>;"),
-    ('assistant: ["{{content}}</s>"]', "no special token </s>;"),
-    ('prefix: ["<start_of_turn>"]\nmarks: ["<x>"]', "no special token <x> <start_of_turn>;"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("user: 3", "user: 3 is not of type list"),
+        ("user: [low]", "needs a text with"),
+        ('prefix: ["{{content}}"]', "must not have"),
+        ("nonsense: 1", "the field 'nonsense' is unknown"),
+        ("like: none", "which is unknown"),
+        ("kind: odd", "kind must be one of plain"),
+        ("replace_eos: true", "replace_eos needs stop_words"),
+        ("efficient_eos: 1", "efficient_eos: 1 is not"),
+        ("marks: x", "marks: 'x' is not of type list"),
+        ("[", "cannot be read"),
+        ("- a", "must hold the fields"),
+        ('user: ["<|mine|>{{content}}<|im_end|>"]', "mine: the vocabulary has no special token <|mine|>;"),
+        ('like: chatml\nmarks: []\nuser: ["<\uff5cUser\uff5c>{{content}}"]', "no special token <\uff5cUser\uff5c>;"),
+        ('assistant: ["{{content}}</s>"]', "no special token </s>;"),
+        ('prefix: ["<start_of_turn>"]\nmarks: ["<x>"]', "no special token <x> <start_of_turn>;"),
+    ],
+)
 def test_a_wrong_file_is_an_error_that_names_the_field_or_the_marks(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(text)
@@ -166,15 +175,20 @@ def test_a_wrong_file_is_an_error_that_names_the_field_or_the_marks(tmp_path: Pa
         pipeline.encode_chat([DIALOG], small_tokenizer(), template=str(path))
 
 
-@pytest.mark.parametrize(("name", "special_tokens", "options", "message"), [
-    ("lama3", [EOT], {}, "did you mean 'llama3'"), ("zzz", [EOT], {}, "llama3, chatml, qwen, qwen3"),
-    ("chatml", [EOT], {}, "<|im_start|> <|im_end|>; add"), ("default", [], {}, "the tokenizer has none"),
-    ("deepseek3", [EOT], {}, "<\uff5cUser\uff5c> <\uff5cAssistant\uff5c>; add"),
-    ("chatml", MARKS, {"train_on_prompt": True, "mask_history": True}, "--train-on-prompt excludes --mask-history"),
-    ("fewshot", MARKS, {"train_on_prompt": True}, "share one end of text"),
-    ("llama3", MARKS, {"special_tokens_in_messages": "all"}, "in_messages: expected one of tokens, text"),
-    ("llama3", MARKS, {"date": "2026-02-30"}, "date: expected a date such as 2026-11-23"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "special_tokens", "options", "message"),
+    [
+        ("lama3", [EOT], {}, "did you mean 'llama3'"),
+        ("zzz", [EOT], {}, "llama3, chatml, qwen, qwen3"),
+        ("chatml", [EOT], {}, "<|im_start|> <|im_end|>; add"),
+        ("default", [], {}, "the tokenizer has none"),
+        ("deepseek3", [EOT], {}, "<\uff5cUser\uff5c> <\uff5cAssistant\uff5c>; add"),
+        ("chatml", MARKS, {"train_on_prompt": True, "mask_history": True}, "--train-on-prompt excludes --mask-history"),
+        ("fewshot", MARKS, {"train_on_prompt": True}, "share one end of text"),
+        ("llama3", MARKS, {"special_tokens_in_messages": "all"}, "in_messages: expected one of tokens, text"),
+        ("llama3", MARKS, {"date": "2026-02-30"}, "date: expected a date such as 2026-11-23"),
+    ],
+)
 def test_what_does_not_fit_is_refused(name: str, special_tokens: list[str], options: Any, message: str) -> None:
     tokenizer = small_tokenizer() if special_tokens is MARKS else pipeline.Tokenizer.from_merges([], special_tokens)
     with pytest.raises(pipeline.PipelineError, match=re.escape(message)):

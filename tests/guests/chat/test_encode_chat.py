@@ -216,10 +216,16 @@ def test_a_figure_of_lengths_has_room_for_the_longest_and_names_what_is_beyond()
         assert drawn(figure, "svg")
 
 
-@pytest.mark.parametrize("words", [
-    pytest.param(("rows.jsonl", "--workers", 2, "--chunk-size", "4KiB"), marks=pytest.mark.processes),
-    ("rows.json",), ("rows.parquet",), ("stream.arrow",), ("file.arrow",),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(("rows.jsonl", "--workers", 2, "--chunk-size", "4KiB"), marks=pytest.mark.processes),
+        ("rows.json",),
+        ("rows.parquet",),
+        ("stream.arrow",),
+        ("file.arrow",),
+    ],
+)
 def test_workers_chunks_and_formats_change_nothing(home: Path, packed: Any, tmp_path: Path, words: Any) -> None:
     succeeded(_encode(home, tmp_path / "out", home / words[0], *PACKED, *words[1:]))
     assert _files(tmp_path / "out") == packed
@@ -284,40 +290,45 @@ _ROWS = ("rows.jsonl", "--template", "chatml")
 _LISTED = ("--dataset-info", "dataset_info.json", "--template", "chatml", "--dataset")
 
 
-@pytest.mark.parametrize(("arguments", "code", "message"), [
-    (("rows.jsonl", "--template", "gemma"), 2, "no special token <start_of_turn> <end_of_turn>"),
-    ((*_ROWS, "--shard-format", "bin"), 2, "no column for labels"), ((*_LISTED, "c"), 2, "has no data set 'c'"),
-    ((*_ROWS, "--shuffle", 1), 2, "No such option '--shuffle'"), (("rows.jsonl",), 2, "chat data need a --template"),
-    ((*_LISTED, "bad"), 1, "bad.jsonl has the column 'input', which data set bad names; it has instr"),
-    ((*_ROWS, "--pack", "best-fit"), 2, "choose none, greedy or neat"),
-    (("bad.csv", *_ROWS[1:]), 1, "bad.csv cannot be read as CSV after 1 rows (a row has more cells"),
-    (("cut.json", *_ROWS[1:]), 1, "cut.json cannot be read as JSON after 1 rows (its array does not end)"),
-    (("cut.arrow", *_ROWS[1:]), 1, "cut.arrow cannot be read as Arrow ("),
-    (("bad.parquet", *_ROWS[1:]), 1, "bad.parquet cannot be read as Parquet ("),
-    (("a.txt", *_ROWS[1:]), 1, "a.txt holds text, and chat data are rows: name .jsonl, .json, .csv"),
-    (("lost.jsonl", *_ROWS[1:]), 1, "no conversation is left to learn from: 1 conversation dropped: the messages"),
-    (("other.jsonl", *_ROWS[1:]), 1, "other.jsonl has the columns body: chat data have messages, conversations"),
-    ((*_LISTED, "url"), 2, "data set 'url' is not a local file (hf_hub_url): save it as a file"),
-    ((*_LISTED, "ranking"), 2, "data set 'ranking' is for preferences (ranking), which have two answers: name one"),
-    ((*_LISTED, "form"), 2, "data set 'form': formatting 'odd' is none of alpaca, sharegpt, openai"),
-    ((*_LISTED, "tags"), 2, "data set 'tags': tags: [] is not of type dict"),
-    ((*_LISTED, "none"), 2, "data set 'none': num_samples must be a whole number from 1"),
-    ((*_LISTED, "a,link"), 2, "link.jsonl is of data set link and of one before it: give one of them a copy"),
-    (("--dataset-info", "cut.json", *_LISTED[2:], "a"), 2, "--dataset-info cut.json cannot be read: "),
-    ((*_ROWS, "--dataset", "a"), 2, "--dataset names entries of a file: give --dataset-info dataset_info.json"),
-    (("rows.jsonl", *_LISTED, "a"), 2, "--dataset-info takes --dataset NAME[,NAME...] and no INPUT"),
-    (_ROWS[1:], 2, "encoding chat data takes INPUT, or --dataset-info and --dataset, and --output"),
-    ((*_ROWS, "--pack", "neat", "--sequence-length", 1), 2, "--sequence-length of packed rows must be at least 2"),
-    ((*_ROWS, "--config", "names.json"), 2, "cutoff_len and sequence_length are one option: give one of them"),
-    ((*_ROWS, "--config", "stage.yaml"), 2, "stage dpo: only sft is done here; leave it out"),
-    ((*_ROWS, "--val-size", 3), 2, "--val-size is no flag; give val_size in a file for --config"),
-    ((*_ROWS, "--val-fraction", "1%", "--val-tokens", 9), 2, "--val-fraction and --val-tokens exclude each other"),
-    ((*_ROWS, "--val-tokens", 9, "--config", "size.json"), 2, "--val-tokens and val_size exclude each other"),
-    (("encode", "rows.jsonl", "--pack", "neat"), 2, "--pack neat is for chat data"),
-    (("encode", "rows.jsonl"), 1, "no document is left to encode: 300 records skipped: no text field (first: "),
-    (("encode", "rows.jsonl"), 1, "for chat data, use encode-chat"),
-    (("encode", "other.jsonl"), 1, "; name the field with --text-field"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("rows.jsonl", "--template", "gemma"), 2, "no special token <start_of_turn> <end_of_turn>"),
+        ((*_ROWS, "--shard-format", "bin"), 2, "no column for labels"),
+        ((*_LISTED, "c"), 2, "has no data set 'c'"),
+        ((*_ROWS, "--shuffle", 1), 2, "No such option '--shuffle'"),
+        (("rows.jsonl",), 2, "chat data need a --template"),
+        ((*_LISTED, "bad"), 1, "bad.jsonl has the column 'input', which data set bad names; it has instr"),
+        ((*_ROWS, "--pack", "best-fit"), 2, "choose none, greedy or neat"),
+        (("bad.csv", *_ROWS[1:]), 1, "bad.csv cannot be read as CSV after 1 rows (a row has more cells"),
+        (("cut.json", *_ROWS[1:]), 1, "cut.json cannot be read as JSON after 1 rows (its array does not end)"),
+        (("cut.arrow", *_ROWS[1:]), 1, "cut.arrow cannot be read as Arrow ("),
+        (("bad.parquet", *_ROWS[1:]), 1, "bad.parquet cannot be read as Parquet ("),
+        (("a.txt", *_ROWS[1:]), 1, "a.txt holds text, and chat data are rows: name .jsonl, .json, .csv"),
+        (("lost.jsonl", *_ROWS[1:]), 1, "no conversation is left to learn from: 1 conversation dropped: the messages"),
+        (("other.jsonl", *_ROWS[1:]), 1, "other.jsonl has the columns body: chat data have messages, conversations"),
+        ((*_LISTED, "url"), 2, "data set 'url' is not a local file (hf_hub_url): save it as a file"),
+        ((*_LISTED, "ranking"), 2, "data set 'ranking' is for preferences (ranking), which have two answers: name one"),
+        ((*_LISTED, "form"), 2, "data set 'form': formatting 'odd' is none of alpaca, sharegpt, openai"),
+        ((*_LISTED, "tags"), 2, "data set 'tags': tags: [] is not of type dict"),
+        ((*_LISTED, "none"), 2, "data set 'none': num_samples must be a whole number from 1"),
+        ((*_LISTED, "a,link"), 2, "link.jsonl is of data set link and of one before it: give one of them a copy"),
+        (("--dataset-info", "cut.json", *_LISTED[2:], "a"), 2, "--dataset-info cut.json cannot be read: "),
+        ((*_ROWS, "--dataset", "a"), 2, "--dataset names entries of a file: give --dataset-info dataset_info.json"),
+        (("rows.jsonl", *_LISTED, "a"), 2, "--dataset-info takes --dataset NAME[,NAME...] and no INPUT"),
+        (_ROWS[1:], 2, "encoding chat data takes INPUT, or --dataset-info and --dataset, and --output"),
+        ((*_ROWS, "--pack", "neat", "--sequence-length", 1), 2, "--sequence-length of packed rows must be at least 2"),
+        ((*_ROWS, "--config", "names.json"), 2, "cutoff_len and sequence_length are one option: give one of them"),
+        ((*_ROWS, "--config", "stage.yaml"), 2, "stage dpo: only sft is done here; leave it out"),
+        ((*_ROWS, "--val-size", 3), 2, "--val-size is no flag; give val_size in a file for --config"),
+        ((*_ROWS, "--val-fraction", "1%", "--val-tokens", 9), 2, "--val-fraction and --val-tokens exclude each other"),
+        ((*_ROWS, "--val-tokens", 9, "--config", "size.json"), 2, "--val-tokens and val_size exclude each other"),
+        (("encode", "rows.jsonl", "--pack", "neat"), 2, "--pack neat is for chat data"),
+        (("encode", "rows.jsonl"), 1, "no document is left to encode: 300 records skipped: no text field (first: "),
+        (("encode", "rows.jsonl"), 1, "for chat data, use encode-chat"),
+        (("encode", "other.jsonl"), 1, "; name the field with --text-field"),
+    ],
+)
 def test_what_cannot_be_is_refused(home: Path, tmp_path: Path, arguments: Any, code: int, message: str) -> None:
     words = arguments if arguments[:1] == ("encode",) else ("encode-chat", *arguments)
     assert message in refused(run(*words, "--tokenizer", "tokenizer", "--output", tmp_path / "out", cwd=home), code)

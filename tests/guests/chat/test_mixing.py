@@ -50,13 +50,20 @@ def test_samples_repeat_only_what_is_too_little(size: int, wanted: int, seed: in
     assert (len(rows), len(set(rows))) == (wanted, min(size, wanted))
 
 
-@pytest.mark.parametrize(("sizes", "asked", "message"), [
-    ([1, 1], {"mix_strategy": "interleave_over", "interleave_probs": (1.0,)}, "--interleave-probs has 1 numbers for 2"),
-    ([1, 1], {"mix_strategy": "interleave_over", "interleave_probs": (0.9, 0.9)}, "the sum 1"),
-    ([1, 1], {"interleave_probs": (0.5, 0.5)}, "--interleave-probs is for an interleaving"),
-    ([3], {"val_size": 3}, "val_size 3 leaves 0 of 3"),
-    ([3, 0], {"mix_strategy": "interleave_over"}, "data set 2 has no rows"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sizes", "asked", "message"),
+    [
+        (
+            [1, 1],
+            {"mix_strategy": "interleave_over", "interleave_probs": (1.0,)},
+            "--interleave-probs has 1 numbers for 2",
+        ),
+        ([1, 1], {"mix_strategy": "interleave_over", "interleave_probs": (0.9, 0.9)}, "the sum 1"),
+        ([1, 1], {"interleave_probs": (0.5, 0.5)}, "--interleave-probs is for an interleaving"),
+        ([3], {"val_size": 3}, "val_size 3 leaves 0 of 3"),
+        ([3, 0], {"mix_strategy": "interleave_over"}, "data set 2 has no rows"),
+    ],
+)
 def test_wrong_mixing_is_an_error_that_names_the_option(sizes: list[int], asked: dict[str, Any], message: str) -> None:
     with pytest.raises(pipeline.PipelineError, match=message):
         split_at_random(order_rows(sizes, ChatOptions(**asked)), ChatOptions(**asked))

@@ -113,16 +113,24 @@ def test_typed_special_tokens_are_text_and_spaces_in_front_stay_outside() -> Non
 DATE = "{{ date_string }}/{{ strftime_now('%d.%m.%Y') }}{% generation %}{{ messages[-1].content }}{% endgeneration %}"
 
 
-@pytest.mark.parametrize(("jinja", "one", "options", "message"), [
-    ("{{ raise_exception('no') }}", DIALOGS[0], {}, "does not take them (first: conversation 0, template tokenizer: "),
-    ("{% for m in messages %}{{ m.content }}{% endfor %}", CALLED, {}, "it writes no calls of tools"),
-    ("{{ add_generation_prompt }}", DIALOGS[0], {}, "it writes no answer to learn"),
-    ("{% for _ in range(200) %}{% endfor %}", DIALOGS[0], {}, "takes more than 100 steps"),
-    (None, DIALOGS[0], {}, "template tokenizer: the tokenizer has no chat template; name one"),
-    (DATE, DIALOGS[0], {"template": "own.jinja"}, "the vocabulary has no special token <|mine|>; add"),
-    (DATE, DIALOGS[0], {"template": "bad.jinja"}, "bad.jinja: it is not valid Jinja (line 1: "),
-    (DATE, DIALOGS[0], {"preserve_thinking": True}, "is Jinja and writes calls and thoughts itself"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("jinja", "one", "options", "message"),
+    [
+        (
+            "{{ raise_exception('no') }}",
+            DIALOGS[0],
+            {},
+            "does not take them (first: conversation 0, template tokenizer: ",
+        ),
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", CALLED, {}, "it writes no calls of tools"),
+        ("{{ add_generation_prompt }}", DIALOGS[0], {}, "it writes no answer to learn"),
+        ("{% for _ in range(200) %}{% endfor %}", DIALOGS[0], {}, "takes more than 100 steps"),
+        (None, DIALOGS[0], {}, "template tokenizer: the tokenizer has no chat template; name one"),
+        (DATE, DIALOGS[0], {"template": "own.jinja"}, "the vocabulary has no special token <|mine|>; add"),
+        (DATE, DIALOGS[0], {"template": "bad.jinja"}, "bad.jinja: it is not valid Jinja (line 1: "),
+        (DATE, DIALOGS[0], {"preserve_thinking": True}, "is Jinja and writes calls and thoughts itself"),
+    ],
+)
 def test_what_a_template_does_not_do_is_said(
     jinja: str | None, one: Any, options: Any, message: str, caplog: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
@@ -146,11 +154,12 @@ def test_templates_are_compared_with_the_tokenizers_own(caplog: pytest.LogCaptur
     jinja = CHAT_TEMPLATES["chatml"].jinja
     louder = jinja.replace("role'] +", "role'] | upper +")
     for own, dialogs, message in (
-        (jinja, [plain] * 30, ""), (jinja, [typed, dialog("a")], ""),
+        (jinja, [plain] * 30, ""),
+        (jinja, [typed, dialog("a")], ""),
         (louder, [typed] * 30 + [plain, plain], "'<|im_start|>user\\nthe<|im_end|>"),
         (louder, [plain], "own writes '<|im_start|>USER\\nthe<|im_end|>"),
         ("{{ raise_exception('no') }}", [plain], "own chat template does not take what chatml does: conversation 0, "),
-    ):  # fmt: skip
+    ):
         caplog.clear()
         list(pipeline.encode_chat(dialogs, with_template(own), "chatml"))
         warnings = [text for text in caplog.messages if "the tokenizer's own" in text]

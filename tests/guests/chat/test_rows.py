@@ -45,10 +45,16 @@ def read(path: Path, budget: ReadBudget | None = None) -> list[Any]:
 
 A, B, C = map(row_of, ("low", "the", "é"))
 SHAPES = {
-    f"[{A}]\n[{B}, {C}]": 3, f"[{A}][{B}]": 2, f"[{A}]\n{B}\n{C}\n": 3, f"\ufeff [{A}, {B}]": 2, "[]\n[]": 0,
+    f"[{A}]\n[{B}, {C}]": 3,
+    f"[{A}][{B}]": 2,
+    f"[{A}]\n{B}\n{C}\n": 3,
+    f"\ufeff [{A}, {B}]": 2,
+    "[]\n[]": 0,
     f"{json.dumps(json.loads(A), indent=1)}\n{json.dumps(json.loads(B), indent=1)}": 2,
-    f"{A}\r{B}\r": 2, f"{A}\r\n{B}\r\n": 2, f"{A}\n\n{B}": 2,
-}  # fmt: skip
+    f"{A}\r{B}\r": 2,
+    f"{A}\r\n{B}\r\n": 2,
+    f"{A}\n\n{B}": 2,
+}
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -68,11 +74,17 @@ def test_blocks_change_nothing_in_arrays(block_bytes: int, tmp_path: Path, monke
     assert rows == [json.loads(row) for row in (A, C, B, C)]
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    (f"[{A} {B}]", "a comma is missing before"), (f"[{A},]", "Expecting value at ']'"),
-    (f"[{A}, {B[:9]}", "after 1 rows (Unterminated"), (f"[{A}", "its array does not end"),
-    (f"[{A}] xyz", "Expecting value at 'xyz'"), (f"[{A}],{B}", "Expecting value at ',"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"[{A} {B}]", "a comma is missing before"),
+        (f"[{A},]", "Expecting value at ']'"),
+        (f"[{A}, {B[:9]}", "after 1 rows (Unterminated"),
+        (f"[{A}", "its array does not end"),
+        (f"[{A}] xyz", "Expecting value at 'xyz'"),
+        (f"[{A}],{B}", "Expecting value at ',"),
+    ],
+)
 def test_broken_json_is_an_error(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "rows.json").write_text(text)
     with pytest.raises(pipeline.PipelineError) as raised:
@@ -114,10 +126,11 @@ def test_nulls_that_arrow_adds_are_left_out(kind: str, tmp_path: Path) -> None:
 
 UNREADABLE = {
     "nanoseconds": pa.array([1_700_000_000_123_456_789], pa.timestamp("ns")),
-    "duration": pa.array([123], pa.duration("ns")), "late": pa.array([4_000_000], pa.date32()),
+    "duration": pa.array([123], pa.duration("ns")),
+    "late": pa.array([4_000_000], pa.date32()),
     "zone": pa.array([1], pa.timestamp("us", "No/Where")),
     "text": pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
@@ -147,12 +160,15 @@ def test_times_in_messages_are_texts_where_python_lacks_them(tmp_path: Path) -> 
         read(tmp_path / "twice.parquet")
 
 
-@pytest.mark.parametrize("write", [
-    lambda path, rows: path.with_suffix(".jsonl").write_text("\n".join(map(json.dumps, rows))),
-    lambda path, rows: path.with_suffix(".json").write_text(json.dumps(rows)),
-    lambda path, rows: pq.write_table(pa.Table.from_pylist(rows), path.with_suffix(".parquet")),
-    lambda path, rows: path.with_suffix(".csv").write_text(f"q\n{rows[0]['messages'][1]['content']}\n"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path, rows: path.with_suffix(".jsonl").write_text("\n".join(map(json.dumps, rows))),
+        lambda path, rows: path.with_suffix(".json").write_text(json.dumps(rows)),
+        lambda path, rows: pq.write_table(pa.Table.from_pylist(rows), path.with_suffix(".parquet")),
+        lambda path, rows: path.with_suffix(".csv").write_text(f"q\n{rows[0]['messages'][1]['content']}\n"),
+    ],
+)
 def test_a_row_that_exceeds_the_budget_names_a_limit(write: Callable[..., Any], tmp_path: Path) -> None:
     write(tmp_path / "rows", [{"messages": turns("q", "low " * (1 << 19))}])
     [path] = tmp_path.iterdir()
@@ -186,26 +202,34 @@ def turns_only(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 DROPPED: dict[str, list[dict[str, Any]]] = {
-    "conversations_not_learned": [{**one, "messages": turns("a", "b")} for one in BAD[:4]] + [
-        {"messages": turns("a", "b"), "label": False}, {"instruction": "a", "output": "b", "label": "False"},
+    "conversations_not_learned": [{**one, "messages": turns("a", "b")} for one in BAD[:4]]
+    + [
+        {"messages": turns("a", "b"), "label": False},
+        {"instruction": "a", "output": "b", "label": "False"},
     ],
     "conversations_not_understood": [
-        {"messages": turns("a", "b", weight=0.5)}, {"messages": turns("a", "b", loss_mask=[0, 1])},
-        {"messages": turns("a", "b", weight=1, train=False)}, {"messages": turns("a", "b"), "images": ["a.png"]},
-        {"messages": turns("a", "b"), "rejected": "c"}, {"messages": turns("a", "b"), "weight": 0.3},
+        {"messages": turns("a", "b", weight=0.5)},
+        {"messages": turns("a", "b", loss_mask=[0, 1])},
+        {"messages": turns("a", "b", weight=1, train=False)},
+        {"messages": turns("a", "b"), "images": ["a.png"]},
+        {"messages": turns("a", "b"), "rejected": "c"},
+        {"messages": turns("a", "b"), "weight": 0.3},
         {"conversations": turns("a", "b"), "image": "a.png"},
     ],
     "conversations_without_content": [
-        {"instruction": ["a"], "output": "b"}, {"instruction": "a", "input": {"k": 1}, "output": "b"},
-        {"instruction": "a", "input": 0, "output": "b"}, {"instruction": "a", "output": 5},
-        {"instruction": "a", "output": "b", "system": ["s"]}, {"messages": turns("a", "b"), "system": 5},
+        {"instruction": ["a"], "output": "b"},
+        {"instruction": "a", "input": {"k": 1}, "output": "b"},
+        {"instruction": "a", "input": 0, "output": "b"},
+        {"instruction": "a", "output": 5},
+        {"instruction": "a", "output": "b", "system": ["s"]},
+        {"messages": turns("a", "b"), "system": 5},
         {"instruction": "a", "output": "b", "history": [[1, 2]]},
     ],
     "conversations_not_listed": [
         {"instruction": "a", "output": "b", "history": history} for history in ("text", [{"a": "b", "c": "d"}], 5)
     ],
     "conversations_of_unknown_columns": [{"text": "a"}, {"data": [{"messages": turns("a", "b")}]}],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("kind", "row"), [(kind, row) for kind in DROPPED for row in DROPPED[kind]])
@@ -226,9 +250,13 @@ def test_every_row_shows_its_own_columns() -> None:
     ]
     found = [aligned(row, MESSAGES, None, None) for row in rows]
     assert [one["messages"] for one in found] == [
-        turns("low", "er"), turns("low\nthe", "er"), turns("low", "er"), turns("low", "er"),
-        [*turns("a", "b"), *turns("low", "er")], turns("low", "er"),
-    ]  # fmt: skip
+        turns("low", "er"),
+        turns("low\nthe", "er"),
+        turns("low", "er"),
+        turns("low", "er"),
+        [*turns("a", "b"), *turns("low", "er")],
+        turns("low", "er"),
+    ]
     assert [(one["system"], one["tools"]) for one in found[:3]] == [("", ""), ("S", ""), ("", '[{"name": "f"}]')]
 
 
@@ -255,11 +283,17 @@ def test_a_row_of_a_data_set_that_is_marked_is_not_learned(tmp_path: Path) -> No
     assert aligned(plain, "alpaca", columns, None)["messages"] == turns("a", "b")
 
 
-@pytest.mark.parametrize(("entry", "message"), [
-    ({"columns": {"prompt": "instruction", "qurey": "input"}}, "columns: 'qurey' is not understood; did you mean 'q"),
-    ({"format": "sharegpt"}, "'format' is not understood; did you mean 'formatting'?"),
-    ({"tags": {"role": "role"}}, "tags: 'role' is not understood; did you mean 'role_tag'?"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (
+            {"columns": {"prompt": "instruction", "qurey": "input"}},
+            "columns: 'qurey' is not understood; did you mean 'q",
+        ),
+        ({"format": "sharegpt"}, "'format' is not understood; did you mean 'formatting'?"),
+        ({"tags": {"role": "role"}}, "tags: 'role' is not understood; did you mean 'role_tag'?"),
+    ],
+)
 def test_keys_of_a_data_set_that_are_not_understood_are_refused(entry: Any, message: str, tmp_path: Path) -> None:
     path = tmp_path / "dataset_info.json"
     path.write_text(json.dumps({"a": {"file_name": "rows.jsonl", **entry}}))
@@ -303,8 +337,10 @@ def test_surrogates_are_counted(text: str, count: int, caplog: pytest.LogCapture
 
 def test_jinja_takes_messages_that_are_no_pairs(tmp_path: Path) -> None:
     path = tmp_path / "mine.jinja"
-    path.write_text("{% for one in messages %}{{ one.role + ': ' + one.content + '\n' }}{% endfor %}"
-                    "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}")  # fmt: skip
+    path.write_text(
+        "{% for one in messages %}{{ one.role + ': ' + one.content + '\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
+    )
     said = ("user", "user", "assistant", "system", "user")
     messages = [{"role": role, "content": "low"} for role in said]
     for template, count in ((str(path), 1), ("chatml", 0)):

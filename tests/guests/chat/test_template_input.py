@@ -31,16 +31,19 @@ LAST = {"role": "assistant", "content": "low"}
 ASKED = {"role": "user", "content": "the"}
 
 
-@pytest.mark.parametrize("row", [
-    {"messages": [ASKED, {**LAST, "reasoning_content": "why"}]},
-    {"messages": [ASKED, {**LAST, "reasoning": "why"}, {**ASKED, "name": "Ann"}, {**LAST, "thinking": "how"}]},
-    {"messages": [{"role": "system", "content": ""}, ASKED, LAST]},
-    {"messages": [{"role": "developer", "content": "Be."}, ASKED, {**LAST, "refusal": None}]},
-    {"messages": [ASKED, {**LAST, "tool_calls": CALLS}, ANSWERED, {**ANSWERED, "name": "g"}, LAST]},
-    {"messages": [ASKED, {**LAST, "tool_calls": CALLS}, ANSWERED], "tools": [{"type": "function", "function": {}}]},
-    {"messages": [ASKED, LAST], "documents": [{"title": "t"}], "chat_template_kwargs": {"extra": "more"}},
-    {"messages": [ASKED, ASKED, LAST, ASKED]},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"messages": [ASKED, {**LAST, "reasoning_content": "why"}]},
+        {"messages": [ASKED, {**LAST, "reasoning": "why"}, {**ASKED, "name": "Ann"}, {**LAST, "thinking": "how"}]},
+        {"messages": [{"role": "system", "content": ""}, ASKED, LAST]},
+        {"messages": [{"role": "developer", "content": "Be."}, ASKED, {**LAST, "refusal": None}]},
+        {"messages": [ASKED, {**LAST, "tool_calls": CALLS}, ANSWERED, {**ANSWERED, "name": "g"}, LAST]},
+        {"messages": [ASKED, {**LAST, "tool_calls": CALLS}, ANSWERED], "tools": [{"type": "function", "function": {}}]},
+        {"messages": [ASKED, LAST], "documents": [{"title": "t"}], "chat_template_kwargs": {"extra": "more"}},
+        {"messages": [ASKED, ASKED, LAST, ASKED]},
+    ],
+)
 def test_a_template_gets_all_that_a_row_has(row: dict[str, Any]) -> None:
     tokenizer = with_template(EVERYTHING)
     own = {name: value for name, value in row.items() if name not in ("messages", "chat_template_kwargs")}
@@ -95,20 +98,26 @@ JOINED = (
 )
 
 
-@pytest.mark.parametrize(("jinja", "said", "learned"), [
-    (_turns("{{ m.content }}", prompt="<think>\n"), [SAID], ["low\n</think>\n\nlower<|im_end|>\n"]),
-    (_turns("{{ m.content }}", prompt="<think>\n"), ["a", SAID],
-        ["a<|im_end|>\n", "low\n</think>\n\nlower<|im_end|>\n"]),
-    (_turns("<think></think>{{ m.content }}", prompt="<think>\n"), ["a"], ["</think>a<|im_end|>\n"]),
-    (_turns("{{ m.content.split('</think>')[-1].strip() }}"), [SAID, SAID], ["lower<|im_end|>\n"] * 2),
-    (_turns("{{ m.content.replace('\n\n', '\n') }}"), ["a\n\nb", "c"], ["a\nb<|im_end|>\n", "c<|im_end|>\n"]),
-    (_turns("{{ m.content | upper }}"), ["a", "b"], ["A<|im_end|>\n", "B<|im_end|>\n"]),
-    (SYSTEM_LAST, ["a", "b"], [" a<|endoftext|>", " b<|endoftext|>"]),
-    (BY_NUMBER, ["a", "b"], ["a<|im_end|>\n", "b<|im_end|>\n"]),
-    (JOINED, ["a", "b"], ["a<|im_end|>", "b<|im_end|>\n"]),
-    (NEXT + PROMPTED, ["a", "b"], ["a<|im_start|>", "b"]),
-    (GATHERED, ["a", "b"], ["a<|im_end|>\n", "b<|im_end|>\n"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("jinja", "said", "learned"),
+    [
+        (_turns("{{ m.content }}", prompt="<think>\n"), [SAID], ["low\n</think>\n\nlower<|im_end|>\n"]),
+        (
+            _turns("{{ m.content }}", prompt="<think>\n"),
+            ["a", SAID],
+            ["a<|im_end|>\n", "low\n</think>\n\nlower<|im_end|>\n"],
+        ),
+        (_turns("<think></think>{{ m.content }}", prompt="<think>\n"), ["a"], ["</think>a<|im_end|>\n"]),
+        (_turns("{{ m.content.split('</think>')[-1].strip() }}"), [SAID, SAID], ["lower<|im_end|>\n"] * 2),
+        (_turns("{{ m.content.replace('\n\n', '\n') }}"), ["a\n\nb", "c"], ["a\nb<|im_end|>\n", "c<|im_end|>\n"]),
+        (_turns("{{ m.content | upper }}"), ["a", "b"], ["A<|im_end|>\n", "B<|im_end|>\n"]),
+        (SYSTEM_LAST, ["a", "b"], [" a<|endoftext|>", " b<|endoftext|>"]),
+        (BY_NUMBER, ["a", "b"], ["a<|im_end|>\n", "b<|im_end|>\n"]),
+        (JOINED, ["a", "b"], ["a<|im_end|>", "b<|im_end|>\n"]),
+        (NEXT + PROMPTED, ["a", "b"], ["a<|im_start|>", "b"]),
+        (GATHERED, ["a", "b"], ["a<|im_end|>\n", "b<|im_end|>\n"]),
+    ],
+)
 def test_answers_are_found_without_marks(jinja: str, said: list[str], learned: list[str]) -> None:
     messages = [one for text in said for one in (ASKED, {"role": "assistant", "content": text})]
     system = [{"role": "system", "content": "Be."}] if jinja == SYSTEM_LAST else []
@@ -122,15 +131,25 @@ STRICT = (  # an answer of a tool follows a call
 CALLING = _turns("{% for c in m.tool_calls %}{{ c.function.name + ' ' + ARGUMENTS }}{% endfor %}{{ m.content }}")
 
 
-@pytest.mark.parametrize(("arguments", "as_text", "written"), [
-    ("c.function.arguments", '{"x": 1}', '{"x": 1}'),
-    ("(c.function.arguments | tojson)", '{"x": 1}', '{"x": 1}'),
-    ("(c.function.arguments if c.function.arguments is string else c.function.arguments | tojson)",
-        '{"x":1e5}', '{"x":1e5}'),
-    ("(c.function.arguments | tojson)", '{"x":1}', '{"x": 1}'),
-    ("(c.function.arguments if c.function.arguments is string else c.function.arguments.x | string)", '{"x":1}', '1'),
-    ("(c.function.arguments.items() | list | tojson)", '{"x":1}', '[["x", 1]]'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "as_text", "written"),
+    [
+        ("c.function.arguments", '{"x": 1}', '{"x": 1}'),
+        ("(c.function.arguments | tojson)", '{"x": 1}', '{"x": 1}'),
+        (
+            "(c.function.arguments if c.function.arguments is string else c.function.arguments | tojson)",
+            '{"x":1e5}',
+            '{"x":1e5}',
+        ),
+        ("(c.function.arguments | tojson)", '{"x":1}', '{"x": 1}'),
+        (
+            "(c.function.arguments if c.function.arguments is string else c.function.arguments.x | string)",
+            '{"x":1}',
+            "1",
+        ),
+        ("(c.function.arguments.items() | list | tojson)", '{"x":1}', '[["x", 1]]'),
+    ],
+)
 def test_calls_have_the_form_that_a_template_takes(arguments: str, as_text: str, written: str) -> None:
     tokenizer = with_template(CALLING.replace("<|im_start|>{{ m.role", STRICT, 1).replace("ARGUMENTS", arguments))
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": as_text}}
@@ -142,10 +161,15 @@ def test_calls_have_the_form_that_a_template_takes(arguments: str, as_text: str,
 PARTS = [{**one, "content": [{"type": "text", "text": one["content"]}]} for one in (ASKED, LAST)]
 
 
-@pytest.mark.parametrize("content", [
-    "{{ m.content }}", "{{ m.content + '' }}", "{% for part in m.content %}{{ part.text }}{% endfor %}",
-    "{% if m.content is string %}{{ m.content }}{% endif %}",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{{ m.content }}",
+        "{{ m.content + '' }}",
+        "{% for part in m.content %}{{ part.text }}{% endfor %}",
+        "{% if m.content is string %}{{ m.content }}{% endif %}",
+    ],
+)
 def test_contents_have_the_form_that_a_template_takes(content: str) -> None:
     tokenizer = with_template(
         _turns(content).replace("{{ m.content }}{% endif %}<|im_end|>", content + "{% endif %}<|im_end|>")
@@ -227,14 +251,26 @@ REAL: list[dict[str, Any]] = [
     {"messages": [ASKED, {**ENDING, "content": SAID}, ASKED, {**ENDING, "content": SAID}]},
     {"messages": [ASKED, {**LAST, "reasoning": "why"}, ASKED, {**ENDING, "reasoning_content": "how"}]},
     {"messages": [ASKED, ENDING], "tools": [TOOL]},
-    *({"messages": [ASKED, {**LAST, "content": text, "tool_calls": CALLS}, ANSWERED, ENDING], "tools": [TOOL]}
-      for text in ("", "Well.")),
-    {"messages": [ASKED, {**LAST, "content": "", "thinking": "so", "tool_calls": CALLS * 2}, ANSWERED, ANSWERED, ENDING,
-                  ASKED, ENDING], "tools": [TOOL]},
+    *(
+        {"messages": [ASKED, {**LAST, "content": text, "tool_calls": CALLS}, ANSWERED, ENDING], "tools": [TOOL]}
+        for text in ("", "Well.")
+    ),
+    {
+        "messages": [
+            ASKED,
+            {**LAST, "content": "", "thinking": "so", "tool_calls": CALLS * 2},
+            ANSWERED,
+            ANSWERED,
+            ENDING,
+            ASKED,
+            ENDING,
+        ],
+        "tools": [TOOL],
+    },
     {"messages": [ASKED, ENDING], "chat_template_kwargs": {"enable_thinking": False, "reasoning_effort": "high"}},
     {"messages": [ASKED, ASKED, ENDING]},
     {"messages": [PARTS[0], {**ENDING, "content": [{"type": "text", "text": "lower"}]}]},
-]  # fmt: skip
+]
 
 
 @pytest.mark.slow
