@@ -11,8 +11,8 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain, pairwise
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
 
 from pipeline import _core
 from pipeline.base.errors import SpecialTokenError
@@ -44,8 +44,16 @@ ID_BYTES = 4
 IGNORED = (-100).to_bytes(ID_BYTES, "little", signed=True)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 Row = tuple[bytes, bytes]  # ids and labels
-Learned = list[tuple[bool, bool]]  # whether each question and its answer are
 Messages = Sequence[Mapping[str, Any]]
+
+
+class Turn(NamedTuple):
+    """The ids of a question and of its answer, and whether each is learned."""
+
+    question: bytes
+    answer: bytes
+    learns_question: bool
+    learns_answer: bool
 
 
 def infer_seqlen(source: int, target: int, limit: int) -> tuple[int, int]:
@@ -60,8 +68,8 @@ def infer_seqlen(source: int, target: int, limit: int) -> tuple[int, int]:
         most = limit - source
     else:
         most = int(limit * (target / (source + target)))
-    kept = min(most, target)
-    return min(max(limit - kept, 0), source), kept
+    answer = min(most, target)
+    return min(max(limit - answer, 0), source), answer
 
 
 class ChatEncoder:
@@ -85,7 +93,6 @@ class ChatEncoder:
         self._thought = re.compile(f"{re.escape(start)}(.*?){re.escape(stop)}", re.DOTALL)
         self._thought_marks = start.strip(), stop.strip()
         self._no_thought = self._slots((start + stop,), "") if template.kind == "reasoning" else b""
-        self._slots_of = {role: getattr(template, role) for role in ("user", "assistant", "observation", "function")}
         self._jinja = None if template.jinja is None else JinjaTemplate(template, model, options)
         self._bytes_of = model.vocabulary.to_dict() if self._jinja else {}
         self._nfc = nfc if model.preparation.nfc else str
@@ -97,17 +104,14 @@ class ChatEncoder:
         whole = conversation.get(TEMPLATE_INPUT) if self._jinja else None
         messages = conversation.get("messages") or (whole["messages"] if whole else ())
         check_messages(messages, pairs=self._jinja is None)
-        learned, rest = self._learned(messages), b""
+        self._check_marks(messages)
         try:
-            if self._jinja:
-                pairs, rest, learned = self._rendered(self._jinja, conversation)
-            else:
-                pairs = self._pairs(conversation)
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, SpecialTokenError):
-                raise
+            turns, rest = self._rendered(self._jinja, conversation) if self._jinja else (self._turns(conversation), b"")
+        except SpecialTokenError:
+            raise
+        except (ValueError, RecursionError):
             raise DroppedError(MALFORMED_TOOLS) from None
-        row = self._labelled(pairs, rest, learned)
+        row = self._row(turns, rest)
         if not row[0]:
             raise DroppedError(NO_TEXT)
         if not whole:
@@ -116,22 +120,15 @@ class ChatEncoder:
         self._altered[NO_ANSWER] += sum(not message["content"].strip() for message in answers)
         return row
 
-    def _learned(self, messages: Messages) -> Learned:
-        """Return whether each question and its answer are learned; none for Jinja, whose answers say it.
-
-        Raises `DroppedError` if nothing is learned, or questions otherwise than all of them are.
-        """
-        on_prompt, marks = self._options.train_on_prompt, [message.get("learned") for message in messages]
-        answers = [message["role"] in ANSWERING for message in messages]
-        asked = {mark for mark, answer in zip(marks, answers, strict=True) if mark is not None and not answer}
-        if asked & ({True} if not on_prompt else {False} if self._jinja else set()):
+    def _check_marks(self, messages: Messages) -> None:
+        """Raise `DroppedError` if no answer is learned, or a question is marked otherwise than the options say."""
+        on_prompt = self._options.train_on_prompt
+        marks = {message.get("learned") for message in messages if message["role"] not in ANSWERING}
+        if (not on_prompt) in marks and (self._jinja or not on_prompt):
             raise DroppedError(NOT_UNDERSTOOD, "a question is marked")
-        kept = [mark is not False for mark, answer in zip(marks, answers, strict=True) if answer]
-        if not on_prompt and not any(kept[-1:] if self._options.mask_history else kept):
+        learned = [message.get("learned") is not False for message in messages if message["role"] in ANSWERING]
+        if not on_prompt and not any(learned[-1:] if self._options.mask_history else learned):
             raise DroppedError(NOT_LEARNED)
-        if self._jinja:
-            return []
-        return [(on_prompt and asked is not False, answered) for asked, answered in zip(marks[::2], kept, strict=True)]
 
     @contextlib.contextmanager
     def noting(self, tally: Tally, where: str) -> Iterator[None]:
@@ -146,18 +143,18 @@ class ChatEncoder:
 
     def _said(self, value: Any, kept: Collection[str] = (), *, counted: bool = True) -> Any:
         """Return what the data say as the setting has it, with the special tokens in it counted."""
-        found: list[str] = []
-        marked = self._marks.marked(value, kept, found)
+        typed: list[str] = []
+        marked = self._marks.marked(value, kept, typed)
         self._altered["replacements"] += _surrogates(value)
-        how = self._options.special_tokens_in_messages
-        if found and how not in SPECIAL_TOKENS:
+        setting = self._options.special_tokens_in_messages
+        if typed and setting not in SPECIAL_TOKENS:
             raise SpecialTokenError(
-                f"a message contains the special token {found[0]!r}; take it as text with "
+                f"a message contains the special token {typed[0]!r}; take it as text with "
                 "--special-tokens-in-messages text, or as a special token with tokens"
             )
-        if found and counted:
-            self._altered[SPECIAL_TOKENS[how]] += len(found)
-        return value if how == "tokens" else marked
+        if typed and counted:
+            self._altered[SPECIAL_TOKENS[setting]] += len(typed)
+        return value if setting == "tokens" else marked
 
     def _content_of(self, message: Mapping[str, str]) -> str:
         """Return a content as `_said` does. Words around thoughts and between answers of tools are the template's."""
@@ -168,87 +165,96 @@ class ChatEncoder:
             return content  # read when it becomes the template's text
         return str(self._said(content, self._thought_marks if role == "assistant" else ()))
 
-    def _rendered(self, jinja: JinjaTemplate, conversation: Mapping[str, Any]) -> tuple[list[Row], bytes, Learned]:
-        """Return the ids before and of each answer, as Jinja writes them, those after them, and what is learned."""
+    def _rendered(self, jinja: JinjaTemplate, conversation: Mapping[str, Any]) -> tuple[list[Turn], bytes]:
+        """Return the ids before and of each answer, as Jinja writes them, and those after the last one."""
         text, spans, left_out = jinja.written(conversation, self._said)
-        borders = [border for span in spans for border in span[:2]]
-        learned = [(self._options.train_on_prompt, span[2]) for span in spans]
         self._altered[REWRITTEN] += left_out
-        parts = [text[at:to] for at, to in pairwise([0, *borders, len(text)])]
-        before = list(accumulate(map(self._size, parts)))
+        borders = [border for span in spans for border in span[:2]]
+        parts = [text[start:stop] for start, stop in pairwise([0, *borders, len(text)])]
         ids = b"".join(self._encoded(text))
+        if (cuts := self._cuts(ids, text, borders, parts)) is None:
+            parts_ids = [b"".join(self._encoded(part)) for part in parts]
+        else:
+            parts_ids = [ids[ID_BYTES * start : ID_BYTES * stop] for start, stop in pairwise(cuts)]
+        pairs = zip(parts_ids[::2], parts_ids[1::2], spans, strict=False)
+        turns = [Turn(before, answer, self._options.train_on_prompt, span[2]) for before, answer, span in pairs]
+        return turns, parts_ids[-1]
+
+    def _cuts(self, ids: bytes, text: str, borders: list[int], parts: list[str]) -> list[int] | None:
+        """Return where parts of a text start and stop among its ids; None if the tokenizer adds or removes spaces.
+
+        An id belongs to an answer if any byte of it does.
+        """
+        sizes = list(accumulate(map(self._size, parts)))
         lengths = map(len, map(self._bytes_of.__getitem__, memoryview(ids).cast("I")))
         ends = array("Q", accumulate(lengths, initial=0))  # of a long row, numbers of Python would take gigabytes
-        if ends[-1] != before[-1]:  # NFC may join characters across a border
-            before = [self._size(text[:border]) for border in (*borders, len(text))]
-        if ends[-1] == before.pop():  # an id belongs to an answer if any byte of it does
-            cuts = [
-                0,
-                *(bisect_left(ends, at) if odd % 2 else bisect_right(ends, at) - 1 for odd, at in enumerate(before)),
-            ]
-            stretches = [
-                ids[ID_BYTES * start : ID_BYTES * stop]
-                for start, stop in pairwise([*accumulate(cuts, max), len(ends) - 1])
-            ]
-        else:  # the tokenizer adds or removes spaces: what is learned is encoded on its own
-            stretches = [b"".join(self._encoded(part)) for part in parts]
-        return list(zip(stretches[::2], stretches[1::2], strict=False)), stretches[-1], learned
+        if ends[-1] != sizes[-1]:  # NFC may join characters across a border
+            sizes = [self._size(text[:border]) for border in (*borders, len(text))]
+        if ends[-1] != sizes.pop():
+            return None
+        found = (bisect_left(ends, at) if odd % 2 else bisect_right(ends, at) - 1 for odd, at in enumerate(sizes))
+        return [*accumulate(found, max, initial=0), len(ends) - 1]
 
     def _size(self, text: str) -> int:
         """Return how many bytes the tokens of a text have."""
         return len(self._nfc(unmarked(text)).encode())
 
-    def _pairs(self, conversation: Mapping[str, Any]) -> list[Row]:
-        """Return the ids of each question and answer."""
+    def _turns(self, conversation: Mapping[str, Any]) -> list[Turn]:
+        """Return the questions and answers as the slots of the template write them."""
         template, options = self._template, self._options
         messages: Messages = conversation["messages"]
+        system = self._system_of(conversation)
+        contents = list(map(self._content_of, messages))
+        answers = range(1, len(messages), 2)
+        reasons = template.kind == "reasoning"
+        last_only = options.mask_history and not options.preserve_thinking
+        for at in answers if reasons else ():
+            if options.enable_thinking == "false" or (last_only and at < len(messages) - 1):
+                contents[at] = self._thought.sub("", contents[at]).lstrip("\n")
+        in_user = template.kind == "system_in_user"
+        if in_user and system is not None and messages[0]["role"] == "user":
+            first = template.system[0]
+            contents[0] = ("" if first in self._ids else first.replace(CONTENT, system, 1)) + contents[0]
+        encoded = [
+            self._message(message["role"], content, at // 2)
+            for at, (message, content) in enumerate(zip(messages, contents, strict=True))
+        ]
+        encoded[0] = self._start(None if in_user else system) + encoded[0]
+        for at in () if not reasons else answers[-1:] if last_only else answers:
+            if not any(mark in contents[at] for mark in self._thought_marks):
+                if options.enable_thinking == "true":
+                    encoded[at] = self._no_thought + encoded[at]
+                else:
+                    encoded[at - 1] += self._no_thought
+        learned = [message.get("learned") is not False for message in messages]
+        return [
+            Turn(encoded[at - 1], encoded[at], options.train_on_prompt and learned[at - 1], learned[at])
+            for at in answers
+        ]
+
+    def _system_of(self, conversation: Mapping[str, Any]) -> str | None:
+        """Return the system text with the description of tools; None if there is neither."""
+        template = self._template
         system, tools = (conversation.get(name) or "" for name in ("system", "tools"))
-        calls = any(message["role"] == "function" for message in messages)
+        calls = any(message["role"] == "function" for message in conversation["messages"])
         if template.tools == NO_TOOLS and (calls or tools.strip() not in ("", "[]")):
             raise DroppedError(NO_TOOL_FORMAT, f"template {template.name}")
-        system = self._said(system) if system else ""
-        contents = list(map(self._content_of, messages))
-        reasons, no_thoughts = template.kind == "reasoning", options.enable_thinking == "false"
-        last_only = options.mask_history and not options.preserve_thinking
-        if reasons and (no_thoughts or last_only):
-            for index in range(1, len(contents), 2):
-                if no_thoughts or index < len(contents) - 1:
-                    contents[index] = self._thought.sub("", contents[index]).lstrip("\n")
-        about = system or self._system
+        text = self._said(system) if system else self._system
         if tools:
-            about += described(tools, template.tools, options.date, self._said)
-        spoken = bool(system or self._system or tools)
-        in_user = template.kind == "system_in_user"
-        if spoken and in_user and messages[0]["role"] == "user":
-            first = template.system[0]
-            contents[0] = ("" if first in self._ids else first.replace(CONTENT, about, 1)) + contents[0]
-        encoded = [
-            self._message(message["role"], content, index // 2)
-            for index, (message, content) in enumerate(zip(messages, contents, strict=True))
-        ]
-        encoded[0] = self._start(about if spoken and not in_user else None) + encoded[0]
-        if reasons:
-            for index in (len(encoded) - 1,) if last_only else range(1, len(encoded), 2):
-                if not any(mark in contents[index] for mark in self._thought_marks):
-                    if options.enable_thinking == "true":
-                        encoded[index] = self._no_thought + encoded[index]
-                    else:
-                        encoded[index - 1] += self._no_thought
-        return list(zip(encoded[::2], encoded[1::2], strict=True))
+            return str(text + described(tools, template.tools, self._options.date, self._said))
+        return text or None
 
     def _start_of(self, system: str | None) -> bytes:
         """Return the ids before the first message."""
-        about = b"" if system is None else self._slots(self._template.system, system)
-        return self._slots(self._template.prefix, "") + about
+        text = b"" if system is None else self._slots(self._template.system, system)
+        return self._slots(self._template.prefix, "") + text
 
     def _message(self, role: str, content: str, turn: int) -> bytes:
-        template, numbered = self._template, None
-        if role == "user" and template.kind != "system_in_user":
-            numbered = turn
+        template = self._template
+        in_user = template.kind == "system_in_user"
         if role == "function":
-            thought_words = None if template.kind == "system_in_user" else template.thought_words
-            content = called(content, template.tools, thought_words, self._said)
-        return self._slots(self._slots_of[role], content, numbered)
+            content = called(content, template.tools, None if in_user else template.thought_words, self._said)
+        return self._slots(getattr(template, role), content, turn if role == "user" and not in_user else None)
 
     def _slots(self, slots: Slots, content: str, turn: int | None = None) -> bytes:
         """Return the ids of slots, each text encoded on its own. turn: what `{{idx}}` becomes, also in a content."""
@@ -257,9 +263,7 @@ class ChatEncoder:
             if slot in self._ids:
                 parts.append(self._ids[slot])
             elif text := slot.replace(CONTENT, content, 1):
-                if turn is not None and TURN in text:
-                    text = text.replace(TURN, str(turn), 1)
-                parts += self._encoded(text)
+                parts += self._encoded(text if turn is None else text.replace(TURN, str(turn), 1))
         return b"".join(parts)
 
     def _encoded(self, text: str) -> list[memoryview | bytes]:
@@ -271,42 +275,38 @@ class ChatEncoder:
             for stretch, id_ in self._marks.stretches(text)
         ]
 
-    def _labelled(self, pairs: list[Row], rest: bytes, learned: Learned) -> Row:
+    def _row(self, turns: list[Turn], rest: bytes) -> Row:
         """Cut the turns to the length of a row, and put them together with what is learned.
 
-        rest: ids after the last answer, which are left out where they do not fit. learned: of each question and
-        answer.
+        rest: ids after the last answer, which are left out where they do not fit.
         """
         options, eos = self._options, self._eos
-        size = sum(len(source) + len(target) for source, target in pairs)
+        size = sum(len(turn.question) + len(turn.answer) for turn in turns)
         rest = rest if size + len(rest) <= ID_BYTES * self._row_ids else b""
         self.tokens = (size + len(rest) + len(eos)) // ID_BYTES
-        if size <= ID_BYTES * self._row_ids and not (eos or options.mask_history):  # all of it fits
-            ids = b"".join(chain.from_iterable(pairs)) + rest
-            flags = chain.from_iterable(learned)
-            parts = zip(chain.from_iterable(pairs), flags, strict=True)
-            labels = b"".join(part if flag else _ignored(part) for part, flag in parts)
-            return ids, labels + (rest if options.train_on_prompt else _ignored(rest))
-        left, last = self._row_ids - bool(eos), True
-        taken: list[Row] = []
-        turns = list(zip(pairs, learned, strict=True))
-        for (source, target), (asks, answers) in reversed(turns) if options.mask_history else turns:
+        left, learns = self._row_ids - bool(eos), True
+        ids, labels = list[bytes](), list[bytes]()
+        for turn in reversed(turns) if options.mask_history else turns:
             if left <= 0:
                 break
-            lengths = infer_seqlen(len(source) // ID_BYTES, len(target) // ID_BYTES, left)
-            asked, answered = source[: ID_BYTES * lengths[0]], target[: ID_BYTES * lengths[1]]
+            lengths = infer_seqlen(len(turn.question) // ID_BYTES, len(turn.answer) // ID_BYTES, left)
+            question, answer = turn.question[: ID_BYTES * lengths[0]], turn.answer[: ID_BYTES * lengths[1]]
             left -= sum(lengths)
-            question = asked if asks else _ignored(asked)
-            if eos and taken and last and asked:  # without ids of a question no place is left for the label
-                question = eos + question[ID_BYTES:]
-            last = answers
-            learns = answers and not (options.mask_history and taken)
-            taken.append((asked + answered, question + (answered if learns else _ignored(answered))))
-        if options.mask_history:
-            taken.reverse()
-        ids, labels = (b"".join(column) for column in zip(*taken, strict=True)) if taken else (b"", b"")
-        self._altered[CUT] += len(ids) < size
-        return ids + rest + eos, labels + _ignored(rest) + (eos if last or options.mask_history else _ignored(eos))
+            label = question if turn.learns_question else _ignored(question)
+            if eos and ids and learns and question:  # without ids of a question no place is left for the label
+                label = eos + label[ID_BYTES:]
+            learns = turn.learns_answer
+            masked = not learns or (options.mask_history and bool(ids))
+            at = 0 if options.mask_history else len(ids)
+            ids[at:at] = question, answer
+            labels[at:at] = label, _ignored(answer) if masked else answer
+        cut = sum(map(len, ids)) < size
+        self._altered[CUT] += cut
+        ends = (
+            rest if options.train_on_prompt else _ignored(rest),
+            eos if learns or options.mask_history else _ignored(eos),
+        )
+        return b"".join([*ids, rest, eos]), b"".join([*labels, *ends])
 
 
 def _ignored(ids: bytes) -> bytes:
