@@ -6,10 +6,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from pipeline.corpus.skipped_or_altered import Tally
+from pipeline.guests.chat.answers import common_length
 from pipeline.guests.chat.encoder import ChatEncoder
 from pipeline.guests.chat.kinds import REFUSED, SPECIAL_TOKENS
 from pipeline.guests.chat.options import ChatOptions
-from pipeline.guests.chat.own_template import common_length
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.named_templates import OWN, Template, template_named
 
