@@ -152,8 +152,8 @@ class ChatFormat:
             except UsageError:
                 continue  # a role that the template refuses
             shape = shape.replace(ROLE, "(?P<role>.*?)", 1).replace(CONTENT, "(?P<content>.*)", 1)
-            found = re.fullmatch(shape, text, re.DOTALL)
-            said = {name: unmarked(part) for name, part in found.groupdict().items()} if found else {}
+            match = re.fullmatch(shape, text, re.DOTALL)
+            said = {name: unmarked(part) for name, part in match.groupdict().items()} if match else {}
             message = {"role": role} | said
             if message["role"] != ROLE and "content" in said and self.encode_message(message) == listed:
                 return message
@@ -173,8 +173,7 @@ class ChatFormat:
 
     def _ids(self, text: str) -> list[int]:
         if not has_marks(text):
-            found: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
-            return found
+            return list(self.tokenizer.encode(text, add_special_tokens=False))
         ids: list[int] = []
         for stretch, id_ in self._marks.stretches(text):
             ids += self._ordinary(stretch) if id_ is None else [id_]

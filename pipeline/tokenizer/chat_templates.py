@@ -101,12 +101,12 @@ def render_traced(model: Model, messages: Sequence[Message], variables: Mapping[
     parts, marks = _TRACES.split(traced), _TRACES.findall(traced)
     text, ends = "".join(parts), list(accumulate(map(len, parts)))[:-1]
     borders = [end for end, mark in zip(ends, marks, strict=True) if mark in (_LEARNED, _AFTER)]
-    found, after = [(end, mark[1:-1]) for end, mark in zip(ends, marks, strict=True)], len(marks)
     starts: list[int | None] = [None] * len(listed)
+    after = len(marks)
     for number in reversed(range(len(listed))):  # other loops may look back, or forward
-        own = (at for at in reversed(range(after)) if found[at][1] == str(number))
-        if (at := next(own, None)) is not None:
-            starts[number], after = found[at][0], at
+        places = (at for at in reversed(range(after)) if marks[at] == f"{_MESSAGE}{number}{_MESSAGE}")
+        if (at := next(places, None)) is not None:
+            starts[number], after = ends[at], at
     return TracedText(text, list(zip(borders[::2], borders[1::2], strict=False)), starts)
 
 
@@ -123,10 +123,9 @@ def render_continued(model: Model, messages: Sequence[Message], field: str, **va
         tagged = value + tag if isinstance(value, str) else None
     same = REASONING if field in REASONING else (field,)  # a template may read any of these
     last |= {name: tagged for name in same if last.get(name) == value}
-    text, found, behind = _render(model, [*before, last], add_generation_prompt=False, **variables).rpartition(
-        _CONTINUED
-    )
-    if not found:
+    rendered = _render(model, [*before, last], add_generation_prompt=False, **variables)
+    text, mark, behind = rendered.rpartition(_CONTINUED)
+    if not mark:
         raise UsageError(
             f"continue_final_message: the last message has no text {field!r}, or the chat template does not write it"
         )
@@ -301,22 +300,22 @@ class MessageMarks:
         self._typed = re.compile(marked)
         self._rendered = re.compile(f"{_OPEN}(?:{marked}){_CLOSE}|{_any_of([*special_tokens, BORDER])}")
 
-    def marked(self, value: Any, kept: Collection[str] = (), found: list[str] | None = None) -> Any:
-        """Return plain values with their special tokens marked, except those that are kept; `found` gets the others."""
+    def marked(self, value: Any, kept: Collection[str] = (), typed: list[str] | None = None) -> Any:
+        """Return plain values with their special tokens marked, except those that are kept; `typed` gets the others."""
 
         def mark(match: re.Match[str]) -> str:
             if match[0] in kept:
                 return match[0]
-            if found is not None:
-                found.append(match[0])
+            if typed is not None:
+                typed.append(match[0])
             return _OPEN + match[0] + _CLOSE
 
         if isinstance(value, str):
             return self._typed.sub(mark, value if value.isascii() else utf8_of(value).decode())
         if isinstance(value, Mapping):
-            return {self.marked(name, kept, found): self.marked(one, kept, found) for name, one in value.items()}
+            return {self.marked(name, kept, typed): self.marked(member, kept, typed) for name, member in value.items()}
         is_list = isinstance(value, Sequence) and not isinstance(value, bytes)
-        return [self.marked(one, kept, found) for one in value] if is_list else value
+        return [self.marked(member, kept, typed) for member in value] if is_list else value
 
     def stretches(self, text: str) -> Iterator[tuple[str, int | None]]:
         """Yield the stretches of a rendered text without marks, and the ids of the special tokens between them."""

@@ -6,7 +6,8 @@ that what changes what is learned is followed, or the row is dropped. `DroppedEr
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from pipeline.base.errors import InputError, UsageError, unfit
@@ -116,13 +117,13 @@ def align_chat(
             raise unfit(name, "a mapping, such as a dict", value)
     if formatting not in (*FORMATTINGS, MESSAGES):
         raise UsageError(f"formatting {formatting!r} is unknown: choose one of {', '.join(FORMATTINGS)}, {MESSAGES}")
-    found: Conversation = {"system": "", "tools": ""}
+    conversation: Conversation = {"system": "", "tools": ""}
     try:
-        found = aligned(row, formatting, columns, tags)
-        check_messages(found["messages"])
+        conversation = aligned(row, formatting, columns, tags)
+        check_messages(conversation["messages"])
     except DroppedError:
-        found = {**found, "messages": []}
-    return found
+        conversation = {**conversation, "messages": []}
+    return conversation
 
 
 def aligned(row: Mapping[str, Any], formatting: str, columns: Names | None, tags: Names | None) -> Conversation:
@@ -247,8 +248,8 @@ def _alpaca(row: Mapping[str, Any], columns: Names) -> Conversation:
         if not isinstance(question, str | None) or not isinstance(answer, str | None):
             raise DroppedError(NO_TEXT, f"column {columns['history']}")
         messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-    asked = [text for name in ("prompt", "query") if (text := _cell(row, columns, name))]
-    messages.append({"role": "user", "content": "\n".join(asked)})
+    question = filter(None, (_cell(row, columns, name) for name in ("prompt", "query")))
+    messages.append({"role": "user", "content": "\n".join(question)})
     if (response := _cell(row, columns, "response")) is not None:
         messages.append({"role": "assistant", "content": response})
     return _conversation(messages, _column(row, columns, "system"), _column(row, columns, "tools"))
@@ -272,18 +273,15 @@ def _openai(row: Mapping[str, Any], columns: Names, tags: Names, messages: list[
     row = dict.fromkeys(filter(None, (columns.get("system"), columns.get("tools"))), "") | dict(row)
     system, messages = _system(row, columns, tags, messages)
     roles = {tags[name]: role for name, role in _ROLES.items()} | {tags["system_tag"]: "system"}  # also of a tag unset
-
-    def spoken() -> Iterator[dict[str, Any]]:
-        for message in messages:
-            role, content = (_tagged(message, tags, name) for name in ("role_tag", "content_tag"))
-            if role in (tags["assistant_tag"], tags["function_tag"]) and message.get("tool_calls"):
-                calls = [call["function"] for call in message["tool_calls"]]
-                role, content = tags["function_tag"], json.dumps(calls, ensure_ascii=False)
-            role = "observation" if role == tags["observation_tag"] else roles.get(role)
-            yield turn(message, role=role, content=content)
-
-    aligned = _with_joint_observations(spoken())
-    tools = _column(row, columns, "tools")
+    aligned: list[dict[str, Any]] = []
+    for message in messages:
+        role, content = (_tagged(message, tags, name) for name in ("role_tag", "content_tag"))
+        if role in (tags["assistant_tag"], tags["function_tag"]) and message.get("tool_calls"):
+            calls = [call["function"] for call in message["tool_calls"]]
+            role, content = tags["function_tag"], json.dumps(calls, ensure_ascii=False)
+        role = "observation" if role == tags["observation_tag"] else roles.get(role)
+        aligned.append(turn(message, role=role, content=content))
+    aligned, tools = _with_joint_observations(aligned), _column(row, columns, "tools")
     if tools:
         system = f"{system}\n" if system else ""
     elif "detailed thinking on" not in (system or "") and _NO_THINKING not in (system or ""):
@@ -295,40 +293,39 @@ def _messages(row: Mapping[str, Any], columns: Names, messages: list[dict[str, A
     """Read OpenAI's messages, or ShareGPT's; raises `DroppedError`."""
     system, left_out = _column(row, columns, "system"), 0
     originals: list[dict[str, Any]] = []
-
-    def spoken() -> Iterator[dict[str, Any]]:
-        nonlocal left_out
-        for message in messages:
-            role = _ROLE_OF_MESSAGE.get(message.get("role") or message.get("from") or "")
-            if role is None:
-                raise DroppedError(UNKNOWN_ROLE, f"role {message.get('role') or message.get('from')!r:.40}")
-            content = message.get("content" if "content" in message else "value")
-            originals.append(_of_template(message, role, content))
-            if role == "assistant" and (calls := _calls(message)):
-                left_out += bool(content)
-                yield turn(message, role="function", content=json.dumps(calls, ensure_ascii=False))
-            else:
-                yield turn(message, role=role, content=_text_of(content))
-
-    aligned = _with_joint_observations(spoken())
+    aligned: list[dict[str, Any]] = []
+    for message in messages:
+        name = message.get("role") or message.get("from")
+        role = _ROLE_OF_MESSAGE.get(name or "")
+        if role is None:
+            raise DroppedError(UNKNOWN_ROLE, f"role {name!r:.40}")
+        content = message.get("content" if "content" in message else "value")
+        originals.append(_of_template(message, role, content))
+        if role == "assistant" and (calls := _calls(message)):
+            left_out += bool(content)
+            role, text = "function", json.dumps(calls, ensure_ascii=False)
+        else:
+            text = _text_of(content)
+        aligned.append(turn(message, role=role, content=text))
+    aligned = _with_joint_observations(aligned)
     if aligned and aligned[0]["role"] == "system":
         first, *aligned = aligned
         system = first["content"]
         if "learned" in first and aligned:  # a question is learned with the system text before it, or not at all
             aligned[0]["learned"] = common((first["learned"], aligned[0].get("learned")))
-    found = _conversation(aligned, system, _column(row, columns, "tools"))
-    found[TEMPLATE_INPUT] = {"messages": originals, **{name: row.get(name) for name in TEMPLATE_COLUMNS}}
-    return found | ({TEXTS_LEFT_OUT: left_out} if left_out else {})
+    conversation = _conversation(aligned, system, _column(row, columns, "tools"))
+    conversation[TEMPLATE_INPUT] = {"messages": originals, **{name: row.get(name) for name in TEMPLATE_COLUMNS}}
+    return conversation | ({TEXTS_LEFT_OUT: left_out} if left_out else {})
 
 
 def _of_template(message: Mapping[str, Any], role: str, content: Any) -> dict[str, Any]:
     """Return a message as OpenAI has it today, with all its members."""
-    own = {name: value for name, value in message.items() if name not in _RENAMED}
+    members = {name: value for name, value in message.items() if name not in _RENAMED}
     if message.get("role") not in _OPENAI_ROLES or "content" not in message:
-        own |= {"role": "tool" if role == "observation" else role, "content": content}
+        members |= {"role": "tool" if role == "observation" else role, "content": content}
     if (call := message.get("function_call")) and not message.get("tool_calls"):
-        own["tool_calls"] = [{"type": "function", "function": call}]
-    return turn(message, **own)
+        members["tool_calls"] = [{"type": "function", "function": call}]
+    return turn(message, **members)
 
 
 def _text_of(content: Any) -> str:
@@ -342,7 +339,7 @@ def _text_of(content: Any) -> str:
 
 def _calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the names and arguments of the tools that a message calls; arguments may be JSON in a text."""
-    listed = message.get("tool_calls") or []
+    listed = message.get("tool_calls") or ()
     if not listed and message.get("function_call"):
         listed = [{"function": message["function_call"]}]
     calls = []
@@ -359,22 +356,23 @@ def _calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     return calls
 
 
-def _with_joint_observations(spoken: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _with_joint_observations(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return messages, several observations in a row as one; those at the end, which no one answers, are left out."""
+    while messages and messages[-1]["role"] == "observation":
+        messages.pop()
     aligned: list[dict[str, Any]] = []
-    observed: list[dict[str, Any]] = []
-    for message in spoken:
-        if message["role"] == "observation":
-            observed.append(message)
-            continue
-        if observed:
-            texts = [content for one in observed if isinstance(content := one["content"], str)]
-            joint = JOINT.join(texts) if len(texts) == len(observed) else None
-            mark = common(one.get("learned") for one in observed)
-            aligned.append(turn({"learned": mark}, role="observation", content=joint))
-            observed = []
-        aligned.append(message)
+    for observed, group in groupby(messages, lambda message: message["role"] == "observation"):
+        run = list(group)
+        aligned += [_joint(run)] if observed else run
     return aligned
+
+
+def _joint(observations: list[dict[str, Any]]) -> dict[str, Any]:
+    contents = [message["content"] for message in observations]
+    text = JOINT.join(contents) if all(isinstance(content, str) for content in contents) else None
+    return turn(
+        {"learned": common(message.get("learned") for message in observations)}, role="observation", content=text
+    )
 
 
 def _system(

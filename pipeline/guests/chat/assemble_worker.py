@@ -29,7 +29,7 @@ class AssemblyTask:
 
     rows: their numbers, uint64; ends: where the rows of the shard end among them; pack: how they are packed, if they
     are. pad: the bytes of the id that fills packed rows. parts: each with the number of its first row. longest: tokens
-    of the longest row of all shards.
+    of the longest row of all shards; each packed row has that many.
     """
 
     file: ShardFile
@@ -50,12 +50,6 @@ class AssemblyTask:
         """How many conversations it has."""
         return len(self.rows) // 8
 
-    @property
-    def row_tokens(self) -> int:
-        """Tokens of a packed row."""
-        assert self.file.layout.row_tokens is not None
-        return self.file.layout.row_tokens
-
     def __str__(self) -> str:
         return str(self.file)
 
@@ -66,11 +60,11 @@ def write_rows(task: AssemblyTask) -> ShardFacts:
 
     def rows(stored: "StoredRows") -> Iterator[Rows]:
         nonlocal tokens, padded, learned
-        for made, filled in _rows(task, stored):
-            tokens, padded = made.ends[-1], padded + filled
-            labels = array("i", memoryview(made.columns["labels"]).tobytes())
+        for block, filled in _rows(task, stored):
+            tokens, padded = block.ends[-1], padded + filled
+            labels = array("i", memoryview(block.columns["labels"]).tobytes())
             learned += len(labels) - labels.count(-100)
-            yield made
+            yield block
 
     def facts(count: int) -> dict[str, Any]:
         packed = {} if task.pack is None else {"rows": count, "padded": padded}
@@ -91,10 +85,10 @@ class StoredRows:
 
     def __getitem__(self, row: int) -> Row:
         part = bisect_right(self._firsts, row) - 1
-        numbers, own = self._reader(part).row_numbers, row - self._firsts[part]
-        block = bisect_right(numbers, own) - 1
-        (values, ends), place = self._block(part, block), own - numbers[block]
-        start, stop = ends[place - 1] if place else 0, ends[place]
+        numbers, row = self._reader(part).row_numbers, row - self._firsts[part]
+        block = bisect_right(numbers, row) - 1
+        (values, ends), at = self._block(part, block), row - numbers[block]
+        start, stop = ends[at - 1] if at else 0, ends[at]
         middle = (start + stop) // 2
         return bytes(values[start:middle]), bytes(values[middle:stop])
 
@@ -109,31 +103,28 @@ class StoredRows:
 
 def _rows(task: AssemblyTask, stored: StoredRows) -> Iterator[tuple[Rows, int]]:
     """Yield the rows of the shard, a few at a time, with how many ids fill them, and report progress."""
-    rows, bags, first, total = array("Q", task.rows), array("Q", task.ends), 0, 0
-    for start in range(0, len(bags), task.at_once):
-        stops = bags[start : start + task.at_once]
-        parts = [stored[row] for row in rows[first : stops[-1]]]
-        sizes, filled, rows_of = [len(ids) // ID_BYTES for ids, _ in parts], 0, [parts]
-        if task.pack is not None:
-            rows_of = [parts[low - first : high - first] for low, high in pairwise([first, *stops])]
-            filled = task.row_tokens * len(rows_of) - sum(sizes)
-            sizes = [task.row_tokens] * len(rows_of)
-        made = [_columns(task, own) for own in rows_of]
-        columns = {name: b"".join(one[name] for one in made) for name in task.file.layout.columns}
-        ends = array("Q", list(accumulate(sizes, initial=total))[1:])
-        first, total = stops[-1], ends[-1]
-        yield Rows(columns, ends), filled
-        report_progress(len(parts))
+    rows, ends, first, total = array("Q", task.rows), array("Q", task.ends), 0, 0
+    for start in range(0, len(ends), task.at_once):
+        stops = ends[start : start + task.at_once]
+        bags = [[stored[row] for row in rows[low:high]] for low, high in pairwise([first, *stops])]
+        columns_of = [_columns(task, bag) for bag in bags]
+        sizes = [len(columns["input_ids"]) // ID_BYTES for columns in columns_of]
+        used = sum(len(ids) // ID_BYTES for bag in bags for ids, _ in bag)
+        row_ends = array("Q", list(accumulate(sizes, initial=total))[1:])
+        joined = {name: b"".join(columns[name] for columns in columns_of) for name in task.file.layout.columns}
+        yield Rows(joined, row_ends), sum(sizes) - used
+        report_progress(stops[-1] - first)
+        first, total = stops[-1], row_ends[-1]
 
 
-def _columns(task: AssemblyTask, parts: list[Row]) -> dict[str, bytes]:
-    """Return the values of conversations in each column: a row each, or all of them packed into one."""
-    ids, labels = (b"".join(column) for column in zip(*parts, strict=True))
-    lengths = [len(part) // ID_BYTES for part, _ in parts]
+def _columns(task: AssemblyTask, bag: list[Row]) -> dict[str, bytes]:
+    """Return the columns of a row: of one conversation, or of those that are packed into it."""
+    ids, labels = (b"".join(column) for column in zip(*bag, strict=True))
+    lengths = [len(ids_of) // ID_BYTES for ids_of, _ in bag]
     if task.pack is None:
         return {"input_ids": ids, "labels": labels, "attention_mask": b"\1" * sum(lengths)}
-    filled = task.row_tokens - sum(lengths)
-    mask = b"\1" * task.row_tokens
+    filled = task.longest - sum(lengths)
+    mask = b"\1" * task.longest
     if task.pack == NEAT:
         numbers = ((number).to_bytes(ID_BYTES, "little") * length for number, length in enumerate(lengths, 1))
         mask = b"".join(numbers) + bytes(ID_BYTES * filled)

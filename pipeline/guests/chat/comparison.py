@@ -29,10 +29,12 @@ class Comparison:
             whole = replace(options, sequence_length=_WHOLE, mask_history=False, special_tokens_in_messages="text")
             native, self._bytes_of = model.piece_encoder(), model.vocabulary.to_dict()
             templates = (template, template_named(OWN, model))
-            self._encoders = [(one.name, ChatEncoder(one, model, whole, native)) for one in templates]
+            self._encoders = [(each.name, ChatEncoder(each, model, whole, native)) for each in templates]
 
     def difference(self, conversation: Mapping[str, Any], where: str) -> str:
-        """Return how the templates differ, or nothing."""
+        """Return how the templates differ, or nothing; also where no conversation is compared any more."""
+        if not self.left:
+            return ""
         contents = (message.get("content") for message in conversation["messages"])
         if sum(len(content) for content in contents if isinstance(content, str)) > _LONG:
             return ""

@@ -29,8 +29,6 @@ from pipeline.storage import Location, is_uri, read_json
 
 _FIRST_ROWS = 1000
 _ELSEWHERE = ("hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name")
-
-
 _OTHER_KEYS = ("split", "subset", "folder")  # of LLaMA-Factory, without a meaning for a local file
 _COLUMNS = ("prompt", "query", "response", "history", "messages", "system", "tools", "kto_tag", *NOT_READ)
 
@@ -84,38 +82,37 @@ def listed_data_sets(path: Location, names: Sequence[str]) -> list[DataSet]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"--dataset-info {path} cannot be read: {reason}") from None
-    found = []
+    entries = listed if isinstance(listed, dict) else {}
     for name in names:
-        if not isinstance(listed, dict) or not isinstance(listed.get(name), dict):
-            known = ", ".join(list(listed)[:20]) if isinstance(listed, dict) else "none"
+        if not isinstance(entries.get(name), dict):
+            known = ", ".join(list(entries)[:20]) or "none"
             raise UsageError(f"{path} has no data set {name!r}: it has {known}; name one with --dataset")
-        found.append(_entry(path, name, listed[name]))
-    return found
+    return [_data_set(path, name, entries[name]) for name in names]
 
 
-def _entry(path: Location, name: str, entry: Mapping[str, Any]) -> DataSet:
+def _data_set(path: Location, name: str, entry: Mapping[str, Any]) -> DataSet:
     where = f"{path}: data set {name!r}"
     elsewhere, file = [key for key in _ELSEWHERE if key in entry], entry.get("file_name")
     if elsewhere or not isinstance(file, str):
         raise UsageError(f"{where} is not a local file ({', '.join(elsewhere) or 'no file_name'}): save it as a file")
     if entry.get("ranking"):
         raise UsageError(f"{where} is for preferences (ranking), which have two answers: name one for sft")
-    keys = [one.name for one in fields(DataSet) if one.name not in ("name", "inputs")]
+    keys = [field.name for field in fields(DataSet) if field.name not in ("name", "inputs")]
     _require_known(where, entry, [*keys, *_OTHER_KEYS, "file_name", "ranking"])
     for kind, known in (("columns", _COLUMNS), ("tags", TAGS)):
         _require_known(f"{where}: {kind}", entry.get(kind) or (), known)
     try:
-        found = stored(DataSet, {**entry, "name": name, "inputs": []})
+        data_set = stored(DataSet, {**entry, "name": name, "inputs": []})
     except ValueError as error:
         raise UsageError(f"{where}: {error}") from None
-    if found.formatting not in FORMATTINGS:
-        raise UsageError(f"{where}: formatting {found.formatting!r} is none of {', '.join(FORMATTINGS)}")
-    if found.num_samples is not None and found.num_samples < 1:
+    if data_set.formatting not in FORMATTINGS:
+        raise UsageError(f"{where}: formatting {data_set.formatting!r} is none of {', '.join(FORMATTINGS)}")
+    if data_set.num_samples is not None and data_set.num_samples < 1:
         raise UsageError(f"{where}: num_samples must be a whole number from 1")
-    columns = found.columns
-    if columns is None and found.formatting != "openai":
-        columns = {**ALPACA_COLUMNS} if found.formatting == "alpaca" else {"messages": "conversations"}
-    return replace(found, columns=columns, inputs=(file if is_uri(file) else str(path.parent / file),))
+    columns = data_set.columns
+    if columns is None and data_set.formatting != "openai":
+        columns = {**ALPACA_COLUMNS} if data_set.formatting == "alpaca" else {"messages": "conversations"}
+    return replace(data_set, columns=columns, inputs=(file if is_uri(file) else str(path.parent / file),))
 
 
 def _require_known(where: str, names: Iterable[str], known: Iterable[str]) -> None:

@@ -111,7 +111,7 @@ def encode_chat(
     """
     if isinstance(conversations, str | bytes | Mapping) or not isinstance(conversations, Iterable):
         raise unfit("conversations", _CONVERSATIONS, conversations)
-    given = {
+    keywords = {
         "sequence_length": sequence_length,
         "train_on_prompt": train_on_prompt,
         "mask_history": mask_history,
@@ -121,12 +121,12 @@ def encode_chat(
         "date": date,
         "special_tokens_in_messages": special_tokens_in_messages,
     }
-    options = make_options(ChatOptions, given, str)
+    options = make_options(ChatOptions, keywords, str)
     model = model_of(tokenizer, conversations)
-    found = template_named(template, model)
-    require_fitting(found, model, options)
+    slots = template_named(template, model)
+    require_fitting(slots, model, options)
     options = replace(options, sequence_length=options.sequence_length or 4096, date=date_of(options.date))
-    return _rows(ChatEncoder(found, model, options), Comparison(found, model, options), conversations)
+    return _rows(ChatEncoder(slots, model, options), Comparison(slots, model, options), conversations)
 
 
 def _rows(
@@ -143,12 +143,12 @@ def _rows(
         with encoder.noting(tally, where):
             row = encoder.encode(with_marks(conversation))
         if row is not None:
-            if comparison.left and (differs := comparison.difference(conversation, where)):
+            if differs := comparison.difference(conversation, where):
                 _log.warning("encode_chat: %s", differs)
             ids, labels = (array("i", column).tolist() for column in row)
             yield {"input_ids": ids, "labels": labels}
-    for one in in_words(tally.found):
-        _log.warning("encode_chat: %s", one)
+    for kind in in_words(tally.found):
+        _log.warning("encode_chat: %s", kind)
 
 
 def _calls_unread(conversation: Mapping[str, Any]) -> bool:
@@ -185,7 +185,7 @@ def encode_conversations(
 def write_conversations(runner: Runner, encoding: Encoding, chat: Chat) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Put the rows in order, pack them, and write the shards that are missing; returns all files."""
     lengths, firsts = _lengths(encoding)
-    options, row_tokens, wanted = chat.options, chat.layout.row_tokens, [one.num_samples for one in chat.sets]
+    options, row_tokens, wanted = chat.options, chat.layout.row_tokens, [data_set.num_samples for data_set in chat.sets]
     sizes = [0] * len(chat.sets)
     for index, (first, after) in enumerate(pairwise(firsts)):
         sizes[encoding.plan.owner(index)] += after - first
@@ -222,8 +222,8 @@ def _split(
     hashes, kept = array("Q", chain(*hashed)), bytearray(len(lengths))
     for row in order:
         kept[row] = lengths[row] > 0
-    found = ([(hashes[row], lengths[row]) for row in range(*part) if kept[row]] for part in pairwise(firsts))
-    below = hash_held_out(vars(chat.options), found)
+    hashed_rows = ([(hashes[row], lengths[row]) for row in range(*part) if kept[row]] for part in pairwise(firsts))
+    below = hash_held_out(vars(chat.options), hashed_rows)
     train = array("Q", (row for row in order if kept[row] and hashes[row] >= below))
     validation = array("Q", dict.fromkeys(row for row in order if kept[row] and hashes[row] < below))
     warn_of_empty(runner, vars(chat.options), format_count(sum(kept), "conversations"), (len(train), len(validation)))
@@ -270,17 +270,16 @@ def _look(runner: Runner, plan: Plan, model: Model, chat: Chat, workers: Encodin
     It reads as a worker does, in its memory, before there is one.
     """
     budget = budget_of(workers.text_bytes, workers.cache_bytes, workers.grant)
-    for number, one in enumerate(chat.sets):
-        one.require_columns(
-            (file for file, owner in zip(plan.files, plan.owners, strict=True) if owner == number), budget
-        )
+    owned = list(zip(plan.files, plan.owners, strict=True))
+    for number, data_set in enumerate(chat.sets):
+        data_set.require_columns((file for file, owner in owned if owner == number), budget)
     comparison = Comparison(chat.template, model, chat.options)
-    for file, owner in zip(plan.files, plan.owners, strict=True):
-        for conversation, where in first_conversations(file, chat.sets[owner], budget) if comparison.left else ():
-            if differs := comparison.difference(conversation, where):
-                runner.warn(differs)
-            if not comparison.left:
-                break
+    first = chain.from_iterable(first_conversations(file, chat.sets[owner], budget) for file, owner in owned)
+    for conversation, where in first if comparison.left else ():
+        if differs := comparison.difference(conversation, where):
+            runner.warn(differs)
+        if not comparison.left:
+            break
 
 
 def _encode(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> EncodedCorpus:
@@ -291,8 +290,9 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> Enc
     _look(runner, encoding.plan, model, chat, workers)
     parts = encode_conversations(runner, encoding, model, chat, workers)
     total = total_of(runner, encoding, parts, chat.options)
-    for one in in_words({kind: found for kind, found in total.losses.items() if kind in _WARNED}):
-        runner.warn(f"{one}{_WARNED[one.kind]}")
+    for altered in in_words(total.losses):
+        if altered.kind in _WARNED:
+            runner.warn(f"{altered}{_WARNED[altered.kind]}")
     written, index = write_conversations(runner, encoding, chat)
     if not sum(shard.documents for shard in written):
         dropped = "; ".join(map(str, in_words(total.losses))) or "the files have no rows"

@@ -17,28 +17,26 @@ from pipeline.base.errors import InputError, UsageError
 from pipeline.guests.chat.options import ChatOptions
 
 _DRAWN_AT_ONCE = 1000  # the generator's numbers depend on it
+_BATCH_ROWS = 1000
 _SUM_DIFFERS = 1e-8  # NumPy refuses a little more
-
-
 Samples = Sequence[int | None]  # rows to draw of each data set, if not all as they are
 
 
 def check_mixing(options: ChatOptions, sets: int) -> None:
     """Raise `UsageError` for probabilities that do not fit the strategy or that many data sets."""
-    given = options.interleave_probs
-    if given and options.mix_strategy == "concat":
+    shares = options.interleave_probs
+    if shares and options.mix_strategy == "concat":
         raise UsageError("--interleave-probs is for an interleaving --mix-strategy: choose one, or leave it out")
     if sets == 1:
         return
-    if given and len(given) != sets:
-        raise UsageError(f"--interleave-probs has {len(given)} numbers for {sets} data sets: give each one")
-    if given and abs(math.fsum(given) - 1) > _SUM_DIFFERS:
-        raise UsageError(f"--interleave-probs {','.join(map(str, given))}: give numbers with the sum 1")
+    if shares and len(shares) != sets:
+        raise UsageError(f"--interleave-probs has {len(shares)} numbers for {sets} data sets: give each one")
+    if shares and abs(math.fsum(shares) - 1) > _SUM_DIFFERS:
+        raise UsageError(f"--interleave-probs {','.join(map(str, shares))}: give numbers with the sum 1")
 
 
 def order_rows(sizes: Sequence[int], options: ChatOptions, wanted: Samples = ()) -> "array[int]":
     """Return the rows in order, of data sets with these numbers of rows."""
-    check_mixing(options, len(sizes))
     sets, strategy = _samples(sizes, options, wanted or (None,) * len(sizes)), options.mix_strategy
     if len(sets) == 1:
         return sets[0]
@@ -71,7 +69,7 @@ def split_at_random(order: "array[int]", options: ChatOptions) -> "tuple[array[i
 
 def _samples(sizes: Sequence[int], options: ChatOptions, wanted: Samples) -> "list[array[int]]":
     """Return the rows that are taken of each data set, in order."""
-    found = []
+    samples = []
     generator = _numpy().random.RandomState(options.seed % (1 << 32)) if any(wanted) else None
     for first, size, number in zip(accumulate(sizes, initial=0), sizes, wanted, strict=False):
         rows = array("Q", range(first, first + size))
@@ -80,8 +78,8 @@ def _samples(sizes: Sequence[int], options: ChatOptions, wanted: Samples) -> "li
             if number > size:
                 places += generator.choice(size, number - size).tolist()
             rows = array("Q", (first + place for place in places))
-        found.append(rows[: options.max_samples])
-    return found
+        samples.append(rows[: options.max_samples])
+    return samples
 
 
 def _taken(
@@ -114,9 +112,6 @@ def _numpy() -> Any:
     except ImportError:
         raise UsageError("samples, probabilities and splits are drawn by NumPy: pip install numpy") from None
     return np
-
-
-_BATCH_ROWS = 1000
 
 
 def assemble(
@@ -167,11 +162,11 @@ def cut(
     rows: "array[int]", ends: "array[int]", sizes: Iterable[int], shard_tokens: int
 ) -> "Iterator[tuple[array[int], array[int]]]":
     """Yield the rows of each shard, and where bags of these sizes end among them: as many as `shard_tokens` holds."""
-    first = begun = tokens = 0  # the shard's first bag and row, and its ids
+    first = first_row = tokens = 0  # the shard's first bag and row, and its ids
     for bag, size in enumerate(sizes):
         if bag > first and tokens + size > shard_tokens:
             stop = ends[bag - 1]
-            yield rows[begun:stop], array("Q", (end - begun for end in ends[first:bag]))
-            first, begun, tokens = bag, stop, 0
+            yield rows[first_row:stop], array("Q", (end - first_row for end in ends[first:bag]))
+            first, first_row, tokens = bag, stop, 0
         tokens += size
-    yield rows[begun:], array("Q", (end - begun for end in ends[first:]))
+    yield rows[first_row:], array("Q", (end - first_row for end in ends[first:]))

@@ -31,8 +31,8 @@ class ChatReport(Facts):
 
     @property
     def _of(self) -> Conversations:
-        found: Conversations = self["conversations"]
-        return found
+        conversations: Conversations = self["conversations"]
+        return conversations
 
     def shown(self) -> Iterable[Part]:
         """Return numbers, and what other cut-offs would cut."""
@@ -90,7 +90,7 @@ class ChatReport(Facts):
             limits=(-0.06 * shown, 1.02 * shown),
             mark=cut_off if seen else None,
         )
-        series = tuple(Series(name, found) for name, found in parts.items() if found)
+        series = tuple(Series(name, bars_of) for name, bars_of in parts.items() if bars_of)
         return Figure("lengths", "Lengths of the conversations", "bars", x, _SHARE, series, note)
 
     def page(self) -> str:
@@ -111,7 +111,7 @@ def info(home: Location) -> Facts:
     """Return the template, and what of the rows is learned."""
     corpus, encoding = load_result(home / RESULT), manifest.load(Directory(home, SHARDS))
     assert corpus is not None, "these shards name this guest"
-    learned, padded = (sum(getattr(one, name) or 0 for one in corpus.shards) for name in ("learned", "padded"))
+    learned, padded = (sum(getattr(shard, name) or 0 for shard in corpus.shards) for name in ("learned", "padded"))
     facts = {
         "template": encoding.options.get("template") if encoding else None,
         "learned_tokens": learned,
@@ -126,10 +126,10 @@ def report(path: Location, extras: Extras, _: Executor) -> ChatReport:
     """Return the report of rows, after writing the page and the figures that were asked for."""
     extras.refuse(f"{path} has rows, not a tokenizer", kept=("output", "figures", "overwrite"))
     outputs = extras.outputs()
-    made = ChatReport(info_of(path), "reported", str(path))
+    report = ChatReport(info_of(path), "reported", str(path))
     if outputs is not None:
-        write_whole(outputs[0], made.page())
-        write_json(outputs[1], made.to_json())
+        write_whole(outputs[0], report.page())
+        write_json(outputs[1], report.to_json())
     if extras.figures is not None:
-        write_figures(extras.figures, made.figures(), made.tables(), overwrite=extras.overwrite)
-    return made
+        write_figures(extras.figures, report.figures(), report.tables(), overwrite=extras.overwrite)
+    return report

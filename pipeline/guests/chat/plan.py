@@ -54,7 +54,7 @@ class Chat:
     @property
     def pack(self) -> str | None:
         """How rows are packed, if they are."""
-        return self.options.pack if self.options.pack in ("greedy", "neat") else None
+        return self.options.pack if self.layout.row_tokens else None
 
 
 def chat_of(options: ChatOptions, model: Model, data_sets: Sequence[DataSet] | None, day: str) -> Chat:
@@ -83,8 +83,8 @@ def chat_of(options: ChatOptions, model: Model, data_sets: Sequence[DataSet] | N
         raise UsageError(
             "packed rows are filled with a pad token, and the tokenizer has neither one nor an end of text"
         )
-    settled = replace(options, sequence_length=length - packed, date=day)
-    return Chat(template, settled, sets, layout, special[pad] if pad else 0)
+    options = replace(options, sequence_length=length - packed, date=day)
+    return Chat(template, options, sets, layout, special[pad] if pad else 0)
 
 
 def require_fitting(template: Template, model: Model, options: ChatOptions) -> None:
@@ -133,23 +133,23 @@ def open_chat(
         )
     elif chat.template.starts_with_bos and model.bos_token is None:
         runner.warn(f"template {chat.template.name} starts with a bos token, and the tokenizer has none: left out")
-    sampled = any(one.num_samples for one in chat.sets)
-    asked = {
+    sampled = any(data_set.num_samples for data_set in chat.sets)
+    requested = {
         "input_format": options.input_format,
         "compression": options.compression,
         **options.of_stage("chat"),
-        **{one.name: getattr(options, one.name) for one in fields(RowOptions)},
+        **{field.name: getattr(options, field.name) for field in fields(RowOptions)},
         "seed": options.seed if options.val_size or options.interleave_probs or sampled else 0,  # of choices made
         "dataset_info": None,  # what its entries say counts, not where it is stored
         "tokenizer": shards.tokenizer_fingerprint(model),
         "dtype": "uint32",
         "template_fields": plain(chat.template),
-        "data_sets": [plain(one) for one in chat.sets],
+        "data_sets": list(map(plain, chat.sets)),
         "day": day,
     }
-    inputs = tuple(name for one in chat.sets for name in one.inputs)
+    inputs = tuple(name for data_set in chat.sets for name in data_set.inputs)
     of_sets, cut = replace(options, inputs=inputs), partial(_cut, sets=chat.sets, options=options, nodes=runner.nodes)
-    return open_encoding(runner, directory, of_sets, asked, cut), chat
+    return open_encoding(runner, directory, of_sets, requested, cut), chat
 
 
 def _cut(listing: Listing, sets: Sequence[DataSet], options: ChatOptions, nodes: Sequence[Node]) -> Plan:
@@ -158,8 +158,8 @@ def _cut(listing: Listing, sets: Sequence[DataSet], options: ChatOptions, nodes:
     if len(sets) == 1:
         owners = (0,) * len(files)
     elif listing.repeated:
-        one = sets[listing.repeated[0]]
-        raise UsageError(f"{one.inputs[0]} is of data set {one.name} and of one before it: give one of them a copy")
-    plan = Plan(empty=listing.empty, inputs=tuple(one.name for one in sets), owners=owners)
+        again = sets[listing.repeated[0]]
+        raise UsageError(f"{again.inputs[0]} is of data set {again.name} and of one before it: give one of them a copy")
+    plan = Plan(empty=listing.empty, inputs=tuple(data_set.name for data_set in sets), owners=owners)
     chunk_bytes = chunk_bytes_of(files, options, nodes, _MOST_CHUNK_BYTES)
     return plan.extended(files, Cutting(text_field=""), chunk_bytes, owners)

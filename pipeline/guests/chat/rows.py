@@ -28,7 +28,7 @@ from pipeline.corpus.skipped_or_altered import MOST_LINE_BYTES
 from pipeline.executors import ignore
 from pipeline.storage import named
 
-Found = tuple[dict[str, Any] | str, int]  # a row, or the kind of what was skipped; its position
+Record = tuple[dict[str, Any] | str, int]  # a row, or the kind of what was skipped; its position
 _BLANK = " \t\r\n"
 _BLANKS = re.compile(f"[{_BLANK}]*")
 _AFTER: dict[str, dict[str, str]] = {  # what is awaited in JSON, and what is awaited after a mark there
@@ -37,10 +37,10 @@ _AFTER: dict[str, dict[str, str]] = {  # what is awaited in JSON, and what is aw
     "member": {},
     "comma": {",": "member", "]": "value"},
 }
-_NULLS = frozenset((  # of CSV, as pandas has them
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
-    "NULL", "NaN", "None", "n/a", "nan", "null",
-))  # fmt: skip
+_NULLS = {  # of CSV, as pandas has them
+    *("", "NULL", "null", "None", "n/a", "N/A", "NA", "<NA>", "nan", "NaN", "-nan", "-NaN"),
+    *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "1.#IND", "1.#QNAN"),
+}
 _ROWS_AT_ONCE, _BATCH_BYTES = 256, 4 << 20
 _HEAD_BYTES = 1 << 16
 _ROW_COPIES = 32  # of a row that is larger than `SMALL_BYTES`: as read and decoded, its texts and its ids
@@ -84,7 +84,7 @@ def _over_several_lines(head: bytes) -> bool:
 
 def read_rows(
     span: FileSpan, progress: Callable[[int], None], names: Collection[str], budget: ReadBudget = UNLIMITED
-) -> Iterator[Found]:
+) -> Iterator[Record]:
     """Read the rows of a span: bytes of whole lines, row groups of Parquet, or a whole file. names: columns to read."""
     file = span.file
     if file.format in ("parquet", "arrow"):
@@ -117,7 +117,7 @@ def _hold_row(file: CorpusFile, position: int, size: int, budget: ReadBudget, mo
         raise budget.too_large("row", _ROW_COPIES * max(size, most), what)
 
 
-def _line_rows(file: CorpusFile, blocks: Iterable[bytes], at: int, budget: ReadBudget) -> Iterator[Found]:
+def _line_rows(file: CorpusFile, blocks: Iterable[bytes], at: int, budget: ReadBudget) -> Iterator[Record]:
     for position, lines in lines_that_fit(file, blocks, at, budget, _ROW_COPIES):
         if lines is None:
             yield TOO_LONG, position
@@ -139,7 +139,7 @@ def _row_of(line: bytes) -> dict[str, Any] | str:
     return row if isinstance(row, dict) else "records_not_json"
 
 
-def _value_rows(file: CorpusFile, blocks: Iterable[bytes], budget: ReadBudget) -> Iterator[Found]:
+def _value_rows(file: CorpusFile, blocks: Iterable[bytes], budget: ReadBudget) -> Iterator[Record]:
     """Read values, one after the other, and the members of arrays; an unfinished one waits for more blocks."""
     text, number, awaited, wanted = "", 0, "value", 0
     try:
@@ -178,7 +178,7 @@ def _most_row_bytes(file: CorpusFile) -> int:
     return min(file.size, MOST_LINE_BYTES) if file.compression == "none" else MOST_LINE_BYTES
 
 
-def _csv_rows(file: CorpusFile, blocks: Iterable[bytes], budget: ReadBudget) -> Iterator[Found]:
+def _csv_rows(file: CorpusFile, blocks: Iterable[bytes], budget: ReadBudget) -> Iterator[Record]:
     number = 0
     csv.field_size_limit(MOST_LINE_BYTES)
     try:
@@ -205,7 +205,7 @@ def _text_lines(blocks: Iterable[bytes]) -> Iterator[str]:
 
 def _batch_rows(
     span: FileSpan, progress: Callable[[int], None], names: Collection[str], budget: ReadBudget
-) -> Iterator[Found]:
+) -> Iterator[Record]:
     """Read the rows of Parquet or Arrow; of Parquet those of row groups, whose sizes are what progress adds up to."""
     import pyarrow as pa
 
@@ -237,9 +237,9 @@ def _batch_rows(
                 budget.require("batch", batch.nbytes if large else 0, what)
                 rows = batch.select(_of(batch.schema.names, names))
                 for at in range(0, len(rows), step := 1 if large else _ROWS_AT_ONCE):
-                    part = rows.slice(at, step)
-                    _hold_row(file, number, part.nbytes if large else 0, budget)
-                    for row in _listed(part):
+                    some = rows.slice(at, step)
+                    _hold_row(file, number, some.nbytes if large else 0, budget)
+                    for row in _listed(some):
                         yield nulls | {name: _without_nulls(value) for name, value in row.items()}, number
                         number += 1
                 progress(done := min(batch.nbytes, left))
@@ -286,5 +286,5 @@ def _batch_size(group: Any) -> int:
 def _without_nulls(value: Any) -> Any:
     """Return a value without members that are null: Arrow has them in every struct where one row has them."""
     if isinstance(value, dict):
-        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+        return {name: _without_nulls(member) for name, member in value.items() if member is not None}
     return list(map(_without_nulls, value)) if isinstance(value, list) else value

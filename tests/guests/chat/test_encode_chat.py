@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Sequence
 from operator import ne as unlike
@@ -121,80 +122,125 @@ def _splits(output: Path) -> list[list[tuple[int, ...]]]:
 
 def test_validation_is_chosen_by_a_hash_of_the_ids(home: Path, tmp_path: Path) -> None:
     lines, held_out = (home / "rows.jsonl").read_text().splitlines(keepends=True), {}
-    succeeded(_encode(home, tmp_path / "out", home / "rows.jsonl"))
-    rows = Counter(tuple(row["input_ids"]) for row in read_rows(tmp_path / "out"))
-    words = {"part": ("--val-fraction", "20%"), "whole": ("--val-fraction", 0.2), "tokens": ("--val-tokens", 500)}
-    for name, asked in words.items():
-        (tmp_path / f"{name}.jsonl").write_text("".join([*lines[:50], *lines[: 200 if name == "part" else None]]))
-        succeeded(_encode(home, tmp_path / name, tmp_path / f"{name}.jsonl", *asked, "--seed", 5))
+    (tmp_path / "fewer.jsonl").write_text("".join(lines[:200]))
+    words: dict[str, tuple[object, ...]] = {
+        "fewer": (tmp_path / "fewer.jsonl", "--val-fraction", "20%"),
+        "all": (home / "rows.jsonl", "--val-fraction", 0.2),
+        "tokens": (home / "rows.jsonl", "--val-tokens", 500),
+    }
+    for name, arguments in words.items():
+        succeeded(_encode(home, tmp_path / name, *arguments, "--seed", 5))
         train, validation = _splits(tmp_path / name)
         assert not {*train} & {*validation}
-        assert name == "part" or {*train, *validation} == {*rows}
         held_out[name] = {*validation}
-    assert held_out["part"] < held_out["whole"]
-    assert 0.1 < len(held_out["whole"]) / len(rows) < 0.3
-    assert held_out["tokens"] < held_out["whole"]
-    sizes = [len(row) for row in _splits(tmp_path / "tokens")[1]]
+    assert held_out["fewer"] < held_out["all"]
+    assert held_out["tokens"] < held_out["all"]
+    assert {*train} | {*validation} == {*_ids(home, tmp_path / "plain")}
+    assert 0.1 < len(held_out["all"]) / len(lines) < 0.3
+    sizes = list(map(len, validation))
     assert sum(sizes) - 2 * max(sizes) < 500 <= sum(sizes)
-    succeeded(_encode(home, tmp_path / "random", home / "rows.jsonl", "--config", home / "size.json"))
-    assert len(_splits(tmp_path / "random")[1]) == 3
+
+
+def _ids(home: Path, output: Path) -> list[tuple[int, ...]]:
+    """Return the ids of all rows, none held out."""
+    succeeded(_encode(home, output, home / "rows.jsonl"))
+    return [tuple(row["input_ids"]) for row in read_rows(output)]
+
+
+def test_validation_may_be_drawn_at_random(home: Path, tmp_path: Path) -> None:
+    succeeded(_encode(home, tmp_path / "out", home / "rows.jsonl", "--config", home / "size.json"))
+    assert len(_splits(tmp_path / "out")[1]) == 3
+
+
+def test_rows_that_are_drawn_again_are_held_out_once(home: Path, tmp_path: Path) -> None:
     listed = ("--dataset-info", home / "dataset_info.json", "--dataset", "more")
     succeeded(_encode(home, tmp_path / "more", *listed, "--val-fraction", 0.2))
+    rows = Counter(_ids(home, tmp_path / "once"))
     train, validation = map(Counter, _splits(tmp_path / "more"))
-    assert validation <= rows  # each row once
+    assert validation <= rows
     assert not train <= rows
-    all_of_it = succeeded(_encode(home, tmp_path / "all", home / "rows.jsonl", "--val-tokens", 10**7))
-    assert f"--val-tokens 10,000,000 holds out all {rows.total()} conversations, which leaves none" in all_of_it.stderr
 
 
-def test_rows_are_those_of_python(home: Path, tmp_path: Path) -> None:
-    succeeded(_encode(home, tmp_path / "out", home / "rows.jsonl", "--sequence-length", 50))
+def test_a_warning_says_that_all_conversations_are_held_out(home: Path, tmp_path: Path) -> None:
+    done = succeeded(_encode(home, tmp_path / "out", home / "rows.jsonl", "--val-tokens", 10**7))
+    assert re.search(r"--val-tokens 10,000,000 holds out all \d+ conversations, which leaves none", done.stderr)
+
+
+@pytest.fixture(scope="module")
+def cut(home: Path) -> Path:
+    """The rows of the conversations, cut to 50 tokens."""
+    succeeded(_encode(home, home / "cut", home / "rows.jsonl", "--sequence-length", 50))
+    return home / "cut"
+
+
+def _in_memory(home: Path, sequence_length: int) -> list[dict[str, list[int]]]:
     lines = map(json.loads, (home / "rows.jsonl").read_text().splitlines())
     conversations = [pipeline.align_chat(row, "sharegpt") for row in lines]
-    expected = list(encode_chat(conversations, small_tokenizer(), "chatml", 50))
-    assert read_rows(tmp_path / "out") == [row | {"attention_mask": [1] * len(row["labels"])} for row in expected]
-    told = run("info", tmp_path / "out").stdout
-    assert f"{300 - len(expected)} conversations dropped: not pairs of a question and an answer (first: {home}" in told
-    whole = list(encode_chat(conversations, small_tokenizer(), "chatml", 10_000))
-    assert f"{sum(map(unlike, whole, expected))} conversations cut to the sequence length (first: {home}" in told
-    found = json.loads((tmp_path / "out" / "shards.json").read_text())["about"]
-    lengths = sorted(
-        Counter(
-            -(-len(row["labels"]) // 2) * 2 if len(row["labels"]) > 511 else len(row["labels"]) for row in whole
-        ).items()
-    )
-    assert (found["cut_off"], found["lengths"]) == (50, [[*one] for one in lengths])
-    shares = Counter(20 * (len(row["labels"]) - row["labels"].count(-100)) // len(row["labels"]) for row in expected)
-    assert found["learned"] == [[5 * share, count] for share, count in sorted(shares.items())]
-    median = sorted(len(row["labels"]) for row in whole)[(len(whole) - 1) // 2]
-    assert f"{len(whole)} of {lengths[0][0]} to {lengths[-1][0]} tokens, 50% at most {median}, " in told
+    return list(encode_chat(conversations, small_tokenizer(), "chatml", sequence_length))
 
 
-def test_a_report_draws_lengths_with_the_cut_off_and_what_is_learned(home: Path, tmp_path: Path) -> None:
-    out, page, figures = (tmp_path / name for name in ("out", "page.html", "figures"))
-    succeeded(_encode(home, out, home / "rows.jsonl", "--sequence-length", 50, "--max-samples", 20))
-    shown = succeeded(run("report", out, "--output", page, "--figures", figures)).stdout
-    report = pipeline.report(out)
-    assert str(report) == shown.rstrip("\n")
-    assert json.loads(page.with_suffix(".json").read_text()) == json.loads(run("report", out, "--json").stdout)
+def test_rows_are_those_of_python(home: Path, cut: Path) -> None:
+    expected = _in_memory(home, 50)
+    assert read_rows(cut) == [row | {"attention_mask": [1] * len(row["labels"])} for row in expected]
+
+
+def test_info_says_what_is_dropped_and_cut(home: Path, cut: Path) -> None:
+    rows, whole = _in_memory(home, 50), _in_memory(home, 10_000)
+    shown = run("info", cut).stdout
+    assert f"{300 - len(rows)} conversations dropped: not pairs of a question and an answer (first: {home}" in shown
+    assert f"{sum(map(unlike, whole, rows))} conversations cut to the sequence length (first: {home}" in shown
+    lengths = sorted(len(row["labels"]) for row in whole)
+    median = lengths[(len(lengths) - 1) // 2]
+    assert f"{len(whole)} of {lengths[0]} to {lengths[-1]} tokens, 50% at most {median}, " in shown
+
+
+def test_lengths_and_learned_shares_are_stored(home: Path, cut: Path) -> None:
+    about = json.loads((cut / "shards.json").read_text())["about"]
+    whole = [len(row["labels"]) for row in _in_memory(home, 10_000)]
+    assert max(whole) < 1024
+    lengths = Counter(length if length < 512 else length + length % 2 for length in whole)  # to nine binary digits
+    assert (about["cut_off"], about["lengths"]) == (50, [[*pair] for pair in sorted(lengths.items())])
+    labels = [row["labels"] for row in _in_memory(home, 50)]
+    shares = Counter(20 * (len(row) - row.count(-100)) // len(row) for row in labels)
+    assert about["learned"] == [[5 * share, count] for share, count in sorted(shares.items())]
+
+
+def test_a_report_is_the_same_as_text_as_json_and_in_python(cut: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    shown = succeeded(run("report", cut, "--output", page)).stdout
+    assert str(pipeline.report(cut)) == shown.rstrip("\n")
+    assert json.loads(page.with_suffix(".json").read_text()) == json.loads(run("report", cut, "--json").stdout)
+    assert "Lengths of the conversations" in page.read_text()
+
+
+def test_a_report_says_what_is_cut_and_dropped(cut: Path) -> None:
+    report = pipeline.report(cut)
     lengths = dict(report["conversations"].lengths)
-    cut = sum(count for length, count in lengths.items() if length > 50)
-    assert f"50 tokens cut {cut} ({cut / sum(lengths.values()):.1%}), leaving out " in shown
-    assert f"{cut} conversations cut to the sequence length" in shown
-    assert "conversations dropped: not pairs of a question and an answer" in shown
+    longer = sum(count for length, count in lengths.items() if length > 50)
+    assert f"50 tokens cut {longer} ({longer / sum(lengths.values()):.1%}), leaving out " in str(report)
+    assert f"{longer} conversations cut to the sequence length" in str(report)
+    assert "conversations dropped: not pairs of a question and an answer" in str(report)
+
+
+def test_figures_show_shares_of_all_conversations(cut: Path) -> None:
+    report = pipeline.report(cut)
     [by_length, learned] = report.figures()
-    whole, over = (dict(one.points) for one in by_length.series)
+    whole, over = (dict(series.points) for series in by_length.series)
     assert max(map(float, whole)) < by_length.x.mark == 50 < min(map(float, over))
-    assert sum(map(float, over.values())) == pytest.approx(100 * cut / sum(lengths.values()), abs=0.1)
-    assert sum(float(y) for y in (*whole.values(), *over.values())) == pytest.approx(100, abs=0.1)
+    share = report["conversations"].cut_by(50)[1]
+    assert sum(map(float, over.values())) == pytest.approx(100 * share, abs=0.1)
+    assert sum(map(float, [*whole.values(), *over.values()])) == pytest.approx(100, abs=0.1)
     assert sum(float(y) for _, y in learned.series[0].points) == pytest.approx(100, abs=0.1)
-    assert {path.name for path in figures.iterdir()} == {
+    assert "data:image/svg" in report._repr_html_()
+
+
+def test_figures_of_a_report_are_written(cut: Path, tmp_path: Path) -> None:
+    succeeded(run("report", cut, "--figures", tmp_path / "figures"))
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {
         *(f"{name}.{form}" for name in ("lengths", "learned") for form in ("svg", "pdf", "csv")),
         "table-what-a-cut-off-cuts.csv",
     }
-    assert "Lengths of the conversations" in page.read_text()
-    assert "data:image/svg" in report._repr_html_()
-    assert "has rows, not a tokenizer: leave out --held-out" in refused(run("report", out, "--held-out", page), 2)
+    assert "has rows, not a tokenizer: leave out --held-out" in refused(run("report", cut, "--held-out", tmp_path), 2)
 
 
 def test_a_figure_of_lengths_has_room_for_the_longest_and_names_what_is_beyond() -> None:

@@ -3,7 +3,6 @@
 from array import array
 from bisect import bisect
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from chat_cases import cases
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.guests.chat.mixing import order_rows, pack_rows, split_at_random
+from pipeline.guests.chat.mixing import check_mixing, order_rows, pack_rows, split_at_random
 from pipeline.guests.chat.options import ChatOptions
 
 
@@ -51,22 +50,26 @@ def test_samples_repeat_only_what_is_too_little(size: int, wanted: int, seed: in
 
 
 @pytest.mark.parametrize(
-    ("sizes", "asked", "message"),
+    ("shares", "strategy", "message"),
     [
-        (
-            [1, 1],
-            {"mix_strategy": "interleave_over", "interleave_probs": (1.0,)},
-            "--interleave-probs has 1 numbers for 2",
-        ),
-        ([1, 1], {"mix_strategy": "interleave_over", "interleave_probs": (0.9, 0.9)}, "the sum 1"),
-        ([1, 1], {"interleave_probs": (0.5, 0.5)}, "--interleave-probs is for an interleaving"),
-        ([3], {"val_size": 3}, "val_size 3 leaves 0 of 3"),
-        ([3, 0], {"mix_strategy": "interleave_over"}, "data set 2 has no rows"),
+        ((1.0,), "interleave_over", "--interleave-probs has 1 numbers for 2"),
+        ((0.9, 0.9), "interleave_over", "the sum 1"),
+        ((0.5, 0.5), "concat", "--interleave-probs is for an interleaving"),
     ],
 )
-def test_wrong_mixing_is_an_error_that_names_the_option(sizes: list[int], asked: dict[str, Any], message: str) -> None:
-    with pytest.raises(pipeline.PipelineError, match=message):
-        split_at_random(order_rows(sizes, ChatOptions(**asked)), ChatOptions(**asked))
+def test_probabilities_that_do_not_fit_are_refused(shares: tuple[float, ...], strategy: str, message: str) -> None:
+    with pytest.raises(pipeline.UsageError, match=message):
+        check_mixing(ChatOptions(mix_strategy=strategy, interleave_probs=shares), 2)
+
+
+def test_an_empty_data_set_is_interleaved_with_nothing() -> None:
+    with pytest.raises(pipeline.InputError, match="data set 2 has no rows"):
+        order_rows([3, 0], ChatOptions(mix_strategy="interleave_over"))
+
+
+def test_validation_leaves_rows_for_training() -> None:
+    with pytest.raises(pipeline.UsageError, match="val_size 3 leaves 0 of 3"):
+        split_at_random(array("Q", range(3)), ChatOptions(val_size=3))
 
 
 def _bags(lengths: list[int], capacity: int) -> list[list[int]]:

@@ -71,7 +71,7 @@ def test_without_marks_of_generation_answers_are_found_by_prefixes() -> None:
             assert texts[0].replace("<|im_end|>", "<|im_end|>" + after) == texts[1]
 
 
-def test_answers_that_are_rewritten_later_are_notlearned_text(caplog: pytest.LogCaptureFixture) -> None:
+def test_answers_that_are_rewritten_later_are_not_learned(caplog: pytest.LogCaptureFixture) -> None:
     tokenizer = with_template(THINKING)
     dialogs = [dialog("a", "b", "c", "d"), dialog("a", SAID, "c", SAID)]
     rows = list(pipeline.encode_chat(dialogs, tokenizer, "tokenizer"))
@@ -167,30 +167,55 @@ def test_templates_are_compared_with_the_tokenizers_own(caplog: pytest.LogCaptur
         assert message in "".join(warnings)
 
 
-@pytest.mark.parametrize("words", [(), ("--pack", "neat", "--sequence-length", 99), ("--shard-format", "parquet")])
-def test_info_and_decode_show_what_islearned_text(words: tuple[object, ...], tmp_path: Path) -> None:
-    with_template(CHAT_TEMPLATES["llama3"].jinja).save(tmp_path / "tokenizer")
-    rows = [{"messages": _as_openai(one)} for one in DIALOGS[:2]]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = ("--template", "chatml", "--tokenizer", tmp_path / "tokenizer")
-    done = succeeded(run("encode-chat", tmp_path / "rows.jsonl", *options, "--output", tmp_path / "sft", *words))
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tokenizer with a chat template, and rows of two dialogs."""
+    home = tmp_path_factory.mktemp("chat")
+    with_template(CHAT_TEMPLATES["llama3"].jinja).save(home / "tokenizer")
+    rows = [{"messages": _as_openai(dialog)} for dialog in DIALOGS[:2]]
+    (home / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return home
+
+
+def _tokenizer(home: Path) -> tuple[object, ...]:
+    return ("--tokenizer", home / "tokenizer")
+
+
+@pytest.fixture(params=[(), ("--pack", "neat", "--sequence-length", 99), ("--shard-format", "parquet")])
+def rows(request: pytest.FixtureRequest, home: Path, tmp_path: Path) -> Path:
+    """The rows of the dialogs by another template than the tokenizer's."""
+    words = ("--template", "chatml", *_tokenizer(home), "--output", tmp_path / "rows", *request.param)
+    done = succeeded(run("encode-chat", home / "rows.jsonl", *words))
     assert "warning: template chatml writes '<|im_start|>system" in done.stderr
-    facts = pipeline.info(tmp_path / "sft")
-    assert facts["template"] == "chatml"
-    text = succeeded(run("decode", "--mask", tmp_path / "sft", *options[2:])).stdout
+    return tmp_path / "rows"
+
+
+def test_decode_marks_what_is_learned(home: Path, rows: Path) -> None:
+    text = succeeded(run("decode", "--mask", rows, *_tokenizer(home))).stdout
     assert "\u27e6lower<|im_end|>\n\u27e7" in text
-    assert (
-        "\u27e6\n b \n<|im_end|>\n\u27e7<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n\u27e6d<|im_end|>" in text
+    turns = (
+        "\u27e6\n b \n<|im_end|>\n\u27e7",
+        "<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n",
+        "\u27e6d<|im_end|>",
     )
-    assert "<|endoftext|>" not in text
-    learned = [int(number) for number in re.findall(r"row \d+: \d+ tokens, (\d+) learned", text)]
-    assert facts["learned_tokens"] == sum(learned) > 0
-    share = facts["learned_tokens"] / (facts["tokens"] - facts["padded_tokens"])
-    assert f"{facts['learned_tokens']:,} ({share:.1%}" in succeeded(run("info", tmp_path / "sft")).stdout
-    plain = ("encode", tmp_path / "rows.jsonl", "--text-field", "messages.0.content", "--input-format", "text")
-    succeeded(run(*plain, *options[2:], "--output", tmp_path / "plain"))
-    assert "has no labels: --mask is for" in refused(run("decode", "--mask", tmp_path / "plain", *options[2:]), 2)
-    assert "--mask shows rows of chat data" in refused(run("decode", "--mask", 5, *options[2:]), 2)
+    assert "".join(turns) in text
+    assert "<|endoftext|>" not in text  # which fills packed rows
+
+
+def test_info_says_how_much_is_learned(home: Path, rows: Path) -> None:
+    facts = pipeline.info(rows)
+    assert facts["template"] == "chatml"
+    text = succeeded(run("decode", "--mask", rows, *_tokenizer(home))).stdout
+    learned = sum(int(number) for number in re.findall(r"row \d+: \d+ tokens, (\d+) learned", text))
+    assert facts["learned_tokens"] == learned > 0
+    share = learned / (facts["tokens"] - facts["padded_tokens"])
+    assert f"{learned:,} ({share:.1%}" in succeeded(run("info", rows)).stdout
+
+
+def test_only_rows_of_chat_data_have_a_mask(home: Path, tmp_path: Path) -> None:
+    succeeded(run("encode", home / "rows.jsonl", "--input-format", "text", *_tokenizer(home), "-o", tmp_path / "out"))
+    assert "has no labels: --mask is for" in refused(run("decode", "--mask", tmp_path / "out", *_tokenizer(home)), 2)
+    assert "--mask shows rows of chat data" in refused(run("decode", "--mask", 5, *_tokenizer(home)), 2)
 
 
 def test_rows_by_published_templates_are_those_of_transformers() -> None:
