@@ -131,11 +131,11 @@ def _texts(
         return
     every = _EVERY if file.size > wanted else 1
     at = taken = 0
-    for number, found in enumerate(read(FileSpan(file, 0, stop), budget=budget)):
-        text = _text_of(found)
+    for number, block in enumerate(read(FileSpan(file, 0, stop), budget=budget)):
+        text = _text_of(block)
         size = len(text)
-        if not isinstance(found, bytes) and file.format not in BATCH_FORMATS and found.rows:
-            size = found.position(found.rows - 1) - at
+        if not isinstance(block, bytes) and file.format not in BATCH_FORMATS and block.rows:
+            size = block.position(block.rows - 1) - at
             at += size
         counts = number % every == 0
         yield text, size, counts
@@ -144,8 +144,8 @@ def _texts(
             return
 
 
-def _text_of(found: bytes | Records) -> bytes:
-    if isinstance(found, bytes):
-        return found
-    data = memoryview(found.data).cast("B")
-    return b" ".join(bytes(data[one:after]) for one, after in pairwise(found.starts[: found.rows + 1]))
+def _text_of(block: bytes | Records) -> bytes:
+    if isinstance(block, bytes):
+        return block
+    data = memoryview(block.data).cast("B")
+    return b" ".join(bytes(data[one:after]) for one, after in pairwise(block.starts[: block.rows + 1]))

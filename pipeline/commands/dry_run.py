@@ -59,10 +59,10 @@ def _described(runner: Runner, run: Run, options: TrainOptions) -> dict[str, str
     cutter = pattern.automaton or RegexCutter(pattern)
     counter = _core.ChunkCounter(cutter, list(special_bytes(run.manifest.counting)), form=pattern.form)
     sample_bytes = _SLOW_SAMPLE_BYTES if on_regex(pattern) else _SAMPLE_BYTES
-    found = sample(plan, options.text_field, counter, sample_bytes)
+    counted = sample(plan, options.text_field, counter, sample_bytes)
     size = ", ".join(
         [format_count(len(plan.files), "files"), format_bytes(corpus_bytes(plan.files))]
-        + ([] if found is None else [f"about {format_bytes(found.text_bytes)} of text"])
+        + ([] if counted is None else [f"about {format_bytes(counted.text_bytes)} of text"])
     )
     on_each = " on each node" if nodes else ""
     largest = max((chunk.bytes for chunk in plan.chunks), default=0)
@@ -71,43 +71,45 @@ def _described(runner: Runner, run: Run, options: TrainOptions) -> dict[str, str
         "corpus": size,
         "chunks": f"{len(plan.chunks):,}, the largest {format_bytes(largest)}",
         "workers": f"{workers.count} on {format_count(len(nodes), 'nodes')}" if nodes else f"{workers.count}",
-        **(_UNKNOWN if found is None else _forecasts(runner, run, workers, found, options)),
+        **(_UNKNOWN if counted is None else _forecasts(runner, run, workers, counted, options)),
         "memory limit": f"{format_bytes(workers.limit_bytes)}{on_each}",
         **({} if first is None else {"superwords": f"from {first:,} tokens on: {_SECOND_COUNT}"}),
         "vocabulary": f"{' and '.join(f'{size:,}' for size in options.vocab_size)} tokens, pattern {options.pattern}",
     }
 
 
-def _forecasts(runner: Runner, run: Run, workers: Grant, found: Sample, options: TrainOptions) -> dict[str, str]:
+def _forecasts(runner: Runner, run: Run, workers: Grant, counted: Sample, options: TrainOptions) -> dict[str, str]:
     """Forecast time, disk and memory from a sample that was counted here and now, and from counters that exist."""
     plan = run.manifest.plan
     whole, *parts = look_at([run.counter, *run.chunk_counters()], runner.executor)
-    text_share = found.text_bytes / max(plan.bytes, 1)  # of what is read
+    text_share = counted.text_bytes / max(plan.bytes, 1)  # of what is read
     counters = [
-        (part.rows, part.piece_bytes) if part else found.pieces(chunk.bytes * text_share)
+        (part.rows, part.piece_bytes) if part else counted.pieces(chunk.bytes * text_share)
         for chunk, part in zip(plan.chunks, parts, strict=True)
     ]
-    pieces, piece_bytes = (whole.rows, whole.piece_bytes) if whole else found.pieces(found.text_bytes)
+    pieces, piece_bytes = (whole.rows, whole.piece_bytes) if whole else counted.pieces(counted.text_bytes)
     missing = [chunk.bytes for chunk, part in zip(plan.chunks, parts, strict=True) if not (whole or part)]
-    counting_s = found.counting_s * max(sum(missing) / workers.count, *missing, 0) / max(plan.bytes, 1)
+    counting_s = counted.counting_s * max(sum(missing) / workers.count, *missing, 0) / max(plan.bytes, 1)
     rows = sum(one for one, _ in counters)
     team = runner.threads
     combining_s = _ROW_S * (rows + pieces) / team if len(counters) > 1 and not whole else 0.0
-    disk = sum(_counter_bytes(*one) for one in counters) + _counter_bytes(pieces, piece_bytes)
+    disk = sum(_counter_bytes(*counter) for counter in counters) + _counter_bytes(pieces, piece_bytes)
     in_table = max(_TABLE_BYTES + _SLOT_BYTES * one + size for one, size in counters)
     each = workers.worker_bytes + min(workers.bytes - WRITE_BYTES, int(in_table)) + WRITE_BYTES
-    combining = len(counters) * min(_PARTITION_BYTES, max(_counter_bytes(*one) for one in counters)) * (team + 1)
+    combining = (
+        len(counters) * min(_PARTITION_BYTES, max(_counter_bytes(*counter) for counter in counters)) * (team + 1)
+    )
     counting = workers.taken_bytes + max(
         workers.on_one * each, workers.worker_bytes + min(COMBINE_BYTES, int(combining)) + WRITE_BYTES
     )
-    merging, merging_s, of_merging = _merging(runner, found, workers, (pieces, piece_bytes), options)
+    merging, merging_s, of_merging = _merging(runner, counted, workers, (pieces, piece_bytes), options)
     merging += workers.other_bytes
     of_stages = f"counting {duration(counting_s + combining_s)}, merging {duration(merging_s)}"
     time_s = _START_S + counting_s + combining_s + merging_s
     exist = (
         "and the counter that exists" if whole else f"and {len(parts) - len(missing)} counters" if any(parts) else ""
     )
-    source = f"from a sample of {format_bytes(found.points[1][0])} {exist}".rstrip()
+    source = f"from a sample of {format_bytes(counted.points[1][0])} {exist}".rstrip()
     return {
         "time": f"{duration(_LOW * time_s)} to {duration(_HIGH * time_s)} ({of_stages}), {source}",
         "different pieces": f"about {pieces:.2g}, {format_bytes(piece_bytes)}".replace("e+0", "e"),
@@ -127,7 +129,7 @@ def _counter_bytes(pieces: float, piece_bytes: float) -> float:
 
 
 def _merging(
-    runner: Runner, found: Sample, workers: Grant, size: tuple[float, float], options: TrainOptions
+    runner: Runner, counted: Sample, workers: Grant, size: tuple[float, float], options: TrainOptions
 ) -> tuple[int, float, str]:
     """Forecast memory and time of merging a counter that is like the sample's, and say how it merges.
 
@@ -135,10 +137,10 @@ def _merging(
     """
     merges, (pieces, piece_bytes) = merges_for(options), size
     tally = _core.CountTally(options.min_piece_count)
-    tally.add(found.columns)
+    tally.add(counted.columns)
     of_sample = forecast.shape_of(tally, merges, options.min_piece_count)
-    grown = pieces / found.points[1][1]
-    text_grown = found.text_bytes / found.points[1][0]
+    grown = pieces / counted.points[1][1]
+    text_grown = counted.text_bytes / counted.points[1][0]
     shape = replace(
         of_sample,
         pieces=int(pieces),
@@ -153,7 +155,7 @@ def _merging(
     team = runner.threads
     way = forecast.choose(shape, merges, threads=team, budget_bytes=budget_bytes)
     engine, started = _core.MergeEngine(), time.monotonic()
-    engine.add(*found.columns)
+    engine.add(*counted.columns)
     engine.run(merges, MergeRules(tie_break=options.tie_break), threads=team)
     sample_s = time.monotonic() - started  # merging takes time for different pieces
     seconds = sample_s * max(grown, 1) * (way.times_longer if way else 1.0)

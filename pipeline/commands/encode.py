@@ -14,8 +14,8 @@ from pipeline.base.events import Listener, Notice
 from pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words, warnings_of
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
+from pipeline.reports.encoding import EncodingSummary
 from pipeline.reports.progress import for_python
-from pipeline.reports.summary import EncodingSummary
 from pipeline.run.keywords import AnyPath, EncodeKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.make_options import make_options

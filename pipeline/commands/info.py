@@ -49,8 +49,8 @@ def info(path: AnyPath) -> Facts:
         return _run(manifest.require(where))
     if (where / RESULT).exists() or (where / SHARDS.manifest).exists():
         return _shards(where)
-    if where.is_file() and (found := find_result(where)) is not None:
-        return _encoded(where, *found[:2])
+    if where.is_file() and (encoded := find_result(where)) is not None:
+        return _encoded(where, *encoded[:2])
     if where.name and ((unfinished := where.with_name(where.name + shards.PARTS)) / SHARDS.manifest).exists():
         return _shards(unfinished)
     home = tokenizer_home(where)
@@ -76,8 +76,8 @@ def _with_guest(facts: dict[str, Any], home: Location, maker: Any) -> Facts:
     if maker is None:
         return _facts(facts)
     of_guest: Facts = maker.info(home)
-    found = _facts({**facts, **of_guest.facts})
-    return replace(found, shown_as={**found.shown_as, **of_guest.shown_as})
+    shown = _facts({**facts, **of_guest.facts})
+    return replace(shown, shown_as={**shown.shown_as, **of_guest.shown_as})
 
 
 def _run(run: Run) -> Facts:
@@ -86,7 +86,7 @@ def _run(run: Run) -> Facts:
     corpus = {"counts_from": stored.source.description} if stored.source else {}
     if plan.files:
         corpus = {"corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(corpus_bytes(plan.files))}"}
-    found = [where for where in run.tokenizers() if (where / "tokenizer.json").exists()]
+    tokenizers = [where for where in run.tokenizers() if (where / "tokenizer.json").exists()]
     chooser: Chooser | None = stored.chooser
     facts = {
         "run": str(run.directory),
@@ -96,7 +96,7 @@ def _run(run: Run) -> Facts:
         **(chooser.info() if chooser else {}),
         "options": stored.counting | (stored.merging or {}) | (chooser.REPLACED if chooser and stored.merging else {}),
         "fingerprint": stored.counter_fingerprint(),
-        "tokenizers": [_facts(_tokenizer(where)) for where in found],
+        "tokenizers": [_facts(_tokenizer(where)) for where in tokenizers],
     }
     return _facts(facts)
 

@@ -108,24 +108,24 @@ def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None
 def corpus_of(run: Run) -> tuple[list[CorpusFile], dict[str, str], str, str]:
     """Return a run's files and their text field; of a combined run, those of its runs, with the run of each file.
 
-    The last text names the runs that are left out: those that are gone, or read another field than the first one.
+    The last text names the runs that are left out: those that are gone, or read another field than the first source.
     """
     if run.manifest.source is None:
         return list(run.manifest.plan.files), {}, str(run.manifest.counting["text_field"]), ""
     files, names, fields, left_out = list[CorpusFile](), dict[str, str](), list[str](), list[str]()
-    for one in run.manifest.source.mixed:
+    for source in run.manifest.source.mixed:
         try:
-            part = manifest.require(location(one.run))
-            found, _, field, _ = corpus_of(part)
+            of_run = manifest.require(location(source.run))
+            files_of_run, _, field, _ = corpus_of(of_run)
         except (PipelineError, OSError):
-            left_out.append(one.run)
+            left_out.append(source.run)
             continue
         fields.append(field)
         if field == fields[0]:
-            files += found
-            names |= dict.fromkeys((file.path for file in found), part.directory.location.name)
+            files += files_of_run
+            names |= dict.fromkeys((file.path for file in files_of_run), of_run.directory.location.name)
         else:
-            left_out.append(one.run)
+            left_out.append(source.run)
     without = f" Without the text of {', '.join(left_out)}, which cannot be read along." if left_out else ""
     return files, names, fields[0] if fields else "text", without
 
@@ -134,8 +134,8 @@ def counters_of(run: Run, trained: Trained) -> tuple[tuple[Location, str], ...]:
     """Return the counters of the text of a run with weights, without these; none if it has none, or a run is gone."""
     if run.manifest.weighted:
         with contextlib.suppress(PipelineError, OSError):
-            found = tuple(text_counters(run, coarse=trained.options.first_stage is not None))
-            return found if all(existing([path for path, _ in found])) else ()
+            counters = tuple(text_counters(run, coarse=trained.options.first_stage is not None))
+            return counters if all(existing([path for path, _ in counters])) else ()
     return ()
 
 
@@ -157,7 +157,7 @@ def write_summary(
     counted: Counted,
     options: TrainOptions | None = None,
     numbers: Numbers | None = None,
-    **found: Any,
+    **facts: Any,
 ) -> Summary:
     """Return the result of the command, after writing it into the run directory as its report; a failure warns.
 
@@ -175,7 +175,7 @@ def write_summary(
         nodes=0 if used is None else used.nodes,
         peak_node_bytes=0 if used is None else used.peak_bytes,
         stage_peak_bytes=dict(runner.watch.stage_peaks),
-        **found,
+        **facts,
     )
     if (before := load(run)) is not None and before.made_by:
         flags = ", ".join(one for one in before.made_by if one.startswith("--"))

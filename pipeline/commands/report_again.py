@@ -169,14 +169,14 @@ def report(
         InputError: a file cannot be read.
         RunDirectoryError: the run is damaged, or the output exists.
     """
-    where, others = named(run, "run"), argument("compare", compare, parse_locations)
-    settled = make_options(OutputOptions, {**options, "output": output, "overwrite": overwrite})
-    unseen = argument("held_out", held_out, parse_locations)
+    where, compared = named(run, "run"), argument("compare", compare, parse_locations)
+    work = make_options(OutputOptions, {**options, "output": output, "overwrite": overwrite})
+    held_out_text = argument("held_out", held_out, parse_locations)
     width = None if hidden_size is None else argument("hidden_size", hidden_size, parse_whole_number(1, (1 << 63) - 1))
-    drawn = None if figures is None else named(figures, "figures")
-    extras = Extras(others, unseen, width, settled.output, overwrite=settled.overwrite, figures=drawn)
-    with for_python(progress) as listener, executor_here(settled) as executor:
-        return run_report(where, extras, settled, executor, listener)
+    figures_to = None if figures is None else named(figures, "figures")
+    extras = Extras(compared, held_out_text, width, work.output, overwrite=work.overwrite, figures=figures_to)
+    with for_python(progress) as listener, executor_here(work) as executor:
+        return run_report(where, extras, work, executor, listener)
 
 
 def run_report(path: Location, extras: Extras, options: WorkOptions, executor: Executor, listener: Listener) -> Result:
@@ -228,24 +228,18 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
 
 def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listener: Listener) -> NumbersTask:
     """Return the task of a report with these extras; warns if text that is held out was trained on."""
-    (labels, compare), (languages, held_out) = map(_with_names, (extras.compare, extras.held_out))
+    languages, held_out = _with_names(extras.held_out)
     files, names, text_field, left_out = corpus_of(run)
     trained_on, description = "", RANDOM + left_out
     if held_out:
         corpus, files = files, list(find_files(map(str, held_out)).files)
         trained_on, description = _about_held_out(held_out, files, corpus)
         listed = [(name, find_files([str(path)]).files) for name, path in zip(languages, held_out, strict=True) if name]
-        names = {file.path: name for name, found in listed for file in found}
+        names = {file.path: name for name, files_of_name in listed for file in files_of_name}
     parallel = tuple(dict.fromkeys(languages)) if all(languages) and len(set(languages)) > 1 else ()
     if trained_on:
         listener(Notice("warning", f"--held-out names text that was trained on: {trained_on}"))
-    shown = [label or short for label, short in zip(labels, short_names(compare), strict=True)]
-    if any(labels) and len({"this tokenizer", *shown}) <= len(shown):
-        raise UsageError(f"--compare has a label twice, or that of this tokenizer: {', '.join(shown)}")
-    found = {
-        name: tokenizer_path(one) if not isinstance(one, Path) or one.exists() else cached_or_reference(str(one))
-        for name, one in zip(shown, compare, strict=True)
-    }
+    others = _tokenizers_of(extras.compare)
     return NumbersTask(
         trained,
         _whole(files) if parallel else choose(files, SAMPLE_BYTES),
@@ -254,10 +248,8 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
         held_out=bool(held_out) and not trained_on,
         skip_changed=not held_out,
         written_roles=partial(written_roles, home),
-        compare=tuple(
-            (name, partial(load_compared, path)) for name, path in found.items() if not isinstance(path, str)
-        ),
-        references=tuple(path for path in found.values() if isinstance(path, str)) if compare else tuple(REFERENCES),
+        compare=tuple((name, partial(load_compared, one)) for name, one in others.items() if not isinstance(one, str)),
+        references=tuple(one for one in others.values() if isinstance(one, str)) if others else tuple(REFERENCES),
         hidden_size=extras.hidden_size,
         names=names,
         parallel=parallel,
@@ -266,15 +258,27 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
     )
 
 
+def _tokenizers_of(paths: Sequence[Location]) -> dict[str, Location | str]:
+    """Return other tokenizers by the names that are shown: where each is, or the name of a reference."""
+    labels, locations = _with_names(paths)
+    names = [label or short for label, short in zip(labels, short_names(locations), strict=True)]
+    if any(labels) and len({"this tokenizer", *names}) <= len(names):
+        raise UsageError(f"--compare has a label twice, or that of this tokenizer: {', '.join(names)}")
+    return {
+        name: tokenizer_path(path) if not isinstance(path, Path) or path.exists() else cached_or_reference(str(path))
+        for name, path in zip(names, locations, strict=True)
+    }
+
+
 def _with_names(paths: Sequence[Location]) -> tuple[list[str], list[Location]]:
     """Split each NAME=PATH that is not itself a path; the name of another one is empty."""
-    names, found = list[str](), list[Location]()
+    names, locations = list[str](), list[Location]()
     for path in paths:
         name, _, rest = str(path).partition("=")
         is_named = bool(name and rest) and "/" not in name and not (isinstance(path, Path) and path.exists())
         names.append(name if is_named else "")
-        found.append(location(re.sub(r"^([a-z]\w+):/(?!/)", r"\1://", rest)) if is_named else path)
-    return names, found
+        locations.append(location(re.sub(r"^([a-z]\w+):/(?!/)", r"\1://", rest)) if is_named else path)
+    return names, locations
 
 
 def _whole(files: Sequence[CorpusFile]) -> list[Chosen]:
@@ -292,12 +296,12 @@ def _about_held_out(
     origin = f"From {', '.join(map(str, named))}."
     if not corpus:
         return "", f"{origin} Not checked: the run has no list of its corpus."
-    found = files_in_both(files, corpus)
-    if not found:
+    known = files_in_both(files, corpus)
+    if not known:
         return "", origin
-    share = sum(file.size for file in found) / sum(file.size for file in files)
-    names = ", ".join(file.path for file in found[:3]) + (", ..." if len(found) > 3 else "")
-    trained_on = f"{len(found):,} of {format_count(len(files), 'files')}, {share:.0%} of the bytes: {names}"
+    share = sum(file.size for file in known) / sum(file.size for file in files)
+    names = ", ".join(file.path for file in known[:3]) + (", ..." if len(known) > 3 else "")
+    trained_on = f"{len(known):,} of {format_count(len(files), 'files')}, {share:.0%} of the bytes: {names}"
     return trained_on, f"{origin} In the training corpus, itself or as a copy: {trained_on}."
 
 

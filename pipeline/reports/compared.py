@@ -71,12 +71,12 @@ def _file_of_transformers(name: str, model: str) -> Path:
     except ImportError:
         raise InputError(f"{name} does not exist; to find it in the cache of transformers, install that") from None
     try:
-        found = find(model, "tokenizer.json")
+        file = find(model, "tokenizer.json")
     except ValueError:  # no name of a model
-        found = None
-    if not isinstance(found, str):
+        file = None
+    if not isinstance(file, str):
         raise InputError(f"{name} is no path, and {model} is not in the cache of transformers: {remedy}")
-    return Path(found)
+    return Path(file)
 
 
 def _tiktoken_file(encoding: str) -> Path:

@@ -28,8 +28,15 @@ from typing import Any, Literal
 
 COLOURS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 """Names in page.css."""
-MARKERS = (("circle", "o"), ("square", "s"), ("diamond", "D"), ("triangle-up", "^"), ("x", "X"), ("cross", "P"),
-           ("triangle-down", "v"))  # fmt: skip
+MARKERS = (
+    ("circle", "o"),
+    ("square", "s"),
+    ("diamond", "D"),
+    ("triangle-up", "^"),
+    ("x", "X"),
+    ("cross", "P"),
+    ("triangle-down", "v"),
+)
 DASHES = (("solid", "-"), ("dash", "--"), ("dot", ":"), ("dashdot", "-."), ("longdash", (0, (8, 3))))
 """Both by their names in plotly and in matplotlib."""
 MARKED_POINTS = 24  # a line of at most so many has a marker at each
@@ -86,7 +93,7 @@ class Figure:
 
     def categories(self, at: int) -> list[Value]:
         """Return the different values of an axis, 0 or 1, as they come."""
-        return list(dict.fromkeys(point[at] for one in self.series for point in one.points))
+        return list(dict.fromkeys(point[at] for line in self.series for point in line.points))
 
     @property
     def bar_width(self) -> float:
@@ -101,14 +108,14 @@ class Figure:
     @property
     def has_legend(self) -> bool:
         """Whether a name is needed to tell series apart."""
-        return self.kind != "heat" and sum(bool(one.name) for one in self.series) > 1
+        return self.kind != "heat" and sum(bool(line.name) for line in self.series) > 1
 
     def rows(self) -> Iterator[tuple[Value, ...]]:
         """Yield its numbers as a table, headers first."""
         yield "series", self.x.title or "x", self.y.title or "y", "text"
-        for one in self.series:
-            for at, (x, y) in enumerate(one.points):
-                yield one.name, x, y, one.texts[at] if one.texts else ""
+        for line in self.series:
+            for at, (x, y) in enumerate(line.points):
+                yield line.name, x, y, line.texts[at] if line.texts else ""
 
 
 def size_axis(sizes: Iterable[int], label: str = "vocabulary size") -> Axis:
@@ -159,14 +166,14 @@ def plotly_figure(figure: Figure) -> dict[str, Any]:
 
 
 def _plotly_axis(axis: Axis) -> dict[str, Any]:
-    found: dict[str, Any] = {"title": {"text": _plain(axis.title)}, "type": axis.scale, "hoverformat": axis.form}
+    layout: dict[str, Any] = {"title": {"text": _plain(axis.title)}, "type": axis.scale, "hoverformat": axis.form}
     if axis.ticks:
-        found |= {"tickvals": [at for at, _ in axis.ticks], "ticktext": [_plain(text) for _, text in axis.ticks]}
+        layout |= {"tickvals": [at for at, _ in axis.ticks], "ticktext": [_plain(text) for _, text in axis.ticks]}
     elif axis.scale == "log":
-        found |= {"dtick": 1}
+        layout |= {"dtick": 1}
     if axis.limits is not None:
-        found |= {"range": [math.log10(one) if axis.scale == "log" else one for one in axis.limits]}
-    return found | ({"rangemode": "tozero"} if axis.zero else {})
+        layout |= {"range": [math.log10(one) if axis.scale == "log" else one for one in axis.limits]}
+    return layout | ({"rangemode": "tozero"} if axis.zero else {})
 
 
 def _plotly_trace(figure: Figure, one: Series, style: int) -> dict[str, Any]:
@@ -190,7 +197,7 @@ def _plotly_trace(figure: Figure, one: Series, style: int) -> dict[str, Any]:
 
 def _plotly_heat(figure: Figure) -> dict[str, Any]:
     columns = figure.categories(0)
-    rows = [(one.name, dict(one.points)) for one in figure.series]
+    rows = [(line.name, dict(line.points)) for line in figure.series]
     return {
         "type": "heatmap",
         "x": [_plain(category(column)) for column in columns],

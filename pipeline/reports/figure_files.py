@@ -15,19 +15,30 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.reports.figure import COLOURS, DASHES, MARKED_POINTS, MARKERS, Axis, Figure, Series, category, marker_of
-from pipeline.reports.html import escaped
 from pipeline.reports.page import light_colours
-from pipeline.reports.parts import Table
+from pipeline.reports.parts import Table, escaped
 from pipeline.storage import Location
 from pipeline.storage.atomic import make_directory, single_output, write_whole
 
 _WIDTH, _HEIGHT, _ROW = 3.35, 2.3, 0.17  # inches: of a column, and of a row of dots or cells
 _STYLE = {
-    "font.size": 7, "axes.titlesize": 7, "legend.fontsize": 6.5, "axes.linewidth": 0.6, "lines.linewidth": 1.2,
-    "lines.markersize": 4, "axes.grid": True, "grid.linewidth": 0.4, "axes.axisbelow": True, "legend.frameon": False,
-    "svg.fonttype": "none", "pdf.fonttype": 42, "text.parse_math": False, "svg.hashsalt": "bpe-pipeline",
-    "axes.spines.top": False, "axes.spines.right": False,
-}  # fmt: skip
+    "font.size": 7,
+    "axes.titlesize": 7,
+    "legend.fontsize": 6.5,
+    "axes.linewidth": 0.6,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4,
+    "axes.grid": True,
+    "grid.linewidth": 0.4,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+    "text.parse_math": False,
+    "svg.hashsalt": "bpe-pipeline",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
 
 
 def require_figures(where: Location, *, overwrite: bool = False) -> Location:
@@ -95,7 +106,9 @@ def drawn(figure: Figure, form: str) -> bytes:
         if figure.kind == "dots":
             axes.invert_yaxis()
         if figure.has_legend:
-            canvas.legend(loc="outside upper left", ncols=2 if max(len(one.name) for one in figure.series) < 24 else 1)
+            canvas.legend(
+                loc="outside upper left", ncols=2 if max(len(line.name) for line in figure.series) < 24 else 1
+            )
         stamp = {"Date": None} if form == "svg" else {"CreationDate": None}
         canvas.savefig(data, format=form, metadata=stamp)
     return data.getvalue()
@@ -136,7 +149,7 @@ def _set_axis(axes: Any, name: str, axis: Axis) -> None:
 
 
 def _draw_heat(axes: Any, figure: Figure, colours: dict[str, str]) -> None:
-    columns, rows = figure.categories(0), [dict(one.points) for one in figure.series]
+    columns, rows = figure.categories(0), [dict(line.points) for line in figure.series]
     values = [[float(row.get(column, "nan")) for column in columns] for row in rows]
     colormap = import_module("matplotlib.colors").LinearSegmentedColormap
     shades = colormap.from_list("", [colours["card"], colours["heat"]])
@@ -144,7 +157,7 @@ def _draw_heat(axes: Any, figure: Figure, colours: dict[str, str]) -> None:
     axes.grid(visible=False)
     axes.set_xlabel(figure.x.title)
     axes.set_xticks(range(len(columns)), [category(one) for one in columns])
-    axes.set_yticks(range(len(rows)), [one.name for one in figure.series])
+    axes.set_yticks(range(len(rows)), [line.name for line in figure.series])
     for at, row in enumerate(values):
         for column, value in enumerate(row):
             if value == value:  # it is known

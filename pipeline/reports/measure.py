@@ -129,12 +129,12 @@ def measure(tokenizer: MeasuredTokenizer, texts: Iterable[tuple[str, str]], name
     used: defaultdict[str, Counter[int]] = defaultdict(Counter)  # ids by source
     numbers: defaultdict[str, Counter[tuple[int, tuple[int, ...]]]] = defaultdict(Counter)  # digits and cuts by source
     cuts: Counter[tuple[str, str, int, int]] = Counter()  # words by source, script, bytes and tokens
-    for source, ids, stretch in ((source, *found) for source, text in texts for found in tokenizer.stretches(text)):
-        text = stretch.decode()
+    for source, ids, data in ((source, *cut) for source, text in texts for cut in tokenizer.stretches(text)):
+        text = data.decode()
         used[source].update(ids)
-        data = [tokens[id_] for id_ in ids]
-        ends = list(accumulate(map(len, data)))
-        prepared = b"".join(data).decode(errors="replace")  # the tokenizer may have normalized the text
+        cut_tokens = [tokens[id_] for id_ in ids]
+        ends = list(accumulate(map(len, cut_tokens)))
+        prepared = b"".join(cut_tokens).decode(errors="replace")  # the tokenizer may have normalized the text
         for word, begin, end in _spans(find_words, prepared):
             overlaps = bisect_left(ends, end) - bisect_right(ends, begin) + 1
             cuts[source, script_of_character(word[0]), end - begin, overlaps] += 1
@@ -144,9 +144,9 @@ def measure(tokenizer: MeasuredTokenizer, texts: Iterable[tuple[str, str]], name
         lost = bytes_lost(text, prepared if decode is None else decode(ids))
         sources[source].update(bytes=len(text.encode()), tokens=len(ids), characters=len(text), lost=lost)
     for (source, script, size, overlaps), words in cuts.items():
-        found = {"words": words, "overlaps": words * overlaps, "whole": words * (overlaps == 1)}
-        sources[source].update(found)
-        scripts[script].update(found, bytes=words * size, tokens=words * overlaps)
+        of_words = {"words": words, "overlaps": words * overlaps, "whole": words * (overlaps == 1)}
+        sources[source].update(of_words)
+        scripts[script].update(of_words, bytes=words * size, tokens=words * overlaps)
     total, all_ids = sum(sources.values(), Counter[str]()), sum(used.values(), Counter[int]())
     return TokenizerMeasures(
         whole=_text_measures(name, total, all_ids, tokens, mean_digit_f1(sum(numbers.values(), Counter()))),
@@ -172,14 +172,14 @@ def _of_single_sources(
     if len(sources) < FEWEST_SOURCES:
         return ()
     largest_bytes = sum(sums["bytes"] for sums in sources.values()) * _LARGEST_SHARE
-    found = (
+    candidates = (
         (id_, source, times)
         for source, ids in used.items()
         if sources[source]["bytes"] <= largest_bytes
         for id_, times in ids.items()
         if times >= _FEWEST_TIMES and times == all_ids[id_] and len(tokens[id_]) >= _FEWEST_BYTES
     )
-    return tuple(sorted(found, key=lambda one: (-one[2], one[0]))[:_MOST_TOKENS])
+    return tuple(sorted(candidates, key=lambda one: (-one[2], one[0]))[:_MOST_TOKENS])
 
 
 def bytes_lost(text: str, decoded: str) -> int:
@@ -209,10 +209,10 @@ def _spans(pattern: Any, text: str) -> Iterator[tuple[str, int, int]]:
         return
     end = character = 0
     for match in pattern.finditer(text):
-        start, found = match.start(), match[0]
+        start, matched = match.start(), match[0]
         begin = end + len(text[character:start].encode())
-        end, character = begin + len(found.encode()), match.end()
-        yield found, begin, end
+        end, character = begin + len(matched.encode()), match.end()
+        yield matched, begin, end
 
 
 def digit_f1(cuts: Iterable[int], usual: Iterable[int]) -> float:
@@ -221,8 +221,8 @@ def digit_f1(cuts: Iterable[int], usual: Iterable[int]) -> float:
     >>> digit_f1([1, 2], [1, 2]), digit_f1([], []), digit_f1([3], []), digit_f1([1, 4], [1, 3])
     (1.0, 1.0, 0.0, 0.5)
     """
-    found, wanted = set(cuts), set(usual)
-    return 2 * len(found & wanted) / (len(found) + len(wanted)) if found or wanted else 1.0
+    ends, usual_ends = set(cuts), set(usual)
+    return 2 * len(ends & usual_ends) / (len(ends) + len(usual_ends)) if ends or usual_ends else 1.0
 
 
 def mean_digit_f1(numbers: Mapping[tuple[int, tuple[int, ...]], int]) -> float | None:
@@ -235,8 +235,8 @@ def mean_digit_f1(numbers: Mapping[tuple[int, tuple[int, ...]], int]) -> float |
     for (digits, cuts), times in sorted(numbers.items()):
         usual[digits] = max(usual.get(digits, (0, ())), (times, cuts), key=itemgetter(0))
     total = sum(numbers.values())
-    found = (times * digit_f1(cuts, usual[digits][1]) for (digits, cuts), times in numbers.items())
-    return math.fsum(found) / total if total else None
+    scores = (times * digit_f1(cuts, usual[digits][1]) for (digits, cuts), times in numbers.items())
+    return math.fsum(scores) / total if total else None
 
 
 def gini(values: Sequence[float]) -> float | None:

@@ -22,12 +22,14 @@ def model_card(options: Mapping[str, str], numbers: Numbers, answers: Sequence[t
     options: as it was made with; answers: the verdict.
     """
     size = numbers.tokenizers[0][1]
-    facts = Rows((
-        ("vocabulary", f"{size:,} tokens, byte-level BPE"),
-        *((name, options[name]) for name in _OPTIONS if options.get(name, "none") not in ("none", "False")),
-        ("trained on", f"{format_bytes(numbers.merged.bytes)} of text"),
-        *((question, answer) for question, answer in answers if question != SKIPPED),
-    ))  # fmt: skip
+    facts = Rows(
+        (
+            ("vocabulary", f"{size:,} tokens, byte-level BPE"),
+            *((name, options[name]) for name in _OPTIONS if options.get(name, "none") not in ("none", "False")),
+            ("trained on", f"{format_bytes(numbers.merged.bytes)} of text"),
+            *((question, answer) for question, answer in answers if question != SKIPPED),
+        )
+    )
     listed = [sentences_table(numbers), sizes(numbers.merged)]
     if numbers.vocabulary.special_tokens:
         listed.insert(0, special_token_table(numbers))

@@ -129,13 +129,13 @@ def same_text(numbers: Numbers) -> SameText:
     """Return the tokens of the held-out parallel files, or without any of the built-in sentences."""
     names = tuple(name for name, _ in numbers.tokenizers)
     if (sample := numbers.sample) is not None and sample.parallel:
-        found = [{one.name: one.tokens for one in each.sources} for each in sample.tokenizers]
-        counts = {language: tuple(one.get(language, 0) for one in found) for language in sample.parallel}
+        tokens_of = [{source.name: source.tokens for source in tokenizer.sources} for tokenizer in sample.tokenizers]
+        counts = {language: tuple(one.get(language, 0) for one in tokens_of) for language in sample.parallel}
         reference = next(filter(is_english, counts), next(iter(counts)))
         origin = f"Held-out parallel files in {len(counts)} languages, given as the same text. {sample.description}"
         return SameText(names, counts, reference, origin, tuple(map(gini, zip(*counts.values(), strict=True))))
     names += tuple(f"{one.name} (reference)" for one in numbers.references)
-    counts = {one.language: one.counts for one in numbers.sentences if one.language in PARALLEL}
+    counts = {sentence.language: sentence.counts for sentence in numbers.sentences if sentence.language in PARALLEL}
     origin = f"The report's own sentence in {len(counts)} languages: a hint, no measurement."
     return SameText(names, counts, "English", origin, numbers.ginis)
 

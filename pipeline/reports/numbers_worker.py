@@ -82,6 +82,7 @@ def compute_numbers(task: NumbersTask) -> Numbers:
         _sentence(language, text, [one for _, one in named], [one["tokens"][language] for one in references])
         for language, text in numbers.SENTENCES.items()
     )
+    parallel = [sentence.counts for sentence in sentences if sentence.language in numbers.PARALLEL]
     return Numbers(
         tokenizers=tuple((name, one.size) for name, one in named),
         vocabulary=vocabulary_numbers(vocabulary, special_tokens(model), model.unreachable_tokens(), uses),
@@ -97,9 +98,7 @@ def compute_numbers(task: NumbersTask) -> Numbers:
             for name, one in zip(task.references, references, strict=True)
         ),
         sentences=sentences,
-        ginis=tuple(
-            map(gini, zip(*(one.counts for one in sentences if one.language in numbers.PARALLEL), strict=True))
-        ),
+        ginis=tuple(map(gini, zip(*parallel, strict=True))),
         machine=machine.describe(),
         hidden_size=task.hidden_size,
         listing=listing(measured.vocab, uses),
@@ -207,14 +206,14 @@ def _sample(
 
 def _first_stage(trained: Trained, texts: Sequence[tuple[str, str]]) -> dict[str, int]:
     """Count the tokens of each source before superwords; of no source if there are none."""
-    found, options = Counter[str](), trained.options
+    tokens, options = Counter[str](), trained.options
     if options.first_stage is not None:
         learned = trained.learned.first(options.first_stage - 256)
         vocabulary = Vocabulary.from_id_pairs(learned.left, learned.right)
         encode = measured_model(Model.cut_by(pattern_of(options), vocabulary, Roles(), {})).encode
         for source, text in texts:
-            found[source] += len(encode(text))
-    return dict(found)
+            tokens[source] += len(encode(text))
+    return dict(tokens)
 
 
 def _other_lines(task: NumbersTask, drawn: Sequence[Drawn]) -> str:
@@ -232,18 +231,18 @@ def _curve(task: NumbersTask, texts: Sequence[tuple[str, str]], whole: TextMeasu
     own = options.vocab_size[0]
     least = own - options.special.merge_budget(own)
     sizes = [size for size in numbers.MARKED_SIZES if options.first_stage is None and least < size < own]
-    found = []
+    points = []
     for size in sizes:
         encode = measured_model(task.trained.model(size)).encode
         tokens = sum(len(encode(text)) for _, text in texts)
-        found.append((size, round((whole.bytes - (whole.lost or 0)) / max(tokens, 1), 4)))
-    return (*found, (own, round(whole.bytes_per_token or 0, 4))) if found else ()
+        points.append((size, round((whole.bytes - (whole.lost or 0)) / max(tokens, 1), 4)))
+    return (*points, (own, round(whole.bytes_per_token or 0, 4))) if points else ()
 
 
 def _sentence(
     language: str, text: str, tokenizers: Sequence[MeasuredTokenizer], others: Sequence[int]
 ) -> SentenceTokens:
-    encoded = [one.encode(text) for one in tokenizers]
+    encoded = [tokenizer.encode(text) for tokenizer in tokenizers]
     cuts = tuple(_cut(ids, one.vocab) for ids, one in zip(encoded, tokenizers, strict=True))
     fallback = tuple(
         sum(map(is_byte_alone, (one.vocab[id_] for id_ in ids))) / max(len(ids), 1)

@@ -19,9 +19,8 @@ from typing import BinaryIO
 from pipeline import __version__
 from pipeline.base.system import process_lock
 from pipeline.reports.figure import Figure, plotly_figure
-from pipeline.reports.html import Html, element, escaped, html_of
 from pipeline.reports.numbers import Numbers, SentenceTokens
-from pipeline.reports.parts import Part
+from pipeline.reports.parts import Html, Part, element, escaped, html_of
 from pipeline.reports.plots import page_figures
 from pipeline.storage import Location
 
@@ -83,7 +82,7 @@ def _drawing(figures: Sequence[Figure]) -> str:
     """Return the scripts that draw figures; nothing without any, or without plotly."""
     if not figures or (script := plotly_script()) is None:
         return ""
-    values = {one.id: plotly_figure(one) | {"title": one.title} for one in figures}
+    values = {figure.id: plotly_figure(figure) | {"title": figure.title} for figure in figures}
     described = json.dumps({"light": light_colours(), "figures": values})
     escapes = described.replace("<", "\\u003c")  # only "<" can end a script
     return (
@@ -105,7 +104,7 @@ def write_page(
         "directory": escaped(directory),
         "style": (_HERE / "page.css").read_text("utf-8"),
         "added": escaped(*map(figure_element, added)),
-        "cuts": escaped(*(_sentence(numbers, one) for one in numbers.sentences)),
+        "cuts": escaped(*(_sentence(numbers, sentence) for sentence in numbers.sentences)),
         "count": f"{numbers.tokenizers[0][1]:,}",
         "version": __version__,
         "listing": base64.b64encode(numbers.listing).decode(),
@@ -121,10 +120,15 @@ def _sentence(numbers: Numbers, one: SentenceTokens) -> Html:
     for (name, _), cut in zip(numbers.tokenizers, one.cuts, strict=True):
         tokens = sum(len(ids) for ids, _ in cut)
         spans = (
-            element("span", text, element("sub", len(ids)) if len(ids) > 1 else "", class_=f"t{number % 4}",
-                    title=f"id {' '.join(map(str, ids))}")
+            element(
+                "span",
+                text,
+                element("sub", len(ids)) if len(ids) > 1 else "",
+                class_=f"t{number % 4}",
+                title=f"id {' '.join(map(str, ids))}",
+            )
             for number, (ids, text) in enumerate(cut)
-        )  # fmt: skip
+        )
         named = element("p", f"{name}: {tokens} tokens", class_="quiet") if len(one.cuts) > 1 else escaped()
         shown.append(escaped(named, element("p", *spans, class_="cut", dir="auto")))
     return escaped(element("h4", one.language), *shown)

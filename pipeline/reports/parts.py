@@ -1,8 +1,9 @@
-"""What results show: rows of a name and a value, notes, tables and lists, and the text that is made of them.
+"""What results show: rows of a name and a value, notes, tables and lists, and how each is written as text and as HTML.
 
-HTML of them is made by `html.py`, Markdown by `model_card.py`.
+In HTML every text is escaped, unless it is `Html`, which only this module makes. `model_card.py` writes Markdown.
 """
 
+import html
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -59,17 +60,17 @@ class Table:
 
     def marks(self) -> dict[tuple[int, int], str]:
         """Return marks by row and column, also of several cells that look alike; none if all compared cells do."""
-        places = [[(row, column) for column in self.better] for row in range(len(self.rows))]
-        texts, found = self.texts(), dict[tuple[int, int], str]()
-        for group in places if self.across else zip(*places, strict=True):
+        cells = [[(row, column) for column in self.better] for row in range(len(self.rows))]
+        texts, marks = self.texts(), dict[tuple[int, int], str]()
+        for group in cells if self.across else zip(*cells, strict=True):
             values = {(row, column): self.rows[row][column] for row, column in group}
             known = {at: value * self.better[at[1]] for at, value in values.items() if isinstance(value, int | float)}
             alike = {(row, column): texts[row][column] for row, column in known}
             if len(set(alike.values())) > 1:
                 least, most = (alike[choose(known, key=known.__getitem__)] for choose in (min, max))
-                marks = {least: "worst", most: "best"}
-                found |= {at: marks[text] for at, text in alike.items() if text in marks}
-        return found if self.picked is None else found | {self.picked: "recommended"}
+                mark_of = {least: "worst", most: "best"}
+                marks |= {at: mark_of[text] for at, text in alike.items() if text in mark_of}
+        return marks if self.picked is None else marks | {self.picked: "recommended"}
 
 
 @dataclass(frozen=True)
@@ -133,3 +134,80 @@ def _cell(cell: object, form: str) -> str:
 
 
 _TEXT: Mapping[type, Any] = {Rows: _rows_text, Note: _note_text, Table: _table_text, Items: Items.text}
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def escaped(*values: object) -> Html:
+    """Concatenate values as text in HTML, also for use in attributes; `Html` is kept as it is."""
+    return Html("".join(value if isinstance(value, Html) else html.escape(printable(value)) for value in values))
+
+
+def element(tag: str, *children: object, **attributes: object) -> Html:
+    """Make an element; `class_` is the attribute `class`, `aria_label` is `aria-label`.
+
+    >>> element("b", "a < b", class_="x")
+    '<b class="x">a &lt; b</b>'
+    """
+    written = "".join(f' {name.rstrip("_").replace("_", "-")}="{escaped(value)}"' for name, value in attributes.items())
+    return Html(f"<{tag}{written}>{escaped(*children)}</{tag}>")
+
+
+def html_of(*parts: Part) -> Html:
+    """Return what a result shows; a table scrolls if it is wider than the page, and one without rows is left out."""
+    return escaped(*(_HTML[type(part)](part) for part in parts))
+
+
+def _rows_html(part: Rows) -> Html:
+    rows = (element("tr", element("th", name, scope="row"), element("td", text)) for name, text in part.texts())
+    return _framed(part.title, element("table", *rows, class_="facts")) if part.rows else escaped()
+
+
+def _table_html(part: Table) -> Html:
+    marks = part.marks()
+    rows = [
+        element(
+            "tr",
+            element("th", first, scope="row"),
+            *(_cell_html(text, marks.get((row, column), "")) for column, text in enumerate(cells, 1)),
+        )
+        for row, (first, *cells) in enumerate(part.texts())
+    ]
+    head = element("thead", element("tr", *(element("th", header, scope="col") for header in part.headers)))
+    return _framed(part.title, element("table", head, *rows), part.note) if rows else escaped()
+
+
+def _cell_html(text: str, mark: str) -> Html:
+    """Make a cell; a mark is a colour, and a word for who cannot see it."""
+    return element("td", text, element("span", f" {mark}"), class_=mark) if mark else element("td", text)
+
+
+def _framed(title: str, content: Html, note: str = "") -> Html:
+    """Let a table scroll if it is wider than the page."""
+    framed = element("div", content, class_="wide", tabindex=0, role="region", aria_label=title)
+    return escaped(element("h3", title), quiet(note), framed)
+
+
+def _items_html(part: Items) -> Html:
+    items = (
+        element("li", element("code", text), *((element("span", more, class_="quiet"),) if more else ()))
+        for text, more in part.items
+    )
+    tokens = element("ul", *items, class_="tokens") if part.items else ""
+    return escaped(element("h3", part.title), quiet(part.note), tokens)
+
+
+def _note_html(part: Note) -> Html:
+    return element("p", part.text, class_="warn" if part.warning else "quiet")
+
+
+_HTML: Mapping[type, Any] = {Rows: _rows_html, Note: _note_html, Table: _table_html, Items: _items_html}
+
+
+def quiet(text: str) -> Html:
+    """Return a paragraph that stands back; nothing for no text."""
+    return element("p", text, class_="quiet") if text else escaped()

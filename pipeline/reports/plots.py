@@ -77,10 +77,10 @@ def _sources(numbers: Numbers) -> Iterator[Figure]:
     sample = numbers.sample
     if sample is None or len(sample.tokenizers[0].sources) < 2:
         return
-    names = [one.name for one in sample.tokenizers[0].sources]
+    names = [source.name for source in sample.tokenizers[0].sources]
     series = tuple(
-        Series(name, tuple((round(one.bytes_per_token or 0, 4), one.name) for one in found.sources))
-        for (name, _), found in zip(numbers.tokenizers, sample.tokenizers, strict=True)
+        Series(name, tuple((round(source.bytes_per_token or 0, 4), source.name) for source in measures.sources))
+        for (name, _), measures in zip(numbers.tokenizers, sample.tokenizers, strict=True)
     )
     x, y = Axis("bytes per token"), Axis(scale="category")
     what = "held-out text" if sample.held_out else "a sample of the training corpus"
@@ -110,7 +110,7 @@ def _lengths(names: Sequence[str], numbers: Numbers) -> Figure:
             counts[max(min(length, _LONGEST), 1)] += count
         series.append(Series(name, tuple((length, round(100 * count / total, 3)) for length, count in counts.items())))
     ticks = ((1, "1"), (4, "4"), (8, "8"), (16, "16"), (24, "24"), (_LONGEST, f"{_LONGEST} and<br>longer"))
-    most = max(length for one in series for length, _ in one.points if isinstance(length, int))
+    most = max(length for line in series for length, _ in line.points if isinstance(length, int))
     x = Axis("bytes of the token", form=",.0f", ticks=ticks, limits=(0, most + 1))
     mean = numbers.vocabulary.bytes / max(numbers.vocabulary.tokens, 1)
     note = f"{mean:.2f} bytes on average, each token of this vocabulary counted once."

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from pipeline.merges.vocabulary import token_to_text
-from pipeline.reports.parts import Part, Rows, as_text
+from pipeline.reports.parts import Part, Rows, as_text, html_of
 from pipeline.storage import Remote
 
 NOT_STORED = {"stored": False}  # metadata of a field that is no part of the JSON
@@ -69,16 +69,14 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Return its fields as plain values."""
-        found: dict[str, Any] = plain(self)
-        return found
+        values: dict[str, Any] = plain(self)
+        return values
 
     def __str__(self) -> str:
         return as_text(self.shown())
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        from pipeline.reports.html import html_of
-
         return str(html_of(*self.shown()))
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.base.printable import printable_lines
 from pipeline.base.units import format_bytes, format_count
-from pipeline.corpus.skipped_or_altered import in_one_line, in_words
+from pipeline.corpus.skipped_or_altered import in_one_line
 from pipeline.counts.chunk_statistics import CorpusFacts
 from pipeline.executors import ClusterUse
 from pipeline.reports.figure import Figure
@@ -24,7 +24,7 @@ from pipeline.storage import Location
 from pipeline.tokenizer.export import AT_SIZE, Check, VocabularyFacts
 
 if TYPE_CHECKING:
-    from pipeline.shards.encoded_corpus import EncodedCorpus
+    pass
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,10 @@ class Summary(Result):
             ("vocabulary", "" if vocabulary is None else _kinds(vocabulary, corpus)),
             ("bytes per token", "" if vocabulary is None else "; ".join(_rates(vocabulary, corpus))),
             *(row for section in self.sections for row in section.rows[: None if whole else 1]),
-            ("time", _used(self.stages, self.retries, self.peak_memory_bytes, cluster) if self.stages else ""),
+            (
+                "time",
+                time_and_memory(self.stages, self.retries, self.peak_memory_bytes, cluster) if self.stages else "",
+            ),
             ("run", self.directory if vocabulary is None and not whole else ""),
             *self._written(whole=whole),
             ("ids changed", [f"{name}: {text}" for name, text in self.changed_ids.items()]),
@@ -145,67 +148,6 @@ class Summary(Result):
         return [f"bpe-pipeline encode --tokenizer {tokenizer} --text 'Hello world'", f"{merge} {another}"]
 
 
-_APART = "keep the documents of a row apart in batches without attention_mask, in a model with use_cache=False"
-_AMOUNTS = ("padded", "truncated", "dropped")
-
-
-@dataclass(frozen=True)
-class EncodingSummary(Result):
-    """One run of `encode --output`. times: seconds of each stage, None: kept; cluster: None: this machine alone.
-
-    tokenizer: its location, if it has one: then the next command is shown.
-    """
-
-    directory: Location
-    corpus: "EncodedCorpus"
-    times: dict[str, float | None]
-    peak_memory_bytes: int
-    retries: int
-    cluster: ClusterUse | None = None
-    tokenizer: Location | None = None
-
-    event = "summary"
-
-    @property
-    def brief(self) -> str:
-        """The directory of the shards."""
-        return str(self.directory)
-
-    def shown(self) -> Iterable[Part]:
-        """Return at most nine rows."""
-        corpus, documents = self.corpus, format_count(self.corpus.documents, "documents")
-        once = corpus.pack is None and {"repeat", "weights"}.isdisjoint(corpus.order or ())
-        rate = f" ({corpus.bytes_per_token:.3f} bytes of text each" if once and corpus.bytes_per_token else ""
-        rate += "" if not rate else ")" if corpus.text_tokens == corpus.tokens else ", special tokens aside)"
-        shard_bytes = format_bytes(sum(shard.bytes for shard in corpus.shards))
-        if corpus.kind == "bin of uint32":
-            shard_bytes += "; nanoGPT's loader reads uint16: change its dtype"
-        validation = sum(shard.tokens for shard in corpus.shards if shard.split is not None)
-        how = "follows each" if corpus.documents_by == "separator" else "ends each; offsets or rows mark the limits"
-        decode = ["bpe-pipeline", "decode", str(self.directory), "--tokenizer", str(self.tokenizer)]
-        has_positions = corpus.made_by is None and "position_ids" in (corpus.columns or {})
-        yield Rows((
-            ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.kind}, {shard_bytes})"),
-            ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.read_bytes)}, {documents}"),
-            ("skipped/altered", in_one_line(in_words(corpus.losses), "bpe-pipeline info")),
-            ("tokens", f"{corpus.tokens:,}{rate}"),
-            ("validation", f"{validation:,} of these tokens" if validation else ""),
-            ("rows", "" if corpus.pack is None else _packed(corpus)),
-            ("position_ids", _APART if has_positions else ""),
-            ("documents", (corpus.separator and f"{corpus.separator} (id {corpus.separator_id}) {how}") or ""),
-            ("time", _used(self.times, self.retries, self.peak_memory_bytes, self.cluster)),
-            ("next", "" if self.tokenizer is None else f"{shlex.join(decode)} | head"),
-        ))  # fmt: skip
-
-
-def _packed(corpus: "EncodedCorpus") -> str:
-    """Say how documents were packed, and what that cost."""
-    known = [name for name in _AMOUNTS if any(getattr(shard, name) is not None for shard in corpus.shards)]
-    amounts = ((name, sum(getattr(shard, name) or 0 for shard in corpus.shards)) for name in known)
-    rows = sum(shard.samples for shard in corpus.shards)
-    return ", ".join([f"{rows:,} by {corpus.pack}", *(f"{count:,} tokens {name}" for name, count in amounts)])
-
-
 def _read(corpus: CorpusFacts) -> Iterator[str]:
     """Say what was read."""
     if corpus.source:
@@ -236,7 +178,9 @@ def _rates(vocabulary: VocabularyFacts, corpus: CorpusFacts) -> Iterator[str]:
         yield f"{of_all}, too rare for --min-piece-count: {share:.2%} of the text"
 
 
-def _used(times: Mapping[str, float | None], retries: int, peak_memory_bytes: int, cluster: ClusterUse | None) -> str:
+def time_and_memory(
+    times: Mapping[str, float | None], retries: int, peak_memory_bytes: int, cluster: ClusterUse | None
+) -> str:
     """Say how long each stage took, what had to be repeated, and the most memory, in one row."""
     words = [", ".join(f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in times.items())]
     if retries:
@@ -299,7 +243,7 @@ class Report(Result):
     @property
     def verdict(self) -> tuple[tuple[str, str], ...]:
         """The questions that the report answers first; none without numbers."""
-        answers = {name: answer for one in self.summary.sections for name, answer in one.verdict.items()}
+        answers = {name: answer for section in self.summary.sections for name, answer in section.verdict.items()}
         return () if self.numbers is None else verdict(self.numbers, self.skipped, answers)
 
     def parts(self) -> dict[str, list[Part]]:

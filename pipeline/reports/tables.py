@@ -105,7 +105,7 @@ def sample_tables(numbers: Numbers, sample: Sample) -> list[Table]:
     this, *others = sample.tokenizers
     names = [name for name, _ in numbers.tokenizers]
     of_scripts = "Only the words of each script. In text without spaces a run of letters counts as one word."
-    found = []
+    tables = []
     for kind, note in (("source", ""), ("script", of_scripts)):
         listed: tuple[TextMeasures, ...] = getattr(this, f"{kind}s")
         if kind == "source" and len(listed) < 2:
@@ -113,11 +113,11 @@ def sample_tables(numbers: Numbers, sample: Sample) -> list[Table]:
         if others:
             known = [{one.name: one.bytes_per_token for one in getattr(each, f"{kind}s")} for each in sample.tokenizers]
             rows = tuple((one.name, one.bytes, *(each.get(one.name) for each in known)) for one in listed)
-            found.append(_across(f"By {kind}: bytes per token", (kind, "bytes", *names), rows, note, 2, 1))
+            tables.append(_across(f"By {kind}: bytes per token", (kind, "bytes", *names), rows, note, 2, 1))
         else:
             table = _measures(f"By {kind}", (kind,), [((one.name,), one) for one in listed], note)
-            found.append(replace(table, better={}))  # they are different texts
-    return found
+            tables.append(replace(table, better={}))  # they are different texts
+    return tables
 
 
 def _across(
@@ -142,9 +142,13 @@ def parallel_tables(numbers: Numbers) -> list[Table]:
 
 def sentences_table(numbers: Numbers) -> Table:
     """Tokens of the same text in several languages, and how unequal they are."""
-    names = [name for name, _ in numbers.tokenizers] + [f"{one.name} (reference)" for one in numbers.references]
-    english = next(one.counts[0] for one in numbers.sentences if one.language == "English")
-    rows = tuple((one.language, f"{one.counts[0] / english:.2f}", *one.counts) for one in numbers.sentences)
+    names = [name for name, _ in numbers.tokenizers] + [
+        f"{reference.name} (reference)" for reference in numbers.references
+    ]
+    english = next(sentence.counts[0] for sentence in numbers.sentences if sentence.language == "English")
+    rows = tuple(
+        (sentence.language, f"{sentence.counts[0] / english:.2f}", *sentence.counts) for sentence in numbers.sentences
+    )
     note = "Times English: tokens of this tokenizer for one of English. Gini: 0 if all languages cost the same."
     if numbers.references:
         note += " A reference stands in for a tokenizer that is in no cache here: its tokens were counted beforehand."
@@ -154,7 +158,7 @@ def sentences_table(numbers: Numbers) -> Table:
 
 def fallback_table(numbers: Numbers) -> Table:
     """The share of single bytes of characters in the same text in several languages."""
-    rows = tuple((one.language, *one.fallback) for one in numbers.sentences)
+    rows = tuple((sentence.language, *sentence.fallback) for sentence in numbers.sentences)
     note = "The share of tokens that are one byte of a longer character, in the same sentences."
     headers = ("language", *(name for name, _ in numbers.tokenizers))
     table = _across("Single bytes by language", headers, rows, note, 1, -1)
@@ -165,7 +169,7 @@ def embedding_tables(numbers: Numbers) -> list[Table]:
     """Parameters of the embedding, and of one with an output layer of its own, if a hidden size is named."""
     if (hidden := numbers.hidden_size) is None:
         return []
-    names = [*numbers.tokenizers, *((one.name, one.vocab_size) for one in numbers.references)]
+    names = [*numbers.tokenizers, *((reference.name, reference.vocab_size) for reference in numbers.references)]
     rows = tuple((name, size, size * hidden, 2 * size * hidden) for name, size in names)
     headers = ("tokenizer", "vocabulary", "parameters, tied", "parameters, untied")
     return [Table(f"Embedding for a hidden size of {hidden:,}", headers, rows)]
@@ -179,21 +183,29 @@ def special_token_table(numbers: Numbers) -> Table:
 
 
 _GROUPS = {
-    "unreachable": ("Never produced",
-        "The merges, applied to the token's own bytes, do not produce the token: no text is encoded with it."),
-    "never_used": ("Never used in the training corpus",
-        "Exact: each merge made tokens, and later merges took all of them. They are parts of longer ones."),
-    "unused": ("Neither used in the training corpus nor a part of a token that is",
-        "Broken: removing them changes no text of the corpus."),
+    "unreachable": (
+        "Never produced",
+        "The merges, applied to the token's own bytes, do not produce the token: no text is encoded with it.",
+    ),
+    "never_used": (
+        "Never used in the training corpus",
+        "Exact: each merge made tokens, and later merges took all of them. They are parts of longer ones.",
+    ),
+    "unused": (
+        "Neither used in the training corpus nor a part of a token that is",
+        "Broken: removing them changes no text of the corpus.",
+    ),
     "partial": ("Part of a character", "Merged bytes that are not valid UTF-8 alone: characters that are rare."),
     "urls": ("Parts of addresses", "URLs and web file names: often a sign of boilerplate."),
     "repeats": ("Long repeats", "A unit of up to four characters, repeated eight times or more."),
-    "single_source": ("From one rare source",
-        "In the sample four times or more, all in one source, which is at most a tenth of it."),
+    "single_source": (
+        "From one rare source",
+        "In the sample four times or more, all in one source, which is at most a tenth of it.",
+    ),
     "longest": ("Longest tokens", ""),
     "numbers": ("Numbers", "Digits alone, with or without a space in front."),
     "indentation": ("Indentation", "White space alone, the longest first."),
-}  # fmt: skip
+}
 
 
 def token_lists(numbers: Numbers) -> tuple[list[Items], list[Items]]:

@@ -52,7 +52,7 @@ def _rate(numbers: Numbers) -> str:
     rate = next((one.bytes_per_token for one in numbers.merged.marked if one.vocab_size == size), 0.0)
     words = [f"{rate:.3f} bytes per token on the training corpus, with {_thousands(size)} tokens"]
     if numbers.sample is not None and len(numbers.tokenizers) > 1:
-        mine, *theirs = (one.whole for one in numbers.sample.tokenizers)
+        mine, *theirs = (tokenizer.whole for tokenizer in numbers.sample.tokenizers)
         kept = [1 - Fraction(one.lost or 0, max(one.bytes, 1)) for one in (mine, *theirs)]  # each of its own bytes
         compared = " and ".join(
             _against(mine.tokens * share, one.tokens * kept[0], *named)
@@ -61,9 +61,9 @@ def _rate(numbers: Numbers) -> str:
         )
         words.append(f"on the sample {compared}")
     if numbers.references and (sentences := sentences_of_corpus(numbers)):
-        own, *others = (sum(column) for column in zip(*(one.counts for one in sentences), strict=True))
+        own, *others = (sum(column) for column in zip(*(sentence.counts for sentence in sentences), strict=True))
         of_references = others[len(numbers.tokenizers) - 1 :]
-        named = [(one.name, one.vocab_size) for one in numbers.references]
+        named = [(reference.name, reference.vocab_size) for reference in numbers.references]
         compared = " and ".join(_against(own, tokens, *one) for tokens, one in zip(of_references, named, strict=True))
         words.append(f"on {format_count(len(sentences), 'sentences')} in scripts of this corpus {compared}")
     return "; ".join(words)
@@ -91,9 +91,9 @@ def sentences_of_corpus(numbers: Numbers) -> list[SentenceTokens]:
     scripts["Latin"] -= _ASCII_LETTERS
     known = [scripts]
     if numbers.sample is not None and not numbers.sample.held_out:
-        known.append(Counter({one.name: one.bytes for one in numbers.sample.tokenizers[0].scripts}))
-    found = {name for one in known for name, count in one.items() if count > _LEAST_SHARE * one.total()}
-    return [one for one in numbers.sentences if _scripts_of(one.text) <= found]
+        known.append(Counter({script.name: script.bytes for script in numbers.sample.tokenizers[0].scripts}))
+    present = {name for one in known for name, count in one.items() if count > _LEAST_SHARE * one.total()}
+    return [sentence for sentence in numbers.sentences if _scripts_of(sentence.text) <= present]
 
 
 def _scripts_of(text: str) -> set[str]:

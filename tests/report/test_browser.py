@@ -35,15 +35,21 @@ def _of_a_sweep(_: Path) -> str:
     weights = {f"m{at}": {"stories": "1", "recipes-of-a-run": f"{at}.5", HOSTILE: str(at % 3)} for at in range(8)}
     kinds = ("source", "held out")
     points = [
-        Point(mixture, size, size, 100, tuple(
-            Measured(kind, name, 10_000, 10_000 - size // 4 - 40 * at) for name in names for kind in kinds
-        ))
-        for at, mixture in enumerate(weights) for size in (1_000, 2_000, 4_000, 8_000, 16_000)
-    ]  # fmt: skip
+        Point(
+            mixture,
+            size,
+            size,
+            100,
+            tuple(Measured(kind, name, 10_000, 10_000 - size // 4 - 40 * at) for name in names for kind in kinds),
+        )
+        for at, mixture in enumerate(weights)
+        for size in (1_000, 2_000, 4_000, 8_000, 16_000)
+    ]
     overlaps = tuple(
         sweep_page.Overlap(pair, size, 20_000, 30_000)
-        for pair in combinations(weights, 2) for size in (1_000, 2_000, 4_000, 8_000, 16_000)
-    )  # fmt: skip
+        for pair in combinations(weights, 2)
+        for size in (1_000, 2_000, 4_000, 8_000, 16_000)
+    )
     parts = (sweep_page.Part(4, 2.5, -0.01, 900, 1000),)
     return sweep_page.Swept(
         Path("sweep"), tuple(points), overlaps, recommend(points, ForModel()), parts, weights

@@ -93,10 +93,18 @@ def test_encoding_in_the_cache_of_tiktoken_is_compared(tiktoken_cache: Path) -> 
 
 def test_bytes_lost_are_those_that_decoding_does_not_return() -> None:
     lost = {
-        ("a  b\n", "a b"): 2, ("a\nb  c", "a b c"): 2, ("\n\n  a b", " a b"): 3, ("a b", " a b"): 0,
-        ("abc é", "abc \u2047"): 2, ("a b", "ab"): 1, ("a  b", "a  b"): 0, ("  ", ""): 2,
-        ("e\u0301 ", "\xe9 "): 0, ("\xe9 ", "e\u0301"): 1, ("e\u0301x", "x"): 2,
-    }  # fmt: skip
+        ("a  b\n", "a b"): 2,
+        ("a\nb  c", "a b c"): 2,
+        ("\n\n  a b", " a b"): 3,
+        ("a b", " a b"): 0,
+        ("abc é", "abc \u2047"): 2,
+        ("a b", "ab"): 1,
+        ("a  b", "a  b"): 0,
+        ("  ", ""): 2,
+        ("e\u0301 ", "\xe9 "): 0,
+        ("\xe9 ", "e\u0301"): 1,
+        ("e\u0301x", "x"): 2,
+    }
     assert {case: bytes_lost(*case) for case in lost} == lost
 
 
@@ -131,9 +139,14 @@ def test_sentencepiece_model_has_its_ids(tmp_path: Path) -> None:
     sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
     (tmp_path / "corpus.txt").write_text("the low lower newest widest\n" * 100)
     sentencepiece.SentencePieceTrainer.Train(
-        input=str(tmp_path / "corpus.txt"), model_prefix=str(tmp_path / "m"), vocab_size=300, model_type="bpe",
-        byte_fallback=True, hard_vocab_limit=False, minloglevel=2,
-    )  # fmt: skip
+        input=str(tmp_path / "corpus.txt"),
+        model_prefix=str(tmp_path / "m"),
+        vocab_size=300,
+        model_type="bpe",
+        byte_fallback=True,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
     loaded = load_compared(tmp_path / "m.model")
     assert not isinstance(loaded, Tokenizer)
     ids = loaded.encode("lower é")

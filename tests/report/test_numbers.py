@@ -100,20 +100,49 @@ def test_logarithmic_includes_both_ends(last: int) -> None:
 
 def test_script_of_texts() -> None:
     expected = {
-        " the": "Latin", "l'é": "Latin", "привет": "Cyrillic", "東京": "Han", "ひらがな": "Hiragana",
-        "カー": "Katakana", "ｶﾀ": "Katakana", "한국": "Hangul", "नमस्ते": "Devanagari", "مرحبا": "Arabic",
-        " \n": tokens.SPACE, "\u3000": tokens.SPACE, "12": tokens.DIGITS, "４５": tokens.DIGITS, "½": tokens.DIGITS,
-        "->": tokens.SIGNS, "…🌉": tokens.SIGNS, "\u0301": tokens.SIGNS, "e\u0301": "Latin", "aб": tokens.SEVERAL,
-        "京都の": tokens.SEVERAL, "a1 -": "Latin", "Ａ": "Latin", "ᐃᓄᒃ": "Canadian Syllabics",
-    }  # fmt: skip
+        " the": "Latin",
+        "l'é": "Latin",
+        "привет": "Cyrillic",
+        "東京": "Han",
+        "ひらがな": "Hiragana",
+        "カー": "Katakana",
+        "ｶﾀ": "Katakana",
+        "한국": "Hangul",
+        "नमस्ते": "Devanagari",
+        "مرحبا": "Arabic",
+        " \n": tokens.SPACE,
+        "\u3000": tokens.SPACE,
+        "12": tokens.DIGITS,
+        "４５": tokens.DIGITS,
+        "½": tokens.DIGITS,
+        "->": tokens.SIGNS,
+        "…🌉": tokens.SIGNS,
+        "\u0301": tokens.SIGNS,
+        "e\u0301": "Latin",
+        "aб": tokens.SEVERAL,
+        "京都の": tokens.SEVERAL,
+        "a1 -": "Latin",
+        "Ａ": "Latin",
+        "ᐃᓄᒃ": "Canadian Syllabics",
+    }
     assert {text: tokens.script_of(text) for text in expected} == expected
 
 
 def test_vocabulary_numbers_by_hand() -> None:
     texts = {
-        b"the": 300, b" the": 301, b"The": 302, b"a": 303, b"\xe6\x97": 304, b"www.x": 305, b"-" * 16: 306,
-        b"ababababababababab": 307, "日".encode(): 308, b"x<script>": 309, b" ": 310, b"\x80": 311,
-    }  # fmt: skip
+        b"the": 300,
+        b" the": 301,
+        b"The": 302,
+        b"a": 303,
+        b"\xe6\x97": 304,
+        b"www.x": 305,
+        b"-" * 16: 306,
+        b"ababababababababab": 307,
+        "日".encode(): 308,
+        b"x<script>": 309,
+        b" ": 310,
+        b"\x80": 311,
+    }
     special = tokens.SpecialToken("<|x|>", 312, "eos")
     vocabulary = Vocabulary({id_: text for text, id_ in texts.items()}, array("I"), array("I"), array("I"), {})
     found = tokens.vocabulary_numbers(vocabulary, [special], [309])
@@ -124,9 +153,13 @@ def test_vocabulary_numbers_by_hand() -> None:
     assert found.variants == Variants(1, 3, 2, (("the", "␣the", "The"),))
     ids = {name: [one.id for one in group.examples] for name, group in found.groups.items()}
     assert {name: ids[name] for name in ("partial", "urls", "repeats", "unreachable", "numbers", "indentation")} == {
-        "partial": [304], "urls": [305], "repeats": [306, 307], "unreachable": [309], "numbers": [],
+        "partial": [304],
+        "urls": [305],
+        "repeats": [306, 307],
+        "unreachable": [309],
+        "numbers": [],
         "indentation": [310],
-    }  # fmt: skip
+    }
     assert ids["longest"][:2] == [307, 306]
     assert found.groups["partial"].examples[0].text == "\\xe6\\x97"
 
@@ -188,9 +221,9 @@ def test_measures_by_hand() -> None:
     assert (found.whole.bytes, found.whole.tokens, found.whole.characters, found.used) == (15, 9, 13, 7)
     assert (found.whole.digit_f1, found.whole.characters_per_token) == (1.0, pytest.approx(13 / 9))
     assert (found.whole.integrity, found.whole.fallback) == (pytest.approx(5 / 9), pytest.approx(3 / 9))
-    scripts = {one.name: (one.words, one.tokens, one.bytes) for one in found.scripts}
+    scripts = {script.name: (script.words, script.tokens, script.bytes) for script in found.scripts}
     assert scripts == {"digits": (2, 3, 7), "Cyrillic": (2, 4, 4), "Latin": (1, 1, 1)}
-    assert [one.name for one in found.sources] == ["a", "b"]
+    assert [source.name for source in found.sources] == ["a", "b"]
     vocab = dict(enumerate([b"common", b"glitch", b"x"]))
     for padding, listed in (1, ()), (40, ((1, "c", 5),)):  # "c", whose token is listed: a third of the bytes, 1 of 81
         cut = {"a" * padding: [0] * 100, "b" * padding: [0] * 100, "c": [1] * 5}
@@ -231,7 +264,7 @@ def test_gini_equals_the_mean_difference(values: list[int]) -> None:
     if not sum(values):
         assert found is None
         return
-    differences = sum(abs(one - other) for one in values for other in values)
+    differences = sum(abs(value - other) for value in values for other in values)
     assert found == pytest.approx(differences / (2 * len(values) * sum(values)))
 
 
@@ -246,9 +279,15 @@ def test_digit_f1_is_the_harmonic_mean(cuts: set[int], usual: set[int]) -> None:
     assert measure.digit_f1(cuts, usual) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("pattern", "consistent"), [
-    (r"\d| ", True), (r"\d{1,3}(?=(?:\d{3})*\b)| ", True), (r"\d{1,3}| ", True), (r"1\d|\d| ", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pattern", "consistent"),
+    [
+        (r"\d| ", True),
+        (r"\d{1,3}(?=(?:\d{3})*\b)| ", True),
+        (r"\d{1,3}| ", True),
+        (r"1\d|\d| ", False),
+    ],
+)
 def test_numbers_that_are_always_cut_in_one_way_are_consistent(pattern: str, consistent: bool) -> None:
     text = " ".join(str(number) for number in range(1, 20_000, 37))
     vocab: dict[bytes, int] = {}

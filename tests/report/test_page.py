@@ -15,8 +15,7 @@ from command import refused, run, succeeded
 
 import pipeline
 from pipeline.reports import page
-from pipeline.reports.html import element, escaped, html_of
-from pipeline.reports.parts import Items, Rows, Table
+from pipeline.reports.parts import Items, Rows, Table, element, escaped, html_of
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -181,7 +180,7 @@ def test_a_combined_run_has_a_sample_of_the_texts_of_its_runs(small: Path, tmp_p
     pipeline.merge_run(combined, vocab_size=262)
     for names in ({"one", "two"}, {"two"}):
         sources = pipeline.report(combined).numbers.sample.tokenizers[0].sources
-        assert {one.name for one in sources} == names
+        assert {source.name for source in sources} == names
         shutil.rmtree(runs[0], ignore_errors=True)
 
 

@@ -107,11 +107,18 @@ def test_json_events_have_the_documented_fields(corpus: Path, tmp_path: Path) ->
 
 def test_shell_completion() -> None:
     for typed, wanted in {
-        "ver": "plain,verify", "train --vocab": "plain,--vocab-size", "train --pattern ll": "plain,llama3",
-        "train --tie-break g": "plain,greatest-bytes", "merge runs/a --export hf,ti": "plain,hf,tiktoken",
-        "encode --shard-format b": "plain,bin", "encode --tokenizer run": "file,run", "train cor": "file,cor",
-        "train --output run": "file,run", "train --ray a": "plain,auto", "train --ray cor": "file,cor",
-    }.items():  # fmt: skip
+        "ver": "plain,verify",
+        "train --vocab": "plain,--vocab-size",
+        "train --pattern ll": "plain,llama3",
+        "train --tie-break g": "plain,greatest-bytes",
+        "merge runs/a --export hf,ti": "plain,hf,tiktoken",
+        "encode --shard-format b": "plain,bin",
+        "encode --tokenizer run": "file,run",
+        "train cor": "file,cor",
+        "train --output run": "file,run",
+        "train --ray a": "plain,auto",
+        "train --ray cor": "file,cor",
+    }.items():
         words = f"bpe-pipeline {typed}"
         asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1), COMPLETE: "bash_complete"}
         assert wanted in succeeded(run(env=asked)).stdout.splitlines()
@@ -155,13 +162,16 @@ def test_a_notebook_shows_a_bar(corpus: Path, tmp_path: Path) -> None:
     assert 'install "ipywidgets"' not in shown
 
 
-@pytest.mark.parametrize(("measured", "earlier"), [  # new merges, and seconds since the start:
-    # mixed-250 in memory, with a third of its words there, with fewer
-    ([(76, 8.0), (404, 10.6), (1651, 13.3), (6731, 18.3), (31743, 23.7)], 0),
-    ([(10, 14.8), (102, 43.1), (404, 65.1), (1311, 85.9), (8288, 115.7), (31743, 131.1)], 0),
-    ([(1, 19.0), (77, 38.0), (150, 43.0), (821, 57.0), (31743, 82.0)], 0),
-    ([(86, 5.41), (582, 5.74), (2346, 6.11), (43999, 9.87)], 19744),  # superwords
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("measured", "earlier"),
+    [  # new merges, and seconds since the start:
+        # mixed-250 in memory, with a third of its words there, with fewer
+        ([(76, 8.0), (404, 10.6), (1651, 13.3), (6731, 18.3), (31743, 23.7)], 0),
+        ([(10, 14.8), (102, 43.1), (404, 65.1), (1311, 85.9), (8288, 115.7), (31743, 131.1)], 0),
+        ([(1, 19.0), (77, 38.0), (150, 43.0), (821, 57.0), (31743, 82.0)], 0),
+        ([(86, 5.41), (582, 5.74), (2346, 6.11), (43999, 9.87)], 19744),  # superwords
+    ],
+)
 def test_time_left_of_merging_is_close(measured: Any, earlier: int, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now_s)

@@ -9,9 +9,10 @@ import pytest
 from command import run, succeeded
 
 import pipeline
+from pipeline.reports.encoding import EncodingSummary
 from pipeline.reports.parts import Rows, Table, as_text
 from pipeline.reports.result import plain
-from pipeline.reports.summary import EncodingSummary, Report
+from pipeline.reports.summary import Report
 
 
 def test_summary_has_at_most_eight_lines_and_the_report_the_rest(tmp_path: Path) -> None:

@@ -20,10 +20,16 @@ def _verdict(home: Path) -> dict[str, str]:
     return dict(verdict(pipeline.report(home).numbers, ()))
 
 
-@pytest.mark.parametrize(("language", "share", "named"), [
-    ("Hindi", 0.2, {"Hindi"}), ("Japanese", 0.2, {"Japanese", "Chinese"}), ("Chinese", 0.2, {"Chinese"}),
-    ("Greek", 0.00003, set()), ("Arabic", 0, set()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("language", "share", "named"),
+    [
+        ("Hindi", 0.2, {"Hindi"}),
+        ("Japanese", 0.2, {"Japanese", "Chinese"}),
+        ("Chinese", 0.2, {"Chinese"}),
+        ("Greek", 0.00003, set()),
+        ("Arabic", 0, set()),
+    ],
+)
 def test_only_languages_in_whose_scripts_the_corpus_is_are_named(
     tmp_path: Path, language: str, share: float, named: set[str]
 ) -> None:
@@ -90,7 +96,7 @@ def test_broken_tokens_are_those_of_doctor(tmp_path: Path) -> None:
     pipeline.merge_run(home, vocab_size=270)
     assert _verdict(home)["Broken tokens"] == "none"  # `lo` and others are parts of longer ones
     groups = pipeline.report(home).numbers.vocabulary.groups
-    [one] = [one.evidence for one in pipeline.doctor(home).findings if "parts" in one.evidence]
+    [one] = [finding.evidence for finding in pipeline.doctor(home).findings if "parts" in finding.evidence]
     assert groups["never_used"].count == groups["unused"].count + one["parts"] > 0
     assert (groups["unused"].count, groups["unreachable"].count) == (one["tokens"], 0)
 

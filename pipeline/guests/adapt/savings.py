@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.reports.figure import Axis, Figure, Series
-from pipeline.reports.html import element, html_of
 from pipeline.reports.page import figure_element, plain_page
-from pipeline.reports.parts import Part, Rows, Table
+from pipeline.reports.parts import Part, Rows, Table, element, html_of
 from pipeline.reports.result import NOT_STORED, Result
 from pipeline.storage import Location
 

@@ -36,7 +36,7 @@ from pipeline.guests.chat.rows_worker import (
     first_conversations,
     hash_rows,
 )
-from pipeline.reports.summary import EncodingSummary
+from pipeline.reports.encoding import EncodingSummary
 from pipeline.run.keywords import AnyPath
 from pipeline.run.make_options import make_options
 from pipeline.run.plan import Plan

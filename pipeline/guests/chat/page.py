@@ -10,9 +10,8 @@ from pipeline.guests.chat.lengths import Conversations
 from pipeline.guests.chat.show import marked_rows as marked_rows  # for `decode --mask`
 from pipeline.reports.figure import Axis, Figure, Series
 from pipeline.reports.figure_files import images, write_figures
-from pipeline.reports.html import element, html_of
 from pipeline.reports.page import figure_element, plain_page
-from pipeline.reports.parts import Part, Rows, Table
+from pipeline.reports.parts import Part, Rows, Table, element, html_of
 from pipeline.reports.result import Facts
 from pipeline.run.directory import Directory
 from pipeline.run.stored import stored

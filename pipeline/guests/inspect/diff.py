@@ -317,8 +317,10 @@ def _setting_lines(settings: Mapping[str, tuple[str, str]]) -> Iterable[str]:
 
 def _table(sources: Sequence[CutTexts]) -> Table:
     rows = []
-    for one in sources:
-        more = one.tokens[1] / one.tokens[0] - 1 if one.tokens[0] else None
-        rows.append((one.name, one.bytes, *one.bytes_per_token, more, f"{one.different:,} of {one.texts:,}"))
+    for source in sources:
+        more = source.tokens[1] / source.tokens[0] - 1 if source.tokens[0] else None
+        rows.append(
+            (source.name, source.bytes, *source.bytes_per_token, more, f"{source.different:,} of {source.texts:,}")
+        )
     headers = ("text", "bytes", "bytes per token in A", "in B", "tokens in B", "cut differently")
     return Table("Texts", headers, tuple(rows), forms={4: "+.2%"}, whole="--json")

@@ -11,9 +11,8 @@ from pipeline.base.errors import InputError
 from pipeline.merges import merge, merge_list
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.prepare import SpecialSearch
-from pipeline.reports.html import element, html_of
 from pipeline.reports.page import plain_page
-from pipeline.reports.parts import Note, Part, Rows
+from pipeline.reports.parts import Note, Part, Rows, element, html_of
 from pipeline.reports.result import Result
 from pipeline.reports.tokens import readable
 from pipeline.run import manifest

@@ -23,7 +23,7 @@ class Examined(Result):
 
     def of(self, *outcomes: str) -> tuple[Advice, ...]:
         """Return the findings with one of these outcomes: "fine", "not checked", "advice", "wrong"."""
-        return tuple(one for one in self.findings if one.outcome in outcomes)
+        return tuple(finding for finding in self.findings if finding.outcome in outcomes)
 
     @property
     def _bad(self) -> int:
@@ -42,8 +42,8 @@ class Examined(Result):
     def shown(self) -> Iterable[Part]:
         """Return a row for each finding, and one for the remedy of those with the same; of a kind the first five."""
         kinds: dict[tuple[str, str, str], list[Advice]] = {}
-        for one in sorted(self.findings, key=lambda one: _ORDER.index(one.outcome)):
-            kinds.setdefault((one.outcome, one.about, one.take), []).append(one)
+        for finding in sorted(self.findings, key=lambda one: _ORDER.index(one.outcome)):
+            kinds.setdefault((finding.outcome, finding.about, finding.take), []).append(finding)
         rows: list[tuple[str, str]] = []
         for (outcome, what, remedy), found in kinds.items():
             rows += [(f"{outcome}:", f"{what}: {one.because}") for one in found[:EXAMPLES]]

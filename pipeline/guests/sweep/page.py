@@ -11,10 +11,9 @@ from pipeline.merges.merge_list import LEAST_COUNT, MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.reports.figure import Axis, Figure, Series, size_axis
 from pipeline.reports.figure_files import write_figures
-from pipeline.reports.html import element, html_of
 from pipeline.reports.page import figure_element, plain_page
 from pipeline.reports.parts import Part as Shown
-from pipeline.reports.parts import Rows, Table
+from pipeline.reports.parts import Rows, Table, element, html_of
 from pipeline.reports.result import Result
 from pipeline.storage import Location
 from pipeline.storage.atomic import write_rows
@@ -118,8 +117,9 @@ class Grid:
         size, taken = self.recommendation.vocab_size, self.recommendation.mixture
         points, sizes = self.of(lambda point: point), self.sizes
         names = [(one.kind, one.name) for one in self.points[0].measured if one.kind != "mixture"]
-        of_texts = {at: {(one.kind, one.name): one.bytes_per_token for one in found.measured}
-                    for at, found in points.items()}  # fmt: skip
+        of_texts = {
+            at: {(one.kind, one.name): one.bytes_per_token for one in found.measured} for at, found in points.items()
+        }
         note = f"The geometric mean of the {KINDS[kind_of(self.points[0])]}."
         found = [
             self.by_size("Bytes per token by size", rate, note=note),

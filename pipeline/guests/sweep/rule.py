@@ -188,7 +188,7 @@ def _other_prediction(usable: Sequence[int], size: int, best: float) -> str:
 
 def _tokens_per_byte(points: Sequence[Point], size: int) -> float:
     """Return the geometric mean over the mixtures."""
-    logarithms = [math.log(rate(one)) for one in points if one.vocab_size == size and rate(one)]
+    logarithms = [math.log(rate(point)) for point in points if point.vocab_size == size and rate(point)]
     return math.exp(-math.fsum(logarithms) / len(logarithms)) if logarithms else 0.0
 
 

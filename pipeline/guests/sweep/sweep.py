@@ -236,8 +236,8 @@ def run_sweep(
     names = short_names(locations)
     runs = dict(zip(names, locations, strict=True))
     mixtures = mixtures_of(design.weights, names)
-    for one in mixtures:
-        require_addable([manifest.require(runs[name]) for name in one.weights], lambda _: None)
+    for mixture in mixtures:
+        require_addable([manifest.require(runs[name]) for name in mixture.weights], lambda _: None)
     sources = _sources(runs, options, broker, executor)
     files = find_files(map(str, design.held_out)).files if design.held_out else []
     if counted := _counted_files(files, locations):
@@ -252,7 +252,9 @@ def run_sweep(
         directory.remove_partial([SWEEP.manifest, _TABLE, _PAGE, *(f"tokenizer/{name}" for name in written)])
         learned = _learn(sweep, mixtures)
         points = _measure(sweep, learned)
-        weights = {one.name: {name: shown_weight(by) for name, by in one.weights.items()} for one in mixtures}
+        weights = {
+            mixture.name: {name: shown_weight(by) for name, by in mixture.weights.items()} for mixture in mixtures
+        }
         chosen = recommend(points, design.model, sweep_page.labels(weights))
         [best] = (one for one in learned if one.mixture.name == chosen.mixture)
         sweep.export(best, chosen.vocab_size)
@@ -364,7 +366,7 @@ def _measure(sweep: _Sweep, learned: Sequence[Learned]) -> tuple[Point, ...]:
     names = source_names([file.path for file, _ in sweep.named])
     named = [(names[file.path], kind, choose([file], _NAMED_BYTES)) for file, kind in sweep.named]
     dependencies = [[kind, *dependencies_of(file)] for file, kind in sweep.named]
-    texts = [[[one.name, one.fingerprint] for one in sweep.sources], dependencies]
+    texts = [[[source.name, source.fingerprint] for source in sweep.sources], dependencies]
     marks: list[dict[str, int]] = []  # fingerprint of each point -> size, by mixture
     tasks: list[SweepTask] = []
     for one in learned:

@@ -128,7 +128,9 @@ def _measure(
     encoder = TextEncoder(largest)
     found = {merges: [Measured("mixture", task.mixture, learned.bytes, own[merges])] for merges in parts}
     for merges, listed in found.items():
-        listed += [Measured("source", one.name, one.bytes, sources[one.name][merges]) for one in task.sources]
+        listed += [
+            Measured("source", source.name, source.bytes, sources[source.name][merges]) for source in task.sources
+        ]
     for kind, name, several in texts:
         documents = [found for text in several for found in encoder.text_stretches(text)]
         groups = [
@@ -151,10 +153,10 @@ def _tokens_by_source(
     """
     rounded = any(weight.denominator > 1 for weight in task.weights.values())
     if not task.weights or rounded or task.trained.learned.left_out_pieces:
-        return {one.name: _tokens_of(model, one, parts) for one in task.sources}
-    mixed = [one for one in task.sources if one.name in task.weights]
+        return {source.name: _tokens_of(model, source, parts) for source in task.sources}
+    mixed = [source for source in task.sources if source.name in task.weights]
     largest = max(mixed, key=lambda one: one.bytes)
-    tokens = {one.name: _tokens_of(model, one, parts) for one in task.sources if one is not largest}
+    tokens = {source.name: _tokens_of(model, source, parts) for source in task.sources if source is not largest}
     others = [(int(task.weights[one.name]), tokens[one.name]) for one in mixed if one is not largest]
     weight = int(task.weights[largest.name])
     tokens[largest.name] = {

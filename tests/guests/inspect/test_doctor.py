@@ -53,10 +53,16 @@ def test_exit_codes_and_json(trained: Path, tmp_path: Path) -> None:
     assert "run.json" in refused(run("doctor", trained, "--counts", tmp_path), 3)
 
 
-@pytest.mark.parametrize(("outcomes", "plain", "strict"), [
-    ((FINE,), 0, 0), ((FINE, NOT_CHECKED), 0, 3), ((NOT_CHECKED,), 3, 3), ((ADVICE, NOT_CHECKED), 0, 1),
-    ((WRONG, NOT_CHECKED), 1, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("outcomes", "plain", "strict"),
+    [
+        ((FINE,), 0, 0),
+        ((FINE, NOT_CHECKED), 0, 3),
+        ((NOT_CHECKED,), 3, 3),
+        ((ADVICE, NOT_CHECKED), 0, 1),
+        ((WRONG, NOT_CHECKED), 1, 1),
+    ],
+)
 def test_exit_code_of_findings(outcomes: tuple[str, ...], plain: int, strict: int) -> None:
     found = Examined(Path("x"), tuple(Advice("files", "", "said", outcome=one) for one in outcomes))
     assert (found.exit_code, replace(found, strict=True).exit_code) == (plain, strict)
@@ -71,15 +77,19 @@ def test_findings_of_a_kind_are_cut_and_existing_tokens_proposed(tmp_path: Path)
     assert "--pad-token '<|reserved_3|>'" in shown
     for special, proposed in (
         (["<|reserved_3|>", "<|finetune_right_pad_id|>"], "'<|finetune_right_pad_id|>'"),
-        (["<|right_pad|>"], "'<|right_pad|>'"), (["<padded>"], "'<|pad|>'"),
-    ):  # fmt: skip
+        (["<|right_pad|>"], "'<|right_pad|>'"),
+        (["<padded>"], "'<|pad|>'"),
+    ):
         assert doctor._existing(dict.fromkeys(special, 1), "pad", "<|pad|>") == proposed
 
 
-@pytest.mark.parametrize(("shape", "of", "cause"), [
-    ("llama3", "GPT2Tokenizer", "its class GPT2Tokenizer has a pre-tokenizer of its own in place of the file's"),
-    ("gpt2", "Qwen2Tokenizer", "which puts text into NFC where the file says no form"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "of", "cause"),
+    [
+        ("llama3", "GPT2Tokenizer", "its class GPT2Tokenizer has a pre-tokenizer of its own in place of the file's"),
+        ("gpt2", "Qwen2Tokenizer", "which puts text into NFC where the file says no form"),
+    ],
+)
 def test_what_transformers_does_in_another_way_is_named(shape: str, of: str, cause: str, tmp_path: Path) -> None:
     theirs, _ = published.pair(shape, "plain")
     theirs.save(str(tmp_path / "tokenizer.json"))
@@ -116,16 +126,23 @@ DEFECTS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "ranks are damaged": (_text("tokenizer.tiktoken", lambda _: "?"), WRONG, "base64"),
     "not JSON": (_text("tokenizer.json", lambda _: "{"), WRONG, "tokenizer.json"),
     "an eos that is none": (
-        _edit("tokenizer_config.json", lambda d: d.update(eos_token="<none>")), WRONG, "'<none>', which is not one"),
+        _edit("tokenizer_config.json", lambda d: d.update(eos_token="<none>")),
+        WRONG,
+        "'<none>', which is not one",
+    ),
     "too few rows": (_edit("config.json", lambda d: d.update(vocab_size=300)), WRONG, "vocab_size is 300"),
     "another eos id": (_edit("config.json", lambda d: d.update(eos_token_id=[1, 2])), WRONG, "eos_token_id is [1, 2]"),
     "a template without its marks": (
         _edit("tokenizer_config.json", lambda d: d.update(chat_template="<|im_start|>{{ messages }}<|im_end|>")),
-        WRONG, "the chat template writes <|im_start|>, <|im_end|>"),
+        WRONG,
+        "the chat template writes <|im_start|>, <|im_end|>",
+    ),
     "a program is not run": (
         _text("tiktoken_encoding.py", lambda text: f"{text}\nPath(__file__).with_name('ran').touch()\n"),
-        NOT_CHECKED, "is not run"),
-}  # fmt: skip
+        NOT_CHECKED,
+        "is not run",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", DEFECTS)
@@ -205,12 +222,18 @@ def _model(kind: str) -> str:
     return json.dumps({"version": "1.0", "model": {"type": kind}, "decoder": None})
 
 
-@pytest.mark.parametrize(("name", "content", "named"), [
-    *(("tokenizer.json", _model(kind), kind) for kind in ("WordPiece", "Unigram")),
-    ("tokenizer.json", _model("BPE"), "pre_tokenizer is null"), ("tokenizer.json", '{"version', "not valid JSON"),
-    ("vocab.txt", "[UNK]\n", "a WordPiece vocabulary"), ("tokenizer.model", "x", "a SentencePiece model"),
-    ("model.gguf", "GGUF", "a GGUF file"), ("ranks.tiktoken", "IQ== 0\n", "a tiktoken rank file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content", "named"),
+    [
+        *(("tokenizer.json", _model(kind), kind) for kind in ("WordPiece", "Unigram")),
+        ("tokenizer.json", _model("BPE"), "pre_tokenizer is null"),
+        ("tokenizer.json", '{"version', "not valid JSON"),
+        ("vocab.txt", "[UNK]\n", "a WordPiece vocabulary"),
+        ("tokenizer.model", "x", "a SentencePiece model"),
+        ("model.gguf", "GGUF", "a GGUF file"),
+        ("ranks.tiktoken", "IQ== 0\n", "a tiktoken rank file"),
+    ],
+)
 def test_a_tokenizer_of_another_kind_is_one_finding(name: str, content: str, named: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content)
     for path in (tmp_path, tmp_path / name):

@@ -115,7 +115,7 @@ def test_the_page_has_pieces_and_no_script(trained: Path, tmp_path: Path, monkey
     page, text = tmp_path / "page.html", "the <script>alert(1)</script> lower the case"
     words = ["explain", "--tokenizer", trained, text, "--html", page]
     assert succeeded(run(*words)).stdout == f"page  {page}\n"
-    html, different = page.read_text(), len({one.piece for one in explain(text, trained).pieces})
+    html, different = page.read_text(), len({piece.piece for piece in explain(text, trained).pieces})
     assert not re.search(r"<script|\s(?:src|href)=", html)
     assert "␣&lt;" in html
     assert html.count("<section") == 1 + different

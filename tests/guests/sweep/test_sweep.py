@@ -105,8 +105,11 @@ def test_workers_and_memory_change_no_number(home: Path, swept: Path, tmp_path: 
     words = [*WORDS, "--output", tmp_path / "sweep", "--workers", 3, "--memory-limit", "300MiB", "--log-json"]
     result = succeeded(run(*words, cwd=home))
     assert _points(tmp_path / "sweep") == _points(swept)
-    [stage] = [one for one in map(json.loads, result.stdout.splitlines()) if one.get("stage") == "merging"
-               and one["event"] == "stage_started"]  # fmt: skip
+    [stage] = [
+        one
+        for one in map(json.loads, result.stdout.splitlines())
+        if one.get("stage") == "merging" and one["event"] == "stage_started"
+    ]
     assert stage["total"] == 3 * (600 - 257)  # all mixtures in one stage
     for path in swept.rglob("merges.parquet"):
         other = tmp_path / "sweep" / path.relative_to(swept)
@@ -164,7 +167,7 @@ def test_less_text_is_each_so_many_th_chunk(home: Path, tmp_path: Path) -> None:
     mean = math.sqrt(math.prod(size / tokens for size, tokens in measured))
     assert document["parts"][0]["rate"] == pytest.approx(mean)
     whole = pipeline.load(tmp_path / "sweep" / "tokenizer").merges
-    shared = {b"".join(one) for one in whole} & {b"".join(one) for one in learned.merges}
+    shared = {b"".join(one) for one in whole} & {b"".join(merge) for merge in learned.merges}
     assert document["parts"][0]["shared"] == len(shared)
 
 
@@ -185,8 +188,10 @@ def test_mixtures_are_all_choices_of_weights() -> None:
     ]  # the smallest is 1
     assert [one.name for one in mixtures_of(["a=1,2/3"], ["a", "b"])] == ["a-x1+b-x1", "a-x1+b-x1.5"]
     for by in ("10", "0.01", "1/3"):
-        listed = [f"{name}={','.join(str(Fraction(one) * Fraction(by)) for one in several)}"
-                  for name, several in (("a", ("1", "1/3")), ("b", ("1",)), ("c", ("0", "2")))]  # fmt: skip
+        listed = [
+            f"{name}={','.join(str(Fraction(one) * Fraction(by)) for one in several)}"
+            for name, several in (("a", ("1", "1/3")), ("b", ("1",)), ("c", ("0", "2")))
+        ]
         assert mixtures_of(listed, ["a", "b", "c"]) == found
     [long] = mixtures_of([], ["n" * 100, "m" * 100])
     assert len(long.name) < 220
@@ -214,8 +219,13 @@ def test_the_recommendation_does_not_depend_on_scale_order_names_or_files(home: 
         held_out = [tmp_path / f"{names[0].replace('/', '')}-{part}.txt" for part in (0, 1)]
         for path, text in zip(held_out, held if names[0] == "a" else reversed(held), strict=True):
             path.write_text(text)
-        swept = pipeline.sweep([tmp_path / name for name in names], weights=weights, vocab_size=[300, 400, 600],
-                               held_out=held_out, output=tmp_path / f"sweep-{names[0][0]}")  # fmt: skip
+        swept = pipeline.sweep(
+            [tmp_path / name for name in names],
+            weights=weights,
+            vocab_size=[300, 400, 600],
+            held_out=held_out,
+            output=tmp_path / f"sweep-{names[0][0]}",
+        )
         short = {name.rpartition("/")[2]: "ab"[name in ("b", "two/y")] for name in names}
         chosen = swept.recommendation
         evidence = [(one.about, one.evidence.get("saved_by_doubling")) for one in chosen.advice]
@@ -243,17 +253,20 @@ def _point(mixture: str, size: int, rates: tuple[float, ...], last_count: int = 
 
 def test_the_rule_takes_the_size_and_then_the_mixture() -> None:
     points = [
-        _point("a", 8000, (3.0, 3.0)), _point("b", 8000, (4.0, 2.0)),
-        _point("a", 16000, (3.3, 3.3)), _point("b", 16000, (4.4, 2.2)),
-        _point("a", 32000, (3.4, 3.4)), _point("b", 32000, (4.5, 2.2)),
-    ]  # fmt: skip
+        _point("a", 8000, (3.0, 3.0)),
+        _point("b", 8000, (4.0, 2.0)),
+        _point("a", 16000, (3.3, 3.3)),
+        _point("b", 16000, (4.4, 2.2)),
+        _point("a", 32000, (3.4, 3.4)),
+        _point("b", 32000, (4.5, 2.2)),
+    ]
     chosen = recommend(points, ForModel())
     assert (chosen.mixture, chosen.vocab_size) == ("a", 16000)  # to 32,000 it is less than 5 %
     assert chosen.rate == pytest.approx(3.3)
     assert recommend(points, ForModel(70e9)).vocab_size == 32000
     later = [*points, _point("a", 64000, (3.7, 3.7)), _point("b", 64000, (5.0, 2.4)), _point("a", 128000, (3.7, 3.7))]
     assert recommend(later, ForModel()).vocab_size == 64000  # doubling 16,000 does not pay, but doubling 32,000 does
-    rare = [replace(one, last_count=5) if one.vocab_size > 8000 else one for one in points]
+    rare = [replace(point, last_count=5) if point.vocab_size > 8000 else point for point in points]
     chosen = recommend(rare, ForModel(70e9))
     assert chosen.vocab_size == 8000
     assert chosen.reasons[2].endswith("in every mixture: 16,000 (5), 32,000 (5)")
@@ -302,11 +315,11 @@ def test_figures_have_the_points_of_the_mixtures() -> None:
     chosen, weights = recommend(points, ForModel()), {name: {name: "1"} for name in rates}
     sizes, texts, pareto = Grid(points, weights, chosen).figures()
     assert chosen.mixture == "b"
-    assert {one.name: one.points[0][1] for one in sizes.series} == pytest.approx(
+    assert {line.name: line.points[0][1] for line in sizes.series} == pytest.approx(
         {"a 1, b 0, c 0": 100 * (3 / math.sqrt(8) - 1), "a 0, b 1, c 0": 0, "a 0, b 0, c 1": 100 * (3 / 2.9 - 1)}
     )
     assert dict(texts.series[0].points) == pytest.approx({"0": 0, "1": 50}, abs=0.001)
-    assert [one.star for one in pareto.series] == [False, True, False, False]
+    assert [line.star for line in pareto.series] == [False, True, False, False]
     assert [tuple(round(value, 3) for value in point) for point in pareto.series[-1].points] == [(2, 4), (3, 3)]
 
 
