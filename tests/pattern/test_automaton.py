@@ -51,13 +51,20 @@ def test_a_provable_cut_changes_no_piece_and_a_part_holds_back_little(pattern):
 BROKEN = b"ab\xc3 cd\xff ef\xe6\x97 gh\xed\xa0\x80 ij\xf5\x80\x80\x80 kl"
 
 
-@pytest.mark.parametrize(("name", "data", "start", "stop", "cut"), [
-    ("gpt2", b"letters and", 0, 11, 7), ("gpt2", b"letters and", 0, 7, None),
-    ("gpt2", b"letters and", 8, 11, None), ("none", b"letters and", 0, 11, None),
-    *((name, b"ab cd", 0, 5, 2) for name in ("cl100k", "llama3", "qwen2", "qwen3.5", "o200k")),
-    ("gpt2", BROKEN, 0, len(BROKEN), None), ("gpt2", BROKEN + b" m", 0, len(BROKEN) + 2, len(BROKEN)),
-    ("gpt2", "日本語 x".encode(), 1, 12, 9), ("gpt2", b"", 0, 10, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "data", "start", "stop", "cut"),
+    [
+        ("gpt2", b"letters and", 0, 11, 7),
+        ("gpt2", b"letters and", 0, 7, None),
+        ("gpt2", b"letters and", 8, 11, None),
+        ("none", b"letters and", 0, 11, None),
+        *((name, b"ab cd", 0, 5, 2) for name in ("cl100k", "llama3", "qwen2", "qwen3.5", "o200k")),
+        ("gpt2", BROKEN, 0, len(BROKEN), None),
+        ("gpt2", BROKEN + b" m", 0, len(BROKEN) + 2, len(BROKEN)),
+        ("gpt2", "日本語 x".encode(), 1, 12, 9),
+        ("gpt2", b"", 0, 10, None),
+    ],
+)
 def test_provable_cuts_are_between_valid_characters(name, data, start, stop, cut):
     assert native(name).find_provable_cut(data, start, stop) == cut
 
@@ -103,11 +110,17 @@ def test_tables_travel_to_another_process_and_are_refused_where_they_do_not_fit_
         assert again.cut(text.encode()) == here.cut(text.encode())
     assert again.memory_bytes < 300_000
     for broken in (
-        {"classes": 1}, {"classes": fields["classes"] + 1}, {"folded": fields["folded"][:-4]},
-        {"folded": fields["folded"][:-3]}, {"folded": b"\xff" * len(fields["folded"])},
-        {"plain": b"\xff" * len(fields["plain"])}, {"class_ids": b"\xff" * len(fields["class_ids"])},
-        {"class_starts": bytes(len(fields["class_starts"]))}, {"class_starts": b"", "class_ids": b""},
-        {"tentative": b""}, {"provable": b""},
-    ):  # fmt: skip
+        {"classes": 1},
+        {"classes": fields["classes"] + 1},
+        {"folded": fields["folded"][:-4]},
+        {"folded": fields["folded"][:-3]},
+        {"folded": b"\xff" * len(fields["folded"])},
+        {"plain": b"\xff" * len(fields["plain"])},
+        {"class_ids": b"\xff" * len(fields["class_ids"])},
+        {"class_starts": bytes(len(fields["class_starts"]))},
+        {"class_starts": b"", "class_ids": b""},
+        {"tentative": b""},
+        {"provable": b""},
+    ):
         with pytest.raises(ValueError, match=r"automaton table|buffer of 4-byte integers"):
             _core.Automaton(**{**fields, **broken})

@@ -17,13 +17,20 @@ from pipeline.pattern.parse import parse
 from pipeline.pattern.presets import PRESETS
 
 
-@pytest.mark.parametrize(("text", "gpt2", "llama3"), [
-    ("DON'T", ["DON", "'", "T"], ["DON", "'T"]), ("'LLama", ["'", "LLama"], ["'LL", "ama"]),
-    ("I'ſ", ["I", "'", "ſ"], ["I", "'ſ"]), ("123４５６", ["123４５６"], ["123", "４５６"]), ("", [], []),
-    (" 1 2", [" 1", " 2"], [" ", "1", " ", "2"]), ("x\n  ", ["x", "\n  "], ["x", "\n", "  "]),
-    ("a\r\n\r\nb", ["a", "\r\n\r", "\n", "b"], ["a", "\r\n\r\n", "b"]),
-    ("नमस्ते", ["नमस", "\u094d", "त", "\u0947"], ["नमस", "\u094dत", "\u0947"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "gpt2", "llama3"),
+    [
+        ("DON'T", ["DON", "'", "T"], ["DON", "'T"]),
+        ("'LLama", ["'", "LLama"], ["'LL", "ama"]),
+        ("I'ſ", ["I", "'", "ſ"], ["I", "'ſ"]),
+        ("123４５６", ["123４５６"], ["123", "４５６"]),
+        ("", [], []),
+        (" 1 2", [" 1", " 2"], [" ", "1", " ", "2"]),
+        ("x\n  ", ["x", "\n  "], ["x", "\n", "  "]),
+        ("a\r\n\r\nb", ["a", "\r\n\r", "\n", "b"], ["a", "\r\n\r\n", "b"]),
+        ("नमस्ते", ["नमस", "\u094d", "त", "\u0947"], ["नमस", "\u094dत", "\u0947"]),
+    ],
+)
 def test_known_texts_are_cut_as_specified(text, gpt2, llama3):
     assert compile_pattern("gpt2").cut(text) == gpt2
     assert compile_pattern("llama3").cut(text) == llama3
@@ -84,30 +91,54 @@ def test_operations_on_classes_mean_what_they_mean_to_regex():
     assert checked > 1000
 
 
-@pytest.mark.parametrize(("pattern", "many"), [
-    (r"\w+|[^\w\s]+", 3000), ("foo|[a-z]+[0-9]?| ?[А-я]+", 3000), (r" ?\p{L}+| ?\p{N}+", 3000), ("abcd|b", 3000),
-    ("(?:ab)+c|a", 3000),
-    # negated classes of complements
-    (r"a[^\s\S]|b", 500), (r"[^\w\W]|a", 500), (r"(?:[^\D\d]a)+", 500), (r"[^\s\S]", 500), (r"[^\W\D]|a", 500),
-    (r"[^\P{Mn}\p{M}]|a", 500),
-])  # fmt: skip
-def test_each_unmatched_stretch_is_a_piece(pattern, many):
-    compiled = compile_pattern(pattern)
-    for text in [*texts(many), "ababab", "abcabc", "xxabcdyy", " !? a", "!!", ""]:
-        assert compiled.cut(text) == list(cut_with_regex(pattern, text))
-    assert compiled.refusal is None or many == 500
+MATCH_PARTS = [r"\w+|[^\w\s]+", "foo|[a-z]+[0-9]?| ?[А-я]+", r" ?\p{L}+| ?\p{N}+", "abcd|b", "(?:ab)+c|a"]
+NEGATED_COMPLEMENTS = [r"a[^\s\S]|b", r"(?:[^\D\d]a)+", r"[^\s\S]", r"[^\W\D]|a", r"[^\P{Mn}\p{M}]|a"]
+
+
+def cuts_as_regex_does(pattern: str, many: int) -> bool:
+    cut = compile_pattern(pattern).cut
+    sample = [*texts(many), "ababab", "abcabc", "xxabcdyy", " !? a", "!!", ""]
+    return all(cut(text) == list(cut_with_regex(pattern, text)) for text in sample)
+
+
+@pytest.mark.parametrize("pattern", MATCH_PARTS)
+def test_each_unmatched_stretch_is_a_piece(pattern):
+    assert compile_pattern(pattern).refusal is None
+    assert cuts_as_regex_does(pattern, 3000)
+
+
+@pytest.mark.parametrize("pattern", NEGATED_COMPLEMENTS)
+def test_negated_classes_of_complements_mean_what_they_mean_to_regex(pattern):
+    assert cuts_as_regex_does(pattern, 500)
 
 
 REFUSED = [  # pattern, position, a word of the reason
-    (r"a\bfoo", 1, "escape"), (r"(a)\1", 3, "escape"), (r"a\Rb", 1, "escape"), (r"x|a{1,2000}", 3, "counted"),
-    (r"ab\p{Greek}+", 2, "Greek"), (r"a(?<=a)b", 1, "group"), (r"a(?m:a$)", 1, "group"),
-    (r"x[[:alpha:]]+", 2, "set inside"), (r"x[a&&b]", 3, "set inside"), (r"(?V1)x[a~~b]", 8, "set inside"),
-    (r"(?V1)x[a-d&&b--c]", 6, "two kinds"), (r"(?V1)x|(?i:ss)", 7, "case after"), (r"a(?i:\p{Lu})", 5, "case"),
-    (r"b|a++a", 2, "possessive"), (r"b(?>a|ab)c", 1, "possessive"), (r"\S|\s++(?!\S)", 3, "possessive"),
-    (r"b(?:a?)*", 1, "empty"), (r"a(?=b(?=cd))", 1, "look-ahead"), (r"b^a", 1, "'^'"),
-    (r"(?:foo){e<=1}", 7, "brace"), (r"a[^\s\S]|b", 1, "complement"), (r"ab|[^\d\w\W]+", 3, "complement"),
-    (r"(?:ab|a)++b|.", 0, "possessive"), (r"a\pL", 1, "property"), (r"x[a-\d]", 2, "range"),
-]  # fmt: skip
+    (r"a\bfoo", 1, "escape"),
+    (r"(a)\1", 3, "escape"),
+    (r"a\Rb", 1, "escape"),
+    (r"x|a{1,2000}", 3, "counted"),
+    (r"ab\p{Greek}+", 2, "Greek"),
+    (r"a(?<=a)b", 1, "group"),
+    (r"a(?m:a$)", 1, "group"),
+    (r"x[[:alpha:]]+", 2, "set inside"),
+    (r"x[a&&b]", 3, "set inside"),
+    (r"(?V1)x[a~~b]", 8, "set inside"),
+    (r"(?V1)x[a-d&&b--c]", 6, "two kinds"),
+    (r"(?V1)x|(?i:ss)", 7, "case after"),
+    (r"a(?i:\p{Lu})", 5, "case"),
+    (r"b|a++a", 2, "possessive"),
+    (r"b(?>a|ab)c", 1, "possessive"),
+    (r"\S|\s++(?!\S)", 3, "possessive"),
+    (r"b(?:a?)*", 1, "empty"),
+    (r"a(?=b(?=cd))", 1, "look-ahead"),
+    (r"b^a", 1, "'^'"),
+    (r"(?:foo){e<=1}", 7, "brace"),
+    (r"a[^\s\S]|b", 1, "complement"),
+    (r"ab|[^\d\w\W]+", 3, "complement"),
+    (r"(?:ab|a)++b|.", 0, "possessive"),
+    (r"a\pL", 1, "property"),
+    (r"x[a-\d]", 2, "range"),
+]
 
 
 @pytest.mark.parametrize(("pattern", "position", "word"), REFUSED)
@@ -129,15 +160,20 @@ def test_parse_refuses_alone_what_regex_does_not_compile_either():
         assert (word in caught.value.reason, caught.value.position) == (True, position)
 
 
-@pytest.mark.parametrize(("pattern", "reason"), [
-    *((pattern, rf"does not compile: [^\n]*, at character {position} of the pattern[^\n]*$")
-      for pattern, position in (("(", 1), ("a)", 1), ("x[z-a]", 5), (r"\p{Nope}", 8), ("*a", 0))),
-    *((pattern, "empty string")
-      for pattern in ("", "a*", "a|", "(?=a)", r"(?!\S)|a", "$", r"a|(?=b)", r"\b|a", "(?:a?){2}")),
-    ("(?:" * 2000 + "a" + ")" * 2000, "nested too deeply"),
-])  # fmt: skip
-def test_pattern_that_is_an_error_says_why_and_where(pattern, reason):
-    with pytest.raises(PatternError, match=reason):
+@pytest.mark.parametrize(("pattern", "position"), [("(", 1), ("a)", 1), ("x[z-a]", 5), (r"\p{Nope}", 8), ("*a", 0)])
+def test_pattern_that_does_not_compile_is_an_error_with_the_position(pattern, position):
+    with pytest.raises(PatternError, match=rf"does not compile: [^\n]*, at character {position} of the pattern[^\n]*$"):
+        compile_pattern(pattern)
+
+
+def test_pattern_that_is_nested_too_deeply_is_an_error():
+    with pytest.raises(PatternError, match="nested too deeply"):
+        compile_pattern("(?:" * 2000 + "a" + ")" * 2000)
+
+
+@pytest.mark.parametrize("pattern", ["", "a*", "(?=a)", r"(?!\S)|a", "$", r"\b|a", "(?:a?){2}"])
+def test_pattern_that_matches_the_empty_string_is_an_error(pattern):
+    with pytest.raises(PatternError, match="empty string"):
         compile_pattern(pattern).cut("ab")
 
 
@@ -146,24 +182,36 @@ def test_possessive_quantifiers_that_equal_greedy_ones_are_accepted():
         assert compile_pattern(pattern).refusal is None
 
 
-@pytest.mark.parametrize(("pattern", "reason"), [
-    *(("(?:a|b)*a(?:a|b){14}|.", "states"), (r"a(?=[ab]*a[ab]{9})", "takes more states")),
-    (r"a(?=[ab]{7}a)|.", "a look-ahead with too many outcomes"),
-    ("|".join(map(chr, range(0x4E00, 0x5000, 2))), "more than 255 classes of characters"),
-    ("|".join(map(chr, range(0x4E00, 0x4F20, 2))) + "|a(?=.b)", "too many classes .* what look-aheads say"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        ("(?:a|b)*a(?:a|b){14}|.", "states"),
+        (r"a(?=[ab]*a[ab]{9})", "takes more states"),
+        (r"a(?=[ab]{7}a)|.", "a look-ahead with too many outcomes"),
+        ("|".join(map(chr, range(0x4E00, 0x5000, 2))), "more than 255 classes of characters"),
+        ("|".join(map(chr, range(0x4E00, 0x4F20, 2))) + "|a(?=.b)", "too many classes .* what look-aheads say"),
+    ],
+)
 def test_too_many_states_are_refused(pattern, reason):
     compiled = compile_pattern(pattern)
     assert regex.search(reason, compiled.refusal)
     assert compiled.cut("abcd") == list(cut_with_regex(pattern, "abcd"))
 
 
-@pytest.mark.parametrize(("pattern", "written"), [
-    ("a$|b", r"a\Z|b"), (r"[$]\$[^]$]$|b$", r"[$]\$[^]$]\Z|b\Z"), ("[[:alpha:]$]$", r"[[:alpha:]$]\Z"),
-    ("[^a[:^digit:]$]$", r"[^a[:^digit:]$]\Z"), ("(?V1)[[ab]$]$", r"(?V1)[[ab]$]\Z"),
-    ("(?V1)[[]$]]$", r"(?V1)[[]$]]\Z"), ("(?V1)[$a&&]$]$", r"(?V1)[$a&&]$]\Z"), ("[[ab]$", r"[[ab]\Z"),
-    ("[[:x$]$", r"[[:x$]\Z"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pattern", "written"),
+    [
+        ("a$|b", r"a\Z|b"),
+        (r"[$]\$[^]$]$|b$", r"[$]\$[^]$]\Z|b\Z"),
+        ("[[:alpha:]$]$", r"[[:alpha:]$]\Z"),
+        ("[^a[:^digit:]$]$", r"[^a[:^digit:]$]\Z"),
+        ("(?V1)[[ab]$]$", r"(?V1)[[ab]$]\Z"),
+        ("(?V1)[[]$]]$", r"(?V1)[[]$]]\Z"),
+        ("(?V1)[$a&&]$]$", r"(?V1)[$a&&]$]\Z"),
+        ("[[ab]$", r"[[ab]\Z"),
+        ("[[:x$]$", r"[[:x$]\Z"),
+    ],
+)
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_dollar_is_the_very_end_of_the_document_and_stays_inside_a_class(pattern, written):
     assert with_document_end(pattern) == written

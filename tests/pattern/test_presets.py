@@ -33,14 +33,34 @@ def test_deepseek_v3_cuts_as_its_three_published_steps():
         assert ours.cut(text) == [piece for piece, _ in steps.pre_tokenize_str(text)]
 
 
-@pytest.mark.parametrize(("typed", "name"), [
-    ("gpt-2", "gpt2"), ("GPT-2", "gpt2"), ("llama-3", "llama3"), ("Llama-3.1", "llama3"), ("llama3.2", "llama3"),
-    ("qwen2.5", "qwen2"), ("qwen3", "qwen2"), ("Qwen-2.5", "qwen2"), ("Qwen3.5", "qwen3.5"),
-    ("DeepSeek-V3", "deepseek-v3"), ("deepseek_r1", "deepseek-v3"), ("kimi_k2", "kimi-k2"),
-    ("cl100k-base", "cl100k"), ("None", "none"), ("r50k_base", "gpt2"), ("p50k_base", "gpt2"),
-    ("p50k_edit", "gpt2"), ("cl100k_base", "cl100k"), ("o200k_base", "o200k"), ("o200k_harmony", "o200k"),
-    (r"\w+", r"\w+"), ("(?:gpt)", "(?:gpt)"), ("a|b", "a|b"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("gpt-2", "gpt2"),
+        ("GPT-2", "gpt2"),
+        ("llama-3", "llama3"),
+        ("Llama-3.1", "llama3"),
+        ("llama3.2", "llama3"),
+        ("qwen2.5", "qwen2"),
+        ("qwen3", "qwen2"),
+        ("Qwen-2.5", "qwen2"),
+        ("Qwen3.5", "qwen3.5"),
+        ("DeepSeek-V3", "deepseek-v3"),
+        ("deepseek_r1", "deepseek-v3"),
+        ("kimi_k2", "kimi-k2"),
+        ("cl100k-base", "cl100k"),
+        ("None", "none"),
+        ("r50k_base", "gpt2"),
+        ("p50k_base", "gpt2"),
+        ("p50k_edit", "gpt2"),
+        ("cl100k_base", "cl100k"),
+        ("o200k_base", "o200k"),
+        ("o200k_harmony", "o200k"),
+        (r"\w+", r"\w+"),
+        ("(?:gpt)", "(?:gpt)"),
+        ("a|b", "a|b"),
+    ],
+)
 def test_names_that_people_type_are_aliases(typed, name):
     assert resolve(typed) == resolve(name) == name
 

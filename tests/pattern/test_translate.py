@@ -15,14 +15,19 @@ from pipeline.pattern.presets import PRESETS
 from pipeline.pattern.translate import for_tiktoken, for_tokenizers, leaves_text
 
 OTHERS = [
-    r"\w+|[^\w\s]+", r"(?i:st)+| ?\p{L}{2}?|x{1,2}+$|\S", r"a??b|[a-f]{2,3}?(?=\s|$)|[^\W\d]+?\d", r" ?\p{L}+| ?\p{N}+",
-    r"\s+(?=\S)|\S+\s*+$|\S(?!\S)", r"(?>\p{N}{1,3})|[^\p{N}]{2,}|(?s:.)",
-    r"[\]\[^a\-z&~|]+|\x{2d}|#\t\\+|(a|b)(?P<x>c)?".replace(r"|\x{2d}", ""), r"(?i:[a-k]+|ß)|.",
+    r"\w+|[^\w\s]+",
+    r"(?i:st)+| ?\p{L}{2}?|x{1,2}+$|\S",
+    r"a??b|[a-f]{2,3}?(?=\s|$)|[^\W\d]+?\d",
+    r" ?\p{L}+| ?\p{N}+",
+    r"\s+(?=\S)|\S+\s*+$|\S(?!\S)",
+    r"(?>\p{N}{1,3})|[^\p{N}]{2,}|(?s:.)",
+    r"[\]\[^a\-z&~|]+|\x{2d}|#\t\\+|(a|b)(?P<x>c)?".replace(r"|\x{2d}", ""),
+    r"(?i:[a-k]+|ß)|.",
     r"\p{L}+?(?=\p{Lu}\p{Ll}|\P{L}|$)|\d{1,3}(?=(?:\d{3})*(?!\d))|(?s:.)(?!\s\S)|\s",
     r"\w+(?:\s|$)?|(?:a|(?:(?=b)|(?!c.)))??[^\s\d]|\S",
     r"(?V1)[^0[\p{Lu}--\p{L}]]+|[^1[\p{N}--[^0-9]]]+|[[\p{L}--\p{L}]]|0",
     r"(?V1)[\p{L}&&[^\p{Han}]]+|[\p{L}--[a-c]x]+|[[^\s\p{L}]&&[^-&]&&[^1-5]]+|(?:[^[a-z]--[xyz]])?\d",
-]  # fmt: skip
+]
 
 
 def by_tokenizers(expression, text):

@@ -55,12 +55,16 @@ ENCODE = ["encode", "bad.txt", "--tokenizer", "tokenizer", "--output", "out", "-
 TRAIN = ["train", *(f"{name}.txt" for name in "abcd"), "bad.txt", "--chunk-size", 2700, "--workers", 1, *OPTIONS]
 
 
-@pytest.mark.parametrize(("words", "location", "kept"), [
-    (TRAIN, "bad.txt, bytes 0 to 76", 4),  # counters of the other chunks, and more time would resume
-    ([*ENCODE, 1], "bad.txt, bytes 0 to 76", 0),
-    (["import-counts", "counts.tsv", *OPTIONS], "counts.tsv, line 3", 0),
-    (["import-counts", "counts.parquet", *OPTIONS], "counts.parquet, row 3", 0),
-], ids=["train", "encode", "lines", "rows"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "location", "kept"),
+    [
+        (TRAIN, "bad.txt, bytes 0 to 76", 4),  # counters of the other chunks, and more time would resume
+        ([*ENCODE, 1], "bad.txt, bytes 0 to 76", 0),
+        (["import-counts", "counts.tsv", *OPTIONS], "counts.tsv, line 3", 0),
+        (["import-counts", "counts.parquet", *OPTIONS], "counts.parquet, row 3", 0),
+    ],
+    ids=["train", "encode", "lines", "rows"],
+)
 def test_pattern_timeout_names_the_document(
     words: list[object], location: str, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,20 +118,24 @@ def test_memory_limit_of_a_pattern_ends_with_the_cut() -> None:
     assert cut == list(cut_with_regex(r"(?<!x)\w+|\W", text)) == oracle_counting.cut(text, r"(?<!x)\w+|\W")
 
 
-@pytest.mark.parametrize("pattern", [
-    "".join(f"(?:[{chr(97 + n % 26)}x]|[{chr(98 + n % 24)}y])*" for n in range(400)) + "q",
-    "(?:.*a.{12}|b)c",
-    "(?:a{1000}){1000}",
-    "(?:" + "|".join(chr(0x4E00 + n) for n in range(9000)) + ")",
-    "[" + "".join(chr(0x4E00 + 2 * n) for n in range(9000)) + "]",
-    "|".join(f"{chr(0x4E00 + 2 * n)}{chr(0x6E00 + n)}+" for n in range(2000)),
-    "(?:" + "(?:(?=[ab])|(?=[bc])|(?=[cd]))" * 30 + "a)++b",
-    "(?:x?" * 150 + "x" + ")" * 150,
-    "(?i:" + "ſKkäß" * 500 + ")",
-    "(" * 3000 + "a" + ")" * 3000,
-    "a" * 70_000,
-    "a|" * 30_000 + "b",
-], ids=range(12))  # fmt: skip
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "".join(f"(?:[{chr(97 + n % 26)}x]|[{chr(98 + n % 24)}y])*" for n in range(400)) + "q",
+        "(?:.*a.{12}|b)c",
+        "(?:a{1000}){1000}",
+        "(?:" + "|".join(chr(0x4E00 + n) for n in range(9000)) + ")",
+        "[" + "".join(chr(0x4E00 + 2 * n) for n in range(9000)) + "]",
+        "|".join(f"{chr(0x4E00 + 2 * n)}{chr(0x6E00 + n)}+" for n in range(2000)),
+        "(?:" + "(?:(?=[ab])|(?=[bc])|(?=[cd]))" * 30 + "a)++b",
+        "(?:x?" * 150 + "x" + ")" * 150,
+        "(?i:" + "ſKkäß" * 500 + ")",
+        "(" * 3000 + "a" + ")" * 3000,
+        "a" * 70_000,
+        "a|" * 30_000 + "b",
+    ],
+    ids=range(12),
+)
 def test_compiling_ends(pattern: str) -> None:
     """An automaton, or the reason why there is none; the limits are on work, so the machine's speed does not matter."""
     started = time.process_time()

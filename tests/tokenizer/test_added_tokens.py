@@ -132,8 +132,10 @@ def test_no_new_token_gets_the_id_of_a_token_of_settings(base: dict[str, Any], t
     home = tmp_path / "tok"
     write(home, base, CASES["added"])
     run = pipeline.import_counts({"qqqq": 9, "zzzz": 9}, special_tokens=[EOT, X, Y], output=tmp_path / "run")
-    for change in (lambda: pipeline.extend(home, run, add=2, output=tmp_path / "new"),
-                   lambda: pipeline.prune(home, run, keep=290, output=tmp_path / "new")):  # fmt: skip
+    for change in (
+        lambda: pipeline.extend(home, run, add=2, output=tmp_path / "new"),
+        lambda: pipeline.prune(home, run, keep=290, output=tmp_path / "new"),
+    ):
         with pytest.raises(InputError, match="lacks '<x>', which the settings next to it make a token"):
             change()
     pipeline.export(home, output=tmp_path / "whole", export=["hf"])
@@ -142,11 +144,14 @@ def test_no_new_token_gets_the_id_of_a_token_of_settings(base: dict[str, Any], t
     assert Tokenizer.load(tmp_path / "more").special_tokens["<new>"] == 299
 
 
-@pytest.mark.parametrize(("files", "reason"), [
-    ({"added_tokens.json": {X: 400}}, "<x> has the id 400, but transformers gives '<x>' the id 297"),
-    ({"tokenizer_config.json": {"unk_token": {"content": X}}}, 'unk_token names .<x>., .*"__type"'),
-    ({"tokenizer_config.json": {"split_special_tokens": True}}, "split_special_tokens is true"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"added_tokens.json": {X: 400}}, "<x> has the id 400, but transformers gives '<x>' the id 297"),
+        ({"tokenizer_config.json": {"unk_token": {"content": X}}}, 'unk_token names .<x>., .*"__type"'),
+        ({"tokenizer_config.json": {"split_special_tokens": True}}, "split_special_tokens is true"),
+    ],
+)
 def test_settings_that_are_not_reproduced_are_refused(
     files: dict[str, Any], reason: str, base: dict[str, Any], tmp_path: Path
 ) -> None:

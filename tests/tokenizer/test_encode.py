@@ -14,6 +14,7 @@ import samples
 from amount import FULL
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from published import pair
 from recorded import FILES, needs_files
 
 import pipeline
@@ -173,3 +174,13 @@ def test_a_long_piece_that_starts_long_tokens_is_encoded_in_windows_as_in_one(le
     found, expected = windows.encode_to_numpy(text), one.encode_to_numpy(text)
     assert len(text) > 1 << 20
     assert np.array_equal(found, expected)
+
+
+def test_encode_cut_checks_its_ends() -> None:
+    encoder = pair("deepseek", "plain")[1].model.encoder()
+    text = "a low 1 " * 400
+    every = [id_ for one in text for id_ in encoder.encode_pieces([one])]
+    assert encoder.encode_cut(text, list(range(1, len(text) + 1))) == every
+    for wrong in ([0], [2, 1], [1, 1], [len(text) + 1]):
+        with pytest.raises(ValueError, match="ends must rise"):
+            encoder.encode_cut(text, wrong)

@@ -55,8 +55,10 @@ def test_a_piece_of_any_number_of_parts(size: int) -> None:
     encoder, tokens = samples.encoder_of(merges)
     expected = samples.naive_merge(piece, merges)
     assert [tokens[id_] for id_ in encoder.encode_pieces([b"a", piece, "日日".encode()])] == [
-        b"a", *expected, "日日".encode()
-    ]  # fmt: skip
+        b"a",
+        *expected,
+        "日日".encode(),
+    ]
 
 
 def pieces_of(seed: int) -> list[str]:

@@ -143,14 +143,17 @@ def test_chat_template_of_a_file(train: Train, tmp_path: Path) -> None:
     assert generation["eos_token_id"] == theirs.convert_tokens_to_ids([EOT, "<end_of_turn>"])
 
 
-@pytest.mark.parametrize(("jinja", "message"), [
-    ("{{ '<|mine|>' }}", "own.jinja needs <|mine|>, which this vocabulary lacks"),
-    ("{{ messages[0].content }}</s>", "own.jinja needs </s>, which"),
-    ("<start_of_turn>{{ m.content }}<end_of_turn>", "own.jinja needs <start_of_turn>, <end_of_turn>"),
-    ("<|im_start|>{% for m in messages %}", "is not valid Jinja (line 1: Unexpected end of template"),
-    ("<|im_start|>{{ " + "(" * 3000 + ")" * 3000 + " }}", "is not valid Jinja (RecursionError: maximum recursion"),
-    (None, "own.jinja does not exist"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("jinja", "message"),
+    [
+        ("{{ '<|mine|>' }}", "own.jinja needs <|mine|>, which this vocabulary lacks"),
+        ("{{ messages[0].content }}</s>", "own.jinja needs </s>, which"),
+        ("<start_of_turn>{{ m.content }}<end_of_turn>", "own.jinja needs <start_of_turn>, <end_of_turn>"),
+        ("<|im_start|>{% for m in messages %}", "is not valid Jinja (line 1: Unexpected end of template"),
+        ("<|im_start|>{{ " + "(" * 3000 + ")" * 3000 + " }}", "is not valid Jinja (RecursionError: maximum recursion"),
+        (None, "own.jinja does not exist"),
+    ],
+)
 def test_a_template_file_with_other_marks_or_wrong_jinja_is_refused(jinja, message, train, tmp_path):
     if jinja is not None:
         (tmp_path / "own.jinja").write_text(jinja)
@@ -187,19 +190,22 @@ PAD = ["--pad-token", "<pad>"]
 ALONE, BOTH = {EOT: 269}, {EOT: 268, "<pad>": 269}
 
 
-@pytest.mark.parametrize(("before", "command", "said", "special"), [
-    ([], ["merge", *PAD], r"'<|endoftext|>' 269 -> 268, 1 ordinary token gone, '<pad>' is 269", None),
-    ([], ["train", *PAD], r"'<|endoftext|>' 269 -> 268", None),
-    (PAD, ["train"], "'<pad>' 269 is gone", None),
-    (PAD, ["train", "more.txt"], "is made again with --pad-token none in place of --pad-token '<pad>'", ALONE),
-    (PAD, ["merge", "--pad-token", "<x>"], "--pad-token '<x>' in place of --pad-token '<pad>'", None),
-    ([], ["merge", "--pad-token", "none"], "'none' would be a plain word", None),
-    ([], ["merge", *PAD, "--overwrite"], "tokenizer: '<|endoftext|>' 269 -> 268", BOTH),
-    (PAD, ["merge", "--overwrite"], "'<|endoftext|>' 268 -> 269, '<pad>' 269 is gone", ALONE),
-    (PAD, ["merge", "--vocab-size", 265], "tokenizer-265 is as tokenizer: --pad-token '<pad>'", BOTH),
-    ([], ["merge", "--pad-token", EOT], "--pad-token none: no id changes", ALONE),
-    (PAD, ["merge"], "", BOTH),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("before", "command", "said", "special"),
+    [
+        ([], ["merge", *PAD], r"'<|endoftext|>' 269 -> 268, 1 ordinary token gone, '<pad>' is 269", None),
+        ([], ["train", *PAD], r"'<|endoftext|>' 269 -> 268", None),
+        (PAD, ["train"], "'<pad>' 269 is gone", None),
+        (PAD, ["train", "more.txt"], "is made again with --pad-token none in place of --pad-token '<pad>'", ALONE),
+        (PAD, ["merge", "--pad-token", "<x>"], "--pad-token '<x>' in place of --pad-token '<pad>'", None),
+        ([], ["merge", "--pad-token", "none"], "'none' would be a plain word", None),
+        ([], ["merge", *PAD, "--overwrite"], "tokenizer: '<|endoftext|>' 269 -> 268", BOTH),
+        (PAD, ["merge", "--overwrite"], "'<|endoftext|>' 268 -> 269, '<pad>' 269 is gone", ALONE),
+        (PAD, ["merge", "--vocab-size", 265], "tokenizer-265 is as tokenizer: --pad-token '<pad>'", BOTH),
+        ([], ["merge", "--pad-token", EOT], "--pad-token none: no id changes", ALONE),
+        (PAD, ["merge"], "", BOTH),
+    ],
+)
 def test_ids_that_exist_change_only_with_overwrite(before, command, said, special, train, tmp_path):
     (tmp_path / "more.txt").write_text("wide new low " * 9)
     assert train("--vocab-size", 270, *before).returncode == 0
@@ -244,11 +250,15 @@ def test_roles_changed_from_within_the_directory_are_those_of_the_run_and_its_ca
     assert (home / "README.md").read_text() == "my own"
 
 
-@pytest.mark.parametrize("command", [
-    ["merge", "--vocab-size", 264, "--special-token", "<low>"],
-    ["merge", "--vocab-size", 265, "--pad-token", "<low>", "--overwrite"],
-    ["train", "--vocab-size", 265, "--pad-token", "<low>"],
-], ids=lambda words: " ".join(map(str, words)))  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["merge", "--vocab-size", 264, "--special-token", "<low>"],
+        ["merge", "--vocab-size", 265, "--pad-token", "<low>", "--overwrite"],
+        ["train", "--vocab-size", 265, "--pad-token", "<low>"],
+    ],
+    ids=lambda words: " ".join(map(str, words)),
+)
 def test_a_special_token_that_is_an_ordinary_token_leaves_nothing(command, train, tmp_path):
     name, *options = command
     if name == "merge":

@@ -120,9 +120,19 @@ GPT2 = samples.tokenizer()
 WORDS = "the words, <|endoftext|>é"
 
 
-@pytest.mark.parametrize("hold", [
-    list, tuple, iter, np.array, lambda ids: np.array(ids, "uint16"), Tensor, lambda ids: array("I", ids), "torch",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "hold",
+    [
+        list,
+        tuple,
+        iter,
+        np.array,
+        lambda ids: np.array(ids, "uint16"),
+        Tensor,
+        lambda ids: array("I", ids),
+        "torch",
+    ],
+)
 def test_ids_in_any_container(hold: Any) -> None:
     hold = pytest.importorskip("torch").tensor if hold == "torch" else hold
     ids = GPT2.encode(WORDS)

@@ -23,9 +23,12 @@ from pipeline.tokenizer.formats.export_formats import FORMATS
 EOT, PAD = "<|endoftext|>", "<|pad|>"
 SPECIALS = (EOT, "<|a b|>", "[x\n]")
 TEXTS = [
-    *samples.HARD_TEXTS, *samples.all_planes(11, 300), f"a {EOT} b{EOT}{EOT}\n\n<|a b|>  [x\n]<|a b|",
-    f"{EOT}", f"  {PAD} x",
-]  # fmt: skip
+    *samples.HARD_TEXTS,
+    *samples.all_planes(11, 300),
+    f"a {EOT} b{EOT}{EOT}\n\n<|a b|>  [x\n]<|a b|",
+    f"{EOT}",
+    f"  {PAD} x",
+]
 
 
 def tokenizer(pattern: str = "gpt2", **options: Any) -> Tokenizer:
@@ -136,30 +139,32 @@ END = [(b"<", b"/"), (b"</", b"s"), (b"</s", b">")]
 VERSION = [(b"#version"[:size], b"#versionx"[size : size + 1]) for size in range(1, 9)]
 
 
-@pytest.mark.parametrize(("name", "make", "reason"), [
-    ("gpt2", lambda: tokenizer("llama3"), "pattern 'llama3'"),
-    ("gpt2", lambda: Tokenizer(Vocabulary.from_merges([]), whole_pieces=True), "whole pieces"),
-    ("gpt2", lambda: Tokenizer.from_merges([(b" ", b"a")], ["Ġa"]), "special token 'Ġa'"),
-    ("hf", lambda: Tokenizer.from_merges([(b" ", b"a")], ["Ġa"]), "special token 'Ġa'"),
-    ("hf", lambda: Tokenizer.from_model(SPACED), "a space is put in front of texts .* GPT-2's"),
-    ("gpt2", lambda: Tokenizer.from_merges(VERSION, []), "looks like the header of merges.txt"),
-    ("tiktoken", lambda: tokenizer(special_ids="first"), "special_ids=first"),
-    ("tiktoken", lambda: Tokenizer.from_merges([], ["<a", "<b>", "<a>"]), "'<a' begins '<a>'"),
-    ("tiktoken", lambda: with_tokens([b"cd", b"ab"], (b"a", b"b"), (b"c", b"d")), "these ids"),
-    ("tiktoken", lambda: with_tokens(*LOST), r"never make 1 of the tokens .*b'abc', id 258"),
-    ("gguf", lambda: tokenizer("cl100k"), "pattern 'cl100k' does: it has the patterns gpt2, llama3, qwen2"),
-    ("gguf", lambda: tokenizer("kimi-k2"), r"ranges of its own, without such as U\+3005"),
-    ("gguf", lambda: tokenizer("o200k"), "716 of 2,000 texts .* convert_hf_to_gguf.py"),
-    ("gguf", lambda: tokenizer(samples.CUSTOM), "does not cut as the pattern 'foo"),
-    ("gguf", lambda: samples.tokenizer(specials=()), "without special tokens: llama.cpp would take token 11"),
-    ("gguf", lambda: Tokenizer.from_merges([], [EOT]), "without merges"),
-    ("gguf", lambda: samples.tokenizer(specials=("<a>b", "b<c>d")), "'<a>b' and 'b<c>d': where they overlap"),
-    ("gguf", lambda: samples.tokenizer("llama3", ("eot",)), "'eot': llama.cpp would take ordinary text"),
-    ("gguf", lambda: samples.tokenizer(specials=("<|\0|>",)), "cuts it at NUL"),
-    ("gguf", lambda: with_tokens(*LOST, whole_pieces=True), "b'abc', id 258.*does not look up"),
-    ("gguf", lambda: with_tokens(*LOST, pattern="llama3"), r"b'abc', id 258.*llama.cpp looks up"),
-    ("gguf", lambda: Tokenizer.from_merges(END, [EOT]), "may take the token '</s>'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "make", "reason"),
+    [
+        ("gpt2", lambda: tokenizer("llama3"), "pattern 'llama3'"),
+        ("gpt2", lambda: Tokenizer(Vocabulary.from_merges([]), whole_pieces=True), "whole pieces"),
+        ("hf", lambda: Tokenizer.from_merges([(b" ", b"a")], ["Ġa"]), "special token 'Ġa'"),
+        ("hf", lambda: Tokenizer.from_model(SPACED), "a space is put in front of texts .* GPT-2's"),
+        ("gpt2", lambda: Tokenizer.from_merges(VERSION, []), "looks like the header of merges.txt"),
+        ("tiktoken", lambda: tokenizer(special_ids="first"), "special_ids=first"),
+        ("tiktoken", lambda: Tokenizer.from_merges([], ["<a", "<b>", "<a>"]), "'<a' begins '<a>'"),
+        ("tiktoken", lambda: with_tokens([b"cd", b"ab"], (b"a", b"b"), (b"c", b"d")), "these ids"),
+        ("tiktoken", lambda: with_tokens(*LOST), r"never make 1 of the tokens .*b'abc', id 258"),
+        ("gguf", lambda: tokenizer("cl100k"), "pattern 'cl100k' does: it has the patterns gpt2, llama3, qwen2"),
+        ("gguf", lambda: tokenizer("kimi-k2"), r"ranges of its own, without such as U\+3005"),
+        ("gguf", lambda: tokenizer("o200k"), "716 of 2,000 texts .* convert_hf_to_gguf.py"),
+        ("gguf", lambda: tokenizer(samples.CUSTOM), "does not cut as the pattern 'foo"),
+        ("gguf", lambda: samples.tokenizer(specials=()), "without special tokens: llama.cpp would take token 11"),
+        ("gguf", lambda: Tokenizer.from_merges([], [EOT]), "without merges"),
+        ("gguf", lambda: samples.tokenizer(specials=("<a>b", "b<c>d")), "'<a>b' and 'b<c>d': where they overlap"),
+        ("gguf", lambda: samples.tokenizer("llama3", ("eot",)), "'eot': llama.cpp would take ordinary text"),
+        ("gguf", lambda: samples.tokenizer(specials=("<|\0|>",)), "cuts it at NUL"),
+        ("gguf", lambda: with_tokens(*LOST, whole_pieces=True), "b'abc', id 258.*does not look up"),
+        ("gguf", lambda: with_tokens(*LOST, pattern="llama3"), r"b'abc', id 258.*llama.cpp looks up"),
+        ("gguf", lambda: Tokenizer.from_merges(END, [EOT]), "may take the token '</s>'"),
+    ],
+)
 def test_exports_that_runtimes_misread_are_refused(name, make, reason, tmp_path, monkeypatch):
     monkeypatch.setattr(gguf, "find_spec", lambda _: "it is installed")
     with pytest.raises(ExportRefusedError, match=reason):
@@ -199,52 +204,55 @@ def cut_by_split(document: Any, expression: str) -> None:
     document["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, byte_level]}
 
 
-@pytest.mark.parametrize(("path", "value", "message"), [
-    ("version", "2.0", 'version is "2.0"'), ("normalizer", {"type": "Strip"}, 'normalizer.type is .*only "NFC"'),
-    ("post_processor", {"type": "Unknown"}, "post_processor.type is"),
-    ("post_processor", lambda old: {"type": "Sequence", "processors": [old, old]}, "several steps"),
-    ("post_processor.single", lambda old: old[:1], "does not hold the text once"),
-    (f"post_processor.special_tokens.{EOT}.ids", [7], "adds the id 7 to"),
-    ("decoder", {"type": "Fuse"}, 'decoder.type is "Fuse"'), ("pre_tokenizer", None, "pre_tokenizer is null, but only"),
-    ("pre_tokenizer", {"type": "Whitespace"}, "pre_tokenizer.type is"),
-    ("pre_tokenizer.pretokenizers", [], "pre_tokenizer.* is"),
-    ("pre_tokenizer.pretokenizers", lambda old: [*old, old[-1]], "type is"),
-    ("pre_tokenizer.pretokenizers.0.type", "Whitespace", "type is"),
-    ("pre_tokenizer.pretokenizers.0", {"type": "Punctuation", "behavior": "Removed"}, "behavior is"),
-    ("pre_tokenizer.pretokenizers.0.behavior", "Removed", r"pretokenizers\[0\].behavior is"),
-    ("pre_tokenizer.pretokenizers.0.behavior", "MergedWithNext", "behavior"),
-    ("pre_tokenizer.pretokenizers.0.invert", 1, "invert is 1"),
-    ("pre_tokenizer.pretokenizers.0.pattern", {"Text": " "}, "pattern.Regex must be a text"),
-    ("pre_tokenizer.pretokenizers.0.pattern.Regex", "(a", "pattern.Regex is not reproduced exactly"),
-    ("pre_tokenizer.pretokenizers.1.add_prefix_space", True, "add_prefix_space is true"),
-    ("pre_tokenizer.pretokenizers.1.use_regex", 1, "use_regex is 1"),
-    ("model", [], "model must be an object"), ("model.type", "Other", "model.type is"),
-    ("model.dropout", 0.1, "model.dropout is 0.1"), ("model.unk_token", 7, "unk_token must be a text"),
-    ("model.continuing_subword_prefix", "##", "marks where words end"),
-    ("model.byte_fallback", 1, "model.byte_fallback is 1"),
-    ("model.ignore_merges", 1, "model.ignore_merges is 1"), ("model.vocab", ["a"], "model.vocab must be an object"),
-    ("model.vocab.a", "64", "model.vocab.a must be a whole number"),
-    ("model.vocab.a", True, "model.vocab.a must be a whole number"), ("model.vocab.a", 66, "id 66"),
-    ("model.vocab.a", 1 << 70, "is outside"), ("model.vocab", {}, "the vocabulary has no tokens"),
-    ("model.vocab", {"a b": 0}, "not written in the byte alphabet"),
-    ("model.vocab", {EOT: 0}, "the id 0, but added_tokens 416"),
-    ("model.merges", None, "model.merges must be a list, not null"),
-    ("model.merges.3", ["a"], r"model.merges\[3\] is not a pair"), ("model.merges.3", "a b c", r"model.merges\[3\]"),
-    ("model.merges.3", ["a", 7], r"model.merges\[3\]"), ("model.merges.3", 7, r"model.merges\[3\]"),
-    ("model.merges.3", ["é", "zz"], "merge 3 .*needs the token b'zz'"),
-    ("added_tokens", {}, "added_tokens must be a list"),
-    ("added_tokens.0", "x", r"added_tokens\[0\] must be an object"),
-    ("added_tokens.0.lstrip", 1, r"added_tokens\[0\].lstrip is 1"),
-    ("added_tokens.0.special", None, r"added_tokens\[0\].special is null"),
-    ("added_tokens.0.content", "", "special token is empty"),
-    ("added_tokens.0.content", "[x\n]", "for the second time"),
-    ("added_tokens.0.content", " <y>", "begins with white space, which rstrip of another token"),
-    ("added_tokens.0.id", -1, "added_tokens -1|outside"),
-    ("added_tokens", lambda old: [one | {"id": 416} for one in old], "added_tokens assigns one id to two tokens"),
-    ("pre_tokenizer", {"type": "BpePipelineRegex", "pattern": "(a"}, "pre_tokenizer.pattern is not a pattern: .*2"),
-    ("pre_tokenizer", TWO_STEPS, "pre_tokenizer is not reproduced exactly: .* more than 255 classes"),
-    ("added_tokens.0.id", 1.5, r"added_tokens\[0\].id must be a whole number"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("version", "2.0", 'version is "2.0"'),
+        ("normalizer", {"type": "Strip"}, 'normalizer.type is .*only "NFC"'),
+        ("post_processor", {"type": "Unknown"}, "post_processor.type is"),
+        ("post_processor", lambda old: {"type": "Sequence", "processors": [old, old]}, "several steps"),
+        ("post_processor.single", lambda old: old[:1], "does not hold the text once"),
+        (f"post_processor.special_tokens.{EOT}.ids", [7], "adds the id 7 to"),
+        ("decoder", {"type": "Fuse"}, 'decoder.type is "Fuse"'),
+        ("pre_tokenizer", None, "pre_tokenizer is null, but only"),
+        ("pre_tokenizer", {"type": "Whitespace"}, "pre_tokenizer.type is"),
+        ("pre_tokenizer.pretokenizers", [], "pre_tokenizer.* is"),
+        ("pre_tokenizer.pretokenizers", lambda old: [*old, old[-1]], "type is"),
+        ("pre_tokenizer.pretokenizers.0", {"type": "Punctuation", "behavior": "Removed"}, "behavior is"),
+        ("pre_tokenizer.pretokenizers.0.behavior", "Removed", r"pretokenizers\[0\].behavior is"),
+        ("pre_tokenizer.pretokenizers.0.invert", 1, "invert is 1"),
+        ("pre_tokenizer.pretokenizers.0.pattern", {"Text": " "}, "pattern.Regex must be a text"),
+        ("pre_tokenizer.pretokenizers.0.pattern.Regex", "(a", "pattern.Regex is not reproduced exactly"),
+        ("pre_tokenizer.pretokenizers.1.add_prefix_space", True, "add_prefix_space is true"),
+        ("pre_tokenizer.pretokenizers.1.use_regex", 1, "use_regex is 1"),
+        ("model", [], "model must be an object"),
+        ("model.type", "Other", "model.type is"),
+        ("model.dropout", 0.1, "model.dropout is 0.1"),
+        ("model.unk_token", 7, "unk_token must be a text"),
+        ("model.continuing_subword_prefix", "##", "marks where words end"),
+        ("model.byte_fallback", 1, "model.byte_fallback is 1"),
+        ("model.vocab.a", True, "model.vocab.a must be a whole number"),
+        ("model.vocab.a", 66, "id 66"),
+        ("model.vocab.a", 1 << 70, "is outside"),
+        ("model.vocab", {}, "the vocabulary has no tokens"),
+        ("model.vocab", {"a b": 0}, "not written in the byte alphabet"),
+        ("model.vocab", {EOT: 0}, "the id 0, but added_tokens 416"),
+        ("model.merges", None, "model.merges must be a list, not null"),
+        ("model.merges.3", ["a"], r"model.merges\[3\] is not a pair"),
+        ("model.merges.3", 7, r"model.merges\[3\]"),
+        ("model.merges.3", ["é", "zz"], "merge 3 .*needs the token b'zz'"),
+        ("added_tokens", {}, "added_tokens must be a list"),
+        ("added_tokens.0.lstrip", 1, r"added_tokens\[0\].lstrip is 1"),
+        ("added_tokens.0.special", None, r"added_tokens\[0\].special is null"),
+        ("added_tokens.0.content", "", "special token is empty"),
+        ("added_tokens.0.content", "[x\n]", "for the second time"),
+        ("added_tokens.0.content", " <y>", "begins with white space, which rstrip of another token"),
+        ("added_tokens.0.id", -1, "added_tokens -1|outside"),
+        ("added_tokens", lambda old: [one | {"id": 416} for one in old], "added_tokens assigns one id to two tokens"),
+        ("pre_tokenizer", {"type": "BpePipelineRegex", "pattern": "(a"}, "pre_tokenizer.pattern is not a pattern: .*2"),
+        ("pre_tokenizer", TWO_STEPS, "pre_tokenizer is not reproduced exactly: .* more than 255 classes"),
+    ],
+)
 def test_damaged_or_unknown_settings_are_refused(path: str, value: Any, message: str, tmp_path: Path) -> None:
     FORMATS["hf"].write(replace(tokenizer().model, front=(EOT,)), tmp_path)
     file = tmp_path / "tokenizer.json"
@@ -262,13 +270,18 @@ def test_damaged_or_unknown_settings_are_refused(path: str, value: Any, message:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "content", "message"), [
-    ("tokenizer.json", None, r"tokenizer\.json does not exist"), ("tokenizer.json", b"", "not valid JSON"),
-    ("tokenizer.json", b"[]", "must be an object"), ("tokenizer.json", b"\xff", "not UTF-8"),
-    ("tokenizer.json", b"[" * 100_000, "not valid JSON"),
-    ("tokenizer_config.json", b'{"bpe_pipeline_separator": "<none>"}', "bpe_pipeline_separator names '<none>'"),
-    ("tokenizer_config.json", b'{"bpe_pipeline_pattern": "[a-z]+|[^a-z]+"}', "Regex is not reproduced exactly"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("tokenizer.json", None, r"tokenizer\.json does not exist"),
+        ("tokenizer.json", b"", "not valid JSON"),
+        ("tokenizer.json", b"[]", "must be an object"),
+        ("tokenizer.json", b"\xff", "not UTF-8"),
+        ("tokenizer.json", b"[" * 100_000, "not valid JSON"),
+        ("tokenizer_config.json", b'{"bpe_pipeline_separator": "<none>"}', "bpe_pipeline_separator names '<none>'"),
+        ("tokenizer_config.json", b'{"bpe_pipeline_pattern": "[a-z]+|[^a-z]+"}', "Regex is not reproduced exactly"),
+    ],
+)
 def test_files_of_other_kinds_are_refused(name: str, content: bytes | None, message: str, tmp_path: Path) -> None:
     Tokenizer.from_merges([], SPECIALS, pattern=r"[a-z]+|[^a-z]").save(tmp_path)
     (tmp_path / name).unlink() if content is None else (tmp_path / name).write_bytes(content)
@@ -294,9 +307,15 @@ def test_gpt2_is_written_as_in_its_own_file_and_read_in_other_spellings(tmp_path
         assert Tokenizer.load(tmp_path).pattern.name == "gpt2"
 
 
-@pytest.mark.parametrize(("pattern", "named"), [
-    ("gpt2", ""), ("qwen2", ""), ("cl100k", "the pattern cl100k"), (r"\w|\W", "a pattern of your own"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pattern", "named"),
+    [
+        ("gpt2", ""),
+        ("qwen2", ""),
+        ("cl100k", "the pattern cl100k"),
+        (r"\w|\W", "a pattern of your own"),
+    ],
+)
 def test_patterns_that_tokenizers_1_cannot_run_are_named_when_chosen(pattern: str, named: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("low low lower")
     done = run("train", "a.txt", "--output", "run", "--vocab-size", 258, "--pattern", pattern, cwd=tmp_path)
