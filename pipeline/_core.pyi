@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from typing_extensions import Buffer
 
+from pipeline.corpus.document_judge import DocumentJudge
 from pipeline.merges.rules import MergeRules
 from pipeline.shards.deal_worker import Selection
 
@@ -101,14 +102,14 @@ class ChunkCounter:
     Counts the pieces of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a function from a document to its pieces (slower).
     """
 
-    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), errors: str = 'replace', max_piece_bytes: int | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None, form: NormalForm | None = None) -> None:
+    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), judge: DocumentJudge | None = None, max_piece_bytes: int | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None, form: NormalForm | None = None) -> None:
         """
         added_tokens: cut out of the text as special tokens are, but separating no documents. budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. sink: what the pieces go to instead of being counted. form: what each stretch between special tokens is put into before it is cut.
         """
 
     def feed(self, block: Buffer, end: bool = False) -> None:
         """
-        The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the first invalid byte, whose offset is then in statistics()['invalid_offsets']. MemoryError(offset, bytes) if a piece (under `skip`: what a document needs) does not fit into budget_bytes.
+        The next bytes of a text, `end` with the last; another text may follow. Under `strict`, UnicodeError(text, offset) at the first invalid byte. MemoryError(offset, bytes) if a piece (what a document needs, if one may be dropped) does not fit into budget_bytes.
         """
 
     def feed_documents(self, offsets: Buffer, data: Buffer, offset_bytes: int = 8) -> None:
@@ -150,7 +151,7 @@ class ChunkCounter:
 
     def statistics(self) -> dict[str, Any]:
         """
-        bytes, documents, pieces, special_tokens, replacements, invalid_bytes, documents_skipped, bytes_skipped, pieces_cut; invalid_offsets and cut_offsets: where the first eight of each are, from the first byte fed.
+        bytes, documents, pieces, special_tokens, invalid_bytes; noted: of each kind of input that was skipped or altered, how often it occurred, and where the first eight are, from the first byte fed.
         """
 
 def combine(counters: Sequence[Columns], weights: Sequence[tuple[int, int]] = ()) -> Columns:

@@ -25,11 +25,6 @@ class ChunkStatistics:
     documents: int = 0
     pieces: int = 0
     special_tokens: int = 0
-    replacements: int = 0
-    invalid_bytes: int = 0
-    documents_skipped: int = 0
-    bytes_skipped: int = 0
-    pieces_cut: int = 0
     files: int = 0
     searched_bytes: int = 0
     text_tokens: int = 0

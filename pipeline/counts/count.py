@@ -10,6 +10,7 @@ from functools import partial
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.units import format_bytes, format_count
+from pipeline.corpus.document_judge import DocumentJudge
 from pipeline.corpus.fit_worker import SampleTask, misfit_of
 from pipeline.corpus.sampling import choose
 from pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words, warnings_of
@@ -224,7 +225,7 @@ def count_chunks(runner: Runner, run: Run, pattern: CompiledPattern) -> ChunkSta
         pattern=pattern,
         special_tokens=separators,
         rules=rules,
-        errors=stored["errors"],
+        judge=DocumentJudge.of(stored),
         max_piece_bytes=stored["max_piece_bytes"],
         budget_bytes=workers.bytes - WRITE_BYTES,
         grant=workers,

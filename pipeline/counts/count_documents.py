@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -10,13 +10,14 @@ from typing import Any, TypeAlias
 
 from pipeline import _core
 from pipeline.base.errors import InputError, InvalidTextError, PatternTimeoutError, TrainingError
+from pipeline.corpus.document_judge import DocumentJudge
 from pipeline.corpus.records import Records
 from pipeline.corpus.skipped_or_altered import Tally, in_words
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import give_back_memory
 from pipeline.counts.count import STAGE, warn_of_special_text
 from pipeline.counts.counter_file import PartPath, Parts, counter_partitions, write_counter
-from pipeline.counts.feeding import LOCATED, RegexCutter
+from pipeline.counts.feeding import RegexCutter
 from pipeline.counts.looks_special import LooksSpecial
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import special_bytes
@@ -28,7 +29,7 @@ from pipeline.storage import Location
 
 _LEAST_COUNTER_BYTES = 1 << 20
 _MEMORY_SHARE = 4  # all counters together may take one in this many bytes of the budget
-Counter: TypeAlias = tuple[_core.ChunkCounter, Any]  # and what cuts for it
+CounterAndCutter: TypeAlias = tuple[_core.ChunkCounter, Any]
 
 
 def count_documents(
@@ -56,7 +57,7 @@ class _Counting:
         self._threads = runner.threads
         work_bytes = runner.reserve().bytes
         self._counter_bytes = max(_LEAST_COUNTER_BYTES, work_bytes // (_MEMORY_SHARE * self._threads))
-        self._idle: queue.SimpleQueue[Counter] = queue.SimpleQueue()
+        self._idle: queue.SimpleQueue[CounterAndCutter] = queue.SimpleQueue()
         for _ in range(self._threads):
             self._idle.put(self._new_counter())
         self._lock = threading.Lock()
@@ -64,16 +65,21 @@ class _Counting:
         self._fingerprint = run.manifest.counter_fingerprint()
         self._parts: list[tuple[Location, str]] = []
         self._statistics: list[ChunkStatistics] = []
-        # Of what counters note, the number of each item and the location.
-        self._examples: dict[str, list[tuple[int, str]]] = {key: [] for key in LOCATED}
+        # Of each kind that counters note, the numbers of items and the locations.
+        self._examples: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+        self._noted: Counter[str] = Counter()
         self.tally = Tally()
 
-    def _new_counter(self) -> Counter:
+    def _new_counter(self) -> CounterAndCutter:
         pattern, options = pattern_of(self._options), self._options
         cutter: Any = pattern.automaton or RegexCutter(pattern)
         special = list(special_bytes(self._counting))
         return _core.ChunkCounter(
-            cutter, special, errors=options.errors, max_piece_bytes=options.max_piece_bytes, form=pattern.form
+            cutter,
+            special,
+            judge=DocumentJudge.of(self._counting),
+            max_piece_bytes=options.max_piece_bytes,
+            form=pattern.form,
         ), cutter
 
     def feed(self, documents: Iterable[Records], advance: Advance) -> None:
@@ -117,20 +123,19 @@ class _Counting:
         before = counter.statistics()
         try:
             counter.feed_documents(block.offsets, block.data, block.offset_bytes)
-        except ValueError as error:
-            after = counter.statistics()
-            if self._options.errors != "strict" or not after["invalid_offsets"]:
-                raise TrainingError(f"items {block.position(0)} and after cannot be counted: {error}") from None
-            _, location = _item(block, after["invalid_offsets"][-1] - before["bytes"])
+        except UnicodeError as error:
+            _, location = _item(block, error.args[1] - before["bytes"])
             raise InvalidTextError(
                 f"{location} is invalid UTF-8 or a lone surrogate; fix it, or choose errors='replace' or errors='skip'"
             ) from None
+        except ValueError as error:
+            raise TrainingError(f"items {block.position(0)} and after cannot be counted: {error}") from None
         except PatternTimeoutError as error:  # of the document that was fed last
             number, _ = _item(block, counter.statistics()["bytes"] - before["bytes"] - 1)
             raise PatternTimeoutError(f"item {number}: {error}") from None
-        after = counter.statistics()
-        for key, examples in self._examples.items():
-            examples += [_item(block, offset - before["bytes"]) for offset in after[key][len(before[key]) :]]
+        for kind, (_, offsets) in counter.statistics()["noted"].items():
+            _, known = before["noted"][kind]
+            self._examples[kind] += [_item(block, offset - before["bytes"]) for offset in offsets[len(known) :]]
 
     def _write(self, counter: _core.ChunkCounter, cutter: Any) -> None:
         with self._lock:
@@ -138,17 +143,18 @@ class _Counting:
             self._parts.append((path, self._fingerprint))
         write_counter(path, counter_partitions(counter), fingerprint=self._fingerprint)
         characters = cutter.concerned() if isinstance(cutter, RegexCutter) else ""
-        statistics = stored(ChunkStatistics, counter.statistics())
-        self._statistics.append(replace(statistics, concerned_characters=characters))
+        statistics = counter.statistics()
+        with self._lock:
+            self._noted.update({kind: count for kind, (count, _) in statistics["noted"].items()})
+            self._statistics.append(replace(stored(ChunkStatistics, statistics), concerned_characters=characters))
 
     def finish(self) -> Parts:
         """Write the counters that are left; returns the parts and the statistics of all of them together."""
         with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(lambda _: self._write(*self._idle.get()), range(self._threads)))
         statistics = sum(self._statistics, ChunkStatistics())
-        for key, examples in self._examples.items():
-            for kind in LOCATED[key]:
-                self.tally.add(kind, getattr(statistics, kind), (location for _, location in sorted(examples)))
+        for kind, count in self._noted.items():
+            self.tally.add(kind, count, (location for _, location in sorted(self._examples[kind])))
         return Parts(self._parts, replace(statistics, losses=self.tally.found, **self._looks.statistics()))
 
 

@@ -3,6 +3,7 @@
 What is skipped or altered is counted, with the first locations of each kind.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +15,7 @@ from pipeline.base.memory import Grant
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.chunks import Cutting, cutting_of
 from pipeline.corpus.contents import BYTE_ORDER_MARK, object_lines
+from pipeline.corpus.document_judge import DocumentJudge
 from pipeline.corpus.files import CorpusFile, FileSpan
 from pipeline.corpus.read_budget import ReadBudget
 from pipeline.corpus.readers import read_span, text_range
@@ -25,11 +27,9 @@ from pipeline.pattern.compiled import CompiledPattern, PatternSequence
 from pipeline.pattern.token_rules import TokenRule
 from pipeline.storage import Location
 
-# The locations that a counter notes, and the kinds they are of; under one errors policy only one of them occurs.
 _LEAST_NULS = 100  # one byte in fewer is NUL
 _MOST_REPLACED, _FEW_REPLACED = 0.1, 15  # of the characters of a text; a slip in a short one
 WINDOW_BYTES = 1 << 18  # of text that a counter cuts at once
-LOCATED = {"invalid_offsets": ("replacements", "documents_skipped"), "cut_offsets": ("pieces_cut",)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class ChunkTask:
     pattern: CompiledPattern
     special_tokens: tuple[bytes, ...]
     rules: Mapping[str, TokenRule] = field(default_factory=dict)
-    errors: str
+    judge: DocumentJudge = DocumentJudge()
     max_piece_bytes: int | None = None
     budget_bytes: int
     text_field: str = "text"
@@ -65,7 +65,7 @@ class ChunkTask:
 
     def cutting(self) -> Cutting:
         """Return where the text can be cut."""
-        return cutting_of(self.special_tokens, self.rules, self.pattern, whole_documents=self.errors == "skip")
+        return cutting_of(self.special_tokens, self.rules, self.pattern, whole_documents=self.judge.drops_documents)
 
     def __str__(self) -> str:
         file, start, stop = self.spans[0]
@@ -93,7 +93,7 @@ class CountTask(ChunkTask):
             cutter,
             list(self.special_tokens),
             added_tokens=self.added_tokens,
-            errors=self.errors,
+            judge=self.judge,
             max_piece_bytes=self.max_piece_bytes,
             budget_bytes=self.budget_bytes,
             spill=spill,
@@ -158,7 +158,7 @@ class _Feeding:
     ) -> None:
         self._look, self._resumable = look, resumable
         self._tally = Tally()
-        self._examples: dict[str, list[str]] = {key: [] for key in LOCATED}
+        self._examples: defaultdict[str, list[str]] = defaultdict(list)  # by kind
         self._task, self._counter = task, counter
         self._cutting = task.cutting()
         self._specials = self._cutting.specials()
@@ -166,10 +166,8 @@ class _Feeding:
     def found(self) -> Tally:
         """Return what was skipped or altered so far."""
         tally = Tally(add_up([self._tally.found]))
-        statistics = self._counter.statistics()
-        for key, locations in self._examples.items():
-            for kind in LOCATED[key]:
-                tally.add(kind, statistics[kind], locations)
+        for kind, (count, _) in self._counter.statistics()["noted"].items():
+            tally.add(kind, count, self._examples[kind])
         return tally
 
     def feed_span(self, number: int) -> None:
@@ -266,35 +264,35 @@ class _Feeding:
             feed()
         except MemoryError as error:
             raise _too_long(task, location, error) from None
-        except ValueError as error:
-            offsets = self._counter.statistics()["invalid_offsets"]
-            if task.errors != "strict" or not offsets:
-                raise TrainingError(f"{task} cannot be {task.work}: {error}") from None
+        except UnicodeError as error:
             raise InvalidTextError(
-                f"invalid UTF-8 in {location(offsets[-1])}; fix it and {task.again}, or choose "
+                f"invalid UTF-8 in {location(error.args[1])}; fix it and {task.again}, or choose "
                 "--errors replace or --errors skip"
             ) from None
-        statistics = self._counter.statistics()
-        for key, locations in self._examples.items():
-            locations += map(location, statistics[key][len(locations) :])
+        except ValueError as error:
+            raise TrainingError(f"{task} cannot be {task.work}: {error}") from None
+        for kind, (_, offsets) in self._counter.statistics()["noted"].items():
+            locations = self._examples[kind]
+            locations += map(location, offsets[len(locations) :])
 
 
 def _hardly_text(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether much of what was fed between two statistics of a counter was replaced, as of a file that is not text."""
-    fed, invalid, replaced = (after[key] - before[key] for key in ("bytes", "invalid_bytes", "replacements"))
+    fed, invalid = (after[key] - before[key] for key in ("bytes", "invalid_bytes"))
+    replaced = after["noted"]["replacements"][0] - before["noted"]["replacements"][0]
     return bool(replaced > max(_MOST_REPLACED * (fed - invalid + replaced), _FEW_REPLACED))
 
 
 def _too_long(task: ChunkTask, location: Callable[[int], str], error: MemoryError) -> TrainingError:
-    """The error for a piece, or under `skip` a document, that exceeds the budget."""
+    """Return the error for a piece, or a document that may be dropped, that exceeds the budget."""
     if len(error.args) != 2:
         return TrainingError(f"{task} cannot be {task.work}: memory is short; give a larger --memory-limit")
     what, cut = "piece", "" if task.max_piece_bytes else ", --max-piece-bytes"
-    if task.errors == "skip":
-        what, cut = "document", ", --errors replace"  # it is checked whole
+    if task.judge.drops_documents:
+        what, cut = "document", ", --errors replace"  # it is judged whole
     remedy = f", fewer --workers{cut}, or a --pattern or --special-token that cuts it"
     if task.work == "encoded":  # the tokenizer says what cuts
-        remedy = ", --errors replace or fewer --workers" if task.errors == "skip" else " or fewer --workers"
+        remedy = ", --errors replace or fewer --workers" if task.judge.drops_documents else " or fewer --workers"
     return TrainingError(
         f"{location(error.args[0])}: about here a {what} of {format_bytes(error.args[1])} or more starts, too much for "
         f"the {format_bytes(task.budget_bytes)} of a worker; give a larger --memory-limit{remedy}"

@@ -43,9 +43,9 @@ class PreparedText:
         token: Callable[[int, bytes], object],
         end: Callable[[bool], object],
     ) -> None:
-        # `skip` judges documents, which special tokens separate; otherwise `reading` need not know them.
-        self.special_tokens = list(task.special_tokens) if task.errors == "skip" else []
-        self.sink = _core.ChunkText(self.special_tokens, judged=task.errors == "skip")
+        # Where documents may be dropped, `reading` must know the special tokens that separate them.
+        self.special_tokens = list(task.special_tokens) if task.judge.drops_documents else []
+        self.sink = _core.ChunkText(self.special_tokens, judged=task.judge.drops_documents)
         self.automaton: Any = compile_pattern("gpt2").automaton  # any: pieces are put together again
         self.budget_bytes = task.budget_bytes
         self._incoming = IncomingText(search, _PREPARED_BYTES)
@@ -77,7 +77,7 @@ class PreparedCounter(_core.ChunkCounter):
 
     def __init__(self, task: ChunkTask, search: SpecialSearch, pieces: _core.ChunkCounter) -> None:
         self._text = PreparedText(task, search, self._stretch, self._token, self._end)
-        options: dict[str, Any] = {"errors": task.errors, "budget_bytes": task.budget_bytes, "sink": self._text.sink}
+        options: dict[str, Any] = {"judge": task.judge, "budget_bytes": task.budget_bytes, "sink": self._text.sink}
         super().__init__(self._text.automaton, self._text.special_tokens, **options)
         self._pieces, self._separators = pieces, len(task.special_tokens)
         self._documents = self._special_tokens = 0
@@ -135,7 +135,7 @@ class PreparedCountTask(CountTask):
     ) -> tuple[_core.ChunkCounter, _core.ChunkCounter]:
         """Return the counter that prepares text, and the one that counts its pieces."""
         options: dict[str, Any] = {"budget_bytes": self.budget_bytes, "max_piece_bytes": self.max_piece_bytes}
-        counter = _core.ChunkCounter(cutter, [], errors="strict", spill=spill, window_bytes=window_bytes, **options)
+        counter = _core.ChunkCounter(cutter, [], spill=spill, window_bytes=window_bytes, **options)
         tokens = {token.decode(): id_ for id_, token in enumerate([*self.special_tokens, *self.added_tokens])}
         search = SpecialSearch(tokens, Preparation(self.pattern.nfc, rules=self.rules))
         return PreparedCounter(self, search, counter), counter

@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.corpus.chunks import cutting_of
+from pipeline.corpus.document_judge import DocumentJudge
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.inputs import sample_corpus
 from pipeline.corpus.listing import Listing
@@ -133,7 +134,7 @@ def _extended(
         special_bytes(counting),
         rules_of(counting),
         pattern,
-        whole_documents=options.errors == "skip",
+        whole_documents=DocumentJudge.of(counting).drops_documents,
         text_field=options.text_field,
         between_frames=True,
     )

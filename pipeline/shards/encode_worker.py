@@ -126,7 +126,7 @@ def make_ids(
         [],
         separator=task.separator,
         separators=task.separators,
-        judged=task.errors == "skip" and not prepared,  # prepared text was judged before
+        judged=task.judge.drops_documents and not prepared,  # prepared text was judged before
         front=task.front,
         behind=task.behind,
     )
@@ -182,7 +182,7 @@ class _Feeding(_core.ChunkCounter):
         sink: Sink,
         tokens: tuple[list[bytes], list[bytes]],
     ) -> None:
-        options: dict[str, Any] = {"errors": task.errors, "budget_bytes": task.budget_bytes, "sink": pieces}
+        options: dict[str, Any] = {"judge": task.judge, "budget_bytes": task.budget_bytes, "sink": pieces}
         super().__init__(cutter, tokens[0], added_tokens=tokens[1], **options)
         self._ids, self._sink, self._task = ids, sink, task
         self.around_bytes = 0  # of white space that added tokens take, without what was put in front of text
@@ -232,7 +232,7 @@ class _PreparedFeeding(_Feeding):
         self, task: IdsTask, model: Model, special: dict[str, int], cutter: Any, ids: _core.ChunkIds, sink: Sink
     ) -> None:
         search = SpecialSearch(special, model.preparation)
-        self._encoding = _core.ChunkCounter(cutter, [], errors="strict", budget_bytes=task.budget_bytes, sink=ids)
+        self._encoding = _core.ChunkCounter(cutter, [], budget_bytes=task.budget_bytes, sink=ids)
         self._text = PreparedText(task, search, self._stretch, self._token, self._end)
         super().__init__(task, self._text.automaton, self._text.sink, ids, sink, (self._text.special_tokens, []))
         self._index = {id_: index for index, id_ in enumerate(special.values())}

@@ -4,7 +4,7 @@ The plan is made once and stored in `encoding.json`; a resumed encoding keeps it
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import partial
 from os import PathLike
@@ -14,6 +14,7 @@ from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.memory import Grant
 from pipeline.base.units import format_count
 from pipeline.corpus.chunks import cutting_of
+from pipeline.corpus.document_judge import DocumentJudge
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import Listing
 from pipeline.counts.chunk_statistics import ChunkStatistics, most_frequent
@@ -165,7 +166,8 @@ def as_directory(options: EncodeOptions) -> EncodeOptions:
 def asked_of(options: EncodeOptions, model: Model) -> dict[str, Any]:
     """Return what the shards of a corpus depend on besides its text."""
     return {
-        **{name: getattr(options, name) for name in ("errors", *READING_OPTIONS)},
+        **{name: getattr(options, name) for name in READING_OPTIONS},
+        **asdict(DocumentJudge.of(vars(options))),
         **options.of_stage("encode", "mix"),
         "seed": options.seed if options.shuffle or options.weights else 0,  # of choices that are made
         "separator": separator_of(model, options),
@@ -262,13 +264,14 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
     chunk_bytes = chunk_bytes_of(listing.files, options, nodes, most)
     separator = separator_of(model, options) or ""
     special_tokens, rules = _recognised(model, options)
-    reading: dict[str, Any] = {"whole_documents": options.errors == "skip", "text_field": options.text_field}
+    judge = DocumentJudge.of(vars(options))
+    reading: dict[str, Any] = {"whole_documents": judge.drops_documents, "text_field": options.text_field}
     cutting = cutting_of(special_tokens, rules, model.counting_pattern, **reading)
     if model.is_prepared:  # a stretch is prepared as a whole
         cutting = replace(cutting, automaton=None, whole_documents=True)
     known = {*(token.decode() for token in special_tokens), *rules}
     ends_alike = [text for text in known if separator and text.endswith(separator)]
-    if (model.front or model.behind) and (options.errors == "skip" or ends_alike[1:]):
+    if (model.front or model.behind) and (judge.drops_documents or ends_alike[1:]):
         # Elsewhere the text before a cut does not say whether a document has started there: parts may be skipped.
         cuts = separator.encode() in cutting.special_tokens
         own = cutting.special_tokens if cuts else ()
@@ -318,7 +321,7 @@ def task_of(
         text_field=options.text_field,
         special_tokens=_separating(model, separator),
         rules=model.preparation.rules,
-        errors=options.errors,
+        judge=DocumentJudge.of(vars(options)),
         budget_bytes=workers.text_bytes,
         grant=workers.grant,
         copies=2,  # of more memory, half may go to the cache

@@ -23,6 +23,7 @@ from pipeline.base import machine
 from pipeline.base.errors import InputError, InvalidTextError, PatternTimeoutError, RunDirectoryError, UsageError
 from pipeline.commands import train_iterator
 from pipeline.corpus import items
+from pipeline.corpus.document_judge import DocumentJudge
 from pipeline.corpus.items import blocks
 from pipeline.counts import count_documents, elsewhere
 from pipeline.pattern.compiler import compile_pattern
@@ -123,7 +124,7 @@ def test_little_memory_changes_nothing(from_files: bytes, tmp_path: Path, monkey
 )
 def test_documents_are_counted_one_by_one(documents, errors):
     """Against an oracle for whole texts: a special token between documents is all that keeps them apart."""
-    counter = _core.ChunkCounter(compile_pattern("gpt2").automaton, [b"<x>"], errors=errors)
+    counter = _core.ChunkCounter(compile_pattern("gpt2").automaton, [b"<x>"], judge=DocumentJudge(errors))
     for block in blocks(documents, "text") if documents else ():
         counter.feed_documents(block.offsets, block.data)
     expected = count(b"<x>".join(documents), [b"<x>"], errors)

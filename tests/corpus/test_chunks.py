@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pipeline import _core
 from pipeline.base.errors import InputError
 from pipeline.corpus.chunks import Chunk, Cutting, Span, cut_file, plan_chunks
+from pipeline.corpus.document_judge import DocumentJudge
 from pipeline.corpus.listing import describe
 from pipeline.pattern.compiler import compile_pattern
 
@@ -19,7 +20,7 @@ ONCE = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCh
 
 
 def spans_counted(text, cuts, specials, errors):
-    counter = _core.ChunkCounter(AUTOMATON, list(specials), errors=errors)
+    counter = _core.ChunkCounter(AUTOMATON, list(specials), judge=DocumentJudge(errors))
     for start, stop in pairwise([0, *cuts, len(text)]):
         if start and _core.SpecialTokens(list(specials)).match_at(text, start) is None:
             counter.start_inside_document()

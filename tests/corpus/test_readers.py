@@ -210,7 +210,7 @@ def test_cut_pieces_have_their_offsets(parts, window):
                 expected.append(starts[at])
             at += len(piece)
         at += len(EOT)
-    assert counter.statistics()["cut_offsets"] == expected[:8]
+    assert counter.statistics()["noted"]["pieces_cut"][1] == expected[:8]
 
 
 def _character_starts(text: bytes) -> list[int]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from pipeline.corpus.document_judge import DocumentJudge
 from pipeline.counts import prepared
 from pipeline.counts.feeding import CountTask
 from pipeline.merges.vocabulary import bytes_to_unicode, text_to_token
@@ -31,8 +32,8 @@ def task_of(added: dict[str, TokenRule], form: str, errors: str = "replace") -> 
     unlike = {text: rule for text, rule in added.items() if rule != PLAIN_RULE}
     pattern = pattern_of(CountOptions(normalize=form))
     kind = prepared.PreparedCountTask if Preparation(form == "nfc", rules=unlike).searches(added) else CountTask
-    return kind(name="chunk", spans=(), pattern=pattern, special_tokens=special, rules=unlike, errors=errors,
-                budget_bytes=1 << 26, output=Path(), fingerprint="")  # fmt: skip
+    reading: dict[str, Any] = {"special_tokens": special, "rules": unlike, "judge": DocumentJudge(errors)}
+    return kind(name="chunk", spans=(), pattern=pattern, budget_bytes=1 << 26, output=Path(), fingerprint="", **reading)
 
 
 def counted(task: CountTask, blocks: list[bytes], window: int) -> tuple[dict[bytes, int], dict[str, Any]]:
@@ -93,7 +94,7 @@ def test_tokens_that_are_not_special_separate_no_documents(
     assert task.prepares is lstrip
     for window in (1, 5, 1 << 18):
         found, statistics = counted(task, [text[at : at + 3] for at in range(0, len(text), 3)], window)
-        assert (statistics["documents"], statistics["documents_skipped"]) == (documents, skipped)
+        assert (statistics["documents"], statistics["noted"]["documents_skipped"][0]) == (documents, skipped)
         kept = [one for one in text.split(END.encode()) if errors != "skip" or b"\xff" not in one]
         expected = Counter(itertools.chain(*(one.split(THINK.encode()) for one in kept)))
         assert found == {piece: count for piece, count in expected.items() if piece}

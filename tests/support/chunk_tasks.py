@@ -8,6 +8,7 @@ import counter_files
 
 from pipeline.base.memory import Grant
 from pipeline.corpus.chunks import Cutting, plan_chunks
+from pipeline.corpus.document_judge import DocumentJudge
 from pipeline.corpus.files import FileSpan, FileType
 from pipeline.corpus.listing import describe
 from pipeline.corpus.skipped_or_altered import add_up
@@ -26,7 +27,8 @@ def random_words(seed: int, size: int) -> bytes:
 
 
 def _task(spans: tuple[FileSpan, ...], output: Path, budget_bytes: int, **options: object) -> CountTask:
-    usual = {"errors": "replace", "max_piece_bytes": None, "pattern": PATTERN} | options
+    judge = DocumentJudge(str(options.pop("errors", "replace")))
+    usual = {"judge": judge, "max_piece_bytes": None, "pattern": PATTERN} | options
     return CountTask(name="chunk 0", spans=spans, special_tokens=(EOT,), output=output, fingerprint="f",
                      budget_bytes=budget_bytes, **usual)  # fmt: skip
 

@@ -15,6 +15,7 @@ from oracle_counting import as_counter
 from pattern_texts import PATTERN_ALPHABET, accepted, texts
 
 from pipeline import _core
+from pipeline.corpus.document_judge import DocumentJudge
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.presets import PRESETS
 
@@ -61,7 +62,9 @@ def main(seed: int, size: int) -> None:
             counter.feed(data, end=True)
         assert as_counter(counter.columns()) == expected, expression
         for policy in ("replace", "skip"):  # bytes that are not UTF-8, in windows of any size
-            counter = _core.ChunkCounter(automaton, ["<|x|>"], errors=policy, window_bytes=rng.choice((200, 1 << 18)))
+            counter = _core.ChunkCounter(
+                automaton, ["<|x|>"], judge=DocumentJudge(policy), window_bytes=rng.choice((200, 1 << 18))
+            )
             damaged = bytearray(_text(rng).encode() * 20)
             for _ in range(20):
                 damaged[rng.randrange(len(damaged))] = rng.randrange(256)

@@ -22,6 +22,14 @@ namespace nanobind::detail {
 template <>
 struct type_caster<bpe::ErrorPolicy> : named_caster<bpe::ErrorPolicy> {};
 
+template <>
+struct type_caster<bpe::DocumentJudge> {
+  NB_TYPE_CASTER(bpe::DocumentJudge, const_name("DocumentJudge"))
+  bool from_python(handle source, uint32_t, cleanup_list*) noexcept {
+    return read_fields(source, field("errors", value.errors));
+  }
+};
+
 // A fraction: numerator and denominator.
 template <>
 struct type_caster<bpe::Weight> {
@@ -60,16 +68,16 @@ bpe::ChunkCounter::DocumentCutter python_cutter(nb::handle function) {
 }
 
 void make_counter(Counter* self, nb::object cutter, std::vector<Text> special_tokens,
-                  const std::vector<Text>& added_tokens, bpe::ErrorPolicy errors, std::optional<size_t> max_piece_bytes,
-                  size_t window_bytes, std::optional<size_t> budget_bytes, nb::object spill, nb::object sink,
-                  nb::object form) {
+                  const std::vector<Text>& added_tokens, std::optional<bpe::DocumentJudge> judge,
+                  std::optional<size_t> max_piece_bytes, size_t window_bytes, std::optional<size_t> budget_bytes,
+                  nb::object spill, nb::object sink, nb::object form) {
   if (sink.is_none() && budget_bytes.has_value() != !spill.is_none())
     throw nb::value_error("budget_bytes and spill are given together or not at all");
   const auto call_spill = [self] {
     const bpe::Locked gil;
     self->spill(nb::find(*self));
   };
-  const bpe::ChunkCounter::Options options{errors,
+  const bpe::ChunkCounter::Options options{judge.value_or(bpe::DocumentJudge{}),
                                            max_piece_bytes.value_or(0),
                                            window_bytes,
                                            budget_bytes.value_or(0),
@@ -117,20 +125,27 @@ nb::dict statistics_of(const Counter& self) {
   nb::dict result;
   const auto add = [&](const char* name, const auto& value) { result[name] = nb::cast(value); };
   add("bytes", statistics.bytes), add("documents", statistics.documents), add("pieces", statistics.pieces);
-  add("special_tokens", statistics.special_tokens), add("replacements", statistics.replacements);
-  add("invalid_bytes", statistics.invalid_bytes), add("documents_skipped", statistics.documents_skipped);
-  add("bytes_skipped", statistics.bytes_skipped), add("pieces_cut", statistics.pieces_cut);
-  add("invalid_offsets", statistics.invalid_offsets), add("cut_offsets", statistics.cut_offsets);
+  add("special_tokens", statistics.special_tokens), add("invalid_bytes", statistics.invalid_bytes);
+  nb::dict noted;
+  const auto note = [&](const char* kind, const bpe::Noted& input) {
+    noted[kind] = nb::make_tuple(input.count, input.offsets);
+  };
+  note("replacements", statistics.replacements), note("documents_skipped", statistics.documents_skipped);
+  note("pieces_cut", statistics.pieces_cut);
+  result["noted"] = noted;
   return result;
 }
 
-// Runs what may find invalid text, which becomes a ValueError, or exceed the budget, a MemoryError(offset, bytes).
+// Runs what may find invalid text, which becomes a UnicodeError(text, offset), or exceed the budget, a
+// MemoryError(offset, bytes).
 template <class Work>
 void reading(const Work& work) {
   try {
     unlocked(work);
   } catch (const bpe::InvalidText& invalid) {
-    throw nb::value_error(("invalid UTF-8 at byte " + std::to_string(invalid.offset)).c_str());
+    const std::string text = "invalid UTF-8 at byte " + std::to_string(invalid.offset);
+    PyErr_SetObject(PyExc_UnicodeError, nb::make_tuple(text, invalid.offset).ptr());
+    throw nb::python_error();
   } catch (const bpe::OutOfBudget& out) {
     PyErr_SetObject(PyExc_MemoryError, nb::make_tuple(out.offset, out.bytes).ptr());
     throw nb::python_error();
@@ -161,12 +176,12 @@ void bind_counter(nb::module_& module) {
                       "function from a document to its pieces (slower).",
                       nb::type_slots(counter_slots))
       .def("__init__", &make_counter, "cutter"_a, "special_tokens"_a, nb::kw_only(),
-           "added_tokens"_a = nb::make_tuple(), "errors"_a = "replace", "max_piece_bytes"_a = nb::none(),
+           "added_tokens"_a = nb::make_tuple(), "judge"_a = nb::none(), "max_piece_bytes"_a = nb::none(),
            "window_bytes"_a = size_t{1} << 18, "budget_bytes"_a = nb::none(), "spill"_a = nb::none(),
            "sink"_a = nb::none(), "form"_a = nb::none(),
            nb::sig("def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], "
-                   "special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), errors: str = "
-                   "'replace', "
+                   "special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), judge: "
+                   "DocumentJudge | None = None, "
                    "max_piece_bytes: int | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, "
                    "spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None, "
                    "form: NormalForm | None = None) -> None"),
@@ -180,9 +195,10 @@ void bind_counter(nb::module_& module) {
             reading([&] { self.counter.feed(block.data(), block.size(), end); });
           },
           "block"_a, "end"_a = false,
-          "The next bytes of a text, `end` with the last; another text may follow. Under `strict`, ValueError at the "
-          "first invalid byte, whose offset is then in statistics()['invalid_offsets']. MemoryError(offset, bytes) if "
-          "a piece (under `skip`: what a document needs) does not fit into budget_bytes.")
+          "The next bytes of a text, `end` with the last; another text may follow. Under `strict`, UnicodeError(text, "
+          "offset) "
+          "at the first invalid byte. MemoryError(offset, bytes) if a piece (what a document needs, if one may be "
+          "dropped) does not fit into budget_bytes.")
       .def(
           "feed_documents",
           [](Counter& self, const Buffer& offsets, const Buffer& data, int offset_bytes) {
@@ -227,8 +243,8 @@ void bind_counter(nb::module_& module) {
           "The bytes of the pieces that are longer than 15.")
       .def("memory_bytes", [](const Counter& self) { return self.counter.bytes(); })
       .def("statistics", &statistics_of, nb::sig("def statistics(self) -> dict[str, Any]"),
-           "bytes, documents, pieces, special_tokens, replacements, invalid_bytes, documents_skipped, bytes_skipped, "
-           "pieces_cut; invalid_offsets and cut_offsets: where the first eight of each are, from the first byte fed.");
+           "bytes, documents, pieces, special_tokens, invalid_bytes; noted: of each kind of input that was skipped or "
+           "altered, how often it occurred, and where the first eight are, from the first byte fed.");
 }
 
 void bind_combine(nb::module_& module) {

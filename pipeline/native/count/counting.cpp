@@ -8,10 +8,6 @@ namespace {
 constexpr size_t kMostGrowth = size_t{256} << 20;  // of the window at once, so that offsets in it fit 32 bits
 constexpr uint8_t kReplacement[] = {0xEF, 0xBF, 0xBD};
 
-void note(std::vector<uint64_t>& offsets, uint64_t offset) {
-  if (offsets.size() < CountingStatistics::kExamples) offsets.push_back(offset);
-}
-
 }  // namespace
 
 ChunkCounter::ChunkCounter(const Automaton* automaton, DocumentCutter cut_document, SpecialTokens specials,
@@ -115,7 +111,7 @@ void ChunkCounter::feed(const uint8_t* bytes, size_t size, bool end) {
 void ChunkCounter::process(bool end) {
   check_text(end);
   const size_t undecided = specials_.empty() ? 0 : specials_.longest() - 1;
-  const size_t searchable = options_.errors == ErrorPolicy::skip ? size_ : checked_;
+  const size_t searchable = options_.judge.drops_documents() ? size_ : checked_;
   size_t limit = searchable;
   while (!specials_.empty()) {
     const auto match = specials_.find(text_.get(), std::max(searched_, begin_), searchable);
@@ -133,7 +129,7 @@ void ChunkCounter::process(bool end) {
       options_.sink->special_token(match.id);
     }
     begin_ = searched_ = match.end;
-    if (options_.errors == ErrorPolicy::skip) check_text(end);  // continues where an invalid document stopped it
+    if (options_.judge.drops_documents()) check_text(end);  // continues where an invalid document stopped it
   }
   searched_ = limit;
   if (end) {
@@ -153,9 +149,8 @@ void ChunkCounter::check_text(bool end) {
   checked_offset_ += valid;
   if (checked_ == size_) return;
   if (ill_formed_at(text_.get() + checked_, size_ - checked_).unfinished && !end) return;
-  switch (options_.errors) {
+  switch (options_.judge.errors) {
     case ErrorPolicy::strict:
-      note(statistics_.invalid_offsets, checked_offset_);
       throw InvalidText{checked_offset_};
     case ErrorPolicy::skip:
       invalid_ = checked_;
@@ -181,8 +176,7 @@ void ChunkCounter::repair_text(size_t from, bool end) {
   while (at < raw.size()) {
     const IllFormed part = ill_formed_at(raw.data() + at, raw.size() - at);
     if (part.unfinished && !end) break;
-    note(statistics_.invalid_offsets, checked_offset_ + at);
-    ++statistics_.replacements;
+    statistics_.replacements.add(checked_offset_ + at);
     statistics_.invalid_bytes += part.size;
     append(kReplacement, sizeof kReplacement);
     at += part.size;
@@ -273,28 +267,25 @@ void ChunkCounter::finish_document(size_t limit) {
     }
     if (options_.sink) options_.sink->keep();
     statistics_.pieces += counted_;
-    statistics_.pieces_cut += cut_;
+    statistics_.pieces_cut.count += cut_;
     if (!continues_) ++statistics_.documents;
   }
   counted_ = cut_ = consumed_ = 0;
-  cuts_noted_ = statistics_.cut_offsets.size();
+  cuts_noted_ = statistics_.pieces_cut.offsets.size();
   in_document_ = continues_ = false;
 }
 
 // Under skip: [begin_, limit) belongs to an invalid document.
 void ChunkCounter::drop_text(size_t limit) {
   if (!dropping_) {
-    ++statistics_.documents_skipped;
-    statistics_.bytes_skipped += consumed_;
-    note(statistics_.invalid_offsets, checked_offset_);
+    statistics_.documents_skipped.add(checked_offset_);
     open_document_.reset();
     normal_.clear();
     if (options_.sink) options_.sink->drop();
     counted_ = cut_ = 0;
-    statistics_.cut_offsets.resize(cuts_noted_);
+    statistics_.pieces_cut.offsets.resize(cuts_noted_);
     dropping_ = true;
   }
-  statistics_.bytes_skipped += limit - begin_;
   begin_ = limit;
   // The rest of an invalid document need not be checked.
   invalid_ = npos;
@@ -345,7 +336,7 @@ void ChunkCounter::count_pieces(const uint8_t* text, size_t start, size_t pieces
   counted_ += pieces;
   if (options_.sink) {
     if (pieces) options_.sink->pieces(text, start, ends_.data(), pieces);
-    if (options_.budget_bytes && options_.errors == ErrorPolicy::skip &&
+    if (options_.budget_bytes && options_.judge.drops_documents() &&
         options_.sink->undecided_bytes() + capacity_ > options_.budget_bytes)
       throw too_large_document();
     return;
@@ -369,7 +360,7 @@ void ChunkCounter::count_pieces(const uint8_t* text, size_t start, size_t pieces
     const size_t end = ends_[i];
     if (end - at > options_.max_piece_bytes) {
       ++cut_;
-      note(statistics_.cut_offsets, fed_offset(in_window(at)));
+      statistics_.pieces_cut.add_offset(fed_offset(in_window(at)));
     }
     while (end - at > options_.max_piece_bytes) {
       emit(character_start(text, at + options_.max_piece_bytes, end));

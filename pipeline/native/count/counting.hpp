@@ -28,6 +28,14 @@ namespace bpe {
 
 enum class ErrorPolicy { replace, strict, skip };
 
+// What decides of a document whether it is counted: the Python value of this name. An option of that kind is a field.
+struct DocumentJudge {
+  ErrorPolicy errors = ErrorPolicy::replace;
+
+  // Whether a document may be dropped when its end is reached: then its pieces wait until it is known to be counted.
+  bool drops_documents() const { return errors == ErrorPolicy::skip; }
+};
+
 // Thrown under ErrorPolicy::strict.
 struct InvalidText {
   uint64_t offset;  // of the first invalid byte, from the first byte ever fed
@@ -54,20 +62,28 @@ class PieceSink {
   virtual size_t piece_copies() const = 0;     // what a long piece takes, in its own bytes
 };
 
-struct CountingStatistics {
+// Input of one kind that was skipped or altered: how often, and where it was first, in all that was fed.
+struct Noted {
   static constexpr size_t kExamples = 8;
 
+  uint64_t count = 0;
+  std::vector<uint64_t> offsets;
+
+  void add_offset(uint64_t offset) {
+    if (offsets.size() < kExamples) offsets.push_back(offset);
+  }
+  void add(uint64_t offset) { ++count, add_offset(offset); }
+};
+
+struct CountingStatistics {
   uint64_t bytes = 0;      // fed
   uint64_t documents = 0;  // not empty, and started in this chunk
   uint64_t pieces = 0;     // counted, with repetitions
   uint64_t special_tokens = 0;
-  uint64_t replacements = 0;   // U+FFFD put in
-  uint64_t invalid_bytes = 0;  // which they replaced
-  uint64_t documents_skipped = 0;
-  uint64_t bytes_skipped = 0;
-  uint64_t pieces_cut = 0;  // longer than max_piece_bytes
-  // Where the first few are, in all that was fed: what was replaced or skipped; pieces that were cut.
-  std::vector<uint64_t> invalid_offsets, cut_offsets;
+  uint64_t invalid_bytes = 0;  // that were replaced
+  Noted replacements;          // U+FFFD put in
+  Noted documents_skipped;
+  Noted pieces_cut;  // longer than max_piece_bytes
 };
 
 class ChunkCounter {
@@ -75,7 +91,7 @@ class ChunkCounter {
   // Cuts a whole document, emitting the size of one piece after the other: the slow path for odd patterns.
   using DocumentCutter = std::function<void(const uint8_t* text, size_t size, const std::function<void(size_t)>& emit)>;
   struct Options {
-    ErrorPolicy errors = ErrorPolicy::replace;
+    DocumentJudge judge;
     size_t max_piece_bytes = 0;  // 0: no limit; otherwise at least 4, and longer pieces are cut between characters
     size_t window_bytes = size_t{1} << 18;
     size_t budget_bytes = 0;           // 0: no limit
@@ -143,7 +159,7 @@ class ChunkCounter {
   void finish_stretch(size_t limit, size_t token_end);
   // Where the pieces of a document are counted that is not known to be valid to its end.
   PieceTable& document_table() {
-    if (options_.errors != ErrorPolicy::skip || options_.sink) return table_;
+    if (!options_.judge.drops_documents() || options_.sink) return table_;
     if (!open_document_) open_document_ = std::make_unique<PieceTable>();
     return *open_document_;
   }
@@ -181,7 +197,7 @@ class ChunkCounter {
   };
   uint64_t front_offset_ = 0;
   std::vector<Repaired> repaired_;
-  size_t cuts_noted_ = 0;     // of those in cut_offsets: the ones of finished documents
+  size_t cuts_noted_ = 0;     // of the offsets of pieces_cut: those of finished documents
   bool in_document_ = false;  // text of the current document has left the window
   bool dropping_ = false;     // skip: the current document is invalid
   bool continues_ = false;

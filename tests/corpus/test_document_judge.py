@@ -1,0 +1,27 @@
+"""The judge of documents: one value for options, cuts and the core."""
+
+from dataclasses import fields
+from types import SimpleNamespace
+
+import pytest
+
+from pipeline import _core
+from pipeline.corpus.document_judge import DocumentJudge
+from pipeline.pattern.compiler import compile_pattern
+from pipeline.run.options import CountOptions
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(DocumentJudge)])
+def test_the_core_reads_every_field(field):
+    values = {name: value for name, value in vars(DocumentJudge()).items() if name != field}
+    with pytest.raises(TypeError, match="judge"):
+        _core.ChunkCounter(compile_pattern("gpt2").automaton, [], judge=SimpleNamespace(**values))
+
+
+def test_the_default_judge_is_that_of_the_default_options():
+    assert DocumentJudge.of(CountOptions().of_stage("count")) == DocumentJudge()
+
+
+@pytest.mark.parametrize("errors", ["replace", "strict", "skip"])
+def test_only_documents_that_may_be_dropped_are_judged_whole(errors):
+    assert DocumentJudge(errors).drops_documents is (errors == "skip")
