@@ -265,7 +265,11 @@ struct type_caster<bpe::TieBreak> : named_caster<bpe::TieBreak> {};
 // A frozen value of Python, by the names of its fields.
 template <class... Fields>
 bool read_fields(handle source, std::pair<const char*, Fields&>... fields) {
-  return (try_cast(getattr(source, fields.first, handle()), fields.second, false) && ...);
+  const auto read = [&](const auto& named) {
+    const object value = getattr(source, named.first, handle());
+    return value.is_valid() && try_cast(value, named.second, false);
+  };
+  return (read(fields) && ...);
 }
 template <class Field>
 std::pair<const char*, Field&> field(const char* name, Field& value) {
