@@ -79,16 +79,22 @@ REFUSED: list[tuple[bytes | dict[Any, Any] | pa.Table, str]] = [
     *((packed, r"c\.tsv is compressed with \w+: decompress it") for packed in PACKED),
     (b"PAR1 no more", r"c\.parquet is no Parquet file"),
     (pa.table({"piece": ["a"]}), r"c\.parquet.*needs the columns piece and count; it has piece"),
-    *((pa.table({"piece": pieces, "count": counts}), message) for pieces, counts, message in (
-        (["a"], [1.5], "count is of type double"), ([1], [1], "piece is of type int64"),
-        (["a", None], [1, 2], "row 2 has no piece"), (["a", "b"], [1, -2], "row 2: the count -2"),
-        (["a", ""], [1, 2], r"c\.parquet.*row 2: the piece is empty"))),
+    *(
+        (pa.table({"piece": pieces, "count": counts}), message)
+        for pieces, counts, message in (
+            (["a"], [1.5], "count is of type double"),
+            ([1], [1], "piece is of type int64"),
+            (["a", None], [1, 2], "row 2 has no piece"),
+            (["a", "b"], [1, -2], "row 2: the count -2"),
+            (["a", ""], [1, 2], r"c\.parquet.*row 2: the piece is empty"),
+        )
+    ),
     *(({"a": -1}, "the count of 'a': the count -1"), ({"a": 0}, "the count 0"), ({"a": 1.5}, "count of 'a' is 1.5")),
     ({"a": 1 << 63}, "is not a whole number from 1 to"),
     ({"a": (1 << 63) - 1, "b": 1}, r"add up to more than 2\^63 - 1; give smaller counts"),
     *(({"": 1}, "the piece is empty"), ({3: 1}, "of type int"), ({"\ud800": 1}, "lone surrogate")),
     ({"<|endoftext|>": 1}, "holds the special token"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("counts", "message"), REFUSED)

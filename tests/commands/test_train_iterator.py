@@ -69,17 +69,21 @@ class DataSet:
 
 TABLE = pa.table({"other": range(len(DOCUMENTS)), "text": DOCUMENTS})
 KINDS: dict[str, Any] = {
-    "str": lambda: iter(DOCUMENTS), "bytes": lambda: [text.encode() for text in DOCUMENTS],
+    "str": lambda: iter(DOCUMENTS),
+    "bytes": lambda: [text.encode() for text in DOCUMENTS],
     "mappings": lambda: ({"text": text, "id": 3} for text in DOCUMENTS),
     "array": lambda: pa.array(DOCUMENTS, pa.large_binary()),
     "chunked": lambda: pa.chunked_array([DOCUMENTS[:50], DOCUMENTS[50:]]),
     "slices": lambda: [TABLE["text"].chunk(0)[:77], TABLE["text"].chunk(0)[77:]],
-    "table": lambda: TABLE, "batches": lambda: TABLE.to_batches(max_chunksize=33), "reader": lambda: TABLE.to_reader(),
-    "dictionary": lambda: [pa.array(DOCUMENTS).dictionary_encode()], "data set": lambda: DataSet(TABLE),
+    "table": lambda: TABLE,
+    "batches": lambda: TABLE.to_batches(max_chunksize=33),
+    "reader": lambda: TABLE.to_reader(),
+    "dictionary": lambda: [pa.array(DOCUMENTS).dictionary_encode()],
+    "data set": lambda: DataSet(TABLE),
     "mixed": lambda: [*DOCUMENTS[:9], pa.array(DOCUMENTS[9:20]), *DOCUMENTS[20:]],
     "lists": lambda: (DOCUMENTS[at : at + 30] for at in range(0, 200, 30)),
     "lists of all": lambda: [(), DOCUMENTS[0], (*DOCUMENTS[1:9],), [{"text": one} for one in DOCUMENTS[9:]]],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -106,11 +110,10 @@ def test_the_tokenizer_is_that_of_the_same_documents_in_files(kind: str, from_fi
 
 @pytest.mark.processes
 def test_little_memory_changes_nothing(from_files: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for owner, name, value in (
-        *((count_documents, "_LEAST_COUNTER_BYTES", 1), (count_documents, "_MEMORY_SHARE", 1 << 50)),
-        *((items, "_BLOCK_ROWS", 20), (elsewhere, "combine_counters", Mock(side_effect=elsewhere.combine_counters))),
-    ):
-        monkeypatch.setattr(owner, name, value)
+    monkeypatch.setattr(count_documents, "_LEAST_COUNTER_BYTES", 1)
+    monkeypatch.setattr(count_documents, "_MEMORY_SHARE", 1 << 50)
+    monkeypatch.setattr(items, "_BLOCK_ROWS", 20)
+    monkeypatch.setattr(elsewhere, "combine_counters", Mock(side_effect=elsewhere.combine_counters))
     pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "run", vocab_size=500, workers=2)
     assert len(elsewhere.combine_counters.call_args_list[0].args[2].counters) >= 10
     assert model(tmp_path / "run") == from_files
@@ -151,26 +154,27 @@ def test_invalid_text_follows_the_errors_policy(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:1 record skipped")
-@pytest.mark.parametrize(("documents", "error", "message"), [
-    ("one text", UsageError, "give a list of texts"),
-    (["a", 3], InputError, "item 2 is of type int"),
-    ([{"body": "a"}], InputError, r"no text to count: 1 record skipped: no text field \(first: item 1\)"),
-    ([None, 3], InputError, "item 2 is of type int"),
-    *((one, UsageError, f"the documents are one {name}") for one, name in (
-        ({"text": "a"}, "dict"), (pa.scalar({"text": "a"}), "StructScalar"), (pa.scalar("a"), "StringScalar"))),
-    (3, UsageError, "the documents are of type int, which has no items"),
-    ([pa.scalar("a")], InputError, "item 1 is of type StringScalar, one value of a pyarrow column"),
-    ([pa.scalar({"text": "a"})], InputError, "item 1 is of type StructScalar"),
-    (pa.table({"body": ["a"]}), InputError, "no column 'text', only body"),
-    (DataSet(pa.table({"body": ["a"]})), InputError, "the data set has no column 'text'"),
-    ([pa.array([1, 2])], InputError, "item 1 is of type int64"),
-    (pa.table({"body": ["a"]}).to_reader(), InputError, "the table has no column 'text', only body"),
-    *((none, InputError, "the iterator gave no documents: it is empty, or was read to its end before")
-      for none in ([], iter(()), pa.array([], pa.string()))),
-    (["", ""], InputError, "no text to count: all of it is empty"),
-    (SURROGATES, InvalidTextError, "item 2, byte 1 is invalid UTF-8 or a lone surrogate"),
-    (INVALID, InvalidTextError, "item 71, byte 4 is invalid UTF-8"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("documents", "error", "message"),
+    [
+        ("one text", UsageError, "give a list of texts"),
+        (["a", 3], InputError, "item 2 is of type int"),
+        ([{"body": "a"}], InputError, r"no text to count: 1 record skipped: no text field \(first: item 1\)"),
+        ({"text": "a"}, UsageError, "the documents are one dict"),
+        (pa.scalar({"text": "a"}), UsageError, "the documents are one StructScalar"),
+        (3, UsageError, "the documents are of type int, which has no items"),
+        ([pa.scalar("a")], InputError, "item 1 is of type StringScalar, one value of a pyarrow column"),
+        (pa.table({"body": ["a"]}), InputError, "no column 'text', only body"),
+        (DataSet(pa.table({"body": ["a"]})), InputError, "the data set has no column 'text'"),
+        ([pa.array([1, 2])], InputError, "item 1 is of type int64"),
+        (pa.table({"body": ["a"]}).to_reader(), InputError, "the table has no column 'text', only body"),
+        ([], InputError, "the iterator gave no documents: it is empty, or was read to its end before"),
+        (pa.array([], pa.string()), InputError, "the iterator gave no documents"),
+        (["", ""], InputError, "no text to count: all of it is empty"),
+        (SURROGATES, InvalidTextError, "item 2, byte 1 is invalid UTF-8 or a lone surrogate"),
+        (INVALID, InvalidTextError, "item 71, byte 4 is invalid UTF-8"),
+    ],
+)
 def test_iterables_that_are_refused(documents, error, message, tmp_path: Path) -> None:
     with pytest.raises(error, match=message):
         pipeline.train_from_iterator(documents, output=tmp_path / "run", vocab_size=300, errors="strict")
@@ -237,8 +241,14 @@ def test_memory_of_the_caller_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
 GOOD, WITHOUT = {"meta": {"text": "aab"}}, {"meta": None}
 NUMBERS = pa.StructArray.from_arrays([pa.array([1, None, 3])], ["text"])
 RECORDS = [
-    *(GOOD, {"body": "no field"}, {"meta": {"text": None}}, {"meta": "no record"}, {"meta": {"text": 7}}),
-    *(GOOD, {"meta": {"text": ["aab"]}}, WITHOUT),
+    GOOD,
+    {"body": "no field"},
+    {"meta": {"text": None}},
+    {"meta": "no record"},
+    {"meta": {"text": 7}},
+    GOOD,
+    {"meta": {"text": ["aab"]}},
+    WITHOUT,
 ]
 COLUMNS = ([GOOD["meta"]], ["no field"], [{"text": None}, None], NUMBERS, [GOOD["meta"]])
 BATCHES = [pa.record_batch({"body" if "no field" in column else "meta": column}) for column in map(pa.array, COLUMNS)]

@@ -68,10 +68,14 @@ LINE_ENDS = ["\n", "\r\n", "\n\n", "\r", " \n", ""]
 WORDS = [" the", "low", "er", " 日本", "é", "'s", " 123", "a b", "  ", EOT, "<s>", "\u2028", "\0", "😀"]
 TEXTS = st.lists(st.sampled_from(WORDS + LINE_ENDS), min_size=1, max_size=40).map("".join)
 FILES = st.lists(TEXTS.filter(bool), min_size=1, max_size=3)  # a file without a byte is worth a warning
-SETTINGS = st.fixed_dictionaries({
-    "min_frequency": st.integers(0, 4), "special_tokens": st.sampled_from([[], [EOT], ["<s>", EOT], [EOT, EOT]]),
-    "max_token_length": st.none() | st.integers(1, 7), "limit_alphabet": st.sampled_from([None, 256]),
-})  # fmt: skip
+SETTINGS = st.fixed_dictionaries(
+    {
+        "min_frequency": st.integers(0, 4),
+        "special_tokens": st.sampled_from([[], [EOT], ["<s>", EOT], [EOT, EOT]]),
+        "max_token_length": st.none() | st.integers(1, 7),
+        "limit_alphabet": st.sampled_from([None, 256]),
+    }
+)
 # Each example starts processes: a few, and what fails is not looked for in a smaller one.
 PHASES, CHECKS = [Phase.explicit, Phase.generate], [HealthCheck.function_scoped_fixture]
 PROCESSES = settings(max_examples=6, deadline=None, phases=PHASES, suppress_health_check=CHECKS)
@@ -115,24 +119,31 @@ def test_settings_of_later_releases_may_have_their_defaults(tmp_path: Path) -> N
         pipeline.train_like(later, PLAIN, texts=["low low"], output=tmp_path / "run")
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
-    *(({"trainer": trainer(initial_alphabet=alphabet)}, "initial_alphabet") for alphabet in ([], [*BYTES, "日"])),
-    *(({"trainer": trainer(**{name: value})}, f"{name}={value!r}") for name, value in (
-        ("limit_alphabet", 100), ("continuing_subword_prefix", "##"), ("end_of_word_suffix", "</w>"))),
-    *(({"trainer": trainer(special_tokens=[AddedToken("<a>", **{name: True})])}, f"{name}=True")
-      for name in ("lstrip", "rstrip", "single_word")),
-    *(({"trainer": trainer(special_tokens=["a"])}, "'a'"), ({"trainer": trainers.WordPieceTrainer()}, "WordPieceTra")),
-    *(({"pre_tokenizer": one}, said) for one, said in (
-        (ByteLevel(), "add_prefix_space=True"), (pre_tokenizers.Whitespace(), "Whitespace"),
-        (cut_by(" ", "removed"), "behavior"), (cut_by(Regex(r"\h+")), "pattern"),
-        (None, "cannot be read"), (normalizers.NFC(), "NFC"))),
-    *(({"texts": None}, "either files or texts"), ({"files": "a"}, "either files or texts")),
-    ({"texts": None, "files": ["a.txt", "./a.txt"]}, "twice"),
-    *(({name: value}, f"'{name}' is not for train_like") for name, value in (("vocab_size", 300), ("tie_break", ""))),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("changes", "words"), WRONG)
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"trainer": trainer(initial_alphabet=[])}, "initial_alphabet"),
+        ({"trainer": trainer(initial_alphabet=[*BYTES, "日"])}, "initial_alphabet"),
+        ({"trainer": trainer(limit_alphabet=100)}, "limit_alphabet=100"),
+        ({"trainer": trainer(continuing_subword_prefix="##")}, "continuing_subword_prefix='##'"),
+        ({"trainer": trainer(end_of_word_suffix="</w>")}, "end_of_word_suffix='</w>'"),
+        ({"trainer": trainer(special_tokens=[AddedToken("<a>", lstrip=True)])}, "lstrip=True"),
+        ({"trainer": trainer(special_tokens=[AddedToken("<a>", single_word=True)])}, "single_word=True"),
+        ({"trainer": trainer(special_tokens=["a"])}, "'a'"),
+        ({"trainer": trainers.WordPieceTrainer()}, "WordPieceTrainer"),
+        ({"pre_tokenizer": ByteLevel()}, "add_prefix_space=True"),
+        ({"pre_tokenizer": pre_tokenizers.Whitespace()}, "Whitespace"),
+        ({"pre_tokenizer": cut_by(" ", "removed")}, "behavior"),
+        ({"pre_tokenizer": cut_by(Regex(r"\h+"))}, "pattern"),
+        ({"pre_tokenizer": None}, "cannot be read"),
+        ({"pre_tokenizer": normalizers.NFC()}, "NFC"),
+        ({"texts": None}, "either files or texts"),
+        ({"files": "a"}, "either files or texts"),
+        ({"texts": None, "files": ["a.txt", "./a.txt"]}, "twice"),
+        ({"vocab_size": 300}, "'vocab_size' is not for train_like"),
+        ({"tie_break": ""}, "'tie_break' is not for train_like"),
+    ],
+)
 def test_arguments_without_counterpart_are_named(changes: Any, words: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text("low low")

@@ -45,10 +45,20 @@ def read(path: Path, text_field: str = "text", chunk_bytes: int = 1 << 40):
     return texts, nulls, len(spans)
 
 
-@pytest.mark.parametrize("kind", [
-    pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.string_view(), pa.binary_view(),
-    pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), pa.large_string()),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.string(),
+        pa.large_string(),
+        pa.binary(),
+        pa.large_binary(),
+        pa.string_view(),
+        pa.binary_view(),
+        pa.dictionary(pa.int32(), pa.string()),
+        pa.dictionary(pa.int8(), pa.large_string()),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
 def test_every_column_type_reads_the_same_texts_in_any_chunks(tmp_path: Path, kind, writer, compression) -> None:
@@ -87,11 +97,15 @@ def test_dictionaries_that_change_are_read_in_one_chunk(tmp_path: Path) -> None:
     assert read(tmp_path / "a", chunk_bytes=1) == ([b"a", b"b", b"c", b"a"], [], 1)
 
 
-@pytest.mark.parametrize(("columns_of", "text_field", "reason"), [
-    ({"content": ["a"]}, "text", "no column 'text': it has content.*--text-field"),
-    ({"text": [1]}, "text", "is int64, not text.*--text-field"), ({"text": [["a"]]}, "text", "not text.*--text-field"),
-    ({"text": ["a"]}, "text.body", "no column 'text.body'.*--text-field"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("columns_of", "text_field", "reason"),
+    [
+        ({"content": ["a"]}, "text", "no column 'text': it has content.*--text-field"),
+        ({"text": [1]}, "text", "is int64, not text.*--text-field"),
+        ({"text": [["a"]]}, "text", "not text.*--text-field"),
+        ({"text": ["a"]}, "text.body", "no column 'text.body'.*--text-field"),
+    ],
+)
 def test_column_that_is_not_text_is_an_error(tmp_path: Path, columns_of: dict, text_field: str, reason: str) -> None:
     path = write(tmp_path / "a.arrow", pa.table(columns_of))
     with pytest.raises(InputError, match=rf"a\.arrow.*{reason}"):

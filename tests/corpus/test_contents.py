@@ -108,13 +108,16 @@ def test_a_tar_archive_is_refused_whatever_it_is_named(content: bytes, suffix: s
             read(name + suffix, COMPRESS[suffix](content), asked)
 
 
-@pytest.mark.parametrize(("name", "content", "reason"), [
-    ("a.zip", zipped(), "is a ZIP archive, not text in UTF-8: extract it"),
-    ("a.zip.gz", gzipped(zipped()), "is a ZIP archive, compressed with gzip"),
-    ("a.txt.gz", gzipped(gzipped(b"text")), "holds gzip in gzip: decompress it once"),
-    ("a.jsonl.zst", zstd(bz2.compress(JSON_LINES)), "holds bzip2 in zstd: decompress it once"),
-    ("a.db", b"SQLite format 3\0" + bytes(99), "is an SQLite database"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.zip", zipped(), "is a ZIP archive, not text in UTF-8: extract it"),
+        ("a.zip.gz", gzipped(zipped()), "is a ZIP archive, compressed with gzip"),
+        ("a.txt.gz", gzipped(gzipped(b"text")), "holds gzip in gzip: decompress it once"),
+        ("a.jsonl.zst", zstd(bz2.compress(JSON_LINES)), "holds bzip2 in zstd: decompress it once"),
+        ("a.db", b"SQLite format 3\0" + bytes(99), "is an SQLite database"),
+    ],
+)
 def test_archives_and_archives_in_archives_are_refused(name: str, content: bytes, reason: str) -> None:
     with pytest.raises(InputError, match=rf"{name} {reason}"):
         read(name, content)
@@ -122,10 +125,17 @@ def test_archives_and_archives_in_archives_are_refused(name: str, content: bytes
 
 @pytest.mark.parametrize("name", ["x.txt", "part_aa", "x.jsonl.1", "x"])
 @pytest.mark.parametrize("suffix", COMPRESS)
-@pytest.mark.parametrize("content", [
-    JSON_LINES, b"\xef\xbb\xbf" + JSON_LINES.replace(b"\n", b"\r\n"), b"\n" + JSON_LINES[:-1],
-    b'{"text": "%s"}\n' % (b"long " * 9000) + JSON_LINES, JSON_LINES[20:], JSON_LINES + b"no JSON",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        JSON_LINES,
+        b"\xef\xbb\xbf" + JSON_LINES.replace(b"\n", b"\r\n"),
+        b"\n" + JSON_LINES[:-1],
+        b'{"text": "%s"}\n' % (b"long " * 9000) + JSON_LINES,
+        JSON_LINES[20:],
+        JSON_LINES + b"no JSON",
+    ],
+)
 def test_json_lines_under_another_name_are_refused(name: str, suffix: str, content: bytes) -> None:
     data = COMPRESS[suffix](content)
     with pytest.raises(InvalidTextError, match=r"JSON Lines by its content.*--input-format jsonl.*--text-field"):
@@ -167,12 +177,19 @@ def as_texts(parts: int, between: bytes) -> bytes:
     return between.join([b"some words here"] * parts)
 
 
-@pytest.mark.parametrize(("content", "kind", "numbers"), [
-    (MIXED, "files_like_json", "30 of 50 lines"), (b'{"one": "record"}', "files_like_json", "1 of 1 line"),
-    (JSON_LINES + b"no JSON\n" * 29, "files_like_json", "30 of 59 lines"), (JSON_LINES + b"no JSON\n" * 31, "", ""),
-    (b"{\n  words\n}\n" * 9, "", ""), (as_texts(30, b"\0"), "files_with_nuls", "29 of 479 bytes"),
-    (as_texts(30, b"\n"), "", ""), (b"a" * 99 + b"\0", "", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "kind", "numbers"),
+    [
+        (MIXED, "files_like_json", "30 of 50 lines"),
+        (b'{"one": "record"}', "files_like_json", "1 of 1 line"),
+        (JSON_LINES + b"no JSON\n" * 29, "files_like_json", "30 of 59 lines"),
+        (JSON_LINES + b"no JSON\n" * 31, "", ""),
+        (b"{\n  words\n}\n" * 9, "", ""),
+        (as_texts(30, b"\0"), "files_with_nuls", "29 of 479 bytes"),
+        (as_texts(30, b"\n"), "", ""),
+        (b"a" * 99 + b"\0", "", ""),
+    ],
+)
 @pytest.mark.parametrize("suffix", COMPRESS)
 def test_what_is_likely_no_text_is_counted_with_numbers(content: bytes, kind: str, numbers: str, suffix: str) -> None:
     lost = read(f"a{suffix}", COMPRESS[suffix](content))[2]
@@ -206,10 +223,17 @@ def test_lines_like_objects_are_counted_as_a_simple_count_has_them(texts: list[s
 CSV = b'id,text\n1,"hello, there"\n'
 
 
-@pytest.mark.parametrize(("name", "content", "field"), [
-    ("a.csv", CSV, "text"), ("a.CSV", CSV, "text"), ("a.csv.gz", gzipped(CSV), "text"),
-    ("a.tsv", b"id\tbody\n1\thello\n", "body"), ("a.csv", b'"text"\n"a"\n', "text"), ("a.csv", CSV, "body"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content", "field"),
+    [
+        ("a.csv", CSV, "text"),
+        ("a.CSV", CSV, "text"),
+        ("a.csv.gz", gzipped(CSV), "text"),
+        ("a.tsv", b"id\tbody\n1\thello\n", "body"),
+        ("a.csv", b'"text"\n"a"\n', "text"),
+        ("a.csv", CSV, "body"),
+    ],
+)
 def test_a_table_with_the_column_of_texts_is_refused(name: str, content: bytes, field: str) -> None:
     with pytest.raises(InvalidTextError, match=rf"{name} is a table.*'{field}' alone: convert it"):
         read(name, content, FileType(text_field=field), text_field=field)

@@ -30,10 +30,13 @@ def test_long_pieces_and_unmatched_text_are_told_with_numbers(pattern):
         assert f": {number:,} bytes; is --pattern right?" in text
 
 
-@pytest.mark.parametrize(("pattern", "text"), [
-    *((one, TEXT) for one in (*PRESETS, r"\w+|\W", r"\w+", r"(?<!x)\w+|\W") if one != "none"),
-    *((r"\p{N}+", TEXT[:4000]), (r"(?:a|aa)+(?<!a)b|z", "a" * 100)),  # a small sample, one that takes too long
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        *((one, TEXT) for one in (*PRESETS, r"\w+|\W", r"\w+", r"(?<!x)\w+|\W") if one != "none"),
+        *((r"\p{N}+", TEXT[:4000]), (r"(?:a|aa)+(?<!a)b|z", "a" * 100)),  # a small sample, one that takes too long
+    ],
+)
 def test_patterns_that_fit_are_not_told(pattern, text):
     assert misfit(compile_pattern(pattern), [text]) == []
 

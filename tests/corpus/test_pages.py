@@ -27,8 +27,15 @@ MIB = 1 << 20
 @pytest.mark.parametrize("dictionary", [True, False])
 def test_page_headers_add_up_to_the_index(tmp_path: Path, version: str, dictionary: bool) -> None:
     pieces = [f"{number % 700} words".encode() for number in range(20_000)]
-    path = pieces_file(tmp_path / "a.parquet", pieces, use_dictionary=dictionary, data_page_version=version,
-                   data_page_size=2000, row_group_size=9000, write_page_checksum=True)  # fmt: skip
+    path = pieces_file(
+        tmp_path / "a.parquet",
+        pieces,
+        use_dictionary=dictionary,
+        data_page_version=version,
+        data_page_size=2000,
+        row_group_size=9000,
+        write_page_checksum=True,
+    )
     other = tmp_path / "b.parquet"
     duckdb.sql(f"copy (select 'a' || (i % 5000) as piece, 1 as count from range(300000) t(i)) to '{other}'")
     for name in (path, other):

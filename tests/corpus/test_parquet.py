@@ -38,10 +38,20 @@ def read(path: Path, text_field: str = "text"):
     return texts, nulls
 
 
-@pytest.mark.parametrize("kind", [
-    pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.string_view(), pa.binary_view(),
-    pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), pa.large_string()),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.string(),
+        pa.large_string(),
+        pa.binary(),
+        pa.large_binary(),
+        pa.string_view(),
+        pa.binary_view(),
+        pa.dictionary(pa.int32(), pa.string()),
+        pa.dictionary(pa.int8(), pa.large_string()),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("use_dictionary", [True, False])
 def test_every_column_type_reads_the_same_texts(tmp_path: Path, kind: pa.DataType, use_dictionary: bool) -> None:
     column = pa.array(TEXTS)
@@ -61,12 +71,16 @@ ONE, NESTED, OTHER = pa.array(["one"]), pa.array([{"body": "three"}]), pa.array(
 PAGE = pa.array([{"body": {"text": "one", "x": 1}}, None, {"body": None}, {"body": {"text": None, "x": 2}}])
 
 
-@pytest.mark.parametrize(("columns_of", "text_field", "texts", "nulls"), [
-    ({"text": pa.array([b"abc", None, b"def"], pa.binary(3))}, "text", [b"abc", b"", b"def"], [1]),
-    ({"page": PAGE}, "page.body.text", [b"one", b"", b"", b""], [1, 2, 3]),
-    ({"page.body": ONE}, "page.body", [b"one"], []),  # a dot in its name
-    ({"page": OTHER, "page.body": ONE}, "page.body", [b"one"], []), ({"page": NESTED}, "page.body", [b"three"], []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("columns_of", "text_field", "texts", "nulls"),
+    [
+        ({"text": pa.array([b"abc", None, b"def"], pa.binary(3))}, "text", [b"abc", b"", b"def"], [1]),
+        ({"page": PAGE}, "page.body.text", [b"one", b"", b"", b""], [1, 2, 3]),
+        ({"page.body": ONE}, "page.body", [b"one"], []),  # a dot in its name
+        ({"page": OTHER, "page.body": ONE}, "page.body", [b"one"], []),
+        ({"page": NESTED}, "page.body", [b"three"], []),
+    ],
+)
 def test_fixed_size_bytes_and_nested_fields(tmp_path: Path, columns_of, text_field, texts, nulls) -> None:
     pq.write_table(pa.table(columns_of), tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet", text_field) == (texts, nulls)
@@ -95,14 +109,17 @@ def test_a_dictionary_stays_small_until_it_is_counted(tmp_path: Path) -> None:
     assert (max(parts)[0] <= columns.MOST_BYTES, sum(rows for _, rows in parts)) == (True, 6000)
 
 
-@pytest.mark.parametrize(("columns_of", "text_field", "reason"), [
-    ({"content": ["a"]}, "text", "no column 'text': it has content.*--text-field"),
-    ({"text": [1]}, "text", "is int64, not text.*--text-field"),
-    ({"text": [["a"]]}, "text", "not text.*--text-field"),
-    ({"text": ["a"]}, "text.body", "no column 'text.body'.*--text-field"),
-    ({"a": [{"b": "c"}]}, "a", "is struct<b: string>, not text.*--text-field"),
-    ({"page": NESTED, "page.body": ONE}, "page.body", r"has more than one column 'page\.body'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("columns_of", "text_field", "reason"),
+    [
+        ({"content": ["a"]}, "text", "no column 'text': it has content.*--text-field"),
+        ({"text": [1]}, "text", "is int64, not text.*--text-field"),
+        ({"text": [["a"]]}, "text", "not text.*--text-field"),
+        ({"text": ["a"]}, "text.body", "no column 'text.body'.*--text-field"),
+        ({"a": [{"b": "c"}]}, "a", "is struct<b: string>, not text.*--text-field"),
+        ({"page": NESTED, "page.body": ONE}, "page.body", r"has more than one column 'page\.body'"),
+    ],
+)
 def test_column_that_is_not_text_is_an_error(tmp_path: Path, columns_of: dict, text_field: str, reason: str) -> None:
     pq.write_table(pa.table(columns_of), tmp_path / "a.parquet")
     with pytest.raises(InputError, match=rf"a\.parquet.*{reason}"):

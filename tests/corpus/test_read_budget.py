@@ -152,22 +152,28 @@ def _page(home: Path) -> Path:
 
 
 COUNTS: dict[str, Callable[[Path], Path]] = {
-    "dictionary": lambda home: pieces_file(home / "a.parquet", [b"x" * 3 * MIB] * 60,
-                                       dictionary_pagesize_limit=1 << 30),
-    "pages": lambda home: pieces_file(home / "a.parquet", [bytes([97 + i]) * 4 * MIB for i in range(20)],
-                                  use_dictionary=False),
-    "prefixes": lambda home: pieces_file(home / "a.parquet", [b"y" * 3 * MIB] * 60, use_dictionary=False,
-                                     column_encoding={"piece": "DELTA_BYTE_ARRAY"}),
+    "dictionary": lambda home: pieces_file(
+        home / "a.parquet", [b"x" * 3 * MIB] * 60, dictionary_pagesize_limit=1 << 30
+    ),
+    "pages": lambda home: pieces_file(
+        home / "a.parquet", [bytes([97 + i]) * 4 * MIB for i in range(20)], use_dictionary=False
+    ),
+    "prefixes": lambda home: pieces_file(
+        home / "a.parquet", [b"y" * 3 * MIB] * 60, use_dictionary=False, column_encoding={"piece": "DELTA_BYTE_ARRAY"}
+    ),
     "line": _line,
     "page": _page,
-}  # fmt: skip
+}
 
 
 @pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
-@pytest.mark.parametrize(("name", "command", "reason", "least_mib"), [
-    ("line", ["import-counts", "--pattern=none"], ".* to read", 150),
-    ("page", ["count"], r"row group 0: a page .* of \d+\.\d MiB would take", 160),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "command", "reason", "least_mib"),
+    [
+        ("line", ["import-counts", "--pattern=none"], ".* to read", 150),
+        ("page", ["count"], r"row group 0: a page .* of \d+\.\d MiB would take", 160),
+    ],
+)
 def test_reading_stays_within_the_memory_limit(name, command, reason, least_mib, tmp_path: Path) -> None:
     path = COUNTS[name](tmp_path)
     words = [*command, path, "--output", tmp_path / "run", "--overwrite", "--workers=1", "--quiet"]

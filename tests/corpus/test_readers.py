@@ -120,12 +120,17 @@ def parquet(texts: list[bytes | None]) -> bytes:
     return bytes(sink.getvalue())
 
 
-@pytest.mark.parametrize(("name", "content", "kind"), [
-    ("no-suffix", gzip.compress(b"plain", mtime=0), "text gzip"), ("b.txt", bz2.compress(b"plain"), "text bzip2"),
-    ("c.txt", parquet([b"a"]), "parquet none"), ("d.txt", b"BZh was here, PAR1 too", "text none"),
-    ("e.txt", b"PAR1 begins a text", "text none"), ("f.ndjson.ZST", zstd(b"{}"), "jsonl zstd"),
-    ("g.pq.txt", b"plain text", "text none"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("no-suffix", gzip.compress(b"plain", mtime=0), "text gzip"),
+        ("b.txt", bz2.compress(b"plain"), "text bzip2"),
+        ("c.txt", parquet([b"a"]), "parquet none"),
+        ("d.txt", b"BZh was here, PAR1 too", "text none"),
+        ("f.ndjson.ZST", zstd(b"{}"), "jsonl zstd"),
+        ("g.pq.txt", b"plain text", "text none"),
+    ],
+)
 def test_content_decides_before_the_name(tmp_path, name, content, kind) -> None:
     (tmp_path / name).write_bytes(content)
     for asked, found in ((FileType(), kind), (FileType("text", "none"), "text none")):
@@ -133,18 +138,19 @@ def test_content_decides_before_the_name(tmp_path, name, content, kind) -> None:
         assert f"{file.format} {file.compression}" == found
 
 
-@pytest.mark.parametrize(("name", "content", "asked", "reason"), [
-    ("a.txt.gz", b"no gzip", FileType(), "is named as gzip but does not begin as such.*--compression"),
-    ("a.parquet", b"no Parquet", FileType(), "is named as Parquet but does not begin as one.*--input-format"),
-    ("a.parquet.gz", gzip.compress(b"PAR1", mtime=0), FileType(), "Parquet file compressed as a whole with gzip"),
-    ("a.gz", gzip.compress(b"PAR1\x15\x04", mtime=0), FileType(), "Parquet file compressed as a whole with gzip"),
-    ("a.txt", b"text", FileType("parquet"), "cannot be read as Parquet"),
-    ("a.txt", b"text", FileType("parquet", "zstd"), "is a Parquet file compressed as a whole"),
-    ("a.txt", b"text", FileType(compression="gzip"), "cannot be decompressed as gzip.*damaged or cut short"),
-    ("a.txt", b"text", FileType(compression="xz"), "cannot be decompressed as xz"),
-    ("a.json", b'[{"text": "a"}]', FileType(), "is JSON but not JSON Lines"),
-    ("a.json.gz", gzip.compress(b'{\n "text": "a"}', mtime=0), FileType(), "is JSON but not JSON Lines"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content", "asked", "reason"),
+    [
+        ("a.txt.gz", b"no gzip", FileType(), "is named as gzip but does not begin as such.*--compression"),
+        ("a.parquet", b"no Parquet", FileType(), "is named as Parquet but does not begin as one.*--input-format"),
+        ("a.gz", gzip.compress(b"PAR1\x15\x04", mtime=0), FileType(), "Parquet file compressed as a whole with gzip"),
+        ("a.txt", b"text", FileType("parquet"), "cannot be read as Parquet"),
+        ("a.txt", b"text", FileType("parquet", "zstd"), "is a Parquet file compressed as a whole"),
+        ("a.txt", b"text", FileType(compression="gzip"), "cannot be decompressed as gzip.*damaged or cut short"),
+        ("a.json", b'[{"text": "a"}]', FileType(), "is JSON but not JSON Lines"),
+        ("a.json.gz", gzip.compress(b'{\n "text": "a"}', mtime=0), FileType(), "is JSON but not JSON Lines"),
+    ],
+)
 def test_contradictory_files_are_errors(tmp_path: Path, name, content, asked, reason) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=rf"{name}.*{reason}"):
@@ -168,19 +174,42 @@ def test_damaged_stream_names_the_position(tmp_path: Path, suffix: str) -> None:
 RECORDS = b"""{"text":"fine"}\n{"text":"\\ud800 a\xff"}\nno JSON\n{"text":5}\n{"other":1}\n{"text":"yes"}"""
 
 
-@pytest.mark.parametrize(("name", "content", "options", "losses"), [
-    ("a.txt", b"fine \xff and \xffff " + b"x" * 20 + EOT + "é".encode() * 9, {"max_piece_bytes": 8},
-     {"replacements": [", byte 5", ", byte 11"], "pieces_cut": [", byte 14", ", byte 48"]}),
-    ("b.gz", gzip.compress(b"ok" + EOT + b"bad \xff" + EOT + b"ok", mtime=0), {"errors": "skip"},
-     {"documents_skipped": [", byte 19 of the decompressed text"]}),
-    ("c.jsonl", RECORDS, {"chunk_bytes": 20},
-     {"replacements": [", byte 16", ", byte 16"], "records_not_json": [", byte 37"],
-      "records_not_text": [", byte 45"], "records_without_field": [", byte 56"]}),
-    ("d.parquet", parquet([b"a", None, b"b\xff"]), {},
-     {"records_without_field": [", row 1"], "replacements": [", row 2"]}),
-    ("e.gz", gzip.compress(b"", mtime=0), {}, {"files_empty": [""]}),
-    ("f.jsonl", b" \n\r\n", {}, {"files_empty": [""]}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content", "options", "losses"),
+    [
+        (
+            "a.txt",
+            b"fine \xff and \xffff " + b"x" * 20 + EOT + "é".encode() * 9,
+            {"max_piece_bytes": 8},
+            {"replacements": [", byte 5", ", byte 11"], "pieces_cut": [", byte 14", ", byte 48"]},
+        ),
+        (
+            "b.gz",
+            gzip.compress(b"ok" + EOT + b"bad \xff" + EOT + b"ok", mtime=0),
+            {"errors": "skip"},
+            {"documents_skipped": [", byte 19 of the decompressed text"]},
+        ),
+        (
+            "c.jsonl",
+            RECORDS,
+            {"chunk_bytes": 20},
+            {
+                "replacements": [", byte 16", ", byte 16"],
+                "records_not_json": [", byte 37"],
+                "records_not_text": [", byte 45"],
+                "records_without_field": [", byte 56"],
+            },
+        ),
+        (
+            "d.parquet",
+            parquet([b"a", None, b"b\xff"]),
+            {},
+            {"records_without_field": [", row 1"], "replacements": [", row 2"]},
+        ),
+        ("e.gz", gzip.compress(b"", mtime=0), {}, {"files_empty": [""]}),
+        ("f.jsonl", b" \n\r\n", {}, {"files_empty": [""]}),
+    ],
+)
 def test_skipped_and_altered_input_has_locations(tmp_path: Path, name, content, options, losses) -> None:
     (tmp_path / name).write_bytes(content)
     counter, documents, lost = count(tmp_path, name, **options)
@@ -196,8 +225,10 @@ def test_skipped_and_altered_input_has_locations(tmp_path: Path, name, content, 
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.sampled_from([b"a", b"abcdefghij", b" ", "é日".encode(), b"\xff", b"\xe6\x97", EOT]), max_size=40),
-       st.integers(1, 60))  # fmt: skip
+@given(
+    st.lists(st.sampled_from([b"a", b"abcdefghij", b" ", "é日".encode(), b"\xff", b"\xe6\x97", EOT]), max_size=40),
+    st.integers(1, 60),
+)
 def test_cut_pieces_have_their_offsets(parts, window):
     """The text between replacements has the offsets of the input, whatever the window."""
     text = b"".join(parts)

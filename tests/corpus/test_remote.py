@@ -34,8 +34,10 @@ def _listed(inputs: str, prefix: str = "") -> list[str] | None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.lists(_NAMES, min_size=1, max_size=4).map("/".join), min_size=1, max_size=8),
-       st.lists(_PARTS, max_size=4).map("/".join))  # fmt: skip
+@given(
+    st.lists(st.lists(_NAMES, min_size=1, max_size=4).map("/".join), min_size=1, max_size=8),
+    st.lists(_PARTS, max_size=4).map("/".join),
+)
 def test_uris_match_the_same_files_as_paths(tmp_path_factory, files: list[str], pattern: str) -> None:
     root = tmp_path_factory.mktemp("tree")
     for name in files:
@@ -57,13 +59,17 @@ def test_uris_match_the_same_files_as_paths(tmp_path_factory, files: list[str], 
         assert {str(match) for match in matches} <= set(local or [])
 
 
-@pytest.mark.parametrize(("inputs", "exclude", "found"), [
-    (["a/**"], [], ["a/1.txt", "a/b.txt", "a/b/2.txt", "a/b/b"]),  # everything below a prefix
-    (["**/b/*"], [], ["a/b/2.txt", "a/b/b"]),
-    (["a/**/b/b/*", "c.txt"], [], None),  # objects have no children
-    (["c.txt/**"], [], None), (["a", "{c,d}.txt"], ["b", "ROOT/c*"], ["a/1.txt", "a/b.txt", "d.txt"]),
-    (["a", "{c,d}.txt"], ["b/**", "c.txt"], ["a/1.txt", "a/b.txt", "d.txt"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("inputs", "exclude", "found"),
+    [
+        (["a/**"], [], ["a/1.txt", "a/b.txt", "a/b/2.txt", "a/b/b"]),  # everything below a prefix
+        (["**/b/*"], [], ["a/b/2.txt", "a/b/b"]),
+        (["a/**/b/b/*", "c.txt"], [], None),  # objects have no children
+        (["c.txt/**"], [], None),
+        (["a", "{c,d}.txt"], ["b", "ROOT/c*"], ["a/1.txt", "a/b.txt", "d.txt"]),
+        (["a", "{c,d}.txt"], ["b/**", "c.txt"], ["a/1.txt", "a/b.txt", "d.txt"]),
+    ],
+)
 def test_globs_braces_and_exclude_work_for_uris(inputs, exclude, found, tmp_path: Path) -> None:
     _write(tmp_path, "a/1.txt", "a/b.txt", "a/b/2.txt", "a/b/b", "a/.b/3.txt", "c.txt", "d.txt")
     root = f"fsspec+file://{tmp_path}"

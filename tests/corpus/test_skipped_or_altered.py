@@ -58,12 +58,15 @@ def test_summary_and_report_list_skipped_and_altered_input(corpus: Path) -> None
     assert "1 file without text" in run("train", *options, cwd=corpus).stdout
 
 
-@pytest.mark.parametrize(("words", "named"), [
-    (["fine.txt", "b.txt", "--fail-on-loss"], "replaced"),
-    (["fine.txt", "empty.txt", "--fail-on-loss"], r"1 file without text \(first: "),
-    (["fine.txt", "a.jsonl", "--fail-on-loss"], "not a JSON object"),
-    (["a.jsonl", "--text-field", "body"], r"2 records skipped: no text field \(first: .*is --text-field right\?"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["fine.txt", "b.txt", "--fail-on-loss"], "replaced"),
+        (["fine.txt", "empty.txt", "--fail-on-loss"], r"1 file without text \(first: "),
+        (["fine.txt", "a.jsonl", "--fail-on-loss"], "not a JSON object"),
+        (["a.jsonl", "--text-field", "body"], r"2 records skipped: no text field \(first: .*is --text-field right\?"),
+    ],
+)
 def test_fail_on_loss_and_a_wrong_text_field_are_one_line(corpus: Path, words: list[str], named: str) -> None:
     (corpus / "fine.txt").write_text("some fine text to learn from")
     assert re.search(named, refused(run("count", *words, "--output", "run", cwd=corpus), 1))

@@ -39,12 +39,15 @@ def test_certain_pieces_are_in_every_text_with_the_mark(name: str, mark: str, ar
         assert certain_pieces("<|im_start|>", pattern) == Counter(some[name])
 
 
-@pytest.mark.parametrize(("mark", "said"), [
-    ("<|im_end|>", "'<|im_end|>' was never counted as text: no piece is "),
-    ("[INST]", "warning: '[INST]' was counted as text at most 3 times, as often as the piece 'INST'"),
-    ("<low,low>", "warning: '<low,low>' was counted as text at most 1 time, as often as the piece 'low'"),
-    ("<>", "warning: how often '<>' was counted as text is unknown"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ("<|im_end|>", "'<|im_end|>' was never counted as text: no piece is "),
+        ("[INST]", "warning: '[INST]' was counted as text at most 3 times, as often as the piece 'INST'"),
+        ("<low,low>", "warning: '<low,low>' was counted as text at most 1 time, as often as the piece 'low'"),
+        ("<>", "warning: how often '<>' was counted as text is unknown"),
+    ],
+)
 def test_marks_are_added_to_counts_with_the_most_often_they_were_text(mark: str, said: str, tmp_path: Path) -> None:
     run, exported = tmp_path / "run", tmp_path / "exported"
     counts = {"[": 5, "INST": 3, "]": 4, "low": 3, ",": 9, "wide": 7}

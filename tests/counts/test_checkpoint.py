@@ -71,11 +71,18 @@ def test_checkpoints_change_nothing(counted, tmp_path):
     assert "resuming at" not in (tmp_path / "run" / "log.txt").read_text()
 
 
-@pytest.mark.parametrize(("counted", "runs", "least"), [
-    ("jsonl", 1, 1),
-    *(pytest.param(form, 3, 1, marks=pytest.mark.slow) for form in ("jsonl", "txt")),
-    *(pytest.param(form, 4 * KILLS, KILLS, marks=pytest.mark.slow) for form in (CASES if FULL else ("jsonl", "one"))),
-], indirect=["counted"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("counted", "runs", "least"),
+    [
+        ("jsonl", 1, 1),
+        *(pytest.param(form, 3, 1, marks=pytest.mark.slow) for form in ("jsonl", "txt")),
+        *(
+            pytest.param(form, 4 * KILLS, KILLS, marks=pytest.mark.slow)
+            for form in (CASES if FULL else ("jsonl", "one"))
+        ),
+    ],
+    indirect=["counted"],
+)
 def test_killed_at_changes_of_files(counted, library, tmp_path, runs, least):
     """Killed at changes spread over the middle half of them."""
     first = KillAt(library, tmp_path / "counter")

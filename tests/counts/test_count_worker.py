@@ -240,10 +240,14 @@ def test_counts_beyond_32_and_63_bits():
 
 def test_hash_is_fixed_for_ever():
     expected = {
-        b"": 0x132B5520F36D3966, b"a": 0xFEA2803F5CC4C711, b" the": 0x97781CDA57A7D685,
-        b"fifteen bytes!!": 0x8761EAE155F1E58C, b"sixteen bytes!!!": 0x6EDEAF46EFCBD041,
-        b"seventeen bytes!!": 0xF7AA2C8CA52C9A02, bytes(range(100)): 0x16EA6D951A5FFE6D,
-    }  # fmt: skip
+        b"": 0x132B5520F36D3966,
+        b"a": 0xFEA2803F5CC4C711,
+        b" the": 0x97781CDA57A7D685,
+        b"fifteen bytes!!": 0x8761EAE155F1E58C,
+        b"sixteen bytes!!!": 0x6EDEAF46EFCBD041,
+        b"seventeen bytes!!": 0xF7AA2C8CA52C9A02,
+        bytes(range(100)): 0x16EA6D951A5FFE6D,
+    }
     assert {piece: _core.hash64(piece) for piece in expected} == expected
 
 
@@ -263,18 +267,24 @@ def cut_by(cutter, **options):
     return lambda: counted(b"one two " * 100_000, cutter=cutter, window_bytes=300, **options)
 
 
-@pytest.mark.parametrize(("feed", "error", "reason"), [
-    (lambda: counted(b"", errors="ignore"), TypeError, "judge"),
-    (lambda: counted(b"", max_piece_bytes=3), ValueError, "max_piece_bytes"),
-    (lambda: counted(b"", window_bytes=0), ValueError, "window"),
-    (lambda: counted(b"", budget_bytes=1000), ValueError, "together"), (by_columns, ValueError, "one more offset"),
-    (lambda: by_columns(0, 3, 2), ValueError, "decrease"), (lambda: by_columns(-1, 2), ValueError, "negative"),
-    (lambda: by_columns(0, 6), ValueError, "beyond the data"),
-    (lambda: by_columns(0, 5, offset_bytes=2), ValueError, "4 or 8"), (cut_by(raising), KeyError, "one two"),
-    (cut_by(lambda document: [document[1:]]), ValueError, "add up"),
-    (cut_by(lambda document: [document, document]), ValueError, "longer"),
-    (cut_by(AUTOMATON, budget_bytes=1000, spill=lambda _: raising("disk")), KeyError, "disk"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("feed", "error", "reason"),
+    [
+        (lambda: counted(b"", errors="ignore"), TypeError, "judge"),
+        (lambda: counted(b"", max_piece_bytes=3), ValueError, "max_piece_bytes"),
+        (lambda: counted(b"", window_bytes=0), ValueError, "window"),
+        (lambda: counted(b"", budget_bytes=1000), ValueError, "together"),
+        (by_columns, ValueError, "one more offset"),
+        (lambda: by_columns(0, 3, 2), ValueError, "decrease"),
+        (lambda: by_columns(-1, 2), ValueError, "negative"),
+        (lambda: by_columns(0, 6), ValueError, "beyond the data"),
+        (lambda: by_columns(0, 5, offset_bytes=2), ValueError, "4 or 8"),
+        (cut_by(raising), KeyError, "one two"),
+        (cut_by(lambda document: [document[1:]]), ValueError, "add up"),
+        (cut_by(lambda document: [document, document]), ValueError, "longer"),
+        (cut_by(AUTOMATON, budget_bytes=1000, spill=lambda _: raising("disk")), KeyError, "disk"),
+    ],
+)
 def test_options_columns_cutters_and_spills_that_are_wrong_stop_the_feeding(feed, error, reason):
     with pytest.raises(error, match=reason):
         feed()

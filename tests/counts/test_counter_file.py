@@ -51,10 +51,15 @@ def write_many(directory, counts, partitions=lambda _: 1):
     return [write(directory / f"{i}.parquet", one, partitions(i)) for i, one in enumerate(counts)]
 
 
-@pytest.mark.parametrize(("counts", "partitions"), [
-    *((random_counts(1, 5000) | Counter({b"\x00" * 9: (1 << 63) - 1, b"x" * 100_000: 1}), n) for n in (1, 2, 8)),
-    (Counter(), 1), (Counter({b"a": 1}), 4),
-], ids=["many, 1", "many, 2", "many, 8", "none", "empty partitions"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("counts", "partitions"),
+    [
+        *((random_counts(1, 5000) | Counter({b"\x00" * 9: (1 << 63) - 1, b"x" * 100_000: 1}), n) for n in (1, 2, 8)),
+        (Counter(), 1),
+        (Counter({b"a": 1}), 4),
+    ],
+    ids=["many, 1", "many, 2", "many, 8", "none", "empty partitions"],
+)
 def test_a_counter_file_is_read_as_it_was_written(tmp_path, counts, partitions):
     statistics = ChunkStatistics(bytes=17, losses=LOSSES, concerned_characters="é")
     path = write(tmp_path / "c.parquet", counts, partitions, **vars(statistics))
@@ -277,10 +282,16 @@ def test_rows_out_of_order_and_sums_beyond_63_bits_are_refused(tmp_path):
         combine_files(paths, tmp_path / "sum.parquet")
 
 
-@pytest.mark.parametrize(("offsets", "data", "counts", "reason"), [
-    ([0, 2, 1], b"ab", [1, 1], "decrease"), ([0, 0], b"", [1], "is empty"), ([0, 9], b"ab", [1], "beyond the data"),
-    ([-1, 1], b"ab", [1], "negative"), ([0], b"ab", [1], "one number more"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("offsets", "data", "counts", "reason"),
+    [
+        ([0, 2, 1], b"ab", [1, 1], "decrease"),
+        ([0, 0], b"", [1], "is empty"),
+        ([0, 9], b"ab", [1], "beyond the data"),
+        ([-1, 1], b"ab", [1], "negative"),
+        ([0], b"ab", [1], "one number more"),
+    ],
+)
 def test_columns_that_do_not_fit_are_refused(offsets, data, counts, reason):
     with pytest.raises(ValueError, match=reason):
         _core.combine([(array("q", offsets).tobytes(), data, array("Q", counts).tobytes())])

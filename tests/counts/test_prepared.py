@@ -82,11 +82,15 @@ THINK, END = "<think>", "<|end|>"
 
 
 @pytest.mark.parametrize("lstrip", [False, True], ids=["by the core", "prepared"])
-@pytest.mark.parametrize(("text", "errors", "documents", "skipped"), [
-    (b"a<think>b<think><|end|>c<|end|><think>", "replace", 3, 0),
-    (b"a<think>b\xff<|end|>c", "skip", 1, 1), (b"\xffa<think>b<|end|>c<think>d", "skip", 1, 1),
-    (b"<think>a<think>", "skip", 1, 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "errors", "documents", "skipped"),
+    [
+        (b"a<think>b<think><|end|>c<|end|><think>", "replace", 3, 0),
+        (b"a<think>b\xff<|end|>c", "skip", 1, 1),
+        (b"\xffa<think>b<|end|>c<think>d", "skip", 1, 1),
+        (b"<think>a<think>", "skip", 1, 0),
+    ],
+)
 def test_tokens_that_are_not_special_separate_no_documents(
     text: bytes, errors: str, documents: int, skipped: int, lstrip: bool
 ) -> None:

@@ -100,9 +100,15 @@ def test_a_child_computes_what_a_thread_of_its_parent_is_computing() -> None:
         assert value.result()
 
 
-@pytest.mark.parametrize("work", [
-    "tokenizer.encode_batch([text] * 9)", "tokenizer.encode(text * 10)", "cutter.cut(text.encode())", "merged()",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "work",
+    [
+        "tokenizer.encode_batch([text] * 9)",
+        "tokenizer.encode(text * 10)",
+        "cutter.cut(text.encode())",
+        "merged()",
+    ],
+)
 def test_python_ends_with_its_own_exit_code_while_a_daemon_thread_works(work: str) -> None:
     program = f"""
 import sys, threading, time

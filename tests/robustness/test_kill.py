@@ -93,9 +93,16 @@ def name_of(value: object) -> str | None:
     return value.name if isinstance(value, Case) else None
 
 
-@pytest.mark.parametrize(("trained", "runs", "seed", "least"), [
-    (CASES[0], 1, 1, 1), *many(2, 2, 1, 2), *many(4, 6, 3, 9),  # with the moments below, hundreds of kills
-], indirect=["trained"], ids=name_of)  # fmt: skip
+@pytest.mark.parametrize(
+    ("trained", "runs", "seed", "least"),
+    [
+        (CASES[0], 1, 1, 1),
+        *many(2, 2, 1, 2),
+        *many(4, 6, 3, 9),  # with the moments below, hundreds of kills
+    ],
+    indirect=["trained"],
+    ids=name_of,
+)
 def test_killed_at_changes_of_files(
     trained: Trained, library: Path, tmp_path: Path, runs: int, seed: int, least: int
 ) -> None:
@@ -134,9 +141,16 @@ def test_killed_at_changes_of_files(
         assert sum(pool.map(suffer, range(runs))) >= least
 
 
-@pytest.mark.parametrize(("trained", "kills", "seed", "least"), [
-    (CASES[0], 1, 2, 0), *many(3, 2, 2, 0), *many(4, len(MOMENTS) // 3, 4, 1),
-], indirect=["trained"], ids=name_of)  # fmt: skip
+@pytest.mark.parametrize(
+    ("trained", "kills", "seed", "least"),
+    [
+        (CASES[0], 1, 2, 0),
+        *many(3, 2, 2, 0),
+        *many(4, len(MOMENTS) // 3, 4, 1),
+    ],
+    indirect=["trained"],
+    ids=name_of,
+)
 def test_killed_at_moments(trained: Trained, tmp_path: Path, kills: int, seed: int, least: int) -> None:
     """Kill some process or all of them at random moments of different stages, of which so many end a run.
 

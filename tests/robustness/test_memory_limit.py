@@ -14,14 +14,11 @@ from command import measured, refused, run, script, succeeded
 
 import pipeline
 from benchmarks.process import HAS_PSS
-from pipeline.base import machine
 from pipeline.base.errors import TrainingError, UsageError
 from pipeline.counts import counter_file
 from pipeline.counts.count_worker import count_chunk
-from pipeline.executors import Node
 from pipeline.merges import forecast
 from pipeline.pattern.compiler import compile_pattern
-from pipeline.run.memory import LEAST_WORK_BYTES, Broker
 
 MIB = 1 << 20
 pytestmark = pytest.mark.processes  # whose memory is bounded
@@ -53,34 +50,6 @@ def test_piece_beyond_the_budget_is_named(tmp_path: Path) -> None:
     assert counter_files.read(tmp_path / "c.parquet")[b" " + b"x" * (8 * MIB)] == 1
 
 
-def test_shares_of_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has memory between the two numbers, for as many workers as fit; a refusal names a limit that suffices."""
-    monkeypatch.setattr(machine, "own_memory", lambda: 40 * MIB)  # of this process it depends on the tests before
-    broker = Broker(800 * MIB, later_bytes=90 * MIB)
-    assert Broker.of(None).reserve().count == 1 < broker.reserve(asked=2).count
-    many = broker.reserve(asked=100)
-    assert many.count == many.on_one == (800 * MIB - many.taken_bytes) // (many.worker_bytes + LEAST_WORK_BYTES)
-    assert LEAST_WORK_BYTES <= many.bytes < 2 * LEAST_WORK_BYTES
-    assert broker.reserve(20 * MIB, 60 * MIB).bytes == 60 * MIB
-    assert 400 * MIB < broker.reserve(400 * MIB, 1 << 40).bytes < 800 * MIB
-    message = r"-limit 800\.0 MiB is too small: it all takes at .* \d+MiB, or less$"
-    with pytest.raises(UsageError, match=message) as refused:
-        broker.reserve(750 * MIB, what="it all", remedy=", or less")
-    enough = int(str(refused.value).rpartition("MiB")[0].rpartition(" ")[2])
-    assert Broker(enough * MIB).reserve(750 * MIB).count == 1
-    with pytest.raises(UsageError, match=r"the memory that is free, .* free some, or give --memory-limit"):
-        Broker(60 * MIB, given=False).reserve()
-
-
-def test_nodes_share_the_limit_of_the_smallest() -> None:
-    nodes = [Node("a", 2, 2048 * MIB), Node("b", 8, 1024 * MIB)]
-    grant = Broker(4096 * MIB).reserve(asked=100, nodes=nodes)
-    assert (grant.count, grant.on_one, grant.at_once) == (2 + grant.on_one, min(8, grant.on_one), None)
-    assert all(node.memory_bytes // grant.need_bytes >= min(node.cores, grant.on_one) for node in nodes)
-    with pytest.raises(UsageError, match="too small"):
-        Broker(100 * MIB).reserve(nodes=nodes)
-
-
 @pytest.fixture(scope="module")
 def many_pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("many") / "a.txt"
@@ -92,12 +61,15 @@ SPILLED = ("--min-piece-count=2", "--chunk-size=16MiB", "--vocab-size=1500", "--
 
 
 @needs_pss
-@pytest.mark.parametrize(("text_bytes", "limits", "options", "sign"), [
-    (None, [141], SPILLED, "(?s): part .*: part "),
-    (5_000_000, [130], ("--vocab-size=1000", "--workers=2"), "resident_bytes=[1-9]"),
-    pytest.param(None, [176, 141], SPILLED, "(?s): part .*: part ", marks=pytest.mark.slow),
-    pytest.param(None, [150], ("--vocab-size=8000", "--workers=2"), "resident_bytes=[1-9]", marks=pytest.mark.slow),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text_bytes", "limits", "options", "sign"),
+    [
+        (None, [141], SPILLED, "(?s): part .*: part "),
+        (5_000_000, [130], ("--vocab-size=1000", "--workers=2"), "resident_bytes=[1-9]"),
+        pytest.param(None, [176, 141], SPILLED, "(?s): part .*: part ", marks=pytest.mark.slow),
+        pytest.param(None, [150], ("--vocab-size=8000", "--workers=2"), "resident_bytes=[1-9]", marks=pytest.mark.slow),
+    ],
+)
 def test_what_does_not_fit_is_kept_on_disk(
     many_pieces: Path, tmp_path: Path, text_bytes: int | None, limits: list[int], options: tuple[str, ...], sign: str
 ) -> None:
@@ -117,11 +89,14 @@ def test_what_does_not_fit_is_kept_on_disk(
 
 
 @needs_pss
-@pytest.mark.parametrize(("words", "limit", "named"), [
-    ("merge run --vocab-size=32000 --max-token-bytes=2 --overwrite", "125MiB", "merging takes at least .*; give"),
-    ("train a.txt --output other", "50MiB", "--memory-limit 50.0 MiB is too small.*give"),
-    ("import-counts a.txt --output other --pattern=none --quiet", "60MiB", "give"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "limit", "named"),
+    [
+        ("merge run --vocab-size=32000 --max-token-bytes=2 --overwrite", "125MiB", "merging takes at least .*; give"),
+        ("train a.txt --output other", "50MiB", "--memory-limit 50.0 MiB is too small.*give"),
+        ("import-counts a.txt --output other --pattern=none --quiet", "60MiB", "give"),
+    ],
+)
 def test_the_limit_that_a_refusal_names_suffices(words: str, limit: str, named: str, tmp_path: Path) -> None:
     """And the refusal loses nothing, and begins nothing."""
     words = words.split()
@@ -300,10 +275,15 @@ def test_the_limit_that_parity_asks_for_suffices(tmp_path: Path) -> None:
 
 @needs_peaks
 @pytest.mark.parametrize("name", ["one letter", "dna", "bytes", "random words"])
-@pytest.mark.parametrize(("merges", "threads", "compact"), [
-    (8000, 2, 0), (32_000, 1, 1),
-    pytest.param(32_000, 1, 0, marks=pytest.mark.slow), pytest.param(8000, 2, 1, marks=pytest.mark.slow),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("merges", "threads", "compact"),
+    [
+        (8000, 2, 0),
+        (32_000, 1, 1),
+        pytest.param(32_000, 1, 0, marks=pytest.mark.slow),
+        pytest.param(8000, 2, 1, marks=pytest.mark.slow),
+    ],
+)
 def test_forecast_is_above_the_memory_taken(name: str, merges: int, threads: int, compact: int) -> None:
     forecasted, taken, surely = map(int, script(_MEASURED, name, merges, threads, compact).split())
     # What a single piece is like is not looked at: its forecast is for the worst.
@@ -316,9 +296,15 @@ DEBIAN = (19_291_792, 255_023_762, 274_315_352)
 FOUR_LANGUAGES = (2_717_942, 60_843_536, 63_561_276)  # English, C, Japanese and Chinese
 
 
-@pytest.mark.parametrize(("shape", "limit", "passes", "times"), [  # measured on an idle machine
-    (DEBIAN, 1024, 15, 3.54), (DEBIAN, 512, 49, 6.77), (FOUR_LANGUAGES, 320, 12, 3.31), (FOUR_LANGUAGES, 256, 24, 4.84),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "limit", "passes", "times"),
+    [  # measured on an idle machine
+        (DEBIAN, 1024, 15, 3.54),
+        (DEBIAN, 512, 49, 6.77),
+        (FOUR_LANGUAGES, 320, 12, 3.31),
+        (FOUR_LANGUAGES, 256, 24, 4.84),
+    ],
+)
 def test_forecast_of_time_under_a_limit_is_near_what_was_measured(shape, limit: int, passes: int, times: float) -> None:
     way = forecast.from_disk(forecast.CounterShape(*shape), (limit - 98) * MIB, 2, (limit - 129) * MIB)
     assert way.passes == pytest.approx(passes, rel=0.4)

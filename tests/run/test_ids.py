@@ -31,11 +31,16 @@ def test_sizes_are_rounded_up_with_reserved_tokens(size: int, rounded: int) -> N
     assert (ordinary - 9 + len(special.texts(ordinary - 9))) % 64 == 0  # where the corpus has fewer merges
 
 
-@pytest.mark.parametrize(("special_tokens", "separator"), [
-    (["<s>", "<|endoftext|>"], "<|endoftext|>"),
-    (["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"], "<|end_of_text|>"),
-    (["<pad>", "<|im_start|>", "<|im_end|>", "<doc>"], "<doc>"), (["<|im_start|>", "<|im_end|>"], None),
-    (["<mine>", "<other>"], "<other>"), ([], None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("special_tokens", "separator"),
+    [
+        (["<s>", "<|endoftext|>"], "<|endoftext|>"),
+        (["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"], "<|end_of_text|>"),
+        (["<pad>", "<|im_start|>", "<|im_end|>", "<doc>"], "<doc>"),
+        (["<|im_start|>", "<|im_end|>"], None),
+        (["<mine>", "<other>"], "<other>"),
+        ([], None),
+    ],
+)
 def test_separator_is_no_pad_bos_or_chat_mark(special_tokens: list[str], separator: str | None) -> None:
     assert Roles(bos="<mine>").separator_among(special_tokens) == separator

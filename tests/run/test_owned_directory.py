@@ -50,8 +50,10 @@ def _put(directory: Path, *names: str) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("links", ["none", "output", "input", "file"])
-@pytest.mark.parametrize("name", [SHARD, *("merges.parquet", "counts/a.txt", "tokenizer-300/a.txt"),
-                                  *("parts/a.txt", "parts/000000.ids/a.txt")])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [SHARD, *("merges.parquet", "counts/a.txt", "tokenizer-300/a.txt"), *("parts/a.txt", "parts/000000.ids/a.txt")],
+)
 def test_no_command_removes_its_corpus(tmp_path: Path, tokenizer: Path, links: str, name: str) -> None:
     """The only file of the corpus has the name that a shard or a part would have."""
     corpus = tmp_path / "corpus"
@@ -120,11 +122,14 @@ def test_overwrite_keeps_files_that_no_manifest_lists(tmp_path: Path, command: s
     assert output.is_symlink() == (output != home)
 
 
-@pytest.mark.parametrize(("command", "name"), [
-    *((command, "counts") for command in ("train", "count", "import", "combine")),
-    *(("train", "tokenizer"), ("iterate", "tokenizer")),
-    *(("train", "stdin"), ("encode", "stdin"), ("encode", "parts")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        *((command, "counts") for command in ("train", "count", "import", "combine")),
+        *(("train", "tokenizer"), ("iterate", "tokenizer")),
+        *(("train", "stdin"), ("encode", "stdin"), ("encode", "parts")),
+    ],
+)
 @pytest.mark.parametrize("inside", [True, False])
 def test_links_in_the_output_lead_to_nothing_that_is_removed(tmp_path: Path, command, name, inside) -> None:
     """Whether such a command is refused or works elsewhere, everything behind the link stays as it was."""
@@ -273,9 +278,15 @@ def test_overwrite_keeps_a_run_inside_the_run(tmp_path: Path, name: str) -> None
     pipeline.verify_run(outer / name)
 
 
-@pytest.mark.parametrize(("command", "damage"), [
-    *((one, "{") for one in COMMANDS), ("count", '{"format_version": 0}'), ("count", "[]"), ("encode", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("command", "damage"),
+    [
+        *((one, "{") for one in COMMANDS),
+        ("count", '{"format_version": 0}'),
+        ("count", "[]"),
+        ("encode", ""),
+    ],
+)
 def test_overwrite_of_a_damaged_manifest_keeps_what_it_does_not_replace(tmp_path: Path, command, damage) -> None:
     output = tmp_path / "out"
     work(command, tmp_path, output)

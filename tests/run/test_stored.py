@@ -3,34 +3,80 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline.corpus.chunks import Chunk, Span
 from pipeline.corpus.files import CorpusFile
+from pipeline.counts.checkpoint import Checkpoint
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.manifest import Manifest, Source, Weighted
 from pipeline.run.plan import Plan
 from pipeline.run.stored import plain, stored
 
-FILES = CorpusFile("a", 9, 1, "x"), CorpusFile("b", 9, 1, "x", "jsonl", "zstd", 7, "stdin/b")
-PLAN = Plan(FILES, (Chunk((Span(0, 0, 9), Span(1, 0, 9, 20))),), ("c",), ("a", "b"), (0, 1))
+TEXTS, NUMBERS = st.text(max_size=5), st.integers(0, 1 << 64)
+COUNTS = st.dictionaries(TEXTS, NUMBERS, max_size=3)
+FILES = st.builds(CorpusFile, TEXTS, NUMBERS, NUMBERS, TEXTS, ctime_ns=NUMBERS, identity=TEXTS, by_name=st.booleans())
+SPANS = st.builds(Span, NUMBERS, NUMBERS, NUMBERS, st.none() | NUMBERS)
+CHUNKS = st.builds(Chunk, st.lists(SPANS, max_size=3).map(tuple))
 SOURCE = Source("runs", "d", "two", (Weighted("r", "f", (1, 2)),), {"alpha": 1.5})
 
 
-def test_what_is_stored_is_read_back_and_defaults_are_not_stored() -> None:
-    whole = Manifest({}, {"by": "x"}, PLAN, {"a": None}, 300, SOURCE, ("t",), {"t": "f"}, {"t": {}}, ("1", "2"))
-    for manifest in (Manifest({"pattern": "gpt2"}, {}), whole):
-        assert stored(Manifest, json.loads(json.dumps(plain(manifest)))) == manifest
-    assert plain(FILES[0]) == {"path": "a", "size": 9, "mtime_ns": 1, "digest": "x"}
-    assert plain(PLAN.chunks[0]) == {"spans": [[0, 0, 9], [1, 0, 9, 20]]}
+def several(values):
+    return st.lists(values, max_size=3).map(tuple)
 
 
-@pytest.mark.parametrize(("value", "error", "reason"), [
-    ({"kind": "runs", "digest": "d"}, KeyError, "description"),
-    ({**plain(SOURCE), "kind": 5}, ValueError, "kind: 5 is not of type str"),
-    ({**plain(SOURCE), "mixed": {}}, ValueError, "mixed: {} is not of type list"),
-    ({**plain(SOURCE), "mixed": [{"run": "r", "counts": "f", "weight": [1]}]}, ValueError, "mixed: weight: "),
-    ({**plain(SOURCE), "mixed": [{"run": "r", "counts": "f", "weight": [1, True]}]}, ValueError, "True is not"),
-    ([], ValueError, r"\[\] is not of type dict"),
-])  # fmt: skip
-def test_values_of_other_types_are_refused_by_name(value, error, reason) -> None:
-    with pytest.raises(error, match=reason):
-        stored(Source, value)
+VALUES = {
+    Plan: st.builds(Plan, several(FILES), several(CHUNKS), several(TEXTS), several(TEXTS), several(NUMBERS)),
+    Source: st.builds(
+        Source, TEXTS, TEXTS, TEXTS, several(st.builds(Weighted, TEXTS, TEXTS, st.tuples(NUMBERS, NUMBERS)))
+    ),
+    ChunkStatistics: st.builds(ChunkStatistics, bytes=NUMBERS, looks_special=COUNTS, concerned_characters=TEXTS),
+    Checkpoint: st.builds(Checkpoint, NUMBERS, NUMBERS, several(TEXTS)),
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@given(data=st.data())
+def test_what_is_stored_is_read_back(kind, data):
+    value = data.draw(VALUES[kind])
+    assert stored(kind, json.loads(json.dumps(plain(value)))) == value
+
+
+def test_a_whole_manifest_is_read_back():
+    plan = Plan((CorpusFile("a", 9, 1, "x"),), (Chunk((Span(0, 0, 9, 20),)),), ("c",), ("a",), (0,))
+    whole = Manifest({}, {"by": "x"}, plan, {"a": None}, 300, SOURCE, ("t",), {"t": "f"}, {"t": {}}, ("1", "2"))
+    assert stored(Manifest, json.loads(json.dumps(plain(whole)))) == whole
+
+
+def test_defaults_are_not_stored():
+    assert plain(CorpusFile("a", 9, 1, "x")) == {"path": "a", "size": 9, "mtime_ns": 1, "digest": "x"}
+    assert plain(Chunk((Span(0, 0, 9), Span(1, 0, 9, 20)))) == {"spans": [[0, 0, 9], [1, 0, 9, 20]]}
+
+
+def test_names_that_a_type_does_not_have_are_ignored():
+    assert stored(Source, plain(SOURCE) | {"of a later release": 1}) == SOURCE
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"kind": 5}, "kind: 5 is not of type str"),
+        ({"mixed": {}}, "mixed: {} is not of type list"),
+        ({"mixed": [{"run": "r", "counts": "f", "weight": [1]}]}, "mixed: weight: "),
+        ({"mixed": [{"run": "r", "counts": "f", "weight": [1, True]}]}, "True is not"),
+    ],
+)
+def test_values_of_other_types_are_refused_by_name(changes, reason):
+    with pytest.raises(ValueError, match=reason):
+        stored(Source, plain(SOURCE) | changes)
+
+
+def test_a_missing_name_is_refused():
+    with pytest.raises(KeyError, match="description"):
+        stored(Source, {"kind": "runs", "digest": "d"})
+
+
+def test_what_is_no_object_is_refused():
+    with pytest.raises(ValueError, match=r"\[\] is not of type dict"):
+        stored(Source, [])

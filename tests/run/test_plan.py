@@ -1,0 +1,176 @@
+"""Plans: chunks cover each byte of the corpus once, in its order; more files only add chunks; weights are relative."""
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline.base.errors import InputError, RunDirectoryError, UsageError
+from pipeline.corpus.chunks import Chunk, Cutting, Span
+from pipeline.corpus.files import CorpusFile
+from pipeline.corpus.listing import Listing, describe
+from pipeline.pattern.compiler import compile_pattern
+from pipeline.run.directory import RUN, Directory
+from pipeline.run.plan import Plan, default_chunk_bytes
+from pipeline.storage import named
+
+MIB, GIB = 1 << 20, 1 << 30
+CUTTING = Cutting((b"<|end|>",), compile_pattern("gpt2").automaton)
+TEXTS = st.lists(
+    st.lists(st.sampled_from(["some words ", "<|end|>", "x" * 50, "\n"]), min_size=1, max_size=20).map("".join),
+    min_size=1,
+    max_size=6,
+)
+WEIGHTS = st.lists(st.fractions(0, 9, max_denominator=9).map(str), min_size=3, max_size=3)
+ONCE = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def written(directory: Path, texts: list[str]) -> tuple[CorpusFile, ...]:
+    for number, text in enumerate(texts):
+        (directory / f"{number}.txt").write_text(text)
+    return tuple(describe(str(directory / f"{number}.txt")) for number in range(len(texts)))
+
+
+def of_three_inputs() -> Plan:
+    files = tuple(CorpusFile(name, 9, 1, name) for name in "abc")
+    chunks = tuple(Chunk((Span(number, 0, 9),)) for number in range(3))
+    return Plan(files, chunks, inputs=("a", "b", "c"), owners=(0, 1, 2))
+
+
+@ONCE
+@given(TEXTS, st.integers(1, 300), st.booleans())
+def test_chunks_cover_each_byte_once_and_in_order(tmp_path, texts, chunk_bytes, apart):
+    files = written(tmp_path, texts)
+    plan = Plan().extended(files, CUTTING, chunk_bytes, range(len(files)) if apart else ())
+    read = [""] * len(files)
+    for index in range(len(plan.chunks)):
+        for file, start, stop in plan.spans(index):
+            number = files.index(file)
+            assert len(read[number]) == start
+            read[number] += texts[number][start:stop]
+    assert read == texts
+    assert plan.bytes == sum(map(len, texts))
+
+
+@ONCE
+@given(TEXTS, st.integers(1, 300), st.integers(1, 5))
+def test_more_files_leave_the_chunks_as_they_are(tmp_path, texts, chunk_bytes, first):
+    files = written(tmp_path, texts)
+    before = Plan().extended(files[:first], CUTTING, chunk_bytes)
+    if files[first:]:
+        after = before.extended(files[first:], CUTTING, chunk_bytes)
+        assert after.chunks[: len(before.chunks)] == before.chunks
+        assert {after.fingerprint(index) for index in range(len(before.chunks))} == {
+            before.fingerprint(index) for index in range(len(before.chunks))
+        }
+
+
+@ONCE
+@given(TEXTS, st.integers(1, 300))
+def test_a_chunk_of_an_input_apart_has_no_file_of_another(tmp_path, texts, chunk_bytes):
+    files = written(tmp_path, texts)
+    owners = [number // 2 for number in range(len(files))]
+    listing = Listing(files, (), tuple(owners))
+    plan = Plan().extended(files, CUTTING, chunk_bytes, owners).of_inputs(range(max(owners) + 1), listing)
+    for index in range(len(plan.chunks)):
+        assert {files.index(file) // 2 for file, _, _ in plan.spans(index)} == {plan.owner(index)}
+    assert sorted(chain(*plan.chunks_of_inputs())) == list(range(len(plan.chunks)))
+
+
+def test_a_plan_with_nothing_to_read_is_refused(tmp_path):
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"the corpus is empty: .*a\.parquet has no rows"):
+        Plan().extended((describe(str(tmp_path / "a.parquet")),), CUTTING, 10)
+
+
+@given(WEIGHTS, st.integers(1, 9))
+def test_weights_do_not_depend_on_their_scale(weights, factor):
+    plan = of_three_inputs()
+    if not any(map(Fraction, weights)):
+        with pytest.raises(UsageError, match="no input with text has a weight above 0"):
+            plan.weights(weights)
+        return
+    scaled = plan.weights([str(Fraction(weight) * factor) for weight in weights])
+    assert scaled == plan.weights(weights)
+    assert min((Fraction(weight) for weight in scaled if Fraction(weight)), default=1) == 1
+
+
+def test_inputs_of_weight_0_have_no_chunks():
+    assert list(of_three_inputs().weighted(["2", "0", "1"])) == [([0], (2, 1)), ([2], (1, 1))]
+
+
+@pytest.mark.parametrize(
+    ("plan", "weights", "reason"),
+    [
+        (of_three_inputs(), ["1", "2"], "2 weights for 3 inputs"),
+        (replace(of_three_inputs(), inputs=(), owners=()), ["1", "2", "3"], "are not kept apart"),
+        (of_three_inputs(), ["1", "1e-300", "1"], "expected "),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(plan, weights, reason):
+    with pytest.raises(UsageError, match=reason):
+        plan.weights(weights)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"size": 8}, "changed since"),
+        ({"digest": "other"}, "changed since"),
+        ({"mtime_ns": 2}, "changed since"),
+        ({"path": "other"}, "has a, which is not among the inputs now"),
+    ],
+)
+def test_files_that_changed_or_are_missing_are_refused(changes, reason):
+    file = CorpusFile("a", 9, 1, "digest")
+    with pytest.raises(RunDirectoryError, match=reason):
+        Plan((file,)).added_files(Directory(named("run"), RUN), Listing((replace(file, **changes),), ()), print)
+
+
+def test_files_that_may_have_changed_are_warned_of():
+    notices = []
+    file = CorpusFile("a", 9, 1, "digest", ctime_ns=1)
+    Plan((file,)).added_files(Directory(named("run"), RUN), Listing((replace(file, ctime_ns=2),), ()), notices.append)
+    assert "1 of 1 file were written, moved or given other attributes" in notices[0].text
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"files": (CorpusFile("a", 9, 1, "", "docx"),)}, "a is of the unknown kind docx, none"),
+        ({"chunks": (Chunk(()),)}, "chunk 0 is empty"),
+        ({"chunks": (Chunk((Span(3, 0, 9),)),)}, "not listed"),
+        ({"chunks": (Chunk((Span(0, 5, 10),)),)}, "not within its file"),
+        ({"chunks": (Chunk((Span(0, 5, 5),)),)}, "not within its file"),
+        ({"chunks": (Chunk((Span(0, 0, 9, -1),)),)}, "not within its file"),
+        ({"owners": (0, 1, 3)}, "of an input that is not listed"),
+        ({"owners": (0, 1)}, "of an input that is not listed"),
+    ],
+)
+def test_a_stored_plan_whose_values_do_not_fit_together_is_refused(changes, reason):
+    with pytest.raises(ValueError, match=reason):
+        replace(of_three_inputs(), **changes).checked()
+
+
+@pytest.mark.parametrize(
+    ("corpus_bytes", "workers", "worker_bytes", "chunk_bytes"),
+    [
+        (100, 2, GIB // 2, MIB),
+        (100 * MIB, 2, 32 * GIB, 50 * MIB),
+        (300 * MIB, 2, 32 * GIB, 75 * MIB),  # two for each worker, not three
+        (1000 * GIB, 2, 32 * GIB, 128 * MIB),
+    ],
+)
+def test_default_chunk_size_depends_on_cores_and_memory(corpus_bytes, workers, worker_bytes, chunk_bytes):
+    assert default_chunk_bytes(corpus_bytes, workers, worker_bytes) == chunk_bytes
+
+
+def test_default_chunks_are_small_where_memory_is_or_the_pattern_is_slow():
+    assert default_chunk_bytes(1000 * GIB, 8, GIB // 8) < 64 * MIB
+    assert default_chunk_bytes(1000 * GIB, 2, 32 * GIB, slow=True) == 8 * MIB
