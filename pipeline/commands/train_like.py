@@ -5,7 +5,7 @@ The trainer and the pre-tokenizer are read, not run; the first setting that no o
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
@@ -89,32 +89,8 @@ def train_like(
 
 def _options_like(trainer: Any) -> dict[str, Any]:
     """Return the options that mean what a BpeTrainer is set to; UsageError names a setting that has none."""
-    if type(trainer).__name__ != "BpeTrainer":
-        raise UsageError(
-            f"the trainer is a {type(trainer).__name__}: only tokenizers.trainers.BpeTrainer is reproduced"
-        )
-    for name in _REFUSED:
-        if getattr(trainer, name, None):
-            _refuse(trainer, name, "byte-level tokens have none; leave it out")
-    for name in dir(trainer):  # settings of later releases of tokenizers, unless they are off
-        if not name.startswith("_") and name not in {*_READ, *_REFUSED, *_WITHOUT_EFFECT}:
-            value = getattr(trainer, name)
-            if not callable(value) and value:
-                _refuse(trainer, name, "it is not known here; leave it out")
-    if set(bytes_to_unicode().values()) != set(trainer.initial_alphabet):
-        raise UsageError(
-            "BpeTrainer's initial_alphabet is not the 256 bytes, so the vocabulary would lack those that the corpus "
-            "lacks, or have others: give initial_alphabet=pre_tokenizers.ByteLevel.alphabet()"
-        )
-    if trainer.limit_alphabet is not None and trainer.limit_alphabet < _BYTES:
-        _refuse(trainer, "limit_alphabet", "it would drop bytes from the texts; leave it out")
-    for token in trainer.special_tokens:
-        for rule in _RULES:
-            if getattr(token, rule):
-                raise UsageError(
-                    f"BpeTrainer's special token {token.content!r} has {rule}=True, which is not reproduced exactly: "
-                    "leave it out, and set it in the tokenizer.json"
-                )
+    for reason in _not_reproduced(trainer):
+        raise UsageError(reason)
     longest = getattr(trainer, "max_token_length", None)
     return {
         "vocab_size": trainer.vocab_size,
@@ -126,10 +102,37 @@ def _options_like(trainer: Any) -> dict[str, Any]:
     }
 
 
-def _refuse(trainer: Any, name: str, remedy: str) -> None:
-    value = repr(getattr(trainer, name))
-    shown = value if len(value) <= 60 else value[:57] + "..."
-    raise UsageError(f"BpeTrainer's {name}={shown} is not reproduced exactly: {remedy}")
+def _not_reproduced(trainer: Any) -> Iterator[str]:
+    """Yield what of a trainer cannot be reproduced exactly, each with its remedy."""
+    if type(trainer).__name__ != "BpeTrainer":
+        yield f"the trainer is a {type(trainer).__name__}: only tokenizers.trainers.BpeTrainer is reproduced"
+    remedies = dict.fromkeys(_REFUSED, "byte-level tokens have none; leave it out")
+    for name in dir(trainer):  # settings of later releases of tokenizers, unless they are off
+        if not name.startswith("_") and name not in {*_READ, *_REFUSED, *_WITHOUT_EFFECT}:
+            remedies[name] = "it is not known here; leave it out"
+    for name, remedy in remedies.items():
+        value = getattr(trainer, name, None)
+        if value and not callable(value):
+            yield _setting(name, value, remedy)
+    if set(bytes_to_unicode().values()) != set(trainer.initial_alphabet):
+        yield (
+            "BpeTrainer's initial_alphabet is not the 256 bytes, so the vocabulary would lack those that the corpus "
+            "lacks, or have others: give initial_alphabet=pre_tokenizers.ByteLevel.alphabet()"
+        )
+    if trainer.limit_alphabet is not None and trainer.limit_alphabet < _BYTES:
+        yield _setting("limit_alphabet", trainer.limit_alphabet, "it would drop bytes from the texts; leave it out")
+    for token in trainer.special_tokens:
+        for rule in _RULES:
+            if getattr(token, rule):
+                yield (
+                    f"BpeTrainer's special token {token.content!r} has {rule}=True, which is not reproduced exactly: "
+                    "leave it out, and set it in the tokenizer.json"
+                )
+
+
+def _setting(name: str, value: object, remedy: str) -> str:
+    text = repr(value)
+    return f"BpeTrainer's {name}={text if len(text) <= 60 else text[:57] + '...'} is not reproduced exactly: {remedy}"
 
 
 def _pattern_like(pre_tokenizer: Any) -> str:

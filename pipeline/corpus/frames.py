@@ -19,6 +19,7 @@ _MOST_RATIO = 1000  # of text that a trailer of gzip may claim
 _ZSTD_MAGIC, _SKIPPABLE, _SKIPPABLE_MASK = 0xFD2FB528, 0x184D2A50, 0xFFFFFFF0
 _DICTIONARY_ID_BYTES, _CONTENT_SIZE_BYTES = (0, 1, 2, 4), (0, 2, 4, 8)
 _RUN = 1  # a block that is one byte, repeated
+_BGZIP_MARKS = b"\x1f\x8b\x08\x04", b"\x06\x00BC\x02\x00"  # at the start of a block, and at byte 10
 XZ_HEADER_BYTES = 12  # of a stream; its footer has as many
 ReadAt = Callable[[int, int], bytes]
 
@@ -94,8 +95,7 @@ def zstd_frames(found: Callable[[ZstdFrame], None]) -> Generator[tuple[int, int]
         if magic & _SKIPPABLE_MASK == _SKIPPABLE:
             at += 8 + _number((yield at + 4, 4), 4)
             continue
-        if magic != _ZSTD_MAGIC:
-            raise ValueError("no frame of zstd")
+        _expect(magic == _ZSTD_MAGIC)
         flags = _number((yield at + 4, 1), 1)
         single = flags >> 5 & 1  # its window is its content
         size_bytes = _CONTENT_SIZE_BYTES[flags >> 6] or single
@@ -134,8 +134,7 @@ def _bgzip(read_at: ReadAt, size: int) -> Iterator[Frame]:
     at = text = 0
     while at < size:
         head = read_at(at, 18)
-        if head[:4] != b"\x1f\x8b\x08\x04" or head[10:16] != b"\x06\x00BC\x02\x00":
-            raise ValueError("no block of bgzip")
+        _expect((head[:4], head[10:16]) == _BGZIP_MARKS)
         yield Frame(at, text)
         at += int.from_bytes(head[16:18], "little") + 1
         text += _number(read_at(at - 4, 4), 4)
@@ -149,22 +148,17 @@ def _xz(read_at: ReadAt, size: int) -> Iterator[Frame]:
     while end:
         while end >= 4 and read_at(end - 4, 4) == bytes(4):  # padding
             end -= 4
-        if end < 2 * XZ_HEADER_BYTES:
-            raise ValueError("no stream of xz")
+        _expect(end >= 2 * XZ_HEADER_BYTES)
         footer = read_at(end - XZ_HEADER_BYTES, XZ_HEADER_BYTES)
         index_bytes = 4 * (int.from_bytes(footer[4:8], "little") + 1)
         blocks_end = end - XZ_HEADER_BYTES - index_bytes
-        if blocks_end < XZ_HEADER_BYTES:
-            raise ValueError("no index of xz")
+        _expect(footer[10:] == b"YZ" and blocks_end >= XZ_HEADER_BYTES)
         index = read_at(blocks_end, index_bytes)
-        sound = zlib.crc32(index[:-4]) == int.from_bytes(index[-4:], "little")
-        if footer[10:] != b"YZ" or index[:1] != b"\0" or not sound:
-            raise ValueError("no index of xz")
+        _expect(index[:1] == b"\0" and zlib.crc32(index[:-4]) == int.from_bytes(index[-4:], "little"))
         numbers = _varints(index[1:-4])
         blocks = [(next(numbers), next(numbers)) for _ in range(next(numbers))]
         header = blocks_end - sum(-(-packed // 4) * 4 for packed, _ in blocks) - XZ_HEADER_BYTES
-        if header < 0:
-            raise ValueError("no header of xz")
+        _expect(header >= 0)
         streams.append((header, blocks_end, end, blocks))
         end = header
     text = 0
@@ -185,10 +179,15 @@ def _varints(data: bytes) -> Iterator[int]:
         if byte < 0x80:
             yield value
             value = shift = 0
-    raise ValueError("an index of xz that ends too early")
+    _expect(False)
 
 
 def _number(data: bytes, size: int) -> int:
-    if len(data) < size:
-        raise ValueError("it ends too early")
+    _expect(len(data) == size)
     return int.from_bytes(data, "little")
+
+
+def _expect(condition: bool) -> None:
+    """Raise `ValueError` for what the format does not have: no message says why a file has no parts."""
+    if not condition:
+        raise ValueError("not what the format has")

@@ -185,21 +185,25 @@ class Plan:
 
     def checked(self) -> "Plan":
         """Return the plan, which was stored; raise `ValueError` if its values do not fit together."""
+        for contradiction in self._contradictions():
+            raise ValueError(contradiction)
+        return self
+
+    def _contradictions(self) -> Iterator[str]:
         for file in self.files:
             if file.format not in FORMATS or file.compression not in COMPRESSIONS:
-                raise ValueError(f"{file.path} is of the unknown kind {file.format}, {file.compression}")
+                yield f"{file.path} is of the unknown kind {file.format}, {file.compression}"
         for number, chunk in enumerate(self.chunks):
             if not chunk.spans:
-                raise ValueError(f"chunk {number} is empty")
+                yield f"chunk {number} is empty"
             for span in chunk.spans:
                 if not 0 <= span.file < len(self.files):
-                    raise ValueError(f"chunk {number} is of a file that is not listed")
-                if not 0 <= span.start < span.stop <= self.files[span.file].size or (span.size or 0) < 0:
-                    raise ValueError(f"chunk {number} is not within its file")
-        owners, inputs = self.owners, range(len(self.inputs))
-        if len(owners) != (len(self.files) if inputs else 0) or not all(owner in inputs for owner in owners):
-            raise ValueError("a file is of an input that is not listed")
-        return self
+                    yield f"chunk {number} is of a file that is not listed"
+                elif not 0 <= span.start < span.stop <= self.files[span.file].size or (span.size or 0) < 0:
+                    yield f"chunk {number} is not within its file"
+        inputs = range(len(self.inputs))
+        if len(self.owners) != (len(self.files) if inputs else 0) or not set(self.owners) <= set(inputs):
+            yield "a file is of an input that is not listed"
 
 
 def require_weights(weights: Sized, inputs: Sized, what: str = "inputs") -> None:
