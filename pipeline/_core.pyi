@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from typing_extensions import Buffer
 
-from pipeline.corpus.document_judge import DocumentJudge
+from pipeline.corpus.documents import DocumentJudge
 from pipeline.merges.rules import MergeRules
 from pipeline.shards.deal_worker import Selection
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from pipeline import _core
 from pipeline.base.errors import InputError, TrainingError
+from pipeline.corpus.documents import Records
 from pipeline.corpus.files import BATCH_FORMATS, CorpusFile, FileSpan
 from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, ReadBudget
 from pipeline.corpus.readers import read_span
-from pipeline.corpus.records import Records
 from pipeline.run.plan import Plan
 
 _LEAST_OF_A_KIND = 512 << 10

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from pipeline.base.units import format_bytes
 from pipeline.corpus.columns import field, plain, records_of, require_text
+from pipeline.corpus.documents import Records
 from pipeline.corpus.files import ARROW_FILE, CorpusFile, FileSpan, damaged, opened
 from pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
-from pipeline.corpus.records import Records
 from pipeline.storage import OpenFile, is_uri
 
 _MARK_BYTES = 8  # before the stream in a file, and before a message: a continuation and the length of its header

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.base.errors import InputError
-from pipeline.corpus.records import Records, SkippedRecords
+from pipeline.corpus.documents import Records, SkippedRecords
 from pipeline.corpus.skipped_or_altered import MOST_EXAMPLES
 
 MOST_BYTES = 4 << 20

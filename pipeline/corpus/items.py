@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from pipeline.base.errors import InputError, UsageError
-from pipeline.corpus.records import Records, joined
+from pipeline.corpus.documents import Records, joined
 
 _BLOCK_BYTES, _BLOCK_ROWS = 1 << 20, 1 << 16
 _SURROGATE = re.compile("[\ud800-\udfff]")

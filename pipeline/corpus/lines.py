@@ -17,9 +17,9 @@ from pipeline import _core
 from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus.contents import BYTE_ORDER_MARK
+from pipeline.corpus.documents import Records, SkippedRecords
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.read_budget import SMALL_BYTES, UNLIMITED, ReadBudget
-from pipeline.corpus.records import Records, SkippedRecords
 from pipeline.corpus.skipped_or_altered import MOST_LINE_BYTES
 
 LINE = "line"  # in the budget

@@ -17,9 +17,9 @@ from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus import pages
 from pipeline.corpus.columns import field, plain, records_of, require_text
+from pipeline.corpus.documents import Records
 from pipeline.corpus.files import CorpusFile, damaged, opened
 from pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
-from pipeline.corpus.records import Records
 from pipeline.storage import OpenFile
 
 _BATCH_BYTES, _MOST_BATCH_ROWS = 1 << 20, 1 << 16

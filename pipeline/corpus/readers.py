@@ -10,11 +10,11 @@ from pipeline._core import SpecialTokens
 from pipeline.base.errors import InputError
 from pipeline.corpus.chunks import Cutting, context_bytes
 from pipeline.corpus.contents import RECORDS_BYTES, refuse_records
+from pipeline.corpus.documents import Records
 from pipeline.corpus.files import CorpusFile, FileSpan, opened, refuse_compressed
 from pipeline.corpus.frames import FROM_START, Frame, frame_before, frames_of
 from pipeline.corpus.lines import read_json_lines, read_lines
 from pipeline.corpus.read_budget import UNLIMITED, ReadBudget
-from pipeline.corpus.records import Records
 from pipeline.storage import OpenFile
 
 BLOCK_BYTES = 1 << 20

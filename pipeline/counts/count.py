@@ -10,7 +10,7 @@ from functools import partial
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.units import format_bytes, format_count
-from pipeline.corpus.document_judge import DocumentJudge
+from pipeline.corpus.documents import DocumentJudge
 from pipeline.corpus.fit_worker import SampleTask, misfit_of
 from pipeline.corpus.sampling import choose
 from pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words, warnings_of

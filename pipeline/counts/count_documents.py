@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 from pipeline import _core
 from pipeline.base.errors import InputError, InvalidTextError, PatternTimeoutError, TrainingError
-from pipeline.corpus.document_judge import DocumentJudge
-from pipeline.corpus.records import Records
+from pipeline.corpus.documents import DocumentJudge, Records
 from pipeline.corpus.skipped_or_altered import Tally, in_words
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import give_back_memory

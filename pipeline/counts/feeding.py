@@ -15,11 +15,10 @@ from pipeline.base.memory import Grant
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.chunks import Cutting, cutting_of
 from pipeline.corpus.contents import BYTE_ORDER_MARK, object_lines
-from pipeline.corpus.document_judge import DocumentJudge
+from pipeline.corpus.documents import DocumentJudge, Records
 from pipeline.corpus.files import CorpusFile, FileSpan
 from pipeline.corpus.read_budget import ReadBudget
 from pipeline.corpus.readers import read_span, text_range
-from pipeline.corpus.records import Records
 from pipeline.corpus.skipped_or_altered import Tally, add_up
 from pipeline.executors.worker import report_progress, report_totals
 from pipeline.pattern.by_regex import cut_with_regex, differing_characters

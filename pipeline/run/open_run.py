@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.corpus.chunks import cutting_of
-from pipeline.corpus.document_judge import DocumentJudge
+from pipeline.corpus.documents import DocumentJudge
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.inputs import sample_corpus
 from pipeline.corpus.listing import Listing

@@ -14,7 +14,7 @@ from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.memory import Grant
 from pipeline.base.units import format_count
 from pipeline.corpus.chunks import cutting_of
-from pipeline.corpus.document_judge import DocumentJudge
+from pipeline.corpus.documents import DocumentJudge
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import Listing
 from pipeline.counts.chunk_statistics import ChunkStatistics, most_frequent

@@ -23,7 +23,7 @@ from pipeline.base import machine
 from pipeline.base.errors import InputError, InvalidTextError, PatternTimeoutError, RunDirectoryError, UsageError
 from pipeline.commands import train_iterator
 from pipeline.corpus import items
-from pipeline.corpus.document_judge import DocumentJudge
+from pipeline.corpus.documents import DocumentJudge
 from pipeline.corpus.items import blocks
 from pipeline.counts import count_documents, elsewhere
 from pipeline.pattern.compiler import compile_pattern

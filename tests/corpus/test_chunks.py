@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipeline import _core
 from pipeline.base.errors import InputError
 from pipeline.corpus.chunks import Chunk, Cutting, Span, cut_file, plan_chunks
-from pipeline.corpus.document_judge import DocumentJudge
+from pipeline.corpus.documents import DocumentJudge
 from pipeline.corpus.listing import describe
 from pipeline.pattern.compiler import compile_pattern
 

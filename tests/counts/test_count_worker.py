@@ -18,7 +18,7 @@ from oracle_counting import as_counter, known
 
 from pipeline import _core
 from pipeline.base.errors import InputError, InvalidTextError
-from pipeline.corpus.document_judge import DocumentJudge
+from pipeline.corpus.documents import DocumentJudge
 from pipeline.corpus.files import FileSpan
 from pipeline.corpus.listing import describe
 from pipeline.counts import feeding

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pipeline.corpus.document_judge import DocumentJudge
+from pipeline.corpus.documents import DocumentJudge
 from pipeline.counts import prepared
 from pipeline.counts.feeding import CountTask
 from pipeline.merges.vocabulary import bytes_to_unicode, text_to_token

@@ -8,7 +8,7 @@ import counter_files
 
 from pipeline.base.memory import Grant
 from pipeline.corpus.chunks import Cutting, plan_chunks
-from pipeline.corpus.document_judge import DocumentJudge
+from pipeline.corpus.documents import DocumentJudge
 from pipeline.corpus.files import FileSpan, FileType
 from pipeline.corpus.listing import describe
 from pipeline.corpus.skipped_or_altered import add_up

@@ -15,7 +15,7 @@ from oracle_counting import as_counter
 from pattern_texts import PATTERN_ALPHABET, accepted, texts
 
 from pipeline import _core
-from pipeline.corpus.document_judge import DocumentJudge
+from pipeline.corpus.documents import DocumentJudge
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.presets import PRESETS
 

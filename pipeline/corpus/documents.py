@@ -1,9 +1,13 @@
-"""Documents in columns, as readers yield them, and the records among them that are none."""
+"""Documents in columns, as readers yield them, the records among them that are none, and what judges them.
+
+An option that decides of a whole document, whatever its pieces are, is a field of `DocumentJudge`, here and in the core
+(`native/count/counting.hpp`). The value is passed whole from the options to what cuts, reads and counts.
+"""
 
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import accumulate
 from typing import Any
 
@@ -52,3 +56,20 @@ def joined(texts: Sequence[bytes], skipped: Mapping[str, Sequence[int]], positio
         SkippedRecords(kind, len(rows), list(map(position, rows[:MOST_EXAMPLES]))) for kind, rows in skipped.items()
     ]
     return Records(len(texts), offsets, b"".join(texts), 8, position, kinds)
+
+
+@dataclass(frozen=True)
+class DocumentJudge:
+    """The options that decide of a document whether it is counted. errors: the policy for invalid UTF-8."""
+
+    errors: str = "replace"
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> "DocumentJudge":
+        """Return the judge that options, by their names, describe."""
+        return cls(**{field.name: options[field.name] for field in fields(cls)})
+
+    @property
+    def drops_documents(self) -> bool:
+        """Whether a document may be dropped when its end is reached: so text is cut between documents alone."""
+        return self.errors == "skip"

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from pipeline import _core
-from pipeline.corpus.document_judge import DocumentJudge
+from pipeline.corpus.documents import DocumentJudge
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.run.options import CountOptions
 
