@@ -15,7 +15,6 @@
 #include <thread>
 
 #include "count/columns.hpp"
-#include "text/merge_rules.hpp"
 #include "text/specials.hpp"
 
 namespace bpe {
@@ -150,8 +149,6 @@ inline ColumnsTuple give(Columns columns) {
 // What Python calls the values of an enumeration, in their order.
 template <class Enum>
 inline constexpr std::array<std::string_view, 0> names_of;
-template <>
-inline constexpr std::array<std::string_view, 2> names_of<TieBreak>{"lowest-ids", "greatest-bytes"};
 
 // While it lives, this thread has no GIL.
 class Released {
@@ -259,8 +256,6 @@ struct named_caster {
     return found != names.end();
   }
 };
-template <>
-struct type_caster<bpe::TieBreak> : named_caster<bpe::TieBreak> {};
 
 // A frozen value of Python, by the names of its fields.
 template <class... Fields>
@@ -275,18 +270,6 @@ template <class Field>
 std::pair<const char*, Field&> field(const char* name, Field& value) {
   return {name, value};
 }
-
-template <>
-struct type_caster<bpe::MergeRules> {
-  NB_TYPE_CASTER(bpe::MergeRules, const_name("MergeRules"))
-  bool from_python(handle source, uint32_t, cleanup_list*) noexcept {
-    const auto read = [&](const auto& rule) {  // None: as it is by default
-      const object given = getattr(source, rule.name, handle());
-      return given.is_none() || (given.is_valid() && try_cast(given, value.*rule.value, false));
-    };
-    return std::apply([&](const auto&... rules) { return (read(rules) && ...); }, bpe::kRuleFields);
-  }
-};
 
 template <>
 struct type_caster<bpe::SpecialTokens::Match> {

@@ -98,7 +98,7 @@ void bind_merge(nb::module_& module) {
       .def_ro("phases", &MergeResult::phases);
 
   module.def(
-      "engine_rules", [] { return std::vector<std::string>(bpe::kEngineRules.begin(), bpe::kEngineRules.end()); },
+      "engine_rules", [] { return bpe::names_of_rules(bpe::kEngineRules); },
       "The names of the rules that the engine obeys.");
   nb::class_<MergeEngine>(module, "MergeEngine")
       .def(nb::init<>())

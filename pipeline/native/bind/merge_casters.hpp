@@ -1,6 +1,6 @@
 // What the bindings of the folder merge share: sources of pieces that Python reads, and merges that are known.
 #pragma once
-#include "bind/casters.hpp"
+#include "bind/merge_rules.hpp"
 #include "merge/merge.hpp"
 
 namespace bpe {

@@ -2,7 +2,7 @@
 #include "verify/counter_sum.hpp"
 #include "verify/replay.hpp"
 
-#include "bind/casters.hpp"
+#include "bind/merge_rules.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -77,7 +77,7 @@ void bind_verify(nb::module_& module) {
           "id"_a, "The bytes of a token.")
       .def_prop_ro("bytes", &MergeReplay::bytes, "Of all pieces, each as often as it was found.");
   module.def(
-      "replay_rules", [] { return std::vector<std::string>(bpe::kReplayRules.begin(), bpe::kReplayRules.end()); },
+      "replay_rules", [] { return bpe::names_of_rules(bpe::kReplayRules); },
       "The names of the rules that a replay obeys.");
   module.def(
       "counter_sum",

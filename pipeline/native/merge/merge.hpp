@@ -28,8 +28,7 @@ struct MergeStart {
   std::vector<uint32_t> again;         // numbers of tokens that may be made: they keep their id and are no new token
 };
 
-inline constexpr auto kEngineRules = obeyed("min_frequency", "min_piece_count", "max_token_bytes", "whole_characters",
-                                            "tie_break", "max_words", "no_colon");
+inline constexpr auto kEngineRules = obeyed("min_frequency", "min_piece_count", "tie_break");  // and kTokenRules
 
 struct MergeOptions {
   uint64_t max_merges = 0;  // that make a new token

@@ -8,9 +8,8 @@
 // quadratic in its length. Its first 16 bytes decide nearly every comparison; the rest walks down the two derivations
 // and skips what they share.
 #pragma once
-#include "merge/characters.hpp"
 #include "merge/start.hpp"
-#include "merge/superwords.hpp"
+#include "text/token_state.hpp"
 
 namespace bpe::merge {
 
@@ -36,56 +35,47 @@ class Tokens {
  public:
   explicit Tokens(const MergeOptions& options)
       : rules_(options.rules),
-        forbids_any_(rules_.max_token_bytes != MergeRules::kAnyLength || rules_.whole_characters || has_word_rules() ||
-                     options.start != nullptr),
-        entries_(kFirstMerge, Entry{{0, 0}, 0, 0, 0}) {
-    const auto* const start = options.start;
-    if (rules_.whole_characters) characters_.resize(start != nullptr ? start->tokens.size() + 1 : entries_.size());
-    if (has_word_rules()) words_.resize(start != nullptr ? start->tokens.size() + 1 : entries_.size());
-    if (start != nullptr) {
+        forbids_any_(TokenState::forbid_any(rules_) || options.start != nullptr),
+        entries_(kFirstMerge) {
+    if (const auto* const start = options.start) {
       if (rules_.tie_break != TieBreak::kLowestIds)
         throw std::invalid_argument(
             "start: its tokens have ids and no order of bytes; pairs are compared by lowest-ids");
       made_.emplace(*start);
       entries_.resize(start->tokens.size() + 1);
       for (size_t id = 0; id < start->tokens.size(); ++id)
-        set(id < kBoundary ? static_cast<Symbol>(id) : static_cast<Symbol>(id + 1), start->tokens[id]);
+        entries_[symbol_of(static_cast<uint32_t>(id))].state = TokenState::of(start->tokens[id]);
       return;
     }
     for (unsigned id = 0; id < 256; ++id) {
-      entries_[id] = {{uint64_t{order_of(id)} << 56, 0}, 1, id, id};
-      set(id, std::string(1, static_cast<char>(byte_of_id(id))));
+      const auto byte = static_cast<char>(byte_of_id(id));
+      entries_[id] = {{uint64_t{order_of(id)} << 56, 0}, TokenState::of({&byte, 1}), id, id};
     }
   }
   Symbol add(Symbol left, Symbol right) {
     const Entry &a = entries_[left], &b = entries_[right];
-    Entry joined{{a.head[0], a.head[1]}, a.bytes + b.bytes, left, right};
-    if (a.bytes < 8) {
-      const auto shift = static_cast<unsigned>(8 * a.bytes);
+    Entry joined{{a.head[0], a.head[1]}, TokenState::joined(a.state, b.state), left, right};
+    if (a.bytes() < 8) {
+      const auto shift = static_cast<unsigned>(8 * a.bytes());
       joined.head[0] |= b.head[0] >> shift;
       joined.head[1] = b.head[0] << (64 - shift) | b.head[1] >> shift;
-    } else if (a.bytes < 16) {
-      joined.head[1] |= b.head[0] >> (8 * (a.bytes - 8));
+    } else if (a.bytes() < 16) {
+      joined.head[1] |= b.head[0] >> (8 * (a.bytes() - 8));
     }
     entries_.push_back(joined);
-    if (rules_.whole_characters) characters_.push_back(CharacterState::joined(characters_[left], characters_[right]));
-    if (has_word_rules()) words_.push_back(WordState::joined(words_[left], words_[right]));
     last_is_new_ = !made_ || made_->add(id_of(left), id_of(right));
     return next() - 1;
   }
   const MergeRules& rules() const { return rules_; }
   bool last_is_new() const { return last_is_new_; }  // whether the last one that was added has an id of its own
   Symbol next() const { return static_cast<Symbol>(entries_.size()); }
-  // Whether the two may not be merged: for max_token_bytes, whole_characters, the words, or what a stage starts from.
+  // Whether the two may not be merged: by a rule about tokens, or what a stage starts from.
   bool forbids(Symbol left, Symbol right) const {
-    return forbids_any_ &&
-           (entries_[left].bytes + entries_[right].bytes > rules_.max_token_bytes ||
-            (rules_.whole_characters && CharacterState::joined(characters_[left], characters_[right]).is_loose()) ||
-            (has_word_rules() && breaks_word_rules(WordState::joined(words_[left], words_[right]))) ||
-            (made_ && made_->forbids(id_of(left), id_of(right))));
+    return forbids_any_ && (TokenState::joined(entries_[left].state, entries_[right].state).forbidden(rules_) ||
+                            (made_ && made_->forbids(id_of(left), id_of(right))));
   }
   // Whether what a merge makes may be merged with tokens that could not be merged with its left or right token.
-  bool frees(Symbol left) const { return made_ || (rules_.whole_characters && !characters_[left].is_complete()); }
+  bool frees(Symbol left) const { return made_ || entries_[left].state.frees(rules_); }
   bool have_ids() const { return made_.has_value(); }  // otherwise the order of symbols is that of ids
   // Whether a pair's ids, the left one first, are above those of another pair, where tokens have ids.
   bool above(Symbol left, Symbol right, Symbol other_left, Symbol other_right) const {
@@ -98,21 +88,17 @@ class Tokens {
     const Entry &a = entries_[one], &b = entries_[other];
     for (int half = 0; half < 2; ++half)
       if (a.head[half] != b.head[half]) return a.head[half] < b.head[half] ? -1 : 1;
-    if (a.bytes > 16 && b.bytes > 16) return compare_beyond_heads(one, other);
-    return a.bytes < b.bytes ? -1 : a.bytes > b.bytes;  // one is the other's beginning
+    if (a.bytes() > 16 && b.bytes() > 16) return compare_beyond_heads(one, other);
+    return a.bytes() < b.bytes() ? -1 : a.bytes() > b.bytes();  // one is the other's beginning
   }
 
  private:
   struct Entry {
-    uint64_t head[2];  // the first 16 bytes, most significant first, zeros after the end
-    uint64_t bytes;
-    Symbol left, right;
+    uint64_t bytes() const { return state.size(); }
+    uint64_t head[2] = {};  // the first 16 bytes, most significant first, zeros after the end
+    TokenState state;
+    Symbol left = 0, right = 0;
   };
-  void set(Symbol symbol, const std::string& bytes) {
-    entries_[symbol].bytes = bytes.size();
-    if (rules_.whole_characters) characters_[symbol] = CharacterState(bytes);
-    if (has_word_rules()) words_[symbol] = WordState(bytes);
-  }
   // What a byte is compared by: itself, or its letter; GPT-2's ids are in the order of the letters.
   unsigned order_of(Symbol byte) const {
     return rules_.tie_break == TieBreak::kGreatestLetters ? byte : byte_of_id(byte);
@@ -122,7 +108,7 @@ class Tokens {
     std::vector<Symbol> rest_a{one}, rest_b{other};
     while (!rest_a.empty() && !rest_b.empty()) {
       const Symbol a = rest_a.back(), b = rest_b.back();
-      const auto bytes_a = entries_[a].bytes, bytes_b = entries_[b].bytes;
+      const auto bytes_a = entries_[a].bytes(), bytes_b = entries_[b].bytes();
       if (a == b) {
         rest_a.pop_back();
         rest_b.pop_back();
@@ -137,16 +123,10 @@ class Tokens {
     }
     return static_cast<int>(!rest_a.empty()) - static_cast<int>(!rest_b.empty());
   }
-  bool has_word_rules() const { return rules_.max_words != 0 || rules_.no_colon; }
-  bool breaks_word_rules(const WordState& made) const {
-    return (rules_.max_words != 0 && made.words() > rules_.max_words) || (rules_.no_colon && made.has_colon());
-  }
 
   const MergeRules rules_;
   const bool forbids_any_;
-  std::vector<CharacterState> characters_;  // by symbol, with whole_characters
-  std::vector<WordState> words_;            // by symbol, with rules about words
-  std::vector<Entry> entries_;
+  std::vector<Entry> entries_;     // by symbol
   std::optional<MadeBytes> made_;  // of a stage that starts from tokens
   bool last_is_new_ = true;
 };

@@ -1,5 +1,5 @@
 // MergeRules: which merges are right, whatever way they are found. A plain value: the merge engine and the replay of a
-// merge list (verify/) each have code of their own for what it says, and each lists the rules that it obeys.
+// merge list (verify/) each list the rules that they obey; those about tokens are in token_state.hpp.
 #pragma once
 #include <tuple>
 
@@ -41,14 +41,16 @@ inline constexpr std::tuple kRuleFields{
     RuleField{"no_colon", &MergeRules::no_colon},
 };
 
+using RuleName = std::string_view;
+
 // The rules that one side obeys, by name; each is a field. Python refuses to load a core with a side that misses one.
 template <class... Names>
 consteval auto obeyed(Names... names) {
-  const auto is_field = [](std::string_view name) {
+  const auto is_field = [](RuleName name) {
     return std::apply([&](const auto&... fields) { return ((name == fields.name) || ...); }, kRuleFields);
   };
   if (!(is_field(names) && ...)) throw std::invalid_argument("no field of MergeRules");
-  return std::array{names...};
+  return std::array{RuleName(names)...};
 }
 
 }  // namespace bpe

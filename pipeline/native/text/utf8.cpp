@@ -37,36 +37,6 @@ BPE_EVERYWHERE size_t end_of_valid_blocks(const uint8_t* text, size_t at, size_t
 
 }  // namespace
 
-size_t character_size(const uint8_t* text, size_t size) {
-  if (text[0] < 0x80) return 1;
-  const size_t wanted = length_of_lead(text[0]);
-  if (wanted == 1) return 0;
-  return size >= wanted && ill_formed_at(text, wanted).size == wanted ? wanted : 0;
-}
-
-IllFormed ill_formed_at(const uint8_t* text, size_t size) {
-  const uint8_t first = text[0];
-  const size_t wanted = length_of_lead(first);
-  if (wanted == 1) return {1, false};
-  const uint8_t low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-  const uint8_t high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-  if (size == 1) return {1, true};
-  if (text[1] < low || text[1] > high) return {1, false};
-  for (size_t i = 2; i < wanted; ++i) {
-    if (i == size) return {i, true};
-    if ((text[i] & 0xC0) != 0x80) return {i, false};
-  }
-  return {wanted, false};
-}
-
-bool is_characters_or_beginning(std::string_view bytes) {
-  const auto* const text = reinterpret_cast<const uint8_t*>(bytes.data());
-  const size_t whole = valid_utf8_prefix(text, bytes.size());
-  if (whole != 0 || bytes.empty()) return whole == bytes.size();
-  const auto [size, unfinished] = ill_formed_at(text, bytes.size());
-  return unfinished && size == bytes.size();
-}
-
 size_t valid_utf8_prefix(const uint8_t* text, size_t size) {
   size_t at = 0;
   while (true) {

@@ -42,19 +42,34 @@ inline uint8_t* write_character(uint32_t code, uint8_t* out) {
 // The length of the longest prefix that consists of whole valid characters.
 size_t valid_utf8_prefix(const uint8_t* text, size_t size);
 
-// Bytes of the whole valid character at the start of `text` (`size` > 0), or 0.
-size_t character_size(const uint8_t* text, size_t size);
-
 struct IllFormed {
   size_t size;      // bytes of the maximal subpart, 1 to 3
   bool unfinished;  // the text ends inside a character that more text could complete
 };
 
 // Judges the text at a position without a whole valid character (`size` > 0).
-IllFormed ill_formed_at(const uint8_t* text, size_t size);
+constexpr IllFormed ill_formed_at(const uint8_t* text, size_t size) {
+  const uint8_t first = text[0];
+  const size_t wanted = length_of_lead(first);
+  if (wanted == 1) return {1, false};
+  const uint8_t low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+  const uint8_t high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+  if (size == 1) return {1, true};
+  if (text[1] < low || text[1] > high) return {1, false};
+  for (size_t i = 2; i < wanted; ++i) {
+    if (i == size) return {i, true};
+    if ((text[i] & 0xC0) != 0x80) return {i, false};
+  }
+  return {wanted, false};
+}
 
-// Whether bytes are whole characters, or the beginning of one.
-bool is_characters_or_beginning(std::string_view bytes);
+// Bytes of the whole valid character at the start of `text` (`size` > 0), or 0.
+constexpr size_t character_size(const uint8_t* text, size_t size) {
+  if (text[0] < 0x80) return 1;
+  const size_t wanted = length_of_lead(text[0]);
+  if (wanted == 1) return 0;
+  return size >= wanted && ill_formed_at(text, wanted).size == wanted ? wanted : 0;
+}
 
 // The start of the character that the byte at `at` belongs to (`text` valid up to there, or `at` itself at an end).
 inline size_t character_start(const uint8_t* text, size_t at, size_t size) {

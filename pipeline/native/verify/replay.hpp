@@ -1,5 +1,5 @@
-// MergeReplay: checks a merge list in a bounded memory, reading all pieces two times or more; it shares no code with the
-// merge engine: a second opinion.
+// MergeReplay: checks a merge list in a bounded memory, reading all pieces two times or more. A second opinion: it shares no
+// code with the merge engine but the rules about tokens (text/token_state.hpp), which it asks of a token's bytes.
 //
 // Idea: what the listed merges do to one piece depends on that piece alone. So the first reading replays each piece by
 // itself and adds up, by rank, how often the merged pair occurred and how often it was joined: exact numbers to compare
@@ -15,30 +15,11 @@
 
 #include "count/pages.hpp"
 #include "count/pair_map.hpp"
-#include "text/merge_rules.hpp"
-#include "text/utf8.hpp"
+#include "text/token_state.hpp"
 
 namespace bpe {
 
-inline constexpr auto kReplayRules = obeyed("min_frequency", "min_piece_count", "max_token_bytes", "whole_characters",
-                                            "tie_break", "max_words", "no_colon");
-
-// Parts between spaces.
-inline uint64_t words_in(const std::string& bytes) {
-  uint64_t words = 0;
-  for (size_t at = bytes.find_first_not_of(' '); at != std::string::npos; at = bytes.find_first_not_of(' ', at)) {
-    ++words;
-    at = std::min(bytes.find(' ', at), bytes.size());
-  }
-  return words;
-}
-// Whether two tokens may become one, whatever their count.
-inline bool allows(const MergeRules& rules, const std::string& left, const std::string& right) {
-  return left.size() + right.size() <= rules.max_token_bytes &&
-         (!rules.whole_characters || is_characters_or_beginning(left + right)) &&
-         (rules.max_words == 0 || words_in(left + right) <= rules.max_words) &&
-         (!rules.no_colon || (left + right).find(": ") == std::string::npos);
-}
+inline constexpr auto kReplayRules = obeyed("min_frequency", "min_piece_count", "tie_break");  // and kTokenRules
 
 class MergeReplay {
  public:
@@ -133,7 +114,11 @@ class MergeReplay {
   bool in_part(uint32_t left, uint32_t right) const {
     return (Numbers::hash(key_of(left, right)) >> 24 & ((uint64_t{1} << part_.bits) - 1)) == part_.value;
   }
-  bool allowed(const Key& key) const { return allows(rules_, token_bytes_[key.first], token_bytes_[key.second]); }
+  // Whether two tokens may become one, whatever their count.
+  bool allowed(const Key& key) const {
+    return !TokenState::forbid_any(rules_) ||
+           !TokenState::of(token_bytes_[key.first] + token_bytes_[key.second]).forbidden(rules_);
+  }
   // Which counters reach the lowest count that matters; then nothing else is needed of them.
   void note_reaching() {
     reaching_.assign(n_bounds_, false);
