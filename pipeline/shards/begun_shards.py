@@ -1,4 +1,4 @@
-"""Shards that are written in place: the ids of a chunk go to their shard as soon as all chunks before it are counted.
+"""Write a chunk's ids straight into its shard once the number of ids in every earlier chunk is known.
 
 A shard that is begun is a hidden file, `.NAME.begun`, renamed when it is complete. A chunk's part, written when its ids
 are on disk, says where they are: the parts are the journal, and are removed when all shards are complete. A
@@ -31,7 +31,7 @@ from pipeline.storage import Location
 _MOST_SHARDS = 100_000
 MOST_KEPT_BYTES = 64 << 20  # of a chunk
 _PATIENCE, _PAUSE_S = 0.15, 0.002  # share of the time of a chunk, and how long at once
-_MOST_AHEAD = 32  # chunks behind one that is not counted: further ones do not wait for it
+_MOST_AHEAD = 32  # a worker does not wait if more than this many earlier offsets are still unknown
 _offsets: dict["BegunShards", list[int]] = {}  # ids before each chunk, as far as they are known; of at most one
 
 
@@ -93,7 +93,7 @@ class BegunShards:
             at = stop
 
     def take(self, at: int, ids: int) -> bool:
-        """Whether these ids can be written: no shard of theirs is complete, and none is beyond those that are owned."""
+        """Return whether ids may be written in place: their shards are unfinished and have indices below `most`."""
         return all(
             index < self.most and (self.begun(index).exists() or not self.path(index).exists())
             for index, _, _ in self.extents(at, ids)

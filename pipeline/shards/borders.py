@@ -46,7 +46,7 @@ def plan_shards(part_ids: Sequence[int], shard_tokens: int, whole: Whole | None 
     With `whole` a shard ends with the last document that ends within it; a document longer than a shard is cut at a
     multiple of a row, or has a shard of its own. Otherwise every shard but the last has exactly `shard_tokens`.
 
-    >>> [[(one.part, one.start, one.stop) for one in shard] for shard in plan_shards([5, 4], 4)]
+    >>> [[(slice_.part, slice_.start, slice_.stop) for slice_ in shard] for shard in plan_shards([5, 4], 4)]
     [[(0, 0, 4)], [(0, 4, 5), (1, 0, 3)], [(1, 3, 4)]]
     """
     offsets = list(accumulate(part_ids, initial=0))
@@ -80,19 +80,19 @@ def _touched(offsets: Sequence[int], start: int, stop: int) -> range:
 def without_rest(planned: Sequence[tuple[Slice, ...]], rest: int) -> list[tuple[Slice, ...]]:
     """Return the slices of each shard without the last `rest` ids; of a shard without any left, only if it is alone.
 
-    >>> [[(one.start, one.stop) for one in shard] for shard in without_rest([(Slice(0, 0, 4, True),)], 1)]
+    >>> [[(slice_.start, slice_.stop) for slice_ in shard] for shard in without_rest([(Slice(0, 0, 4, True),)], 1)]
     [[(0, 3)]]
     """
     shards = list(planned)
     while rest and shards:
-        kept = []
-        for one in reversed(shards.pop()):
-            size = one.stop - one.start
-            if rest <= size:  # after the cut there are no ends of documents either
-                kept.append(replace(one, stop=one.stop - rest))
-            rest = max(rest - size, 0)
-        if any(one.stop > one.start for one in kept) or not shards:
-            shards.append(tuple(reversed(kept)))
+        slices = []
+        for slice_ in reversed(shards.pop()):
+            ids = slice_.stop - slice_.start
+            if rest <= ids:  # after the cut there are no ends of documents either
+                slices.append(replace(slice_, stop=slice_.stop - rest))
+            rest = max(rest - ids, 0)
+        if any(slice_.stop > slice_.start for slice_ in slices) or not shards:
+            shards.append(tuple(reversed(slices)))
             break
     return shards
 

@@ -54,13 +54,13 @@ class Documents:
 
     def slices(self) -> tuple[list[tuple[StoredIds, Slice]], int]:
         """Return where they are, and how many documents end in the first part before them."""
-        (part, ids), *others = self.parts
+        (part, ids), *later = self.parts
         start, before = _first_end(part, ids) if self.inside else (0, 0)
-        found = [(part, Slice(0, start, ids, with_start=not self.inside))]
-        for number, (other, size) in enumerate(others, 1):
-            stop = _first_end(other, size)[0] if number == len(others) else size
-            found.append((other, Slice(0, 0, stop, with_start=True)))
-        return found, before
+        slices = [(part, Slice(0, start, ids, with_start=not self.inside))]
+        for number, (part_after, part_ids) in enumerate(later, 1):
+            stop = _first_end(part_after, part_ids)[0] if number == len(later) else part_ids
+            slices.append((part_after, Slice(0, 0, stop, with_start=True)))
+        return slices, before
 
 
 def _first_end(part: StoredIds, ids: int) -> tuple[int, int]:
@@ -105,22 +105,22 @@ def survey_part(task: SurveyTask) -> list[tuple[int, int]]:
     return smallest
 
 
-def smallest_of(found: list[tuple[int, int]], tokens: int) -> list[tuple[int, int]]:
+def smallest_of(hashed: list[tuple[int, int]], tokens: int) -> list[tuple[int, int]]:
     """Return the pairs of hash and size with the smallest hashes that have this many tokens together."""
-    found.sort()
+    hashed.sort()
     total = 0
-    for index, (_, size) in enumerate(found):
+    for index, (_, size) in enumerate(hashed):
         if total >= tokens:
-            return found[:index]
+            return hashed[:index]
         total += size
-    return found
+    return hashed
 
 
 def deal_part(task: DealTask) -> "array[int]":
     """Write the dealt file of a part; returns the number of ids in each bucket."""
     id_bytes = task.id_bytes
     slices, before = task.slices()
-    expected = min(sum(one.stop - one.start for _, one in slices), task.run_bytes // id_bytes)
+    expected = min(sum(slice_.stop - slice_.start for _, slice_ in slices), task.run_bytes // id_bytes)
     dealer = _core.Dealer(
         id_bytes, task.selection, buckets=task.buckets[0], validation_buckets=task.buckets[1], expected=expected
     )
@@ -150,10 +150,10 @@ def _write_run(dealer: _core.Dealer, writer: IdsWriter, id_bytes: int, dealt: "a
     entries, ids, sizes = dealer.take()
     words, data = entries.cast("B"), ids
     word = id_ = 0
-    for bucket, (count, own) in enumerate(zip(sizes[::2], sizes[1::2], strict=True)):
-        next_word, next_id = word + 16 * count, id_ + id_bytes * own
+    for bucket, (count, ids_in_bucket) in enumerate(zip(sizes[::2], sizes[1::2], strict=True)):
+        next_word, next_id = word + 16 * count, id_ + id_bytes * ids_in_bucket
         writer.add(data[id_:next_id], words[word:next_word])
-        dealt[bucket] += own
+        dealt[bucket] += ids_in_bucket
         word, id_ = next_word, next_id
 
 

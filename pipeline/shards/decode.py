@@ -58,13 +58,13 @@ def decode_shards(path: str | PathLike[str] | Remote, tokenizer: Tokenizer) -> I
 
 def shards_of(where: Location, tokenizer: Tokenizer) -> tuple[Location, EncodedCorpus, tuple[ShardFacts, ...]]:
     """Return the directory, the result and the shards that a path names; raises as `decode_shards` does."""
-    found = find_result(where)
-    if found is None:
+    result = find_result(where)
+    if result is None:
         raise InputError(
             f"{where} is neither a directory of shards nor one of them ({RESULT} is missing); if encoding was stopped, "
             "run the same command again to resume"
         )
-    directory, corpus, shards = found
+    directory, corpus, shards = result
     stored = load(Directory(directory, SHARDS)) if (directory / RESULT).exists() else None  # a single file has none
     if stored is not None and stored.fingerprint() != corpus.encoding:
         raise InputError(
@@ -78,7 +78,7 @@ def shards_of(where: Location, tokenizer: Tokenizer) -> tuple[Location, EncodedC
         )
     if not shards and corpus.shards:
         raise InputError(f"{where} is not among the shards of {directory}: name one that {RESULT} has")
-    return found
+    return result
 
 
 def blocks_of(directory: Location, corpus: EncodedCorpus, shard: ShardFacts, column: str = IDS) -> Iterator[Block]:

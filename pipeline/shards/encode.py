@@ -104,19 +104,21 @@ def encode_missing(
 def _stored_parts(directory: Directory, tasks: Sequence[Any]) -> list[EncodedChunk | None]:
     """Return the parts that are whole; others are removed, since workers read how many ids each has."""
     paths = [task.output for task in tasks]
-    there, found = existing(paths), list[EncodedChunk | None]()
-    parts = [
-        part_of(task.output, task.fingerprint) if exists else None for task, exists in zip(tasks, there, strict=True)
+    exists = existing(paths)
+    chunks = [
+        part_of(task.output, task.fingerprint) if there else None for task, there in zip(tasks, exists, strict=True)
     ]
-    directory.refuse_replaced(paths, parts)
-    for task, exists, part in zip(tasks, there, parts, strict=True):
-        if part and part.at is not None and not task.shards.holds(part):
-            part = None
-        if exists and part is None:
+    directory.refuse_replaced(paths, chunks)
+    for index, (task, there) in enumerate(zip(tasks, exists, strict=True)):
+        chunk = chunks[index]
+        if chunk is not None and (chunk.at is None or task.shards.holds(chunk)):
+            chunks[index] = replace(chunk, earlier=True)
+            continue
+        chunks[index] = None
+        if there:
             with os_error_as(RunDirectoryError, f"{task.output} cannot be removed", "remove it"):
                 remove(task.output)
-        found.append(part and replace(part, earlier=True))
-    return found
+    return chunks
 
 
 def write_shards(
@@ -128,7 +130,7 @@ def write_shards(
     """
     rows, checked = rows_of(encoding.options, model), any(part.earlier for part in parts)
     tasks = {split.name: list(_shard_tasks(encoding, split, rows, checked=checked)) for split in splits}
-    tokens = max((task.keywords["tokens"] for own in tasks.values() for task in own), default=0)
+    tokens = max((task.keywords["tokens"] for of_split in tasks.values() for task in of_split), default=0)
     longest = rows.longest(tokens, sum(part.documents for part in parts), longest_document(parts))
     writing = Writing(write_shard, tasks, "tokens", lambda task: task.tokens, longest)
     return *write_missing(runner, encoding, rows.layout, writing), rows.layout
@@ -141,10 +143,10 @@ def write_missing(
     home, format_name = encoding.home, encoding.options["shard_format"]
     format_, directories = shard_format(format_name), encoding.directories([*writing.tasks])
     by_split: dict[str, list[Any]] = {}
-    for split, own in writing.tasks.items():
-        stems = (encoding.stem(split, directories[split], index, len(own)) for index in range(len(own)))
+    for split, of_split in writing.tasks.items():
+        stems = (encoding.stem(split, directories[split], index, len(of_split)) for index in range(len(of_split)))
         files = (ShardFile(home.location, *format_.names(stem, layout), format_, layout) for stem in stems)
-        by_split[split] = [task(file=file) for task, file in zip(own, files, strict=True)]
+        by_split[split] = [task(file=file) for task, file in zip(of_split, files, strict=True)]
     tasks = [*chain(*by_split.values())]
     names = [name for task in tasks for name in task.file.names]
     names += format_.index(layout, dict.fromkeys(directories.values(), ()))
@@ -162,7 +164,7 @@ def write_missing(
         if isinstance(path, Path):
             system.flush(path)
     rest = iter(facts)
-    shards = {directories[split]: [*islice(rest, len(own))] for split, own in by_split.items()}
+    shards = {directories[split]: [*islice(rest, len(of_split))] for split, of_split in by_split.items()}
     encoding.directory.require_lock()
     return facts, [_index_file(home, *file) for file in format_.index(layout, shards).items()]
 
@@ -173,7 +175,8 @@ def rows_of(options: Mapping[str, Any], model: Model) -> DocumentRows | PackedRo
     layout = layout_of(options, format_)
     if layout.documents:
         return DocumentRows(layout, whole=format_.ends_with_row(layout))
-    pad = next((special[one] for one in (model.pad_token, model.eos_token, model.separator) if one in special), 0)
+    tokens = (model.pad_token, model.eos_token, model.separator)
+    pad = next((special[token] for token in tokens if token in special), 0)
     return PackedRows(layout, options["pack"], options["sequence_length"], pad)
 
 
@@ -186,11 +189,11 @@ def _shard_tasks(
     ends = Whole(lambda part: open_source(split.sources[part]), rows.cut) if rows.whole else None
     rest = rows.left_out(tokens)
     planned = without_rest(plan_shards(split.ids, shard_tokens, ends), rest)
-    for index, shard in enumerate(planned):
+    for index, slices in enumerate(planned):
         yield partial(
             ShardTask,
-            tokens=sum(one.stop - one.start for one in shard),
-            parts=tuple((split.sources[one.part], one) for one in shard),
+            tokens=sum(slice_.stop - slice_.start for slice_ in slices),
+            parts=tuple((split.sources[slice_.part], slice_) for slice_ in slices),
             rows=rows,
             dropped=rest if index == len(planned) - 1 else 0,
             split=None if split.name == "train" else split.name,
@@ -215,7 +218,7 @@ def damaged_file(runner: Runner, encoding: Encoding, corpus: EncodedCorpus) -> s
             return task.path.name
     workers, weights = writers(runner, len(tasks), dealt=False), [task.bytes for task in tasks]
     intact = runner.run(Stage(CHECKING_STAGE, "bytes", is_intact, tasks, weights, grant=workers))
-    return next((task.path.name for task, one in zip(tasks, intact, strict=True) if not one), None)
+    return next((task.path.name for task, is_whole in zip(tasks, intact, strict=True) if not is_whole), None)
 
 
 def _size(where: Location) -> int | None:

@@ -133,7 +133,8 @@ def make_ids(
     in_text = SpecialInText(task, ids, task.special_tokens_in_text, separated=task.separator is not None)
     looks, total = LooksSpecial([*task.special_tokens, *task.added_tokens]), ChunkStatistics()
     for part in in_text.parts():
-        special = {text: ids_of[text] for text in (one.decode() for one in (*part.special_tokens, *part.added_tokens))}
+        texts = [token.decode() for token in (*part.special_tokens, *part.added_tokens)]
+        special = {text: ids_of[text] for text in texts}
         ids.recognise(list(special.values()))
         if prepared:
             feeding: _Feeding = _PreparedFeeding(part, model, special, cutter, ids, sink)
@@ -148,14 +149,14 @@ def make_ids(
             tally = feed_chunk(part, feeding, before, look=looks.look)
         feeding.write(at_least=0)
         in_text.enter(None)
-        found = {text: count for text, count in zip(special, ids.found(), strict=True) if count}
-        added = {text: count for text, count in found.items() if special[text] not in model.special_ids}
+        counts = {text: count for text, count in zip(special, ids.found(), strict=True) if count}
+        added = {text: count for text, count in counts.items() if special[text] not in model.special_ids}
         total += ChunkStatistics(
             bytes=feeding.fed_bytes(),
             text_tokens=sum(added.values()),
             text_bytes=sum(len(text.encode()) * count for text, count in added.items()) + feeding.around_bytes,
             losses=tally.found,
-            special_found=found,
+            special_found=counts,
         )
     text_tokens, text_bytes = ids.text()  # without added tokens
     total += ChunkStatistics(text_tokens=text_tokens, text_bytes=text_bytes)

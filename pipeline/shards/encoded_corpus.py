@@ -11,7 +11,7 @@ from pipeline.corpus.skipped_or_altered import Tallies
 from pipeline.executors import ignore
 from pipeline.run.stored import plain, stored
 from pipeline.shards.formats import shard_format, single_format
-from pipeline.shards.formats.shard_format import CODES, ID_BYTES, IDS, Layout, ShardFacts
+from pipeline.shards.formats.shard_format import CODES, ID_BYTES, IDS, Layout, ShardFacts, ShardFormat
 from pipeline.storage import Location, open_file, read_json
 from pipeline.storage.atomic import write_json
 
@@ -19,8 +19,7 @@ RESULT = "shards.json"
 FORMAT_VERSION = 1
 _READ_BYTES = 1 << 20
 SHARD_NAME = r"(shard|data)-[0-9]{5,}[\w.-]*"
-_INDEX = r"(state|dataset_info|dataset_dict|index)\.json"
-_NAME = re.compile(rf"((train|validation)/)?({SHARD_NAME}|{_INDEX})")
+_NAME = re.compile(rf"((train|validation)/)?{SHARD_NAME}")
 
 
 def single_stems(name: str) -> dict[str, str]:
@@ -120,8 +119,8 @@ class EncodedCorpus:
 
     def checksums(self) -> list[tuple[str, int, str]]:
         """Return name, bytes and CRC-32 of all shards, of their second files, and of the format's own."""
-        own = [(one.name, one.bytes, one.crc32) for one in self.index]
-        return own + [
+        of_format = [(file.name, file.bytes, file.crc32) for file in self.index]
+        return of_format + [
             (str(name), int(size or 0), str(crc32))
             for shard in self.shards
             for name, size, crc32 in (
@@ -147,7 +146,9 @@ def find_result(where: Location) -> tuple[Location, EncodedCorpus, tuple[ShardFa
         corpus = load_result(path)
         if corpus is not None:
             shards = [
-                one for one in corpus.shards if home == where or where.name in (one.name.partition("/")[0], one.name)
+                shard
+                for shard in corpus.shards
+                if home == where or where.name in (shard.name.partition("/")[0], shard.name)
             ]
             return home, corpus, tuple(shards)
     return None
@@ -168,35 +169,36 @@ def load_result(path: Location) -> EncodedCorpus | None:
         version = document.pop("format_version")
         if version != FORMAT_VERSION:
             raise ValueError(f"it is of format {version!r}, this release reads {FORMAT_VERSION}")
-        found = stored(EncodedCorpus, document)
-        _check(found, path.name.removesuffix(".json") if path.name != RESULT else None)
-        return found
+        corpus = stored(EncodedCorpus, document)
+        _check(corpus, path.name.removesuffix(".json") if path.name != RESULT else None)
+        return corpus
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (InputError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path} cannot be read ({error}); encode the corpus again") from None
 
 
-def _check(found: EncodedCorpus, single: str | None) -> None:
+def _check(corpus: EncodedCorpus, single: str | None) -> None:
     """Raise `ValueError` for a value out of its range, or a name that is not a shard's."""
-    shard_format(found.format)
-    for value, values in ((found.dtype, ID_BYTES), (found.documents_by, ("separator", "offsets"))):
+    format_ = shard_format(corpus.format)
+    for value, values in ((corpus.dtype, ID_BYTES), (corpus.documents_by, ("separator", "offsets"))):
         if value not in values:
             raise ValueError(f"{value!r} is not one of {', '.join(values)}")
-    if not {*(found.columns or {}).values()} <= {*CODES} or IDS not in (found.columns or {IDS}):
-        raise ValueError(f"columns are {found.columns!r}")
-    for holder in (found, *found.shards, *found.index):
+    if not {*(corpus.columns or {}).values()} <= {*CODES} or IDS not in (corpus.columns or {IDS}):
+        raise ValueError(f"columns are {corpus.columns!r}")
+    for holder in (corpus, *corpus.shards, *corpus.index):
         if any(type(value) is int and value < 0 for value in vars(holder).values()):
             raise ValueError("a number is negative")
         for names in (("separator", "separator_id"), ("offsets", "offsets_bytes", "offsets_crc32")):
             if len({getattr(holder, name, None) is None for name in names}) > 1:
                 raise ValueError(f"only some of {', '.join(names)} are known")
-    check_names(found.file_names(), single)
+    check_names(corpus.file_names(), format_, single)
 
 
-def check_names(names: Iterable[str], single: str | None) -> None:
+def check_names(names: Iterable[str], format_: ShardFormat, single: str | None) -> None:
     """Raise `ValueError` for a name that no file of a directory of shards, or of this single file, has."""
-    own = single_names(single) if single else []
+    directories = dict.fromkeys(("", "train", "validation"), ())
+    known = single_names(single) if single else format_.index(Layout({IDS: "uint16"}), directories)
     for name in names:
-        if name not in own and (single or not _NAME.fullmatch(name)):
+        if name not in known and (single or not _NAME.fullmatch(name)):
             raise ValueError(f"{name!r} is not the name of a shard's file")

@@ -95,8 +95,7 @@ class IdsWriter:
         row = array("Q", [self._at, *counts, _core.hash64(ids), _core.hash64(numbers)])
         self._table += row
         self._table.append(_core.hash64(row))
-        own = b"" if self.elsewhere else ids
-        self._at += self._file.write(numbers) + self._file.write(own)
+        self._at += self._file.write(numbers) + (0 if self.elsewhere else self._file.write(ids))
         if numbers:
             self._take_ends(numbers.cast("Q"))
 
@@ -111,8 +110,8 @@ class IdsWriter:
 
     def finish(self, fingerprint: str, **more: Any) -> None:
         """Write the table and the footer, the end of the file."""
-        own = {"fingerprint": fingerprint, "id_bytes": self._id_bytes, "blocks": len(self._table) // _ROW}
-        footer = json.dumps({**own, **more}).encode()
+        described = {"fingerprint": fingerprint, "id_bytes": self._id_bytes, "blocks": len(self._table) // _ROW}
+        footer = json.dumps(described | more).encode()
         tail = _TAIL.pack(_core.hash64(footer), len(footer), _MARK)
         self._file.write(self._table.tobytes() + footer + tail)
 

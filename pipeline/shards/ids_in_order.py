@@ -57,7 +57,7 @@ def open_source(source: Source) -> "Iterator[BucketReader | PartReader]":
         if isinstance(source, StoredIds):
             yield files.enter_context(open_part(source))
         else:
-            yield BucketReader(source, [files.enter_context(open_ids(*one)) for one in source.files])
+            yield BucketReader(source, [files.enter_context(open_ids(*file)) for file in source.files])
 
 
 def documents_in(slices: Iterable[tuple[Source, Slice]], advance: Callable[[int], object]) -> Iterator[Block]:
@@ -188,13 +188,13 @@ class BucketReader:
         for entry in _core.order_of(self._words):
             size, run = sizes[entry] & ~_ENDED, run_of[entry]
             if at + size < start:
-                own = memoryview(bytes(size * id_bytes))
+                data_of_entry = memoryview(bytes(size * id_bytes))
             else:
                 if run != loaded:
                     loaded, data = run, memoryview(runs[run][0].ids(runs[run][1]))
                 low = (before[entry] - firsts[run]) * id_bytes
-                own = data[low : low + size * id_bytes]
-            yield at, (own.cast(ID_CODES[id_bytes]), array("Q", [at + size] if sizes[entry] & _ENDED else []))
+                data_of_entry = data[low : low + size * id_bytes]
+            yield at, (data_of_entry.cast(ID_CODES[id_bytes]), array("Q", [at + size] if sizes[entry] & _ENDED else []))
             at += size
 
 

@@ -101,30 +101,29 @@ def encode_files(
         TrainingError: a piece exceeds the memory budget.
     """
     planning.refuse_swapped(inputs, "encode_files(inputs, tokenizer)")
-    settled = make_options(EncodeFilesOptions, {"inputs": inputs, **options})
-    if settled.inputs is None or "-" in settled.inputs:
+    values = make_options(EncodeFilesOptions, {"inputs": inputs, **options})
+    if values.inputs is None or "-" in values.inputs:
         raise UsageError(
             "encode_files takes the names of files: give some, and encode standard input with encode_iterable"
         )
     model = planning.model_of(tokenizer, inputs)
     if warning := slowness(model.pattern):
         warn_of(Notice("warning", warning))
-    listing = list_corpus(settled, warn_of)
+    listing = list_corpus(values, warn_of)
     id_bytes = ID_BYTES[planning.dtype_of(model)]
-    plan = planning.cut_corpus(listing, model, settled)
+    plan = planning.cut_corpus(listing, model, values)
     ids, ends = bytearray(), array("Q")
     total = ChunkStatistics(losses=plan.files_without_text())
-    with closing(_encode_chunks(model, settled, plan)) as parts:
+    with closing(_encode_chunks(model, values, plan)) as parts:
         for statistics, blocks in parts:
             first = len(ids) // id_bytes
             for block, ends_of_block in blocks:
                 ids += block
                 ends.extend(first + end for end in ends_of_block)
             total += statistics
-    if settled.fail_on_loss and total.losses:
+    if values.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
-    found = planning.warnings_of(model, settled, total, len(ends), plan)
-    for warning in (*warnings_of(total.losses), *found):
+    for warning in (*warnings_of(total.losses), *planning.warnings_of(model, values, total, len(ends), plan)):
         warn_of(Notice("warning", warning))
     whole = memoryview(ids).cast(ID_CODES[id_bytes])
     return EncodedFiles(whole.toreadonly(), memoryview(ends).toreadonly(), total.text_bytes, total.losses)

@@ -160,18 +160,18 @@ def is_dealt(options: dict[str, Any]) -> bool:
 
 def holds_out(options: dict[str, Any]) -> bool:
     """Return whether these options make a validation split; `UsageError` for two ways to make one."""
-    given = [flag_of(name) for name in ("val_fraction", "val_tokens", "val_size") if options.get(name)]
-    if len(given) > 1:
-        raise UsageError(f"{given[0]} and {given[1]} exclude each other; give one")
-    return bool(given)
+    flags = [flag_of(name) for name in ("val_fraction", "val_tokens", "val_size") if options.get(name)]
+    if len(flags) > 1:
+        raise UsageError(f"{flags[0]} and {flags[1]} exclude each other; give one")
+    return bool(flags)
 
 
 def tokenizer_fingerprint(model: Model) -> str:
     """Return a digest of everything that ids depend on: 32 hexadecimal digits, the same on every machine."""
     vocabulary, pattern, preparation = model.vocabulary, model.pattern, model.preparation
     digest = hashlib.sha256()
-    numbers = (vocabulary.tokens, map(len, vocabulary.tokens.values()))
-    for column in (*(array("I", one) for one in numbers), vocabulary.left, vocabulary.right, vocabulary.result):
+    ids, lengths = array("I", vocabulary.tokens), array("I", map(len, vocabulary.tokens.values()))
+    for column in (ids, lengths, vocabulary.left, vocabulary.right, vocabulary.result):
         digest.update(len(column).to_bytes(8, "little") + column.tobytes())
     digest.update(b"".join(vocabulary.tokens.values()))
     steps = [step.expression for step in getattr(pattern, "steps", ())]
@@ -189,8 +189,8 @@ def tokenizer_fingerprint(model: Model) -> str:
 
 def save(encoding: Encoding) -> None:
     """Write `encoding.json`, whole or not at all."""
-    own = {"options": without_defaults(encoding.options), "shards": encoding.shards}
-    encoding.directory.write_manifest({**own, **plain(encoding.plan)})
+    settings = {"options": without_defaults(encoding.options), "shards": encoding.shards}
+    encoding.directory.write_manifest({**settings, **plain(encoding.plan)})
 
 
 def load(directory: Directory) -> Encoding | None:
@@ -199,9 +199,9 @@ def load(directory: Directory) -> Encoding | None:
     if document is None:
         return None
     with directory.damage():
-        names = stored(tuple[str, ...], document["shards"])
-        check_names(names, _single_of(directory.location.name))
         options = with_defaults(stored(dict[str, Any], document["options"]))
+        names = stored(tuple[str, ...], document["shards"])
+        check_names(names, shard_format(options["shard_format"]), _single_of(directory.location.name))
         return Encoding(directory, options, stored_plan(document, directory), names)
 
 

@@ -56,13 +56,13 @@ class Shards(Sequence[Any]):
         start, stop, step = index.indices(len(self))
         if step != 1:
             return self[0 : len(self)][index]
-        found = []
+        arrays = []
         while start < stop:
             shard = bisect_right(self._firsts, start) - 1
             last = min(stop, self._firsts[shard + 1])
-            found.append(self._array(shard)[start - self._firsts[shard] : last - self._firsts[shard]])
+            arrays.append(self._array(shard)[start - self._firsts[shard] : last - self._firsts[shard]])
             start = last
-        return found[0] if len(found) == 1 else np.concatenate([np.empty(0, self.dtype), *found])
+        return arrays[0] if len(arrays) == 1 else np.concatenate([np.empty(0, self.dtype), *arrays])
 
     def windows(self, tokens: int, *, count: int | None = None, seed: int = 0) -> "Windows":
         """Return windows of that many ids at random positions; the same for the same seed, in any process.
@@ -140,7 +140,7 @@ class Windows(Sequence[Any]):
     _limits: tuple[float, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if type(self.tokens) is not int or self.tokens < 1 or any(len(one) < self.tokens for one in self.sets):
+        if type(self.tokens) is not int or self.tokens < 1 or any(len(shards) < self.tokens for shards in self.sets):
             least = min(map(len, self.sets))
             raise UsageError(
                 f"windows of {self.tokens!r} ids: give a number from 1 to the {least:,} ids that there are"
@@ -194,7 +194,7 @@ def open_shards(
         UsageError: the weights do not fit, or numpy is missing.
     """
     paths = path if isinstance(path, Sequence) and not isinstance(path, str) else [path]
-    sets = [_open(named(one)) for one in paths]
+    sets = [_open(named(where)) for where in paths]
     if weights is not None and not _fit(weights, len(sets)):
         raise unfit("weights", f"{len(sets)} numbers from 0 up with a finite sum that is not 0", weights)
     return sets[0] if len(sets) == 1 else _together(sets, weights)
@@ -204,18 +204,19 @@ def _fit(weights: object, count: int) -> bool:
     """Return whether these are that many weights."""
     if not isinstance(weights, Sequence) or isinstance(weights, str | bytes) or len(weights) != count:
         return False
-    if not all(isinstance(one, int | float) and 0 <= one <= sys.float_info.max for one in weights):
+    if not all(isinstance(weight, int | float) and 0 <= weight <= sys.float_info.max for weight in weights):
         return False
     return 0 < sum(map(float, weights)) <= sys.float_info.max
 
 
 def _together(sets: Sequence[Shards], weights: Sequence[float] | None) -> Shards:
     """Return several sets as one."""
-    if len({one.dtype for one in sets}) > 1:
+    if len({shards.dtype for shards in sets}) > 1:
         raise InputError("the sets have ids of different types: encode them with one tokenizer")
-    rows = {one.row_tokens for one in sets}
-    files = [file for one in sets for file in one.files]
-    together = Shards(files, sets[0].dtype, max(one.vocab_size for one in sets), rows.pop() if len(rows) == 1 else None)
+    rows = {shards.row_tokens for shards in sets}
+    files = [file for shards in sets for file in shards.files]
+    vocab_size = max(shards.vocab_size for shards in sets)
+    together = Shards(files, sets[0].dtype, vocab_size, rows.pop() if len(rows) == 1 else None)
     together.sets, together.weights = tuple(sets), tuple(map(float, weights or map(len, sets)))
     return together
 
@@ -226,10 +227,10 @@ def _open(where: Location) -> Shards:
         import numpy  # noqa: F401
     except ImportError:
         raise UsageError("open_shards needs numpy: pip install numpy") from None
-    found = None if isinstance(where, Remote) else find_result(where)
-    if found is None:
+    result = None if isinstance(where, Remote) else find_result(where)
+    if result is None:
         raise InputError(f"{where} is no local directory of shards, nor one of them: name what `encode --output` wrote")
-    home, corpus, shards = found
+    home, corpus, shards = result
     layout = corpus.layout()
     header = shard_format(corpus.format).header(layout, 0)
     if header is None:
@@ -238,6 +239,6 @@ def _open(where: Location) -> Shards:
             f"{where} is of the format {corpus.format}, whose own reader reads it; open_shards maps {mapped}: encode "
             "with one of these --shard-format"
         )
-    chosen = [one for one in shards if home != where or one.split is None]
-    files = [(Path(str(home / one.name)).absolute(), len(header), one.tokens) for one in chosen if one.tokens]
+    chosen = [shard for shard in shards if shard.tokens and (home != where or shard.split is None)]
+    files = [(Path(str(home / shard.name)).absolute(), len(header), shard.tokens) for shard in chosen]
     return Shards(files, corpus.dtype, corpus.vocab_size, corpus.row_tokens)

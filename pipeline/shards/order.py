@@ -63,39 +63,42 @@ def put_in_order(runner: Runner, encoding: Encoding, parts: Sequence[EncodedChun
         return [Split("train", tuple(stored) * repeat, tuple(part.ids for part in parts) * repeat)]
     workers = writers(runner, len(parts))
     bucket_bytes = workers.bytes // _BUCKETS_IN_MEMORY
-    owned = list(_documents(encoding, parts))
-    held_out = hash_held_out(options, _smallest(runner, owned, options["val_tokens"], workers))
+    documents_of = list(_documents(encoding, parts))
+    held_out = hash_held_out(options, _smallest(runner, documents_of, options["val_tokens"], workers))
     make_directory(encoding.directory / "dealt")
     train: list[tuple[Source, int]] = []
     validation: list[tuple[Source, int]] = []
     for epoch in range(len(encoding.owned_dealt())):
-        tasks = list(_deal_tasks(encoding, parts, owned, held_out, epoch, bucket_bytes))
+        tasks = list(_deal_tasks(encoding, parts, documents_of, held_out, epoch, bucket_bytes))
         totals, files = _deal(runner, encoding.directory, tasks, workers), tuple(task.output for task in tasks)
-        found = [(Bucket(files, index, len(totals), workers.bytes), ids) for index, ids in enumerate(totals)]
+        sources = [(Bucket(files, index, len(totals), workers.bytes), ids) for index, ids in enumerate(totals)]
         buckets = tasks[0].buckets[0]
-        train += found[:buckets]
-        validation += found[buckets:] if epoch == 0 else []
+        train += sources[:buckets]
+        validation += sources[buckets:] if epoch == 0 else []
     if holds_out(options):
         ids_of = (sum(ids for _, ids in some) for some in (train, validation))
         warn_of_empty(runner, options, format_count(documents, "documents"), ids_of)
     splits = {"train": train, **({"validation": validation} if holds_out(options) else {})}
-    return [Split(name, tuple(s for s, _ in found), tuple(ids for _, ids in found)) for name, found in splits.items()]
+    return [
+        Split(name, tuple(source for source, _ in sources), tuple(ids for _, ids in sources))
+        for name, sources in splits.items()
+    ]
 
 
 def warn_of_empty(runner: Runner, options: Mapping[str, Any], documents: str, ids: Iterable[int]) -> None:
     """Warn if all documents are on one side. documents: how many; ids: of training and of validation."""
     tokens, (train, validation) = options.get("val_tokens"), ids
-    asked = f"--val-tokens {tokens:,}" if tokens else f"--val-fraction {options.get('val_fraction')}"
+    option = f"--val-tokens {tokens:,}" if tokens else f"--val-fraction {options.get('val_fraction')}"
     if not train:
-        runner.warn(f"{asked} holds out all {documents}, which leaves none for training: give a smaller number")
+        runner.warn(f"{option} holds out all {documents}, which leaves none for training: give a smaller number")
     elif not validation:
-        runner.warn(f"{asked} holds out none of {documents}, so validation is empty: give a larger share")
+        runner.warn(f"{option} holds out none of {documents}, so validation is empty: give a larger share")
 
 
 def _documents(encoding: Encoding, parts: Sequence[EncodedChunk]) -> Iterator[Documents]:
     """Yield the documents that start in each part: also those that end in a later one."""
     stored, id_bytes, inside = encoding.parts(), ID_BYTES[encoding.options["dtype"]], False
-    sized = [(one, part.ids) for one, part in zip(stored, parts, strict=True)]
+    sized = [(part_file, part.ids) for part_file, part in zip(stored, parts, strict=True)]
     for index, part in enumerate(parts):
         continues = part.rest > 0 or (inside and not part.documents)
         stop = index + 1
@@ -110,7 +113,7 @@ def _documents(encoding: Encoding, parts: Sequence[EncodedChunk]) -> Iterator[Do
 def _deal_tasks(
     encoding: Encoding,
     parts: Sequence[EncodedChunk],
-    owned: Sequence[Documents],
+    documents_of: Sequence[Documents],
     held_out: int,
     epoch: int,
     bucket_bytes: int,
@@ -121,10 +124,10 @@ def _deal_tasks(
     weights = [Fraction(1 if of_inputs is None else of_inputs[plan.owner(index)]) for index in range(len(parts))]
     seed = hashlib.sha256(f"{options['seed']} {epoch}".encode()).digest()
     ids = sum(part.ids * weight for part, weight in zip(parts, weights, strict=True)) * id_bytes
-    share = options.get("val_fraction") or (options.get("val_tokens") or 0) * id_bytes / max(ids, 1)
-    buckets = int(ids // bucket_bytes) + 1, int(float(ids) * min(share, 1) // bucket_bytes) + 1
+    held_out_share = options.get("val_fraction") or (options.get("val_tokens") or 0) * id_bytes / max(ids, 1)
+    buckets = int(ids // bucket_bytes) + 1, int(float(ids) * min(held_out_share, 1) // bucket_bytes) + 1
     *numbers, documents = accumulate((part.documents for part in parts), initial=0)
-    for name, own, number, weight in zip(names, owned, numbers, weights, strict=True):
+    for name, documents_here, number, weight in zip(names, documents_of, numbers, weights, strict=True):
         selection = Selection(
             shuffled=options["shuffle"],
             key=int.from_bytes(seed[:8], "little"),
@@ -135,11 +138,16 @@ def _deal_tasks(
             held_out=held_out,
             validation=epoch == 0,
         )
-        parts_of = [part.fingerprint for part, _ in own.parts]
-        made_of = fingerprint(parts_of, own.inside, asdict(selection), number, buckets)
+        parts_of = [part.fingerprint for part, _ in documents_here.parts]
+        made_of = fingerprint(parts_of, documents_here.inside, asdict(selection), number, buckets)
         output = StoredIds(encoding.directory / name, made_of)
         yield DealTask(
-            **vars(own), output=output, selection=selection, number=number, buckets=buckets, run_bytes=2 * bucket_bytes
+            **vars(documents_here),
+            output=output,
+            selection=selection,
+            number=number,
+            buckets=buckets,
+            run_bytes=2 * bucket_bytes,
         )
 
 
@@ -147,9 +155,10 @@ def _deal(runner: Runner, directory: Directory, tasks: Sequence[DealTask], worke
     """Write the dealt files that are missing; returns the number of ids in each bucket."""
 
     def stored(tasks: Sequence[DealTask]) -> list[Any]:
-        found = [found and found["dealt"] for found in (found_ids(*task.output) for task in tasks)]
-        directory.refuse_replaced([task.output.path for task in tasks], found)
-        return found
+        footers = (found_ids(*task.output) for task in tasks)
+        dealt = [footer and footer["dealt"] for footer in footers]
+        directory.refuse_replaced([task.output.path for task in tasks], dealt)
+        return dealt
 
     stage = Stage(
         ORDERING_STAGE,
@@ -167,18 +176,19 @@ def _deal(runner: Runner, directory: Directory, tasks: Sequence[DealTask], worke
     return totals
 
 
-def _smallest(runner: Runner, owned: Sequence[Documents], tokens: int, workers: Grant) -> Iterator[Hashed]:
+def _smallest(runner: Runner, documents_of: Sequence[Documents], tokens: int, workers: Grant) -> Iterator[Hashed]:
     """Yield hash and size of the documents of each part with the smallest hashes, which have that many tokens."""
-    tasks, weights = [SurveyTask(**vars(one), smallest=tokens) for one in owned], [one.parts[0][1] for one in owned]
-    for _, found in runner.each(Stage(SURVEY_STAGE, "tokens", survey_part, tasks, weights, grant=workers)):
-        yield found
+    tasks = [SurveyTask(**vars(documents), smallest=tokens) for documents in documents_of]
+    weights = [task.parts[0][1] for task in tasks]
+    for _, hashed in runner.each(Stage(SURVEY_STAGE, "tokens", survey_part, tasks, weights, grant=workers)):
+        yield hashed
 
 
-def hash_held_out(options: Mapping[str, Any], found: Iterable[Hashed]) -> int:
+def hash_held_out(options: Mapping[str, Any], surveys: Iterable[Hashed]) -> int:
     """Return the hash below which documents are validation's: those of a share, or as many as have that many tokens."""
     if (tokens := options["val_tokens"]) is None:
         return int(Fraction(str(options["val_fraction"] or 0)) * _ALL)
     smallest: Hashed = []
-    for some in found:
-        smallest = smallest_of([*smallest, *some], tokens)
+    for hashed in surveys:
+        smallest = smallest_of([*smallest, *hashed], tokens)
     return smallest[-1][0] + 1 if smallest else 0

@@ -36,11 +36,11 @@ class LongRow:
     def memory_bytes(self, format_: ShardFormat, layout: Layout) -> int:
         """Return what it takes in addition to the memory that is enough for short rows."""
         by_format = format_.memory_bytes(layout)
-        one, made = (max(tokens - _FREE_TOKENS, 0) for tokens in (self.tokens, self.together))
-        row, making = row_bytes(layout), made * self.token_bytes
+        read, packed = (max(tokens - _FREE_TOKENS, 0) for tokens in (self.tokens, self.together))
+        row, packing = row_bytes(layout), packed * self.token_bytes
         if by_format is None:
-            return making + made * row
-        return making + max(one, made) * row + max(one * by_format, made * row)
+            return packing + packed * row
+        return packing + max(read, packed) * row + max(read * by_format, packed * row)
 
 
 @dataclass(frozen=True)

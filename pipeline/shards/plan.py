@@ -113,20 +113,21 @@ def warnings_of(
 
 
 def other_separator(
-    model: Model, separator: str | None, found: Mapping[str, int], documents: int, plan: Plan
+    model: Model, separator: str | None, counts: Mapping[str, int], documents: int, plan: Plan
 ) -> str | None:
     """Return a warning if another special token, but a pad, bos or chat mark, separates the text more often."""
     expected: set[str | None] = {separator}
-    if separator in found or all(file.format != "text" for file in plan.files):
+    if separator in counts or all(file.format != "text" for file in plan.files):
         expected |= {model.pad_token, model.bos_token, *WELL_KNOWN["bos"], *WELL_KNOWN["pad"], *CHAT_MARKS}
-    others = {text: found.get(text, 0) for text in model.separating if text not in expected}
-    others = {text: count for text, count in others.items() if count > documents}
-    if separator is None or not others:
+    candidates = {text: counts.get(text, 0) for text in model.separating if text not in expected}
+    candidates = {text: count for text, count in candidates.items() if count > documents}
+    if separator is None or not candidates:
         return None
-    other = max(others, key=others.__getitem__)
+    text_found = max(candidates, key=candidates.__getitem__)
     return (
-        f"{other!r} occurs {others[other]:,} times in the text, but {separator!r} is the separator and ended "
-        f"{format_count(documents, 'documents')}: name what separates this corpus with --separator, and encode it again"
+        f"{text_found!r} occurs {candidates[text_found]:,} times in the text, but {separator!r} is the separator and "
+        f"ended {format_count(documents, 'documents')}: name what separates this corpus with --separator, and encode "
+        "it again"
     )
 
 
@@ -150,14 +151,14 @@ def as_directory(options: EncodeOptions) -> EncodeOptions:
         require_weights(options.weights, options.inputs or ())
         if max(map(Fraction, options.weights)) > _MOST_COPIES:
             raise UsageError(f"--weight: a document is written at most {_MOST_COPIES:,} times; give smaller weights")
-    output, asked, name = options.output, options.shard_format, None
+    output, requested, name = options.output, options.shard_format, None
     if output is not None:
         shards.refuse_working_directory(output)
         name = None if output.is_dir() else single_format(output.name)
-    if name is not None and asked not in (name, RECORDS["shard_format"].default):
-        raise UsageError(f"--output {output} is a file of the format {name}, not {asked}: leave out --shard-format")
-    if options.position_ids and not shard_format(name or asked).columns:
-        raise UsageError(f"--position-ids: {name or asked} has no place for them: choose arrow, parquet or mds")
+    if name is not None and requested not in (name, RECORDS["shard_format"].default):
+        raise UsageError(f"--output {output} is a file of the format {name}, not {requested}: leave out --shard-format")
+    if options.position_ids and not shard_format(name or requested).columns:
+        raise UsageError(f"--position-ids: {name or requested} has no place for them: choose arrow, parquet or mds")
     if output is None or name is None:
         return options
     return replace(options, output=output.with_name(output.name + shards.PARTS), shard_format=name)
@@ -181,16 +182,16 @@ def open_encoding(
     runner: Runner,
     directory: Directory,
     options: ShardsOptions,
-    asked: dict[str, Any],
+    requested: dict[str, Any],
     cut: Callable[[Listing], Plan],
 ) -> Encoding:
-    """Return the encoding that is asked for: the stored one, or a new one with its plan, which `cut` makes."""
+    """Return the encoding that is requested: the stored one, or a new one with its plan, which `cut` makes."""
     stored = None if options.overwrite else shards.load(directory)
     weights = options.weights if isinstance(options, EncodeOptions) else None
     if stored is not None:
-        manifest.refuse_other_options(directory, "encoding", stored.options, asked)
-    with with_standard_input(directory, options) as settled:
-        listing = list_corpus(settled, runner.listener, directory, weights=weights, may_be_empty=stored is not None)
+        manifest.refuse_other_options(directory, "encoding", stored.options, requested)
+    with with_standard_input(directory, options) as reading:
+        listing = list_corpus(reading, runner.listener, directory, weights=weights, may_be_empty=stored is not None)
         directory.refuse_corpus_inside(file.path for file in listing.files)
         if stored is not None:
             added = stored.plan.added_files(directory, listing, runner.listener)
@@ -204,7 +205,7 @@ def open_encoding(
         if not options.overwrite:
             directory.refuse_foreign_files()
         plan = cut(listing)
-        encoding = Encoding(directory, asked, plan)
+        encoding = Encoding(directory, requested, plan)
         refuse_other_file(encoding, overwrite=options.overwrite)
         try:
             old = shards.load(directory)
@@ -220,16 +221,16 @@ def refuse_other_file(encoding: Encoding, *, overwrite: bool) -> None:
     """Raise `RunDirectoryError` if a single file would replace one that is of something else."""
     if encoding.single is None or overwrite:
         return
-    found = load_result(encoding.result)
-    if found is not None and found.encoding == encoding.fingerprint():
+    existing = load_result(encoding.result)
+    if existing is not None and existing.encoding == encoding.fingerprint():
         return
     for name in single_names(encoding.single):
         if (encoding.home / name).exists():
-            if found is not None:
+            if existing is not None:
                 manifest.refuse_other_options(
-                    encoding.home / name, "encoding", with_defaults(found.options or {}), encoding.options
+                    encoding.home / name, "encoding", with_defaults(existing.options or {}), encoding.options
                 )
-            what = "something else" if found is None else "another corpus"
+            what = "something else" if existing is None else "another corpus"
             raise RunDirectoryError(
                 f"{encoding.home / name} exists and is of {what}; name another file, or replace it with --overwrite"
             )
@@ -254,8 +255,8 @@ def _recognised(model: Model, options: EncodeFilesOptions) -> tuple[tuple[bytes,
     if options.special_tokens_in_text != "text":
         return separating, rules
     others = {token.decode() for token in separating} - {separator}
-    own = tuple(token for token in separating if token.decode() == separator)
-    return own, {text: rule for text, rule in rules.items() if text not in others}
+    separators = tuple(token for token in separating if token.decode() == separator)
+    return separators, {text: rule for text, rule in rules.items() if text not in others}
 
 
 def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, nodes: Sequence[Node] = ()) -> Plan:
@@ -274,8 +275,11 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
     if (model.front or model.behind) and (judge.drops_documents or ends_alike[1:]):
         # Elsewhere the text before a cut does not say whether a document has started there: parts may be skipped.
         cuts = separator.encode() in cutting.special_tokens
-        own = cutting.special_tokens if cuts else ()
-        cutting = replace(cutting, special_tokens=own, separator=separator.encode() if cuts else b"")
+        cutting = replace(
+            cutting,
+            special_tokens=cutting.special_tokens if cuts else (),
+            separator=separator.encode() if cuts else b"",
+        )
     weighted = isinstance(options, EncodeOptions) and options.weights is not None
     inputs, owners = (options.inputs or (), listing.inputs) if weighted else ((), ())
     plan = Plan(empty=listing.empty, inputs=tuple(map(str, inputs)), owners=owners)
@@ -292,7 +296,7 @@ class EncodingWorkers:
 
 
 def encoding_workers(
-    broker: Broker, asked: int | None, model: Model, chunks: int, nodes: Sequence[Node] = ()
+    broker: Broker, requested: int | None, model: Model, chunks: int, nodes: Sequence[Node] = ()
 ) -> EncodingWorkers:
     """Return the workers that encode that many chunks; `UsageError` if not even one has memory for the tokenizer."""
     model_bytes = _MODEL_BYTES_PER_TOKEN * model.vocabulary.size
@@ -300,7 +304,7 @@ def encoding_workers(
     grant = broker.reserve(
         max(least, LEAST_WORK_BYTES),
         what=f"encoding with a tokenizer of {model.vocabulary.size:,} tokens",
-        asked=worker_count(asked, chunks, nodes),
+        asked=worker_count(requested, chunks, nodes),
         nodes=nodes,
     )
     cache = max(_LEAST_CACHE_BYTES, min(CACHE_BYTES // grant.on_one, (grant.bytes - least) // 2))

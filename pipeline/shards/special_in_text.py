@@ -46,10 +46,10 @@ class SpecialInText(Generic[Task]):
             yield self._recognising(task, self._names)
             return
         for separators, spans in groupby(task.spans, self._separators):
-            own = slice(start, start + len(list(spans)))
-            part = replace(task, spans=task.spans[own], sizes=task.sizes[own])
+            in_part = slice(start, start + len(list(spans)))
+            part = replace(task, spans=task.spans[in_part], sizes=task.sizes[in_part])
             yield self._recognising(part, self._names[:separators])
-            start = own.stop
+            start = in_part.stop
 
     def _recognising(self, part: Task, names: Sequence[str]) -> Task:
         """Return a part in which these special tokens are recognised, and all that are not special."""

@@ -51,14 +51,23 @@ class ShardFile:
         """
         unload()
         with contextlib.ExitStack() as files:  # it leaves the last one first
-            where = (self.directory / name for name in self.names)
-            paths = [files.enter_context(whole_file(one, keep_same=True, sync_directory=False)) for one in where]
+            paths = [
+                files.enter_context(whole_file(self.directory / name, keep_same=True, sync_directory=False))
+                for name in self.names
+            ]
             path, second = paths[0], paths[1] if self.offsets else None
             count = self.format.write(path, second, self.layout, rows)
             size, crc32 = checksum(path)
             second_size, second_crc32 = checksum(second) if second else (None, None)
-            own: dict[str, Any] = {"offsets": self.offsets, "offsets_bytes": second_size, "offsets_crc32": second_crc32}
-            facts = ShardFacts(name=self.name, bytes=size, crc32=crc32, **own, **facts_of(count))
+            facts = ShardFacts(
+                name=self.name,
+                bytes=size,
+                crc32=crc32,
+                offsets=self.offsets,
+                offsets_bytes=second_size,
+                offsets_crc32=second_crc32,
+                **facts_of(count),
+            )
         _log.info("%s: %d ids, %d documents", self, facts.tokens, facts.documents)
         return facts
 

@@ -70,7 +70,7 @@ class StreamingShards(ShardFormat):
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
         """Yield the blocks of a shard, each of one row or a part of one."""
         names, id_bytes, first, ended = sorted(layout.columns), layout.id_bytes, 0, layout.ended(facts)
-        place = names.index("input_ids")
+        column = names.index("input_ids")
         try:
             with open_file(where) as file:
                 (samples,) = struct.unpack("<I", file.read_at(0, 4))
@@ -78,8 +78,8 @@ class StreamingShards(ShardFormat):
                 for number in range(samples):
                     data = file.read_at(offsets[number], offsets[number + 1] - offsets[number])
                     lengths = struct.unpack_from(f"<{len(names)}I", data)
-                    at = 4 * len(names) + sum(lengths[:place])
-                    ids = memoryview(data)[at + _SHAPE.size : at + lengths[place]].cast(ID_CODES[id_bytes])
+                    at = 4 * len(names) + sum(lengths[:column])
+                    ids = memoryview(data)[at + _SHAPE.size : at + lengths[column]].cast(ID_CODES[id_bytes])
                     first += len(ids)
                     for start in range(0, max(len(ids), 1), BLOCK_IDS):
                         ends = number < ended and start + BLOCK_IDS >= len(ids)
@@ -96,8 +96,8 @@ class StreamingShards(ShardFormat):
             listed = []
             for shard in shards:
                 raw = {"basename": shard.name.rpartition("/")[2], "bytes": shard.bytes, "hashes": {}}
-                own = {"raw_data": raw, "samples": shard.samples, "version": 2, "zip_data": None}
-                listed.append(_description(layout) | own)
+                described = {"raw_data": raw, "samples": shard.samples, "version": 2, "zip_data": None}
+                listed.append(_description(layout) | described)
             name = f"{directory}/index.json" if directory else "index.json"
             files[name] = json.dumps({"shards": listed, "version": 2}, sort_keys=True)
         return files

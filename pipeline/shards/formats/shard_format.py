@@ -161,8 +161,8 @@ def row_groups(layout: Layout, rows: Iterable[Rows]) -> Iterator[RowGroup]:
 
     def group(count: int) -> RowGroup:
         nonlocal first
-        own, start = ends[:count], first
-        first, taken = own[-1], {}
+        row_ends, start = ends[:count], first
+        first, taken = row_ends[-1], {}
         for name, size in sizes.items():  # the smaller part is copied: a group is as large as its longest row
             values, bytes_ = waiting[name], (first - start) * size
             if 2 * bytes_ > len(values):
@@ -172,7 +172,7 @@ def row_groups(layout: Layout, rows: Iterable[Rows]) -> Iterator[RowGroup]:
                 taken[name] = values[:bytes_]
                 del values[:bytes_]
         del ends[:count]
-        return RowGroup(taken, [end - start for end in own])
+        return RowGroup(taken, [end - start for end in row_ends])
 
     for more in rows:
         for name, values in waiting.items():
