@@ -1,0 +1,80 @@
+"""What does not fit `parity` is refused before anything is written."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pytest
+from parity_runs import TRAIN, task_of
+
+from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
+from pipeline.cli.command import commands
+from pipeline.commands.merge import run_merge
+from pipeline.executors import Executor
+from pipeline.merges import merge_worker
+from pipeline.merges.rules import MergeRules
+from pipeline.run import manifest
+
+
+def test_options_of_plain_merging_are_refused(merged: Path, executor: Executor) -> None:
+    message = "--tie-break: of merges that languages choose, it means nothing here: leave it out"
+    with pytest.raises(UsageError, match=message):
+        run_merge(merged, {"tie_break": "greatest-bytes"}, executor, lambda _: None)
+
+
+@pytest.mark.parametrize("source", [{"chosen_by": {"parity": {"window": 0}}}, {"kind": "other"}], ids=str)
+def test_damaged_settings_are_refused(merged: Path, tmp_path: Path, source: dict[str, object]) -> None:
+    run = manifest.require(shutil.copytree(merged, tmp_path / "p"))
+    assert run.manifest.source is not None
+    manifest.save(replace(run, manifest=replace(run.manifest, source=replace(run.manifest.source, **source))))
+    with pytest.raises(RunDirectoryError, match=r"run\.json is damaged"):
+        manifest.require(tmp_path / "p")
+
+
+def test_too_little_memory_is_refused(merged: Path, executor: Executor) -> None:
+    task = task_of(merged, executor, 400)
+    with pytest.raises(UsageError, match=r"4 counters by parity takes .* give --memory-limit"):
+        merge_worker.check(replace(task, grant=replace(task.grant, bytes=40 << 20)))
+
+
+def test_language_of_rare_pieces_is_refused(merged: Path, executor: Executor) -> None:
+    task, most = task_of(merged, executor, 400), max(TRAIN["sw"].values())
+    assert most < max(TRAIN["en"].values())
+    with pytest.raises(TrainingError, match=f"language sw has no pieces to merge; .* --min-piece-count {most + 1:,}"):
+        merge_worker.check(replace(task, rules=MergeRules(min_piece_count=most + 1)))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("merge {en} {sw}", "merge takes one RUN: let several choose with `parity`"),
+        ("merge {en} --global-merges=3", "No such option .--global-merges"),
+        ("parity {en} {en} -o {x}", "is named twice"),
+        ("parity en={en} en={sw} -o {x}", "en= is named twice"),
+        ("parity en={en} {sw} -o {x}", "has no name, others have"),
+        ("parity en={en} sw={sw} --dev en={en-dev} -o {x}", "--dev: sw is named by only one of RUN and --dev"),
+        ("parity en={en} sw={sw} --dev {en-dev} -o {x}", "need names of languages both"),
+        ("parity en={en} sw=/etc", "parity needs --output DIR: /etc is counted next to it"),
+        ("parity en={en} sw={sw} --compare-plain", "parity needs --output DIR: the run with plain merges"),
+        ("parity en={en} sw={sw} --compare-plain --stop-at-saving 5% -o {x}", "--compare-plain compares"),
+        ("parity {en} {sw} --dev {en-dev} -o {x}", "dev is given 1 time for 2 runs"),
+        ("parity {en} {sw} --ratio 1 --ratio 0 -o {x}", "0.0 is not in the range"),
+        ("parity {en} {sw} --ratio 1 --ratio 2 --dev {en-dev} --dev {sw-dev} -o {x}", "dev and ratio exclude"),
+        ("parity {en} {sw} --tie-break greatest-bytes -o {x}", "No such option.*--tie-break"),
+        ("parity {en} {sw} -o {sw}", "--output .*sw is one of the runs to merge; choose another"),
+        ("parity {en} {sw} -o {x} --config {alpha: 3}", "alpha means nothing without window"),
+        ("parity {en} {sw} -o {x} --config {alpha: 0}", "alpha: expected a number above 0, not 0"),
+        ("parity {en} {sw} -o {x} --config {global_merges: 1e9}", "global_merges: expected a whole number .*'1e9'"),
+        ("parity {en} {sw} -o {x} --config {window: 9999999999}", "window: expected a whole number of at most 1000000"),
+        ("parity {en} {sw} -o {x} --config {windows: 3}", "'windows' is unknown"),
+    ],
+)
+def test_what_does_not_fit_is_refused(runs: dict[str, Path], tmp_path: Path, words: str, message: str) -> None:
+    given, _, config = words.partition(" --config ")
+    output, file = tmp_path / "x", tmp_path / "config.yaml"
+    file.write_text(config or "{}")
+    named = [word.format_map({**runs, "x": output}) for word in given.split()]
+    with pytest.raises((UsageError, click.UsageError), match=message):
+        commands.main([*named, "--vocab-size", "300", "--config", str(file)], standalone_mode=False)
+    assert not output.exists()

@@ -1,0 +1,62 @@
+"""Two small languages for tests of `parity`, trained by the package and by the definition."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from merge_cases import natural_counter
+from parity_rules import Parity, train_by_parity
+from reference import GPT2_BYTES
+
+from pipeline.counts.count import require_counted
+from pipeline.executors import Executor
+from pipeline.guests.parity.parity import run_parity
+from pipeline.merges import merge
+from pipeline.merges.merge_worker import MergeTask
+from pipeline.run import manifest
+from pipeline.run.make_options import make_options
+from pipeline.run.options import TrainOptions
+from pipeline.run.runner import watched
+from pipeline.tokenizer.tokenizer import Tokenizer
+
+SETTINGS = ("ratio", "window", "alpha", "global_merges")
+Named = Sequence[tuple[str, Path]]
+Train = Callable[..., list[tuple[bytes, bytes]]]  # of an output and options: the merges
+
+
+def _words(seed: int, pieces: int) -> dict[bytes, int]:
+    """Pieces that gpt2's pattern does not cut."""
+    return {piece: n for piece, n in natural_counter(seed, pieces).items() if piece[1:].decode().isalpha()}
+
+
+TRAIN = {name: _words(seed, 300) for seed, name in enumerate(["en", "sw"])}
+DEV = {name: _words(seed + 20, 50) for seed, name in enumerate(["en", "sw"])}
+
+
+def by_parity(languages: Named, dev: Named, executor: Executor, **options: Any) -> Tokenizer:
+    """Train on counted runs; options: of merging, and the settings of parity."""
+    settings = {name: options.pop(name) for name in SETTINGS if name in options}
+    _, trained = run_parity(languages, dev, settings, options, executor, lambda _: None)
+    return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
+
+
+def expected(merges: int, *, dev: bool = False, **options: Any) -> tuple[list[tuple[bytes, bytes]], list[int | None]]:
+    """The merges of TRAIN by the definition, and the language that chose each."""
+    made = train_by_parity(Parity([*TRAIN.values()], dev=[*DEV.values()] if dev else None, **options), merges)
+    tokens = [bytes([byte]) for byte in GPT2_BYTES]
+    for left, right, _ in made:
+        tokens.append(tokens[left] + tokens[right])
+    return [(tokens[left], tokens[right]) for left, right, _ in made], [language for *_, language in made]
+
+
+def task_of(home: Path, executor: Executor, vocab_size: int) -> MergeTask:
+    """The task of merging a run to that size."""
+    options = make_options(TrainOptions, {"output": home, "special_tokens": [], "vocab_size": vocab_size})
+    run = manifest.require(home)
+    with watched(options, executor, lambda _: None) as runner:
+        return merge.task_of(runner, merge.learning_of(run, options), require_counted(run, executor), options)
+
+
+def tokens_of(tokenizer: Tokenizer, counter: Mapping[bytes, int]) -> int:
+    """The tokens of all pieces of a counter."""
+    return sum(len(tokenizer.encode(piece.decode())) * count for piece, count in counter.items())
