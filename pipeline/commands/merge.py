@@ -1,6 +1,7 @@
 """`merge`: learn a merge list from a run's counts, and write a tokenizer of every size asked for."""
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,13 +26,12 @@ from pipeline.reports.numbers import Numbers
 from pipeline.reports.progress import for_python
 from pipeline.reports.summary import OtherSize, Summary
 from pipeline.run import manifest
-from pipeline.run.directory import RUN, Directory
 from pipeline.run.keywords import AnyPath, MergeKeywords
 from pipeline.run.listed_options import lists_options
 from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import refuse_other_weights
-from pipeline.run.options import MergeOptions, TrainOptions, flag_of
+from pipeline.run.options import MergeOptions, TrainOptions, flag_of, without_defaults
 from pipeline.run.patterns import pattern_of, tokenizer_pattern
 from pipeline.run.runner import Runner, opened
 from pipeline.run.workers import executor_for
@@ -74,15 +74,16 @@ def run_merge(
     location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
 ) -> tuple[Summary, Trained]:
     """Merge and export from the counts of a run directory, or in the output from a copy of them; reads no corpus."""
-    asked = make_options(TrainOptions, given)
-    if asked.output is not None and not same_location(asked.output, location):
+    requested = make_options(TrainOptions, given)
+    output = requested.output
+    if output is not None and not same_location(output, location):
         from pipeline.commands.combine import copy_counts
 
-        if asked.weights is not None:
-            raise UsageError(f"--weight: {asked.output} would have no inputs, but counts from {location}: leave it out")
+        if requested.weights is not None:
+            raise UsageError(f"--weight: {output} would have no inputs, but counts from {location}: leave it out")
         run = manifest.require(location)
-        if asked.overwrite or manifest.load(asked.output) is None:  # else the output's own options are the default
-            _refuse_unfit_run(run, asked, given)
+        if requested.overwrite or manifest.load(output) is None:  # else the output's own options are the default
+            _refuse_unfit_run(run, requested, given)
             options = make_options(TrainOptions, {**run.manifest.counting, **given})
             check_before_work(options, lambda _: None)
             refuse_without_texts(options, run.manifest.source)
@@ -97,25 +98,18 @@ def open_merging(
 ) -> Iterator[tuple[Runner, Run, Counted, TrainOptions, dict[str, Ids | None]]]:
     """Open a run directory to merge in, with its own options by default; nothing is deleted before all was checked."""
     run = manifest.require(location)
-    stored, asked = run.manifest, make_options(TrainOptions, given)
-    _refuse_unfit_run(run, asked, given)
-    own_size = None if given.get("stop_at_saving") else stored.vocab_size
-    weights = _weights(run, asked)
-    like = run.tokenizer_name((asked.vocab_size[0] if given.get("vocab_size") else own_size) or 0)
-    like = like if like in stored.special else "tokenizer"  # whose special tokens are the default
-    merging = stored.merging if run.merges_path.exists() else None  # else it was killed, and binds no later one
-    before = {} if asked.overwrite else {**stored.special.get(like, {}), **(merging or {})}
-    if (added := [*before.get("added_special_tokens", ()), *asked.added_special_tokens]) and asked.added_special_tokens:
-        given = {**given, "added_special_tokens": list(dict.fromkeys(added))}
-    settled = {**given, "weights": weights or None, "output": location}
-    options = make_options(TrainOptions, {"vocab_size": own_size, **stored.counting, **before, **settled})
+    requested = make_options(TrainOptions, given)
+    _refuse_unfit_run(run, requested, given)
+    weights = _weights(run, requested)
+    options, given, like = _with_stored_options(run, requested, given)
+    options = replace(options, weights=weights or None, output=location)
     broker = check_before_work(options, listener)
-    refuse_without_texts(options, stored.source)
+    refuse_without_texts(options, run.manifest.source)
     with opened(options, executor, listener, broker) as (runner, directory):
         run = manifest.require(directory.location)
         counted = require_counted(run, executor)
         runner.skip(COUNTING)
-        for line, is_proof in bounds(run, asked.added_special_tokens, executor):
+        for line, is_proof in bounds(run, requested.added_special_tokens, executor):
             runner.inform(line) if is_proof else runner.warn(line)
         replaced: dict[str, Ids | None] = {}
         if not options.overwrite:
@@ -133,15 +127,35 @@ def open_merging(
             yield runner, run, counted, options, replaced
 
 
-def _refuse_unfit_run(run: Run, asked: TrainOptions, given: Mapping[str, Any]) -> None:
-    """Refuse a run that was counted with other options, is not whole, or chooses merges in another way than asked."""
-    stored, directory = run.manifest, run.directory.location
-    counting = {name: value for name, value in asked.of_stage("count").items() if name in given}
-    manifest.refuse_other_options(Directory(directory, RUN), "counting", stored.counting, counting)
-    chooser: Chooser | None = stored.chooser
+def _with_stored_options(
+    run: Run, requested: TrainOptions, given: Mapping[str, Any]
+) -> tuple[TrainOptions, Mapping[str, Any], str]:
+    """Return the options of a merge, those of the run by default; what is given; and the tokenizer that it is like.
+
+    The special tokens of that tokenizer are the default, and are kept where others are added.
+    """
+    stored = run.manifest
+    size = None if requested.stop_at_saving else stored.vocab_size
+    like = run.tokenizer_name((requested.vocab_size[0] if given.get("vocab_size") else size) or 0)
+    like = like if like in stored.special else "tokenizer"
+    before: dict[str, Any] = {}
+    if not requested.overwrite:
+        merging = stored.merging if run.merges_path.exists() else None  # else it was killed, and binds no later one
+        before = {**stored.special.get(like, {}), **(merging or {})}
+    if requested.added_special_tokens:
+        added = dict.fromkeys((*before.get("added_special_tokens", ()), *requested.added_special_tokens))
+        given = {**given, "added_special_tokens": list(added)}
+    return make_options(TrainOptions, {"vocab_size": size, **stored.counting, **before, **given}), given, like
+
+
+def _refuse_unfit_run(run: Run, requested: TrainOptions, given: Mapping[str, Any]) -> None:
+    """Refuse a run that was counted with other options, or whose merges a guest chooses that takes other options."""
+    counting = {name: value for name, value in requested.of_stage("count").items() if name in given}
+    manifest.refuse_other_options(run.directory, "counting", run.manifest.counting, counting)
+    chooser: Chooser | None = run.manifest.chooser
     if chooser is not None:
-        of_merging = {one.name for one in fields(MergeOptions)}
-        given = {name: value for name, value in given.items() if name in of_merging}
+        merging = {option.name for option in fields(MergeOptions)}
+        given = {name: value for name, value in given.items() if name in merging}
         make_options(chooser.TAKES, given, lambda name: f"{flag_of(name)}: of merges that {chooser.KIND} choose, it")
 
 
@@ -149,8 +163,8 @@ def _ids_to_replace(
     runner: Runner, run: Run, counted: Counted, options: TrainOptions, weights: tuple[str, ...]
 ) -> dict[str, Ids | None]:
     """Check that the merges to come will fit; return the ids of the tokenizers that they replace, as `_stored_ids`."""
-    made = replace(run.manifest, merging=manifest.merging_of(options), weights=weights)
-    learning = merge.learning_of(replace(run, manifest=made), options)
+    new = replace(run.manifest, merging=manifest.merging_of(options), weights=weights)
+    learning = merge.learning_of(replace(run, manifest=new), options)
     runner.executor.one(merge_worker.check, merge.task_of(runner, learning, counted, options))
     if (known := runner.executor.one(merge_worker.read, learning.merges)) is not None:
         refuse_ordinary(Trained(known, pattern_of(options), options))
@@ -161,15 +175,15 @@ def _ids_to_replace(
     }
 
 
-def _weights(run: Run, asked: TrainOptions) -> tuple[str, ...]:
-    """Return the weights of the run's inputs that are asked for, its own by default."""
+def _weights(run: Run, requested: TrainOptions) -> tuple[str, ...]:
+    """Return the requested weights of the run's inputs, its own by default."""
     stored = run.manifest
-    if asked.weights is None:
+    if requested.weights is None:
         return stored.weights
     if stored.source is not None:
         raise UsageError(f"--weight: {run.directory} has no inputs, but counts from {stored.source.description}")
-    weights = stored.plan.weights(asked.weights)
-    if not asked.overwrite:
+    weights = stored.plan.weights(requested.weights)
+    if not requested.overwrite:
         refuse_other_weights(run, weights)
     return weights
 
@@ -183,22 +197,23 @@ def keep_ids(
     given: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Refuse special tokens that change ids of a tokenizer that exists; report what else changes or is as in `like`."""
-    asked, first = options.of_stage("special"), run.manifest.vocab_size is None  # more files: one to come
-    for size in () if options.stop_at_saving else options.vocab_size:
-        name = "tokenizer" if first else run.tokenizer_name(size)
-        first = False
+    requested = options.of_stage("special")
+    is_first = run.manifest.vocab_size is None  # the run has no tokenizer yet, or its corpus grew
+    for size in () if options.stop_at_saving else options.vocab_size:  # else the merges choose it
+        name = "tokenizer" if is_first else run.tokenizer_name(size)
+        is_first = False
         if name not in run.manifest.special:
-            same = {} if like is None else run.manifest.options_of(like).of_stage("special")
-            plain = make_options(TrainOptions, {}).of_stage("special")
-            if kept := [one for one, value in same.items() if value != plain[one] and given.get(one) is None]:
-                runner.inform(f"{run.directory / name} is as {like}: {_flags(same, kept)}")
+            inherited = {} if like is None else run.manifest.options_of(like).of_stage("special")
+            inherited = {one: value for one, value in without_defaults(inherited).items() if given.get(one) is None}
+            if inherited:
+                runner.inform(f"{run.directory / name} is as {like}: {_flags(inherited, inherited)}")
             continue
         if options.chat_template is None and _has_chat_template(run.directory / name):
             runner.warn(f"{run.directory / name} is made again without its chat template: --chat-template keeps it")
         before = run.manifest.options_of(name).of_stage("special")
-        if not (changed := [one for one, value in before.items() if value != asked[one]]):
+        if not (changed := [option for option, value in before.items() if value != requested[option]]):
             continue
-        how = f"with {_flags(asked, changed)} in place of {_flags(before, changed)}"
+        how = f"with {_flags(requested, changed)} in place of {_flags(before, changed)}"
         ids = _stored_ids(runner.executor, run, name, run.manifest.options_of(name))
         new = _stored_ids(runner.executor, run, name, replace(options, vocab_size=(size,)))
         if ids and new and (moved := ids.changes(new)):
@@ -216,10 +231,11 @@ def _has_chat_template(home: Location) -> bool:
         return False
 
 
-def _flags(values: Mapping[str, Any], names: Iterable[str]) -> str:
-    many = ((name, values[name] if isinstance(values[name], list) else [values[name]]) for name in names)
-    listed = ((name, one) for name, found in many for one in found or [None])
-    return " ".join(f"{flag_of(name)} {'none' if one is None else repr(one)}" for name, one in listed)
+def _flags(options: Mapping[str, Any], names: Iterable[str]) -> str:
+    """Spell options as on the command line, a list as a repeated flag."""
+    lists = {name: options[name] if isinstance(options[name], list) else [options[name]] for name in names}
+    flags = ((flag_of(name), value) for name, values in lists.items() for value in values or [None])
+    return " ".join(f"{flag} {'none' if value is None else repr(value)}" for flag, value in flags)
 
 
 def _stored_ids(executor: Executor, run: Run, tokenizer: str, options: TrainOptions) -> Ids | None:
@@ -255,7 +271,7 @@ def merge_and_export(
     first, *others = exported
     shown, added = report.names_of(run, numbers)
     sections = report.sections_of(runner.executor, run, trained)
-    for advice in (one for section in sections for one in section.advice):
+    for advice in itertools.chain.from_iterable(section.advice for section in sections):
         runner.warn(str(advice))
     summary = report.write_summary(
         runner,
@@ -270,11 +286,12 @@ def merge_and_export(
         refused=first.refused,
         sections=sections,
         changed_ids=_changed_ids(trained, exported, replaced),
-        removed=tuple(name for name in replaced if name not in {one.directory.name for one in exported}),
-        other_sizes=tuple(OtherSize(one.facts, one.directory, one.written) for one in others),
+        removed=tuple(name for name in replaced if name not in {tokenizer.directory.name for tokenizer in exported}),
+        other_sizes=tuple(OtherSize(other.facts, other.directory, other.written) for other in others),
     )
     cards = [card for name in added if not report.is_edited(card := first.directory / name)]
-    manifest.store_written(run, [*(one.directory / name for one in exported for name in one.written), *cards])
+    files = [tokenizer.directory / name for tokenizer in exported for name in tokenizer.written]
+    manifest.store_written(run, [*files, *cards])
     return summary, trained
 
 
@@ -310,21 +327,21 @@ def _export(
 def _warn_of_limits(runner: Runner, trained: Trained, exported: Sequence[Exported]) -> None:
     """Warn of vocabularies that are smaller than asked for, and of texts on which other runtimes differ or fail."""
     options = trained.options
-    for size, one in zip(options.vocab_size, exported, strict=True):
-        if one.facts.merges < options.special.merge_budget(size):
-            runner.warn(f"the vocabulary is smaller than asked for: {one.facts.stopped}")
+    for size, tokenizer in zip(options.vocab_size, exported, strict=True):
+        if tokenizer.facts.merges < options.special.merge_budget(size):
+            runner.warn(f"the vocabulary is smaller than asked for: {tokenizer.facts.stopped}")
     if options.first_stage is not None and options.export:
         for limit in limits_of(trained.model(options.vocab_size[0]), options.export):
             runner.warn(limit)
 
 
 def _changed_ids(trained: Trained, exported: Sequence[Exported], replaced: Mapping[str, Ids | None]) -> dict[str, str]:
-    """Say, by their directories, what ids of tokenizers that were there before are now."""
+    """Describe the ids that changed, by the directory of a tokenizer that was replaced."""
     return {
-        one.directory.name: found
-        for size, one in zip(trained.options.vocab_size, exported, strict=True)
-        if (before := replaced.get(one.directory.name)) is not None
-        and (found := before.changes(Ids.of(trained.vocabulary(size))))
+        tokenizer.directory.name: changes
+        for size, tokenizer in zip(trained.options.vocab_size, exported, strict=True)
+        if (before := replaced.get(tokenizer.directory.name)) is not None
+        and (changes := before.changes(Ids.of(trained.vocabulary(size))))
     }
 
 

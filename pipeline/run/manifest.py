@@ -27,14 +27,14 @@ from pipeline.storage import Location, existing, sha256_of
 MERGING = "merging"  # what a run did with its counts, in words
 _TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/([a-z_]+\.[a-z]+|README\.md)")
 INPUT_NAME = "counts/input-{:03d}.parquet"  # what several chunks of an input with a weight add up to
-_INSTEAD = {  # of a run, by the manifest of what is there
+_REMEDIES = {  # where no run is, by the manifest of what is there
     "sweep.json": "name one of the runs in {}/mixtures",
     "encoding.json": "`bpe-pipeline info {}` describes it, and the same `encode` command again checks its files",
     "made-from.json": "name the run whose counts it was made from",
 }
 MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
 RUNS, IMPORTED = "runs", "counts"  # kinds of sources: combined, and imported counts
-KEPT = ".kept"  # the ending of what is kept of a counter until it is complete
+KEPT = ".kept"  # the ending of parts of a counter until it is complete
 _FIRST_STAGE = TrainOptions().of_stage("merge")  # of which superwords have none
 
 
@@ -49,7 +49,7 @@ class Weighted:
 
 @dataclass(frozen=True)
 class Source:
-    """Where counts came from that were not counted from a corpus listing."""
+    """The origin of counts that were not counted from a corpus listing."""
 
     kind: str  # RUNS, IMPORTED, "iterator", or that of a guest's chooser
     digest: str  # of all that counts depend on besides options; of an iterator, which cannot be read again, random
@@ -61,18 +61,18 @@ class Source:
 
     @property
     def parts(self) -> tuple[Weighted, ...]:
-        """The runs whose counts were added up, combined ones replaced by their own: weights are products."""
+        """The runs whose counts were added up; a combined run is replaced by its parts, with products of weights."""
         return self.counted or self.mixed
 
     @property
     def scale(self) -> int:
         """The number that makes all weights whole."""
-        return math.lcm(*(one.weight[1] for one in self.parts))
+        return math.lcm(*(part.weight[1] for part in self.parts))
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What `run.json` says. counting, merging: options by name."""
+    """The content of `run.json`. counting, merging: options by name."""
 
     counting: dict[str, Any]
     cutting: dict[str, str]  # what the pattern's name means in this release: `open_run.cut_by`
@@ -108,7 +108,7 @@ class Manifest:
             return fingerprint(without_defaults(self.counting), self.cutting, COUNTER_FORMAT, source)
         if self.weights:
             weighted = self.plan.weighted(self.weights)
-            return fingerprint(sorted([self.chunks_fingerprint(chunks), *by] for chunks, by in weighted))
+            return fingerprint(sorted([self.chunks_fingerprint(chunks), *weight] for chunks, weight in weighted))
         return self.chunks_fingerprint(range(len(self.plan.chunks)))
 
     def chunks_fingerprint(self, chunks: Iterable[int]) -> str:
@@ -127,7 +127,7 @@ class Manifest:
         return replace(self, merging={**(self.merging or {}), **of_second}).merge_fingerprint()
 
     def owned_counts(self) -> Iterator[str]:
-        """List the files of counting: the counters and the log."""
+        """List the names of the files of counting: the counters and the log."""
         yield from (f"counts/{index:06d}.parquet" for index in range(len(self.plan.chunks)))
         yield from map(INPUT_NAME.format, range(MOST_INPUTS))
         for power in range(1, MOST_RANGES.bit_length()):
@@ -137,8 +137,8 @@ class Manifest:
     def options_of(self, tokenizer: str = "tokenizer") -> TrainOptions:
         """Return the options that made the tokenizer in this folder of the run."""
         size = self.vocab_size if tokenizer == "tokenizer" else int(tokenizer.removeprefix("tokenizer-"))
-        made = self.counting | (self.merging or {}) | self.special.get(tokenizer, {})
-        return make_options(TrainOptions, made | {"vocab_size": size})
+        options = self.counting | (self.merging or {}) | self.special.get(tokenizer, {})
+        return make_options(TrainOptions, options | {"vocab_size": size})
 
 
 def _range_name(index: int, ranges: int) -> str:
@@ -178,8 +178,8 @@ class Run:
 
     def chunk_counters(self, chunks: Iterable[int] | None = None) -> list[tuple[Location, str]]:
         """Return the counters of these chunks, or of all, each with its fingerprint."""
-        chosen = range(len(self.manifest.plan.chunks)) if chunks is None else chunks
-        return [(self.chunk_path(index), self.manifest.chunk_fingerprint(index)) for index in chosen]
+        indexes = range(len(self.manifest.plan.chunks)) if chunks is None else chunks
+        return [(self.chunk_path(index), self.manifest.chunk_fingerprint(index)) for index in indexes]
 
     def chunk_path(self, index: int) -> Location:
         """Return the counter of the chunk with this index in the plan."""
@@ -201,10 +201,10 @@ class Run:
 
 def save(run: Run) -> None:
     """Write `run.json`, whole or not at all."""
-    own = run.manifest
-    special = {name: without_defaults(options) for name, options in own.special.items()}
-    merging = own.merging and without_defaults(own.merging)
-    document = plain(replace(own, counting=without_defaults(own.counting), merging=merging, special=special))
+    manifest = run.manifest
+    special = {name: without_defaults(options) for name, options in manifest.special.items()}
+    merging = manifest.merging and without_defaults(manifest.merging)
+    document = plain(replace(manifest, counting=without_defaults(manifest.counting), merging=merging, special=special))
     plan = document.pop("plan")
     run.directory.write_manifest({**document, "versions": versions(), **plan})
 
@@ -246,10 +246,10 @@ def load_undamaged(location: Location) -> Run | None:
 
 def run_of(path: Location) -> Run | None:
     """Return the run that a path names: its directory, or a tokenizer's directory or file in it."""
-    homes = [path, path.parent, path.parent.parent]
+    directories = [path, path.parent, path.parent.parent]
     if isinstance(path, Path):  # `.` in a tokenizer's directory has no parents until it is absolute
-        homes += path.absolute().parents[:2]
-    return next((run for home in homes if home.is_dir() and (run := load(home))), None)
+        directories += path.absolute().parents[:2]
+    return next((run for directory in directories if directory.is_dir() and (run := load(directory))), None)
 
 
 def tokenizer_named(path: Location) -> tuple[Run, Location]:
@@ -268,27 +268,30 @@ def tokenizer_named(path: Location) -> tuple[Run, Location]:
 def require(location: Location) -> Run:
     """Return the run in a directory; raises `RunDirectoryError` if there is none."""
     if (run := load(location)) is None:
-        for name, there in zip(_INSTEAD, existing([location / name for name in _INSTEAD]), strict=True):
-            if there:
-                raise OtherKindError(f"{location} is {HOLDS[name]}: {_INSTEAD[name].format(location)}")
+        for name, exists in zip(_REMEDIES, existing([location / name for name in _REMEDIES]), strict=True):
+            if exists:
+                raise OtherKindError(f"{location} is {HOLDS[name]}: {_REMEDIES[name].format(location)}")
         raise OtherKindError(f"{location} holds no run (no run.json); `bpe-pipeline count` or `train` makes one")
     return run
 
 
-def refuse_other_options(where: Directory | Location, kind: str, stored: dict[str, Any], asked: dict[str, Any]) -> None:
-    """Raise `RunDirectoryError` naming the first option in which the stored work and the one asked for differ."""
-    for name, value in asked.items():
-        if (before := stored.get(name)) != value:
-            flag, now = "--like" if name == "added_tokens" else flag_of(name), _shown(value)
-            how = f"with {flag} {_shown(before)}, not {now}"
-            if before in (None, []):
-                how = f"without {flag}, not with {now}"
-            elif value in (None, []):
-                how = f"with {flag} {_shown(before)}, not without it"
-            remedy = "choose another --output, or start again with --overwrite"
-            if kind == MERGING:
-                remedy = "train with another --output, or `bpe-pipeline merge --overwrite`, which keeps the counts"
-            raise RunDirectoryError(f"{where} holds another run: its {kind} was done {how}; {remedy}")
+def refuse_other_options(
+    where: Directory | Location, kind: str, stored: dict[str, Any], requested: dict[str, Any]
+) -> None:
+    """Raise `RunDirectoryError` naming the first option whose requested value is not that of the stored work."""
+    for name, value in requested.items():
+        if (before := stored.get(name)) == value:
+            continue
+        flag = "--like" if name == "added_tokens" else flag_of(name)
+        how = f"with {flag} {_shown(before)}, not {_shown(value)}"
+        if before in (None, []):
+            how = f"without {flag}, not with {_shown(value)}"
+        elif value in (None, []):
+            how = f"with {flag} {_shown(before)}, not without it"
+        remedy = "choose another --output, or start again with --overwrite"
+        if kind == MERGING:
+            remedy = "train with another --output, or `bpe-pipeline merge --overwrite`, which keeps the counts"
+        raise RunDirectoryError(f"{where} holds another run: its {kind} was done {how}; {remedy}")
 
 
 def _shown(value: object) -> str:
@@ -304,12 +307,12 @@ def remove_results(run: Run) -> Run:
 
 
 def unedited(run: Run, names: Iterable[str]) -> list[str]:
-    """Return those of these files of tokenizers that are as they were written: a person may edit a model card."""
+    """Return the names of files of tokenizers that are as they were written: a person may edit a model card."""
     return [name for name in names if sha256_of(run.directory / name) == run.manifest.written.get(name, "")]
 
 
 def remove_partial(run: Run) -> None:
-    """Delete what killed processes left: half-written files, and copies of standard input that the run does not use."""
+    """Delete half-written files of killed processes, and copies of standard input that the run does not use."""
     names = [*run.manifest.owned_counts(), *RESULTS, *run.manifest.tokenizers, RUN.manifest, STANDARD_INPUT]
     run.directory.remove_partial(names)
     remove_copies(run.directory, [file.path for file in run.manifest.plan.files])
@@ -327,7 +330,7 @@ def clear_counts(run: Run, keep: Iterable[str]) -> None:
 
 
 def merging_of(options: TrainOptions) -> dict[str, Any]:
-    """Return what a manifest says of merging with these options."""
+    """Return the options of merging as a manifest stores them."""
     return options.of_stage("merge") | {"superwords_from": options.first_stage}
 
 
@@ -349,29 +352,31 @@ def store_merging(run: Run, options: TrainOptions) -> Run:
 def store_tokenizers(run: Run, options: TrainOptions, file_names: Iterable[str], outdated: str, card: str) -> Run:
     """Store the special tokens of tokenizers that are written next, and the names of all files that they may have.
 
-    outdated: a file of an earlier tokenizer that is deleted; card: another one, unless it was edited.
+    The first size is the run's own. outdated: a file of an earlier tokenizer that is deleted; card: another one, unless
+    it was edited.
     """
-    own = replace(run.manifest, vocab_size=run.manifest.vocab_size or options.vocab_size[0])
-    names = list(map(Run(run.directory, own).tokenizer_name, options.vocab_size))
-    run.directory.refuse_linked_directories({*names} - {home.name for home in run.tokenizers()})
+    known = {home.name for home in run.tokenizers()}
+    vocab_size = run.manifest.vocab_size or options.vocab_size[0]
+    run = replace(run, manifest=replace(run.manifest, vocab_size=vocab_size))
+    names = list(map(run.tokenizer_name, options.vocab_size))
+    run.directory.refuse_linked_directories({*names} - known)
     cards = unedited(run, [f"{name}/{card}" for name in names])
     run.directory.remove([*cards, *(f"{name}/{outdated}" for name in names)])
-    tokenizers = dict.fromkeys((*own.tokenizers, *(f"{name}/{file}" for name in names for file in file_names)))
-    special = own.special | dict.fromkeys(names, options.of_stage("special"))
-    run = replace(run, manifest=replace(own, tokenizers=tuple(tokenizers), special=special))
+    files = dict.fromkeys((*run.manifest.tokenizers, *(f"{name}/{file}" for name in names for file in file_names)))
+    special = run.manifest.special | dict.fromkeys(names, options.of_stage("special"))
+    run = replace(run, manifest=replace(run.manifest, tokenizers=tuple(files), special=special))
     save(run)
     return run
 
 
 def store_written(run: Run, files: Iterable[Location]) -> Run:
     """Store the names and SHA-256 of these files of tokenizers, which `verify` compares; forget removed ones."""
-    names = {f"{file.parent.name}/{file.name}": file for file in files}
-    homes = {name.partition("/")[0] for name in names}
-    before = [name for name in run.manifest.written if name not in names]
-    there = existing([run.directory / name for name in before])
-    kept = [name for name, found in zip(before, there, strict=True) if found or name.partition("/")[0] not in homes]
-    written = {name: run.manifest.written[name] for name in kept}
-    written |= {name: digest for name, file in names.items() if (digest := sha256_of(file)) is not None}
+    new = {f"{file.parent.name}/{file.name}": file for file in files}
+    folders = {name.partition("/")[0] for name in new}
+    old = {name: digest for name, digest in run.manifest.written.items() if name not in new}
+    exist = dict(zip(old, existing([run.directory / name for name in old]), strict=True))
+    written = {name: old[name] for name in old if exist[name] or name.partition("/")[0] not in folders}
+    written |= {name: digest for name, file in new.items() if (digest := sha256_of(file)) is not None}
     run = replace(run, manifest=replace(run.manifest, written=dict(sorted(written.items()))))
     save(run)
     return run

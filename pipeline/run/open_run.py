@@ -33,7 +33,7 @@ def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run
     """
     if options.overwrite and not options.inputs:
         _refuse_another_corpus(directory)
-    stored, asked = None if options.overwrite else manifest.load(directory.location), options
+    stored, requested = None if options.overwrite else manifest.load(directory.location), options
     if stored is not None:
         if (source := stored.manifest.source) is not None:
             raise RunDirectoryError(
@@ -47,19 +47,19 @@ def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run
             plan = stored.manifest.plan
             empty = (path for path in plan.empty if named(path).exists())
             options = replace(options, inputs=(*(file.path for file in plan.files), *empty))
-    with with_standard_input(directory, options) as settled:
+    with with_standard_input(directory, options) as readable:
         listing = list_corpus(
-            settled, runner.listener, directory, weights=asked.weights, may_be_empty=stored is not None
+            readable, runner.listener, directory, weights=requested.weights, may_be_empty=stored is not None
         )
         directory.refuse_corpus_inside(file.path for file in listing.files)
-        if any(same_location(named(one), directory.location) for one in asked.inputs or ()):
+        if any(same_location(named(path), directory.location) for path in requested.inputs or ()):
             raise RunDirectoryError(f"{directory} is the corpus itself: choose another --output")
-        return _planned(runner, directory, stored, listing, asked)
+        return _planned(runner, directory, stored, listing, requested)
 
 
 def _planned(runner: Runner, directory: Directory, stored: Run | None, listing: Listing, options: CountOptions) -> Run:
     """Return the run of these files. options: with the inputs as they are named."""
-    cutting, inputs, asked = cut_by(pattern_of(options)), options.inputs, options.weights
+    cutting, inputs, weighting = cut_by(pattern_of(options)), options.inputs, options.weights
     if stored is None:
         directory.refuse_linked_directories()
         if not options.overwrite:
@@ -76,18 +76,16 @@ def _planned(runner: Runner, directory: Directory, stored: Run | None, listing: 
         plan = _extended(runner, plan, added, listing, options)
     if inputs or stored is None:
         plan = plan.of_inputs(inputs or (), listing)
-        weights = () if asked is None else plan.weights(asked, inputs or ())
-    elif asked is not None:
-        weights = plan.weights(asked)
-    found = replace(before, plan=plan, weights=weights)
+        weights = () if weighting is None else plan.weights(weighting, inputs or ())
+    elif weighting is not None:
+        weights = plan.weights(weighting)
+    run = Run(directory, replace(before, plan=plan, weights=weights))
     if stored is None:
-        run = Run(directory, found)
         return run if options.dry_run else replace_run(run, keep=[file.path for file in listing.files])
-    if added or found.counter_fingerprint() != stored.manifest.counter_fingerprint():
+    if added or run.manifest.counter_fingerprint() != stored.manifest.counter_fingerprint():
         if not added:
             refuse_other_weights(stored, weights)
-        found = replace(found, merging=None, vocab_size=None)  # what was written stays listed
-    run = Run(directory, found)
+        run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))  # files stay listed
     if run != stored and not options.dry_run:
         manifest.save(run)
     return run
