@@ -21,7 +21,7 @@ from pipeline.guests.chat.align import (
     TAGS,
     shown_columns,
 )
-from pipeline.guests.chat.kinds import UNKNOWN_COLUMNS, DroppedError
+from pipeline.guests.chat.kinds import DroppedError
 from pipeline.guests.chat.marks import ROW_MARKS
 from pipeline.guests.chat.rows import rows_of
 from pipeline.run.stored import stored
@@ -51,23 +51,31 @@ class DataSet:
 
     def require_columns(self, files: Iterable[CorpusFile], budget: ReadBudget) -> None:
         """Raise `InputError` if no row has a column that is named, or none of the first rows shows what it is."""
-        missing, reason = dict.fromkeys(filter(None, (self.columns or {}).values())), ""
+        if self.columns:
+            self._require_named([column for column in self.columns.values() if column], files, budget)
+        elif self.formatting == MESSAGES:
+            self._require_shown(files, budget)
+
+    def _require_named(self, missing: list[str], files: Iterable[CorpusFile], budget: ReadBudget) -> None:
+        reason = ""
         for file in files:
-            rows = rows_of(file, self.names, budget)
-            for row, _ in rows if missing else islice(rows, _FIRST_ROWS):
-                missing = {name: None for name in missing if name not in row}
-                if self.formatting == MESSAGES:
-                    try:
-                        shown_columns(row)
-                    except DroppedError as error:
-                        if error.kind == UNKNOWN_COLUMNS:
-                            reason = reason or f"{file.path} has the {error.detail}"
-                            continue
+            for row, _ in rows_of(file, self.names, budget):
+                missing = [column for column in missing if column not in row]
                 if not missing:
                     return
-                reason = f"no row of {file.path} has the column {next(iter(missing))!r}"
-        if reason and self.columns:
-            raise InputError(f"{reason}, which data set {self.name} names; it has {', '.join(row)}")
+                reason = f"no row of {file.path} has the column {missing[0]!r}, which data set {self.name} names"
+        if reason:
+            raise InputError(f"{reason}; it has {', '.join(row)}")
+
+    def _require_shown(self, files: Iterable[CorpusFile], budget: ReadBudget) -> None:
+        reason = ""
+        for file in files:
+            for row, _ in islice(rows_of(file, self.names, budget), _FIRST_ROWS):
+                try:
+                    shown_columns(row)
+                    return
+                except DroppedError as error:
+                    reason = reason or f"{file.path} has the {error.detail}"
         if reason:
             raise InputError(
                 f"{reason}: chat data have messages, conversations, or instruction and output; say what they are with "

@@ -44,7 +44,7 @@ _NULLS = {  # of CSV, as pandas has them
 _ROWS_AT_ONCE, _BATCH_BYTES = 256, 4 << 20
 _HEAD_BYTES = 1 << 16
 _ROW_COPIES = 32  # of a row that is larger than `SMALL_BYTES`: as read and decoded, its texts and its ids
-_decode, _member = json.JSONDecoder().decode, json.JSONDecoder().raw_decode
+_member = json.JSONDecoder().raw_decode
 
 
 def as_chat_file(file: CorpusFile) -> CorpusFile:
@@ -130,10 +130,7 @@ def _line_rows(file: CorpusFile, blocks: Iterable[bytes], at: int, budget: ReadB
 
 def _row_of(line: bytes) -> dict[str, Any] | str:
     try:
-        try:
-            row = _decode(line.decode("utf-8", "surrogatepass"))
-        except ValueError:
-            row = json.loads(line)  # with a byte order mark, or not in UTF-8
+        row = json.loads(line)  # also with a byte order mark, or not in UTF-8
     except (ValueError, RecursionError):
         return "records_not_json"
     return row if isinstance(row, dict) else "records_not_json"

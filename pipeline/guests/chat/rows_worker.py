@@ -8,7 +8,7 @@ import logging
 import time
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -70,54 +70,53 @@ class RowsTask:
 def encode_rows(task: RowsTask) -> EncodedChunk:
     """Encode the rows of a chunk and write its part. Raises `InputError` for a file that changed or cannot be read."""
     started = time.monotonic()
+    tally, lengths, learned = Tally(), Counter[int](), Counter[int]()
+    with whole_file(task.output) as path, path.open("wb") as file:
+        writer = IdsWriter(file, ID_BYTES)
+        _write_rows(_rows(task, tally, lengths, learned), writer)
+        about = plain(Conversations.counted(task.options.sequence_length or 0, lengths, learned))
+        part = writer.finish_part(task.fingerprint, ChunkStatistics(losses=tally.found), about=about)
+    _log.info("%s: %d rows, %d ids in %.2f s", task, part.documents, part.ids // 2, time.monotonic() - started)
+    return part
+
+
+def _rows(task: RowsTask, tally: Tally, lengths: Counter[int], learned: Counter[int]) -> Iterator[Row | None]:
+    """Yield the rows of a chunk, None for one that is dropped. What is no object is skipped, and has no number."""
     model, native = loaded(task.model, task.tokenizer, task.cache_bytes)
     encoder = ChatEncoder(task.template, model, task.options, native)
-    with whole_file(task.output) as path, path.open("wb") as file:
-        part = IdsWriter(file, ID_BYTES)
-        tally, conversations = _write_rows(task, encoder, part)
-        statistics = ChunkStatistics(losses=tally.found)
-        written = part.finish_part(task.fingerprint, statistics, about=plain(conversations))
-    _log.info("%s: %d rows, %d ids in %.2f s", task, written.documents, written.ids // 2, time.monotonic() - started)
-    return written
-
-
-def _write_rows(task: RowsTask, encoder: ChatEncoder, part: IdsWriter) -> tuple[Tally, Conversations]:
-    """Write the blocks of a part; returns what was skipped or altered, and the lengths of the conversations."""
-    tally, values, cut_off = Tally(), 0, task.options.sequence_length or 0
-    lengths, learned = Counter[int](), Counter[int]()
-    columns: list[bytes] = []
-    ends = array("Q")
-    held = 0
-
-    def write() -> None:
-        nonlocal columns, ends, values, held
-        part.add(memoryview(b"".join(columns)), memoryview(ends))
-        columns, ends, values, held = [], array("Q"), values + held // ID_BYTES, 0
-
     budget = budget_of(task.budget_bytes, task.cache_bytes, task.grant)
     for span, text_bytes in zip(task.spans, task.sizes, strict=True):
         file, start, stop = span
         progress = report_progress if file.compression == "none" else in_text_bytes(text_bytes, stop - start)
-        for found, position in read_rows(span, progress, task.data_set.names, budget):
-            if isinstance(found, str):
-                tally.add(found, 1, [file.location(position)])
+        for record, position in read_rows(span, progress, task.data_set.names, budget):
+            where, row = file.location(position), None
+            if isinstance(record, str):
+                tally.add(record, 1, [where])
                 continue
-            with encoder.noting(tally, where := file.location(position)):
+            with encoder.noting(tally, where):
                 try:
-                    row = encoder.encode(_aligned(found, task.data_set))
+                    row = encoder.encode(_aligned(record, task.data_set))
                 except MissingColumnError as error:
                     raise InputError(f"{where}: {error} (data set {task.data_set.name})") from None
                 except SpecialTokenError as error:
                     raise InputError(f"{where}: {error}") from None
-                columns += row
-                held += 2 * len(row[0])
-                lengths[_rounded(encoder.tokens, cut_off)] += 1
+                lengths[_rounded(encoder.tokens, task.options.sequence_length or 0)] += 1
                 learned[_learned_share(row)] += 1
-            ends.append(values + held // ID_BYTES)
-            if held >= _BLOCK_BYTES or len(ends) >= _BLOCK_BYTES:
-                write()
-    write()
-    return tally, Conversations.counted(cut_off, lengths, learned)
+            yield row
+
+
+def _write_rows(rows: Iterable[Row | None], writer: IdsWriter) -> None:
+    """Write rows in blocks."""
+    columns, ends, before, values = list[bytes](), array("Q"), 0, 0  # values before the block, and with it
+    for row in rows:
+        if row is not None:
+            columns += row
+            values += 2 * len(row[0]) // ID_BYTES
+        ends.append(values)
+        if ID_BYTES * (values - before) >= _BLOCK_BYTES or len(ends) >= _BLOCK_BYTES:
+            writer.add(memoryview(b"".join(columns)), memoryview(ends))
+            columns, ends, before = [], array("Q"), values
+    writer.add(memoryview(b"".join(columns)), memoryview(ends))
 
 
 def budget_of(budget_bytes: int, cache_bytes: int, grant: Grant) -> ReadBudget:
