@@ -68,6 +68,13 @@ class WorkerError(PipelineError):
     """A task kept failing in worker processes; the message names the task and the last reason."""
 
 
+def refuse_if(*checks: tuple[object, str]) -> None:
+    """Raise `UsageError` with the message of the first condition that holds."""
+    for condition, message in checks:
+        if condition:
+            raise UsageError(message)
+
+
 def unfit(name: str, expected: str, value: object) -> UsageError:
     """Return the error for an argument or option with another value than is expected."""
     return UsageError(f"{name}: expected {expected}, not {shown(value)}")

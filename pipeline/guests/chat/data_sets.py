@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
-from pipeline.base.errors import InputError, UsageError
+from pipeline.base.errors import InputError, UsageError, refuse_if
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.read_budget import ReadBudget
 from pipeline.guests.chat.align import (
@@ -100,11 +100,14 @@ def listed_data_sets(path: Location, names: Sequence[str]) -> list[DataSet]:
 
 def _data_set(path: Location, name: str, entry: Mapping[str, Any]) -> DataSet:
     where = f"{path}: data set {name!r}"
-    elsewhere, file = [key for key in _ELSEWHERE if key in entry], entry.get("file_name")
-    if elsewhere or not isinstance(file, str):
-        raise UsageError(f"{where} is not a local file ({', '.join(elsewhere) or 'no file_name'}): save it as a file")
-    if entry.get("ranking"):
-        raise UsageError(f"{where} is for preferences (ranking), which have two answers: name one for sft")
+    elsewhere, file = [key for key in _ELSEWHERE if key in entry], str(entry.get("file_name"))
+    refuse_if(
+        (
+            elsewhere or not isinstance(entry.get("file_name"), str),
+            f"{where} is not a local file ({', '.join(elsewhere) or 'no file_name'}): save it as a file",
+        ),
+        (entry.get("ranking"), f"{where} is for preferences (ranking), which have two answers: name one for sft"),
+    )
     keys = [field.name for field in fields(DataSet) if field.name not in ("name", "inputs")]
     _require_known(where, entry, [*keys, *_OTHER_KEYS, "file_name", "ranking"])
     for kind, known in (("columns", _COLUMNS), ("tags", TAGS)):
@@ -113,10 +116,16 @@ def _data_set(path: Location, name: str, entry: Mapping[str, Any]) -> DataSet:
         data_set = stored(DataSet, {**entry, "name": name, "inputs": []})
     except ValueError as error:
         raise UsageError(f"{where}: {error}") from None
-    if data_set.formatting not in FORMATTINGS:
-        raise UsageError(f"{where}: formatting {data_set.formatting!r} is none of {', '.join(FORMATTINGS)}")
-    if data_set.num_samples is not None and data_set.num_samples < 1:
-        raise UsageError(f"{where}: num_samples must be a whole number from 1")
+    refuse_if(
+        (
+            data_set.formatting not in FORMATTINGS,
+            f"{where}: formatting {data_set.formatting!r} is none of {', '.join(FORMATTINGS)}",
+        ),
+        (
+            data_set.num_samples is not None and data_set.num_samples < 1,
+            f"{where}: num_samples must be a whole number from 1",
+        ),
+    )
     columns = data_set.columns
     if columns is None and data_set.formatting != "openai":
         columns = {**ALPACA_COLUMNS} if data_set.formatting == "alpaca" else {"messages": "conversations"}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-from pipeline.base.errors import InputError, UsageError
+from pipeline.base.errors import InputError, UsageError, refuse_if
 from pipeline.guests.chat.options import ChatOptions
 
 _DRAWN_AT_ONCE = 1000  # the generator's numbers depend on it
@@ -24,15 +24,22 @@ Samples = Sequence[int | None]  # rows to draw of each data set, if not all as t
 
 def check_mixing(options: ChatOptions, sets: int) -> None:
     """Raise `UsageError` for probabilities that do not fit the strategy or that many data sets."""
-    shares = options.interleave_probs
-    if shares and options.mix_strategy == "concat":
-        raise UsageError("--interleave-probs is for an interleaving --mix-strategy: choose one, or leave it out")
-    if sets == 1:
-        return
-    if shares and len(shares) != sets:
-        raise UsageError(f"--interleave-probs has {len(shares)} numbers for {sets} data sets: give each one")
-    if shares and abs(math.fsum(shares) - 1) > _SUM_DIFFERS:
-        raise UsageError(f"--interleave-probs {','.join(map(str, shares))}: give numbers with the sum 1")
+    shares = options.interleave_probs or ()
+    used = shares and sets > 1
+    refuse_if(
+        (
+            shares and options.mix_strategy == "concat",
+            "--interleave-probs is for an interleaving --mix-strategy: choose one, or leave it out",
+        ),
+        (
+            used and len(shares) != sets,
+            f"--interleave-probs has {len(shares)} numbers for {sets} data sets: give each one",
+        ),
+        (
+            used and abs(math.fsum(shares) - 1) > _SUM_DIFFERS,
+            f"--interleave-probs {','.join(map(str, shares))}: give numbers with the sum 1",
+        ),
+    )
 
 
 def order_rows(sizes: Sequence[int], options: ChatOptions, wanted: Samples = ()) -> "array[int]":

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 
-from pipeline.base.errors import UsageError
+from pipeline.base.errors import UsageError, refuse_if
 from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.listing import Listing
 from pipeline.executors import Node
@@ -65,53 +65,62 @@ def chat_of(options: ChatOptions, model: Model, data_sets: Sequence[DataSet] | N
     if options.tool_format is not None:
         template = with_tool_format(template, options.tool_format)
     require_fitting(template, model, options)
-    if not shard_format(options.shard_format).columns:
-        raise UsageError(f"--shard-format {options.shard_format} has no column for labels: choose arrow or parquet")
-    if options.pack == "best-fit":
-        raise UsageError("--pack best-fit is for documents: of conversations, choose none, greedy or neat")
     packed, length = options.pack in ("greedy", "neat"), options.sequence_length or 2048
-    if packed and length < 2:
-        raise UsageError("--sequence-length of packed rows must be at least 2: one id is filled")
+    pad = model.pad_token or eos_of(template, model)
+    refuse_if(
+        (
+            not shard_format(options.shard_format).columns,
+            f"--shard-format {options.shard_format} has no column for labels: choose arrow or parquet",
+        ),
+        (
+            options.pack == "best-fit",
+            "--pack best-fit is for documents: of conversations, choose none, greedy or neat",
+        ),
+        (packed and length < 2, "--sequence-length of packed rows must be at least 2: one id is filled"),
+        (
+            packed and pad is None,
+            "packed rows are filled with a pad token, and the tokenizer has neither one nor an end of text",
+        ),
+    )
     mask = "int32" if options.pack == NEAT else "int8"
     columns = {"input_ids": "int32", "labels": "int32", "attention_mask": mask}
     layout = Layout({**columns, POSITIONS: "int32"}, length, documents=False) if packed else Layout(columns)
     sets = tuple(data_sets or [DataSet("inputs", options.inputs or (), MESSAGES)])
     check_mixing(options, len(sets))
-    special, eos = model.vocabulary.special_tokens, eos_of(template, model)
-    pad = model.pad_token or eos
-    if packed and pad is None:
-        raise UsageError(
-            "packed rows are filled with a pad token, and the tokenizer has neither one nor an end of text"
-        )
     options = replace(options, sequence_length=length - packed, date=day)
-    return Chat(template, options, sets, layout, special[pad] if pad else 0)
+    return Chat(template, options, sets, layout, model.vocabulary.special_tokens[pad] if pad else 0)
 
 
 def require_fitting(template: Template, model: Model, options: ChatOptions) -> None:
-    """Raise `UsageError` for missing marks, for no end of text where one is needed, and where questions are learned
-    though answers share one, or history is masked."""
-    if options.train_on_prompt and (template.efficient_eos or options.mask_history):
-        other = f"template {template.name}, whose turns share one end of text"
-        raise UsageError(f"--train-on-prompt excludes {'--mask-history' if options.mask_history else other}")
-    if template.jinja is not None and (options.tool_format or options.preserve_thinking):
-        raise UsageError(
-            f"template {template.name} is Jinja and writes calls and thoughts itself: leave tool_format out"
-        )
-    if missing := missing_marks(template, model):
-        raise UsageError(
-            f"template {template.name}: the vocabulary has no special token {' '.join(missing)}; add "
+    """Raise `UsageError` for a template that the vocabulary lacks tokens for, or that excludes other options."""
+    name, missing = f"template {template.name}", missing_marks(template, model)
+    refuse_if(
+        (options.train_on_prompt and options.mask_history, "--train-on-prompt excludes --mask-history"),
+        (
+            options.train_on_prompt and template.efficient_eos,
+            f"--train-on-prompt excludes {name}, whose turns share one end of text",
+        ),
+        (
+            template.jinja is not None and (options.tool_format or options.preserve_thinking),
+            f"{name} is Jinja and writes calls and thoughts itself: leave tool_format out",
+        ),
+        (
+            missing,
+            f"{name}: the vocabulary has no special token {' '.join(missing)}; add "
             f"{' '.join(f'--special-token {text!r}' for text in missing)} with `merge` or `export --output`, or choose "
-            "another --template"
-        )
-    if needs_eos(template) and eos_of(template, model) is None:
-        raise UsageError(f"template {template.name} ends answers with the end of text, and the tokenizer has none")
+            "another --template",
+        ),
+        (
+            needs_eos(template) and eos_of(template, model) is None,
+            f"{name} ends answers with the end of text, and the tokenizer has none",
+        ),
+    )
 
 
 def named_data_sets(options: ChatOptions) -> list[DataSet] | None:
     """Return the data sets of `--dataset-info`, or None where INPUT is what is read."""
     if options.dataset_info is None:
-        if options.dataset:
-            raise UsageError("--dataset names entries of a file: give --dataset-info dataset_info.json")
+        refuse_if((options.dataset, "--dataset names entries of a file: give --dataset-info dataset_info.json"))
         return None
     if not options.dataset or options.inputs:
         raise UsageError("--dataset-info takes --dataset NAME[,NAME...] and no INPUT: its entries name the files")

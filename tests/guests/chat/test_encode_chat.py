@@ -58,12 +58,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, opened in (("stream", pa.ipc.new_stream), ("file", pa.ipc.new_file)):
         with opened(home / f"{name}.arrow", table.schema) as writer:
             writer.write_table(table, max_chunksize=90)
-    listed = {"a": {"file_name": "rows.jsonl", "formatting": "sharegpt"}}
+    listed: dict[str, dict[str, Any]] = {"a": {"file_name": "rows.jsonl", "formatting": "sharegpt"}}
     listed |= {"b": {**listed["a"], "file_name": "rows.json"}, "bad": {"file_name": "bad.jsonl"}}
     _write_lines(home / "bad.jsonl", [{"instruction": "a", "output": "b"}])
-    odd: dict[str, dict[str, Any]] = {"ranking": {"ranking": True}, "form": {"formatting": "odd"}, "tags": {"tags": []}}
-    odd |= {"none": {"num_samples": 0}, "more": {"num_samples": 600}, "link": {"file_name": "link.jsonl"}}
-    listed |= {name: {**listed["a"], **entry} for name, entry in odd.items()} | {"url": {"hf_hub_url": "a/b"}}
+    listed |= {"more": {**listed["a"], "num_samples": 600}, "link": {**listed["a"], "file_name": "link.jsonl"}}
     (home / "link.jsonl").symlink_to("rows.jsonl")
     files = {"bad.csv": b"instruction,output\na,b\na,b,c\n", "cut.json": b'[{"instruction": "a"}', "a.txt": b"low"}
     files |= {"other.jsonl": b'{"body": "low"}', "lost.jsonl": b'{"messages": 5}'}
@@ -332,52 +330,79 @@ def test_data_sets_are_mixed_in_the_order_that_is_asked_for(home: Path, tmp_path
     assert len(rows) > 4
 
 
-_ROWS = ("rows.jsonl", "--template", "chatml")
-_LISTED = ("--dataset-info", "dataset_info.json", "--template", "chatml", "--dataset")
+_TEMPLATE = ("--template", "chatml")
+_ROWS = ("rows.jsonl", *_TEMPLATE)
+_LISTED = ("--dataset-info", "dataset_info.json", *_TEMPLATE, "--dataset")
+
+
+def _refused(home: Path, output: Path, code: int, *words: object, command: str = "encode-chat") -> str:
+    return refused(run(command, *words, "--tokenizer", "tokenizer", "--output", output, cwd=home), code)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"),
+    ("file", "message"),
     [
-        (("rows.jsonl", "--template", "gemma"), 2, "no special token <start_of_turn> <end_of_turn>"),
-        ((*_ROWS, "--shard-format", "bin"), 2, "no column for labels"),
-        ((*_LISTED, "c"), 2, "has no data set 'c'"),
-        ((*_ROWS, "--shuffle", 1), 2, "No such option '--shuffle'"),
-        (("rows.jsonl",), 2, "chat data need a --template"),
-        ((*_LISTED, "bad"), 1, "bad.jsonl has the column 'input', which data set bad names; it has instr"),
-        ((*_ROWS, "--pack", "best-fit"), 2, "choose none, greedy or neat"),
-        (("bad.csv", *_ROWS[1:]), 1, "bad.csv cannot be read as CSV after 1 rows (a row has more cells"),
-        (("cut.json", *_ROWS[1:]), 1, "cut.json cannot be read as JSON after 1 rows (its array does not end)"),
-        (("cut.arrow", *_ROWS[1:]), 1, "cut.arrow cannot be read as Arrow ("),
-        (("bad.parquet", *_ROWS[1:]), 1, "bad.parquet cannot be read as Parquet ("),
-        (("a.txt", *_ROWS[1:]), 1, "a.txt holds text, and chat data are rows: name .jsonl, .json, .csv"),
-        (("lost.jsonl", *_ROWS[1:]), 1, "no conversation is left to learn from: 1 conversation dropped: the messages"),
-        (("other.jsonl", *_ROWS[1:]), 1, "other.jsonl has the columns body: chat data have messages, conversations"),
-        ((*_LISTED, "url"), 2, "data set 'url' is not a local file (hf_hub_url): save it as a file"),
-        ((*_LISTED, "ranking"), 2, "data set 'ranking' is for preferences (ranking), which have two answers: name one"),
-        ((*_LISTED, "form"), 2, "data set 'form': formatting 'odd' is none of alpaca, sharegpt, openai"),
-        ((*_LISTED, "tags"), 2, "data set 'tags': tags: [] is not of type dict"),
-        ((*_LISTED, "none"), 2, "data set 'none': num_samples must be a whole number from 1"),
-        ((*_LISTED, "a,link"), 2, "link.jsonl is of data set link and of one before it: give one of them a copy"),
-        (("--dataset-info", "cut.json", *_LISTED[2:], "a"), 2, "--dataset-info cut.json cannot be read: "),
-        ((*_ROWS, "--dataset", "a"), 2, "--dataset names entries of a file: give --dataset-info dataset_info.json"),
-        (("rows.jsonl", *_LISTED, "a"), 2, "--dataset-info takes --dataset NAME[,NAME...] and no INPUT"),
-        (_ROWS[1:], 2, "encoding chat data takes INPUT, or --dataset-info and --dataset, and --output"),
-        ((*_ROWS, "--pack", "neat", "--sequence-length", 1), 2, "--sequence-length of packed rows must be at least 2"),
-        ((*_ROWS, "--config", "names.json"), 2, "cutoff_len and sequence_length are one option: give one of them"),
-        ((*_ROWS, "--config", "stage.yaml"), 2, "stage dpo: only sft is done here; leave it out"),
-        ((*_ROWS, "--val-size", 3), 2, "--val-size is no flag; give val_size in a file for --config"),
-        ((*_ROWS, "--val-fraction", "1%", "--val-tokens", 9), 2, "--val-fraction and --val-tokens exclude each other"),
-        ((*_ROWS, "--val-tokens", 9, "--config", "size.json"), 2, "--val-tokens and val_size exclude each other"),
-        (("encode", "rows.jsonl", "--pack", "neat"), 2, "--pack neat is for chat data"),
-        (("encode", "rows.jsonl"), 1, "no document is left to encode: 300 records skipped: no text field (first: "),
-        (("encode", "rows.jsonl"), 1, "for chat data, use encode-chat"),
-        (("encode", "other.jsonl"), 1, "; name the field with --text-field"),
+        ("bad.csv", "bad.csv cannot be read as CSV after 1 rows (a row has more cells"),
+        ("cut.json", "cut.json cannot be read as JSON after 1 rows (its array does not end)"),
+        ("cut.arrow", "cut.arrow cannot be read as Arrow ("),
+        ("bad.parquet", "bad.parquet cannot be read as Parquet ("),
+        ("a.txt", "a.txt holds text, and chat data are rows: name .jsonl, .json, .csv"),
+        ("lost.jsonl", "no conversation is left to learn from: 1 conversation dropped: the messages"),
+        ("other.jsonl", "other.jsonl has the columns body: chat data have messages, conversations"),
     ],
 )
-def test_what_cannot_be_is_refused(home: Path, tmp_path: Path, arguments: Any, code: int, message: str) -> None:
-    words = arguments if arguments[:1] == ("encode",) else ("encode-chat", *arguments)
-    assert message in refused(run(*words, "--tokenizer", "tokenizer", "--output", tmp_path / "out", cwd=home), code)
+def test_a_file_without_conversations_is_refused(home: Path, tmp_path: Path, file: str, message: str) -> None:
+    assert message in _refused(home, tmp_path / "out", 1, file, *_TEMPLATE)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("rows.jsonl", "--template", "gemma"), "no special token <start_of_turn> <end_of_turn>"),
+        (("rows.jsonl",), "chat data need a --template"),
+        (_TEMPLATE, "encoding chat data takes INPUT, or --dataset-info and --dataset, and --output"),
+        ((*_ROWS, "--shard-format", "bin"), "no column for labels"),
+        ((*_ROWS, "--shuffle", 1), "No such option '--shuffle'"),
+        ((*_ROWS, "--val-size", 3), "--val-size is no flag; give val_size in a file for --config"),
+        ((*_ROWS, "--pack", "best-fit"), "choose none, greedy or neat"),
+        ((*_ROWS, "--pack", "neat", "--sequence-length", 1), "--sequence-length of packed rows must be at least 2"),
+        ((*_ROWS, "--val-fraction", "1%", "--val-tokens", 9), "--val-fraction and --val-tokens exclude each other"),
+        ((*_ROWS, "--val-tokens", 9, "--config", "size.json"), "--val-tokens and val_size exclude each other"),
+        ((*_ROWS, "--config", "names.json"), "cutoff_len and sequence_length are one option: give one of them"),
+        ((*_ROWS, "--config", "stage.yaml"), "stage dpo: only sft is done here; leave it out"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(home: Path, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    assert message in _refused(home, tmp_path / "out", 2, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((*_LISTED, "c"), "has no data set 'c'"),
+        ((*_LISTED, "a,link"), "link.jsonl is of data set link and of one before it: give one of them a copy"),
+        (("--dataset-info", "cut.json", *_LISTED[2:], "a"), "--dataset-info cut.json cannot be read: "),
+        ((*_ROWS, "--dataset", "a"), "--dataset names entries of a file: give --dataset-info dataset_info.json"),
+        (("rows.jsonl", *_LISTED, "a"), "--dataset-info takes --dataset NAME[,NAME...] and no INPUT"),
+    ],
+)
+def test_data_sets_that_are_not_there_are_refused(
+    home: Path, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    assert message in _refused(home, tmp_path / "out", 2, *words)
+
+
+def test_a_column_that_a_data_set_names_and_no_row_has_is_refused(home: Path, tmp_path: Path) -> None:
+    line = _refused(home, tmp_path / "out", 1, *_LISTED, "bad")
+    assert "bad.jsonl has the column 'input', which data set bad names; it has instr" in line
+
+
+def test_encode_names_the_command_for_chat_data(home: Path, tmp_path: Path) -> None:
+    line = _refused(home, tmp_path / "out", 1, "rows.jsonl", command="encode")
+    assert "no document is left to encode: 300 records skipped: no text field (first: " in line
+    assert "; name the field with --text-field; for chat data, use encode-chat" in line
+    line = _refused(home, tmp_path / "out", 2, "rows.jsonl", "--pack", "neat", command="encode")
+    assert "--pack neat is for chat data" in line
 
 
 MESSAGES = [dialog(*said)["messages"] for said in (("low <|im_end|>", "er"), ("low", ""), ("low", None))]

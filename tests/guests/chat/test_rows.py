@@ -292,9 +292,14 @@ def test_a_row_of_a_data_set_that_is_marked_is_not_learned(tmp_path: Path) -> No
         ),
         ({"format": "sharegpt"}, "'format' is not understood; did you mean 'formatting'?"),
         ({"tags": {"role": "role"}}, "tags: 'role' is not understood; did you mean 'role_tag'?"),
+        ({"hf_hub_url": "a/b"}, "data set 'a' is not a local file (hf_hub_url): save it as a file"),
+        ({"ranking": True}, "data set 'a' is for preferences (ranking), which have two answers: name one"),
+        ({"formatting": "odd"}, "data set 'a': formatting 'odd' is none of alpaca, sharegpt, openai"),
+        ({"tags": []}, "data set 'a': tags: [] is not of type dict"),
+        ({"num_samples": 0}, "data set 'a': num_samples must be a whole number from 1"),
     ],
 )
-def test_keys_of_a_data_set_that_are_not_understood_are_refused(entry: Any, message: str, tmp_path: Path) -> None:
+def test_an_entry_that_is_not_understood_is_refused(entry: Any, message: str, tmp_path: Path) -> None:
     path = tmp_path / "dataset_info.json"
     path.write_text(json.dumps({"a": {"file_name": "rows.jsonl", **entry}}))
     with pytest.raises(pipeline.UsageError) as raised:
