@@ -6,15 +6,14 @@ where a record batch starts. A batch is held in memory whole. A row whose text i
 
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from pipeline.base.units import format_bytes
-from pipeline.corpus.columns import field, plain, records_of, require_text
+from pipeline.corpus.columns import field, intact, plain, records_of, require_text
 from pipeline.corpus.documents import Records
-from pipeline.corpus.files import ARROW_FILE, CorpusFile, FileSpan, damaged, opened
+from pipeline.corpus.files import ARROW_FILE, CorpusFile, FileSpan, opened
 from pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from pipeline.storage import OpenFile, is_uri
 
@@ -22,6 +21,7 @@ _MARK_BYTES = 8  # before the stream in a file, and before a message: a continua
 _CONTINUATION = b"\xff\xff\xff\xff"
 _DICTIONARY, _BATCH = 2, 3  # kinds of messages
 _HEADER_BYTES, _MOST_HEADER_BYTES = 1 << 12, 1 << 28
+_READ = "read as Arrow: it is damaged"
 _BINARY = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
 
 
@@ -48,7 +48,7 @@ def batch_cuts(file: CorpusFile, text_field: str, chunk_bytes: int) -> list[int]
 
     Raises `InputError` if it is damaged, or has no column of texts with this name.
     """
-    with opened(file.path) as stream, _intact(file):
+    with opened(file.path) as stream, intact(file.path, _READ):
         messages = _messages(file, stream)
         require_text(file.path, _schema(next(messages)), text_field)
         if is_uri(file.path) or file.size <= chunk_bytes:
@@ -72,7 +72,7 @@ def read_batches(
 ) -> Iterator[Records]:
     """Read the rows of the record batches that start in a span; `progress` is called with bytes."""
     file, start, _ = span
-    with _intact(file):
+    with intact(file.path, _READ):
         index = require_text(file.path, _schema(next(_messages(file, stream))), text_field)
         before = _messages(file, stream) if start else ()
         at = sum(message.rows for message in before if message.start < start)
@@ -197,12 +197,3 @@ def _sound(column: pa.Array) -> pa.Array:
     values = column.dictionary if pa.types.is_dictionary(column.type) else column
     values.cast(_BINARY.get(values.type, values.type)).validate(full=True)
     return column
-
-
-@contextmanager
-def _intact(file: CorpusFile) -> Iterator[None]:
-    """Raise `InputError` for what is raised where a file is damaged."""
-    try:
-        yield
-    except (pa.ArrowException, OSError, ValueError, IndexError, StopIteration, struct.error) as error:
-        raise damaged(file.path, "read as Arrow: it is damaged", error) from None

@@ -3,7 +3,9 @@
 Imported only where there is a column, since it imports Arrow.
 """
 
+import struct
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -11,9 +13,19 @@ import pyarrow.compute as pc
 
 from pipeline.base.errors import InputError
 from pipeline.corpus.documents import Records, SkippedRecords
+from pipeline.corpus.files import damaged
 from pipeline.corpus.skipped_or_altered import MOST_EXAMPLES
 
 MOST_BYTES = 4 << 20
+
+
+@contextmanager
+def intact(path: str, action: str) -> Iterator[None]:
+    """Raise `InputError` for what is raised where a file is damaged. action: what fails, with its location."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, IndexError, StopIteration, struct.error) as error:
+        raise damaged(path, action, error) from None
 
 
 def is_text(kind: pa.DataType) -> bool:

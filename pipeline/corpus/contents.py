@@ -16,18 +16,25 @@ _EXTRACT = "extract it, and name the directory of its files"
 _DECOMPRESS = "decompress it, then name the result"
 _CONVERT = "convert it to JSON Lines or Parquet"
 _MAGIC = {
-    b"PK\x03\x04": ("a ZIP archive", _EXTRACT), b"PK\x05\x06": ("a ZIP archive", _EXTRACT),
-    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", _EXTRACT), b"Rar!\x1a\x07": ("a RAR archive", _EXTRACT),
-    b"\x04\x22\x4d\x18": ("compressed with lz4", _DECOMPRESS), b"\x1f\x9d": ("compressed with compress", _DECOMPRESS),
-    b"\xff\x06\x00\x00sNaPpY": ("compressed with Snappy", _DECOMPRESS), b"Obj\x01": ("an Avro file", _CONVERT),
-    b"SQLite format 3\0": ("an SQLite database", _CONVERT), b"\x89HDF\r\n\x1a\n": ("an HDF5 file", _CONVERT),
+    b"PK\x03\x04": ("a ZIP archive", _EXTRACT),
+    b"PK\x05\x06": ("a ZIP archive", _EXTRACT),
+    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", _EXTRACT),
+    b"Rar!\x1a\x07": ("a RAR archive", _EXTRACT),
+    b"\x04\x22\x4d\x18": ("compressed with lz4", _DECOMPRESS),
+    b"\x1f\x9d": ("compressed with compress", _DECOMPRESS),
+    b"\xff\x06\x00\x00sNaPpY": ("compressed with Snappy", _DECOMPRESS),
+    b"Obj\x01": ("an Avro file", _CONVERT),
+    b"SQLite format 3\0": ("an SQLite database", _CONVERT),
+    b"\x89HDF\r\n\x1a\n": ("an HDF5 file", _CONVERT),
     b"FEA1\0\0\0\0": ("a Feather file of version 1", _CONVERT),
-}  # fmt: skip
+}
 _MAGICS = tuple(_MAGIC)
 _UNICODE_MARKS = {  # UTF-32 first: its mark begins with one of UTF-16
-    codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16",
-}  # fmt: skip
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
 _MARKS = tuple(_UNICODE_MARKS)
 _CONTROL = "\0-\x08\x0e-\x19\x1c-\x1f"
 _CONTROLS, _CONTROL_BYTES = re.compile(f"[{_CONTROL}]"), re.compile(f"[{_CONTROL}]".encode())

@@ -22,12 +22,23 @@ COMPRESSIONS = ("none", "gzip", "zstd", "bzip2", "xz")
 AUTO = "auto"
 
 _COMPRESSION_SUFFIXES = {
-    ".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bzip2", ".xz": "xz",
-}  # fmt: skip
+    ".gz": "gzip",
+    ".gzip": "gzip",
+    ".zst": "zstd",
+    ".zstd": "zstd",
+    ".bz2": "bzip2",
+    ".xz": "xz",
+}
 _FORMAT_SUFFIXES = {
-    ".jsonl": "jsonl", ".ndjson": "jsonl", ".jsonlines": "jsonl", ".json": "jsonl",
-    ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow",
-}  # fmt: skip
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".jsonlines": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+}
 _PARQUET = b"PAR1"
 ARROW_FILE, _ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"  # the second: and the length of the schema
 _NAMES = {"parquet": "Parquet", "arrow": "Arrow"}

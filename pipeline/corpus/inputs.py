@@ -41,31 +41,36 @@ def expand(name: str) -> list[str]:
     shown = str(where) if isinstance(where, Remote) else name
     with reading(shown):
         if _BRACES.search(name) and not where.exists():
-            return [path for one in alternatives(name) for path in expand(one)]
+            return [path for alternative in alternatives(name) for path in expand(alternative)]
         if isinstance(where, Remote):
-            return list(map(str, _in_store(where)))
-        found = _on_disk(str(where) if is_uri(name) else name)
-    for path in found:
+            files, why_none = _in_store(where)
+        else:
+            files, why_none = _on_disk(str(where) if is_uri(name) else name)
+    if not files:
+        raise InputError(why_none)
+    paths = list(map(str, files))
+    for path in paths if isinstance(where, Path) else ():
         _refuse_undecodable(path)
-    return found
+    return paths
 
 
 def alternatives(glob: str) -> list[str]:
     """Write out braces as a shell does: `{a,b{c,d}}` -> `a`, `bc`, `bd`, none twice."""
-    found = [glob]
-    while any(map(_BRACES.search, found)):
-        written: dict[str, None] = {}
-        for one in found:
-            braces = _BRACES.search(one)
-            choices = [one] if braces is None else [
-                one[: braces.start()] + choice + one[braces.end() :] for choice in braces[1].split(",")
-            ]  # fmt: skip
-            written |= dict.fromkeys(choices)
-        if len(written) > _MOST_ALTERNATIVES:
+    names = [glob]
+    while any(map(_BRACES.search, names)):
+        names = list(dict.fromkeys(choice for name in names for choice in _choices(name)))
+        if len(names) > _MOST_ALTERNATIVES:
             shown = glob.partition("?")[0]
             raise InputError(f"the braces of {shown} stand for more than {_MOST_ALTERNATIVES:,} names: use a wildcard")
-        found = list(written)
-    return found
+    return names
+
+
+def _choices(glob: str) -> list[str]:
+    """Return what the first innermost braces of a glob stand for; the glob itself if it has none."""
+    braces = _BRACES.search(glob)
+    if braces is None:
+        return [glob]
+    return [glob[: braces.start()] + choice + glob[braces.end() :] for choice in braces[1].split(",")]
 
 
 def without(name: str, paths: Iterable[str], exclude: Iterable[str], used: set[str]) -> Iterator[str]:
@@ -112,46 +117,42 @@ def _excludes(glob: Sequence[str], parts: Sequence[str]) -> bool:
     return fnmatch.fnmatchcase(parts[0], glob[0]) and _excludes(glob[1:], parts[1:])
 
 
-def _on_disk(name: str) -> list[str]:
+def _on_disk(name: str) -> tuple[Sequence[Location], str]:
+    """Return the files that a local name stands for, and why there are none."""
     path = _absolute(name)
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 - Path's questions hide some errors and raise others
     except OSError as error:
         if _is_magic(Path(), name):
             root = Path("/" if name.startswith("/") else _absolute("."))
-            if matching := [_absolute(str(found)) for found in _matching(root, name.lstrip("/"))]:
-                return matching
-            raise InputError(f"no file matches {name}: check the glob and the directory you are in") from None
+            matching = [Path(_absolute(str(file))) for file in _matching(root, name.lstrip("/"))]
+            return matching, f"no file matches {name}: check the glob and the directory you are in"
         if isinstance(error, FileNotFoundError | NotADirectoryError):
-            raise InputError(f"{name} does not exist: check the spelling and the directory you are in") from None
+            return [], f"{name} does not exist: check the spelling and the directory you are in"
         raise
     if stat.S_ISREG(mode):
-        return [path]
+        return [Path(path)], ""
     if not stat.S_ISDIR(mode):
-        raise InputError(f"{name} is neither a regular file nor a directory: save its content to a file and name that")
-    if found := list(map(str, _below(Path(path), refuse=name))):
-        return found
-    raise InputError(
+        return [], f"{name} is neither a regular file nor a directory: save its content to a file and name that"
+    return _below(Path(path), refuse=name), (
         f"{name} is a directory without files to read (hidden ones and run directories are skipped): name another"
     )
 
 
-def _in_store(where: Remote) -> Sequence[Location]:
-    if where.key and where.is_file():
-        return [where]
+def _in_store(where: Remote) -> tuple[Sequence[Location], str]:
+    """Return the objects that a URI stands for, and why there are none."""
     root = replace(where, key="")
+    if where.key and where.is_file():
+        return [where], ""
     if _is_magic(where, where.key):
-        if found := list(_matching(root, where.key)):
-            return found
-        raise InputError(f"no object matches {where}: check the glob and the bucket")
-    if found := _below(where, refuse=str(where)):
-        return found
-    if not root.exists():
-        raise InputError(f"{where} cannot be read: the bucket of {where.base} does not exist; check its name")
-    raise InputError(
-        f"{where} does not exist, or has no objects to read below it (hidden ones and run directories are "
-        "skipped): check the key"
-    )
+        return list(_matching(root, where.key)), f"no object matches {where}: check the glob and the bucket"
+    objects = _below(where, refuse=str(where))
+    if objects or root.exists():
+        return objects, (
+            f"{where} does not exist, or has no objects to read below it (hidden ones and run directories are "
+            "skipped): check the key"
+        )
+    return [], f"{where} cannot be read: the bucket of {where.base} does not exist; check its name"
 
 
 def _absolute(name: str) -> str:

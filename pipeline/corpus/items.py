@@ -58,23 +58,24 @@ def blocks(items: Iterable[Any], text_field: str) -> Iterator[Records]:
 
 def _documents(items: Any, text_field: str) -> Iterable[Any]:
     """Return what to iterate over; refuse what would yield something else than its documents."""
-    if isinstance(items, _TEXTS):
-        raise UsageError(
-            "the documents are one single text, which would be read letter by letter; give a list of texts"
-        )
     if is_table(items):
         return [items]
-    if isinstance(items, Mapping | ItemsView) or _is_scalar(items):
-        raise UsageError(
-            f"the documents are one {type(items).__name__}, which would be read as its keys or not at all; give a list "
-            "of records or texts, of a set of data sets one"
-        )
-    if hasattr(items, "with_format") and hasattr(items, "select_columns"):  # a datasets.Dataset
+    is_data_set = hasattr(items, "with_format") and hasattr(items, "select_columns")  # of `datasets`
+    kind = type(items).__name__
+    misuse = ""
+    if isinstance(items, _TEXTS):
+        misuse = "are one single text, which would be read letter by letter; give a list of texts"
+    elif isinstance(items, Mapping | ItemsView) or _is_scalar(items):
+        misuse = f"are one {kind}, which would be read as its keys or not at all; give a list of records or texts, "
+        misuse += "of a set of data sets one"
+    elif not (is_data_set or _is_arrow(items) or hasattr(items, "__iter__") or hasattr(items, "__getitem__")):
+        misuse = f"are of type {kind}, which has no items; give a list of texts"
+    if misuse:
+        raise UsageError(f"the documents {misuse}")
+    if is_data_set:
         names = items.column_names  # None: they are not known before the first row
         columns = items if names is None else items.select_columns([_column_name("the data set", text_field, names)])
         return cast("Iterable[Any]", columns.with_format("arrow").iter(batch_size=_BATCH_ROWS))
-    if not any(hasattr(items, name) for name in ("__iter__", "__getitem__")) and not _is_arrow(items):
-        raise UsageError(f"the documents are of type {type(items).__name__}, which has no items; give a list of texts")
     if _of_arrow(items) and hasattr(items, "schema"):
         _column_name("the table", text_field, items.schema.names)
     return [items] if _is_arrow(items) else cast("Iterable[Any]", items)

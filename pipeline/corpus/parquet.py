@@ -6,19 +6,17 @@ that is large for the budget, the headers of its pages are read first. A row who
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus import pages
-from pipeline.corpus.columns import field, plain, records_of, require_text
+from pipeline.corpus.columns import field, intact, plain, records_of, require_text
 from pipeline.corpus.documents import Records
-from pipeline.corpus.files import CorpusFile, damaged, opened
+from pipeline.corpus.files import CorpusFile, opened
 from pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from pipeline.storage import OpenFile
 
@@ -27,6 +25,7 @@ _MOST_ENCODED_ROWS = 1 << 10  # if a dictionary is used for some of them
 _FEW_BYTES = 64  # of a row as it is encoded: fewer are mostly a number in a dictionary
 PAGE_COPIES = 4  # of a page: compressed, not, decoded
 _UNSEEN_SHARE = 4  # a row group that takes at most one byte in this many of the budget may be a single page
+_INDEX = "read as Parquet: it is damaged in its end, where Parquet keeps its index"
 parquet_file = partial(pq.ParquetFile, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
 
 
@@ -34,7 +33,7 @@ def row_group_bytes(file: CorpusFile, text_field: str) -> list[tuple[int, int]]:
     """Return the rows and encoded text bytes of each row group. text_field: empty for all columns."""
     with opened(file.path) as stream:
         if not text_field:
-            with _intact(file, "its end, where Parquet keeps its index"):
+            with intact(file.path, _INDEX):
                 return [(group.num_rows, group.total_byte_size) for group in _groups(parquet_file(stream))]
         parquet, leaf = _open(file, stream, text_field)
         return [(group.num_rows, group.column(leaf).total_uncompressed_size) for group in _groups(parquet)]
@@ -66,7 +65,7 @@ def read_row_groups(
             _MOST_ENCODED_ROWS if column.has_dictionary_page else _MOST_BATCH_ROWS,
             _require_pages(file, stream, column, number, budget),
         )
-        with _intact(file, f"row group {number}"):
+        with intact(file.path, f"read as Parquet: it is damaged in row group {number}"):
             for batch in parquet.iter_batches(batch_rows, row_groups=[number], columns=[text_field], use_threads=False):
                 for texts in plain(field(batch.to_struct_array(), text_field)):
                     yield records_of(texts, at.__add__)
@@ -76,18 +75,9 @@ def read_row_groups(
                     reported = done
 
 
-@contextmanager
-def _intact(file: CorpusFile, where: str) -> Iterator[None]:
-    """Raise `InputError` for what Arrow raises where a file is damaged."""
-    try:
-        yield
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise damaged(file.path, f"read as Parquet: it is damaged in {where}", error) from None
-
-
 def _open(file: CorpusFile, stream: OpenFile, text_field: str) -> tuple[pq.ParquetFile, int]:
     """Open a file; return it with the number of its column of texts."""
-    with _intact(file, "its end, where Parquet keeps its index"):
+    with intact(file.path, _INDEX):
         stream.seek(0)
         parquet = parquet_file(stream)
         schema = parquet.schema_arrow
@@ -111,7 +101,7 @@ def _require_pages(file: CorpusFile, stream: OpenFile, column: Any, group: int, 
     if left is None or PAGE_COPIES * held <= SMALL_BYTES:
         return most
     if _UNSEEN_SHARE * PAGE_COPIES * held > left:
-        with _intact(file, f"row group {group}"):
+        with intact(file.path, f"read as Parquet: it is damaged in row group {group}"):
             sizes = pages.sizes(stream, column)
         held, most = sizes.page + sizes.dictionary, sizes.rows(_BATCH_BYTES, most)
     what = f"{file.path}, row group {group}: a page with its dictionary of {format_bytes(held)}"

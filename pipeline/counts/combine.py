@@ -68,18 +68,13 @@ def _in_shares(runner: Runner, run: Run, task: CombineTask, most: int, grant: Gr
         for index, (path, fingerprint) in enumerate(parts)
     ]
 
-    def stored(_: Sequence[CombineTask]) -> list[CounterFacts | None]:
-        found = look_at(parts, runner.executor)
-        run.directory.refuse_replaced([path for path, _ in parts], found)
-        return found
-
     combining = Stage(
         COMBINING,
         "shares",
         combine,
         tasks,
         weights=[1] * shares,
-        stored=stored,
+        stored=lambda _: own_counters(run, parts, runner.executor),
         grant=grant,
         need=need,
     )
@@ -87,6 +82,13 @@ def _in_shares(runner: Runner, run: Run, task: CombineTask, most: int, grant: Gr
     [facts] = runner.run(Stage(COMBINING, "counters", join, [replace(task, parts=parts)], [len(task.parts)]))
     for path in (run.share_path(index, of) for of in {shares, *before} for index in range(of)):
         remove(path)
+    return facts
+
+
+def own_counters(run: Run, parts: Sequence[tuple[Location, str]], executor: Executor) -> list[CounterFacts | None]:
+    """Look at counters of a run; `RunDirectoryError` if a file in the place of one is not the run's."""
+    facts = look_at(parts, executor)
+    run.directory.refuse_replaced([path for path, _ in parts], facts)
     return facts
 
 

@@ -15,7 +15,7 @@ from pipeline.corpus.fit_worker import SampleTask, misfit_of
 from pipeline.corpus.sampling import choose
 from pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words, warnings_of
 from pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts
-from pipeline.counts.combine import combine_counters, look_at
+from pipeline.counts.combine import combine_counters, look_at, own_counters
 from pipeline.counts.count_worker import count_chunk
 from pipeline.counts.counter_file import CounterFacts, Parts
 from pipeline.counts.feeding import CountTask
@@ -138,8 +138,7 @@ def _add_up_inputs(runner: Runner, run: Run, statistics: ChunkStatistics) -> Par
     """Return one counter for each input with a weight, so that the count of a piece in it is rounded once."""
     of_inputs = list(run.manifest.plan.weighted(run.manifest.weights))
     parts = [counter_of(run, chunks) for chunks, _ in of_inputs]
-    whole = look_at(parts, runner.executor)
-    run.directory.refuse_replaced([path for path, _ in parts], whole)
+    whole = own_counters(run, parts, runner.executor)
     for (chunks, _), part, found in zip(of_inputs, parts, whole, strict=True):
         if found is None:
             counters = run.chunk_counters(chunks)
@@ -232,9 +231,8 @@ def count_chunks(runner: Runner, run: Run, pattern: CompiledPattern) -> ChunkSta
     )
 
     def stored_statistics(tasks: Sequence[CountTask]) -> list[ChunkStatistics | None]:
-        found = look_at([(task.output, task.fingerprint) for task in tasks], runner.executor)
-        run.directory.refuse_replaced([task.output for task in tasks], found)
-        return [None if facts is None else facts.statistics for facts in found]
+        counters = own_counters(run, [(task.output, task.fingerprint) for task in tasks], runner.executor)
+        return [None if facts is None else facts.statistics for facts in counters]
 
     stage = Stage(
         STAGE,

@@ -210,14 +210,12 @@ def _require_columns(schema: Any, name: str) -> None:
 
     from pipeline.corpus.columns import is_text
 
-    for column in ("piece", "count"):
-        if schema.names.count(column) != 1:
-            raise InputError(f"{name} needs the columns piece and count; it has {', '.join(schema.names) or 'none'}")
-    piece, count = schema.field("piece").type, schema.field("count").type
-    if not is_text(piece):
-        raise InputError(f"{name}: the column piece is of type {piece}, not text or bytes")
-    if not types.is_integer(count):
-        raise InputError(f"{name}: the column count is of type {count}, not whole numbers")
+    if any(schema.names.count(column) != 1 for column in ("piece", "count")):
+        raise InputError(f"{name} needs the columns piece and count; it has {', '.join(schema.names) or 'none'}")
+    for column, fits, wanted in (("piece", is_text, "text or bytes"), ("count", types.is_integer, "whole numbers")):
+        kind = schema.field(column).type
+        if not fits(kind):
+            raise InputError(f"{name}: the column {column} is of type {kind}, not {wanted}")
 
 
 def _arrow_batch(piece: Any, count: Any, name: str, first: int) -> Batch:

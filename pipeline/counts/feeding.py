@@ -134,7 +134,7 @@ def feed_chunk(
         except PatternTimeoutError as error:
             file, start, stop = span
             raise PatternTimeoutError(f"{file.path}, bytes {start} to {stop}: {error}") from None
-    return feeding.found()
+    return feeding.tally()
 
 
 def in_text_bytes(text_bytes: int, span_bytes: int) -> Callable[[int], None]:
@@ -155,18 +155,17 @@ class _Feeding:
     def __init__(
         self, task: ChunkTask, counter: _core.ChunkCounter, look: Callable[[Any, int, int], None], resumable: Resumable
     ) -> None:
-        self._look, self._resumable = look, resumable
+        self._task, self._counter, self._look, self._resumable = task, counter, look, resumable
         self._tally = Tally()
-        self._examples: defaultdict[str, list[str]] = defaultdict(list)  # by kind
-        self._task, self._counter = task, counter
+        self._locations: defaultdict[str, list[str]] = defaultdict(list)  # of what the counter notes, by kind
         self._cutting = task.cutting()
         self._specials = self._cutting.specials()
 
-    def found(self) -> Tally:
+    def tally(self) -> Tally:
         """Return what was skipped or altered so far."""
         tally = Tally(add_up([self._tally.found]))
         for kind, (count, _) in self._counter.statistics()["noted"].items():
-            tally.add(kind, count, self._examples[kind])
+            tally.add(kind, count, self._locations[kind])
         return tally
 
     def feed_span(self, number: int) -> None:
@@ -181,71 +180,78 @@ class _Feeding:
             progress = in_text_bytes(task.sizes[number] if task.sizes else stop - start, stop - start)
             first, last = text_range(task.spans[number], self._cutting, budget)
             text = max(first, resumed), last
-        begin, before = counter.fed_bytes(), counter.statistics()
-        first = text[0] - begin  # of a text, from a number of fed bytes to an offset in it
-        found = nuls = 0
+        before = counter.statistics()
+        first = text[0] - before["bytes"]  # of a text, from a number of fed bytes to an offset in it
+        nuls, is_empty = 0, True
         blocks = read_span(task.spans[number], task.text_field, progress, budget, text)
         for block in blocks if text[0] != text[1] else iter(()):
-            fed = counter.fed_bytes()
             if isinstance(block, bytes):
-                if fed == begin and text[0] == 0:
-                    if block.startswith(BYTE_ORDER_MARK):
-                        block, first = block[len(BYTE_ORDER_MARK) :], first + len(BYTE_ORDER_MARK)
-                    self._note_records(file, block)
-                if start == 0:
-                    nuls += block.count(0)
-                if fed == begin and text[0] > 0 and not self._cutting.separates(self._specials.match_at(block, 0)):
-                    counter.start_inside_document()
-                self._look(block, 0, len(block))
+                if counter.fed_bytes() == before["bytes"]:
+                    mark_bytes = self._begin_text(file, block, text[0])
+                    block, first = block[mark_bytes:], first + mark_bytes
+                nuls += block.count(0) if start == 0 else 0
+                is_empty = is_empty and not block
                 self._feed_text(number, block, first)
-                found += counter.fed_bytes() - fed
-                del block
-                continue
-            if file.compression != "none" and block.rows and self._resumable.due():
-                self._resumable.keep(number, block.position(0), self.found())
-            self._look(block.data, block.starts[0], block.starts[block.rows])
-            location = _record_location(file, block, fed)
-            self._feed(partial(counter.feed_documents, block.offsets, block.data, block.offset_bytes), location)
-            for skipped in block.skipped:
-                self._tally.add(skipped.kind, skipped.count, map(file.location, skipped.positions))
-            found += block.rows + len(block.skipped)
-            del block, location  # before the next is read: they may be large
+            else:
+                is_empty = is_empty and not block.rows and not block.skipped
+                self._feed_records(number, block)
+            del block  # before the next is read: it may be large
         if file.format == "text":
             self._feed(partial(counter.feed, b"", end=True), lambda offset: file.location(first + offset))
-        whole = stop == file.size or file.format == "parquet"
-        if found == 0 and start == 0 and resumed == 0 and whole:
-            self._tally.add("files_empty", 1, [file.path])
         if start == 0:  # the first span speaks for its file
-            self._tally.add("files_hardly_text", int(_hardly_text(before, counter.statistics())), [file.path])
-            self._note_nuls(file, nuls, counter.fed_bytes() - begin)
+            is_whole = resumed == 0 and (stop == file.size or file.format == "parquet")
+            self._tally.add("files_empty", int(is_empty and is_whole), [file.path])
+            self._note_kind_of_text(file, before, nuls)
         counter.set_budget(task.budget_bytes)  # what reading held of it is free again
 
-    def _note_records(self, file: CorpusFile, block: bytes) -> None:
-        """Tally a file that is read as text, if most lines of its first block look like records."""
+    def _begin_text(self, file: CorpusFile, block: bytes, offset: int) -> int:
+        """Look at the first block of a text; return the bytes of the mark in front of it."""
+        if offset > 0:
+            if not self._cutting.separates(self._specials.match_at(block, 0)):
+                self._counter.start_inside_document()
+            return 0
+        mark_bytes = len(BYTE_ORDER_MARK) if block.startswith(BYTE_ORDER_MARK) else 0
         if not file.by_name:
-            objects, lines = object_lines(block)
+            objects, lines = object_lines(block[mark_bytes:])
             example = f"{file.path}, {objects:,} of {format_count(lines, 'lines')}"
             self._tally.add("files_like_json", int(2 * objects > lines), [example])
+        return mark_bytes
 
-    def _note_nuls(self, file: CorpusFile, nuls: int, size: int) -> None:
-        """Tally a file that is read as text, if it has many NUL bytes."""
-        example = f"{file.path}, {nuls:,} of {format_count(size, 'bytes')}"
-        self._tally.add("files_with_nuls", int(_LEAST_NULS * nuls > size), [example])
+    def _note_kind_of_text(self, file: CorpusFile, before: Mapping[str, Any], nuls: int) -> None:
+        """Tally a file if much of what was fed since `before` was replaced, or is NUL: it is hardly text in UTF-8."""
+        after = self._counter.statistics()
+        fed, invalid = (after[key] - before[key] for key in ("bytes", "invalid_bytes"))
+        replaced = after["noted"]["replacements"][0] - before["noted"]["replacements"][0]
+        hardly = replaced > max(_MOST_REPLACED * (fed - invalid + replaced), _FEW_REPLACED)
+        self._tally.add("files_hardly_text", int(hardly), [file.path])
+        example = f"{file.path}, {nuls:,} of {format_count(fed, 'bytes')}"
+        self._tally.add("files_with_nuls", int(_LEAST_NULS * nuls > fed), [example])
+
+    def _feed_records(self, number: int, block: Records) -> None:
+        """Feed documents in columns, after a checkpoint if one is due."""
+        file = self._task.spans[number][0]
+        if file.compression != "none" and block.rows and self._resumable.due():
+            self._resumable.keep(number, block.position(0), self.tally())
+        self._look(block.data, block.starts[0], block.starts[block.rows])
+        location = _record_location(file, block, self._counter.fed_bytes())
+        self._feed(partial(self._counter.feed_documents, block.offsets, block.data, block.offset_bytes), location)
+        for skipped in block.skipped:
+            self._tally.add(skipped.kind, skipped.count, map(file.location, skipped.positions))
 
     def _feed_text(self, number: int, block: bytes, first: int) -> None:
         """Feed a block of text, in two if a checkpoint is due and there is a safe position in it."""
-        task, counter = self._task, self._counter
-        file = task.spans[number][0]
+        counter, file = self._counter, self._task.spans[number][0]
 
         def location(offset: int) -> str:
             return file.location(first + offset)
 
+        self._look(block, 0, len(block))
         cut = None
         if file.compression != "none" and self._resumable.due():
             cut = self._cutting.first_in(block, self._specials)
         if cut is not None:
             self._feed(partial(counter.feed, block[:cut], end=True), location)
-            self._resumable.keep(number, first + counter.fed_bytes(), self.found())
+            self._resumable.keep(number, first + counter.fed_bytes(), self.tally())
             if not self._cutting.separates(self._specials.match_at(block, cut)):
                 counter.start_inside_document()
             block = block[cut:]
@@ -271,15 +277,8 @@ class _Feeding:
         except ValueError as error:
             raise TrainingError(f"{task} cannot be {task.work}: {error}") from None
         for kind, (_, offsets) in self._counter.statistics()["noted"].items():
-            locations = self._examples[kind]
+            locations = self._locations[kind]
             locations += map(location, offsets[len(locations) :])
-
-
-def _hardly_text(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether much of what was fed between two statistics of a counter was replaced, as of a file that is not text."""
-    fed, invalid = (after[key] - before[key] for key in ("bytes", "invalid_bytes"))
-    replaced = after["noted"]["replacements"][0] - before["noted"]["replacements"][0]
-    return bool(replaced > max(_MOST_REPLACED * (fed - invalid + replaced), _FEW_REPLACED))
 
 
 def _too_long(task: ChunkTask, location: Callable[[int], str], error: MemoryError) -> TrainingError:

@@ -3,7 +3,7 @@
 Runs in a worker process for files, in the caller's process for objects that are there.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -81,7 +81,8 @@ def take(batches: Iterable[Batch], task: TakeTask) -> Taken:
         counter.clear_counts()
 
     for batch in batches:
-        _check(batch, task.special_tokens)
+        for fault in _faults(batch, task.special_tokens):
+            raise InputError(fault)
         try:
             counter.add_pieces(batch.pieces, batch.counts)
         except OverflowError:
@@ -103,19 +104,20 @@ def take(batches: Iterable[Batch], task: TakeTask) -> Taken:
     return Taken(tuple(parts), rows, pieces, cut, example)
 
 
-def _check(batch: Batch, special_tokens: tuple[bytes, ...]) -> None:
+def _faults(batch: Batch, special_tokens: tuple[bytes, ...]) -> Iterator[str]:
+    """Yield what of a batch is no piece with its count, each with its location."""
     for index, (piece, count) in enumerate(zip(batch.pieces, batch.counts, strict=True)):
         if not 1 <= count <= MOST_COUNT:
-            raise InputError(f"{batch.location(index)}: the count {count} is not {COUNT_WANTED}; leave the piece out")
+            yield f"{batch.location(index)}: the count {count} is not {COUNT_WANTED}; leave the piece out"
         if not piece:
-            raise InputError(f"{batch.location(index)}: the piece is empty; leave it out")
+            yield f"{batch.location(index)}: the piece is empty; leave it out"
     joined = b"".join(batch.pieces)
     for token in special_tokens:
         if token not in joined:  # true of most batches, for all their pieces at once
             continue
         for index, piece in enumerate(batch.pieces):
             if token in piece:
-                raise InputError(
+                yield (
                     f"{batch.location(index)}: the piece {shown(piece)} holds the special token {shown(token)}, which "
                     "is never counted; leave it out, or choose other special tokens"
                 )

@@ -25,8 +25,8 @@ from pipeline.run.stored import stored
 from pipeline.run.values import relative, shown_weight
 from pipeline.storage import Location
 
-MOST_INPUTS = 256  # that are counted apart
-_MOST_UNWEIGHTED = 32  # as long as none has a weight: a chunk takes some time, however small it is
+MOST_INPUTS = 256  # with separate counts
+_MOST_UNWEIGHTED = 32  # with separate counts if no weight is given; each needs its own chunk, at a fixed cost
 _MOST_SHOWN = 8
 _MIN_CHUNK_BYTES, _MAX_CHUNK_BYTES = 1 << 20, 128 << 20
 SLOW_CHUNK_BYTES = 8 << 20  # at most, where `regex` cuts: 1 MB/s, a hundredth of what the automaton does

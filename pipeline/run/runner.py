@@ -38,8 +38,9 @@ class Stage(Generic[Task, Result]):
 
     do: what a worker does; it reports its progress in the unit of the stage. weights: the units of each task.
     stored: returns the results of tasks whose outputs are complete, None for the others; without it, there are none.
-    begun: returns the units that unfinished outputs of these tasks hold. kept: participle for what an interruption
-    leaves. grant: the workers; need: of one task, if it is not the memory of a worker.
+    begun: returns the units that unfinished outputs of these tasks hold. kept: the verb in the message after an
+    interruption, as in "3 of 8 chunks are *counted*". grant: the workers; need: of one task, if it is not the memory
+    of a worker.
     """
 
     name: str
