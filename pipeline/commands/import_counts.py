@@ -204,21 +204,23 @@ def _read(runner: Runner, run: Run, part_path: PartPath, counts: Any, options: I
     if files:
         tasks = [replace(task, path=path, state=state, part=part_path(i)) for i, (path, state) in enumerate(files)]
         sizes = [size for _, (size, _) in files]
-        found = runner.run(Stage(STAGE, "bytes", import_worker.take_file, tasks, sizes, grant=workers))
+        taken = runner.run(Stage(STAGE, "bytes", import_worker.take_file, tasks, sizes, grant=workers))
     else:
         with runner.reporting(STAGE, 1, "sources"):
-            found = [import_worker.take(counts_in(counts), task)]
-    rows, pieces = sum(one.rows for one in found), sum(one.pieces for one in found)
+            taken = [import_worker.take(counts_in(counts), task)]
+    rows, pieces = sum(counters.rows for counters in taken), sum(counters.pieces for counters in taken)
     if rows == 0:
         raise InputError("there is not a single count to import; give at least one piece with its count")
     if pieces > MOST_COUNT:
         raise TrainingError("the counts add up to more than 2^63 - 1; give smaller counts")
-    otherwise = sum(one.cut_otherwise for one in found)
+    otherwise = sum(counters.cut_otherwise for counters in taken)
     if otherwise:
-        example = next(one.example for one in found if one.cut_otherwise)
+        example = next(counters.example for counters in taken if counters.cut_otherwise)
         runner.warn(
             f"the pattern {options.pattern} would cut {format_count(otherwise, 'pieces')} of {rows:,} "
             f"differently, such as {example[:60].decode(errors='backslashreplace')!r}: the tokenizer will not find "
             "them whole; name the pattern that cut them with --pattern"
         )
-    return Parts([(part, task.fingerprint) for one in found for part in one.parts], ChunkStatistics(pieces=pieces))
+    return Parts(
+        [(part, task.fingerprint) for counters in taken for part in counters.parts], ChunkStatistics(pieces=pieces)
+    )

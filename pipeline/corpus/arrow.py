@@ -130,8 +130,8 @@ class _Pieces:
         """Return the next bytes; fewer at the end."""
         while len(self._left) < size and (piece := next(self._pieces, None)) is not None:
             self._left = memoryview(bytes(self._left) + piece if self._left else piece)
-        found, self._left = self._left[:size], self._left[size:]
-        return found
+        data, self._left = self._left[:size], self._left[size:]
+        return data
 
 
 def _messages(file: CorpusFile, stream: OpenFile) -> Iterator[_Message]:

@@ -133,20 +133,20 @@ def plan_chunks(files: Sequence[CorpusFile], cutting: Cutting, *, chunk_bytes: i
             from pipeline.corpus.parquet import row_group_bytes
 
             groups = enumerate(row_group_bytes(file, cutting.text_field))
-            found = [Span(index, group, group + 1, size) for group, (rows, size) in groups if rows]
+            of_file = [Span(index, group, group + 1, size) for group, (rows, size) in groups if rows]
         elif file.format == "arrow" and cutting.text_field:
             from pipeline.corpus.arrow import batch_cuts
 
             cuts = batch_cuts(file, cutting.text_field, chunk_bytes)
-            found = [Span(index, start, stop) for start, stop in pairwise([0, *cuts, file.size])]
+            of_file = [Span(index, start, stop) for start, stop in pairwise([0, *cuts, file.size])]
         elif file.format in ("arrow", *WHOLE_FORMATS):
-            found = [Span(index, 0, file.size)]
+            of_file = [Span(index, 0, file.size)]
         elif file.compression != "none":
-            found = _compressed_spans(index, file, cutting, chunk_bytes)
+            of_file = _compressed_spans(index, file, cutting, chunk_bytes)
         else:
             cuts = cut_file(file, cutting, chunk_bytes=chunk_bytes)
-            found = [Span(index, start, stop) for start, stop in pairwise([0, *cuts, file.size])]
-        for span in found:
+            of_file = [Span(index, start, stop) for start, stop in pairwise([0, *cuts, file.size])]
+        for span in of_file:
             if spans and filled + span.bytes > chunk_bytes:
                 chunks.append(Chunk(tuple(spans)))
                 spans, filled = [], 0
@@ -191,8 +191,8 @@ def cut_file(
         text = _Text(stream.read_at, size, read_bytes, specials)
         find = partial(_line_cut if is_lines else partial(_text_cut, cutting), text, -(-size // pieces))
         with ThreadPoolExecutor(threads) as pool:
-            found = set(pool.map(find, [size * i // pieces for i in range(1, pieces)]))
-    return sorted(cut for cut in found if cut is not None and 0 < cut < size)
+            cuts = set(pool.map(find, [size * i // pieces for i in range(1, pieces)]))
+    return sorted(cut for cut in cuts if cut is not None and 0 < cut < size)
 
 
 @dataclass(frozen=True)

@@ -153,9 +153,9 @@ def _encoding_of(head: bytes) -> str:
             return name
     if _is_utf8(head) and _MOST_CONTROLS * len(_CONTROL_BYTES.findall(head)) < len(head):
         return ""
-    found = {name: _common_characters(head, name) for name in ("UTF-16LE", "UTF-16BE")}
-    worse, better = sorted(found, key=found.__getitem__)
-    return better if found[better] > max(1, 4 * found[worse]) else ""
+    common = {name: _common_characters(head, name) for name in ("UTF-16LE", "UTF-16BE")}
+    worse, better = sorted(common, key=common.__getitem__)
+    return better if common[better] > max(1, 4 * common[worse]) else ""
 
 
 def _common_characters(head: bytes, encoding: str) -> int:

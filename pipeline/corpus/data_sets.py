@@ -59,7 +59,7 @@ def _around_arrow(directory: str, files: dict[str, str]) -> set[str]:
         return around if is_saved else set()
     try:
         state: Any = read_json(home := named(files[_STATE]))
-        own = {one["filename"] for one in state["_data_files"]}
+        listed = {entry["filename"] for entry in state["_data_files"]}
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(
             f"{files[_STATE]} does not list the files of a data set ({type(error).__name__}): save it again, or name "
@@ -70,8 +70,8 @@ def _around_arrow(directory: str, files: dict[str, str]) -> set[str]:
             f"{directory} is a selection of the rows of its .arrow files, which its indices name: save the data set "
             "again with flatten_indices(), or name the .arrow files for all of their rows"
         )
-    if lost := [name for name in sorted(own - files.keys()) if not home.with_name(name).exists()]:
+    if lost := [name for name in sorted(listed - files.keys()) if not home.with_name(name).exists()]:
         raise InputError(
             f"{directory} lacks {', '.join(lost[:_MOST_SHOWN])}, which {_STATE} lists: save the data set again"
         )
-    return around | {path for name, path in files.items() if name.endswith(".arrow") and name not in own}
+    return around | {path for name, path in files.items() if name.endswith(".arrow") and name not in listed}

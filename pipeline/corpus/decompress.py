@@ -113,9 +113,9 @@ class ZstdWindows:
 
     def see(self, data: Any) -> None:
         """Take the next bytes of the file."""
-        kept = self._data[max(self._wanted - self._start, 0) :]
-        self._start += len(self._data) - len(kept)
-        self._data = memoryview(bytes(kept) + data)
+        left = self._data[max(self._wanted - self._start, 0) :]
+        self._start += len(self._data) - len(left)
+        self._data = memoryview(bytes(left) + data)
         with suppress(ValueError):  # no frame: decoding it fails, and what is wanted never comes
             while (begin := self._wanted - self._start) + self._size <= len(self._data):
                 seen, self._wanted = bytes(self._data[begin : begin + self._size]), 1 << 63

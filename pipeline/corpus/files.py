@@ -114,7 +114,7 @@ def file_size(file: OpenFile) -> int:
     return size
 
 
-def recognise(path: str, name: str, head: bytes, tail: bytes, asked: FileType) -> FileType:
+def recognise(path: str, name: str, head: bytes, tail: bytes, requested: FileType) -> FileType:
     """Return what a file is by its name, without a URI's query, and its first and last bytes.
 
     Raises `InputError` if they contradict each other, or the content is certainly neither text nor records.
@@ -128,10 +128,10 @@ def recognise(path: str, name: str, head: bytes, tail: bytes, asked: FileType) -
 
     suffixes = [suffix.lower() for suffix in PurePath(name).suffixes]
     by_name = suffixes.pop() if suffixes and suffixes[-1] in _COMPRESSION_SUFFIXES else ""
-    compression = compression_marked(head) if asked.compression == AUTO else asked.compression
-    if asked.compression == AUTO and compression == "none" and by_name and head:
+    compression = compression_marked(head) if requested.compression == AUTO else requested.compression
+    if requested.compression == AUTO and compression == "none" and by_name and head:
         raise contradiction(_COMPRESSION_SUFFIXES[by_name], "such", "--compression")
-    format_ = asked.format
+    format_ = requested.format
     if format_ == AUTO:
         format_ = _FORMAT_SUFFIXES.get(suffixes[-1], "text") if suffixes else "text"
         if compression == "none":
@@ -142,7 +142,7 @@ def recognise(path: str, name: str, head: bytes, tail: bytes, asked: FileType) -
             format_ = format_ if marked == "text" else marked
     if format_ in BATCH_FORMATS and compression != "none":
         raise compressed_columns(path, format_, compression)
-    if format_ not in BATCH_FORMATS and compression == "none" and asked.compression == AUTO:
+    if format_ not in BATCH_FORMATS and compression == "none" and requested.compression == AUTO:
         refuse_other(path, head)
         if (marked := format_marked(head, tail)) != "text":
             raise InputError(

@@ -37,7 +37,7 @@ class SampleTask:
 def misfit_of(task: SampleTask) -> list[str]:
     """Say with numbers how the pattern does not fit the sample, as `misfit` does."""
     drawn = read_chosen(task.chosen, task.text_field, most_bytes=_READ_BYTES)
-    return misfit(task.pattern, [one.text for one in drawn])
+    return misfit(task.pattern, [sample.text for sample in drawn])
 
 
 def misfit(pattern: CompiledPattern, texts: Sequence[str]) -> list[str]:
@@ -61,12 +61,12 @@ def misfit(pattern: CompiledPattern, texts: Sequence[str]) -> list[str]:
                 unmatched += (stop - start) * (finer[bisect_right(finer, start)] < stop)
     except PipelineError:
         return []
-    found = []
+    misfits = []
     if long * 2 > whole >= LEAST_SAMPLE_BYTES:
-        found.append(f"in pieces longer than {LONG_BYTES} bytes, the longest of {longest:,}: {long:,} bytes")
+        misfits.append(f"in pieces longer than {LONG_BYTES} bytes, the longest of {longest:,}: {long:,} bytes")
     if unmatched * 2 > whole >= LEAST_SAMPLE_BYTES:
-        found.append(f"in stretches that the pattern does not match, each of which is a piece: {unmatched:,} bytes")
-    return [f"of a sample of {whole:,} bytes of the corpus most is {one}; is --pattern right?" for one in found]
+        misfits.append(f"in stretches that the pattern does not match, each of which is a piece: {unmatched:,} bytes")
+    return [f"of a sample of {whole:,} bytes of the corpus most is {reason}; is --pattern right?" for reason in misfits]
 
 
 def _ends(pattern: CompiledPattern, text: str) -> list[int]:

@@ -84,7 +84,7 @@ class ZstdFrame(NamedTuple):
     text: int | None
 
 
-def zstd_frames(found: Callable[[ZstdFrame], None]) -> Generator[tuple[int, int], bytes, None]:
+def zstd_frames(take: Callable[[ZstdFrame], None]) -> Generator[tuple[int, int], bytes, None]:
     """Find the frames in a file by their headers; yields the position and number of the bytes that are sent next.
 
     Raises `ValueError` for what is no frame.
@@ -104,7 +104,7 @@ def zstd_frames(found: Callable[[ZstdFrame], None]) -> Generator[tuple[int, int]
         base = 1 << 10 + (header[0] >> 3)
         text = int.from_bytes(header[len(header) - size_bytes :], "little") + (256 if size_bytes == 2 else 0)
         window = text if single else base + base // 8 * (header[0] & 7)
-        found(ZstdFrame(at, window, text if size_bytes else None))
+        take(ZstdFrame(at, window, text if size_bytes else None))
         at += 5 + header_bytes
         last = 0
         while not last:

@@ -84,22 +84,22 @@ def without(name: str, paths: Iterable[str], exclude: Iterable[str], used: set[s
         return
     globs: list[tuple[str, list[str], list[str] | None]] = []
     for glob in exclude:
-        for one in alternatives(glob):
-            parts = [part for part in one.split("/") if part not in ("", ".")]
-            in_place = None if len(parts) == 1 and not one.startswith("/") else _components(one)
+        for written in alternatives(glob):
+            parts = [part for part in written.split("/") if part not in ("", ".")]
+            in_place = None if len(parts) == 1 and not written.startswith("/") else _components(written)
             globs.append((glob, ["**", *parts] if in_place is None else parts, in_place))
     top = list(takewhile(lambda part: not re.search(r"[*?[{]", part), _components(name)))
     for path in paths:
         parts = _components(path) if is_uri(path) else path.split("/")
         above = takewhile(lambda pair: pair[0] == pair[1], zip(top, parts[:-1], strict=False))
         below = parts[sum(1 for _ in above) :]
-        found = {
+        matching = {
             glob
             for glob, pattern, in_place in globs
             if _excludes(pattern, below) or (in_place is not None and _excludes(in_place, parts))
         }
-        used |= found
-        if not found:
+        used |= matching
+        if not matching:
             yield path
 
 

@@ -147,12 +147,12 @@ def _refuse_other_json(file: CorpusFile, lines: bytes) -> None:
 def parse_lines(lines: bytes, at: int, text_field: str) -> Records:
     """Return the records of whole lines of JSON, the first of which starts at offset `at`."""
     offsets, data, skipped = _core.json_texts(lines, text_field.split("."))
-    found = [
+    records_skipped = [
         SkippedRecords(kind, count, [at + start for start in starts])
         for kind, (count, starts) in zip(_KINDS, skipped, strict=True)
         if count
     ]
-    return Records(len(offsets) - 1, offsets, data, 8, _positions(lines, at), found)
+    return Records(len(offsets) - 1, offsets, data, 8, _positions(lines, at), records_skipped)
 
 
 def _positions(lines: bytes, at: int) -> Callable[[int], int]:

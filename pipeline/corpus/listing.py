@@ -40,7 +40,7 @@ class Listing:
 
 def find_files(
     inputs: Iterable[str | os.PathLike[str]] | None,
-    asked: FileType = FileType(),  # noqa: B008 - a constant
+    requested: FileType = FileType(),  # noqa: B008 - a constant
     *,
     exclude: Sequence[str] = (),
     may_be_empty: bool = False,
@@ -60,7 +60,7 @@ def find_files(
             paths = [(0, path) for path in without(sysconfig.get_path("stdlib"), sample_corpus(), exclude, used)]
         else:
             listed = (without(name, expand(name), exclude, used) for name in names)
-            paths = [(number, path) for number, found in enumerate(listed) for path in found]
+            paths = [(number, path) for number, files_of_input in enumerate(listed) for path in files_of_input]
     except RecursionError:
         raise InputError("the directories of the inputs are nested too deeply: name the inner ones") from None
     if not paths:
@@ -76,7 +76,7 @@ def find_files(
             repeated[number] = None
         if getattr(first, "secret", "") != getattr(path, "secret", ""):
             raise InputError(f"{path} is named twice with different queries, which are not stored: name one of them")
-    files = _described([path for _, path in different.values()], asked)
+    files = _described([path for _, path in different.values()], requested)
     empty = [file.path for file in files if not file.size]
     if len(empty) == len(files) and not may_be_empty:
         reason = f"none of its {len(empty)} files has a byte" if files else "; ".join(notes)
@@ -91,23 +91,23 @@ def find_files(
     return Listing(filled, tuple(empty), tuple(numbers), unused, tuple(repeated), tuple(notes))
 
 
-def _described(paths: Sequence[str], asked: FileType) -> list[CorpusFile]:
+def _described(paths: Sequence[str], requested: FileType) -> list[CorpusFile]:
     """Describe all files; the error for one that cannot be read names the others, too."""
 
     def description(path: str) -> CorpusFile | InputError:
         try:
-            return describe(path, asked)
+            return describe(path, requested)
         except InputError as error:
             return error
 
-    found = list(each(description, paths))
-    refused = [(path, error) for path, error in zip(paths, found, strict=True) if isinstance(error, InputError)]
+    described = list(each(description, paths))
+    refused = [(path, error) for path, error in zip(paths, described, strict=True) if isinstance(error, InputError)]
     if refused:
         (_, first), *others = refused
         named_too = ", ".join(path for path, _ in others[:_MOST_SHOWN]) + (", ..." if len(others) > _MOST_SHOWN else "")
         more = f" ({format_count(len(others), 'other files')} cannot be read either: {named_too})" if others else ""
         raise type(first)(f"{first}{more}")
-    return [file for file in found if isinstance(file, CorpusFile)]
+    return [file for file in described if isinstance(file, CorpusFile)]
 
 
 def files_in_both(files: Iterable[CorpusFile], others: Iterable[CorpusFile]) -> list[CorpusFile]:
@@ -126,7 +126,7 @@ def resolved(path: str) -> str:
     return path if is_uri(path) else os.path.realpath(path)
 
 
-def describe(path: str, asked: FileType = FileType()) -> CorpusFile:  # noqa: B008 - a constant
+def describe(path: str, requested: FileType = FileType()) -> CorpusFile:  # noqa: B008 - a constant
     """Describe a file; raise `InputError` if it cannot be read, is neither text nor records, or not what its name says.
 
     A link that leads to nothing is a file without a byte.
@@ -139,10 +139,10 @@ def describe(path: str, asked: FileType = FileType()) -> CorpusFile:  # noqa: B0
         offsets = sorted({last * i // (_SAMPLES - 1) for i in range(_SAMPLES)})  # even steps from first to last
         samples = [file.read_at(offset, _SAMPLE_BYTES) for offset in offsets]
         digest = hashlib.sha256(str(size).encode() + b"".join(samples)).hexdigest()[:32]
-        found = recognise(path, named(path).name, samples[0], samples[-1], asked)
-        if found == FileType("text", "none") and asked.format == AUTO:
+        kind = recognise(path, named(path).name, samples[0], samples[-1], requested)
+        if kind == FileType("text", "none") and requested.format == AUTO:
             head = file.read_at(0, RECORDS_BYTES) if begins_with_object(samples[0]) else samples[0]
-            refuse_records(path, head, asked.text_field, whole=len(head) == size)
+            refuse_records(path, head, requested.text_field, whole=len(head) == size)
         _, mtime_ns, ctime_ns = file.state()
-        by_name = asked.format != AUTO
-        return CorpusFile(path, size, mtime_ns, digest, found.format, found.compression, ctime_ns, by_name=by_name)
+        by_name = requested.format != AUTO
+        return CorpusFile(path, size, mtime_ns, digest, kind.format, kind.compression, ctime_ns, by_name=by_name)

@@ -41,10 +41,10 @@ class Sizes(NamedTuple):
 
 def sizes(stream: OpenFile, column: Any) -> Sizes:
     """Return the sizes of a column chunk, given its entry in the file's index. Raises `ValueError` if that is wrong."""
-    found = list(pages(stream, column))
-    data = [page for page in found if page.values]
+    all_pages = list(pages(stream, column))
+    data = [page for page in all_pages if page.values]
     largest = max((page.size for page in data), default=0)
-    dictionary = max((page.size for page in found if not page.values), default=0)
+    dictionary = max((page.size for page in all_pages if not page.values), default=0)
     average = max((page.size // page.values for page in data), default=0)
     return Sizes(largest, dictionary, largest if _REPEATING in column.encodings else average)
 

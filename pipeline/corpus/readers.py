@@ -44,7 +44,7 @@ def _safe_from(file: CorpusFile, frame: Frame, cutting: Cutting, budget: ReadBud
     from pipeline.corpus.decompress import decompress
 
     specials = SpecialTokens(list(cutting.special_tokens))
-    kept = 4 * context_bytes(specials)
+    kept_bytes = 4 * context_bytes(specials)
     data, at = b"", frame.text
     with opened(file.path) as stream:
         for block in decompress(file, stream, budget, frame):
@@ -56,8 +56,8 @@ def _safe_from(file: CorpusFile, frame: Frame, cutting: Cutting, budget: ReadBud
             data += block
             if (cut := cutting.first_in(data, specials)) is not None:
                 return at + cut
-            at += max(len(data) - kept, 0)
-            data = data[-kept:]
+            at += max(len(data) - kept_bytes, 0)
+            data = data[-kept_bytes:]
     return None
 
 

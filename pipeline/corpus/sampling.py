@@ -50,10 +50,10 @@ def choose(files: Sequence[CorpusFile], sample_bytes: int, *, seed: int = 0) -> 
         return [Chosen(file, sample_bytes, (0,)) for file in files]
     stretch = max(_LEAST_STRETCH, sample_bytes // stretches)
     times: Counter[int] = Counter()
-    found, most = 0, min(sample_bytes, ends[-1])  # bytes: a file that is shorter than its stretches is read once
-    while times.total() * stretch < sample_bytes or (found < most and len(times) < stretches):
+    chosen_bytes, most = 0, min(sample_bytes, ends[-1])  # bytes: a file that is shorter than its stretches is read once
+    while times.total() * stretch < sample_bytes or (chosen_bytes < most and len(times) < stretches):
         index = bisect_right(ends, random.randrange(ends[-1]))
-        found += min(stretch, max(files[index].size - times[index] * stretch, 0))
+        chosen_bytes += min(stretch, max(files[index].size - times[index] * stretch, 0))
         times[index] += 1
     chosen = []
     for index, count in sorted(times.items()):
@@ -74,19 +74,19 @@ def read_chosen(
     """
     drawn: list[Drawn] = []
     budget = UNLIMITED if most_bytes is None else ReadBudget(most_bytes + LEAST_COUNTING_BYTES, lambda _: None)
-    for one in chosen:
+    for choice in chosen:
         try:
-            texts = [text.decode(errors="replace") for text in _texts_of(one, text_field, budget) if text]
+            texts = [text.decode(errors="replace") for text in _texts_of(choice, text_field, budget) if text]
         except (InputError, TrainingError):
             if not skip_changed:
                 raise
             continue
-        drawn += [Drawn(one.file.path, text) for text in texts]
+        drawn += [Drawn(choice.file.path, text) for text in texts]
     return drawn
 
 
-def _texts_of(one: Chosen, text_field: str, budget: ReadBudget) -> Iterator[bytes]:
-    file, left = one.file, one.stretch_bytes * len(one.starts)
+def _texts_of(choice: Chosen, text_field: str, budget: ReadBudget) -> Iterator[bytes]:
+    file, left = choice.file, choice.stretch_bytes * len(choice.starts)
     if file.format != "text" or file.compression != "none":
         for text in _read(file, 0, 1 if file.format == "parquet" else file.size, text_field, budget):
             yield text[:left]
@@ -96,7 +96,7 @@ def _texts_of(one: Chosen, text_field: str, budget: ReadBudget) -> Iterator[byte
     elif file.size <= left:
         yield b"".join(_read(file, 0, file.size))
     else:
-        yield from (_stretch(file, start, one.stretch_bytes) for start in one.starts)
+        yield from (_stretch(file, start, choice.stretch_bytes) for start in choice.starts)
 
 
 def _stretch(file: CorpusFile, start: int, size: int) -> bytes:
@@ -113,9 +113,9 @@ def _read(
     file: CorpusFile, start: int, stop: int, text_field: str = "text", budget: ReadBudget = UNLIMITED
 ) -> Iterator[bytes]:
     """Read the blocks of text, or the documents, in a span of a file."""
-    for found in read_span(FileSpan(file, start, stop), text_field, lambda _: None, budget):
-        if isinstance(found, bytes):
-            yield found.removeprefix(BYTE_ORDER_MARK)
+    for block in read_span(FileSpan(file, start, stop), text_field, lambda _: None, budget):
+        if isinstance(block, bytes):
+            yield block.removeprefix(BYTE_ORDER_MARK)
         else:
-            data = memoryview(found.data).cast("B")
-            yield from (bytes(data[begin:end]) for begin, end in pairwise(found.starts[: found.rows + 1]))
+            data = memoryview(block.data).cast("B")
+            yield from (bytes(data[begin:end]) for begin, end in pairwise(block.starts[: block.rows + 1]))

@@ -88,20 +88,20 @@ class Tally:
         """Add `count` of a kind; keep the first few examples."""
         if count == 0:
             return
-        one = self.found.setdefault(kind, {"count": 0, "examples": []})
-        one["count"] += count
+        tally = self.found.setdefault(kind, {"count": 0, "examples": []})
+        tally["count"] += count
         for example in examples:
-            if len(one["examples"]) == MOST_EXAMPLES:
+            if len(tally["examples"]) == MOST_EXAMPLES:
                 break
-            one["examples"].append(example)
+            tally["examples"].append(example)
 
 
 def add_up(tallies: Iterable[Tallies]) -> dict[str, KindTally]:
     """Add up the tallies of several chunks; their order decides which examples are the first."""
     total = Tally()
     for tally in tallies:
-        for kind, one in tally.items():
-            total.add(kind, one["count"], one["examples"])
+        for kind, counted in tally.items():
+            total.add(kind, counted["count"], counted["examples"])
     return total.found
 
 
@@ -116,17 +116,17 @@ def in_words(tallies: Tallies) -> tuple[SkippedOrAltered, ...]:
 
 def warnings_of(tallies: Tallies) -> list[str]:
     """Return what to warn of, naming files: those that are not plain text by the look of them."""
-    return [f"{one}; {_REMEDIES[one.kind]}" for one in in_words(tallies) if one.kind in _REMEDIES]
+    return [f"{skipped}; {_REMEDIES[skipped.kind]}" for skipped in in_words(tallies) if skipped.kind in _REMEDIES]
 
 
-def in_one_line(found: Sequence[SkippedOrAltered], where: str) -> list[str]:
+def in_one_line(kinds: Sequence[SkippedOrAltered], where: str) -> list[str]:
     """Return what a summary says: one occurrence with its location, else numbers, and the file that has locations."""
-    if not found or sum(one.count for one in found) == 1:
-        return list(map(str, found))
-    return [f"{'; '.join(one.without_locations() for one in found)}: {where}"]
+    if not kinds or sum(kind.count for kind in kinds) == 1:
+        return list(map(str, kinds))
+    return [f"{'; '.join(kind.without_locations() for kind in kinds)}: {where}"]
 
 
-def fail_on_loss_error(found: Iterable[SkippedOrAltered]) -> InputError:
+def fail_on_loss_error(kinds: Iterable[SkippedOrAltered]) -> InputError:
     """Return the error of `--fail-on-loss`."""
-    listed = ", ".join(map(str, found))
+    listed = ", ".join(map(str, kinds))
     return InputError(f"input was skipped or altered: {listed}; fix the input, or drop --fail-on-loss")

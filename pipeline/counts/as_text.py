@@ -28,9 +28,9 @@ def certain_pieces(text: str, pattern: CompiledPattern) -> Counter[bytes]:
     text = nfc(text) if pattern.nfc else text
     data, cuts, at = text.encode(), list[int](), 1
     high = len(text[:-1].encode()) if pattern.nfc else len(data)  # the last character may join with what follows
-    while automaton is not None and (found := find_provable(automaton, pattern.form, data, at, high)) is not None:
-        cuts.append(found)
-        at = found + 1
+    while automaton is not None and (cut := find_provable(automaton, pattern.form, data, at, high)) is not None:
+        cuts.append(cut)
+        at = cut + 1
     if automaton is None or len(cuts) < 2:
         return Counter()
     inner = data[cuts[0] : cuts[-1]]
@@ -44,13 +44,13 @@ def find(task: tuple[Location, str, Sequence[bytes]]) -> dict[bytes, int]:
     import pyarrow.compute as pc
 
     path, fingerprint, pieces = task
-    wanted, found = pa.array(pieces, pa.large_binary()), dict[bytes, int]()
+    wanted, counts = pa.array(pieces, pa.large_binary()), dict[bytes, int]()
     with open_counter(path, fingerprint=fingerprint) as counter, naming_damage(path):
         for columns in counter.read_all():
             batch = as_batch(columns)
             rows = batch.filter(pc.is_in(batch.column(0), wanted))
-            found.update(zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True))
-    return found
+            counts.update(zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True))
+    return counts
 
 
 def bounds(run: Run, texts: Sequence[str], executor: Executor | None = None) -> list[tuple[str, bool]]:
@@ -61,17 +61,18 @@ def bounds(run: Run, texts: Sequence[str], executor: Executor | None = None) -> 
     certain = {text: certain_pieces(text, pattern) for text in texts}
     if most_bytes := run.manifest.counting["max_piece_bytes"]:  # longer ones were cut
         certain = {
-            text: Counter({one: n for one, n in c.items() if len(one) <= most_bytes}) for text, c in certain.items()
+            text: Counter({piece: n for piece, n in c.items() if len(piece) <= most_bytes})
+            for text, c in certain.items()
         }
     pieces = tuple(dict.fromkeys(piece for counts in certain.values() for piece in counts))
     task = (*run.counter, pieces)
-    found = find(task) if executor is None else executor.one(find, task)
+    counted = find(task) if executor is None else executor.one(find, task)
     lines = []
     for text, counts in certain.items():
         if text in run.manifest.counting["split_at"]:
             lines.append((f"{text!r} was never counted as text: --split-at names it", True))
             continue
-        often = {piece: found.get(piece, 0) // times for piece, times in counts.items()}
+        often = {piece: counted.get(piece, 0) // times for piece, times in counts.items()}
         if not often:
             said = f"how often {text!r} was counted as text is unknown: the pattern may cut it in other ways"
             lines.append(

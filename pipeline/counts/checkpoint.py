@@ -76,8 +76,8 @@ class Checkpoints:
     def _load(self) -> Checkpoint:
         """Read the last checkpoint; one that is damaged, of other text, or without its parts is none."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, PipelineError):
-            found = read_json(self._path)
-            last = stored(Checkpoint, found)
-            if found["fingerprint"] == self._fingerprint and all(existing(self.located(last.parts))):
+            document = read_json(self._path)
+            last = stored(Checkpoint, document)
+            if document["fingerprint"] == self._fingerprint and all(existing(self.located(last.parts))):
                 return last
         return Checkpoint()

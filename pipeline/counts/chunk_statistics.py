@@ -54,10 +54,10 @@ class ChunkStatistics:
         )
 
 
-def most_frequent(found: Mapping[str, int]) -> str:
+def most_frequent(counts: Mapping[str, int]) -> str:
     """Say how often the most frequent texts occur: `'<|a|>' 3 times, '<|b|>' 2 times`."""
-    most = sorted(found, key=lambda text: -found[text])
-    return ", ".join(f"{text!r} {format_count(found[text], 'times')}" for text in most[:8]) + ", ..." * (len(most) > 8)
+    most = sorted(counts, key=lambda text: -counts[text])
+    return ", ".join(f"{text!r} {format_count(counts[text], 'times')}" for text in most[:8]) + ", ..." * (len(most) > 8)
 
 
 @dataclass(frozen=True)

@@ -39,16 +39,16 @@ def refuse_without_texts(options: TrainOptions, source: Source | None) -> None:
     )
 
 
-def _counted_from_texts(one: Weighted) -> Run:
+def _counted_from_texts(weighted: Weighted) -> Run:
     """Return a run of a mixture; `UsageError` if its texts cannot be read again, `RunDirectoryError` if it changed."""
-    run = manifest.require(named(one.run))
+    run = manifest.require(named(weighted.run))
     if run.manifest.source is not None:
         raise UsageError(
             "--superwords-from needs the texts for a second count, and the counts of "
             f"{run.directory} come from {run.manifest.source.description}: combine runs that were counted from files"
         )
     _refuse_weights(run)
-    if run.manifest.counter_fingerprint() != one.counts:
+    if run.manifest.counter_fingerprint() != weighted.counts:
         raise RunDirectoryError(f"{run.directory} has other counts than those that were combined; combine them again")
     return run
 

@@ -193,12 +193,14 @@ def in_order(make: Callable[[int], Columns], todo: range, threads: int, more: in
     """Yield what is made, in order. While one is used, `more` than `threads` are under way; none if that is 0."""
     left = iter(todo)
     with ThreadPoolExecutor(max(threads, 1)) as pool:
-        waiting = deque(pool.submit(make, one) for one in itertools.islice(left, threads + 1 + more if threads else 1))
+        waiting = deque(
+            pool.submit(make, number) for number in itertools.islice(left, threads + 1 + more if threads else 1)
+        )
         while waiting:
             yield waiting.popleft().result()
             if not threads:
                 give_back_memory()
-            waiting.extend(pool.submit(make, one) for one in itertools.islice(left, 1))
+            waiting.extend(pool.submit(make, number) for number in itertools.islice(left, 1))
 
 
 @dataclass(eq=False)
@@ -225,7 +227,7 @@ class _Source:
         sizes = (file.partitions * shares, file.rows * shares, file.piece_bytes * shares)
         return Extent(_PARTITION_FOOTER_BYTES * file.partitions, file.partition_bytes(), *sizes)
 
-    def partition(self, partition: int, partitions: int, kept: int) -> Columns:
+    def partition(self, partition: int, partitions: int, most_kept: int) -> Columns:
         """Read a partition of the sum; the file may have coarser ones, of which the last `kept` stay in memory."""
         file = self.open()
         finer = partitions // (file.partitions * self.share[1])
@@ -234,7 +236,7 @@ class _Source:
             if finer == 1:
                 return file.read(index)
             if index not in self._read:
-                while len(self._read) >= kept:
+                while len(self._read) >= most_kept:
                     del self._read[next(iter(self._read))]
                 columns = file.read(index)
                 self._read[index] = columns, _core.partition_starts(columns, partitions)
@@ -258,8 +260,8 @@ def _extents(sources: Sequence[_Source], memory_bytes: int) -> list["Extent"]:
     """Read every footer. Files stay open within limits of memory and number, so that no footer is read twice."""
     too_many = len(sources) > _open_files()
     extents: list[Extent] = []
-    found = each(_Source.extent, sources, [source.path for source in sources])
-    for source, extent in zip(sources, found, strict=True):
+    read = each(_Source.extent, sources, [source.path for source in sources])
+    for source, extent in zip(sources, read, strict=True):
         memory_bytes -= extent.footer_bytes
         extents.append(extent)
         if too_many or memory_bytes < 0:
@@ -298,9 +300,9 @@ def threads_for(extents: Sequence[Extent], shares: int, threads: int, memory_byt
     """
     partitions = partitions_of(extents, shares)
     sizes = [extent.partition_bytes for extent in extents]
-    made = sum(extent.partition_bytes * extent.partitions // partitions for extent in extents)
-    left = memory_bytes - sum(extent.footer_bytes for extent in extents) - 2 * made
-    return max(0, min(threads, left // max(sum(sizes) + max(sizes, default=0) + made, 1)))
+    sum_bytes = sum(extent.partition_bytes * extent.partitions // partitions for extent in extents)
+    left = memory_bytes - sum(extent.footer_bytes for extent in extents) - 2 * sum_bytes
+    return max(0, min(threads, left // max(sum(sizes) + max(sizes, default=0) + sum_bytes, 1)))
 
 
 def groups_of(extents: Sequence[Extent], threads: int, memory_bytes: int) -> list[list[int]]:

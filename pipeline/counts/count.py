@@ -53,8 +53,8 @@ class Counted:
 
 def find_counted(run: Run, executor: Executor) -> Counted | None:
     """Return the combined counter of a run, if it is complete."""
-    [found] = look_at([run.counter], executor)
-    return None if found is None else as_counted(run, found)
+    [facts] = look_at([run.counter], executor)
+    return None if facts is None else as_counted(run, facts)
 
 
 def require_counted(run: Run, executor: Executor) -> Counted:
@@ -139,10 +139,10 @@ def _add_up_inputs(runner: Runner, run: Run, statistics: ChunkStatistics) -> Par
     of_inputs = list(run.manifest.plan.weighted(run.manifest.weights))
     parts = [counter_of(run, chunks) for chunks, _ in of_inputs]
     whole = own_counters(run, parts, runner.executor)
-    for (chunks, _), part, found in zip(of_inputs, parts, whole, strict=True):
-        if found is None:
+    for (chunks, _), part, facts in zip(of_inputs, parts, whole, strict=True):
+        if facts is None:
             counters = run.chunk_counters(chunks)
-            of_input = [one.statistics for one in look_at(counters, runner.executor) if one is not None]
+            of_input = [counter.statistics for counter in look_at(counters, runner.executor) if counter is not None]
             combine_counters(runner, run, Parts(counters, sum(of_input, ChunkStatistics())), part)
     weights = {path: by for (_, by), (path, _) in zip(of_inputs, parts, strict=True)}
     return Parts(parts, statistics, weights)
@@ -166,23 +166,23 @@ def text_counters(run: Run, *, coarse: bool = False) -> list[tuple[Location, str
         return [manifest.require(run.coarse_location).counter if coarse else run.counter]
     if source is None:
         return [counter_of(run, chunks) for chunks, _ in run.manifest.plan.weighted(run.manifest.weights)]
-    found = []
-    for one in source.parts:
-        part = manifest.require(named(one.run))
-        if part.manifest.counter_fingerprint() != one.counts:
+    counters = []
+    for weighted in source.parts:
+        part = manifest.require(named(weighted.run))
+        if part.manifest.counter_fingerprint() != weighted.counts:
             raise RunDirectoryError(f"{part.directory} has other counts than those that were combined")
-        found += text_counters(part, coarse=coarse)
-    return found
+        counters += text_counters(part, coarse=coarse)
+    return counters
 
 
 def combine_again(runner: Runner, run: Run) -> Counted:
     """Combine the counters of all chunks with other weights."""
     counters = run.chunk_counters()
-    found = look_at(counters, runner.executor)
-    for (path, _), facts in zip(counters, found, strict=True):
+    looked_at = look_at(counters, runner.executor)
+    for (path, _), facts in zip(counters, looked_at, strict=True):
         if facts is None:
             raise RunDirectoryError(f"the counter {path} is missing or damaged; remove it and run `count` again")
-    statistics = sum((facts.statistics for facts in found if facts), ChunkStatistics())
+    statistics = sum((facts.statistics for facts in looked_at if facts), ChunkStatistics())
     return combine_chunks(runner, run, statistics)
 
 

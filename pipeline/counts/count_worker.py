@@ -98,9 +98,9 @@ class _Counting(Resumable):
     def statistics(self, losses: Tally) -> ChunkStatistics:
         """Return the statistics of all that was counted, also before this process."""
         characters = self._cutter.concerned() if isinstance(self._cutter, RegexCutter) else ""
-        found = self.reading.statistics() | self.looks.statistics()
-        found |= {"losses": losses.found, "concerned_characters": characters}
-        return self._before + stored(ChunkStatistics, found)
+        statistics = self.reading.statistics() | self.looks.statistics()
+        statistics |= {"losses": losses.found, "concerned_characters": characters}
+        return self._before + stored(ChunkStatistics, statistics)
 
     def due(self) -> bool:
         """Whether a checkpoint is due; never before the text is counted that `looks` searches as a whole."""

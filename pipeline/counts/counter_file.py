@@ -229,10 +229,10 @@ def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFi
         if partitions < 1 or partitions & (partitions - 1):
             raise ValueError(f"{partitions} row groups are not a power of two")
         statistics = stored(ChunkStatistics, json.loads(metadata.metadata[_STATISTICS]))
-        found = metadata.metadata[_FINGERPRINT].decode()
-        if fingerprint not in (None, found):
+        stored_fingerprint = metadata.metadata[_FINGERPRINT].decode()
+        if fingerprint not in (None, stored_fingerprint):
             raise RunDirectoryError(f"{path} counts something else than this run; remove it and run again")
-        counter = CounterFile(path, metadata.num_rows, partitions, found, statistics, checksums, file)
+        counter = CounterFile(path, metadata.num_rows, partitions, stored_fingerprint, statistics, checksums, file)
         closing.pop_all()  # from here on the caller closes it
         return counter
 

@@ -117,15 +117,15 @@ def shown(text: bytes) -> str:
 
 
 def _unescaped(piece: bytes, location: str) -> bytes:
-    def byte_of(found: re.Match[bytes]) -> bytes:
-        if found[1] is not None:
-            return bytes([int(found[1], 16)])
-        if found[2] not in _ESCAPED:
+    def byte_of(escape: re.Match[bytes]) -> bytes:
+        if escape[1] is not None:
+            return bytes([int(escape[1], 16)])
+        if escape[2] not in _ESCAPED:
             raise InputError(
-                f"{location}: {shown(found[0])} is no escape; there are \\t, \\n, \\r, \\\\ and \\xHH, and a "
+                f"{location}: {shown(escape[0])} is no escape; there are \\t, \\n, \\r, \\\\ and \\xHH, and a "
                 "backslash itself is written \\\\"
             )
-        return _ESCAPED[found[2]]
+        return _ESCAPED[escape[2]]
 
     return _ESCAPE.sub(byte_of, piece)
 
@@ -146,7 +146,9 @@ def _read_parquet(path: Location, stream: OpenFile, budget: ReadBudget) -> Itera
     file = parquet_file(stream)
     _require_columns(file.schema_arrow, str(path))
     groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-    chunks = [{one.path_in_schema: one for one in map(group.column, range(group.num_columns))} for group in groups]
+    chunks = [
+        {chunk.path_in_schema: chunk for chunk in map(group.column, range(group.num_columns))} for group in groups
+    ]
     if any(columns["piece"].has_dictionary_page for columns in chunks):  # a few of its bytes may become very many
         file = parquet_file(stream, read_dictionary=["piece"])
     first = 1

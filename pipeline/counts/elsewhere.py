@@ -62,10 +62,10 @@ def _refuse_other(stored: Run, new: Run) -> None:
     known, source = stored.manifest.source, new.manifest.source
     if known is None or source is None or (known.kind, known.digest) != (source.kind, source.digest):
         came_from = "a corpus" if known is None else known.description
-        asked = "" if source is None else source.description
+        now = "" if source is None else source.description
         raise RunDirectoryError(
-            f"{stored.directory} holds another run: its counts came from {came_from}, not from {asked} as it is now; "
+            f"{stored.directory} holds another run: its counts came from {came_from}, not from {now} as it is now; "
             "choose another --output, or start again with --overwrite"
         )
-    there, wanted = (one.manifest.counting | one.manifest.cutting for one in (stored, new))
+    there, wanted = (run.manifest.counting | run.manifest.cutting for run in (stored, new))
     manifest.refuse_other_options(stored.directory, "counting", there, wanted)

@@ -94,9 +94,9 @@ def take(batches: Iterable[Batch], task: TakeTask) -> Taken:
             raise InputError(f"{error} ({batch.location(0)} and after)") from None
         rows += len(batch.pieces)
         pieces += sum(batch.counts)
-        found = cut_otherwise(batch.pieces, task.pattern, batch.location)
-        cut += len(found)
-        example = example or b"".join(found[:1])
+        otherwise = cut_otherwise(batch.pieces, task.pattern, batch.location)
+        cut += len(otherwise)
+        example = example or b"".join(otherwise[:1])
         if counter.memory_bytes() > task.part_bytes // 2:  # it may double before the next batch is added
             write_part()
     if len(counter):

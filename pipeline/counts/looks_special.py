@@ -32,8 +32,8 @@ class LooksSpecial:
     def statistics(self) -> dict[str, Any]:
         """Return what was found, as fields of `ChunkStatistics`."""
         tally = _core.SpecialTokens([*self._special, *self._others]).tally(b"".join(self._blocks))
-        found = zip(self._others, tally[len(self._special) :], strict=True)
-        looks_special = {text.decode(): count for text, count in found if count}
+        counts = zip(self._others, tally[len(self._special) :], strict=True)
+        looks_special = {text.decode(): count for text, count in counts if count}
         return {"looks_special": looks_special, "searched_bytes": self._searched_bytes - self._before}
 
     @property

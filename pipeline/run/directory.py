@@ -162,16 +162,16 @@ class Directory:
             raise OtherKindError(f"{self} is a file; name a directory") from None
         except ValueError as error:
             raise RunDirectoryError(f"{path} cannot be read ({error}); start again with --overwrite") from None
-        found: dict[str, Any] = document if isinstance(document, dict) else {}
-        if (version := found.get("format_version")) != self.kind.format_version:
+        values: dict[str, Any] = document if isinstance(document, dict) else {}
+        if (version := values.get("format_version")) != self.kind.format_version:
             raise OtherKindError(
                 f"{path} is of format {version!r}, this release reads {self.kind.format_version}; use the release that "
                 "wrote it, or start again with --overwrite"
             )
         with self.damage():
-            if found.pop("digest", None) != fingerprint(found):
+            if values.pop("digest", None) != fingerprint(values):
                 raise ValueError("it was altered after it was written")
-        return found
+        return values
 
     @contextlib.contextmanager
     def damage(self) -> Iterator[None]:
@@ -210,8 +210,8 @@ class Directory:
             parent, _, last = name.rpartition("/")
             grouped[parent].add(last)
         return {
-            self.location / parent if parent else self.location: found
-            for parent, found in grouped.items()
+            self.location / parent if parent else self.location: names_there
+            for parent, names_there in grouped.items()
             if not self._leads_elsewhere(parent)
         }
 
@@ -259,10 +259,10 @@ class Directory:
                 continue
             for target in [path, real(path)] if Path(path).is_symlink() else [path]:
                 parent, last = os.path.split(target)
-                found = Path(real(parent), last)
+                resolved = Path(real(parent), last)
                 for home, name in homes:
-                    if found != home and found.is_relative_to(home):
-                        yield path, name or found.relative_to(home).parts[0]
+                    if resolved != home and resolved.is_relative_to(home):
+                        yield path, name or resolved.relative_to(home).parts[0]
 
     def _linked_directories(self) -> list[str]:
         """List the reserved names at the top that are links to directories: what is written there is elsewhere."""
@@ -289,8 +289,8 @@ class Directory:
         That is a file in a linked directory which is there, but not stored (None): it would be replaced.
         """
         links = set(self._linked_directories())
-        for path, own in zip(paths, stored, strict=True) if links else ():
-            if own is None and path.parent.name in links and existing([path])[0]:
+        for path, known in zip(paths, stored, strict=True) if links else ():
+            if known is None and path.parent.name in links and existing([path])[0]:
                 raise RunDirectoryError(
                     f"{path} was not written by this run, and {path.parent} is a link to a directory elsewhere; remove "
                     "the link, or choose another --output"

@@ -49,9 +49,9 @@ class Broker:
             limit = min(self.limit_bytes, lent) if self.given else lent
             taken, worker = _ARROW_BYTES, _CLUSTER_WORKER_BYTES
         else:
-            own = max(machine.own_memory(), _COORDINATOR_BYTES) + _COORDINATOR_GROWTH_BYTES
+            own_bytes = max(machine.own_memory(), _COORDINATOR_BYTES) + _COORDINATOR_GROWTH_BYTES
             limit = self.limit_bytes
-            taken, worker = own + _FORK_SERVER_BYTES + _ARROW_BYTES, _WORKER_BYTES
+            taken, worker = own_bytes + _FORK_SERVER_BYTES + _ARROW_BYTES, _WORKER_BYTES
         left = limit - taken - worker
         return Grant(left, limit, taken, worker, self.later_bytes, self.given, of_cluster=bool(nodes))
 

@@ -87,8 +87,8 @@ class Plan:
         numbers = {file.path: number for file, number in zip(listing.files, listing.inputs, strict=True)}
         owners = tuple(numbers[file.path] for file in self.files)
         apart = all(len({owners[span.file] for span in chunk.spans}) == 1 for chunk in self.chunks)
-        kept = apart and 0 < len(inputs) <= MOST_INPUTS
-        return replace(self, inputs=tuple(inputs) if kept else (), owners=owners if kept else ())
+        have_weights = apart and 0 < len(inputs) <= MOST_INPUTS
+        return replace(self, inputs=tuple(inputs) if have_weights else (), owners=owners if have_weights else ())
 
     def tasks(self, make: Callable[..., Task], outputs: Iterable[tuple[Location, str]]) -> list[Task]:
         """Return the task of each chunk, by what it has of its own. outputs: its file and the fingerprint of that."""
@@ -99,19 +99,19 @@ class Plan:
 
     def chunks_of_inputs(self) -> list[list[int]]:
         """List the chunks of each input."""
-        found = [list[int]() for _ in self.inputs]
+        chunks = [list[int]() for _ in self.inputs]
         for index in range(len(self.chunks)):
-            found[self.owner(index)].append(index)
-        return found
+            chunks[self.owner(index)].append(index)
+        return chunks
 
     def owner(self, index: int) -> int:
         """Return the number of a chunk's input."""
         return self.owners[self.chunks[index].spans[0].file]
 
-    def weights(self, asked: Sequence[str], inputs: Sequence[str] | None = None) -> tuple[str, ...]:
+    def weights(self, requested: Sequence[str], inputs: Sequence[str] | None = None) -> tuple[str, ...]:
         """Return the weights of the inputs, the smallest as 1, none if all are 1; `UsageError` if they do not fit."""
         if inputs is not None or self.inputs:
-            require_weights(asked, self.inputs if inputs is None else inputs)
+            require_weights(requested, self.inputs if inputs is None else inputs)
         if not self.inputs:
             raise UsageError(
                 f"--weight: the counts of more than {_MOST_UNWEIGHTED} inputs, or of others than these, are not kept "
@@ -119,24 +119,24 @@ class Plan:
                 "--overwrite"
             )
         try:
-            scaled = tuple(map(str, relative(list(map(Fraction, asked)))))
-            found = any(self.weighted(scaled))
+            scaled = tuple(map(str, relative(list(map(Fraction, requested)))))
+            any_left = any(self.weighted(scaled))
         except ValueError as error:
             raise UsageError(f"--weight: expected {error}") from None
-        if not found:
+        if not any_left:
             raise UsageError("--weight: no input with text has a weight above 0, so nothing is left; change one")
         return () if set(scaled) == {"1"} else scaled
 
     def weighted(self, weights: Sequence[str]) -> Iterator[tuple[list[int], tuple[int, int]]]:
         """List the chunks of each input that has any, and its weight as a fraction: above 0, the smallest as 1."""
         known = zip(self.chunks_of_inputs(), map(Fraction, weights), strict=True)
-        found = [(chunks, weight) for chunks, weight in known if chunks and weight]
-        for (chunks, _), weight in zip(found, relative([weight for _, weight in found]), strict=True):
+        inputs = [(chunks, weight) for chunks, weight in known if chunks and weight]
+        for (chunks, _), weight in zip(inputs, relative([weight for _, weight in inputs]), strict=True):
             yield chunks, (weight.numerator, weight.denominator)
 
     def described(self, weights: Sequence[str]) -> str:
         """Describe weights of the inputs: `a.txt x 1 + b x 2.5`."""
-        shown = [f"{one} x {shown_weight(Fraction(by))}" for one, by in zip(self.inputs, weights, strict=False)]
+        shown = [f"{name} x {shown_weight(Fraction(by))}" for name, by in zip(self.inputs, weights, strict=False)]
         return " + ".join(shown[:_MOST_SHOWN] + ["..."] * (len(shown) > _MOST_SHOWN))
 
     def added_files(self, directory: Directory, listing: Listing, listener: Listener) -> tuple[CorpusFile, ...]:
@@ -236,8 +236,8 @@ def list_corpus(
 ) -> Listing:
     """List the files of a corpus; raises as `find_files` does. directory: may hold copies of standard input."""
     text_field = options.text_field if isinstance(options, TextOptions) else ""
-    asked = FileType(options.input_format, options.compression, text_field)
-    listing = find_files(options.inputs, asked, exclude=options.exclude or (), may_be_empty=may_be_empty)
+    requested = FileType(options.input_format, options.compression, text_field)
+    listing = find_files(options.inputs, requested, exclude=options.exclude or (), may_be_empty=may_be_empty)
     if listing.repeated and weights:
         twice = (options.inputs or ())[listing.repeated[0]]
         raise UsageError(

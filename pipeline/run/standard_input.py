@@ -97,8 +97,8 @@ def remove_copies(directory: Directory, keep: Iterable[str]) -> None:
     """Delete copies of standard input in an owned directory, but those whose paths `keep` has."""
     home = directory.copies
     names = [name for name in directory.names_in(home) if COPY.fullmatch(name)]
-    kept = {named(path).name for path in keep} if names else set()
-    directory.remove(f"{STANDARD_INPUT}/{name}" for name in names if name not in kept and _is_copy(home / name))
+    kept_names = {named(path).name for path in keep} if names else set()
+    directory.remove(f"{STANDARD_INPUT}/{name}" for name in names if name not in kept_names and _is_copy(home / name))
 
 
 @contextlib.contextmanager
@@ -107,8 +107,8 @@ def removed_if_refused(directory: Directory) -> Iterator[None]:
     try:
         yield
     except InvalidTextError as error:
-        message, found = error.args[0], COPY.search(error.args[0])
-        path = directory.copies / (found[0] if found else "none")
+        message, copy_name = error.args[0], COPY.search(error.args[0])
+        path = directory.copies / (copy_name[0] if copy_name else "none")
         if str(path) not in message or not _is_copy(path):
             raise
         directory.remove([f"{STANDARD_INPUT}/{path.name}"])

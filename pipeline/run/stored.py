@@ -37,8 +37,8 @@ def stored(kind: type[Value], value: object) -> Value:
 
     Raises `KeyError` for a missing name, `TypeError` or `ValueError` for a value of another type.
     """
-    found: Value = _reader(cast("Any", kind))(value)
-    return found
+    read: Value = _reader(cast("Any", kind))(value)
+    return read
 
 
 @cache
@@ -78,14 +78,14 @@ def _reader(kind: Any) -> Reader:
 
 
 def _object(kind: Any, readers: Mapping[str, Reader], needed: set[str], value: object) -> Any:
-    named, found = _typed(dict, value), {}
+    named, members = _typed(dict, value), {}
     for name, read in readers.items():
         if name in named or name in needed:
             try:
-                found[name] = read(named[name])
+                members[name] = read(named[name])
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
-    return kind(**found)
+    return kind(**members)
 
 
 def _one_of(is_member: Callable[[Any], bool], value: object) -> Any:

@@ -229,7 +229,7 @@ void ChunkCounter::check_rest(size_t rest, uint64_t offset) const {
 
 // [begin_, limit) belongs to the current document, which continues.
 void ChunkCounter::continue_document(size_t limit) {
-  if (dropping_ || invalid_ < limit) {
+  if (drops(limit)) {
     drop_text(limit);
     return;
   }
@@ -240,7 +240,7 @@ void ChunkCounter::continue_document(size_t limit) {
 
 // A token that separates nothing starts at `limit`: the pieces before it end there, and the document goes on.
 void ChunkCounter::finish_stretch(size_t limit, size_t token_end) {
-  if (dropping_ || invalid_ < limit) {
+  if (drops(limit)) {
     drop_text(token_end);
     return;
   }
@@ -251,7 +251,7 @@ void ChunkCounter::finish_stretch(size_t limit, size_t token_end) {
 
 // The current document ends at `limit`.
 void ChunkCounter::finish_document(size_t limit) {
-  if (dropping_ || invalid_ < limit) {
+  if (drops(limit)) {
     drop_text(limit);
     dropping_ = false;
   } else if (in_document_ || begin_ < limit) {

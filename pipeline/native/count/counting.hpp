@@ -163,6 +163,8 @@ class ChunkCounter {
     if (!open_document_) open_document_ = std::make_unique<PieceTable>();
     return *open_document_;
   }
+  // Whether the current document, with its text up to `limit`, is not counted.
+  bool drops(size_t limit) const { return dropping_ || invalid_ < limit; }
   void drop_text(size_t limit);
   void count_text(size_t limit, bool at_end, PieceTable& table);
   void count_normal(size_t limit, bool at_end, PieceTable& table);
