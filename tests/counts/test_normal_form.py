@@ -6,9 +6,7 @@ import runpy
 import unicodedata
 from collections import Counter
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 
 import peers
 import pytest
@@ -29,7 +27,7 @@ from pipeline.counts.import_worker import cut_otherwise
 from pipeline.pattern.classes import NFC_ACTIVE
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.normal_form import nfc, nfc_form
-from pipeline.tokenizer.formats.export_formats import Format
+from pipeline.tokenizer.formats.export_formats import FORMATS
 from pipeline.tokenizer.model import Model
 
 END = "<|end|>"
@@ -162,9 +160,8 @@ def test_gguf_is_written_without_the_normalizer_and_says_how_many_texts_get_othe
     files = [tmp_path / f"{name}.txt" for name in range(4)]
     pipeline.train(files, output=tmp_path / "run", **how)  # type: ignore[arg-type]
     written: list[Model] = []
-    fake = SimpleNamespace(export=lambda model, _: written.append(model) or [])
-    monkeypatch.setattr(Format, "module", property(lambda self: fake if self.home == "gguf" else formats[self.home]))
-    formats = {name: import_module(f"pipeline.tokenizer.formats.{name}") for name in ("huggingface", "tiktoken_ranks")}
+    without_gguf = replace(FORMATS["gguf"], write=lambda model, _: written.append(model) or [])
+    monkeypatch.setitem(FORMATS, "gguf", without_gguf)
     done = pipeline.export(tmp_path / "run", export=["gguf"], without_normalizer=True)
     assert "note: 3 of 4 sample texts (75.0%) get other ids in llama.cpp" in done.notes[0]
     assert [one.preparation.nfc for one in written] == [False]
