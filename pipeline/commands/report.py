@@ -108,7 +108,7 @@ def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None
 def corpus_of(run: Run) -> tuple[list[CorpusFile], dict[str, str], str, str]:
     """Return a run's files and their text field; of a combined run, those of its runs, with the run of each file.
 
-    The last text names the runs that are left out: those that are gone, or read another field than the first source.
+    The last text names the runs that are left out: those that are gone, or read another field than the first one.
     """
     if run.manifest.source is None:
         return list(run.manifest.plan.files), {}, str(run.manifest.counting["text_field"]), ""

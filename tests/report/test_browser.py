@@ -50,7 +50,7 @@ def _of_a_sweep(_: Path) -> str:
         for pair in combinations(weights, 2)
         for size in (1_000, 2_000, 4_000, 8_000, 16_000)
     )
-    parts = (sweep_page.Part(4, 2.5, -0.01, 900, 1000),)
+    parts = (sweep_page.LessText(4, 2.5, -0.01, 900, 1000),)
     return sweep_page.Swept(
         Path("sweep"), tuple(points), overlaps, recommend(points, ForModel()), parts, weights
     ).page()

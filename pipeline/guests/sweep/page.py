@@ -12,8 +12,7 @@ from pipeline.merges.vocabulary import Vocabulary
 from pipeline.reports.figure import Axis, Figure, Series, size_axis
 from pipeline.reports.figure_files import write_figures
 from pipeline.reports.page import figure_element, plain_page
-from pipeline.reports.parts import Part as Shown
-from pipeline.reports.parts import Rows, Table, element, html_of
+from pipeline.reports.parts import Part, Rows, Table, element, html_of
 from pipeline.reports.result import Result
 from pipeline.storage import Location
 from pipeline.storage.atomic import write_rows
@@ -32,7 +31,7 @@ class Overlap:
 
 
 @dataclass(frozen=True)
-class Part:
+class LessText:
     """The recommended vocabulary, learned from every Nth chunk only. rate: geometric mean of bytes per token.
 
     change: of the rate, from that of all chunks; shared: of the learned tokens, with those of all chunks.
@@ -44,8 +43,14 @@ class Part:
     shared: int
     of: int
 
+    def __str__(self) -> str:
+        share = f"{self.shared / max(self.of, 1):.1%}"
+        return (
+            f"learned from 1/{self.every} of the chunks, {self.change:+.2%} bytes per token, {share} of the same tokens"
+        )
 
-def overlaps(learned: Mapping[str, MergeList], merges: Mapping[int, int]) -> tuple[Overlap, ...]:
+
+def overlaps_of(learned: Mapping[str, MergeList], merges: Mapping[int, int]) -> tuple[Overlap, ...]:
     """Compare the vocabularies of all pairs of mixtures. merges: vocabulary size -> the merges that it has."""
     joined = {
         name: [left + right for left, right in Vocabulary.from_id_pairs(one.left, one.right).merges()]
@@ -74,117 +79,18 @@ def write_table(where: Location, points: Sequence[Point]) -> None:
     write_rows(where, rows, _COLUMNS)
 
 
-@dataclass(frozen=True)
-class Grid:
-    """The points of a sweep, as a table has them: a row a mixture, named by the weights that differ. weights: of the
-    runs, by the mixture's name; those that are not in it are left out."""
-
-    points: Sequence[Point]
-    weights: Mapping[str, Mapping[str, str]]
-    recommendation: Recommendation
-
-    @property
-    def mixtures(self) -> list[str]:
-        """The names of the mixtures, in their order."""
-        return list(dict.fromkeys(point.mixture for point in self.points))
-
-    @property
-    def sizes(self) -> list[int]:
-        """The vocabulary sizes that were asked for."""
-        return sorted({point.vocab_size for point in self.points})
-
-    def of(self, value: Callable[[Point], Any]) -> dict[tuple[str, int], Any]:
-        """Return a value of each point, by mixture and size."""
-        return {(point.mixture, point.vocab_size): value(point) for point in self.points}
-
-    def table(self, title: str, headers: Sequence[str], cells: Mapping[str, Sequence[Any]], **more: Any) -> Table:
-        """Make a table with the cells of each mixture behind its weights. picked: a column of the cells."""
-        leading = varying(self.weights)
-        rows = tuple((*leading[1][mixture], *cells[mixture]) for mixture in self.mixtures)
-        if (picked := more.pop("picked", None)) is not None:
-            more["picked"] = (self.mixtures.index(self.recommendation.mixture), len(leading[0]) + picked)
-        return Table(title, (*leading[0], *headers), rows, **more)
-
-    def by_size(self, title: str, value: Callable[[Point], Any], **more: Any) -> Table:
-        """Make a table with a column a size."""
-        found, sizes = self.of(value), self.sizes
-        cells = {mixture: [found[mixture, size] for size in sizes] for mixture in self.mixtures}
-        picked = sizes.index(self.recommendation.vocab_size)
-        return self.table(title, [f"{size:,}" for size in sizes], cells, picked=picked, **more)
-
-    def tables(self) -> list[Table]:
-        """Return the rates by size, those of each text at the recommended size and mixture, and what is rare."""
-        size, taken = self.recommendation.vocab_size, self.recommendation.mixture
-        points, sizes = self.of(lambda point: point), self.sizes
-        names = [(one.kind, one.name) for one in self.points[0].measured if one.kind != "mixture"]
-        of_texts = {
-            at: {(one.kind, one.name): one.bytes_per_token for one in found.measured} for at, found in points.items()
-        }
-        note = f"The geometric mean of the {KINDS[kind_of(self.points[0])]}."
-        found = [
-            self.by_size("Bytes per token by size", rate, note=note),
-            self.by_size("How often the last pair occurred", lambda point: point.last_count, note=_RARE),
-        ]
-        for kind, title in _TITLES.items():
-            if listed := [name for name in names if name[0] == kind]:
-                cells = {mixture: [of_texts[mixture, size].get(one) for one in listed] for mixture in self.mixtures}
-                columns, note = [name for _, name in listed], _NOTES.get(kind, "")
-                found.append(self.table(f"{title}, {size:,} tokens", columns, cells, note=note))
-        rows = tuple((name, kind, *(of_texts[taken, one].get((kind, name)) for one in sizes)) for kind, name in names)
-        headers = ("text", "kind", *(f"{one:,}" for one in sizes))
-        if len(sizes) > 1:
-            found.append(Table("Bytes per token of each text with the recommended mixture", headers, rows))
-        return found
-
-    def figures(self) -> list[Figure]:
-        """Return what of the mixtures is drawn: by size, by text, and two texts against each other."""
-        size, taken, rates = self.recommendation.vocab_size, self.recommendation.mixture, self.of(rate)
-        best = sorted(self.mixtures, key=lambda one: (one != taken, -rates[one, size]))[:_MOST_DRAWN]
-        shown, named = [one for one in self.mixtures if one in best], labels(self.weights)
-        named = {mixture: _shortened(label) for mixture, label in named.items()}
-        if len(shown) == 1:
-            line = Series("", tuple((one, rates[taken, one]) for one in self.sizes))
-            return [Figure("sizes", "Bytes per token by size", "lines", size_axis(self.sizes), _RATE, (line,))]
-        more = {at: 100 * (rates[taken, at[1]] / (value or 1) - 1) for at, value in rates.items()}
-        lines = tuple(Series(named[one], tuple((size, more[one, size]) for size in self.sizes)) for one in shown)
-        y, note = Axis("% more tokens", form=".2f"), f"Than with {named[taken]}. Less than 0.1 % is equal."
-        title = "Tokens of each mixture, compared with the recommended one"
-        found = [Figure("sizes", title, "lines", size_axis(self.sizes), y, lines, note)]
-        texts = {
-            mixture: {
-                _shortened(one.name): one.bytes_per_token or 0.0 for one in point.measured if one.kind == kind_of(point)
-            }
-            for (mixture, of), point in self.of(lambda point: point).items()
-            if of == size
-        }
-        most = {text: max(texts[one][text] for one in shown) for text in texts[taken]}
-        costs = {one: {text: 100 * (most[text] / (texts[one][text] or 1) - 1) for text in most} for one in shown}
-        rows = tuple(Series(named[one], tuple(costs[one].items())) for one in shown)
-        title, note = f"The price of each mixture by text, {size:,} tokens", "% more tokens than with the best mixture."
-        found.append(Figure("texts", title, "heat", Axis("text"), Axis("% more tokens", form=".1f"), rows, note))
-        if len(most) > 1:
-            found.append(_pareto(texts, costs, named, self.recommendation))
-        return found
-
-    def overlaps(self, overlapping: Sequence[Overlap]) -> Table:
-        """Return the share of tokens that two mixtures have in common, a row a pair."""
-        shares = {(one.mixtures, one.vocab_size): one.shared / max(one.of, 1) for one in overlapping}
-        known = labels(self.weights)
-        rows = tuple(
-            (" and ".join(known[one] for one in pair), *(shares[pair, size] for size in self.sizes))
-            for pair in dict.fromkeys(one.mixtures for one in overlapping)
-        )
-        headers = ("mixtures", *(f"{size:,}" for size in self.sizes))
-        forms = dict.fromkeys(range(1, len(headers)), ".1%")
-        return Table("Tokens that two mixtures share, by size", headers, rows, forms=forms)
-
-
 _TITLES = {kind: f"Bytes per token of the {name}" for kind, name in reversed(KINDS.items())}
 _NOTES = {"held out": "Held out: no run has listed these files; their text may be in files that were counted."}
 _RARE = f"Tokens that were made of pairs which occurred fewer than {LEAST_COUNT} times are names and typing errors."
 
 
 _RATE = Axis("bytes per token")
+
+
+def _rates(point: Point) -> dict[str, float]:
+    """Return the bytes per token of the texts that a point is judged by."""
+    kind = kind_of(point)
+    return {_shortened(text.name): text.bytes_per_token or 0.0 for text in point.measured if text.kind == kind}
 
 
 def _pareto(
@@ -233,11 +139,6 @@ def labels(weights: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     return {name: ", ".join(f"{run} {by}" for run, by in zip(runs, one, strict=True)) for name, one in of.items()}
 
 
-def _in_words(part: Part) -> str:
-    share = f"{part.shared / max(part.of, 1):.1%}"
-    return f"learned from 1/{part.every} of the chunks, {part.change:+.2%} bytes per token, {share} of the same tokens"
-
-
 @dataclass(frozen=True)
 class Swept(Result):
     """All points, in order of mixtures and sizes, how alike the vocabularies are, and which one to take.
@@ -250,7 +151,7 @@ class Swept(Result):
     points: tuple[Point, ...]
     overlaps: tuple[Overlap, ...]
     recommendation: Recommendation
-    parts: tuple[Part, ...]
+    parts: tuple[LessText, ...]
     weights: Mapping[str, Mapping[str, str]]
 
     event = "swept"
@@ -261,8 +162,94 @@ class Swept(Result):
         return str(self.directory / "tokenizer")
 
     @property
-    def _grid(self) -> Grid:
-        return Grid(self.points, self.weights, self.recommendation)
+    def mixtures(self) -> list[str]:
+        """The names of the mixtures, in their order."""
+        return list(dict.fromkeys(point.mixture for point in self.points))
+
+    @property
+    def sizes(self) -> list[int]:
+        """The vocabulary sizes that were asked for."""
+        return sorted({point.vocab_size for point in self.points})
+
+    @property
+    def _by_name(self) -> dict[tuple[str, int], Point]:
+        """The points by mixture and size."""
+        return {(point.mixture, point.vocab_size): point for point in self.points}
+
+    def _table(self, title: str, headers: Sequence[str], cells: Mapping[str, Sequence[Any]], **more: Any) -> Table:
+        """Make a table with a row a mixture: its weights, and its cells."""
+        names, weights = varying(self.weights)
+        rows = tuple((*weights[mixture], *cells[mixture]) for mixture in self.mixtures)
+        return Table(title, (*names, *headers), rows, **more)
+
+    def _by_size(self, title: str, value: Callable[[Point], Any], **more: Any) -> Table:
+        """Make a table with a column a size, in which the recommended point is marked."""
+        points, sizes, chosen = self._by_name, self.sizes, self.recommendation
+        cells = {mixture: [value(points[mixture, size]) for size in sizes] for mixture in self.mixtures}
+        column = len(varying(self.weights)[0]) + sizes.index(chosen.vocab_size)
+        picked = self.mixtures.index(chosen.mixture), column
+        return self._table(title, [f"{size:,}" for size in sizes], cells, picked=picked, **more)
+
+    def tables(self) -> list[Table]:
+        """Return the rates by size, those of each text at the recommended size and mixture, and what is rare."""
+        sizes, size, chosen = self.sizes, self.recommendation.vocab_size, self.recommendation.mixture
+        texts = [(text.kind, text.name) for text in self.points[0].measured if text.kind != "mixture"]
+        rates = {
+            at: {(text.kind, text.name): text.bytes_per_token for text in point.measured}
+            for at, point in self._by_name.items()
+        }
+        note = f"The geometric mean of the {KINDS[kind_of(self.points[0])]}."
+        tables = [
+            self._by_size("Bytes per token by size", rate, note=note),
+            self._by_size("How often the last pair occurred", lambda point: point.last_count, note=_RARE),
+        ]
+        for kind, title in _TITLES.items():
+            if of_kind := [text for text in texts if text[0] == kind]:
+                cells = {mixture: [rates[mixture, size].get(text) for text in of_kind] for mixture in self.mixtures}
+                names, note = [name for _, name in of_kind], _NOTES.get(kind, "")
+                tables.append(self._table(f"{title}, {size:,} tokens", names, cells, note=note))
+        if len(sizes) > 1:
+            rows = tuple((name, kind, *(rates[chosen, one].get((kind, name)) for one in sizes)) for kind, name in texts)
+            headers = ("text", "kind", *(f"{one:,}" for one in sizes))
+            tables.append(Table("Bytes per token of each text with the recommended mixture", headers, rows))
+        return tables
+
+    def figures(self) -> list[Figure]:
+        """Return what of the best mixtures is drawn: by size, by text, and two texts against each other."""
+        size, chosen = self.recommendation.vocab_size, self.recommendation.mixture
+        rates = {at: rate(point) for at, point in self._by_name.items()}
+        best = sorted(self.mixtures, key=lambda mixture: (mixture != chosen, -rates[mixture, size]))[:_MOST_DRAWN]
+        drawn = [mixture for mixture in self.mixtures if mixture in best]
+        if len(drawn) == 1:
+            line = Series("", tuple((size, rates[chosen, size]) for size in self.sizes))
+            return [Figure("sizes", "Bytes per token by size", "lines", size_axis(self.sizes), _RATE, (line,))]
+        names = {mixture: _shortened(label) for mixture, label in labels(self.weights).items()}
+        more = {at: 100 * (rates[chosen, at[1]] / (value or 1) - 1) for at, value in rates.items()}
+        lines = tuple(Series(names[one], tuple((size, more[one, size]) for size in self.sizes)) for one in drawn)
+        title = "Tokens of each mixture, compared with the recommended one"
+        y, note = Axis("% more tokens", form=".2f"), f"Than with {names[chosen]}. Less than 0.1 % is equal."
+        figures = [Figure("sizes", title, "lines", size_axis(self.sizes), y, lines, note)]
+        texts = {mixture: _rates(self._by_name[mixture, size]) for mixture in drawn}
+        most = {text: max(texts[mixture][text] for mixture in drawn) for text in texts[chosen]}
+        costs = {one: {text: 100 * (most[text] / (texts[one][text] or 1) - 1) for text in most} for one in drawn}
+        rows = tuple(Series(names[mixture], tuple(costs[mixture].items())) for mixture in drawn)
+        title, note = f"The price of each mixture by text, {size:,} tokens", "% more tokens than with the best mixture."
+        figures.append(Figure("texts", title, "heat", Axis("text"), Axis("% more tokens", form=".1f"), rows, note))
+        if len(most) > 1:
+            figures.append(_pareto(texts, costs, names, self.recommendation))
+        return figures
+
+    def _shared(self) -> Table:
+        """Return the share of tokens that two mixtures have in common, a row a pair."""
+        shares = {(one.mixtures, one.vocab_size): one.shared / max(one.of, 1) for one in self.overlaps}
+        known = labels(self.weights)
+        rows = tuple(
+            (" and ".join(known[one] for one in pair), *(shares[pair, size] for size in self.sizes))
+            for pair in dict.fromkeys(one.mixtures for one in self.overlaps)
+        )
+        headers = ("mixtures", *(f"{size:,}" for size in self.sizes))
+        forms = dict.fromkeys(range(1, len(headers)), ".1%")
+        return Table("Tokens that two mixtures share, by size", headers, rows, forms=forms)
 
     @property
     def _taken(self) -> str:
@@ -271,13 +258,13 @@ class Swept(Result):
     @property
     def _reasons(self) -> Iterable[tuple[str, str]]:
         yield from ((one.about, str(one)) for one in self.recommendation.advice)
-        yield from (("less text", _in_words(part)) for part in self.parts)
+        yield from (("less text", str(part)) for part in self.parts)
 
-    def shown(self) -> Iterable[Shown]:
+    def shown(self) -> Iterable[Part]:
         """Return a table of mixtures and sizes, and the recommendation."""
         home = self.directory
         title = "Bytes per token, the geometric mean of the texts"
-        yield self._grid.by_size(title, rate, whole=f"{home}/sweep.html")
+        yield self._by_size(title, rate, whole=f"{home}/sweep.html")
         of_run = str(home / "mixtures" / self.recommendation.mixture)
         written = (("tokenizer", self.brief), ("its run", of_run))
         numbers = ("all numbers", f"{home}/sweep.html, {home}/sweep.parquet")
@@ -285,12 +272,11 @@ class Swept(Result):
 
     def page(self) -> str:
         """Return the page: the recommendation, a drawing of all mixtures, and the tables."""
-        grid = self._grid
         why = Rows(tuple(self._reasons), f"Recommended: {self._taken}")
-        first, *others = grid.tables()
-        figures = grid.figures()
+        first, *others = self.tables()
+        figures = self.figures()
         drawn = element("div", *map(figure_element, figures), class_="plots")
-        more = [*others, *([grid.overlaps(self.overlaps)] if self.overlaps else [])]
+        more = [*others, *([self._shared()] if self.overlaps else [])]
         folded = [element("details", element("summary", one.title), html_of(one)) for one in more]
         listed = [html_of(why)], [drawn], [html_of(first)], folded
         sections = (element("section", *one) for one in listed)
@@ -298,4 +284,4 @@ class Swept(Result):
 
     def write_figures(self, where: Location, *, overwrite: bool) -> None:
         """Write the figures and the tables of the page as files."""
-        write_figures(where, self._grid.figures(), self._grid.tables(), overwrite=overwrite)
+        write_figures(where, self.figures(), self.tables(), overwrite=overwrite)

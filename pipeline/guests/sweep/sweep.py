@@ -10,7 +10,6 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -24,7 +23,8 @@ from pipeline.corpus.listing import files_in_both, find_files
 from pipeline.corpus.sampling import choose
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
-from pipeline.guests.sweep import page as sweep_page
+from pipeline.guests.sweep.mixtures import Mixture, mixtures_of
+from pipeline.guests.sweep.page import LessText, Swept, labels, overlaps_of, write_table
 from pipeline.guests.sweep.rule import ForModel, Recommendation, for_model, rate, recommend
 from pipeline.guests.sweep.sweep_worker import Point, SourceCounter, SweepTask, measure
 from pipeline.merges import merge, replay_worker
@@ -47,7 +47,7 @@ from pipeline.run.patterns import pattern_of
 from pipeline.run.plan import dependencies_of
 from pipeline.run.runner import Runner, Stage, opened
 from pipeline.run.stored import stored
-from pipeline.run.values import argument, parse_locations, parse_weight, relative, shown_weight
+from pipeline.run.values import argument, parse_locations, shown_weight
 from pipeline.run.workers import executor_here, worker_count
 from pipeline.storage import Location, existing, named, same_location
 from pipeline.storage.atomic import write_whole
@@ -57,56 +57,8 @@ from pipeline.tokenizer.formats.export_formats import FILE_NAMES
 SWEEP = Kind("sweep.json", re.compile(r"sweep\.(html|parquet)|tokenizer|mixtures"), 1)
 _TABLE, _PAGE = "sweep.parquet", "sweep.html"
 _NAMED_BYTES = 1 << 22  # of each file
-_MOST_MIXTURES, _LONGEST_NAME = 256, 160
 _PARTS = (4, 2)  # of the chunks: each fourth one, each second one
 STAGE = "measuring"
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """Runs with their weights, by the names of the runs. every: which chunks of them, 2 for each second one."""
-
-    weights: Mapping[str, Fraction]
-    every: int = 1
-
-    @property
-    def name(self) -> str:
-        """A name for tables and for the mixture's directory."""
-        shown = (f"{name}-x{shown_weight(weight)}" for name, weight in self.weights.items())
-        part = "" if self.every == 1 else f"@1_{self.every}"
-        name = "+".join(one.replace("/", "_") for one in shown)
-        return (name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{fingerprint(name)}") + part
-
-
-def mixtures_of(weights: Sequence[str], names: Sequence[str]) -> list[Mixture]:
-    """Read `a=1,2 b=0,1`: every choice of one weight for each run, the smallest as 1; runs not named have 1.
-
-    >>> [mixture.name for mixture in mixtures_of(["a=1,2"], ["a", "b"])]
-    ['a-x1+b-x1', 'a-x2+b-x1']
-    """
-    choices = {name: [Fraction(1)] for name in names}
-    named: set[str] = set()
-    words = re.compile(r"\S.*?=\S*(?=\s|$)|\S.*", re.DOTALL)  # names may have spaces
-    for word in itertools.chain.from_iterable(map(words.findall, weights)):
-        name, equals, listed = word.rpartition("=")
-        if not equals or name not in choices:
-            raise UsageError(f"--weight: {word!r} is not NAME=W,W... with one of the names {', '.join(names)}")
-        if name in named:
-            raise UsageError(f"--weight: {name} is named twice; list all its weights once, with commas")
-        named.add(name)
-        try:
-            choices[name] = [Fraction(0) if one == "0" else parse_weight(one) for one in listed.split(",")]
-        except ValueError as error:
-            raise UsageError(f"--weight: expected {error}, in {word!r}") from None
-    chosen = itertools.islice(itertools.product(*choices.values()), _MOST_MIXTURES + 1)
-    try:
-        scaled = [relative(one) for one in chosen if any(one)]
-    except ValueError as error:
-        raise UsageError(f"--weight: expected {error}") from None
-    found = [Mixture({name: by for name, by in zip(names, one, strict=True) if by}) for one in scaled]
-    if not found or len(found) > _MOST_MIXTURES:
-        raise UsageError(f"--weight: between 1 and {_MOST_MIXTURES} mixtures, not {len(found) or 'only zeros'}")
-    return list({mixture.name: mixture for mixture in found}.values())
 
 
 @dataclass(frozen=True)
@@ -131,11 +83,11 @@ class Learned:
 
 @dataclass(frozen=True)
 class _Sweep:
-    """A sweep at work. given: the options of merging that were asked for; known: points by fingerprint."""
+    """A sweep at work. merging: the options of merging that were requested; known: points by fingerprint."""
 
     directory: Directory
     runs: Mapping[str, Location]
-    given: Mapping[str, Any]
+    merging: Mapping[str, Any]
     options: SweepOptions
     runner: Runner
     sources: Sequence[SourceCounter]
@@ -177,7 +129,7 @@ def sweep(
     figures: AnyPath | None = None,
     progress: bool = False,
     **options: Unpack[SweepKeywords],
-) -> sweep_page.Swept:
+) -> Swept:
     """Measure mixtures of runs at several sizes, and recommend one, as `bpe-pipeline sweep` does.
 
     >>> one = pipeline.import_counts({"low": 5, "lower": 9}, output="runs/one")
@@ -206,22 +158,22 @@ def sweep(
         RunDirectoryError: a run is not completely counted, or runs cannot be compared.
         InputError: held-out text cannot be read.
     """
-    settled, unseen = make_options(SweepOptions, options), argument("held_out", held_out, parse_locations)
+    work, held_out_text = make_options(SweepOptions, options), argument("held_out", held_out, parse_locations)
     if not isinstance(weights, Mapping | None):
         raise unfit("weights", "weights for the names of runs, such as {'code': [1, 2]}", weights)
-    listed = {name: one if isinstance(one, list | tuple) else [one] for name, one in (weights or {}).items()}
-    shown = [f"{name}={','.join(map(str, several))}" for name, several in listed.items()]
+    weights_of = {name: one if isinstance(one, list | tuple) else [one] for name, one in (weights or {}).items()}
+    words = [f"{name}={','.join(map(str, tried))}" for name, tried in weights_of.items()]
     model = for_model(parameters=parameters, tokens=tokens, hidden_size=hidden_size)
-    drawn = None if figures is None else named(figures, "figures")
-    design = Design(argument("runs", runs or [], parse_locations), shown, unseen, model, drawn)
-    with for_python(progress) as listener, executor_here(settled) as executor:
-        return run_sweep(design, options, settled, executor, listener)
+    figures_to = None if figures is None else named(figures, "figures")
+    design = Design(argument("runs", runs or [], parse_locations), words, held_out_text, model, figures_to)
+    with for_python(progress) as listener, executor_here(work) as executor:
+        return run_sweep(design, options, work, executor, listener)
 
 
 def run_sweep(
-    design: Design, given: Mapping[str, Any], options: SweepOptions, executor: Executor, listener: Listener
-) -> sweep_page.Swept:
-    """Measure every mixture at every size. given: the options of merging that were asked for."""
+    design: Design, merging: Mapping[str, Any], options: SweepOptions, executor: Executor, listener: Listener
+) -> Swept:
+    """Measure every mixture at every size. merging: the options of merging that were requested."""
     if options.output is None:
         raise UsageError("sweep needs --output DIR, where its mixtures, table and page go")
     locations = design.locations
@@ -229,8 +181,8 @@ def run_sweep(
         raise UsageError(f"--output {options.output} is one of the runs; choose another")
     _refuse_unfit(locations)
     counting = manifest.require(locations[0]).manifest.counting
-    asked = make_options(TrainOptions, {**counting, **given, "vocab_size": options.vocab_size})
-    broker = check_before_work(asked, listener)  # what the first export would refuse
+    tokenizer = make_options(TrainOptions, {**counting, **merging, "vocab_size": options.vocab_size})
+    broker = check_before_work(tokenizer, listener)  # what the first export would refuse
     if design.figures is not None:
         require_figures(design.figures, overwrite=options.overwrite)
     names = short_names(locations)
@@ -247,7 +199,7 @@ def run_sweep(
         before = _stored(directory, overwrite=options.overwrite)
         known = {} if options.overwrite else dict(before.get("points", {}))
         written = set(before.get("tokenizer", ()))
-        sweep = _Sweep(directory, runs, given, options, runner, sources, files_named, known, written)
+        sweep = _Sweep(directory, runs, merging, options, runner, sources, files_named, known, written)
         sweep.store()
         directory.remove_partial([SWEEP.manifest, _TABLE, _PAGE, *(f"tokenizer/{name}" for name in written)])
         learned = _learn(sweep, mixtures)
@@ -255,14 +207,14 @@ def run_sweep(
         weights = {
             mixture.name: {name: shown_weight(by) for name, by in mixture.weights.items()} for mixture in mixtures
         }
-        chosen = recommend(points, design.model, sweep_page.labels(weights))
+        chosen = recommend(points, design.model, labels(weights))
         [best] = (one for one in learned if one.mixture.name == chosen.mixture)
         sweep.export(best, chosen.vocab_size)
         merges = {size: best.trained.options.special.merge_budget(size) for size in options.vocab_size}
-        overlaps = sweep_page.overlaps({one.mixture.name: one.trained.learned for one in learned}, merges)
+        overlaps = overlaps_of({one.mixture.name: one.trained.learned for one in learned}, merges)
         parts = tuple(_parts(sweep, best, chosen))
-        swept = sweep_page.Swept(directory.location, points, overlaps, chosen, parts, weights)
-        sweep_page.write_table(directory / _TABLE, points)
+        swept = Swept(directory.location, points, overlaps, chosen, parts, weights)
+        write_table(directory / _TABLE, points)
         write_whole(directory / _PAGE, swept.page())
         if design.figures is not None:
             swept.write_figures(design.figures, overwrite=options.overwrite)
@@ -272,14 +224,14 @@ def run_sweep(
 def _stored(directory: Directory, *, overwrite: bool) -> dict[str, Any]:
     """Return what the manifest says; with --overwrite it may be damaged, else foreign files are refused without one."""
     try:
-        found = directory.read_manifest()
+        stored_values = directory.read_manifest()
     except RunDirectoryError:
         if not overwrite:
             raise
-        found = None
-    if found is None and not overwrite:
+        stored_values = None
+    if stored_values is None and not overwrite:
         directory.refuse_foreign_files()
-    return found or {}
+    return stored_values or {}
 
 
 def _refuse_unfit(locations: Sequence[Location]) -> None:
@@ -298,52 +250,52 @@ def _counted_files(files: Sequence[CorpusFile], locations: Sequence[Location]) -
     return sorted({file.path for plan in plans for file in files_in_both(files, plan)})
 
 
-def _parts(sweep: _Sweep, best: Learned, chosen: Recommendation) -> Iterator[sweep_page.Part]:
+def _parts(sweep: _Sweep, best: Learned, chosen: Recommendation) -> Iterator[LessText]:
     """Learn a mixture from a half and a quarter of the chunks of its runs, if all have four, without weights."""
-    found = [manifest.require(sweep.runs[name]) for name in best.mixture.weights]
-    chunks = [[run.chunk_path(index) for index in range(len(run.manifest.plan.chunks))] for run in found]
-    weighted = any(run.manifest.weights for run in found)
+    runs = [manifest.require(sweep.runs[name]) for name in best.mixture.weights]
+    chunks = [[run.chunk_path(index) for index in range(len(run.manifest.plan.chunks))] for run in runs]
+    weighted = any(run.manifest.weights for run in runs)
     if weighted or any(len(paths) < max(_PARTS) or not all(existing(paths)) for paths in chunks):
         return
     size = chosen.vocab_size
-    narrowed = replace(sweep, options=replace(sweep.options, vocab_size=(size,)))
+    less = replace(sweep, options=replace(sweep.options, vocab_size=(size,)))
     for every, name in itertools.product(_PARTS, best.mixture.weights):
         options = replace(sweep.options, output=sweep.run_of(name, every))
         run_part(sweep.runs[name], every, options, sweep.runner.executor, sweep.runner.listener)
-    parts = _learn(narrowed, [replace(best.mixture, every=every) for every in _PARTS])
+    parts = _learn(less, [replace(best.mixture, every=every) for every in _PARTS])
     whole, merges = best.trained.learned, {size: best.trained.options.special.merge_budget(size)}
-    for one, point in zip(parts, _measure(narrowed, parts), strict=True):
-        [overlap] = sweep_page.overlaps({"part": one.trained.learned, "whole": whole}, merges)
-        yield sweep_page.Part(one.mixture.every, rate(point), rate(point) / chosen.rate - 1, overlap.shared, overlap.of)
+    for one, point in zip(parts, _measure(less, parts), strict=True):
+        [overlap] = overlaps_of({"part": one.trained.learned, "whole": whole}, merges)
+        yield LessText(one.mixture.every, rate(point), rate(point) / chosen.rate - 1, overlap.shared, overlap.of)
 
 
 def _sources(
     runs: Mapping[str, Location], options: SweepOptions, broker: Broker, executor: Executor
 ) -> list[SourceCounter]:
     """Find each run's counter, and add up its bytes."""
-    found = []
+    counters = []
     for name, location in runs.items():
         run = manifest.require(location)
         require_counted(run, executor)
-        found.append((name, *run.counter))
-    workers = broker.reserve(asked=worker_count(options.workers, len(found)))
-    tasks = [SumTask(path, mark, workers.bytes) for _, path, mark in found]
+        counters.append((name, *run.counter))
+    workers = broker.reserve(asked=worker_count(options.workers, len(counters)))
+    tasks = [SumTask(path, mark, workers.bytes) for _, path, mark in counters]
     sums = dict(executor.run(replay_worker.add_up, tasks, at_once=workers.count))
-    return [SourceCounter(*one, sums[index].bytes) for index, one in enumerate(found)]
+    return [SourceCounter(*one, sums[index].bytes) for index, one in enumerate(counters)]
 
 
 def _learn(sweep: _Sweep, mixtures: Sequence[Mixture]) -> list[Learned]:
     """Return the merge lists of mixtures, for the largest size; those that are missing are learned in parallel."""
-    opened = [_open(sweep, one) for one in mixtures]
-    missing = [(run, task) for run, _, task, found in opened if found is None]
+    mixed = [_open(sweep, one) for one in mixtures]
+    missing = [(run, task) for run, _, task, known in mixed if known is None]
     with contextlib.ExitStack() as locks:
         for run, _ in missing:
             locks.enter_context(run.directory.locked())
-        made = iter(merge.learn_together(sweep.runner, [task for _, task in missing]))
+        new = iter(merge.learn_together(sweep.runner, [task for _, task in missing]))
     learned = []
-    for mixture, (run, options, _, found) in zip(mixtures, opened, strict=True):
+    for mixture, (run, options, _, known) in zip(mixtures, mixed, strict=True):
         depends_on = fingerprint(run.manifest.merge_fingerprint(), options.of_stage("special"))
-        trained = Trained(next(made) if found is None else found, pattern_of(options), options)
+        trained = Trained(next(new) if known is None else known, pattern_of(options), options)
         learned.append(Learned(mixture, trained, depends_on))
     return learned
 
@@ -351,11 +303,11 @@ def _learn(sweep: _Sweep, mixtures: Sequence[Mixture]) -> list[Learned]:
 def _open(sweep: _Sweep, mixture: Mixture) -> tuple[Run, TrainOptions, MergeTask, MergeList | None]:
     """Make the run of a mixture, as far as it is missing; returns it with its merge list, if that is stored already."""
     home, runner = sweep.directory / "mixtures" / mixture.name, sweep.runner
-    chosen, weights = [sweep.run_of(name, mixture.every) for name in mixture.weights], list(mixture.weights.values())
-    run_combine(chosen, weights, replace(sweep.options, output=home), runner.executor, runner.listener)
-    asked = {name: value for name, value in sweep.given.items() if name not in ("output", "overwrite")}
-    asked["vocab_size"] = sweep.options.vocab_size
-    with open_merging(home, asked, runner.executor, runner.listener) as (own, run, counted, options, _):
+    runs, weights = [sweep.run_of(name, mixture.every) for name in mixture.weights], list(mixture.weights.values())
+    run_combine(runs, weights, replace(sweep.options, output=home), runner.executor, runner.listener)
+    merging = {name: value for name, value in sweep.merging.items() if name not in ("output", "overwrite")}
+    merging["vocab_size"] = sweep.options.vocab_size
+    with open_merging(home, merging, runner.executor, runner.listener) as (own, run, counted, options, _):
         run = manifest.store_merging(run, options)
         task = merge.task_of(own, merge.learning_of(run, options), counted, options)
         return run, options, task, merge.stored(task, runner.executor)

@@ -86,12 +86,12 @@ def measure(task: SweepTask) -> list[Point]:
     trained = task.trained
     drawn = ((kind, name, read_chosen(chosen, "text", skip_changed=False)) for name, kind, chosen in task.named)
     texts = [(kind, name, [one.text for one in found]) for kind, name, found in drawn]
-    alike: defaultdict[tuple[str, ...], dict[int, Model]] = defaultdict(dict)
+    models_with: defaultdict[tuple[str, ...], dict[int, Model]] = defaultdict(dict)
     for size in task.sizes:  # rounded sizes have more or fewer reserved tokens, which the texts may hold
         model = trained.model(size)
-        alike[tuple(model.vocabulary.special_tokens)][size] = model
+        models_with[tuple(model.vocabulary.special_tokens)][size] = model
     points = {}
-    for models in alike.values():
+    for models in models_with.values():
         of_merges = _measure(task, texts, models)
         for size, model in models.items():
             merges = trained.options.special.merge_budget(size)

@@ -21,9 +21,10 @@ from pyarrow import parquet
 
 import pipeline
 from pipeline.base.errors import UsageError
-from pipeline.guests.sweep.page import Grid
+from pipeline.guests.sweep.mixtures import mixtures_of
+from pipeline.guests.sweep.page import Swept
 from pipeline.guests.sweep.rule import ForModel, for_model, rate, recommend
-from pipeline.guests.sweep.sweep import SWEEP, mixtures_of
+from pipeline.guests.sweep.sweep import SWEEP
 from pipeline.guests.sweep.sweep_worker import Measured, Point
 from pipeline.reports.page import plotly_script
 from pipeline.run.directory import Directory
@@ -313,7 +314,7 @@ def test_figures_have_the_points_of_the_mixtures() -> None:
     rates = {"a": (4.0, 2.0), "b": (3.0, 3.0), "c": (2.9, 2.9)}
     points = [_point(name, size, one) for name, one in rates.items() for size in (400, 500)]
     chosen, weights = recommend(points, ForModel()), {name: {name: "1"} for name in rates}
-    sizes, texts, pareto = Grid(points, weights, chosen).figures()
+    sizes, texts, pareto = Swept(Path(), tuple(points), (), chosen, (), weights).figures()
     assert chosen.mixture == "b"
     assert {line.name: line.points[0][1] for line in sizes.series} == pytest.approx(
         {"a 1, b 0, c 0": 100 * (3 / math.sqrt(8) - 1), "a 0, b 1, c 0": 0, "a 0, b 0, c 1": 100 * (3 / 2.9 - 1)}
