@@ -7,22 +7,18 @@ that this package would write.
 import re
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from itertools import chain, pairwise
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
 from pipeline.base.errors import ExportRefusedError, InputError, OtherKindError, RunDirectoryError
 from pipeline.base.units import format_count
 from pipeline.counts.counter_file import open_counter
-from pipeline.guests.inspect.diff import difference, first_of
-from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Examined
+from pipeline.guests.inspect.diff import first_of
+from pipeline.guests.inspect.doctor_files import agreement, settings
+from pipeline.guests.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Examined, Finding, command
 from pipeline.pattern.normal_form import nfc
 from pipeline.reports.result import Advice
 from pipeline.reports.tokens import unused_tokens
@@ -45,18 +41,13 @@ from pipeline.tokenizer.check import (
 )
 from pipeline.tokenizer.formats.added_tokens import unlisted_tokens
 from pipeline.tokenizer.formats.export_formats import FORMATS
-from pipeline.tokenizer.formats.fields import SNIPPET_NAME, read_json
+from pipeline.tokenizer.formats.fields import SNIPPET_NAME
 from pipeline.tokenizer.formats.files import load_model, tokenizer_home
 from pipeline.tokenizer.formats.huggingface import EDITABLE, MODEL_NAME
-from pipeline.tokenizer.formats.rank_lists import read_ranks
-from pipeline.tokenizer.formats.read_gpt2 import load_gpt2
-from pipeline.tokenizer.formats.read_huggingface import check_edited
 from pipeline.tokenizer.model import Model, bytes_of_letters
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _NEEDED = {name: {*one.files} - {*EDITABLE} for name, one in FORMATS.items()}  # the files of each format
-_NONE: Mapping[str, Any] = MappingProxyType({})
-Said = tuple[Any, ...]  # the outcome of a check, because, take and evidence of its advice
 _NEEDED[CONFIGURED] = {"vocab.json", "merges.txt", "tokenizer_config.json"}
 
 
@@ -71,147 +62,55 @@ def examine(path: Location, texts: Sequence[str], run: Run | None) -> list[Advic
     except InputError as reason:
         return [Advice("files", "write them again, or get them again", str(reason), outcome=WRONG)]
     checks = {
-        "files": _agreement(model, home),
-        "settings": _settings(model, home),
+        "files": agreement(model, home),
+        "settings": settings(model, home),
         "special tokens": _special_tokens(model, home),
         "tokens": chain(_tokens(model), _unused(model, run)),
         "round trip": _round_trip(model),
         "runtimes": _runtimes(model, home, texts),
     }
-    return [_advice(about, *said) for about, found in checks.items() for said in found]
+    return [finding.about(subject) for subject, findings in checks.items() for finding in findings]
 
 
-def _advice(about: str, outcome: str, because: str, take: str = "", evidence: Mapping[str, Any] = _NONE) -> Advice:
-    return Advice(about, take, because, evidence={**evidence}, outcome=outcome)
-
-
-def _agreement(model: Model, home: Location) -> Iterator[Said]:
-    """Compare the directory's other files with the one that was loaded."""
-    names, again = (
-        set(names_in(home)),
-        f"{_command('export', home)} --overwrite writes all formats again, from tokenizer.json",
-    )
-    agree = [name for name in ("tokenizer.json",) if name in names]
-    readers: dict[str, Callable[[], str]] = {}
-    if {"vocab.json", "merges.txt", "tokenizer.json"} <= names:
-        readers["vocab.json, merges.txt"] = partial(_of_gpt2, model, home)
-    for name in sorted(one for one in names if one.endswith(".tiktoken")):
-        readers[name] = partial(_of_ranks, model, home / name)
-    for name in sorted(one for one in names if one.endswith(".gguf")) if find_spec("gguf") else ():
-        readers[name] = partial(_of_gguf, model, home / name)
-    for name, compare in readers.items():
-        try:
-            other = compare()
-        except InputError as reason:
-            other = str(reason)
-        if other:
-            yield WRONG, f"{name} and tokenizer.json disagree: {other}", again, {"file": name}
-        else:
-            agree.append(name)
-    yield FINE, f"{', '.join(agree)} say the same" if agree[1:] else f"{(agree or ['what was loaded'])[0]} is whole"
-
-
-def _of_gpt2(model: Model, home: Location) -> str:
-    """Say how vocab.json and merges.txt differ; special tokens may be missing there, or ordinary."""
-    found = difference(model, load_gpt2(home / "vocab.json", home / "merges.txt"))
-    special = {(text.encode(),) for text in model.vocabulary.special_tokens}
-    only = [key for one in found.tokens.only for key in one if key not in special]
-    if not (only or found.tokens.moved or found.merges.anything):
-        return ""
-    merges = sum(map(len, found.merges.only)) + len(found.merges.moved)
-    moved = f"{len(found.tokens.moved):,} have another id"
-    return f"{len(only):,} tokens are only in one, {moved}, {format_count(merges, 'merges')} differ"
-
-
-def _of_ranks(model: Model, file: Location) -> str:
-    ranks, tokens = read_ranks(file), model.vocabulary.tokens
-    other = [id_ for id_ in ranks | tokens if ranks.get(id_) != tokens.get(id_)]
-    return f"{len(other):,} ids are not the same token, the first {other[0]}" if other else ""
-
-
-def _of_gguf(model: Model, file: Location) -> str:
-    """Say how the tokens and merges of a GGUF file differ; it may have more tokens at its end, as padding."""
-    vocabulary = model.vocabulary
-    try:
-        reader = import_module("gguf").GGUFReader(file)
-        listed, merges = (reader.get_field(f"tokenizer.ggml.{name}").contents() for name in ("tokens", "merges"))
-    except (OSError, ValueError, AttributeError) as reason:  # no such field: None
-        return f"it holds no byte-level BPE tokenizer ({reason})"
-    texts = vocabulary.texts | {id_: text for text, id_ in vocabulary.special_tokens.items()}
-    other = [id_ for id_, text in texts.items() if id_ >= len(listed) or listed[id_] != text]
-    if other:
-        return f"{len(other):,} ids are not the same token, the first {other[0]}"
-    pairs = zip(vocabulary.left, vocabulary.right, strict=True)
-    same = merges == [f"{vocabulary.texts[left]} {vocabulary.texts[right]}" for left, right in pairs]
-    return "" if same else "its merges are other ones"
-
-
-def _settings(model: Model, home: Location) -> Iterator[Said]:
-    """Check that settings name tokens and ids that exist, and that the model's config.json fits."""
-    for name in EDITABLE:
-        try:
-            if (home / name).exists():
-                check_edited(home / name, model.vocabulary)
-        except InputError as reason:
-            yield WRONG, str(reason), "name a special token of the tokenizer, or add the one named"
-    config = home / "config.json"
-    if not config.exists():
-        return
-    try:
-        document, rows = read_json(config), model.vocabulary.max_id + 1
-        size = document.member("vocab_size").value
-    except InputError as reason:
-        yield WRONG, str(reason), "write it again with the model"
-        return
-    if isinstance(size, int) and size < rows:
-        message = f"{config}: vocab_size is {size:,}, but the tokenizer has ids up to {rows - 1:,}"
-        yield WRONG, message, f"resize the model's embeddings to {rows:,} rows", {"vocab_size": size, "rows": rows}
-    for role, text in (("bos", model.bos_token), ("eos", model.eos_token), ("pad", model.pad_token)):
-        value = document.member(f"{role}_token_id").value
-        ids = value if isinstance(value, list) else [value]
-        if text is not None and value is not None and model.vocabulary.special_tokens[text] not in ids:
-            own = model.vocabulary.special_tokens[text]
-            message = f"{config}: {role}_token_id is {value}, but the {role} token {text!r} has id {own}"
-            remedy = f"set {role}_token_id to {own}, or name the token of that id"
-            yield WRONG, message, remedy, {f"{role}_token_id": value, "token": text, "id": own}
-
-
-def _special_tokens(model: Model, home: Location) -> Iterator[Said]:
+def _special_tokens(model: Model, home: Location) -> Iterator[Finding]:
     """Check roles, the chat template, and special tokens that collide."""
-    specials, export = model.vocabulary.special_tokens, _command("export", home)
+    specials, export = model.vocabulary.special_tokens, command("export", home)
     if (home / MODEL_NAME).exists() and (unlisted := unlisted_tokens(home / MODEL_NAME, specials)):
         message = f"transformers has {first_of(unlisted)} from the settings next to {MODEL_NAME}, which lacks them"
         remedy = f"{export} --output NEW lists them, for libraries that read {MODEL_NAME} alone"
-        yield ADVICE, message, remedy, {"tokens": unlisted}
+        yield Finding(ADVICE, message, remedy, {"tokens": unlisted})
     written = {text.encode(): text for text in specials}
     for id_, token in model.vocabulary.tokens.items():
         if (text := written.get(token)) is not None and specials[text] != id_:
             two = f"the special token {specials[text]} and the ordinary token {id_}"
             remedy = "rename the special token, or remove the ordinary one"
-            yield WRONG, f"{text!r} is {two}", remedy, {"token": text, "ids": [specials[text], id_]}
+            yield Finding(WRONG, f"{text!r} is {two}", remedy, {"token": text, "ids": [specials[text], id_]})
     for shorter, longer in pairwise(sorted(specials)):
         if longer.startswith(shorter):
             message = f"{shorter!r} begins {longer!r}: runtimes differ in which one they find, tiktoken for one"
-            yield ADVICE, message, "rename one of them", {"tokens": [shorter, longer]}
+            yield Finding(ADVICE, message, "rename one of them", {"tokens": [shorter, longer]})
     words = [text for text in specials if text.replace(" ", "").isalnum()]
     if words:
         message = f"{first_of(words)} can occur in any text, which then has the id of a special token"
-        yield ADVICE, message, "write them with marks, such as <|name|>", {"tokens": words}
+        yield Finding(ADVICE, message, "write them with marks, such as <|name|>", {"tokens": words})
     if model.eos_token is None:
         message = "there is no eos token: generation does not stop, and documents cannot be separated"
-        yield ADVICE, message, f"{export} --eos-token {_existing(specials, 'end', '<|endoftext|>')} --output NEW"
+        eos = _existing(specials, "end", "<|endoftext|>")
+        yield Finding(ADVICE, message, f"{export} --eos-token {eos} --output NEW")
     if model.pad_token in (None, model.eos_token):
         message = f"{model.pad_token!r} is pad and eos token: trainers that mask padding never learn to stop"
         if model.pad_token is None:
             message = "there is no pad token: batches of texts of different lengths cannot be made"
-        yield ADVICE, message, f"{export} --pad-token {_existing(specials, 'pad', '<|pad|>')} --output NEW"
+        pad = _existing(specials, "pad", "<|pad|>")
+        yield Finding(ADVICE, message, f"{export} --pad-token {pad} --output NEW")
     marks = [text for text in specials if text in CHAT_MARKS]
     if model.chat_template is None and marks:
         message = f"there is no chat template, but chat marks: {first_of(marks)}"
-        yield ADVICE, message, f"{export} --chat-template NAME --output NEW", {"tokens": marks}
+        yield Finding(ADVICE, message, f"{export} --chat-template NAME --output NEW", {"tokens": marks})
     if model.chat_template and (missing := model.chat_template.missing(specials)):
         message = f"the chat template writes {first_of(missing)}, which are ordinary text here"
-        yield WRONG, message, "add them as special tokens, or give another --chat-template", {"tokens": [*missing]}
+        remedy = "add them as special tokens, or give another --chat-template"
+        yield Finding(WRONG, message, remedy, {"tokens": [*missing]})
 
 
 def _existing(specials: Mapping[str, int], kind: str, new: str) -> str:
@@ -222,7 +121,7 @@ def _existing(specials: Mapping[str, int], kind: str, new: str) -> str:
     return shlex.quote([*own, *reserved, new][0])
 
 
-def _tokens(model: Model) -> Iterator[Said]:
+def _tokens(model: Model) -> Iterator[Finding]:
     """Check that every token can be reached, and that ids leave no gaps."""
     vocabulary, pattern = model.vocabulary, model.pattern
     lost, tokens = model.unreachable_tokens(), len(vocabulary.tokens)
@@ -232,28 +131,28 @@ def _tokens(model: Model) -> Iterator[Said]:
         shown = first_of([repr(vocabulary.tokens[id_]) for id_ in lost])
         remedy = "bpe-pipeline prune removes tokens that are not used, or restore the missing merges"
         never = f"the merges never make {format_count(len(lost), 'tokens')}{_share(len(lost), tokens)}: {shown}"
-        yield ADVICE, never, remedy, {"tokens": len(lost), "of": tokens}
+        yield Finding(ADVICE, never, remedy, {"tokens": len(lost), "of": tokens})
     else:
-        yield FINE, f"each of the {tokens:,} ordinary tokens can be reached", "", {"tokens": tokens}
+        yield Finding(FINE, f"each of the {tokens:,} ordinary tokens can be reached", "", {"tokens": tokens})
     if model.lossy:
         remedy = "nothing if no text has them, else train with initial_alphabet=ByteLevel.alphabet()"
-        yield ADVICE, model.lossy, remedy, {"bytes": list(vocabulary.lost_bytes)}
+        yield Finding(ADVICE, model.lossy, remedy, {"bytes": list(vocabulary.lost_bytes)})
     gaps = vocabulary.max_id + 1 - vocabulary.size
     if gaps:
         message = f"{gaps:,} ids below {vocabulary.max_id:,} are no tokens: rows of the embedding that nothing uses"
         remedy = "nothing, or number the tokens without gaps before training a model"
-        yield ADVICE, message, remedy, {"ids": gaps, "of": vocabulary.max_id + 1}
+        yield Finding(ADVICE, message, remedy, {"ids": gaps, "of": vocabulary.max_id + 1})
 
 
 def _share(part: int, of: int) -> str:
     return f" ({part / of:.2%} of all)" if part else ""
 
 
-def _unused(model: Model, run: Run | None) -> Iterator[Said]:
+def _unused(model: Model, run: Run | None) -> Iterator[Finding]:
     """Count the tokens that a run's pieces, encoded, never have, and that no token of theirs is made of."""
     if run is None:
         remedy = "bpe-pipeline count TEXTS --like TOKENIZER, then --counts RUN"
-        yield NOT_CHECKED, "there are no counts that say which tokens are used", remedy
+        yield Finding(NOT_CHECKED, "there are no counts that say which tokens are used", remedy)
         return
     vocabulary, run, note = model.vocabulary, *_counted_like(model, run)
     with open_counter(run.counter_path, fingerprint=run.manifest.counter_fingerprint()) as counter:
@@ -264,10 +163,10 @@ def _unused(model: Model, run: Run | None) -> Iterator[Said]:
     message += f" of {run.directory}{_share(len(unused), len(vocabulary.tokens))}; {len(parts):,} occur only as parts"
     message += f" of longer ones{note}"
     if not unused:
-        yield FINE, message, "", evidence
+        yield Finding(FINE, message, "", evidence)
         return
-    remedy = f"train a smaller vocabulary, or {_command('prune', 'BASE', run.directory)} --min-count 1"
-    yield ADVICE, f"{message}: {first_of([repr(vocabulary.tokens[id_]) for id_ in unused])}", remedy, evidence
+    remedy = f"train a smaller vocabulary, or {command('prune', 'BASE', run.directory)} --min-count 1"
+    yield Finding(ADVICE, f"{message}: {first_of([repr(vocabulary.tokens[id_]) for id_ in unused])}", remedy, evidence)
 
 
 def _counted_like(model: Model, run: Run) -> tuple[Run, str]:
@@ -279,11 +178,7 @@ def _counted_like(model: Model, run: Run) -> tuple[Run, str]:
     return run, "; they were not cut as the tokenizer cuts: bpe-pipeline count TEXTS --like TOKENIZER"
 
 
-def _command(*words: object) -> str:
-    return shlex.join(["bpe-pipeline", *map(str, words)])
-
-
-def _round_trip(model: Model) -> Iterator[Said]:
+def _round_trip(model: Model) -> Iterator[Finding]:
     """Encode and decode hard strings and each special token."""
     tokenizer = Tokenizer.from_model(model)
     texts = [*HARD_TEXTS, *model.vocabulary.special_tokens]
@@ -295,25 +190,26 @@ def _round_trip(model: Model) -> Iterator[Said]:
 
     changed = [text for text in texts if decoded(text) != text]
     if not changed:
-        yield FINE, f"{len(texts):,} hard texts and special tokens are decoded as they were", "", {"texts": len(texts)}
+        message = f"{len(texts):,} hard texts and special tokens are decoded as they were"
+        yield Finding(FINE, message, "", {"texts": len(texts)})
         return
     shown = f"{len(changed):,} of {len(texts):,} texts are not decoded as they were, the first {changed[0][:40]!r}"
     preparation, evidence = model.preparation, {"changed": len(changed), "texts": len(texts)}
     special = model.vocabulary.special_tokens
     written_as_bytes = {text for text in special if (decoded(text) or "").encode() in bytes_of_letters(text)}
     if preparation.nfc and all(decoded(nfc(text)) == nfc(text) for text in changed):
-        yield ADVICE, f"{shown}: text is put into NFC first", "nothing, if that is wanted", evidence
+        yield Finding(ADVICE, f"{shown}: text is put into NFC first", "nothing, if that is wanted", evidence)
     elif model.is_prepared or model.vocabulary.lost_bytes:
         why = "the file says so (a space in front, special tokens that take white space, or bytes without a token)"
-        yield ADVICE, f"{shown}: {why}", "nothing, if that is wanted", evidence
+        yield Finding(ADVICE, f"{shown}: {why}", "nothing, if that is wanted", evidence)
     elif {*changed} <= written_as_bytes:
         why = "its characters are those in which vocabularies write bytes, and tokenizers decodes them as these bytes"
-        yield ADVICE, f"{shown}: {why}", "nothing, if that is wanted", evidence
+        yield Finding(ADVICE, f"{shown}: {why}", "nothing, if that is wanted", evidence)
     else:
-        yield WRONG, shown, "please report it", evidence
+        yield Finding(WRONG, shown, "please report it", evidence)
 
 
-def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Said]:
+def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Finding]:
     """Compare the ids of every installed library that reads a file of the directory."""
     formats = []
     for name, needed in _NEEDED.items():
@@ -321,7 +217,7 @@ def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Sa
         if not needed <= names or (name == CONFIGURED and "tokenizer.json" in names):
             continue
         if reason := _not_to_be_checked(model, home, name):
-            yield NOT_CHECKED, f"{name}: {reason}"
+            yield Finding(NOT_CHECKED, f"{name}: {reason}")
         else:
             formats.append(name)
     with local_files(home) as local:
@@ -333,14 +229,14 @@ def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Sa
         outcome = outcomes.get(check.outcome, NOT_CHECKED)
         remedy = f"pip install {check.library}" if check.detail.endswith("is not installed") else ""
         if outcome == WRONG:
-            again = f"{_command('export', home)} --overwrite writes its files again"
+            again = f"{command('export', home)} --overwrite writes its files again"
             remedy = f"{again}; a config.json next to them can change ids, too"
             if check.format == "hf" and check.library.startswith("transformers") and (cause := causes.get(check)):
                 outcome = ADVICE
                 remedy = "set tokenizer_class to PreTrainedTokenizerFast, if the model was not trained with these ids"
                 check = replace(check, detail=f"{cause}: {check.detail}")
         message, evidence = f"{check.format} with {check.library}: {check.detail}", {"format": check.format}
-        yield outcome, message, remedy, evidence | {"library": check.library}
+        yield Finding(outcome, message, remedy, evidence | {"library": check.library})
 
 
 def _not_to_be_checked(model: Model, home: Location, name: str) -> str:

@@ -1,8 +1,10 @@
 """What `doctor` found out about a tokenizer, and what of it is shown."""
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from pipeline.guests.inspect.diff import EXAMPLES
 from pipeline.reports.parts import Part, Rows
@@ -11,6 +13,24 @@ from pipeline.storage import Location
 
 FINE, ADVICE, WRONG, NOT_CHECKED = "fine", "advice", "wrong", "not checked"
 _ORDER = (FINE, NOT_CHECKED, ADVICE, WRONG)  # what matters is last, where a terminal ends
+
+
+class Finding(NamedTuple):
+    """What one check found: its outcome, what it rests on, the remedy, and the numbers."""
+
+    outcome: str
+    because: str
+    take: str = ""
+    evidence: Mapping[str, Any] = MappingProxyType({})
+
+    def about(self, subject: str) -> Advice:
+        """Return it as advice about a subject."""
+        return Advice(subject, self.take, self.because, evidence={**self.evidence}, outcome=self.outcome)
+
+
+def command(*words: object) -> str:
+    """Return a command of this package, quoted for a shell."""
+    return shlex.join(["bpe-pipeline", *map(str, words)])
 
 
 @dataclass(frozen=True)
