@@ -44,10 +44,17 @@ def texts(tmp_path: Path) -> Path:
     """A directory of texts, some of which must not become documents."""
     root, word = tmp_path / "texts", "größer"
     for name, text in {
-        "a.txt": f"{word}\n".encode(), "b/one.py": b"print('one')\n\n", "b/two.md": b"two", "b/image.png": b"\x89PNG",
-        "c.txt.gz": gzip.compress(b"packed away"), "empty.txt": b" \n", "latin1.txt": word.encode("latin-1"),
-        "special.txt": b"has <|endoftext|>", ".hidden.txt": b"hidden", ".git/notes.txt": b"not for a corpus",
-    }.items():  # fmt: skip
+        "a.txt": f"{word}\n".encode(),
+        "b/one.py": b"print('one')\n\n",
+        "b/two.md": b"two",
+        "b/image.png": b"\x89PNG",
+        "c.txt.gz": gzip.compress(b"packed away"),
+        "empty.txt": b" \n",
+        "latin1.txt": word.encode("latin-1"),
+        "special.txt": b"has <|endoftext|>",
+        ".hidden.txt": b"hidden",
+        ".git/notes.txt": b"not for a corpus",
+    }.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(text)
     (root / "link.txt").symlink_to(root / "a.txt")

@@ -21,15 +21,19 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("add_generation_prompt add_special_tokens keep_ids mask_history preserve_thinking", ("yes", 0, 1, None)),
     ("check compare_plain progress skip_special_tokens tokenize train_on_prompt", ("yes", 0, 1, None)),
     ("continue_final_message", (5, None, [], 1.5, b"x", "nonsense")),
-    *(("overwrite whole_characters", ("yes", 0, 1)), ("bos eos whole_pieces", ()), ("enable_thinking", ("yes", 5, []))),
+    ("overwrite whole_characters", ("yes", 0, 1)),
+    ("bos eos whole_pieces", ()),
+    ("enable_thinking", ("yes", 5, [])),
     ("errors formatting return_type special_ids special_tokens_in_messages", ("nonsense", 5, None, [])),
-    *(("add min_count", (-1, "x", None, 1.5, [])), ("min_frequency", (-1, "x", 1.5, []))),
-    ("stop_at_saving", (5, "x", [], b"x")),
-    ("added_special_tokens", (5, [5], [""], {"a": "b"}, ["\ud800"], b"x", 1.5)),
-    *(("id", ("x", None, 1.5, [1])), ("global_merges window", (-1, "x", None, 1.5, True))),
+    ("add min_count", (-1, "x", None, 1.5, [])),
+    ("min_frequency", (-1, "x", 1.5, [])),
+    ("added_special_tokens", (5, [5], [""], {"a"}, {"a": "b"}, ["\ud800"], b"x", 1.5)),
+    ("id", ("x", None, 1.5, [1])),
+    ("global_merges window", (-1, "x", None, 1.5, True)),
     ("keep num_threads sequence_length", (0, -1, "x", 1.5, [])),
-    *(("first_id", (-1, 1, "x", 1.5, [])), ("alpha", (0, -1, "x", True, float("inf")))),
-    *(("stop_at_saving", (0, 2, "x", [])), ("added_special_tokens", (5, [1], [""], ["a"], {"a"}))),
+    ("first_id", (-1, 1, "x", 1.5, [])),
+    ("alpha", (0, -1, "x", True, float("inf"))),
+    ("stop_at_saving", (0, 2, 5, "x", [], b"x")),
     ("memory_limit", ("x", -1, [], 1.5)),
     ("dtype", ("uint8", "float32", "nonsense", 5, [], object())),
     ("base first path run second", (5, None, "", b"x", ["x"], "missing", "a\0b")),
@@ -40,8 +44,9 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("runs", (5, None, "", b"x", [5], [None], [], "missing")),
     ("files", (5, [5], [], {"a": 1})),
     ("compare held_out samples", (5, b"x", [5], "missing", [])),
-    ("figures", (5, b"x", "", [], "a\0b")),
-    *(("hidden_size parameters", (0, -1, "x", [])), ("tokens", ("x", 0, 5)), ("push_to_hub", (5, "x", [], b"x"))),
+    ("hidden_size parameters", (0, -1, "x", [])),
+    ("tokens", ("x", 0, 5)),
+    ("push_to_hub", (5, "x", [], b"x")),
     ("languages", (5, None, "x", [], {}, {"one": 5}, {5: "run"}, {"one": "missing"})),
     ("dev", (5, "x", [], {}, {"one": 5}, {"other": "run"})),
     ("ratio", (5, "x", [], {}, {"one": 0}, {"one": "x"}, {"other": 1})),
@@ -81,32 +86,67 @@ WRONG = {name: values for names, values in KINDS for name in names.split()}
 MESSAGE = {"role": "user", "content": "low"}
 ROW = {"instruction": "low", "input": "", "output": "er"}
 GOOD: dict[str, Any] = {  # of each argument whose default is not what is tried
-    "add": 1, "add_special_tokens": True, "base": "tokenizer", "batch": [[1]], "blocks": ["low"], "bos": False,
-    "conversations": [pipeline.align_chat(ROW)], "counts": {"low": 1}, "dialog": [MESSAGE], "directory": "saved",
-    "documents": ["low"], "eos": False, "id": 1, "ids": [1], "inputs": "corpus.txt", "keep": 260,
-    "languages": {"one": "run"}, "merges": MERGES, "message": MESSAGE, "messages": [MESSAGE], "num_threads": 1,
-    "output": "new", "path": "tokenizer", "pattern": "gpt2", "pre_tokenizer": None, "row": ROW, "run": "run",
-    "runs": ["run"], "sequence_length": 100, "template": "chatml", "text": "low", "texts": ["low"], "token": "low",
-    "trainer": None, "first": "tokenizer", "second": "tokenizer",
-}  # fmt: skip
+    "add": 1,
+    "add_special_tokens": True,
+    "base": "tokenizer",
+    "batch": [[1]],
+    "blocks": ["low"],
+    "bos": False,
+    "conversations": [pipeline.align_chat(ROW)],
+    "counts": {"low": 1},
+    "dialog": [MESSAGE],
+    "directory": "saved",
+    "documents": ["low"],
+    "eos": False,
+    "id": 1,
+    "ids": [1],
+    "inputs": "corpus.txt",
+    "keep": 260,
+    "languages": {"one": "run"},
+    "merges": MERGES,
+    "message": MESSAGE,
+    "messages": [MESSAGE],
+    "num_threads": 1,
+    "output": "new",
+    "path": "tokenizer",
+    "pattern": "gpt2",
+    "pre_tokenizer": None,
+    "row": ROW,
+    "run": "run",
+    "runs": ["run"],
+    "sequence_length": 100,
+    "template": "chatml",
+    "text": "low",
+    "texts": ["low"],
+    "token": "low",
+    "trainer": None,
+    "first": "tokenizer",
+    "second": "tokenizer",
+}
 OF_ONE: dict[str, dict[str, Any]] = {  # where a function takes something else under the same name
     **{name: {"output": "new"} for name in ("train", "count", "import_counts", "train_parity", "combine_runs")},
     **{name: {"output": "new"} for name in ("extend", "prune", "sweep", "export")},
     **{name: {"path": "shards"} for name in ("decode_shards", "open_shards")},
-    "from_tiktoken_file": {"path": "ranks", "special_tokens": {}}, "info": {"path": "run"}, "doctor": {"counts": None},
+    "from_tiktoken_file": {"path": "ranks", "special_tokens": {}},
+    "info": {"path": "run"},
+    "doctor": {"counts": None},
     "report": {"run": "trained"},
-    "export_counts": {"path": "counts.tsv"}, "from_vocab": {"special_tokens": CHATML},
-    "Llama3Tokenizer": {"path": "ranks"}, "GPT2Tokenizer": {"directory": "tokenizer"},
-}  # fmt: skip
+    "export_counts": {"path": "counts.tsv"},
+    "from_vocab": {"special_tokens": CHATML},
+    "Llama3Tokenizer": {"path": "ranks"},
+    "GPT2Tokenizer": {"directory": "tokenizer"},
+}
 OTHER = {"push_to_hub", "encode_header"}  # needs a server, see tests/tokenizer/test_hub.py; reads only the role
 Subject = tuple[str, Callable[..., Any], dict[str, Any]]  # its name, and good arguments
 
 
-def _subject(call: Callable[..., Any], owner: str = "", **given: Any) -> Subject:
-    known = inspect.signature(call).parameters.values()
-    named = {one.name: GOOD.get(one.name, one.default) for one in known if one.kind is not one.VAR_KEYWORD}
-    given = {name: value for name, value in given.items() if name in named}
-    return f"{owner}{call.__name__}", call, named | OF_ONE.get(call.__name__, {}) | given
+def _subject(call: Callable[..., Any], owner: str = "", **objects: Any) -> Subject:
+    parameters = inspect.signature(call).parameters.values()
+    defaults = {
+        each.name: GOOD.get(each.name, each.default) for each in parameters if each.kind is not each.VAR_KEYWORD
+    }
+    objects = {name: value for name, value in objects.items() if name in defaults}
+    return f"{owner}{call.__name__}", call, defaults | OF_ONE.get(call.__name__, {}) | objects
 
 
 @pytest.fixture(scope="module")
@@ -127,15 +167,20 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Subject]
         same = {name: getattr(tokenizer, name) for name in ("vocabulary", "vocab", "model")} | {"tokenizer": chatty}
         things = [getattr(pipeline, name) for name, home in pipeline._HOMES.items() if not home.endswith(".errors")]
         things += [getattr(compat, name) for name in compat.__all__]
-        found = [_subject(thing, **same) for thing in things]
+        subjects = [_subject(thing, **same) for thing in things]
         chats = (ChatFormat(llama), ChatMLFormat(tokenizer), ChatFormat(chatty))
         for thing in (chatty, llama, GPT2Tokenizer("tokenizer"), *chats):
             if isinstance(thing, (ChatFormat, ChatMLFormat)):
                 same["ids"] = thing.encode_message(MESSAGE)
             methods = [method for name, method in inspect.getmembers(thing, inspect.ismethod) if name[0] != "_"]
-            found += [_subject(one, f"{type(thing).__name__}.", **same) for one in methods if one.__name__ not in OTHER]
-        stream = ("StreamDecoder.push", lambda **given: tokenizer.stream_decoder().push(*given.values()), {"id": 1})
-        yield [*found, stream, ("in", lambda text: text in tokenizer, {"text": "low"})]
+            owner = f"{type(thing).__name__}."
+            subjects += [_subject(method, owner, **same) for method in methods if method.__name__ not in OTHER]
+        stream = (
+            "StreamDecoder.push",
+            lambda **arguments: tokenizer.stream_decoder().push(*arguments.values()),
+            {"id": 1},
+        )
+        yield [*subjects, stream, ("in", lambda text: text in tokenizer, {"text": "low"})]
 
 
 def _bare(call: Callable[..., Any], arguments: dict[str, Any]) -> str | None:
@@ -155,7 +200,7 @@ OPTIONS = {  # None is their default
     "encode_chat": "date mask_history preserve_thinking special_tokens_in_messages train_on_prompt",
     "train_parity": "global_merges window",
 }
-ACCEPTED = {(name, one, "None") for name, options in OPTIONS.items() for one in options.split()}
+ACCEPTED = {(name, option, "None") for name, options in OPTIONS.items() for option in options.split()}
 ACCEPTED.add(("export_counts", "path", "missing"))  # a new file
 
 
@@ -169,7 +214,7 @@ def test_wrong_types_are_errors_of_the_family(subjects: list[Subject]) -> None:
                 if (name, argument, str(value)) in ACCEPTED:
                     continue
                 calls += 1
-                if found := _bare(call, good | {argument: value}):
-                    wrong.append(f"{name}({argument}={value!r}): {found}")
+                if defect := _bare(call, good | {argument: value}):
+                    wrong.append(f"{name}({argument}={value!r}): {defect}")
     assert not wrong, "\n" + "\n".join(wrong)
     assert calls > 400

@@ -29,8 +29,15 @@ def random_words(seed: int, size: int) -> bytes:
 def _task(spans: tuple[FileSpan, ...], output: Path, budget_bytes: int, **options: object) -> CountTask:
     judge = DocumentJudge(str(options.pop("errors", "replace")))
     usual = {"judge": judge, "max_piece_bytes": None, "pattern": PATTERN} | options
-    return CountTask(name="chunk 0", spans=spans, special_tokens=(EOT,), output=output, fingerprint="f",
-                     budget_bytes=budget_bytes, **usual)  # fmt: skip
+    return CountTask(
+        name="chunk 0",
+        spans=spans,
+        special_tokens=(EOT,),
+        output=output,
+        fingerprint="f",
+        budget_bytes=budget_bytes,
+        **usual,
+    )
 
 
 def chunk_task(path: Path, output: Path, budget_bytes: int, **options: object) -> CountTask:

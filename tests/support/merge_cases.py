@@ -46,9 +46,14 @@ def learn(engine: Any, merges: int, **options: Any) -> Any:
 
 
 def judged(
-    counter: Counter, listed: Sequence[tuple[int, ...]], *, exhausted: bool = False, first: int = 0,
-    budget: int = 1 << 24, **rules: Any,
-) -> tuple[Any, int]:  # fmt: skip
+    counter: Counter,
+    listed: Sequence[tuple[int, ...]],
+    *,
+    exhausted: bool = False,
+    first: int = 0,
+    budget: int = 1 << 24,
+    **rules: Any,
+) -> tuple[Any, int]:
     """What the replay finds wrong with a list of (left, right, count, joined), and how often it reads the pieces."""
     columns = [array(code, column) for code, column in zip("IIQQ", zip(*listed, strict=True), strict=False)]
     columns = columns or [array(code) for code in "IIQQ"]

@@ -71,8 +71,11 @@ def serving() -> Iterator[str]:
     """Start an empty server and yield its address."""
     with subprocess.Popen(
         [sys.executable, "-P", "-W", "ignore", __file__],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    ) as server:  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as server:
         assert server.stdin is not None
         assert server.stdout is not None
         try:

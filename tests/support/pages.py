@@ -156,9 +156,13 @@ class Session:
             done = run(*words[1:], cwd=self._directory, env=environment)
         else:
             done = subprocess.run(
-                ["bash", "-o", "pipefail", "-c", command], cwd=self._directory, env=os.environ | environment,
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
+                ["bash", "-o", "pipefail", "-c", command],
+                cwd=self._directory,
+                env=os.environ | environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         errors = [line for line in done.stderr.splitlines(keepends=True) if not _PROGRESS.match(line)]
         printed = self._local("".join(errors) + done.stdout)
         right = alike(shown, printed) and (done.returncode != 0) == ("error:" in shown)
