@@ -1,11 +1,8 @@
-"""Chat templates and formats of dialogs, against transformers; Llama 3's tokenizer, against tiktoken."""
+"""Chat templates and formats of dialogs, against transformers."""
 
-import base64
 import functools
 import pickle
 import sys
-import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,17 +10,14 @@ from typing import Any
 import jinja2.sandbox
 import pytest
 import samples
-import tiktoken
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from chat_cases import llama
 from samples import Tensor
 from transformers import AutoTokenizer
 
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError, UsageError
-from pipeline.compat import ChatFormat, ChatMLFormat, Llama3Tokenizer
-from pipeline.compat.llama3 import RUN_CHARACTERS, SPECIAL_TOKENS, WINDOW_CHARACTERS, stretches
-from pipeline.pattern.presets import PRESETS
+from pipeline.compat import ChatFormat, ChatMLFormat
+from pipeline.compat.llama3 import SPECIAL_TOKENS
 from pipeline.run.ids import Roles
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.export_formats import FORMATS
@@ -53,7 +47,6 @@ TEMPLATES = {  # of models that are widely used: bos, a default system prompt, m
     ),
 }
 
-
 FORMATS_OF_DIALOGS = [*TEMPLATES, "Llama 3's tokenizer", "ChatML"]  # those of templates, and those without one
 TRIMMING = TEMPLATES["llama3"].replace("['content'] +", "['content'] | trim +")  # as Meta's code does
 
@@ -66,13 +59,6 @@ def chatty(name: str) -> Tokenizer:
     model = samples.tokenizer("llama3", special).model
     roles = Roles(bos="<|begin_of_text|>", eos=EOT)
     return Tokenizer.from_model(replace(model, chat_template=ChatTemplate(jinja), roles=roles))
-
-
-@functools.cache
-def llama() -> Llama3Tokenizer:
-    with tempfile.TemporaryDirectory() as directory:
-        FORMATS["tiktoken"].write(samples.tokenizer("llama3", SPECIAL_TOKENS).model, Path(directory))
-        return Llama3Tokenizer(f"{directory}/tokenizer.tiktoken")
 
 
 def chat_format(name: str) -> ChatFormat:
@@ -112,24 +98,52 @@ def test_a_template_that_refuses_or_is_missing_says_why() -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS_OF_DIALOGS)
-def test_formats_have_the_ids_of_templates_and_read_their_messages(name: str) -> None:
-    chat, ours, dialog = chat_format(name), chatty(name), dialog_of(name)
-    assert chat.encode_dialog_prompt(dialog) == ours.apply_chat_template(dialog, add_generation_prompt=True)
-    messages = [chat.encode_message(message) for message in dialog]
-    joined, whole = [id_ for message in messages for id_ in message], ours.apply_chat_template(dialog)
-    assert joined == whole[len(whole) - len(joined) :]
-    for message, encoded in zip(dialog, messages, strict=True):
-        found = chat.decode_message(encoded)
-        assert chat.encode_message(found) == encoded
-        assert found == chat.decode_message(Tensor(encoded))
-        assert (found["role"], found["content"].strip()) == (message["role"], message["content"].strip())
+def test_a_dialog_prompt_has_the_ids_of_the_template(name: str) -> None:
+    dialog = dialog_of(name)
+    expected = chatty(name).apply_chat_template(dialog, add_generation_prompt=True)
+    assert chat_format(name).encode_dialog_prompt(dialog) == expected
+
+
+@pytest.mark.parametrize("name", FORMATS_OF_DIALOGS)
+def test_messages_end_to_end_are_the_dialog(name: str) -> None:
+    dialog = dialog_of(name)
+    joined = [id_ for message in dialog for id_ in chat_format(name).encode_message(message)]
+    whole = chatty(name).apply_chat_template(dialog)
+    assert joined == whole[len(whole) - len(joined) :]  # behind what starts a dialog
+
+
+@pytest.mark.parametrize("name", FORMATS_OF_DIALOGS)
+def test_a_message_is_decoded_from_its_ids(name: str) -> None:
+    chat = chat_format(name)
+    for message in dialog_of(name):
+        ids = chat.encode_message(message)
+        decoded = chat.decode_message(ids)
+        assert (decoded["role"], decoded["content"].strip()) == (message["role"], message["content"].strip())
+        assert decoded == chat.decode_message(Tensor(ids))
+        assert chat.encode_message(decoded) == ids
+
+
+@pytest.mark.parametrize("name", sorted({*FORMATS_OF_DIALOGS} - {"alternating"}))  # whose header joins what follows
+def test_a_message_starts_with_its_header(name: str) -> None:
+    chat = chat_format(name)
+    for message in DIALOG:
         header = chat.encode_header(message)
-        assert name == "alternating" or encoded[: len(header)] == header  # whose last space joins what follows
-    ids = messages[1]
+        assert chat.encode_message(message)[: len(header)] == header
+
+
+@pytest.mark.parametrize("name", FORMATS_OF_DIALOGS)
+def test_ids_that_are_not_one_message_are_refused(name: str) -> None:
+    chat = chat_format(name)
+    ids = chat.encode_message(dialog_of(name)[1])
     for broken in ([], [5, 6], ids[1:], ids[:-1], [*ids, *ids], [ids[0], *ids[-1:]], ids[:1] + ids[-2:]):
         with pytest.raises(InputError, match="not one message"):
             chat.decode_message(broken)
-    assert pickle.loads(pickle.dumps(chat)).encode_message(dialog[0]) == messages[0]
+
+
+@pytest.mark.parametrize("name", FORMATS_OF_DIALOGS)
+def test_a_format_can_be_pickled(name: str) -> None:
+    chat, message = chat_format(name), dialog_of(name)[0]
+    assert pickle.loads(pickle.dumps(chat)).encode_message(message) == chat.encode_message(message)
 
 
 def test_messages_and_headers_are_written_as_llama_3_does() -> None:
@@ -138,14 +152,21 @@ def test_messages_and_headers_are_written_as_llama_3_does() -> None:
     message = {"role": "user", "content": " low 1\n"}
     assert chat.encode_message(message) == llama().encode(text, bos=False, eos=False, allowed_special="all")
     assert chat.encode_header(message) == chat.encode_message({"role": "user", "content": ""})[:-1]
+
+
+def test_a_message_of_several_windows_is_encoded_as_its_text_alone() -> None:
+    chat = chat_format("Llama 3's tokenizer")
     long = "the words <|eot_id|>" * 21_000  # of more than one window, which does not start at the blank line
     plain = llama().encode(long, bos=False, eos=False)
     role = {"role": "\n\n a<|end_header_id|>\n\n"}
     ids = chat.encode_message(role | {"content": long})
     assert ids == [*chat.encode_header(role), *plain, llama().special_tokens["<|eot_id|>"]]
     assert chat.decode_message(ids) == role | {"content": long}
+
+
+def test_a_missing_content_or_mark_is_named() -> None:
     with pytest.raises(UsageError, match="lacks the text 'content'"):
-        chat.encode_message({"role": "user"})
+        chat_format("Llama 3's tokenizer").encode_message({"role": "user"})
     with pytest.raises(UsageError, match=r"lacks <\|im_start\|>"):
         ChatMLFormat(Tokenizer.from_merges([]))
 
@@ -169,33 +190,68 @@ def test_a_message_cannot_be_ended_from_inside(name: str, said: str) -> None:
     assert chat.encode_header({"role": "\ufdd2x"}) != chat.encode_header({"role": ""}) or name == "alternating"
 
 
-@pytest.mark.parametrize("template", ["llama3", "chatml"])
-def test_chat_templates_in_transformers_have_our_ids(template, tmp_path, monkeypatch):
+@pytest.fixture(params=["llama3", "chatml"])
+def template(request: pytest.FixtureRequest) -> str:
+    """The name of a template that a tokenizer is exported with."""
+    return str(request.param)
+
+
+@pytest.fixture
+def exported(template: str, tmp_path: Path) -> Tokenizer:
+    """A tokenizer with a template and no roles, written for transformers and read again."""
     FORMATS["hf"].write(replace(chatty(template).model, roles=Roles()), tmp_path)
-    ours, chat = Tokenizer.load(tmp_path), chat_format(template)
-    assert ours.model.chat_template == CHAT_TEMPLATES[template]
-    ours.save(tmp_path / "again")
+    return Tokenizer.load(tmp_path)
+
+
+@pytest.fixture(params=["in memory", "from files"])
+def theirs(request: pytest.FixtureRequest, exported: Tokenizer, tmp_path: Path) -> Any:
+    """The tokenizer in transformers."""
+    return exported.to_transformers() if request.param == "in memory" else AutoTokenizer.from_pretrained(tmp_path)
+
+
+def test_an_exported_template_is_read_and_saved_unchanged(template: str, exported: Tokenizer, tmp_path: Path) -> None:
+    assert exported.model.chat_template == CHAT_TEMPLATES[template]
+    exported.save(tmp_path / "again")
     for path in (tmp_path / "again").iterdir():
         assert path.read_bytes() == (tmp_path / path.name).read_bytes()
+
+
+def test_prompts_in_transformers_have_our_ids(template: str, theirs: Any) -> None:
+    for dialog in (DIALOG, DIALOG[1:2], DIALOG[:3]):
+        ids = theirs.apply_chat_template(dialog, add_generation_prompt=True, return_dict=False)
+        assert ids == chat_format(template).encode_dialog_prompt(dialog)
+
+
+def test_texts_in_transformers_have_our_ids_and_roles(template: str, exported: Tokenizer, theirs: Any) -> None:
     [end] = CHAT_TEMPLATES[template].writes("turn end")
     text = f"I'm low, é日本 {end} "
-    answers = [{"role": "assistant", "content": said} for said in (" lower\n", "low")]
-    for theirs in (ours.to_transformers(), AutoTokenizer.from_pretrained(tmp_path)):
-        for dialog in (DIALOG, DIALOG[1:2], DIALOG[:3]):
-            found = theirs.apply_chat_template(dialog, add_generation_prompt=True, return_dict=False)
-            assert found == chat.encode_dialog_prompt(dialog)
-        assert (theirs.eos_token, theirs.pad_token) == (ours.model.eos_token, ours.model.pad_token)
-        assert theirs.encode(text, add_special_tokens=False) == ours.encode(text)
-        dialog = [*DIALOG[:2], answers[0], DIALOG[1], answers[1]]
-        masked = theirs.apply_chat_template(dialog, return_dict=True, return_assistant_tokens_mask=True)
-        said = [id_ for id_, inside in zip(masked["input_ids"], masked["assistant_masks"], strict=True) if inside]
-        assert theirs.decode(said) == f" lower\n{end}low{end}"
+    assert theirs.encode(text, add_special_tokens=False) == exported.encode(text)
+    assert (theirs.eos_token, theirs.pad_token) == (exported.model.eos_token, exported.model.pad_token)
+
+
+def test_answers_are_generated_text_in_transformers(template: str, theirs: Any) -> None:
+    [end] = CHAT_TEMPLATES[template].writes("turn end")
+    answers = [{"role": "assistant", "content": text} for text in (" lower\n", "low")]
+    dialog = [*DIALOG[:2], answers[0], DIALOG[1], answers[1]]
+    masked = theirs.apply_chat_template(dialog, return_dict=True, return_assistant_tokens_mask=True)
+    said = [id_ for id_, inside in zip(masked["input_ids"], masked["assistant_masks"], strict=True) if inside]
+    assert theirs.decode(said) == f" lower\n{end}low{end}"
+
+
+def test_a_template_that_transformers_saves_is_read(template: str, theirs: Any, tmp_path: Path) -> None:
     theirs.save_pretrained(tmp_path / "saved")  # the template is a file of its own there
     assert Tokenizer.load(tmp_path / "saved").model.chat_template == CHAT_TEMPLATES[template]
-    assert (ours.to_transformers().name_or_path, len(theirs)) == ("", ours.vocab_size)
+
+
+def test_a_tokenizer_in_transformers_has_all_ids_and_no_name(exported: Tokenizer) -> None:
+    theirs = exported.to_transformers()
+    assert (theirs.name_or_path, len(theirs)) == ("", exported.vocab_size)
+
+
+def test_transformers_is_named_where_it_is_missing(exported: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(UsageError, match="pip install transformers"):
-        ours.to_transformers()
+        exported.to_transformers()
 
 
 FAILING = {  # what a downloaded template may do, and what the one error says
@@ -229,93 +285,3 @@ def test_counting_loops_changes_no_template() -> None:
     )
     expected = jinja2.sandbox.ImmutableSandboxedEnvironment().from_string(jinja).render(messages=DIALOG)
     assert with_template(jinja).apply_chat_template(DIALOG, tokenize=False) == expected
-
-
-@functools.cache
-def peer() -> tiktoken.Encoding:
-    ranks = {token: id_ for id_, token in llama().tokenizer.vocabulary.tokens.items()}
-    specials = {text: len(ranks) + index for index, text in enumerate(SPECIAL_TOKENS)}
-    return tiktoken.Encoding("x", pat_str=PRESETS["llama3"].expression, mergeable_ranks=ranks, special_tokens=specials)
-
-
-def test_special_tokens_and_their_ids() -> None:
-    ours = llama()
-    assert (len(SPECIAL_TOKENS), len(set(SPECIAL_TOKENS)), ours.n_words) == (256, 256, 416 + 256)
-    listed = [*SPECIAL_TOKENS[:11], SPECIAL_TOKENS[-1]]
-    assert listed == [
-        "<|begin_of_text|>",
-        "<|end_of_text|>",
-        "<|reserved_special_token_0|>",
-        "<|reserved_special_token_1|>",
-        "<|reserved_special_token_2|>",
-        "<|reserved_special_token_3|>",
-        "<|start_header_id|>",
-        "<|end_header_id|>",
-        "<|reserved_special_token_4|>",
-        "<|eot_id|>",
-        "<|reserved_special_token_5|>",
-        "<|reserved_special_token_250|>",
-    ]
-    assert (ours.bos_id, ours.eos_id, ours.pad_id, ours.stop_tokens) == (416, 417, -1, {417, 425})
-    assert (WINDOW_CHARACTERS, RUN_CHARACTERS) == (400_000, 25_000)
-
-
-def naive_stretches(text: str, limit: int) -> Iterator[str]:
-    """The rule, a character at a time."""
-    done = length = 0
-    for at, character in enumerate(text):
-        same = at > 0 and character.isspace() == text[at - 1].isspace()
-        length = length + 1 if same else 1
-        if length > limit:
-            yield text[done:at]
-            done, length = at, 1
-    yield text[done:]
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.text("ab \n\x1c\x85\u200b\u3000", max_size=60), st.integers(1, 5), st.integers(1, 70))
-def test_stretches_follow_the_rule(text: str, limit: int, window: int) -> None:
-    windows = [text[start : start + window] for start in range(0, len(text), window)]
-    expected = [stretch for part in windows for stretch in naive_stretches(part, limit)]
-    assert list(stretches(text, window_characters=window, run_characters=limit)) == expected
-
-
-def expected(text: str, **options: Any) -> list[int]:
-    windows = [text[start : start + 400_000] for start in range(0, len(text), 400_000)]
-    parts = [part for window in windows for part in naive_stretches(window, 25_000)]
-    return [id_ for part in parts for id_ in peer().encode(part, **options)]
-
-
-def test_ids_are_those_of_tiktoken() -> None:
-    ours = llama()
-    large = ["a" * 60_000, " " * 25_001 + "the " * 150_000]
-    for text in [*samples.HARD_TEXTS, *samples.all_planes(5, 60), "x<|eot_id|>y", *large]:
-        plain = expected(text, disallowed_special=())
-        assert ours.encode(text, bos=False, eos=False) == plain
-        assert ours.encode(text, bos=True, eos=True) == [ours.bos_id, *plain, ours.eos_id]
-        assert ours.encode(text, bos=False, eos=False, allowed_special="all") == expected(text, allowed_special="all")
-        assert ours.decode(plain) == text
-
-
-def test_bos_and_eos_are_required_and_special_tokens_selectable() -> None:
-    ours = llama()
-    with pytest.raises(TypeError):
-        ours.encode("a")  # type: ignore[call-arg]
-    with pytest.raises(ValueError, match=r"<\|eot_id\|>.*allowed_special"):
-        ours.encode("a<|eot_id|>", bos=False, eos=False, disallowed_special="all")
-    one = {"<|eot_id|>"}
-    assert ours.encode("<|eot_id|>", bos=False, eos=False, allowed_special=one, disallowed_special="all") == [425]
-    assert ours.decode([416, 425]) == "<|begin_of_text|><|eot_id|>"
-
-
-def test_rank_files(tmp_path: Path) -> None:
-    """Whole pieces come before merging; a file that is missing or damaged is refused."""
-    with pytest.raises(InputError, match=r"none\.model does not exist"):
-        Llama3Tokenizer(tmp_path / "none.model")
-    (tmp_path / "x").write_bytes(b"\x80 0\n")
-    with pytest.raises(InputError, match="line 1"):
-        Llama3Tokenizer(tmp_path / "x")
-    tokens = [*(bytes([byte]) for byte in range(256)), b"low"]
-    lines = [b"%b %d\n" % (base64.b64encode(token), rank) for rank, token in enumerate(tokens)]
-    (tmp_path / "x").write_bytes(b"".join(lines))
-    assert Llama3Tokenizer(tmp_path / "x").encode("low lows", bos=False, eos=False) == [256, *b" lows"]

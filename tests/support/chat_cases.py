@@ -3,12 +3,18 @@
 import re
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import samples
 from recorded import home, recorded
 
 from pipeline import Tokenizer
+from pipeline.compat import Llama3Tokenizer
+from pipeline.compat.llama3 import SPECIAL_TOKENS
 from pipeline.run.ids import Roles
+from pipeline.tokenizer.formats.export_formats import FORMATS
 from pipeline.tokenizer.model import ChatTemplate
 
 MARKS = (
@@ -49,6 +55,14 @@ def small_tokenizer() -> Tokenizer:
     merges = [(b"l", b"o"), (b"lo", b"w"), (b"e", b"r"), (b"t", b"h"), (b"th", b"e")]
     model = Tokenizer.from_merges(merges, list(MARKS)).model
     return Tokenizer.from_model(replace(model, roles=Roles(bos="<|begin_of_text|>", eos="<|endoftext|>")))
+
+
+@cache
+def llama() -> Llama3Tokenizer:
+    """Return Llama 3's tokenizer with few merges."""
+    with TemporaryDirectory() as directory:
+        FORMATS["tiktoken"].write(samples.tokenizer("llama3", SPECIAL_TOKENS).model, Path(directory))
+        return Llama3Tokenizer(f"{directory}/tokenizer.tiktoken")
 
 
 def conversation(aligned: dict[str, Any]) -> dict[str, Any]:
