@@ -24,13 +24,13 @@ _HELLO = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "x"
 def _llama3(messages: Sequence[Message], *, add_generation_prompt: bool) -> str:
     """Render as Meta's code does, which encodes the blank line after a header on its own."""
     header = f"<|start_header_id|>{{}}<|end_header_id|>\n\n{BORDER}"
-    said = (header.format(_text(one, "role")) + _text(one, "content").strip() + "<|eot_id|>" for one in messages)
-    return "<|begin_of_text|>" + "".join(said) + (header.format("assistant") if add_generation_prompt else "")
+    texts = (header.format(_text(each, "role")) + _text(each, "content").strip() + "<|eot_id|>" for each in messages)
+    return "<|begin_of_text|>" + "".join(texts) + (header.format("assistant") if add_generation_prompt else "")
 
 
 def _chatml(messages: Sequence[Message], *, add_generation_prompt: bool) -> str:
-    said = (f"<|im_start|>{_text(one, 'role')}\n{_text(one, 'content')}<|im_end|>\n" for one in messages)
-    return "".join(said) + ("<|im_start|>assistant\n" if add_generation_prompt else "")
+    texts = (f"<|im_start|>{_text(each, 'role')}\n{_text(each, 'content')}<|im_end|>\n" for each in messages)
+    return "".join(texts) + ("<|im_start|>assistant\n" if add_generation_prompt else "")
 
 
 def _text(message: Message, name: str) -> str:

@@ -84,7 +84,7 @@ def require_variables(variables: Mapping[str, Any]) -> None:
         )
     for name in ("tools", "documents"):
         listed = variables.get(name) or ()
-        if not isinstance(listed, list | tuple) or not all(isinstance(one, Mapping) for one in listed):
+        if not isinstance(listed, list | tuple) or not all(isinstance(member, Mapping) for member in listed):
             raise unfit(name, "a list of objects", listed)
 
 
@@ -136,14 +136,15 @@ def render_continued(model: Model, messages: Sequence[Message], field: str, **va
 def _normalized(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Return messages as transformers gives them to a template: without nulls, a thought by each name that it has."""
     listed = isinstance(messages, Sequence) and not isinstance(messages, str | bytes)
-    if not listed or not all(isinstance(one, Mapping) for one in messages):
+    if not listed or not all(isinstance(message, Mapping) for message in messages):
         raise unfit("messages", "a list of messages such as {'role': 'user', 'content': 'Hello'}", messages)
-    kept = [{name: value for name, value in message.items() if value is not None} for message in messages]
-    thoughts = (next((one[name] for name in REASONING if name in one), None) for one in kept)
-    return [
-        one if thought is None else {"thinking": thought, **one, "reasoning_content": thought}
-        for one, thought in zip(kept, thoughts, strict=True)
-    ]
+    normalized = []
+    for message in messages:
+        members = {name: value for name, value in message.items() if value is not None}
+        if thoughts := [members[name] for name in REASONING if name in members]:
+            members = {"thinking": thoughts[0], **members, "reasoning_content": thoughts[0]}
+        normalized.append(members)
+    return normalized
 
 
 def _render(model: Model, messages: list[dict[str, Any]], /, **variables: Any) -> str:
@@ -177,7 +178,7 @@ def _tokens_of(model: Model) -> dict[str, str]:
     if not isinstance(more, Mapping) and named.keys() <= {*_TOKENS}:  # as transformers 5 reads them
         more = settings.get(NAMED)
     named |= more if isinstance(more, Mapping) else {}
-    texts = {name: one.get("content") if isinstance(one, Mapping) else one for name, one in named.items()}
+    texts = {name: token.get("content") if isinstance(token, Mapping) else token for name, token in named.items()}
     texts |= {"bos_token": model.bos_token, "eos_token": roles.eos or roles.separator, "pad_token": model.pad_token}
     return {name: text for name, text in texts.items() if isinstance(text, str)}
 
@@ -202,9 +203,9 @@ def marks_written(jinja: str) -> list[str]:
 
 def _counted(context: Any, rounds: Any) -> Any:
     """Iterate as a loop does, and count its rounds."""
-    for one in rounds:
+    for member in rounds:
         _count(context)
-        yield one
+        yield member
 
 
 def _numbered(context: Any, value: Any) -> str:
@@ -274,8 +275,8 @@ def _compiled(jinja: str) -> Any:
         return json.dumps(value, **({"ensure_ascii": False} | how))
 
     environment = Environment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
-    own = {"_counted": pass_context(_counted), "_numbered": pass_context(_numbered)}
-    environment.filters |= {**own, "tojson": to_json}
+    of_loops = {"_counted": pass_context(_counted), "_numbered": pass_context(_numbered)}
+    environment.filters |= {**of_loops, "tojson": to_json}
     environment.globals["raise_exception"] = refuse
     environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
     parsed = environment.parse(jinja)

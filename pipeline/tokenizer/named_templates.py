@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pipeline.base.errors import UsageError, unfit
+from pipeline.base.errors import UsageError, refuse_if, unfit
 from pipeline.run.ids import marks_in
 from pipeline.run.stored import stored
 from pipeline.run.values import TOOL_FORMATS
@@ -215,15 +215,20 @@ def _template(name: str, entry: Mapping[str, Any], where: str) -> Template:
         template = stored(Template, {**entry, "name": name})
     except ValueError as error:
         raise UsageError(f"{where}: {error}") from None
-    for key in filter(entry.__contains__, _SLOTS):
-        if any(CONTENT in slot for slot in getattr(template, key)) == (key == "prefix"):
-            needed = "must not have" if key == "prefix" else "needs a text with"
-            raise UsageError(f"{where}: {key} {needed} {CONTENT}")
-    for key, one_of in (("kind", _KINDS), ("tools", (*TOOL_FORMATS, NO_TOOLS))):
-        if getattr(template, key) not in one_of:
-            raise UsageError(f"{where}: {key} must be one of {', '.join(one_of)}")
-    if (template.replace_eos and not template.stop_words) or len(template.thought_words) != 2:
-        raise UsageError(f"{where}: replace_eos needs stop_words, and there are two thought_words")
+    with_content = {key: any(CONTENT in slot for slot in getattr(template, key)) for key in _SLOTS if key in entry}
+    known = {"kind": _KINDS, "tools": (*TOOL_FORMATS, NO_TOOLS)}
+    refuse_if(
+        (with_content.pop("prefix", False), f"{where}: prefix must not have {CONTENT}"),
+        *((not has, f"{where}: {key} needs a text with {CONTENT}") for key, has in with_content.items()),
+        *(
+            (getattr(template, key) not in values, f"{where}: {key} must be one of {', '.join(values)}")
+            for key, values in known.items()
+        ),
+        (
+            (template.replace_eos and not template.stop_words) or len(template.thought_words) != 2,
+            f"{where}: replace_eos needs stop_words, and there are two thought_words",
+        ),
+    )
     return replace(
         template, observation=template.observation or template.user, function=template.function or template.assistant
     )

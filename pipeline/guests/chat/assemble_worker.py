@@ -77,11 +77,11 @@ def write_rows(task: AssemblyTask) -> ShardFacts:
 class StoredRows:
     """The rows in parts, by number. A few parts are open at a time, and a few blocks in memory."""
 
-    def __init__(self, parts: tuple[tuple[StoredIds, int], ...], open_parts: contextlib.ExitStack, kept: int) -> None:
+    def __init__(self, parts: tuple[tuple[StoredIds, int], ...], open_parts: contextlib.ExitStack, blocks: int) -> None:
         self._parts, self._stack = parts, open_parts
         self._firsts = [first for _, first in parts]
         self._open: dict[int, PartReader] = {}
-        self._block = lru_cache(kept)(lambda part, number: self._reader(part).block(number))
+        self._block = lru_cache(blocks)(lambda part, number: self._reader(part).block(number))
 
     def __getitem__(self, row: int) -> Row:
         part = bisect_right(self._firsts, row) - 1

@@ -176,8 +176,8 @@ def encode_conversations(
         grant=workers.grant,
     )
 
-    def task_of(**own: Any) -> RowsTask:
-        return task(data_set=chat.sets[owners[own["spans"][0].file.path]], **own)
+    def task_of(**chunk: Any) -> RowsTask:
+        return task(data_set=chat.sets[owners[chunk["spans"][0].file.path]], **chunk)
 
     return encode_missing(runner, encoding, encode_rows, task_of, workers.grant)
 
@@ -199,12 +199,12 @@ def write_conversations(runner: Runner, encoding: Encoding, chat: Chat) -> tuple
     parts = tuple(zip(encoding.parts(), firsts, strict=False))
     pad = chat.pad_id.to_bytes(ID_BYTES, "little")
     tasks, longest = {}, row_tokens or max(lengths, default=0)
-    for name, own_rows in splits.items():
-        rows, ends = assemble(own_rows, lengths, capacity, compatible=options.compatible)
+    for name, split_rows in splits.items():
+        rows, ends = assemble(split_rows, lengths, capacity, compatible=options.compatible)
         of_bags = repeat(row_tokens, len(ends)) if row_tokens else (lengths[row] for row in rows)
         shards = cut(rows, ends, of_bags, options.shard_size)
         task = partial(AssemblyTask, pack=chat.pack, pad=pad, parts=parts, longest=longest)
-        tasks[name] = [partial(task, rows=own.tobytes(), ends=stops.tobytes()) for own, stops in shards]
+        tasks[name] = [partial(task, rows=shard.tobytes(), ends=stops.tobytes()) for shard, stops in shards]
     long_row = LongRow(longest, longest, MAKING_BYTES)
     writing = Writing(write_rows, tasks, "conversations", lambda task: task.conversations, long_row)
     return write_missing(runner, encoding, chat.layout, writing)

@@ -318,7 +318,7 @@ def _surrogates(value: Any) -> int:
     if isinstance(value, str):
         return 0 if value.isascii() else len(_SURROGATE.findall(value))
     if isinstance(value, Mapping):
-        return sum(_surrogates(name) + _surrogates(one) for name, one in value.items())
+        return sum(_surrogates(name) + _surrogates(member) for name, member in value.items())
     return sum(map(_surrogates, value)) if isinstance(value, list | tuple) else 0
 
 

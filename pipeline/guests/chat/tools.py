@@ -48,11 +48,11 @@ def objects_in(value: Any) -> list[Tool]:
     """
     value = _read_again(value)
     tools = [value] if isinstance(value, Mapping) and value else value or []
-    found = list(map(_read_again, tools)) if isinstance(tools, list | dict) else [None]
-    described: list[Tool] = [tool for tool in found if isinstance(tool, Mapping)]
-    if len(described) < len(found):
+    read = list(map(_read_again, tools)) if isinstance(tools, list | dict) else [None]
+    objects: list[Tool] = [tool for tool in read if isinstance(tool, Mapping)]
+    if len(objects) < len(read):
         raise ValueError("no list of tools")
-    return described
+    return objects
 
 
 def _read_again(value: Any) -> Any:
@@ -76,7 +76,9 @@ def calls_in(content: str, thought_words: Sequence[str] | None) -> tuple[str, li
             before, rest = thought[0], content.replace(thought[0], "")
     values = json.loads(rest)
     try:
-        return before, [(one["name"], one["arguments"]) for one in (values if isinstance(values, list) else [values])]
+        return before, [
+            (call["name"], call["arguments"]) for call in (values if isinstance(values, list) else [values])
+        ]
     except (KeyError, TypeError) as error:
         raise ValueError(f"no call of a tool: {error!r}") from None
 
@@ -84,8 +86,10 @@ def calls_in(content: str, thought_words: Sequence[str] | None) -> tuple[str, li
 def called(content: str, style: str, thought_words: Sequence[str] | None, said: Callable[..., Any]) -> str:
     """Return the text of a message that calls tools, thoughts before them kept; arguments as above."""
     before, calls = calls_in(content, thought_words)
-    kept = [word.strip() for word in thought_words or ()]
-    return str(said(before, kept)) + _calls([(said(name), said(arguments)) for name, arguments in calls], style)
+    thought_marks = [word.strip() for word in thought_words or ()]
+    return str(said(before, thought_marks)) + _calls(
+        [(said(name), said(arguments)) for name, arguments in calls], style
+    )
 
 
 def _json(value: Any, **options: Any) -> str:
@@ -94,7 +98,7 @@ def _json(value: Any, **options: Any) -> str:
 
 def _description(listed: Sequence[Tool], style: str, date: str) -> str:
     tools: list[Tool] = [
-        one if one.get("type") == "function" else {"type": "function", "function": one} for one in listed
+        tool if tool.get("type") == "function" else {"type": "function", "function": tool} for tool in listed
     ]
     if style == "llama3":
         return _LLAMA3.format(date=date, tools="".join(f"{_json(tool, indent=4)}\n\n" for tool in tools))
