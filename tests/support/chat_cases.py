@@ -76,6 +76,11 @@ def dialog(*said: str | None, roles: tuple[str, str] = ("user", "assistant"), **
     return {"messages": [{"role": roles[at % 2], "content": text} for at, text in enumerate(said)], **more}
 
 
+def turns(question: str, answer: str, **members: Any) -> list[dict[str, Any]]:
+    """Return a question and its answer, which has these members too."""
+    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer, **members}]
+
+
 def with_template(jinja: str | None, **more: Any) -> Tokenizer:
     """Return a tokenizer with the marks of chats and a chat template."""
     template = jinja if jinja is None else ChatTemplate(jinja)

@@ -7,7 +7,7 @@ from chat_cases import cases, conversation, dialog
 
 import pipeline
 from pipeline.corpus.skipped_or_altered import KINDS
-from pipeline.guests.chat.align import ALPACA_COLUMNS, aligned, check_messages
+from pipeline.guests.chat.align import ALPACA_COLUMNS, MESSAGES, aligned, check_messages
 from pipeline.guests.chat.kinds import DroppedError
 
 TAGS = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
@@ -131,3 +131,36 @@ def test_a_missing_tag_or_formatting_is_named() -> None:
     for name, reason in (("sharegpt", "'from', which is its role_tag"), ("vicuna", "one of alpaca, sharegpt, openai")):
         with pytest.raises(pipeline.PipelineError, match=reason):
             pipeline.align_chat({"conversations": [{"role": "user"}]}, name)
+
+
+def test_every_row_shows_its_own_columns() -> None:
+    rows = [
+        {"instruction": "low", "output": "er"},
+        {"instruction": "low", "output": "er", "messages": None, "input": "the", "system": "S", "label": True},
+        {"conversations": turns("low", "er"), "label": "sports", "tools": [{"name": "f"}]},
+        {"conversations": [{"from": "user", "value": "low"}, {"from": "assistant", "value": "er"}]},
+        {"instruction": "low", "output": "er", "history": '[["a", "b"]]'},
+        {"messages": None, "conversations": turns("low", "er")},
+    ]
+    found = [aligned(row, MESSAGES, None, None) for row in rows]
+    assert [one["messages"] for one in found] == [
+        turns("low", "er"),
+        turns("low\nthe", "er"),
+        turns("low", "er"),
+        turns("low", "er"),
+        [*turns("a", "b"), *turns("low", "er")],
+        turns("low", "er"),
+    ]
+    assert [(one["system"], one["tools"]) for one in found[:3]] == [("", ""), ("S", ""), ("", '[{"name": "f"}]')]
+
+
+def test_advice_and_reasons_name_what_a_row_has() -> None:
+    reasons = {}
+    messages = [{"from": "ai", "value": "a"}]
+    for row in ({"data": [{"messages": messages}]}, {"conversation": messages}, {"messages": messages}):
+        with pytest.raises(DroppedError) as raised:
+            aligned(row, MESSAGES, None, None)
+        reasons[next(iter(row))] = raised.value.detail
+    assert "jq -c '.data[]' FILE" in reasons["data"]
+    assert reasons["conversation"] == "columns conversation"
+    assert reasons["messages"] == "role 'ai'"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_cases import MARKS, cases, conversation, dialog, recorded_tokenizer, small_tokenizer
+from chat_cases import MARKS, cases, conversation, dialog, recorded_tokenizer, small_tokenizer, turns
 
 import pipeline
 from pipeline.tokenizer.named_templates import missing_marks, template_named
@@ -193,3 +193,25 @@ def test_what_does_not_fit_is_refused(name: str, special_tokens: list[str], opti
     tokenizer = small_tokenizer() if special_tokens is MARKS else pipeline.Tokenizer.from_merges([], special_tokens)
     with pytest.raises(pipeline.PipelineError, match=re.escape(message)):
         pipeline.encode_chat([DIALOG], tokenizer, template=name, **options)
+
+
+TOOLED = pipeline.Tokenizer.from_merges([], ["<|im_start|>", "<|im_end|>"])
+TOOL = {"type": "function", "function": {"name": "f", "description": "d", "parameters": {"properties": {}}}}
+
+
+@pytest.mark.parametrize("tools", [TOOL, [json.dumps(TOOL)], json.dumps(json.dumps([TOOL])), json.dumps(TOOL)])
+def test_tools_that_are_one_object_or_json_of_json_are_read(tools: Any) -> None:
+    rows = [{"messages": turns("low", "er"), "tools": one} for one in (tools, [TOOL], ["f"], 5)]
+    found = list(pipeline.encode_chat((pipeline.align_chat(row, "messages") for row in rows), TOOLED, "qwen"))
+    assert len(found) == 2
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(("text", "count"), [("\ud83d", 1), ("low \ud83d\ude00", 2), ("\\ud83d", 0), ("é", 0)])
+def test_surrogates_are_counted(text: str, count: int, caplog: pytest.LogCaptureFixture) -> None:
+    tools = f'[{{"name": "{text}"}}]'
+    for typed in ({"messages": turns(text, "er")}, {"messages": turns("low", "er"), "tools": tools}):
+        caplog.clear()
+        list(pipeline.encode_chat([typed], TOOLED, template="qwen"))
+        expected = count + ("tools" in typed and text == "\\ud83d")  # an escape in JSON is one
+        assert (f"{expected} invalid UTF-8 sequence" in caplog.text) == bool(expected)

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+import tracemalloc
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from chat_cases import (
     dialog,
     learned_text,
     small_tokenizer,
+    turns,
     with_template,
 )
 from command import refused, run, succeeded
@@ -236,3 +238,29 @@ def test_jinja2_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(pipeline.UsageError, match=r"pip install jinja2 .*chat"):
         list(pipeline.encode_chat(DIALOGS, with_template(DATE + "x"), "tokenizer"))
     assert len(list(pipeline.encode_chat(DIALOGS[:1], small_tokenizer(), "chatml"))) == 1
+
+
+def test_jinja_takes_messages_that_are_no_pairs(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jinja"
+    path.write_text(
+        "{% for one in messages %}{{ one.role + ': ' + one.content + '\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
+    )
+    said = ("user", "user", "assistant", "system", "user")
+    messages = [{"role": role, "content": "low"} for role in said]
+    for template, count in ((str(path), 1), ("chatml", 0)):
+        rows = list(pipeline.encode_chat([{"messages": messages}], small_tokenizer(), template=template))
+        assert len(rows) == count
+        assert not count or small_tokenizer().decode(rows[0]["input_ids"]) == "".join(f"{role}: low\n" for role in said)
+
+
+def test_a_long_row_by_jinja_takes_few_bytes_a_character(tmp_path: Path) -> None:
+    path, size = tmp_path / "mine.jinja", 1 << 17
+    path.write_text("{% for one in messages %}{{ one.content }}{% endfor %}")
+    rows = pipeline.encode_chat([{"messages": turns("low", "a" * size)}], small_tokenizer(), template=str(path))
+    tracemalloc.start()
+    try:
+        next(rows)
+        assert tracemalloc.get_traced_memory()[1] < 30 * size
+    finally:
+        tracemalloc.stop()

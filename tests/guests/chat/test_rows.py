@@ -1,8 +1,7 @@
-"""Rows of chat files and their data sets: every shape of JSON, columns of Arrow, marks of what is learned."""
+"""Rows of chat data files: JSON in any layout, CSV, columns of Parquet and Arrow."""
 
 import gzip
 import json
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,25 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from chat_cases import small_tokenizer
+from chat_cases import turns
 
 import pipeline
 from pipeline.corpus.files import FileSpan
 from pipeline.corpus.listing import describe
 from pipeline.corpus.read_budget import ReadBudget
 from pipeline.executors import ignore
-from pipeline.guests.chat.align import MESSAGES, READ_COLUMNS, aligned
-from pipeline.guests.chat.data_sets import DataSet, listed_data_sets
-from pipeline.guests.chat.kinds import NOT_LEARNED, DroppedError
-from pipeline.guests.chat.rows import as_chat_file, read_rows, rows_of
-
-TOKENIZER = small_tokenizer()
-
-
-def turns(*said: str, **answer: Any) -> list[dict[str, Any]]:
-    """A question and its answer, which has these members too."""
-    question, content = said
-    return [{"role": "user", "content": question}, {"role": "assistant", "content": content, **answer}]
+from pipeline.guests.chat.align import READ_COLUMNS
+from pipeline.guests.chat.rows import as_chat_file, read_rows
 
 
 def row_of(text: str) -> str:
@@ -176,191 +165,3 @@ def test_a_row_that_exceeds_the_budget_names_a_limit(write: Callable[..., Any], 
         read(path, ReadBudget(32 << 20, ignore))
     held = ReadBudget(80 << 20, ignore)
     assert len(read(path, held)) == 1
-
-
-BAD = [{"weight": 0}, {"train": False}, {"trainable": "false"}, {"loss_mask": 0.0}, {"training": 0}, {"loss": False}]
-
-
-@pytest.mark.parametrize("mark", BAD)
-@pytest.mark.parametrize("template", ["chatml", "fewshot"])
-def test_an_answer_that_is_marked_is_not_learned(mark: dict[str, Any], template: str) -> None:
-    messages = [*turns("low", "the", **mark), *turns("low", "er", weight=1)]
-    openai = {"messages": [{**one, "name": None} for one in messages]}
-    listed = [{"from": one.pop("role"), "value": one.pop("content"), **one} for one in map(dict, messages)]
-    raw = list(pipeline.encode_chat([openai], TOKENIZER, template=template))
-    for row in (openai, {"conversations": listed}):
-        [found] = pipeline.encode_chat([pipeline.align_chat(row, "messages")], TOKENIZER, template=template)
-        assert [found] == raw
-        learned = TOKENIZER.decode([id_ for id_ in found["labels"] if id_ >= 0])
-        assert learned == {"chatml": "er<|im_end|>\n", "fewshot": "er\n\n<|endoftext|>"}[template]
-        [plain] = pipeline.encode_chat([{"messages": turns_only(messages)}], TOKENIZER, template=template)
-        assert found["input_ids"] == plain["input_ids"]
-
-
-def turns_only(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: message[name] for name in ("role", "content")} for message in messages]
-
-
-DROPPED: dict[str, list[dict[str, Any]]] = {
-    "conversations_not_learned": [{**one, "messages": turns("a", "b")} for one in BAD[:4]]
-    + [
-        {"messages": turns("a", "b"), "label": False},
-        {"instruction": "a", "output": "b", "label": "False"},
-    ],
-    "conversations_not_understood": [
-        {"messages": turns("a", "b", weight=0.5)},
-        {"messages": turns("a", "b", loss_mask=[0, 1])},
-        {"messages": turns("a", "b", weight=1, train=False)},
-        {"messages": turns("a", "b"), "images": ["a.png"]},
-        {"messages": turns("a", "b"), "rejected": "c"},
-        {"messages": turns("a", "b"), "weight": 0.3},
-        {"conversations": turns("a", "b"), "image": "a.png"},
-    ],
-    "conversations_without_content": [
-        {"instruction": ["a"], "output": "b"},
-        {"instruction": "a", "input": {"k": 1}, "output": "b"},
-        {"instruction": "a", "input": 0, "output": "b"},
-        {"instruction": "a", "output": 5},
-        {"instruction": "a", "output": "b", "system": ["s"]},
-        {"messages": turns("a", "b"), "system": 5},
-        {"instruction": "a", "output": "b", "history": [[1, 2]]},
-    ],
-    "conversations_not_listed": [
-        {"instruction": "a", "output": "b", "history": history} for history in ("text", [{"a": "b", "c": "d"}], 5)
-    ],
-    "conversations_of_unknown_columns": [{"text": "a"}, {"data": [{"messages": turns("a", "b")}]}],
-}
-
-
-@pytest.mark.parametrize(("kind", "row"), [(kind, row) for kind in DROPPED for row in DROPPED[kind]])
-def test_what_changes_what_is_learned_is_dropped_by_name(kind: str, row: dict[str, Any]) -> None:
-    with pytest.raises(DroppedError) as raised:
-        aligned(row, MESSAGES, None, None)
-    assert raised.value.kind == kind
-
-
-def test_every_row_shows_its_own_columns() -> None:
-    rows = [
-        {"instruction": "low", "output": "er"},
-        {"instruction": "low", "output": "er", "messages": None, "input": "the", "system": "S", "label": True},
-        {"conversations": turns("low", "er"), "label": "sports", "tools": [{"name": "f"}]},
-        {"conversations": [{"from": "user", "value": "low"}, {"from": "assistant", "value": "er"}]},
-        {"instruction": "low", "output": "er", "history": '[["a", "b"]]'},
-        {"messages": None, "conversations": turns("low", "er")},
-    ]
-    found = [aligned(row, MESSAGES, None, None) for row in rows]
-    assert [one["messages"] for one in found] == [
-        turns("low", "er"),
-        turns("low\nthe", "er"),
-        turns("low", "er"),
-        turns("low", "er"),
-        [*turns("a", "b"), *turns("low", "er")],
-        turns("low", "er"),
-    ]
-    assert [(one["system"], one["tools"]) for one in found[:3]] == [("", ""), ("S", ""), ("", '[{"name": "f"}]')]
-
-
-def test_advice_and_reasons_name_what_a_row_has() -> None:
-    reasons = {}
-    messages = [{"from": "ai", "value": "a"}]
-    for row in ({"data": [{"messages": messages}]}, {"conversation": messages}, {"messages": messages}):
-        with pytest.raises(DroppedError) as raised:
-            aligned(row, MESSAGES, None, None)
-        reasons[next(iter(row))] = raised.value.detail
-    assert "jq -c '.data[]' FILE" in reasons["data"]
-    assert reasons["conversation"] == "columns conversation"
-    assert reasons["messages"] == "role 'ai'"
-
-
-def test_a_row_of_a_data_set_that_is_marked_is_not_learned(tmp_path: Path) -> None:
-    columns: dict[str, str | None] = {"prompt": "p", "response": "r"}
-    data_set, path = DataSet("a", (), columns=columns), tmp_path / "rows.parquet"
-    pq.write_table(pa.Table.from_pylist([{"p": "a", "r": "bad", "train": False}, {"p": "a", "r": "b"}]), path)
-    data_set.require_columns([describe(str(path))], ReadBudget(None, ignore))
-    marked, plain = (row for row, _ in rows_of(describe(str(path)), data_set.names, ReadBudget(None, ignore)))
-    with pytest.raises(DroppedError, match=NOT_LEARNED):
-        aligned(marked, "alpaca", columns, None)
-    assert aligned(plain, "alpaca", columns, None)["messages"] == turns("a", "b")
-
-
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        (
-            {"columns": {"prompt": "instruction", "qurey": "input"}},
-            "columns: 'qurey' is not understood; did you mean 'q",
-        ),
-        ({"format": "sharegpt"}, "'format' is not understood; did you mean 'formatting'?"),
-        ({"tags": {"role": "role"}}, "tags: 'role' is not understood; did you mean 'role_tag'?"),
-        ({"hf_hub_url": "a/b"}, "data set 'a' is not a local file (hf_hub_url): save it as a file"),
-        ({"ranking": True}, "data set 'a' is for preferences (ranking), which have two answers: name one"),
-        ({"formatting": "odd"}, "data set 'a': formatting 'odd' is none of alpaca, sharegpt, openai"),
-        ({"tags": []}, "data set 'a': tags: [] is not of type dict"),
-        ({"num_samples": 0}, "data set 'a': num_samples must be a whole number from 1"),
-    ],
-)
-def test_an_entry_that_is_not_understood_is_refused(entry: Any, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "dataset_info.json"
-    path.write_text(json.dumps({"a": {"file_name": "rows.jsonl", **entry}}))
-    with pytest.raises(pipeline.UsageError) as raised:
-        listed_data_sets(path, ["a"])
-    assert message in str(raised.value)
-
-
-def test_a_column_is_required_of_one_row_of_a_data_set(tmp_path: Path) -> None:
-    path, unlimited = tmp_path / "rows.jsonl", ReadBudget(None, ignore)
-    path.write_text('{"p": "a"}\n' * 1500 + '{"p": "a", "s": "S"}\n')
-    columns: dict[str, str | None] = {"prompt": "p", "system": "s"}
-    DataSet("a", (), columns=columns).require_columns([describe(str(path))], unlimited)
-    with pytest.raises(pipeline.PipelineError, match="the column 'r', which data set a names; it has p, s"):
-        DataSet("a", (), columns={**columns, "response": "r"}).require_columns([describe(str(path))], unlimited)
-
-
-TOOL = {"type": "function", "function": {"name": "f", "description": "d", "parameters": {"properties": {}}}}
-
-
-@pytest.mark.parametrize("tools", [TOOL, [json.dumps(TOOL)], json.dumps(json.dumps([TOOL])), json.dumps(TOOL)])
-def test_tools_that_are_one_object_or_json_of_json_are_read(tools: Any) -> None:
-    rows = [{"messages": turns("low", "er"), "tools": one} for one in (tools, [TOOL], ["f"], 5)]
-    found = list(pipeline.encode_chat((pipeline.align_chat(row, "messages") for row in rows), TOOLED, "qwen"))
-    assert len(found) == 2
-    assert found[0] == found[1]
-
-
-TOOLED = pipeline.Tokenizer.from_merges([], ["<|im_start|>", "<|im_end|>"])
-
-
-@pytest.mark.parametrize(("text", "count"), [("\ud83d", 1), ("low \ud83d\ude00", 2), ("\\ud83d", 0), ("é", 0)])
-def test_surrogates_are_counted(text: str, count: int, caplog: pytest.LogCaptureFixture) -> None:
-    tools = f'[{{"name": "{text}"}}]'
-    for conversation in ({"messages": turns(text, "er")}, {"messages": turns("low", "er"), "tools": tools}):
-        caplog.clear()
-        list(pipeline.encode_chat([conversation], TOOLED, template="qwen"))
-        expected = count + ("tools" in conversation and text == "\\ud83d")  # an escape in JSON is one
-        assert (f"{expected} invalid UTF-8 sequence" in caplog.text) == bool(expected)
-
-
-def test_jinja_takes_messages_that_are_no_pairs(tmp_path: Path) -> None:
-    path = tmp_path / "mine.jinja"
-    path.write_text(
-        "{% for one in messages %}{{ one.role + ': ' + one.content + '\n' }}{% endfor %}"
-        "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
-    )
-    said = ("user", "user", "assistant", "system", "user")
-    messages = [{"role": role, "content": "low"} for role in said]
-    for template, count in ((str(path), 1), ("chatml", 0)):
-        rows = list(pipeline.encode_chat([{"messages": messages}], TOKENIZER, template=template))
-        assert len(rows) == count
-        assert not count or TOKENIZER.decode(rows[0]["input_ids"]) == "".join(f"{role}: low\n" for role in said)
-
-
-def test_a_long_row_by_jinja_takes_few_bytes_a_character(tmp_path: Path) -> None:
-    path, size = tmp_path / "mine.jinja", 1 << 17
-    path.write_text("{% for one in messages %}{{ one.content }}{% endfor %}")
-    rows = pipeline.encode_chat([{"messages": turns("low", "a" * size)}], TOOLED, template=str(path))
-    tracemalloc.start()
-    try:
-        next(rows)
-        assert tracemalloc.get_traced_memory()[1] < 30 * size
-    finally:
-        tracemalloc.stop()
