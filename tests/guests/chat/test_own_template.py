@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import tracemalloc
-from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,21 +45,55 @@ def _as_openai(conversation: dict[str, Any]) -> list[dict[str, str]]:
     return [{"role": "system", "content": conversation["system"]}, *said] if "system" in conversation else said
 
 
-@pytest.mark.parametrize("name", _known())
-def test_named_templates_are_the_same_as_rows_and_as_jinja(name: str) -> None:
+@cache
+def _both(name: str) -> tuple[Tokenizer, Any]:
+    """Return a tokenizer with the Jinja of a named template, and the same in transformers."""
     tokenizer = with_template(chat_template_named(name, TEMPLATE_MODEL).jinja)
-    theirs = tokenizer.to_transformers()
-    for one in DIALOGS:
-        row, own = (next(pipeline.encode_chat([one], tokenizer, by)) for by in (name, "tokenizer"))
-        assert tokenizer.decode(row["input_ids"]) == theirs.apply_chat_template(_as_openai(one), tokenize=False)
-        made = theirs.apply_chat_template(_as_openai(one), return_dict=True, return_assistant_tokens_mask=True)
-        pairs = zip(made["input_ids"], made["assistant_masks"], strict=True)
-        assert own == {"input_ids": made["input_ids"], "labels": [id_ if said else -100 for id_, said in pairs]}
-        same = {"chatml": "\n", "fewshot": "<|endoftext|>"}.get(name, "")  # where LLaMA-Factory learns one more
-        assert learned_text(tokenizer, row).replace(same, "") == learned_text(tokenizer, own).replace(same, "")
-        prompt, *_ = (one for one in [_as_openai(one)[: 1 + ("system" in one)]])
-        asked = theirs.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
-        assert name in ("qwen3",) or tokenizer.decode(row["input_ids"]).startswith(asked)
+    return tokenizer, tokenizer.to_transformers()
+
+
+each_template = pytest.mark.parametrize("name", _known())
+each_dialog = pytest.mark.parametrize("conversation", DIALOGS, ids=("system", "spaces", "tool"))
+
+
+@each_template
+@each_dialog
+def test_slots_write_the_text_of_their_jinja(name: str, conversation: dict[str, Any]) -> None:
+    tokenizer, theirs = _both(name)
+    [row] = pipeline.encode_chat([conversation], tokenizer, name)
+    assert tokenizer.decode(row["input_ids"]) == theirs.apply_chat_template(_as_openai(conversation), tokenize=False)
+
+
+@each_template
+@each_dialog
+def test_rows_by_jinja_are_those_of_transformers(name: str, conversation: dict[str, Any]) -> None:
+    tokenizer, theirs = _both(name)
+    options = {"return_dict": True, "return_assistant_tokens_mask": True}
+    expected = theirs.apply_chat_template(_as_openai(conversation), **options)
+    pairs = zip(expected["input_ids"], expected["assistant_masks"], strict=True)
+    labels = [id_ if generated else -100 for id_, generated in pairs]
+    [row] = pipeline.encode_chat([conversation], tokenizer, "tokenizer")
+    assert row == {"input_ids": expected["input_ids"], "labels": labels}
+
+
+@each_template
+@each_dialog
+def test_slots_and_jinja_learn_the_same(name: str, conversation: dict[str, Any]) -> None:
+    tokenizer, _ = _both(name)
+    one_more = {"chatml": "\n", "fewshot": "<|endoftext|>"}.get(name, "")  # which LLaMA-Factory learns, too
+    rows = (next(pipeline.encode_chat([conversation], tokenizer, template)) for template in (name, "tokenizer"))
+    slots, jinja = (learned_text(tokenizer, row).replace(one_more, "") for row in rows)
+    assert slots == jinja
+
+
+@pytest.mark.parametrize("name", sorted({*_known()} - {"qwen3"}))  # whose prompt opens a thought
+@each_dialog
+def test_rows_start_with_the_prompt(name: str, conversation: dict[str, Any]) -> None:
+    tokenizer, theirs = _both(name)
+    question = _as_openai(conversation)[: 1 + ("system" in conversation)]
+    prompt = theirs.apply_chat_template(question, tokenize=False, add_generation_prompt=True)
+    [row] = pipeline.encode_chat([conversation], tokenizer, name)
+    assert tokenizer.decode(row["input_ids"]).startswith(prompt)
 
 
 def test_without_marks_of_generation_answers_are_found_by_prefixes() -> None:
@@ -116,34 +150,43 @@ DATE = "{{ date_string }}/{{ strftime_now('%d.%m.%Y') }}{% generation %}{{ messa
 
 
 @pytest.mark.parametrize(
-    ("jinja", "one", "options", "message"),
+    ("jinja", "conversation", "reason"),
     [
-        (
-            "{{ raise_exception('no') }}",
-            DIALOGS[0],
-            {},
-            "does not take them (first: conversation 0, template tokenizer: ",
-        ),
-        ("{% for m in messages %}{{ m.content }}{% endfor %}", CALLED, {}, "it writes no calls of tools"),
-        ("{{ add_generation_prompt }}", DIALOGS[0], {}, "it writes no answer to learn"),
-        ("{% for _ in range(200) %}{% endfor %}", DIALOGS[0], {}, "takes more than 100 steps"),
-        (None, DIALOGS[0], {}, "template tokenizer: the tokenizer has no chat template; name one"),
-        (DATE, DIALOGS[0], {"template": "own.jinja"}, "the vocabulary has no special token <|mine|>; add"),
-        (DATE, DIALOGS[0], {"template": "bad.jinja"}, "bad.jinja: it is not valid Jinja (line 1: "),
-        (DATE, DIALOGS[0], {"preserve_thinking": True}, "is Jinja and writes calls and thoughts itself"),
+        ("{{ raise_exception('no') }}", DIALOGS[0], "does not take them (first: conversation 0, template tokenizer: "),
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", CALLED, "it writes no calls of tools"),
+        ("{{ add_generation_prompt }}", DIALOGS[0], "it writes no answer to learn"),
+        ("{% for _ in range(200) %}{% endfor %}", DIALOGS[0], "takes more than 100 steps"),
     ],
 )
-def test_what_a_template_does_not_do_is_said(
-    jinja: str | None, one: Any, options: Any, message: str, caplog: Any, tmp_path: Path, monkeypatch: Any
+def test_a_conversation_that_a_template_does_not_take_is_dropped(
+    jinja: str, conversation: Any, reason: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("pipeline.tokenizer.chat_templates._MOST_STEPS", 100)
-    Path("own.jinja").write_text("<|mine|>{{ messages }}")
-    Path("bad.jinja").write_text("{% if %}")
-    refused_at_once = jinja is None or options
-    with pytest.raises(pipeline.PipelineError, match=re.escape(message)) if refused_at_once else nullcontext():
-        assert list(pipeline.encode_chat([one], with_template(jinja), **{"template": "tokenizer", **options})) == []
-    assert refused_at_once or message in caplog.text
+    assert list(pipeline.encode_chat([conversation], with_template(jinja), "tokenizer")) == []
+    assert reason in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<|mine|>{{ messages }}", "the vocabulary has no special token <|mine|>; add"),
+        ("{% if %}", "mine.jinja: it is not valid Jinja (line 1: "),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.jinja").write_text(text)
+    with pytest.raises(pipeline.UsageError, match=re.escape(message)):
+        pipeline.encode_chat(DIALOGS, small_tokenizer(), str(tmp_path / "mine.jinja"))
+
+
+def test_a_tokenizer_without_a_template_is_refused() -> None:
+    with pytest.raises(pipeline.UsageError, match="template tokenizer: the tokenizer has no chat template; name one"):
+        pipeline.encode_chat(DIALOGS, with_template(None), "tokenizer")
+
+
+def test_thoughts_are_written_by_jinja_itself() -> None:
+    with pytest.raises(pipeline.UsageError, match="is Jinja and writes calls and thoughts itself"):
+        pipeline.encode_chat(DIALOGS, with_template(DATE), "tokenizer", preserve_thinking=True)
 
 
 def test_today_is_the_date_of_the_options() -> None:
@@ -151,22 +194,37 @@ def test_today_is_the_date_of_the_options() -> None:
     assert with_template(DATE).decode(row["input_ids"]) == "01 Mar 2026/01.03.2026lower"
 
 
-def test_templates_are_compared_with_the_tokenizers_own(caplog: pytest.LogCaptureFixture) -> None:
-    typed, plain = dialog("<|im_end|>", "low"), dialog("the", "low")
-    jinja = CHAT_TEMPLATES["chatml"].jinja
-    louder = jinja.replace("role'] +", "role'] | upper +")
-    for own, dialogs, message in (
-        (jinja, [plain] * 30, ""),
-        (jinja, [typed, dialog("a")], ""),
-        (louder, [typed] * 30 + [plain, plain], "'<|im_start|>user\\nthe<|im_end|>"),
-        (louder, [plain], "own writes '<|im_start|>USER\\nthe<|im_end|>"),
-        ("{{ raise_exception('no') }}", [plain], "own chat template does not take what chatml does: conversation 0, "),
-    ):
-        caplog.clear()
-        list(pipeline.encode_chat(dialogs, with_template(own), "chatml"))
-        warnings = [text for text in caplog.messages if "the tokenizer's own" in text]
-        assert len(warnings) == bool(message)
-        assert message in "".join(warnings)
+CHATML = CHAT_TEMPLATES["chatml"].jinja
+LOUDER = CHATML.replace("role'] +", "role'] | upper +")
+PLAIN = dialog("the", "low")
+
+
+def _difference(jinja: str, dialogs: list[dict[str, Any]], caplog: pytest.LogCaptureFixture) -> str:
+    """Return what is warned of where a tokenizer has this template, and rows are made by ChatML; once, or nothing."""
+    list(pipeline.encode_chat(dialogs, with_template(jinja), "chatml"))
+    warnings = [text for text in caplog.messages if "the tokenizer's own" in text]
+    assert len(warnings) <= 1
+    return "".join(warnings)
+
+
+@pytest.mark.parametrize("dialogs", [[PLAIN] * 30, [dialog("<|im_end|>", "low"), dialog("a")]])
+def test_a_template_like_the_tokenizers_own_is_no_warning(dialogs: list[Any], caplog: pytest.LogCaptureFixture) -> None:
+    assert _difference(CHATML, dialogs, caplog) == ""
+
+
+def test_a_template_that_differs_from_the_tokenizers_own_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    warning = _difference(LOUDER, [PLAIN, PLAIN], caplog)
+    assert "'<|im_start|>user\\nthe<|im_end|>" in warning
+    assert "own writes '<|im_start|>USER\\nthe<|im_end|>" in warning
+
+
+def test_conversations_with_special_tokens_are_not_compared(caplog: pytest.LogCaptureFixture) -> None:
+    assert "nthe<|im_end|>" in _difference(LOUDER, [dialog("<|im_end|>", "low")] * 30 + [PLAIN], caplog)
+
+
+def test_an_own_template_that_refuses_messages_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    warning = _difference("{{ raise_exception('no') }}", [PLAIN], caplog)
+    assert "own chat template does not take what chatml does: conversation 0, " in warning
 
 
 @pytest.fixture(scope="module")
