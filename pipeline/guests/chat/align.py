@@ -25,9 +25,11 @@ from pipeline.guests.chat.kinds import (
 )
 from pipeline.guests.chat.marks import ROW_MARKS, common, learned, truth, turn
 
+Names = Mapping[str, str | None]  # of columns or tags
 FORMATTINGS = ("alpaca", "sharegpt", "openai")
 MESSAGES = "messages"  # read without a dataset_info.json: OpenAI's messages, ShareGPT's, or Alpaca's columns
 ALPACA_COLUMNS = {"prompt": "instruction", "query": "input", "response": "output"}
+USUAL_COLUMNS: dict[str, Names] = {"alpaca": ALPACA_COLUMNS, "sharegpt": {"messages": "conversations"}}
 _LISTED = ("messages", "conversations")
 # columns without which an answer means something else
 NOT_READ = ("images", "videos", "audios", "image", "video", "audio", "chosen", "rejected")
@@ -66,7 +68,6 @@ _MAPPINGS = dict, Mapping  # the first is recognised fast
 JOINT = "\n</tool_response>\n<tool_response>\n"  # of several answers of tools in a row, which become one
 TEMPLATE_INPUT = "template_input"
 Conversation = dict[str, Any]
-Names = Mapping[str, str | None]
 
 
 class MissingColumnError(InputError, KeyError):
@@ -143,8 +144,8 @@ def _aligned(row: Mapping[str, Any], formatting: str, columns: Names | None, tag
     if learned(row, ROW_MARKS) is False:
         raise DroppedError(NOT_LEARNED)
     if columns is None:
-        listed = "conversations" if formatting == "sharegpt" or "conversations" in row else "messages"
-        columns = ALPACA_COLUMNS if formatting == "alpaca" else {"messages": listed}
+        listed = "conversations" if "conversations" in row else "messages"
+        columns = USUAL_COLUMNS.get(formatting, {"messages": listed})
     _require_learned(row, columns)
     if formatting == "alpaca":
         return _alpaca(row, columns)
@@ -272,19 +273,19 @@ def _openai(row: Mapping[str, Any], columns: Names, tags: Names, messages: list[
     """Read messages that may have calls of tools, and several answers of tools in a row, which become one."""
     row = dict.fromkeys(filter(None, (columns.get("system"), columns.get("tools"))), "") | dict(row)
     system, messages = _system(row, columns, tags, messages)
-    roles = {tags[name]: role for name, role in _ROLES.items()} | {tags["system_tag"]: "system"}  # also of a tag unset
+    roles = {tags[name]: role for name, role in _ROLES.items()}  # also of a tag unset
+    roles |= {tags["system_tag"]: "system", tags["observation_tag"]: "observation"}
     aligned: list[dict[str, Any]] = []
     for message in messages:
-        role, content = (_tagged(message, tags, name) for name in ("role_tag", "content_tag"))
-        if role in (tags["assistant_tag"], tags["function_tag"]) and message.get("tool_calls"):
+        tag, content = (_tagged(message, tags, name) for name in ("role_tag", "content_tag"))
+        if tag in (tags["assistant_tag"], tags["function_tag"]) and message.get("tool_calls"):
             calls = [call["function"] for call in message["tool_calls"]]
-            role, content = tags["function_tag"], json.dumps(calls, ensure_ascii=False)
-        role = "observation" if role == tags["observation_tag"] else roles.get(role)
-        aligned.append(turn(message, role=role, content=content))
+            tag, content = tags["function_tag"], json.dumps(calls, ensure_ascii=False)
+        aligned.append(turn(message, role=roles.get(tag), content=content))
     aligned, tools = _with_joint_observations(aligned), _column(row, columns, "tools")
     if tools:
         system = f"{system}\n" if system else ""
-    elif "detailed thinking on" not in (system or "") and _NO_THINKING not in (system or ""):
+    elif not any(words in (system or "") for words in ("detailed thinking on", _NO_THINKING)):
         system = f"{system}\n{_NO_THINKING}" if system else _NO_THINKING
     return _conversation(aligned, system, tools)
 

@@ -13,12 +13,12 @@ from pipeline.base.errors import InputError, UsageError, refuse_if
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.read_budget import ReadBudget
 from pipeline.guests.chat.align import (
-    ALPACA_COLUMNS,
     FORMATTINGS,
     MESSAGES,
     NOT_READ,
     READ_COLUMNS,
     TAGS,
+    USUAL_COLUMNS,
     shown_columns,
 )
 from pipeline.guests.chat.kinds import DroppedError
@@ -126,9 +126,9 @@ def _data_set(path: Location, name: str, entry: Mapping[str, Any]) -> DataSet:
             f"{where}: num_samples must be a whole number from 1",
         ),
     )
-    columns = data_set.columns
-    if columns is None and data_set.formatting != "openai":
-        columns = {**ALPACA_COLUMNS} if data_set.formatting == "alpaca" else {"messages": "conversations"}
+    columns, usual = data_set.columns, USUAL_COLUMNS.get(data_set.formatting)
+    if columns is None and usual is not None:
+        columns = {**usual}
     return replace(data_set, columns=columns, inputs=(file if is_uri(file) else str(path.parent / file),))
 
 
