@@ -56,29 +56,32 @@ class AssemblyTask:
 
 def write_rows(task: AssemblyTask) -> ShardFacts:
     """Write a shard, unless it is there with the same bytes. Raises `RunDirectoryError` for a damaged part."""
-    tokens = padded = learned = 0
-
-    def rows(stored: "StoredRows") -> Iterator[Rows]:
-        nonlocal tokens, padded, learned
-        for block, filled in _rows(task, stored):
-            tokens, padded = block.ends[-1], padded + filled
-            labels = array("i", memoryview(block.columns["labels"]).tobytes())
-            learned += len(labels) - labels.count(-100)
-            yield block
-
-    def facts(count: int) -> dict[str, Any]:
-        packed = {} if task.pack is None else {"rows": count, "padded": padded}
-        return {"tokens": tokens, "documents": task.conversations, "learned": learned, **packed}
-
+    tokens = learned = 0
     with contextlib.ExitStack() as open_parts:
-        return task.file.write(rows(StoredRows(task.parts, open_parts, task.at_once)), facts)
+        stored = StoredRows(task.parts, open_parts, task.at_once)
+
+        def rows() -> Iterator[Rows]:
+            nonlocal tokens, learned
+            for block in _rows(task, stored):
+                labels = array("i", bytes(block.columns["labels"]))
+                tokens, learned = block.ends[-1], learned + len(labels) - labels.count(-100)
+                yield block
+
+        def facts(count: int) -> dict[str, Any]:
+            packed = {} if task.pack is None else {"rows": count, "padded": tokens - stored.tokens}
+            return {"tokens": tokens, "documents": task.conversations, "learned": learned, **packed}
+
+        return task.file.write(rows(), facts)
 
 
 class StoredRows:
-    """The rows in parts, by number. A few parts are open at a time, and a few blocks in memory."""
+    """Reads the rows in parts by number. A few parts are open at a time, and a few blocks in memory.
+
+    tokens: of all rows that were read.
+    """
 
     def __init__(self, parts: tuple[tuple[StoredIds, int], ...], open_parts: contextlib.ExitStack, blocks: int) -> None:
-        self._parts, self._stack = parts, open_parts
+        self._parts, self._stack, self.tokens = parts, open_parts, 0
         self._firsts = [first for _, first in parts]
         self._open: dict[int, PartReader] = {}
         self._block = lru_cache(blocks)(lambda part, number: self._reader(part).block(number))
@@ -90,6 +93,7 @@ class StoredRows:
         (values, ends), at = self._block(part, block), row - numbers[block]
         start, stop = ends[at - 1] if at else 0, ends[at]
         middle = (start + stop) // 2
+        self.tokens += middle - start
         return bytes(values[start:middle]), bytes(values[middle:stop])
 
     def _reader(self, part: int) -> PartReader:
@@ -101,18 +105,18 @@ class StoredRows:
         return self._open[part]
 
 
-def _rows(task: AssemblyTask, stored: StoredRows) -> Iterator[tuple[Rows, int]]:
-    """Yield the rows of the shard, a few at a time, with how many ids fill them, and report progress."""
+def _rows(task: AssemblyTask, stored: StoredRows) -> Iterator[Rows]:
+    """Yield the rows of the shard, a few at a time, and report progress."""
     rows, ends, first, total = array("Q", task.rows), array("Q", task.ends), 0, 0
     for start in range(0, len(ends), task.at_once):
         stops = ends[start : start + task.at_once]
         bags = [[stored[row] for row in rows[low:high]] for low, high in pairwise([first, *stops])]
         columns_of = [_columns(task, bag) for bag in bags]
-        sizes = [len(columns["input_ids"]) // ID_BYTES for columns in columns_of]
-        used = sum(len(ids) // ID_BYTES for bag in bags for ids, _ in bag)
+        sizes = (len(columns["input_ids"]) // ID_BYTES for columns in columns_of)
         row_ends = array("Q", list(accumulate(sizes, initial=total))[1:])
-        joined = {name: b"".join(columns[name] for columns in columns_of) for name in task.file.layout.columns}
-        yield Rows(joined, row_ends), sum(sizes) - used
+        yield Rows(
+            {name: b"".join(columns[name] for columns in columns_of) for name in task.file.layout.columns}, row_ends
+        )
         report_progress(stops[-1] - first)
         first, total = stops[-1], row_ends[-1]
 
