@@ -23,6 +23,7 @@ import pipeline
 from pipeline.guests.chat.encode import encode_chat
 from pipeline.guests.chat.lengths import Conversations
 from pipeline.guests.chat.page import ChatReport
+from pipeline.reports.figure import Figure
 from pipeline.reports.figure_files import drawn
 
 ALIGNED = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
@@ -241,23 +242,39 @@ def test_figures_of_a_report_are_written(cut: Path, tmp_path: Path) -> None:
     assert "has rows, not a tokenizer: leave out --held-out" in refused(run("report", cut, "--held-out", tmp_path), 2)
 
 
-def test_a_figure_of_lengths_has_room_for_the_longest_and_names_what_is_beyond() -> None:
-    for lengths, cut_off, bars, mark in (
-        (((7, 5),), 2048, [(6.5, 100)], None),  # nothing is near the cut-off
-        (((10, 96), (40, 4)), 100, None, None),
-        (((10, 90), (900, 9), (70_000, 1)), 1000, None, 1000),
-        (((1, 1), (3, 1)), 1, [(0.5, 50), (1.5, 0), (2.5, 50)], 1),
-    ):
-        conversations = Conversations(cut_off, lengths, ((95, 100),))
-        facts = {"conversations": conversations, "learned_tokens": 5, "tokens": 9, "padded_tokens": 0}
-        figure, _ = ChatReport({**facts, "shards": "a", "template": "b", "skipped_or_altered": []}).figures()
-        points = [point for one in figure.series for point in one.points]
-        assert sum(float(y) for _, y in points) == pytest.approx(100)
-        assert len(points) <= 34
-        assert figure.x.mark == mark
-        assert bars is None or [point for point in points if point[0] > 0][-len(bars) :] == bars
-        assert ("up to 70,000" in figure.note) == (lengths[-1][0] == 70_000)
-        assert drawn(figure, "svg")
+def _lengths_drawn(lengths: tuple[tuple[int, int], ...], cut_off: int) -> Figure:
+    conversations = Conversations(cut_off, lengths, ((95, 100),))
+    facts = {"conversations": conversations, "learned_tokens": 5, "tokens": 9, "padded_tokens": 0}
+    figure, _ = ChatReport({**facts, "shards": "a", "template": "b", "skipped_or_altered": []}).figures()
+    assert drawn(figure, "svg")
+    return figure
+
+
+@pytest.mark.parametrize(
+    ("lengths", "cut_off", "mark"),
+    [
+        (((7, 5),), 2048, None),  # nothing is near the cut-off
+        (((10, 96), (40, 4)), 100, None),
+        (((10, 90), (900, 9), (70_000, 1)), 1000, 1000),
+        (((1, 1), (3, 1)), 1, 1),
+    ],
+)
+def test_bars_of_lengths_are_few_and_add_up(lengths: tuple[tuple[int, int], ...], cut_off: int, mark: int) -> None:
+    figure = _lengths_drawn(lengths, cut_off)
+    points = [point for series in figure.series for point in series.points]
+    assert sum(float(y) for _, y in points) == pytest.approx(100)
+    assert len(points) <= 34
+    assert figure.x.mark == mark
+
+
+def test_a_bar_ends_at_the_cut_off() -> None:
+    whole, cut = _lengths_drawn(((1, 1), (3, 1)), 1).series
+    assert (whole.points[-1], cut.points) == ((0.5, 50), ((1.5, 0), (2.5, 50)))
+
+
+def test_the_longest_conversation_is_named_where_its_bar_is_the_last_one() -> None:
+    assert "up to 70,000" in _lengths_drawn(((10, 90), (900, 9), (70_000, 1)), 1000).note
+    assert "up to" not in _lengths_drawn(((10, 96), (40, 4)), 100).note
 
 
 @pytest.mark.parametrize(
