@@ -22,7 +22,7 @@ Answer = tuple[int, int, int]  # where it starts and stops, and the number of it
 
 
 class Dialog:
-    """A dialog as the template writes it. text: None for what it writes; another is what became of that."""
+    """Finds answers in a dialog that a template writes. text: what became of what it writes, if that was altered."""
 
     def __init__(
         self, model: Model, messages: Sequence[Message], variables: Mapping[str, Any], text: str | None = None

@@ -25,7 +25,7 @@ NEAT, POSITIONS = "neat", "position_ids"
 
 @dataclass(frozen=True)
 class AssemblyTask:
-    """One shard for a worker.
+    """Names a shard and its rows.
 
     rows: their numbers, uint64; ends: where the rows of the shard end among them; pack: how they are packed, if they
     are. pad: the bytes of the id that fills packed rows. parts: each with the number of its first row. longest: tokens
@@ -42,12 +42,12 @@ class AssemblyTask:
 
     @property
     def at_once(self) -> int:
-        """How many rows, and blocks of rows, are in memory at the same time."""
+        """Most rows, and blocks of rows, in memory at the same time."""
         return max(1, min(_ROWS_AT_ONCE, _TOKENS_AT_ONCE // max(self.longest, 1)))
 
     @property
     def conversations(self) -> int:
-        """How many conversations it has."""
+        """Number of conversations in the shard."""
         return len(self.rows) // 8
 
     def __str__(self) -> str:

@@ -35,7 +35,10 @@ _COLUMNS = ("prompt", "query", "response", "history", "messages", "system", "too
 
 @dataclass(frozen=True)
 class DataSet:
-    """One data set; columns and tags as in dataset_info.json. columns: None where each row shows what it has."""
+    """Names the files of a data set, and its columns and tags as in dataset_info.json.
+
+    columns: None where each row shows what it has.
+    """
 
     name: str
     inputs: tuple[str, ...]

@@ -26,7 +26,7 @@ _SHARE = Axis("% of the conversations", form=".1f", zero=True)
 
 
 class ChatReport(Facts):
-    """Rows of chat data, of the facts that `info` has."""
+    """Shows rows of chat data by the facts that `info` returns."""
 
     @property
     def _of(self) -> Conversations:

@@ -42,8 +42,11 @@ _MOST_CHUNK_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Chat:
-    """What decides the rows of chat data: `options` have the most ids of conversations in a row, of packed ones one
-    less than the row has, how they are packed, and what templates name as today."""
+    """All that decides the rows of chat data. pad_id: fills packed rows.
+
+    options: `sequence_length` is the most ids of conversations in a row, one less than a packed row has, and `date` the
+    day that templates name as today.
+    """
 
     template: Template
     options: ChatOptions
@@ -58,7 +61,7 @@ class Chat:
 
 
 def chat_of(options: ChatOptions, model: Model, data_sets: Sequence[DataSet] | None, day: str) -> Chat:
-    """Return what the options ask for; raises `UsageError` for what a vocabulary or a format cannot have."""
+    """Return the settings of these options; raises `UsageError` for what a vocabulary or a format cannot have."""
     if options.template is None:
         raise UsageError("chat data need a --template: llama3, chatml, qwen, ..., tokenizer (its own), or a file")
     template = template_named(options.template, model)

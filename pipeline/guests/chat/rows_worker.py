@@ -46,7 +46,7 @@ _BLOCK_BYTES = 1 << 16  # rows are read back one by one: a block is read for eac
 
 @dataclass(frozen=True, kw_only=True)
 class RowsTask:
-    """One chunk of a data set. model: from `packed`; tokenizer: its fingerprint; cache_bytes: for pieces."""
+    """Names a chunk of a data set and how it is encoded. tokenizer: a fingerprint; cache_bytes: for pieces."""
 
     name: str
     spans: tuple[FileSpan, ...]
@@ -120,7 +120,7 @@ def _write_rows(rows: Iterable[Row | None], writer: IdsWriter) -> None:
 
 
 def budget_of(budget_bytes: int, cache_bytes: int, grant: Grant) -> ReadBudget:
-    """Return the budget of rows; of a larger limit, half may go to the cache until that has `MOST_CACHE_BYTES`."""
+    """Return the budget of rows. A cache that is not at `MOST_CACHE_BYTES` yet may take half of a larger limit."""
     return ReadBudget(budget_bytes, ignore, grant, copies=1 if cache_bytes == MOST_CACHE_BYTES else 2)
 
 
