@@ -73,13 +73,13 @@ def combine_runs(
     >>> pipeline.combine_runs([one, two], weights=[1, "2.5"], output="runs/both")
     PosixPath('runs/both')
     """
-    settled = make_options(OutputOptions, options)
+    checked = make_options(OutputOptions, options)
     if isinstance(runs, str | PathLike | Remote) or not isinstance(runs, Iterable):
         raise unfit("runs", "a list of run directories", runs)
     if weights is not None and (isinstance(weights, str) or not isinstance(weights, Sequence)):
         raise unfit("weights", "a list of numbers, one for each run", weights)
-    with for_python(progress) as listener, executor_here(settled) as executor:
-        return run_combine([named(run, "runs") for run in runs], weights or (), settled, executor, listener).directory
+    with for_python(progress) as listener, executor_here(checked) as executor:
+        return run_combine([named(run, "runs") for run in runs], weights or (), checked, executor, listener).directory
 
 
 def run_combine(
@@ -97,19 +97,22 @@ def run_combine(
     if options.output is not None and any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs to combine; choose another")
     counters = [run.counter for run in runs]
-    fractions = [(factor.numerator, factor.denominator) for factor in factors]
-    weighted = {path: by for (path, _), by in zip(counters, fractions, strict=True) if by != (1, 1)}
-    digest = fingerprint(sorted([mark, *by] for (_, mark), by in zip(counters, fractions, strict=True)))
-    described = " + ".join(f"{run.directory} x {shown_weight(by)}" for run, by in zip(runs, factors, strict=True))
     mixed = tuple(
-        Weighted(absolute(run.directory.location), mark, by)
-        for run, (_, mark), by in zip(runs, counters, fractions, strict=True)
+        Weighted(absolute(run.directory.location), mark, (factor.numerator, factor.denominator))
+        for run, (_, mark), factor in zip(runs, counters, factors, strict=True)
     )
-    multiplied = bool(weighted) or any(run.manifest.weighted for run in runs)
-    apart = _not_combined(runs, mixed)
-    source = Source(manifest.RUNS, digest, described, mixed, counted=apart, weighted=multiplied)
-    found = Combination(runs[0], source, Parts(counters, statistics, weighted), locations)
-    return write_combination(found, options, executor, listener)
+    weighted = {path: part.weight for (path, _), part in zip(counters, mixed, strict=True) if part.weight != (1, 1)}
+    described = " + ".join(f"{run.directory} x {shown_weight(by)}" for run, by in zip(runs, factors, strict=True))
+    source = Source(
+        manifest.RUNS,
+        fingerprint(sorted([part.counts, *part.weight] for part in mixed)),
+        described,
+        mixed,
+        counted=_not_combined(runs, mixed),
+        weighted=bool(weighted) or any(run.manifest.weighted for run in runs),
+    )
+    combination = Combination(runs[0], source, Parts(counters, statistics, weighted), locations)
+    return write_combination(combination, options, executor, listener)
 
 
 def run_part(location: Location, every: int, options: OutputOptions, executor: Executor, listener: Listener) -> Summary:
@@ -117,10 +120,10 @@ def run_part(location: Location, every: int, options: OutputOptions, executor: E
     run = manifest.require(location)
     chunks = range(len(run.manifest.plan.chunks))
     counters = run.chunk_counters(chunks[::every])
-    found = [one.statistics for one in look_at(counters, executor) if one is not None]
+    statistics = [counter.statistics for counter in look_at(counters, executor) if counter is not None]
     described = f"{len(counters)} of {len(chunks)} chunks of {run.directory}"
     source = Source(manifest.RUNS, fingerprint(sorted(mark for _, mark in counters)), described)
-    parts = Parts(counters, sum(found, ChunkStatistics()))
+    parts = Parts(counters, sum(statistics, ChunkStatistics()))
     return write_combination(Combination(run, source, parts, [location]), options, executor, listener)
 
 
@@ -130,14 +133,14 @@ def copy_counts(location: Location, given: Mapping[str, Any], executor: Executor
     if run.manifest.source is None:
         return run_combine([location], (), options, executor, listener).directory
     parts = Parts([run.counter], require_counted(run, executor).statistics)
-    found = Combination(run, run.manifest.source, parts, [location])
-    return write_combination(found, options, executor, listener).directory
+    combination = Combination(run, run.manifest.source, parts, [location])
+    return write_combination(combination, options, executor, listener).directory
 
 
 def making_of(given: Mapping[str, Any]) -> OutputOptions:
-    """Return those of the options for merging a new run that make it."""
-    own = {one.name for one in fields(OutputOptions)}
-    return make_options(OutputOptions, {name: value for name, value in given.items() if name in own})
+    """Return the options that say where a new run is made, among all that were given for it."""
+    names = {option.name for option in fields(OutputOptions)}
+    return make_options(OutputOptions, {name: value for name, value in given.items() if name in names})
 
 
 @dataclass(frozen=True)
@@ -153,16 +156,19 @@ class Combination:
     locations: Sequence[Location]
 
 
-def write_combination(found: Combination, options: OutputOptions, executor: Executor, listener: Listener) -> Summary:
+def write_combination(
+    combination: Combination, options: OutputOptions, executor: Executor, listener: Listener
+) -> Summary:
     """Write the run of a combination."""
-    counting = found.like.manifest.counting
+    like = combination.like.manifest
+    counting = like.counting
     unread = counting | {name: RECORDS[name].default for name in READING_OPTIONS}
     with opened(options, executor, listener) as (runner, directory):
-        for path in found.locations:  # as they are named, and with links resolved
+        for path in combination.locations:  # as they are named, and with links resolved
             names = [path.absolute(), path.resolve()] if isinstance(path, Path) else [path]
             directory.refuse_corpus_inside(map(str, names), "one of the runs to combine")
-        new = Run(directory, Manifest(unread, found.like.manifest.cutting, source=found.source))
-        with take_counts(runner, new, options, lambda *_: found.parts) as (run, counted):
+        new = Run(directory, Manifest(unread, like.cutting, source=combination.source))
+        with take_counts(runner, new, options, lambda *_: combination.parts) as (run, counted):
             return report.write_summary(runner, run, counted)
 
 
@@ -190,12 +196,12 @@ def _not_combined(runs: Sequence[Run], mixed: Sequence[Weighted]) -> tuple[Weigh
     """Return the runs of which these were combined, if any was, each with the product of its weights."""
     if all(run.manifest.source is None or not run.manifest.source.parts for run in runs):
         return ()
-    found = list[Weighted]()
-    for run, one in zip(runs, mixed, strict=True):
-        for part in (run.manifest.source and run.manifest.source.parts) or (replace(one, weight=(1, 1)),):
-            by = Fraction(*one.weight) * Fraction(*part.weight)
-            found.append(replace(part, weight=(by.numerator, by.denominator)))
-    return tuple(found)
+    counted = list[Weighted]()
+    for run, whole in zip(runs, mixed, strict=True):
+        for part in (run.manifest.source and run.manifest.source.parts) or (replace(whole, weight=(1, 1)),):
+            weight = Fraction(*whole.weight) * Fraction(*part.weight)
+            counted.append(replace(part, weight=(weight.numerator, weight.denominator)))
+    return tuple(counted)
 
 
 def require_addable(runs: Sequence[Run], listener: Listener) -> None:
@@ -239,17 +245,17 @@ def _texts_of(run: Run, listener: Listener) -> Iterator[tuple[Text, str]]:
         return
     if not source.parts:
         yield (source.kind, source.digest), source.description
-    for one in (*source.mixed, *source.parts):
-        yield (one.counts,), one.run
-    for one in source.parts:
+    for part in (*source.mixed, *source.parts):
+        yield (part.counts,), part.run
+    for part in source.parts:
         try:
-            part = manifest.require(location(one.run))
-            if part.manifest.counter_fingerprint() == one.counts:
-                yield from _texts_of(part, listener)
+            counted = manifest.require(location(part.run))
+            if counted.manifest.counter_fingerprint() == part.counts:
+                yield from _texts_of(counted, listener)
                 continue
         except (PipelineError, OSError):
             pass
-        why = f"{one.run}, whose counts are in {run.directory}, is gone or was counted again"
+        why = f"{part.run}, whose counts are in {run.directory}, is gone or was counted again"
         listener(Notice("warning", f"{why}: whether another run has its files too is unknown"))
 
 

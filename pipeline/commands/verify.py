@@ -70,9 +70,9 @@ def verify_run(run: AnyPath, *, progress: bool = False, **options: Unpack[WorkKe
     >>> pipeline.verify_run("runs/a")["merges"]
     '3, each the right one with the right count, as many as were asked for (replayed in ...)'
     """
-    settled = make_options(WorkOptions, options)
-    with for_python(progress) as listener, executor_here(settled) as executor:
-        return run_verify(named(run, "run"), settled, executor, listener)
+    checked = make_options(WorkOptions, options)
+    with for_python(progress) as listener, executor_here(checked) as executor:
+        return run_verify(named(run, "run"), checked, executor, listener)
 
 
 def run_verify(location: Location, options: WorkOptions, executor: Executor, listener: Listener) -> Facts:
@@ -99,17 +99,16 @@ def run_verify(location: Location, options: WorkOptions, executor: Executor, lis
 
 def _verify_counters(runner: Runner, run: Run, verified: dict[str, str]) -> None:
     """Read every counter and compare the combined one with the sum of the others."""
-    found, counters = run.manifest, run.chunk_counters()
+    stored, counters = run.manifest, run.chunk_counters()
     workers = runner.reserve(len(counters) + 1)
     task_of = partial(SumTask, budget_bytes=workers.bytes)
     whole, parts = task_of(*run.counter), [task_of(*one) for one in counters]
     made_of = {whole: parts}
-    if found.weights:
-        made_of[whole] = [
-            task_of(*counter_of(run, of_input), weight=by) for of_input, by in found.plan.weighted(found.weights)
-        ]
-        several = [of_input for of_input, _ in found.plan.weighted(found.weights) if len(of_input) > 1]
-        made_of |= {task_of(*counter_of(run, of_input)): [parts[index] for index in of_input] for of_input in several}
+    if stored.weights:
+        inputs = stored.plan.weighted(stored.weights)
+        made_of[whole] = [task_of(*counter_of(run, chunks), weight=weight) for chunks, weight in inputs]
+        combined = [chunks for chunks, _ in inputs if len(chunks) > 1]
+        made_of |= {task_of(*counter_of(run, chunks)): [parts[index] for index in chunks] for chunks in combined}
     tasks = list(dict.fromkeys((*made_of, *parts, *made_of[whole])))
     stage = Stage("reading", "counters", replay_worker.add_up, tasks, [1] * len(tasks), grant=workers)
     sums = dict(zip(tasks, runner.run(stage), strict=True))
@@ -117,14 +116,14 @@ def _verify_counters(runner: Runner, run: Run, verified: dict[str, str]) -> None
     verified["counter"] = f"{total.pieces:,} pieces, {total.rows:,} different; checksums and order are right"
     for made, of in made_of.items() if parts else ():
         for name in ("pieces", "bytes", "digest"):
-            together, own = sum(getattr(sums[part], name) for part in of) % _MODULUS, getattr(sums[made], name)
-            if together != own:
+            expected, actual = sum(getattr(sums[part], name) for part in of) % _MODULUS, getattr(sums[made], name)
+            if expected != actual:
                 raise RunDirectoryError(
                     f"{made.path} is not the sum of the counters in {run.directory / 'counts'}: their {name} are "
-                    f"{together:,}, its {own:,}; remove it and run again, which combines them again"
+                    f"{expected:,}, its {actual:,}; remove it and run again, which combines them again"
                 )
     if parts:
-        how = f"their sum, {found.plan.described(found.weights)}," if found.weights else "their sum"
+        how = f"their sum, {stored.plan.described(stored.weights)}," if stored.weights else "their sum"
         verified["chunks' counters"] = f"{len(parts):,}; checksums are right, and {how} is the counter"
 
 
@@ -214,8 +213,8 @@ def _verify_tokenizer(runner: Runner, run: Run, merges: MergeList, home: Locatio
         raise _unreadable(home / EDITABLE[0], error) from None
     made = [name for name, file in (("tiktoken", RANKS_NAME), ("gguf", GGUF_NAME)) if (home / file).exists()]
     with _written(model, with_limits=made) as right:
-        found = _compare(home, right, model, run.manifest.written)
-    listed = (f"{state}: {', '.join(names)}" for state, names in found.items() if names)
+        names_by_state = _compare(home, right, model, run.manifest.written)
+    listed = (f"{state}: {', '.join(names)}" for state, names in names_by_state.items() if names)
     return "; ".join([f"{model.vocabulary.size:,} tokens", *listed])
 
 
@@ -251,11 +250,11 @@ def _compare(home: Location, right: Path, model: Model, written: Mapping[str, st
     in_home = (name for name in names_in(home) if not name.startswith("."))
     states[_NOT_OURS] = sorted(name for name in in_home if name not in expected and name not in stored)
     for name in sorted({*expected, *stored}):
-        found = home / name
+        file = home / name
         try:
-            digest = sha256_of(found)
+            digest = sha256_of(file)
         except OSError as error:
-            raise _unreadable(found, error) from None
+            raise _unreadable(file, error) from None
         same, unchanged = digest == expected.get(name), digest == stored.get(name)
         if digest is None and name != "tokenizer.json":
             state = _MISSING
@@ -265,9 +264,9 @@ def _compare(home: Location, right: Path, model: Model, written: Mapping[str, st
             state = _AS_WRITTEN  # with a chat template that is edited or gone now
         elif name in (*EDITABLE, CARD):
             if name in EDITABLE:
-                check_edited(found, model.vocabulary)
+                check_edited(file, model.vocabulary)
             state = _EDITED
         else:
-            raise RunDirectoryError(f"{found} is not what the merge list gives; remove {home} and run merge again")
+            raise RunDirectoryError(f"{file} is not what the merge list gives; remove {home} and run merge again")
         states[state].append(name)
     return states

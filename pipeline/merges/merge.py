@@ -40,9 +40,9 @@ class Learning:
 def learning_of(run: Run, options: TrainOptions) -> Learning:
     """Return what the merges of a run are learned with; these options are the run's."""
     stored, coarse, first = run.manifest, coarse_pattern(options), run.coarse_location / run.merges_path.name
-    found = stored.merge_fingerprint()
+    made_of = stored.merge_fingerprint()
     return Learning(
-        (run.merges_path, found if coarse is None else fingerprint(found, cut_by(coarse))),
+        (run.merges_path, made_of if coarse is None else fingerprint(made_of, cut_by(coarse))),
         (first, stored.first_stage_fingerprint()),
         stored.chooser,
         stored.source.scale if stored.source else 1,
@@ -105,7 +105,7 @@ def learn(runner: Runner, learning: Learning, counted: Counted, options: TrainOp
 
 
 def _learn_task(runner: Runner, task: MergeTask) -> MergeList:
-    """Return a list of as many merges as are asked for, or all there are: the stored one, or a new one, stored."""
+    """Return the list of all merges that the task asks for, or that exist: the stored one, or a new one, stored."""
     stage = stage_of([task], runner.executor)
     if runner.nodes and stored(task, runner.executor) is None:  # the memory it needs chooses the node
         stage = replace(stage, need=_need(runner, task))
@@ -147,8 +147,10 @@ def _need(runner: Runner, task: MergeTask) -> Need:
 
 def stored(task: MergeTask, executor: Executor) -> MergeList | None:
     """Return the stored list of a task if it is long enough."""
-    found = executor.one(merge_worker.read, (task.output, task.fingerprint)) if any(existing([task.output])) else None
-    return found if found is not None and found.serves(task.merges) else None
+    if not any(existing([task.output])):
+        return None
+    learned = executor.one(merge_worker.read, (task.output, task.fingerprint))
+    return learned if learned is not None and learned.serves(task.merges) else None
 
 
 def learn_together(runner: Runner, tasks: Sequence[MergeTask]) -> list[MergeList]:
@@ -163,16 +165,16 @@ def learn_together(runner: Runner, tasks: Sequence[MergeTask]) -> list[MergeList
     ways = runner.executor.run(merge_worker.check, single, at_once=broker.reserve(asked=asked).count)
     at_once = min(asked, broker.everything().fitting(max(way.bytes for _, way in ways)))
     rest = len(tasks) % at_once
-    found: list[MergeList] = []
-    for some, count in ((tasks[: len(tasks) - rest], at_once), (tasks[len(tasks) - rest :], rest)):
-        if some:
+    lists: list[MergeList] = []
+    for batch, count in ((tasks[: len(tasks) - rest], at_once), (tasks[len(tasks) - rest :], rest)):
+        if batch:
             grant = broker.reserve(0, asked=count)
-            limited = [_share(task, threads // count, grant.bytes) for task in some]
-            found += runner.run(replace(stage_of(limited, runner.executor), grant=grant))
+            limited = [_limited(task, threads // count, grant.bytes) for task in batch]
+            lists += runner.run(replace(stage_of(limited, runner.executor), grant=grant))
     for task in tasks:
         remove(task.so_far)
-    return found
+    return lists
 
 
-def _share(task: MergeTask, threads: int, budget_bytes: int) -> MergeTask:
+def _limited(task: MergeTask, threads: int, budget_bytes: int) -> MergeTask:
     return replace(task, threads=threads, grant=replace(task.grant, bytes=min(task.grant.bytes, budget_bytes)))

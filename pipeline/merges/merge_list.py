@@ -92,7 +92,10 @@ def enough_from(savings: Sequence[float], least: float) -> int | None:
 
 
 def size_that_repays(learned: MergeList, special: SpecialTokens, most: int, saving: float) -> tuple[int, str]:
-    """Return the size, at most `most`, and why; by the tokens that the counted corpus has at each size, exactly."""
+    """Return the vocabulary size to stop at (at most `most`) and the reason as text.
+
+    Uses the corpus's exact token count at every size.
+    """
     tokens = [learned.bytes, *(learned.bytes - joined for joined in accumulate(learned.joined))]
     return number_that_repays(
         tokens, most, saving, least=most - special.merge_budget(most), all_known=learned.exhausted
@@ -102,10 +105,10 @@ def size_that_repays(learned: MergeList, special: SpecialTokens, most: int, savi
 def number_that_repays(
     tokens: Sequence[int], most: int, saving: float, *, least: int, all_known: bool
 ) -> tuple[int, str]:
-    """Return how many tokens repay, at most `most`, and why. tokens[n]: of the corpus with `least` + n of them.
+    """Return the smallest size from which doubling never saves more than `saving`, and the reason as text.
 
-    It is `most` if the list ends before twice a smaller number that would do; doublings that the list does not hold are
-    not known. Savings need not fall: where a guest chooses the merges, a later doubling may save more.
+    Returns `most` if the list is too short to tell. tokens[n]: of the corpus with a vocabulary of `least` + n. Savings
+    need not fall: where a guest chooses the merges, a later doubling may save more.
     """
     end = len(tokens) - 1
 

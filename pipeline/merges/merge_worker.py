@@ -35,7 +35,7 @@ OnMerged = Callable[[_core.MergeResult, Choices], None]
 
 @dataclass(frozen=True)
 class FirstStage:
-    """The merges that others continue: the first ones of a stored list, which was learned from other pieces."""
+    """A prefix of a stored merge list (the first stage) from which superword training continues."""
 
     path: Location
     fingerprint: str
@@ -87,19 +87,19 @@ def check(task: MergeTask) -> Merging:
 def known(task: MergeTask) -> MergeList | None:
     """Read the merges that a process made before it was killed; None if there are none, or damaged ones."""
     try:
-        found = merge_list.load(task.so_far, task.fingerprint)
+        so_far = merge_list.load(task.so_far, task.fingerprint)
     except RunDirectoryError as error:
         _log.warning("%s", error)
         return None
-    return found.first(task.merges) if found else None
+    return so_far.first(task.merges) if so_far else None
 
 
 def first_merges(stage: FirstStage) -> MergeList:
     """Read the merges of a first stage; `RunDirectoryError` if they are missing or damaged."""
-    found = merge_list.load(stage.path, stage.fingerprint)
-    if found is None or not found.serves(stage.merges):
+    merges = merge_list.load(stage.path, stage.fingerprint)
+    if merges is None or not merges.serves(stage.merges):
         raise RunDirectoryError(f"{stage.path} is missing or belongs to another run; run merge again")
-    return found.first(stage.merges)
+    return merges.first(stage.merges)
 
 
 def learn(task: MergeTask) -> MergeList:

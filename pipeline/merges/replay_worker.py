@@ -28,7 +28,7 @@ _COPIES_READ = 3  # of a partition: as read, decoded, and checked
 class SumTask:
     """A counter and its fingerprint: a task for a worker. budget_bytes: what reading it may take.
 
-    weight: a fraction that its counts are multiplied by in the sums.
+    weight: a factor for its counts, as a fraction.
     """
 
     path: Location
@@ -64,15 +64,15 @@ def add_up(task: SumTask) -> Sum:
             columns = counter.read(partition)
             with naming_damage(task.path):
                 starts = _core.partition_starts(columns, counter.partitions)
-                found = _core.counter_sum(columns)
-            if not found[4] or starts[partition] != 0 or starts[partition + 1] != found[0]:
+                total = _core.counter_sum(columns)
+            if not total[4] or starts[partition] != 0 or starts[partition + 1] != total[0]:
                 raise RunDirectoryError(
                     f"the counter {task.path} is damaged: its pieces are not in order of their hash"
                 )
-            unweighted += found[1]
+            unweighted += total[1]
             if task.weight != (1, 1):
-                found = _core.counter_sum(_core.combine([columns], [task.weight]))
-            rows, pieces, size, digest = rows + found[0], pieces + found[1], size + found[2], digest + found[3]
+                total = _core.counter_sum(_core.combine([columns], [task.weight]))
+            rows, pieces, size, digest = rows + total[0], pieces + total[1], size + total[2], digest + total[3]
         counted = counter.statistics.pieces
     if counted != unweighted:
         raise RunDirectoryError(
@@ -106,8 +106,8 @@ def load(task: ReplayTask) -> MergeList:
             f"{task.merges} is missing, or was not learned from these counts with these options; run merge again"
         )
     if task.first:
-        first, found = first_merges(task.first), merges.first(task.first.merges)
-        if (first.left, first.right, first.counts) != (found.left, found.right, found.counts):
+        first, listed = first_merges(task.first), merges.first(task.first.merges)
+        if (first.left, first.right, first.counts) != (listed.left, listed.right, listed.counts):
             raise RunDirectoryError(
                 f"{task.merges} does not begin with {task.first.path}; remove it and run merge again"
             )
