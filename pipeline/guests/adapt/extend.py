@@ -56,10 +56,13 @@ _CUTTING = {"expression": "the pattern", "by": "what cuts", "unicode": "the Unic
 
 @dataclass(frozen=True)
 class Extended:
-    """An extended tokenizer. plan: its new tokens, as new-tokens.parquet has them. made_again: old ids that merges
-    alone did not make and now make. last_pair: how often the pair of the last merge occurred. before, after: the tokens
-    of all counted pieces; savings: what fewer new ones save.
-    special_tokens: those that were added; notes: their ids, and how often they were text."""
+    """An extended tokenizer.
+
+    plan: its new tokens, as new-tokens.parquet has them. made_again: old ids that merges alone did not make and now
+    make. last_pair: how often the pair of the last merge occurred. before, after: the tokens of all counted pieces;
+    savings: what fewer new ones save. special_tokens: those that were added; notes: their ids, and how often they were
+    text.
+    """
 
     tokenizer: Tokenizer
     plan: tuple[NewToken, ...]
@@ -168,21 +171,21 @@ def _tokens_by_name(
     """
     ranks = {id_: rank for rank, id_ in enumerate(learned.result, len(model.vocabulary.left) - len(learned.result))}
     numbers = [len(model.vocabulary.left) - len(learned.result), *(ranks[one.id] + 1 for one in learned.new)]
-    plan, source, found = run.manifest.plan, run.manifest.source, dict[str, list[int]]()
-    named = zip(plan.inputs, plan.chunks_of_inputs(), strict=True) if len(plan.inputs) > 1 else ()
-    for name, chunks in named:
+    plan, source, by_name = run.manifest.plan, run.manifest.source, dict[str, list[int]]()
+    inputs = zip(plan.inputs, plan.chunks_of_inputs(), strict=True) if len(plan.inputs) > 1 else ()
+    for name, chunks in inputs:
         tasks = [(*counter, model, numbers) for counter in run.chunk_counters(chunks)]
-        tokens = [one for _, one in runner.executor.run(tokens_by_merges, tasks)]
-        found |= {name: list(map(sum, zip(*tokens, strict=True)))} if tokens else {}
-    for one in source.mixed if source else ():
+        tokens = [of_chunk for _, of_chunk in runner.executor.run(tokens_by_merges, tasks)]
+        by_name |= {name: list(map(sum, zip(*tokens, strict=True)))} if tokens else {}
+    for mixed in source.mixed if source else ():
         try:
-            part = manifest.require(location(one.run))
+            part = manifest.require(location(mixed.run))
             name = part.directory.location.name
-            task = part.counter_path, one.counts, model, numbers
-            found[one.run if name in found else name] = runner.executor.one(tokens_by_merges, task)
+            task = part.counter_path, mixed.counts, model, numbers
+            by_name[mixed.run if name in by_name else name] = runner.executor.one(tokens_by_merges, task)
         except PipelineError as error:
-            missing(f"no savings of {one.run}: {error}")
-    return found
+            missing(f"no savings of {mixed.run}: {error}")
+    return by_name
 
 
 def _last_pair(runner: Runner, run: Run, model: Model, learned: Learned) -> str:
@@ -307,10 +310,11 @@ def _require_same_cutting(runner: Runner, model: Model, run: Run) -> None:
             f"{run.directory} was counted with --special-token {other[0]!r}, which the tokenizer takes as text; count "
             f"the corpus with --like, and with --split-at {other[0]!r} if it separates documents there"
         )
-    counted, own = rules_of(counting), model.preparation
+    counted, preparation = rules_of(counting), model.preparation
     if run.manifest.source is None or run.manifest.source.kind == manifest.RUNS:
-        there, here = replace(own, rules=counted).reaching({*counted, *separators}), own.reaching(added)
-        if other := sorted(text for text in {*there, *here} if there.get(text) != here.get(text)):
+        of_run = replace(preparation, rules=counted).reaching({*counted, *separators})
+        of_model = preparation.reaching(added)
+        if other := sorted(text for text in {*of_run, *of_model} if of_run.get(text) != of_model.get(text)):
             raise RunDirectoryError(
                 f"{run.directory} was not cut as the tokenizer cuts: it finds the added token {other[0]!r} by other "
                 "rules (lstrip, rstrip, single_word, normalized); count the corpus with --like"

@@ -82,25 +82,34 @@ class Learned:
         if count >= len(self.new):
             return self
         end = self.result.index(self.new[count - 1].id) + 1 if count else 0
-        left, right, counts, result = (one[:end] for one in (self.left, self.right, self.counts, self.result))
-        again = tuple(id_ for id_ in result if id_ in self.made_again)
-        new, tokens = self.new[:count], self.tokens[: count + 1]
-        return Learned(left, right, counts, result, new, again, False, self.before, tokens[-1], tokens)
+        result, tokens = self.result[:end], self.tokens[: count + 1]
+        return replace(
+            self,
+            left=self.left[:end],
+            right=self.right[:end],
+            counts=self.counts[:end],
+            result=result,
+            new=self.new[:count],
+            made_again=tuple(id_ for id_ in result if id_ in self.made_again),
+            exhausted=False,
+            after=tokens[-1],
+            tokens=tokens,
+        )
 
     def enough(self, most: int, saving: float, by_name: Mapping[str, Sequence[int]]) -> tuple[int, str]:
         """Return how many of the new tokens repay, and why: from there on no doubling of them saves this share.
 
         by_name: `tokens` of each input, or of each run that was combined: as many as the one that needs most.
         """
-        found = {
+        enough = {
             name: number_that_repays(tokens[1:] or tokens, most, saving, least=1, all_known=self.exhausted)
             for name, tokens in (by_name or {"": self.tokens}).items()
         }
-        neediest = max(found, key=lambda name: found[name][0])
-        count = found[neediest][0]
-        whys = [f"{name}: {why}" if name else why for name, (_, why) in found.items()]
-        shown = "" if len(found) == 1 else f"{format_count(count, 'tokens')}, as {neediest} needs; "
-        return min(count, len(self.new)), f"at {shown}{'; '.join(whys)}"
+        neediest = max(enough, key=lambda name: enough[name][0])
+        count = enough[neediest][0]
+        reasons = [f"{name}: {why}" if name else why for name, (_, why) in enough.items()]
+        shown = "" if len(enough) == 1 else f"{format_count(count, 'tokens')}, as {neediest} needs; "
+        return min(count, len(self.new)), f"at {shown}{'; '.join(reasons)}"
 
     def savings(self) -> tuple[Saving, ...]:
         """Return what this many new tokens save, and half as many, and so on."""
@@ -141,28 +150,36 @@ def start_of(model: Model, add: int, first_id: int | None) -> Start:
     )
 
 
-def learned_of(start: Start, found: MergeResult) -> Learned:
+def learned_of(start: Start, merged: MergeResult) -> Learned:
     """Turn the engine's numbers into ids."""
     ids, tokens = array("I", start.ids), list(start.tokens)
     old_ids: dict[int, tuple[int, ...]] = {id_: (id_,) for id_ in ids}
     old, again = {*start.ids}, {start.tokens[number]: start.ids[number] for number in start.again}
     new: list[NewToken] = []
-    tokens_with, after = array("Q", [found.bytes]), found.bytes
-    for a, b, count, fewer in zip(found.left, found.right, found.counts, found.joined, strict=True):
+    tokens_with, after = array("Q", [merged.bytes]), merged.bytes
+    for a, b, count, fewer in zip(merged.left, merged.right, merged.counts, merged.joined, strict=True):
         left, right, token = ids[a], ids[b], tokens[a] + tokens[b]
-        made = again.get(token, start.first_new_id + len(new))
+        id_ = again.get(token, start.first_new_id + len(new))
         after -= fewer
-        old_ids[made] = old_ids[left] + old_ids[right]
+        old_ids[id_] = old_ids[left] + old_ids[right]
         if token not in again:
-            new.append(NewToken(made, token, left, right, count, old_ids[made]))
+            new.append(NewToken(id_, token, left, right, count, old_ids[id_]))
             tokens_with.append(after)
-        ids.append(made)
+        ids.append(id_)
         tokens.append(token)
-    lefts, rights = (array("I", map(ids.__getitem__, numbers)) for numbers in (found.left, found.right))
-    result, exhausted = ids[len(start.tokens) :], found.stop == "min-frequency"
-    revived = tuple(id_ for id_ in result if id_ in old)
-    what = tuple(new), revived, exhausted, found.bytes, after, tokens_with
-    return Learned(lefts, rights, array("Q", found.counts), result, *what)
+    result = ids[len(start.tokens) :]
+    return Learned(
+        left=array("I", map(ids.__getitem__, merged.left)),
+        right=array("I", map(ids.__getitem__, merged.right)),
+        counts=array("Q", merged.counts),
+        result=result,
+        new=tuple(new),
+        made_again=tuple(id_ for id_ in result if id_ in old),
+        exhausted=merged.stop == "min-frequency",
+        before=merged.bytes,
+        after=after,
+        tokens=tokens_with,
+    )
 
 
 def extended(model: Model, learned: Learned) -> Model:

@@ -31,16 +31,16 @@ def verify(location: Location, options: WorkOptions, executor: Executor, listene
     origin = require(location)
     model, run = made_from(location, origin)
     with watched(options, executor, listener) as runner, tempfile.TemporaryDirectory() as scratch:
-        right = Path(scratch)
+        expected = Path(scratch)
         counted = require_counted(run, executor)
         change = Change(origin.done, named(origin.base), model, run, origin.options)
         if origin.done == "extend":
-            learned, written = make_extended(runner, change, counted, right)
+            learned, written = make_extended(runner, change, counted, expected)
             done = f"{format_count(len(learned.left), 'merges')} added, each the right one with the right count"
         else:
-            pruning, written = make_pruned(runner, change, counted, right)
+            pruning, written = make_pruned(runner, change, counted, expected)
             done = f"{format_count(len(pruning.removed), 'tokens')} removed, each the right one"
-        same, edited = _compare(executor, location, right, written)
+        same, edited = _compare(executor, location, expected, written)
     verified = {"made from": f"{change.base} and {run.directory}, both as they were", origin.done: done}
     verified["files"] = f"as they were made: {', '.join(same)}"
     return verified | ({"edited": f"with tokens that exist: {', '.join(edited)}"} if edited else {})
@@ -97,24 +97,22 @@ def made_from(location: Location, origin: Origin) -> tuple[Model, Run]:
     return model, run
 
 
-def _compare(executor: Executor, home: Location, right: Path, model: Model) -> tuple[list[str], list[str]]:
-    """Return the names of the files in `home` that are as in `right`, and of settings that were edited."""
+def _compare(executor: Executor, home: Location, expected: Path, model: Model) -> tuple[list[str], list[str]]:
+    """Return the names of the files in `home` that are as in `expected`, and of settings that were edited."""
     same, edited = [], []
-    for expected in sorted(file for file in right.rglob("*") if file.is_file()):
-        found = home / expected.relative_to(right).as_posix()
-        if expected.suffix == ".parquet":
-            alike = executor.one(same_rows, (found, expected))
+    for right in sorted(file for file in expected.rglob("*") if file.is_file()):
+        file = home / right.relative_to(expected).as_posix()
+        if right.suffix == ".parquet":
+            is_same = executor.one(same_rows, (file, right))
         else:
-            alike = found.exists() and _content(found) == expected.read_bytes()
-        if alike:
-            same.append(expected.name)
-        elif found.exists() and expected.name in EDITABLE:
-            check_edited(found, model.vocabulary)
-            edited.append(expected.name)
+            is_same = file.exists() and _content(file) == right.read_bytes()
+        if is_same:
+            same.append(right.name)
+        elif file.exists() and right.name in EDITABLE:
+            check_edited(file, model.vocabulary)
+            edited.append(right.name)
         else:
-            raise RunDirectoryError(
-                f"{found} is not what the base and the counts give; remove {home} and make it again"
-            )
+            raise RunDirectoryError(f"{file} is not what the base and the counts give; remove {home} and make it again")
     return same, edited
 
 

@@ -193,15 +193,15 @@ def run_parity(
 
 def _read_named(words: Sequence[str], what: str) -> dict[str, Location] | None:
     """Read `en=PATH` words; None if none of them is one. `UsageError` for a mixture, and a name that occurs twice."""
-    found = [None if Path(word).exists() else _NAMED.fullmatch(word) for word in words]
-    if not any(found):
+    matches = [None if Path(word).exists() else _NAMED.fullmatch(word) for word in words]
+    if not any(matches):
         return None
-    if plain := [word for word, match in zip(words, found, strict=True) if match is None]:
+    if plain := [word for word, match in zip(words, matches, strict=True) if match is None]:
         raise UsageError(f"{what} {plain[0]} has no name, others have: write en={plain[0]}, or name none of them")
-    names = [match[1] for match in found if match]
+    names = [match[1] for match in matches if match]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"{what} {twice[0]}= is named twice: a language has one run; a directory may have many files")
-    return {match[1]: parse_location(match[2]) for match in found if match}
+    return {match[1]: parse_location(match[2]) for match in matches if match}
 
 
 def _by_name(runs: Sequence[Location]) -> Named:
@@ -230,18 +230,18 @@ def languages_of(
 
 def _with_options_of_runs(locations: Iterable[Location], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with those by which the first run among these was cut: texts next to it are counted alike."""
-    home = next((one for one in locations if (one / RUN.manifest).exists()), None)
+    home = next((location for location in locations if (location / RUN.manifest).exists()), None)
     stored = {} if home is None else manifest.require(home).manifest.counting
-    like = {name: value for name, value in stored.items() if name not in READING_OPTIONS}
-    return {**like, **{name: value for name, value in given.items() if value is not None}}
+    cutting = {name: value for name, value in stored.items() if name not in READING_OPTIONS}
+    return cutting | {name: value for name, value in given.items() if value is not None}
 
 
 def _counted(
     named: Mapping[str, Location], ending: str, given: Mapping[str, Any], executor: Executor, listener: Listener
 ) -> Named:
     """Return a run for each name: the one it names, or a new one of the text there, next to the output."""
-    own = {one.name for one in fields(CountOptions)} - {"inputs", "weights"}
-    counting, found = {name: value for name, value in given.items() if name in own}, []
+    names = {option.name for option in fields(CountOptions)} - {"inputs", "weights"}
+    counting, homes = {name: value for name, value in given.items() if name in names}, []
     for name, location in named.items():
         home = location
         if not (location / RUN.manifest).exists():
@@ -249,8 +249,8 @@ def _counted(
             home = output.parent / f"{output.name}-languages" / (re.sub(r"[^\w.-]", "_", name) + ending)
             options = make_options(CountOptions, {**counting, "inputs": [str(location)], "output": home})
             run_count(options, executor, listener)
-        found.append((name, home))
-    return found
+        homes.append((name, home))
+    return homes
 
 
 def _required_output(given: Mapping[str, Any], why: str) -> Location:
@@ -272,7 +272,7 @@ def _make_plain(languages: Named, given: Mapping[str, Any], executor: Executor, 
 
 
 def _merging_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the options that are of merging."""
+    """Return the options of merging."""
     return {name: value for name, value in given.items() if name not in ("output", *READING_OPTIONS)}
 
 

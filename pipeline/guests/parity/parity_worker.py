@@ -42,7 +42,7 @@ class Language:
 
 @dataclass(frozen=True)
 class Parity:
-    """What Hugging Face's `ParityBpeTrainer` is asked for."""
+    """The languages and settings of Hugging Face's `ParityBpeTrainer`."""
 
     languages: tuple[Language, ...]
     dev: tuple[Language, ...] = ()  # measured in their place, in the same order
@@ -145,16 +145,16 @@ def _counter_of(language: Language) -> CounterFile:
 
 def characters(languages: Sequence[Language]) -> list[int]:
     """Count the characters of the text of each language."""
-    found = []
-    for one in languages:
+    totals = []
+    for language in languages:
         total = 0
-        with _counter_of(one) as counter:
+        with _counter_of(language) as counter:
             for columns in counter.read_all():
                 pieces, counts = as_batch(columns).columns
                 lengths = (len(piece.decode(errors="replace")) for piece in pieces.to_pylist())
                 total += sum(map(mul, lengths, counts.to_pylist()))
-        found.append(total)
-    return found
+        totals.append(total)
+    return totals
 
 
 def uneven(languages: Sequence[Language], lengths: Sequence[int]) -> str | None:
@@ -218,8 +218,11 @@ class MeasureTask:
 
 @dataclass(frozen=True)
 class ByMerges:
-    """Tokens of each language. merges: numbers of first merges; tokens: after these; kept: merges left without those
-    that occurred fewer times than each threshold; without: the tokens then, by threshold."""
+    """Tokens of each language.
+
+    merges: numbers of first merges; tokens: after these; kept: merges left without those that occurred fewer times than
+    each threshold; without: the tokens then, by threshold.
+    """
 
     merges: tuple[int, ...]
     tokens: tuple[tuple[int, ...], ...]
