@@ -148,4 +148,4 @@ def _text_of(block: bytes | Records) -> bytes:
     if isinstance(block, bytes):
         return block
     data = memoryview(block.data).cast("B")
-    return b" ".join(bytes(data[one:after]) for one, after in pairwise(block.starts[: block.rows + 1]))
+    return b" ".join(bytes(data[one:after]) for one, after in pairwise(block.starts))

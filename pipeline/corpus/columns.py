@@ -17,6 +17,7 @@ from pipeline.corpus.files import damaged
 from pipeline.corpus.skipped_or_altered import MOST_EXAMPLES
 
 MOST_BYTES = 4 << 20
+_PLAIN = pa.string(), pa.large_string(), pa.binary(), pa.large_binary()
 
 
 @contextmanager
@@ -30,11 +31,9 @@ def intact(path: str, action: str) -> Iterator[None]:
 
 def is_text(kind: pa.DataType) -> bool:
     """Return whether values of this type are texts: strings or bytes, of any layout, also in a dictionary."""
-    types = pa.types
-    if types.is_dictionary(kind):
+    if pa.types.is_dictionary(kind):
         return is_text(kind.value_type)
-    tests = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)
-    return any(test(kind) for test in (*tests, types.is_string, types.is_large_string, types.is_string_view))
+    return kind in (*_PLAIN, pa.binary_view(), pa.string_view()) or pa.types.is_fixed_size_binary(kind)
 
 
 def require_text(path: str, schema: pa.Schema, text_field: str) -> int:
@@ -68,7 +67,7 @@ def field(records: Any, text_field: str) -> Any:
 def plain(column: pa.Array, most_bytes: int = MOST_BYTES) -> Iterator[pa.Array]:
     """Yield a column of texts as parts whose texts are adjacent in memory, of a dictionary's at most `most_bytes`."""
     kind = column.type
-    if kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
+    if kind in _PLAIN:
         yield column
     elif not pa.types.is_dictionary(kind):
         yield column.cast(pa.large_binary())
@@ -93,9 +92,9 @@ def records_of(column: pa.Array, position: Callable[[int], int]) -> Records:
     width = 8 if column.type in (pa.large_binary(), pa.large_string()) else 4
     _, offsets, data = column.buffers()
     if offsets is None or len(column) == 0:
-        return Records(len(column), bytes(width), b"", width, position, skipped)
+        return Records(bytes(width), b"", width, position, skipped)
     offsets = offsets.slice(width * column.offset, width * (len(column) + 1))
-    return Records(len(column), offsets, data or b"", width, position, skipped)
+    return Records(offsets, data or b"", width, position, skipped)
 
 
 def skipped_rows(kind: str, selected: pa.Array, position: Callable[[int], int]) -> list[SkippedRecords]:

@@ -151,7 +151,7 @@ def _encoding_of(head: bytes) -> str:
     for name in ("UTF-32LE", "UTF-32BE"):
         if _common_characters(head, name) > 0:
             return name
-    if _is_utf8(head) and _MOST_CONTROLS * len(_CONTROL_BYTES.findall(head)) < len(head):
+    if _decoded(head, "utf-8") is not None and _MOST_CONTROLS * len(_CONTROL_BYTES.findall(head)) < len(head):
         return ""
     common = {name: _common_characters(head, name) for name in ("UTF-16LE", "UTF-16BE")}
     worse, better = sorted(common, key=common.__getitem__)
@@ -160,16 +160,13 @@ def _encoding_of(head: bytes) -> str:
 
 def _common_characters(head: bytes, encoding: str) -> int:
     """Return how many letters and spaces of ASCII there are in an encoding; 0 for what cannot be text in it."""
-    try:
-        text = codecs.getincrementaldecoder(encoding)().decode(head)
-    except UnicodeDecodeError:
-        return 0
-    return 0 if _CONTROLS.search(text) else len(_COMMON.findall(text))
+    text = _decoded(head, encoding)
+    return 0 if text is None or _CONTROLS.search(text) else len(_COMMON.findall(text))
 
 
-def _is_utf8(head: bytes) -> bool:
+def _decoded(head: bytes, encoding: str) -> str | None:
+    """Return a text whose last character may be cut; None if it is not in this encoding."""
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)
+        return codecs.getincrementaldecoder(encoding)().decode(head)
     except UnicodeDecodeError:
-        return False
-    return True
+        return None

@@ -141,9 +141,7 @@ def _by_zlib(stream: OpenFile) -> Iterator[bytes]:
     while data:
         decoder = zlib.decompressobj(_GZIP_BITS)
         while not decoder.eof:
-            if not data and not (data := read()):
-                raise EOFError("the stream does not end")
-            if block := decoder.decompress(data, _BLOCK_BYTES):
+            if block := decoder.decompress(data or _more(read), _BLOCK_BYTES):
                 yield block
             data = decoder.unconsumed_tail
         data = _behind_padding(read, decoder.unused_data)
@@ -165,11 +163,18 @@ def _by_lzma(frame: Frame, stream: OpenFile, note: Callable[[int], None]) -> Ite
 def _one_stream(decoder: Any, data: bytes, read: Callable[[], bytes]) -> Iterator[bytes]:
     """Yield the text of a stream that begins with these bytes; `EOFError` if there are no more before its end."""
     while not decoder.eof:
-        if decoder.needs_input and not data and not (data := read()):
-            raise EOFError("the stream does not end")
+        if decoder.needs_input and not data:
+            data = _more(read)
         block, data = decoder.decompress(data, _BLOCK_BYTES), b""
         if block:
             yield block
+
+
+def _more(read: Callable[[], bytes]) -> bytes:
+    """Read the next bytes of a stream that has not ended."""
+    if data := read():
+        return data
+    raise EOFError("the stream does not end")
 
 
 def _behind_padding(read: Callable[[], bytes], data: bytes) -> bytes:

@@ -32,12 +32,16 @@ class Records:
     the file, or the number of its item. A record that is not a document is an empty row, or none.
     """
 
-    rows: int
     offsets: Any
     data: Any
     offset_bytes: int
     position: Callable[[int], int]
     skipped: Sequence[SkippedRecords] = ()
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return len(self.starts) - 1
 
     @cached_property
     def starts(self) -> memoryview:
@@ -55,7 +59,7 @@ def joined(texts: Sequence[bytes], skipped: Mapping[str, Sequence[int]], positio
     kinds = [
         SkippedRecords(kind, len(rows), list(map(position, rows[:MOST_EXAMPLES]))) for kind, rows in skipped.items()
     ]
-    return Records(len(texts), offsets, b"".join(texts), 8, position, kinds)
+    return Records(offsets, b"".join(texts), 8, position, kinds)
 
 
 @dataclass(frozen=True)

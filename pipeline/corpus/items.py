@@ -135,16 +135,11 @@ def _column_name(owner: str, text_field: str, names: Iterable[str]) -> str:
 def _text_of(item: Any, text_field: str, number: int) -> tuple[bytes, str]:
     """Return the text of an item, or no text and the kind of skipped record that it is."""
     if not isinstance(item, _TEXTS):
-        if _is_scalar(item):
-            raise InputError(
-                f"item {number} is of type {type(item).__name__}, one value of a pyarrow column; give the whole "
-                "column, or the value's as_py()"
-            )
-        if item is not None and not isinstance(item, Mapping):
-            raise InputError(
-                f"item {number} is of type {type(item).__name__}; give str, bytes, records with a text in "
-                f"{text_field!r}, lists of these, or pyarrow columns"
-            )
+        if _is_scalar(item) or not (item is None or isinstance(item, Mapping)):
+            remedy = f"; give str, bytes, records with a text in {text_field!r}, lists of these, or pyarrow columns"
+            if _is_scalar(item):
+                remedy = ", one value of a pyarrow column; give the whole column, or the value's as_py()"
+            raise InputError(f"item {number} is of type {type(item).__name__}{remedy}")
         for name in (text_field,) if item is not None and text_field in item else text_field.split("."):
             item = item.get(name) if isinstance(item, Mapping) else None
     if item is None:

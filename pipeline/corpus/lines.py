@@ -36,7 +36,7 @@ def as_documents(lines: bytes, at: int) -> Records:
     offsets = array("q", accumulate((length + 1 for length in lengths), initial=0))
     if last:
         offsets.append(len(lines))
-    return Records(len(offsets) - 1, offsets, lines, 8, lambda row: at + offsets[row])
+    return Records(offsets, lines, 8, lambda row: at + offsets[row])
 
 
 def read_lines(
@@ -47,7 +47,7 @@ def read_lines(
     parse: Callable[[bytes, int], Records] = as_documents,
 ) -> Iterator[Records]:
     """Parse the lines in blocks that start at offset `at` of the text. parse: makes records of whole lines."""
-    too_long = partial(Records, 0, bytes(8), b"", 8, int)
+    too_long = partial(Records, bytes(8), b"", 8, int)
     for start, lines in lines_that_fit(file, blocks, at, budget):
         if start == 0 and lines is not None and lines.startswith(BYTE_ORDER_MARK):
             start, lines = len(BYTE_ORDER_MARK), lines[len(BYTE_ORDER_MARK) :]
@@ -152,7 +152,7 @@ def parse_lines(lines: bytes, at: int, text_field: str) -> Records:
         for kind, (count, starts) in zip(_KINDS, skipped, strict=True)
         if count
     ]
-    return Records(len(offsets) - 1, offsets, data, 8, _positions(lines, at), records_skipped)
+    return Records(offsets, data, 8, _positions(lines, at), records_skipped)
 
 
 def _positions(lines: bytes, at: int) -> Callable[[int], int]:

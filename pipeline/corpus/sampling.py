@@ -118,4 +118,4 @@ def _read(
             yield block.removeprefix(BYTE_ORDER_MARK)
         else:
             data = memoryview(block.data).cast("B")
-            yield from (bytes(data[begin:end]) for begin, end in pairwise(block.starts[: block.rows + 1]))
+            yield from (bytes(data[begin:end]) for begin, end in pairwise(block.starts))

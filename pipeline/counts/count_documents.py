@@ -89,7 +89,7 @@ class _Counting:
             try:
                 for block in documents:
                     items += block.rows
-                    self._looks.look(block.data, block.starts[0], block.starts[block.rows])
+                    self._looks.look(block.data, block.starts[0], block.starts[-1])
                     for skipped in block.skipped:
                         self.tally.add(skipped.kind, skipped.count, (f"item {at}" for at in skipped.positions))
                     waiting.append(pool.submit(self._feed, block))
@@ -116,7 +116,7 @@ class _Counting:
                 counter, cutter = self._new_counter()
         finally:
             self._idle.put((counter, cutter))
-        return int(block.starts[block.rows] - block.starts[0])
+        return int(block.starts[-1] - block.starts[0])
 
     def _count(self, counter: _core.ChunkCounter, block: Records) -> None:
         before = counter.statistics()

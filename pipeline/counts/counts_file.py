@@ -12,6 +12,7 @@ Files are read in batches of bounded size. Errors name the file and the number o
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -100,12 +101,13 @@ def _parsed(lines: Sequence[bytes], path: Location, first: int) -> Batch:
         piece, _, count = line.rstrip(b"\r").partition(b"\t")
         if not count.isdigit():
             fields = 1 + line.count(b"\t")
-            if fields == 2:
-                raise InputError(f"{location(index)}: the count {shown(count)} is not {COUNT_WANTED}")
-            raise InputError(
-                f"{location(index)} has {fields} fields, not a piece, a tab and a count; write a tab within a piece as "
-                "\\t (.parquet files are recognised by their name)"
-            )
+            wrong = f": the count {shown(count)} is not {COUNT_WANTED}"
+            if fields != 2:
+                wrong = (
+                    f" has {fields} fields, not a piece, a tab and a count; write a tab within a piece as \\t "
+                    "(.parquet files are recognised by their name)"
+                )
+            raise InputError(location(index) + wrong)
         pieces.append(piece if b"\\" not in piece else _unescaped(piece, location(index)))
         counts.append(int(count) if len(count) < 20 else MOST_COUNT + 1)
     return Batch(pieces, counts, location)
@@ -190,14 +192,14 @@ def counts_in(counts: Any) -> Iterator[Batch]:
 
 
 def _as_bytes(key: object) -> bytes:
-    try:
-        if isinstance(key, str):
+    if isinstance(key, bytes):
+        return key
+    wrong = f"is of type {type(key).__name__}, not str or bytes"
+    if isinstance(key, str):
+        with suppress(UnicodeEncodeError):
             return key.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"the piece {str(key)[:60]!r} holds a lone surrogate; give its bytes instead") from None
-    if not isinstance(key, bytes):
-        raise InputError(f"the piece {str(key)[:60]!r} is of type {type(key).__name__}, not str or bytes")
-    return key
+        wrong = "holds a lone surrogate; give its bytes instead"
+    raise InputError(f"the piece {str(key)[:60]!r} {wrong}")
 
 
 def _as_count(key: object, count: Any) -> int:

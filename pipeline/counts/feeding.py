@@ -232,7 +232,7 @@ class _Feeding:
         file = self._task.spans[number][0]
         if file.compression != "none" and block.rows and self._resumable.due():
             self._resumable.keep(number, block.position(0), self.tally())
-        self._look(block.data, block.starts[0], block.starts[block.rows])
+        self._look(block.data, block.starts[0], block.starts[-1])
         location = _record_location(file, block, self._counter.fed_bytes())
         self._feed(partial(self._counter.feed_documents, block.offsets, block.data, block.offset_bytes), location)
         for skipped in block.skipped:
