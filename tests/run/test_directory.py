@@ -129,20 +129,23 @@ def test_a_run_is_not_combined_into_its_parent(corpus: Path, tmp_path: Path, nam
     assert (source / "counter.parquet").exists()
 
 
+@pytest.mark.parametrize(
+    ("interrupted", "message"),
+    [
+        ("combine_counters", "^interrupted; nothing was changed: start again$"),
+        ("replace_run", "is kept: the same"),  # when the counts are whole
+    ],
+)
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_interruption_promises_nothing_before_counts_are_whole(tmp_path: Path, monkeypatch, overwrite: bool) -> None:
+@pytest.mark.parametrize("command", ["import", "combine"])
+def test_interruption_promises_nothing_before_counts_are_whole(
+    tmp_path: Path, monkeypatch, command: str, overwrite: bool, interrupted: str, message: str
+) -> None:
     source = pipeline.import_counts({"ab": 3}, output=tmp_path / "source")
-    for whole, message in ((False, "^interrupted; nothing was changed: start again$"), (True, "is kept: the same")):
-        monkeypatch.setattr(
-            elsewhere, "replace_run" if whole else "combine_counters", Mock(side_effect=KeyboardInterrupt)
-        )
-        for begin in (
-            lambda: pipeline.import_counts({"ab": 3}, output=tmp_path / "run", overwrite=overwrite),
-            lambda: pipeline.combine_runs([source], output=tmp_path / "run", overwrite=overwrite),
-        ):
-            with pytest.raises(KeyboardInterrupt, match=message):
-                begin()
-        monkeypatch.undo()
+    start, given = (pipeline.combine_runs, [source]) if command == "combine" else (pipeline.import_counts, {"ab": 3})
+    monkeypatch.setattr(elsewhere, interrupted, Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt, match=message):
+        start(given, output=tmp_path / "run", overwrite=overwrite)
 
 
 def test_unreadable_files_are_not_called_damaged(corpus: Path, output: Path, tmp_path: Path) -> None:
@@ -162,17 +165,23 @@ def test_unreadable_files_are_not_called_damaged(corpus: Path, output: Path, tmp
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
-def test_refused_options_cost_nothing(tmp_path: Path, corpus: Path, output: Path, overwrite: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [
+        ("missing.txt", {}, "does not exist"),
+        ("broken.parquet", {}, "damaged"),
+        ("c.txt", {"memory_limit": "20MiB"}, "--memory-limit"),
+        ("c.txt", {"vocab_size": 100}, "too small"),
+        ("c.txt", {"pattern": "("}, "pattern"),
+    ],
+)
+def test_refused_options_cost_nothing(tmp_path, corpus, output, overwrite, name, options, reason) -> None:
     before = files_in(output, but=())
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
-    for name, options in (
-        *(("missing.txt", {}), ("broken.parquet", {})),
-        *(("c.txt", {"memory_limit": "20MiB"}), ("c.txt", {"vocab_size": 100}), ("c.txt", {"pattern": "("})),
-    ):
-        asked = {"vocab_size": 300, **options, "inputs": [*([] if overwrite else [corpus]), tmp_path / name]}
-        with pytest.raises(PipelineError, match=r"does not exist|damaged|--memory-limit|too small|pattern"):
-            pipeline.train(**asked, output=output, overwrite=overwrite)
-        assert files_in(output, but=()) == before, asked
+    inputs = [tmp_path / name] if overwrite else [corpus, tmp_path / name]
+    with pytest.raises(PipelineError, match=reason):
+        pipeline.train(inputs, **{"vocab_size": 300, **options}, output=output, overwrite=overwrite)
+    assert files_in(output, but=()) == before
 
 
 def test_results_stay_until_another_corpus_is_counted(tmp_path: Path, corpus: Path) -> None:

@@ -52,7 +52,7 @@ def _put(directory: Path, *names: str) -> dict[str, bytes]:
 @pytest.mark.parametrize("links", ["none", "output", "input", "file"])
 @pytest.mark.parametrize(
     "name",
-    [SHARD, *("merges.parquet", "counts/a.txt", "tokenizer-300/a.txt"), *("parts/a.txt", "parts/000000.ids/a.txt")],
+    [SHARD, "merges.parquet", "counts/a.txt", "tokenizer-300/a.txt", "parts/a.txt", "parts/000000.ids/a.txt"],
 )
 def test_no_command_removes_its_corpus(tmp_path: Path, tokenizer: Path, links: str, name: str) -> None:
     """The only file of the corpus has the name that a shard or a part would have."""
@@ -109,9 +109,18 @@ def test_overwrite_keeps_files_that_no_manifest_lists(tmp_path: Path, command: s
         work(command, tmp_path, home)
     theirs = _put(
         home,
-        *("notes.txt", "counts/notes.txt", "counts/000007.parquet", "parts/notes.txt", "stdin/notes.txt"),
-        *("tokenizer/mine.json", "tokenizer-9/tokenizer.json", "tokenizer-8000/notes", "tokenizer-x/a.txt"),
-        *(f"stdin/input-{'0' * 32}", "shard-99999.npy", "deep/run.json"),
+        "notes.txt",
+        "counts/notes.txt",
+        "counts/000007.parquet",
+        "parts/notes.txt",
+        "stdin/notes.txt",
+        f"stdin/input-{'0' * 32}",
+        "tokenizer/mine.json",
+        "tokenizer-9/tokenizer.json",
+        "tokenizer-8000/notes",
+        "tokenizer-x/a.txt",
+        "shard-99999.npy",
+        "deep/run.json",
     )
     if written == "behind a link":
         output = tmp_path / "link"
@@ -125,9 +134,15 @@ def test_overwrite_keeps_files_that_no_manifest_lists(tmp_path: Path, command: s
 @pytest.mark.parametrize(
     ("command", "name"),
     [
-        *((command, "counts") for command in ("train", "count", "import", "combine")),
-        *(("train", "tokenizer"), ("iterate", "tokenizer")),
-        *(("train", "stdin"), ("encode", "stdin"), ("encode", "parts")),
+        ("train", "counts"),
+        ("count", "counts"),
+        ("import", "counts"),
+        ("combine", "counts"),
+        ("train", "tokenizer"),
+        ("iterate", "tokenizer"),
+        ("train", "stdin"),
+        ("encode", "stdin"),
+        ("encode", "parts"),
     ],
 )
 @pytest.mark.parametrize("inside", [True, False])
