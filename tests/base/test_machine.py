@@ -15,10 +15,15 @@ import pytest
 from pipeline.base import machine
 
 
-@pytest.mark.parametrize(("files", "quota"), [
-    ({"cpu.max": "max 100000"}, None), ({"cpu.max": "150000 100000"}, 1.5), ({"cpu.max": "50000 100000"}, 0.5),
-    ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3.0),  # control groups, version 1
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({"cpu.max": "max 100000"}, None),
+        ({"cpu.max": "150000 100000"}, 1.5),
+        ({"cpu.max": "50000 100000"}, 0.5),
+        ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3.0),  # control groups, version 1
+    ],
+)
 def test_default_workers_respect_the_cpu_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files, quota) -> None:
     assert 1 <= machine.default_workers() <= (os.cpu_count() or 1)
     (tmp_path / "cpu").mkdir()
@@ -31,11 +36,19 @@ def test_default_workers_respect_the_cpu_quota(tmp_path: Path, monkeypatch: pyte
     assert machine.default_workers() == (32 if quota is None else max(1, int(quota + 0.5)))
 
 
-@pytest.mark.parametrize(("own", "root", "limit", "used", "cached"), [
-    ("0::/a/b\n", "", "memory.max", "memory.current", "inactive_file"),
-    ("12:cpu,cpuacct:/x\n4:memory:/a/b\n0::/\n", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-     "total_inactive_file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("own", "root", "limit", "used", "cached"),
+    [
+        ("0::/a/b\n", "", "memory.max", "memory.current", "inactive_file"),
+        (
+            "12:cpu,cpuacct:/x\n4:memory:/a/b\n0::/\n",
+            "memory",
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+            "total_inactive_file",
+        ),
+    ],
+)
 def test_available_memory_respects_limits_of_nested_groups(tmp_path: Path, monkeypatch, own, root, limit, used, cached):
     """The smallest of all limits counts, without unused pages of files; `max` is none."""
     monkeypatch.setattr(machine, "_CGROUP", tmp_path)

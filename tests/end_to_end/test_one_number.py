@@ -89,8 +89,12 @@ def test_every_command_says_the_same_of_a_run_as_its_library(files: list[Path], 
                 **{one: options[one] for one in ("pattern", "normalize") if one in options},
             }
             pipeline.count(files, output=tmp_path / f"counts-{file.name}", **counted)
-            swept = pipeline.sweep(tmp_path / f"counts-{file.name}", vocab_size=options["vocab_size"], held_out=file,
-                                   output=tmp_path / f"sweep-{file.name}")  # fmt: skip
+            swept = pipeline.sweep(
+                tmp_path / f"counts-{file.name}",
+                vocab_size=options["vocab_size"],
+                held_out=file,
+                output=tmp_path / f"sweep-{file.name}",
+            )
             [held] = [one for one in swept.points[0].measured if one.name == file.name]
             assert (held.tokens, held.bytes, held.bytes_per_token) == expected
     numbers = pipeline.report(home, held_out=files).numbers

@@ -198,9 +198,13 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize(("moment", "how"), [
-    *(("planned", how) for how in CHANGES), *(("between runs", how) for how in ("emptied", "shrank", "vanished")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("moment", "how"),
+    [
+        *(("planned", how) for how in CHANGES),
+        *(("between runs", how) for how in ("emptied", "shrank", "vanished")),
+    ],
+)
 def test_a_corpus_that_changes_is_named(corpus: Path, expected: bytes, tmp_path: Path, moment: str, how: str) -> None:
     ours = shutil.copytree(corpus, tmp_path / "corpus")
     output, path = tmp_path / "run", ours / "3.txt"

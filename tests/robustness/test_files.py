@@ -71,15 +71,18 @@ ZSTD, DICTIONARY = {"compression": "zstd", "use_dictionary": False}, {"compressi
 GOOD, LESS = [b"a"] * 999, [b"a", None] + [b"a"] * 997
 
 
-@pytest.mark.parametrize(("pieces", "options", "groups", "message"), [
-    pytest.param(NOTHINGS, PLAIN, (NOTHING, 1), "claims to hold more than", id="a bomb"),
-    pytest.param(GOOD, ZSTD, (999, 1), "not encoded as they were written", id="compressed"),
-    pytest.param(GOOD, DICTIONARY, (999, 1), "not encoded as they were written", id="a dictionary"),
-    pytest.param(GOOD, PLAIN, (500, 1), "its row groups are not those that were written", id="more groups"),
-    pytest.param(GOOD, PLAIN, (333, 3), "3 row groups are not a power of two", id="three groups"),
-    pytest.param(GOOD, PLAIN, (999, 1), "row group 0 is not as it was written", id="other rows"),
-    pytest.param(LESS, PLAIN, (999, 1), "a row without piece or count", id="a row without a piece"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pieces", "options", "groups", "message"),
+    [
+        pytest.param(NOTHINGS, PLAIN, (NOTHING, 1), "claims to hold more than", id="a bomb"),
+        pytest.param(GOOD, ZSTD, (999, 1), "not encoded as they were written", id="compressed"),
+        pytest.param(GOOD, DICTIONARY, (999, 1), "not encoded as they were written", id="a dictionary"),
+        pytest.param(GOOD, PLAIN, (500, 1), "its row groups are not those that were written", id="more groups"),
+        pytest.param(GOOD, PLAIN, (333, 3), "3 row groups are not a power of two", id="three groups"),
+        pytest.param(GOOD, PLAIN, (999, 1), "row group 0 is not as it was written", id="other rows"),
+        pytest.param(LESS, PLAIN, (999, 1), "a row without piece or count", id="a row without a piece"),
+    ],
+)
 def test_foreign_tables_under_a_right_seal_are_refused(tmp_path: Path, pieces, options, groups, message) -> None:
     counts = pa.array(memoryview(array("Q", [len(pieces) == 999]) * len(pieces)))
     metadata = {b"bpe_pipeline.format": b"1", b"bpe_pipeline.fingerprint": b"f", b"bpe_pipeline.statistics": b"{}"}

@@ -69,12 +69,16 @@ def slow(every: int, options: Sequence[tuple[str, ...]], *numbers: int) -> list[
     return [pytest.param(one, *numbers, marks=pytest.mark.slow) for one in options[:: 1 if FULL else every]]
 
 
-@pytest.mark.parametrize(("options", "kills", "least"), [
-    *((options, 1, 1) for options in [*FAST, (*ORDERED, "megatron"), SINGLE]),
-    *slow(1, FAST, 3, 2),
-    *slow(1, [*FAST[:2], SINGLE], 12, 8),
-    *slow(4, MORE, KILLS, (KILLS + 1) // 2),
-], ids=lambda value: " ".join(value) if isinstance(value, tuple) else None)  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "kills", "least"),
+    [
+        *((options, 1, 1) for options in [*FAST, (*ORDERED, "megatron"), SINGLE]),
+        *slow(1, FAST, 3, 2),
+        *slow(1, [*FAST[:2], SINGLE], 12, 8),
+        *slow(4, MORE, KILLS, (KILLS + 1) // 2),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
 def test_encoding_resumes_after_kills(
     options: tuple[str, ...], library: Path, tmp_path: Path, kills: int, least: int
 ) -> None:

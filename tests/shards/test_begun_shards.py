@@ -33,14 +33,25 @@ def text_of(path: Path, documents: int, words: int = 150) -> Path:
 @pytest.mark.parametrize("name", ["shards", "all.bin"])
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    shard_size=st.integers(100, 1500) | st.integers(1, 7), chunk_size=st.integers(150, 3000),
+    shard_size=st.integers(100, 1500) | st.integers(1, 7),
+    chunk_size=st.integers(150, 3000),
     most=st.integers(0, 9) | st.just(1000),
-    late=st.floats(0, 1), kept_bytes=st.sampled_from([0, 300, 2000, 1 << 20]), seed=st.integers(0, 99),
-)  # fmt: skip
+    late=st.floats(0, 1),
+    kept_bytes=st.sampled_from([0, 300, 2000, 1 << 20]),
+    seed=st.integers(0, 99),
+)
 def test_shards_do_not_depend_on_what_is_in_place(
-    tokenizer: pipeline.Tokenizer, tmp_path_factory, monkeypatch, name: str,
-    shard_size: int, chunk_size: int, most: int, late: float, kept_bytes: int, seed: int,
-) -> None:  # fmt: skip
+    tokenizer: pipeline.Tokenizer,
+    tmp_path_factory,
+    monkeypatch,
+    name: str,
+    shard_size: int,
+    chunk_size: int,
+    most: int,
+    late: float,
+    kept_bytes: int,
+    seed: int,
+) -> None:
     """Some chunks end before others in front of them, some have too many ids, some shards must not be begun."""
     home, chance = tmp_path_factory.mktemp("home"), random.Random(seed)
     small = shard_size < 100  # a shard is a few ids, so that most borders of chunks are borders of shards

@@ -34,18 +34,21 @@ def test_flipped_bit_is_detected_before_any_text(tmp_path: Path, shard_format: s
         path.write_bytes(whole)
 
 
-@pytest.mark.parametrize(("shard_format", "file", "change", "reason"), [
-    *((name, "name", lambda data: data[:-2], "it holds 9 tokens, not 10") for name in ("npy", "bin", "mds")),
-    *((name, "name", lambda data: data[:-2], "") for name in ("arrow", "parquet")),
-    ("npy", "name", lambda data: data[1:], "its header is not as it was written"),
-    *(("mds", "name", lambda data, size=size: data[:size], "its samples are not") for size in (0, 20, -1)),
-    ("megatron", "offsets", lambda data: data[:20], "the header of its index is not as it was written"),
-    ("npy", "offsets", lambda data: b"x" + data[1:], "the header of its offsets is not as it was written"),
-    ("npy", "offsets", lambda data: data[:128] + array("Q", [0, 6, 1, 10]), "its offsets are not in order"),
-    ("npy", "offsets", lambda data: data[:128] + array("Q", [0, 1, 6, 1 << 40]), "its offsets are not in order"),
-    ("npy", "offsets", {"documents": 9}, "there are fewer offsets than documents"),
-    ("parquet", "name", {"tokens": 11}, "it holds 10 tokens, not 11"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shard_format", "file", "change", "reason"),
+    [
+        *((name, "name", lambda data: data[:-2], "it holds 9 tokens, not 10") for name in ("npy", "bin", "mds")),
+        *((name, "name", lambda data: data[:-2], "") for name in ("arrow", "parquet")),
+        ("npy", "name", lambda data: data[1:], "its header is not as it was written"),
+        *(("mds", "name", lambda data, size=size: data[:size], "its samples are not") for size in (0, 20, -1)),
+        ("megatron", "offsets", lambda data: data[:20], "the header of its index is not as it was written"),
+        ("npy", "offsets", lambda data: b"x" + data[1:], "the header of its offsets is not as it was written"),
+        ("npy", "offsets", lambda data: data[:128] + array("Q", [0, 6, 1, 10]), "its offsets are not in order"),
+        ("npy", "offsets", lambda data: data[:128] + array("Q", [0, 1, 6, 1 << 40]), "its offsets are not in order"),
+        ("npy", "offsets", {"documents": 9}, "there are fewer offsets than documents"),
+        ("parquet", "name", {"tokens": 11}, "it holds 10 tokens, not 11"),
+    ],
+)
 def test_damage_under_a_right_checksum_is_refused(tmp_path: Path, shard_format, file, change, reason) -> None:
     documents = "offsets" if (shard_format, file) == ("npy", "offsets") else "separator"
     output = encoded(tmp_path / "shards", shard_format=shard_format, documents=documents)
@@ -82,14 +85,28 @@ def test_wrong_values_in_shards_json_are_refused(tmp_path: Path) -> None:
     output = encoded(tmp_path / "shards", documents="offsets")
     written = (output / "shards.json").read_text()
     wrong: dict[str, list[Any]] = {
-        "format": ["zip", []], "dtype": ["int8"], "documents_by": [None], "tokens": ["5", -1], "separator": [5],
-        "tokenizer": [None], "losses": [3, {"a": 1}, {"a": {"count": 1, "examples": [5]}}], "shards": [5],
-        "separator_id": [None], "columns": [{"x": "int8"}], "format_version": [99],
-    }  # fmt: skip
+        "format": ["zip", []],
+        "dtype": ["int8"],
+        "documents_by": [None],
+        "tokens": ["5", -1],
+        "separator": [5],
+        "tokenizer": [None],
+        "losses": [3, {"a": 1}, {"a": {"count": 1, "examples": [5]}}],
+        "shards": [5],
+        "separator_id": [None],
+        "columns": [{"x": "int8"}],
+        "format_version": [99],
+    }
     wrong_of_shard: dict[str, list[Any]] = {
-        "name": [5, "../a", "log.txt"], "offsets": ["../a", 5], "tokens": [True], "documents": [1.0],
-        "bytes": [None], "crc32": [1], "offsets_crc32": [1], "offsets_bytes": [""],
-    }  # fmt: skip
+        "name": [5, "../a", "log.txt"],
+        "offsets": ["../a", 5],
+        "tokens": [True],
+        "documents": [1.0],
+        "bytes": [None],
+        "crc32": [1],
+        "offsets_crc32": [1],
+        "offsets_bytes": [""],
+    }
     for named, in_shard in ((wrong, False), (wrong_of_shard, True)):
         for name, value in [(name, value) for name, values in named.items() for value in values]:
             described = json.loads(written)

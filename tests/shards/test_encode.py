@@ -273,12 +273,15 @@ def test_encoding_keeps_to_the_memory_limit(saved: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not tell proportional set sizes")
-@pytest.mark.parametrize("options", [
-    "--shard-format parquet",
-    "--shard-format arrow",
-    "--shard-format npy --sequence-length 6000000 --pack best-fit",
-    "--shard-format mds --sequence-length 6000000 --pack none",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--shard-format parquet",
+        "--shard-format arrow",
+        "--shard-format npy --sequence-length 6000000 --pack best-fit",
+        "--shard-format mds --sequence-length 6000000 --pack none",
+    ],
+)
 def test_long_row_keeps_to_the_limit_that_the_refusal_names(saved: Path, tmp_path: Path, options: str) -> None:
     """A format that gathers rows has memory for the longest one, or says how much it takes."""
     text, output = tmp_path / "a.txt", tmp_path / "shards"

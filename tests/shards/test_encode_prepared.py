@@ -26,9 +26,11 @@ WHOLE = {"chunk_size": 60, "documents": "separator"}
 TINY = WHOLE | {"chunk_size": 8}
 FILES = st.lists(st.lists(st.sampled_from([*SEPARATED, *RAW]), max_size=25).map(b"".join), min_size=1, max_size=3)
 OPTIONS = {
-    "chunk_size": st.integers(1, 60), "shard_size": st.integers(1, 40),
-    "documents": st.sampled_from(["offsets", "separator"]), "errors": st.sampled_from(["replace", "skip"]),
-}  # fmt: skip
+    "chunk_size": st.integers(1, 60),
+    "shard_size": st.integers(1, 40),
+    "documents": st.sampled_from(["offsets", "separator"]),
+    "errors": st.sampled_from(["replace", "skip"]),
+}
 
 
 def no_other_encoding(files: list[bytes]) -> bool:
@@ -41,8 +43,12 @@ def no_other_encoding(files: list[bytes]) -> bool:
 @settings(max_examples=300 if FULL else 40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.filterwarnings("ignore:.* without a byte", "ignore:.* is the separator and ended ")
 @pytest.mark.filterwarnings("ignore:.*looks like special", "ignore:.* NUL bytes")
-@given(made=st.tuples(st.sampled_from(MADE), st.sampled_from(list(ADDED))), files=FILES.filter(no_other_encoding),
-       options=st.fixed_dictionaries(OPTIONS), block_bytes=st.sampled_from([1, 7, 1 << 20]))  # fmt: skip
+@given(
+    made=st.tuples(st.sampled_from(MADE), st.sampled_from(list(ADDED))),
+    files=FILES.filter(no_other_encoding),
+    options=st.fixed_dictionaries(OPTIONS),
+    block_bytes=st.sampled_from([1, 7, 1 << 20]),
+)
 @example(made=("qwen2", "rules"), files=[RULES], options=WHOLE | {"errors": "replace"}, block_bytes=7)
 @example(made=("qwen2", "plain"), files=[JOINED], options=WHOLE | {"errors": "skip"}, block_bytes=7)
 @example(made=("roberta", "plain"), files=[JOINED], options=TINY | {"errors": "skip"}, block_bytes=7)
@@ -69,11 +75,16 @@ def test_any_text_in_any_chunks(
     assert (corpus.text_tokens or 0, corpus.text_bytes if corpus.text_tokens else 0) == sizes
 
 
-@pytest.mark.parametrize(("shape", "documents", "separator", "ends"), [
-    ("llama3", "separator", EOT, [EOT]), ("llama3", "offsets", EOT, []),
-    ("roberta", "separator", EOT, [EOT]),  # what the tokenizer adds is the separator: once
-    ("roberta", "separator", EOT * 2, [EOT, EOT * 2]), ("roberta", "offsets", EOT, [EOT]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "documents", "separator", "ends"),
+    [
+        ("llama3", "separator", EOT, [EOT]),
+        ("llama3", "offsets", EOT, []),
+        ("roberta", "separator", EOT, [EOT]),  # what the tokenizer adds is the separator: once
+        ("roberta", "separator", EOT * 2, [EOT, EOT * 2]),
+        ("roberta", "offsets", EOT, [EOT]),
+    ],
+)
 def test_documents_have_what_the_tokenizer_adds_once(
     shape: str, documents: str, separator: str, ends: list[str], tmp_path: Path
 ) -> None:

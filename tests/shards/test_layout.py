@@ -40,9 +40,11 @@ def write(path: Path, blocks: list[tuple[list[int], int]], first_id: int) -> tup
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    parts=st.lists(BLOCKS, min_size=1, max_size=4), shard_tokens=st.integers(1, 12), whole=st.booleans(),
+    parts=st.lists(BLOCKS, min_size=1, max_size=4),
+    shard_tokens=st.integers(1, 12),
+    whole=st.booleans(),
     row=st.integers(1, 12) | st.none(),
-)  # fmt: skip
+)
 def test_shards_depend_on_the_ids_alone(
     tmp_path: Path, parts: list[list[tuple[list[int], int]]], shard_tokens: int, whole: bool, row: int | None
 ) -> None:

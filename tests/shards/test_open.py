@@ -65,9 +65,11 @@ def test_windows_are_random_and_the_same_everywhere(sets: dict[str, Path]) -> No
     with pytest.raises(IndexError):
         windows[500]
     wrong: list[tuple[Any, dict[str, Any]]] = [
-        *((tokens, {}) for tokens in (0, len(IDS) + 1, "9", 2.0)), (None, {"count": 3}),
-        *((9, {"count": count}) for count in ("3", 2.5, -1, 1 << 64)), *((9, {"seed": seed}) for seed in ("3", 2.5)),
-    ]  # fmt: skip
+        *((tokens, {}) for tokens in (0, len(IDS) + 1, "9", 2.0)),
+        (None, {"count": 3}),
+        *((9, {"count": count}) for count in ("3", 2.5, -1, 1 << 64)),
+        *((9, {"seed": seed}) for seed in ("3", 2.5)),
+    ]
     for tokens, options in wrong:
         with pytest.raises(UsageError, match=r"windows of .* ids that there are|count|seed"):
             pipeline.open_shards(sets["npy"]).windows(tokens, **options)

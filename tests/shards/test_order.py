@@ -140,10 +140,13 @@ def test_validation_of_a_number_of_tokens(corpus: Path, tmp_path: Path) -> None:
     assert Counter(train) == Counter({text: 2 for text in TEXTS if text not in validation})
 
 
-@pytest.mark.parametrize(("asked", "message"), [
-    ({"val_tokens": 10**6}, "--val-tokens 1,000,000 holds out all 3 documents, which leaves none for training"),
-    ({"val_fraction": 1e-9}, "--val-fraction 1e-09 holds out none of 3 documents, so validation is empty"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"val_tokens": 10**6}, "--val-tokens 1,000,000 holds out all 3 documents, which leaves none for training"),
+        ({"val_fraction": 1e-9}, "--val-fraction 1e-09 holds out none of 3 documents, so validation is empty"),
+    ],
+)
 def test_an_empty_side_is_warned_about(asked: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=message):
         pipeline.encode_corpus(write_lines(tmp_path / "a.jsonl", ["a", "b", "c"]), TOKENIZER, tmp_path / "out", **asked)
@@ -151,13 +154,20 @@ def test_an_empty_side_is_warned_about(asked: dict[str, Any], message: str, tmp_
 
 PIECES = [EOT, "a", " t", "er", "日本", "\n", "x" * 30, "long words " * 5]
 SHAPES = [
-    {}, {"sequence_length": 7}, {"sequence_length": 9, "pack": "best-fit"}, {"sequence_length": 5, "pack": "none"},
-]  # fmt: skip
+    {},
+    {"sequence_length": 7},
+    {"sequence_length": 9, "pack": "best-fit"},
+    {"sequence_length": 5, "pack": "none"},
+]
 ORDERS = [
-    {}, {"shuffle": True}, {"shuffle": True, "seed": 2, "repeat": 2}, {"val_fraction": 0.3},
-    {"val_tokens": 20, "shuffle": True}, {"weights": ["3/2"]},
+    {},
+    {"shuffle": True},
+    {"shuffle": True, "seed": 2, "repeat": 2},
+    {"val_fraction": 0.3},
+    {"val_tokens": 20, "shuffle": True},
+    {"weights": ["3/2"]},
     {"weights": [2], "val_fraction": 0.5, "repeat": 2},
-]  # fmt: skip
+]
 
 
 OPTIONS = st.builds(

@@ -39,26 +39,40 @@ def remote(path: Path) -> Remote:
     return where
 
 
-@pytest.mark.parametrize(("text", "named"), [
-    ("a/b.txt", Path("a/b.txt")), ("file:///a/b%20c.txt", Path("/a/b c.txt")),
-    ("FILE://localhost/a", Path("/a")), ("c:/a", Path("c:/a")), ("s3://b", Remote("s3://b", "", "")),
-    ("s3://b/k/l/?region=x&scheme=http", Remote("s3://b", "region=x&scheme=http", "k/l")),
-    ("S3://b//k%20é//l#1", Remote("s3://b", "", "k é/l#1")),
-    ("abfss://c@account.example/k", Remote("abfss://c@account.example", "", "k")),
-    ("hdfs:///k", Remote("hdfs://", "", "k")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("a/b.txt", Path("a/b.txt")),
+        ("file:///a/b%20c.txt", Path("/a/b c.txt")),
+        ("FILE://localhost/a", Path("/a")),
+        ("c:/a", Path("c:/a")),
+        ("s3://b", Remote("s3://b", "", "")),
+        ("s3://b/k/l/?region=x&scheme=http", Remote("s3://b", "region=x&scheme=http", "k/l")),
+        ("S3://b//k%20é//l#1", Remote("s3://b", "", "k é/l#1")),
+        ("abfss://c@account.example/k", Remote("abfss://c@account.example", "", "k")),
+        ("hdfs:///k", Remote("hdfs://", "", "k")),
+    ],
+)
 def test_location_of_a_text(text: str, named: Location) -> None:
     assert location(text) == named
     assert location(str(named)) == named
 
 
-@pytest.mark.parametrize(("value", "reason"), [
-    ("s4://b/k", "known scheme"), ("http://b/k", "known scheme"), ("s3://", "names something"),
-    ("s3:///k", "names something"), ("file://", "local file"), ("file://host/k", "local file"),
-    ("s3://key:hunter2@b/k?sig=hunter2", "without a user's password"),
-    ("s4://b/k?sig=hunter2;token=hunter2", "known scheme"), ("s3://[b/k", "a URI such as"),
-    (Path("s3://b/k"), "as a text"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("s4://b/k", "known scheme"),
+        ("http://b/k", "known scheme"),
+        ("s3://", "names something"),
+        ("s3:///k", "names something"),
+        ("file://", "local file"),
+        ("file://host/k", "local file"),
+        ("s3://key:hunter2@b/k?sig=hunter2", "without a user's password"),
+        ("s4://b/k?sig=hunter2;token=hunter2", "known scheme"),
+        ("s3://[b/k", "a URI such as"),
+        (Path("s3://b/k"), "as a text"),
+    ],
+)
 def test_invalid_location_is_refused_with_the_reason(value: str | Path, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         location(value)
@@ -67,11 +81,15 @@ def test_invalid_location_is_refused_with_the_reason(value: str | Path, reason: 
     assert "hunter2" not in str(error.value)
 
 
-@pytest.mark.parametrize(("uri", "shown"), [
-    ("s3://b/k?X-Amz-Credential=hunter2&region=x&X-Amz-Signature=hunter2", "s3://b/k?region=x"),
-    ("abfs://c@account/k?Signature=hunter2&sig=hunter2&enable_tls=true", "abfs://c@account/k?enable_tls=true"),
-    ("gs://b/k?key=hunter2", "gs://b/k"), ("fsspec+http://host/k?region=hunter2&token=hunter2", "fsspec+http://host/k"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("s3://b/k?X-Amz-Credential=hunter2&region=x&X-Amz-Signature=hunter2", "s3://b/k?region=x"),
+        ("abfs://c@account/k?Signature=hunter2&sig=hunter2&enable_tls=true", "abfs://c@account/k?enable_tls=true"),
+        ("gs://b/k?key=hunter2", "gs://b/k"),
+        ("fsspec+http://host/k?region=hunter2&token=hunter2", "fsspec+http://host/k"),
+    ],
+)
 def test_rest_of_a_query_opens_a_location_and_is_not_shown(uri: str, shown: str) -> None:
     where = location(uri)
     assert isinstance(where, Remote)
@@ -194,12 +212,18 @@ def test_failing_store_is_not_a_damaged_counter(tmp_path: Path, monkeypatch: pyt
             ask()
 
 
-@pytest.mark.parametrize("command", [
-    ["merge", "s3://b/r"], ["train", "s3://b/k", "--output", "HERE/run"],
-    ["train", "HERE/a.txt", "--output", "s3://b/r"], ["train", "HERE/a.txt", "--config", "s3://b/c.yaml"],
-    ["encode", "--tokenizer", "s3://b/k", "--text", "a"],
-    ["encode", "--tokenizer", "s3://b/k", "s3://b/a.txt"], ["export", "s3://b/k"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["merge", "s3://b/r"],
+        ["train", "s3://b/k", "--output", "HERE/run"],
+        ["train", "HERE/a.txt", "--output", "s3://b/r"],
+        ["train", "HERE/a.txt", "--config", "s3://b/c.yaml"],
+        ["encode", "--tokenizer", "s3://b/k", "--text", "a"],
+        ["encode", "--tokenizer", "s3://b/k", "s3://b/a.txt"],
+        ["export", "s3://b/k"],
+    ],
+)
 def test_refusal_of_a_store_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
     denied = OSError("When doing so: AWS Error ACCESS_DENIED during HeadObject operation: No response body.")
     refuse = Mock(side_effect=denied)
@@ -363,17 +387,28 @@ def test_transfer_that_breaks_off_is_continued(monkeypatch: pytest.MonkeyPatch) 
             assert file.read_at(7, len(data)) == data[7:]
 
 
-@pytest.mark.parametrize(("message", "reason"), [
-    ("NETWORK_CONNECTION during HeadObject operation: curlCode: 7, Could not connect; Details: Failed",
-     "NETWORK_CONNECTION: curlCode: 7, Could not connect; Details: Failed (check the network"),
-    ("ACCESS_DENIED [code 15] during GetObject operation: Access\nDenied.",
-     "ACCESS_DENIED: Access Denied (check the credentials"),
-    ("NO_SUCH_BUCKET during ListObjectsV2 operation: The bucket does not exist (Request ID: x)",
-     "NO_SUCH_BUCKET: The bucket does not exist (check the bucket's name)"),
-    ("INTERNAL_FAILURE during ListObjectsV2 operation: No response body.",
-     "INTERNAL_FAILURE: No response body (the store failed or was busy, after several attempts: run the same"),
-    ("UNKNOWN (HTTP status 503) during PutObject operation: Busy", "UNKNOWN: Busy (the store failed"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (
+            "NETWORK_CONNECTION during HeadObject operation: curlCode: 7, Could not connect; Details: Failed",
+            "NETWORK_CONNECTION: curlCode: 7, Could not connect; Details: Failed (check the network",
+        ),
+        (
+            "ACCESS_DENIED [code 15] during GetObject operation: Access\nDenied.",
+            "ACCESS_DENIED: Access Denied (check the credentials",
+        ),
+        (
+            "NO_SUCH_BUCKET during ListObjectsV2 operation: The bucket does not exist (Request ID: x)",
+            "NO_SUCH_BUCKET: The bucket does not exist (check the bucket's name)",
+        ),
+        (
+            "INTERNAL_FAILURE during ListObjectsV2 operation: No response body.",
+            "INTERNAL_FAILURE: No response body (the store failed or was busy, after several attempts: run the same",
+        ),
+        ("UNKNOWN (HTTP status 503) during PutObject operation: Busy", "UNKNOWN: Busy (the store failed"),
+    ],
+)
 def test_store_messages_become_one_line(message: str, reason: str) -> None:
     for front in ("", "When getting information for key 'x' in bucket 'b': ", "When reading '': "):
         found = reason_of(OSError(f"{front}AWS Error {message}"))
