@@ -43,16 +43,16 @@ def log_to(path: Path) -> Iterator[logging.Logger]:
         file_handler = _LogFile(path, encoding="utf-8", errors="backslashreplace", delay=False)
     file_handler.setFormatter(_Lines(_FORMAT))
     records = _RecordQueue()
-    # In place before the handler's thread starts, which waits for a record.
-    own = {"queue": property(lambda _: records, lambda *_: None)}
-    handler: logging.Handler = type("RunLog", (MultiProcessingHandler,), own)("run-log", sub_handler=file_handler)
+    # A property, so that the queue is in place before the handler's thread starts, which waits for a record.
+    queue_of_handler = {"queue": property(lambda _: records, lambda *_: None)}
+    run_log: type[logging.Handler] = type("RunLog", (MultiProcessingHandler,), queue_of_handler)
+    handler = run_log("run-log", sub_handler=file_handler)  # type: ignore[call-arg]
     with _lock:
         if not _users:
             _before.append((logger.level, logger.propagate))
         _users.append(handler)
-        logger.setLevel(
-            min(logging.INFO, logger.level or logging.INFO)
-        )  # a lower one was asked for, or is another run's
+        # A lower level was requested, or is another run's.
+        logger.setLevel(min(logging.INFO, logger.level or logging.INFO))
         logger.propagate = False
         logger.addHandler(handler)
     try:

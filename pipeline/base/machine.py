@@ -32,8 +32,8 @@ def _read(path: Path) -> str:
 
 def cpu_quota() -> float | None:
     """Return the control group's CPU quota in cores, or None if it has none."""
-    one = " ".join(_read(_CGROUP / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period"))  # version 1
-    quota, period = [*(_read(_CGROUP / "cpu.max") or one).split(), "max", "100000"][:2]
+    version_1 = " ".join(_read(_CGROUP / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+    quota, period = [*(_read(_CGROUP / "cpu.max") or version_1).split(), "max", "100000"][:2]
     return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
 
 
@@ -64,8 +64,8 @@ def _memory_groups() -> list[Path]:
             paths[_CGROUP / "memory"] = path
     groups = []
     for root, path in paths.items():
-        own = root / path.strip("/")
-        groups += [own, *(parent for parent in own.parents if parent == root or root in parent.parents)]
+        group = root / path.strip("/")
+        groups += [group, *(parent for parent in group.parents if parent == root or root in parent.parents)]
     return groups
 
 
@@ -132,13 +132,13 @@ def process_tree_memory() -> int:
 
 def _memory_by_process() -> dict[int, tuple[int, int]]:
     """Return the memory of each process, and its unshared memory then: at most, if it changed while it was measured."""
-    found = {}
+    memory = {}
     for process in _process_tree():
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
             before = _unshared_memory(process)
             size = _process_memory(psutil.Process(process))
-            found[process] = size, max(before, _unshared_memory(process))
-    return found
+            memory[process] = size, max(before, _unshared_memory(process))
+    return memory
 
 
 def _process_tree() -> list[int]:
@@ -146,12 +146,12 @@ def _process_tree() -> list[int]:
     if not _CHILDREN_LISTED:
         this = psutil.Process()
         return [this.pid, *(child.pid for child in this.children(recursive=True))]
-    found = [os.getpid()]
-    for process in found:  # it grows; psutil would look at every process of the machine
+    processes = [os.getpid()]
+    for process in processes:  # it grows; psutil would look at every process of the machine
         with contextlib.suppress(OSError):
             for thread in Path(f"/proc/{process}/task").iterdir():
-                found += map(int, (thread / "children").read_text().split())
-    return found
+                processes += map(int, (thread / "children").read_text().split())
+    return processes
 
 
 def _unshared_memory(process: int) -> int:

@@ -23,9 +23,9 @@ def parse_bytes(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         size = value
     elif isinstance(value, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
-        if found is not None and found[2].lower() in _UNITS:
-            size = Decimal(found[1]) * _UNITS[found[2].lower()]
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
+        if match is not None and match[2].lower() in _UNITS:
+            size = Decimal(match[1]) * _UNITS[match[2].lower()]
     if not 1 <= size <= _MAX_BYTES:
         raise ValueError("a size such as 64MiB, 1GB or a number of bytes" + (", at most 2**62" if size > 1 else ""))
     return int(size)
@@ -44,9 +44,9 @@ def parse_whole_number(at_least: int, at_most: int) -> Callable[[object], int]:
 
     def parse(value: object) -> int:
         number = value
-        if isinstance(value, str) and (found := re.fullmatch(rf"({THOUSANDS}|[0-9]+(?:_[0-9]+)*)([kKmM]?)", value)):
-            digits = re.sub("[,_]", "", found[1]).lstrip("0") or "0"
-            number = int(digits) * _UNITS[found[2].lower()] if len(digits) < 30 else at_most + 1
+        if isinstance(value, str) and (match := re.fullmatch(rf"({THOUSANDS}|[0-9]+(?:_[0-9]+)*)([kKmM]?)", value)):
+            digits = re.sub("[,_]", "", match[1]).lstrip("0") or "0"
+            number = int(digits) * _UNITS[match[2].lower()] if len(digits) < 30 else at_most + 1
         if not isinstance(number, int) or isinstance(number, bool) or number < at_least:
             raise ValueError(f"a whole number of at least {at_least}")
         if number > at_most:
@@ -62,10 +62,10 @@ def format_bytes(size: float) -> str:
     return f"{size / 1024**power:.{1 if power else 0}f} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
 
 
-def format_apart(one: int, other: int) -> tuple[str, str]:
+def format_apart(first: int, second: int) -> tuple[str, str]:
     """Write two sizes; in bytes if they differ but would look the same: (2000, 2001) -> `2,000 B`, `2,001 B`."""
-    shown = format_bytes(one), format_bytes(other)
-    return shown if shown[0] != shown[1] or one == other else (f"{one:,} B", f"{other:,} B")
+    shown = format_bytes(first), format_bytes(second)
+    return shown if shown[0] != shown[1] or first == second else (f"{first:,} B", f"{second:,} B")
 
 
 def format_limit(size: float) -> str:

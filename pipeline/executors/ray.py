@@ -94,12 +94,12 @@ class RayExecutor(Executor):
         """Return the living nodes with cores, as of at most two seconds ago."""
         now = time.monotonic()
         if self._nodes is None or now - self._nodes[0] > _NODES_S:
-            found = [
+            nodes = [
                 Node(node["NodeName"], int(node["Resources"].get("CPU", 0)), int(node["Resources"].get("memory", 0)))
                 for node in self._ray.nodes()
                 if node["Alive"]
             ]
-            self._nodes = now, sorted((node for node in found if node.cores > 0), key=lambda node: node.name)
+            self._nodes = now, sorted((node for node in nodes if node.cores > 0), key=lambda node: node.name)
         return self._nodes[1]
 
     def used(self) -> ClusterUse:

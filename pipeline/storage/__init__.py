@@ -94,12 +94,10 @@ def location(value: str | os.PathLike[str] | Remote) -> Location:
     if not parts.netloc and (kind in ("s3", "gs", "gcs") or not key):
         raise ValueError("a URI that names something, such as s3://bucket/key")
     base = f"{kind}://{parts.netloc}"
-    is_stored = [not base.startswith(BY_FSSPEC) and one.partition("=")[0] in _STORED for one in parts.query.split("&")]
-    kept, secret = (
-        "&".join(one for one, stored in zip(parts.query.split("&"), is_stored, strict=True) if stored == wanted)
-        for wanted in (True, False)
-    )
-    return Remote(base, kept, key, secret or getattr(value, "secret", ""))
+    query = parts.query.split("&")
+    stored = [entry for entry in query if entry.partition("=")[0] in _STORED and not base.startswith(BY_FSSPEC)]
+    secret = "&".join(entry for entry in query if entry not in stored)
+    return Remote(base, "&".join(stored), key, secret or getattr(value, "secret", ""))
 
 
 def named(value: str | os.PathLike[str] | Remote, argument: str = "path") -> Location:
@@ -139,11 +137,11 @@ def parse_location(value: object) -> Location:
         raise ValueError("a path below an existing home directory (write ./~name for a file of that name)") from None
 
 
-def same_location(one: Location, other: Location) -> bool:
-    """Whether two locations are the same; of local paths with all links resolved."""
-    if isinstance(one, Path) and isinstance(other, Path):
-        return one.resolve() == other.resolve()
-    return one == other
+def same_location(first: Location, second: Location) -> bool:
+    """Return whether two locations are the same; of local paths with all links resolved."""
+    if isinstance(first, Path) and isinstance(second, Path):
+        return first.resolve() == second.resolve()
+    return first == second
 
 
 def open_file(where: Location) -> OpenFile:
@@ -172,7 +170,7 @@ def names_in(directory: Location) -> list[str]:
     if isinstance(directory, Remote):
         return [child.name for child in directory.children()]
     try:
-        return sorted(os.listdir(directory))  # noqa: PTH208 - the names are all that is asked for
+        return sorted(os.listdir(directory))  # noqa: PTH208 - only the names are needed
     except FileNotFoundError:
         return []
 

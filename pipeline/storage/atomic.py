@@ -139,7 +139,7 @@ def write_rows(where: Location, rows: Iterable[Mapping[str, Any]], columns: Mapp
     import pyarrow.parquet as pq
 
     items = {name: pa.type_for_alias(kind.removesuffix("[]")) for name, kind in columns.items()}
-    schema = pa.schema({name: pa.list_(one) if columns[name].endswith("[]") else one for name, one in items.items()})
+    schema = pa.schema({name: pa.list_(kind) if columns[name].endswith("[]") else kind for name, kind in items.items()})
     with whole_file(where) as partial:
         pq.write_table(pa.Table.from_pylist(list(rows), schema), partial)
 
@@ -150,11 +150,11 @@ def make_directory(where: Location) -> None:
         where.mkdir(parents=True, exist_ok=True)
 
 
-def _have_same_bytes(one: Path, other: Location) -> bool:
-    """Whether the other file can be read and has the bytes of the first."""
+def _have_same_bytes(written: Path, where: Location) -> bool:
+    """Return whether the file at the location can be read and has the bytes of the one that was written."""
     at = 0
-    with contextlib.suppress(OSError), open_file(one) as mine, open_file(other) as theirs:
-        while (block := mine.read_at(at, _COMPARED_BYTES)) == theirs.read_at(at, _COMPARED_BYTES):
+    with contextlib.suppress(OSError), open_file(written) as new, open_file(where) as old:
+        while (block := new.read_at(at, _COMPARED_BYTES)) == old.read_at(at, _COMPARED_BYTES):
             if not block:
                 return True
             at += len(block)

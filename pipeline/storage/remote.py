@@ -173,10 +173,10 @@ class Remote:
         with self._opened() as (filesystem, path):
             selector = fs.FileSelector(path, allow_not_found=True, recursive=recursive)
             try:
-                found = filesystem.get_file_info(selector)
+                infos = filesystem.get_file_info(selector)
             except NotADirectoryError:  # an object, for the file systems that know the difference
-                found = []
-        children = [Child(info.path.removeprefix(path).strip("/"), bool(info.is_file)) for info in found]
+                infos = []
+        children = [Child(info.path.removeprefix(path).strip("/"), bool(info.is_file)) for info in infos]
         return sorted(children, key=lambda child: child.name.split("/"))
 
     def remove(self) -> None:
@@ -268,12 +268,12 @@ class RemoteFile(io.RawIOBase):
                 self._ahead = min(2 * self._ahead, _MOST_AHEAD) if in_order else _LEAST_AHEAD
                 self._block = self.read_at(self._position, max(len(target) - filled, self._ahead))
                 self._block_start, at = self._position, 0
-            part = memoryview(self._block)[at : at + len(target) - filled]
-            if not part:
+            available = memoryview(self._block)[at : at + len(target) - filled]
+            if not available:
                 break
-            target[filled : filled + len(part)] = part
-            filled += len(part)
-            self._position += len(part)
+            target[filled : filled + len(available)] = available
+            filled += len(available)
+            self._position += len(available)
         return filled
 
     def close(self) -> None:
@@ -316,8 +316,8 @@ def reason_of(error: Exception) -> str:
     `NETWORK_CONNECTION: curlCode: 7, ... (check the network ...)`
     """
     full = without_secrets(" ".join(str(error).split()))
-    found = re.search(r"AWS Error (\S+)(?: \[code \d+\])?(?: \([^)]*\))? during \w+ operation: (.*)", full)
-    text = f"{found[1]}: {found[2]}" if found else full
+    match = re.search(r"AWS Error (\S+)(?: \[code \d+\])?(?: \([^)]*\))? during \w+ operation: (.*)", full)
+    text = f"{match[1]}: {match[2]}" if match else full
     text = re.split(r" Detail: | \(Request ID|\. (?=Looks like)", text)[0].rstrip(". ") or type(error).__name__
     if len(text) > _MAX_CHARACTERS:
         text = text[: _MAX_CHARACTERS - 1] + "…"

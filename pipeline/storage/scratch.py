@@ -46,10 +46,10 @@ def is_alive(process: int, started_s: object = None) -> bool:
     import psutil
 
     try:
-        found = psutil.Process(process)
-        if isinstance(started_s, float) and abs(found.create_time() - started_s) > _CLOCK_S:
+        running = psutil.Process(process)
+        if isinstance(started_s, float) and abs(running.create_time() - started_s) > _CLOCK_S:
             return False  # the id was used again
-        return bool(found.status() != psutil.STATUS_ZOMBIE)
+        return bool(running.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error as error:
         return not isinstance(error, psutil.NoSuchProcess)
 

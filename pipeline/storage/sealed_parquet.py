@@ -87,8 +87,8 @@ def open_sealed(
 
 def _check(footer: Any, columns: Mapping[str, str], size: int) -> list[str]:
     """Check the metadata of a file of `size` bytes; return its row groups' checksums."""
-    found = {field.name: str(field.type) for field in footer.schema.to_arrow_schema()}
-    if found != columns or footer.num_columns != len(columns):
+    types = {field.name: str(field.type) for field in footer.schema.to_arrow_schema()}
+    if types != columns or footer.num_columns != len(columns):
         raise ValueError(f"its columns are not {' and '.join(columns)}")
     for group in map(footer.row_group, range(footer.num_row_groups)):
         for column in map(group.column, range(footer.num_columns)):
@@ -99,7 +99,7 @@ def _check(footer: Any, columns: Mapping[str, str], size: int) -> list[str]:
     checksums = json.loads(footer.metadata[_CHECKSUMS])
     if len(checksums) != footer.num_row_groups:
         raise ValueError("its row groups are not those that were written")
-    return [str(one) for one in checksums]
+    return list(map(str, checksums))
 
 
 def _footer(file: OpenFile, size: int) -> bytes:
