@@ -195,7 +195,7 @@ class MemoryWatch:
 
     @property
     def exceeded(self) -> bool:
-        """Whether the sum was over `limit_bytes` at any time so far."""
+        """Return whether the sum was over `limit_bytes` at any time so far."""
         return self.limit_bytes is not None and self.peak_bytes > self.limit_bytes
 
     def __enter__(self) -> "MemoryWatch":

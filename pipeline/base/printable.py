@@ -1,4 +1,4 @@
-"""Lines for people: whatever text they quote, each stays one line and cannot steer a terminal; and the byte alphabet.
+"""Lines for people: each stays one line and cannot steer a terminal, whatever it quotes; and the byte alphabet.
 
 File names, tokens and patterns come from elsewhere. C0 and C1 controls, DEL, line and paragraph separators and the
 controls of writing direction are written as in JSON: an escape becomes `\\u001b`, a line feed `\\n`.

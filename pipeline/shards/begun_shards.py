@@ -72,7 +72,7 @@ class BegunShards:
         return [self.begun(index).name for index in range(self.most)]
 
     def holds(self, part: EncodedChunk) -> bool:
-        """Whether the ids of a part are in it, or the shards are long enough to have them."""
+        """Return whether the ids of a part are in it, or the shards are long enough to have them."""
         for index, _, stop in self.extents(part.at, part.ids) if part.at is not None else ():
             begun, path, end = self.begun(index), self.path(index), self._byte(index, stop)
             if max(one.stat().st_size if one.exists() else 0 for one in (begun, path)) < end:

@@ -164,7 +164,7 @@ def make_ids(
 
 
 def _ends_with(file: CorpusFile, stop: int, separator: bytes) -> bool:
-    """Whether the first `stop` bytes of a file end with a separator, so that a document starts there."""
+    """Return whether the first `stop` bytes of a file end with a separator, so that a document starts there."""
     if not separator or stop < len(separator):
         return False
     with open_file(named(file.path)) as opened:

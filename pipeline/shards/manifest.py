@@ -154,7 +154,7 @@ class Encoding:
 
 
 def is_dealt(options: dict[str, Any]) -> bool:
-    """Whether the order of these options is not the corpus's own; rows of chat data are ordered otherwise."""
+    """Return whether the order of these options is not the corpus's own; rows of chat data are ordered otherwise."""
     return "shuffle" in options and any(map(options.get, ("shuffle", "weights", "val_fraction", "val_tokens")))
 
 

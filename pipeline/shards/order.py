@@ -46,7 +46,7 @@ def writers(
 ) -> Grant:
     """Return the workers for that many files. dealt: they deal out or sort buckets, large ones if memory allows it.
 
-    more_bytes: what the work that is named takes besides.
+    more_bytes: memory that the named work takes in addition.
     """
     small, large = _BUCKETS_IN_MEMORY * _SMALL + more_bytes, _BUCKETS_IN_MEMORY * _LARGE + more_bytes
     wanted = large if dealt else small

@@ -75,12 +75,12 @@ class PackedRows:
 
     @property
     def padded(self) -> bool:
-        """Whether all rows have the same length."""
+        """Return whether all rows have the same length."""
         return self.layout.row_tokens is not None
 
     @property
     def whole(self) -> bool:
-        """Whether a shard ends with a document."""
+        """Return whether a shard ends with a document."""
         return self.packing != "concat"
 
     @property

@@ -165,7 +165,7 @@ def as_directory(options: EncodeOptions) -> EncodeOptions:
 
 
 def asked_of(options: EncodeOptions, model: Model) -> dict[str, Any]:
-    """Return what the shards of a corpus depend on besides its text."""
+    """Return what the shards of a corpus depend on in addition to its text."""
     return {
         **{name: getattr(options, name) for name in READING_OPTIONS},
         **asdict(DocumentJudge.of(vars(options))),

@@ -60,7 +60,7 @@ OpenFile: TypeAlias = LocalFile | RemoteFile
 
 
 def is_uri(text: str) -> bool:
-    """Whether a text is read as a URI: a scheme of at least two letters and `://`."""
+    """Return whether a text is read as a URI: a scheme of at least two letters and `://`."""
     return _URI.match(text) is not None
 
 

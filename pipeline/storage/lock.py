@@ -45,7 +45,7 @@ def held(directory: Remote) -> Iterator[None]:
             lock.upload(scratch / "lock")
 
     def refresh() -> None:
-        written_s = time.time()  # by the clock that goes on while the machine is suspended
+        written_s = time.time()  # by the clock that runs while the machine is suspended
         while not released.wait(REFRESH_S):
             with contextlib.suppress(OSError):  # a store that does not answer now may answer the next time
                 if not lock.exists():

@@ -113,15 +113,15 @@ class Remote:
         return self.parent / name
 
     def exists(self) -> bool:
-        """Whether it is an object, or a prefix of objects."""
+        """Return whether it is an object, or a prefix of objects."""
         return bool(self._info().type)
 
     def is_file(self) -> bool:
-        """Whether it is an object."""
+        """Return whether it is an object."""
         return bool(self._info().is_file)
 
     def is_dir(self) -> bool:
-        """Whether it is a prefix of objects."""
+        """Return whether it is a prefix of objects."""
         return bool(self._info().type.name == "Directory")
 
     def stat(self) -> RemoteStatus:

@@ -42,7 +42,7 @@ def own_mark() -> str:
 
 
 def is_alive(process: int, started_s: object = None) -> bool:
-    """Whether a process of this namespace runs, as the one that started at `started_s`; a zombie does not."""
+    """Return whether a process of this namespace runs, as the one that started at `started_s`; a zombie does not."""
     import psutil
 
     try:
@@ -83,7 +83,7 @@ sweep_once = functools.cache(sweep)
 
 
 def _is_left(path: Path) -> bool:
-    """Whether the process that names a path is dead: of this namespace, or of this host and from before its boot."""
+    """Return whether the process that names a path is dead: of this namespace, or of before this host's boot."""
     import psutil
 
     namespace, _, process = path.name.removesuffix(PARTIAL).rpartition(".")[2].rpartition("-")

@@ -128,7 +128,7 @@ class ShardFormat(ABC):
         return None
 
     def memory_bytes(self, layout: Layout) -> int | None:
-        """Return what writing takes for each value of a row besides the row itself; None if rows are not gathered."""
+        """Return the bytes that writing a value takes in addition to its row; None if rows are not gathered."""
         return 0
 
     @abstractmethod
