@@ -26,6 +26,7 @@ from pipeline.shards.begun_shards import MOST_KEPT_BYTES
 from pipeline.shards.borders import Whole, longest_document, plan_shards, without_rest
 from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
 from pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts
+from pipeline.shards.encoding_tasks import LEAST_TEXT_BYTES, encoding_workers, task_of
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import Layout, ShardFacts
 from pipeline.shards.ids_file import EncodedChunk, part_of
@@ -33,7 +34,6 @@ from pipeline.shards.ids_in_order import open_source
 from pipeline.shards.manifest import Encoding, is_dealt
 from pipeline.shards.order import Split, writers
 from pipeline.shards.packing import DocumentRows, LongRow, PackedRows, layout_of
-from pipeline.shards.plan import LEAST_TEXT_BYTES, encoding_workers, task_of
 from pipeline.shards.write_worker import CheckTask, ShardFile, ShardTask, is_intact, write_shard
 from pipeline.storage import Location, each, existing, remove, unreadable
 from pipeline.storage.atomic import make_directory, write_whole

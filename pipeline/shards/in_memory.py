@@ -21,6 +21,7 @@ from pipeline.run.patterns import on_regex, slowness
 from pipeline.run.plan import Plan, list_corpus
 from pipeline.shards import plan as planning
 from pipeline.shards.encode_worker import IdsTask, make_ids
+from pipeline.shards.encoding_tasks import encoding_workers, task_of
 from pipeline.shards.formats.shard_format import ID_BYTES, ID_CODES
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -135,9 +136,9 @@ def _encode_chunks(
     """Encode all chunks by threads; yields the blocks of each in the order of the corpus, as soon as possible."""
     if on_regex(model.pattern):
         options = replace(options, workers=1)
-    workers = planning.encoding_workers(Broker.of(options.memory_limit), options.workers, model, len(plan.chunks))
+    workers = encoding_workers(Broker.of(options.memory_limit), options.workers, model, len(plan.chunks))
     encoder = model.encoder(cache_bytes=workers.grant.count * workers.cache_bytes, threads=workers.grant.count)
-    task = planning.task_of(IdsTask, model, options, workers)
+    task = task_of(IdsTask, model, options, workers)
     given_up = Event()
 
     def encode(index: int) -> tuple[ChunkStatistics, Blocks]:

@@ -1,17 +1,15 @@
-"""The plan of an encoding: what is read, where it is cut, what separates documents, and the workers and their memory.
+"""The plan of an encoding: what is read, where it is cut, and what separates documents.
 
 The plan is made once and stored in `encoding.json`; a resumed encoding keeps it, also with other workers.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from fractions import Fraction
-from functools import partial
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any
 
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
-from pipeline.base.memory import Grant
 from pipeline.base.units import format_count
 from pipeline.corpus.chunks import cutting_of
 from pipeline.corpus.documents import DocumentJudge
@@ -24,7 +22,6 @@ from pipeline.run import manifest
 from pipeline.run.directory import Directory
 from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN
 from pipeline.run.keywords import AnyPath
-from pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from pipeline.run.options import (
     READING_OPTIONS,
     RECORDS,
@@ -40,24 +37,17 @@ from pipeline.run.runner import Runner
 from pipeline.run.standard_input import with_standard_input
 from pipeline.run.workers import worker_count
 from pipeline.shards import manifest as shards
-from pipeline.shards.encode_worker import IdsTask
 from pipeline.shards.encoded_corpus import load_result, single_names
 from pipeline.shards.formats import shard_format, single_format
-from pipeline.shards.formats.shard_format import ID_BYTES
 from pipeline.shards.manifest import Encoding
 from pipeline.storage import named
 from pipeline.tokenizer.formats.files import load_model, tokenizer_home
-from pipeline.tokenizer.model import CACHE_BYTES, Model
+from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 32 << 20
 _CHUNKS_PER_WORKER = 8
 _MOST_COPIES = 1000  # of a document
-_MODEL_BYTES_PER_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
-_LEAST_CACHE_BYTES = 4 << 20
-_BUFFER_BYTES = 8 << 20  # a block of text and its ids
-LEAST_TEXT_BYTES = 4 << 20  # for a long piece
-Task = TypeVar("Task", bound=IdsTask)
 
 
 def refuse_swapped(inputs: object, call: str) -> None:
@@ -243,7 +233,7 @@ def chunk_bytes_of(files: Sequence[CorpusFile], options: CorpusOptions, nodes: S
     return options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), most)
 
 
-def _separating(model: Model, separator: str | None) -> tuple[bytes, ...]:
+def separating_tokens(model: Model, separator: str | None) -> tuple[bytes, ...]:
     """Return the tokens that separate documents: the one that the options name, and those that are special."""
     return tuple(text.encode() for text in dict.fromkeys([*([separator] if separator else []), *model.separating]))
 
@@ -251,7 +241,7 @@ def _separating(model: Model, separator: str | None) -> tuple[bytes, ...]:
 def _recognised(model: Model, options: EncodeFilesOptions) -> tuple[tuple[bytes, ...], dict[str, TokenRule]]:
     """Return the tokens that separate documents in texts, and the rules of all that are recognised there."""
     separator, rules = separator_of(model, options), dict(model.preparation.rules)
-    separating = _separating(model, separator)
+    separating = separating_tokens(model, separator)
     if options.special_tokens_in_text != "text":
         return separating, rules
     others = {token.decode() for token in separating} - {separator}
@@ -284,56 +274,3 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
     inputs, owners = (options.inputs or (), listing.inputs) if weighted else ((), ())
     plan = Plan(empty=listing.empty, inputs=tuple(map(str, inputs)), owners=owners)
     return plan.extended(listing.files, cutting, chunk_bytes, owners)
-
-
-@dataclass(frozen=True)
-class EncodingWorkers:
-    """The workers that encode, and two parts of what each has for its work: for known pieces, and for text."""
-
-    grant: Grant
-    cache_bytes: int
-    text_bytes: int
-
-
-def encoding_workers(
-    broker: Broker, requested: int | None, model: Model, chunks: int, nodes: Sequence[Node] = ()
-) -> EncodingWorkers:
-    """Return the workers that encode that many chunks; `UsageError` if not even one has memory for the tokenizer."""
-    model_bytes = _MODEL_BYTES_PER_TOKEN * model.vocabulary.size
-    least = model_bytes + _LEAST_CACHE_BYTES + _BUFFER_BYTES + LEAST_TEXT_BYTES
-    grant = broker.reserve(
-        max(least, LEAST_WORK_BYTES),
-        what=f"encoding with a tokenizer of {model.vocabulary.size:,} tokens",
-        asked=worker_count(requested, chunks, nodes),
-        nodes=nodes,
-    )
-    cache = max(_LEAST_CACHE_BYTES, min(CACHE_BYTES // grant.on_one, (grant.bytes - least) // 2))
-    return EncodingWorkers(grant, cache, grant.bytes - model_bytes - _BUFFER_BYTES - cache)
-
-
-def task_of(
-    kind: type[Task], model: Model, options: EncodeFilesOptions, workers: EncodingWorkers, /, **settings: Any
-) -> "partial[Task]":
-    """Return the tasks of this kind, each with these settings but for what differs between chunks."""
-    special_tokens, separator = model.vocabulary.special_tokens, separator_of(model, options)
-    separators = options.documents == "separator"
-    once = separators and model.behind[-1:] == (separator,)  # the separator is also what the tokenizer adds behind
-    behind = model.behind[:-1] if once else model.behind
-    return partial(
-        kind,
-        pattern=replace(model.pattern, timeout_s=options.pattern_timeout),
-        text_field=options.text_field,
-        special_tokens=_separating(model, separator),
-        rules=model.preparation.rules,
-        judge=DocumentJudge.of(vars(options)),
-        budget_bytes=workers.text_bytes,
-        grant=workers.grant,
-        copies=2,  # of more memory, half may go to the cache
-        separator=model.id_of(separator),
-        separators=separators,
-        special_tokens_in_text=options.special_tokens_in_text,
-        front=[special_tokens[text] for text in model.front],
-        behind=[special_tokens[text] for text in behind],
-        id_bytes=ID_BYTES[dtype_of(model)],
-        **settings,
-    )

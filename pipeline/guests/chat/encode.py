@@ -47,13 +47,14 @@ from pipeline.shards.deal_worker import Documents
 from pipeline.shards.encode import Writing, encode_missing, write_missing
 from pipeline.shards.encode_worker import packed
 from pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, FileFacts
+from pipeline.shards.encoding_tasks import EncodingWorkers, encoding_workers
 from pipeline.shards.formats.shard_format import ShardFacts
 from pipeline.shards.ids_file import EncodedChunk
 from pipeline.shards.ids_in_order import open_part
 from pipeline.shards.manifest import Encoding, holds_out, kind_of
 from pipeline.shards.order import SURVEY_STAGE, hash_held_out, warn_of_empty, writers
 from pipeline.shards.packing import LongRow
-from pipeline.shards.plan import EncodingWorkers, encoding_workers, model_of
+from pipeline.shards.plan import model_of
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.named_templates import template_named
 from pipeline.tokenizer.tokenizer import Tokenizer

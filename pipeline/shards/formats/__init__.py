@@ -25,5 +25,5 @@ def shard_format(name: str) -> ShardFormat:
 
 def single_format(file_name: str) -> str | None:
     """Return the format of a single file by its extension, such as `train.bin`; None if that names none."""
-    name = next((name for name in shard_formats() if file_name.endswith(f".{name}")), None)
+    name = next((name for name in shard_formats() if file_name[1:].endswith(f".{name}")), None)
     return name if name and shard_format(name).alone else None

@@ -99,7 +99,7 @@ class ShardFormat(ABC):
     columns: whether it has a place for more columns than `input_ids`. alone: whether a shard is complete without
     further files, so that `--output NAME.EXTENSION` can be a single one. split_directories: whether training rows are
     in `train/` if there is `validation/`. extension, second: the ends of the names of a shard and of its second file,
-    if any; stem: how the names of shards in a directory start.
+    if any, which a format without rows has for offsets; stem: how the names of shards in a directory start.
     """
 
     rows: ClassVar[bool] = True

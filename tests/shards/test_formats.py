@@ -1,0 +1,63 @@
+"""What each registered format of shards says of itself."""
+
+import pytest
+
+from pipeline.base.errors import InputError
+from pipeline.run.values import shard_formats
+from pipeline.shards.encoded_corpus import single_names, single_stems
+from pipeline.shards.formats import shard_format, single_format
+from pipeline.shards.formats.shard_format import IDS, Layout
+
+IDS_ALONE = Layout({IDS: "uint16"})
+WITH_OFFSETS = Layout({IDS: "uint16"}, offsets=True)
+
+
+@pytest.mark.parametrize("name", sorted(shard_formats()))
+def test_a_format_that_is_complete_alone_is_named_as_its_extension(name: str) -> None:
+    format_ = shard_format(name)
+    assert single_format(f"train.{name}") == (name if format_.alone else None)
+    assert not format_.alone or format_.extension == name
+    assert not format_.alone or not format_.index(IDS_ALONE, {"": ()})
+
+
+@pytest.mark.parametrize("name", sorted(shard_formats()))
+def test_documents_are_kept_apart_by_rows_or_offsets(name: str) -> None:
+    format_ = shard_format(name)
+    assert format_.ends_with_row(IDS_ALONE) == format_.rows
+    assert format_.ends_with_row(WITH_OFFSETS)
+    assert format_.rows or format_.second
+
+
+def test_offsets_are_a_second_file() -> None:
+    assert shard_format("npy").names("shard-00001", IDS_ALONE) == ("shard-00001.npy", None)
+    assert shard_format("npy").names("shard-00001", WITH_OFFSETS) == ("shard-00001.npy", "shard-00001.documents.npy")
+    assert shard_format("megatron").names("shard-00001", IDS_ALONE) == ("shard-00001.bin", "shard-00001.idx")
+    assert shard_format("parquet").names("train", WITH_OFFSETS) == ("train.parquet", None)
+
+
+def test_arrow_stores_ids_as_trainers_have_them() -> None:
+    assert [shard_format("arrow").stored_dtype(dtype) for dtype in ("uint16", "uint32", "int8")] == [
+        "int32",
+        "int32",
+        "int8",
+    ]
+    assert shard_format("parquet").stored_dtype("uint16") == "uint16"
+
+
+@pytest.mark.parametrize(
+    ("name", "validation"), [("train.bin", "val"), ("a.b.npy", "a.b.val"), ("train.parquet", "val")]
+)
+def test_validation_of_a_single_file_has_its_own_name(name: str, validation: str) -> None:
+    stem = name.rpartition(".")[0]
+    assert single_stems(name) == {"train": stem, "validation": validation}
+    assert set(single_names(name)) >= {name, f"{validation}.{name.rpartition('.')[2]}"}
+
+
+@pytest.mark.parametrize("name", ["shards", ".bin", "train.arrow", "train.txt"])
+def test_other_names_are_directories(name: str) -> None:
+    assert single_format(name) is None
+
+
+def test_a_format_that_is_not_installed_is_named() -> None:
+    with pytest.raises(InputError, match=r"the shard format 'lines' is none of npy, .*: install the package with it"):
+        shard_format("lines")
