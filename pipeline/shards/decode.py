@@ -85,14 +85,20 @@ def blocks_of(directory: Location, corpus: EncodedCorpus, shard: ShardFacts, col
     """Yield the blocks of a shard, with the values of a column; `InputError` if it is damaged or cannot be read."""
     where = directory / shard.name
     offsets = None if shard.offsets is None else directory / shard.offsets
+    tokens, layout = 0, corpus.layout()
+    layout = replace(layout, columns={column: layout.columns[column]})
     try:
-        if checksum(where)[1] != shard.crc32:
-            raise ValueError(f"its CRC-32 is not the one in {RESULT}")
-        if offsets is not None and checksum(offsets)[1] != shard.offsets_crc32:
-            raise ValueError(f"the CRC-32 of its offsets, {shard.offsets}, is not the one in {RESULT}")
-        layout = corpus.layout()
-        layout = replace(layout, columns={column: layout.columns[column]})
-        yield from shard_format(corpus.format).read(where, offsets, layout, shard)
+        for file, crc32, what in (
+            (where, shard.crc32, "its CRC-32"),
+            (offsets, shard.offsets_crc32, f"the CRC-32 of its offsets, {shard.offsets},"),
+        ):
+            if file is not None and checksum(file)[1] != crc32:
+                raise ValueError(f"{what} is not the one in {RESULT}")
+        for values, ends in shard_format(corpus.format).read(where, offsets, layout, shard):
+            tokens += len(values)
+            yield values, ends
+        if tokens != shard.tokens:
+            raise ValueError(f"it holds {tokens:,} tokens, not {shard.tokens:,}")
     except (OSError, ValueError) as error:
         wrong = f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else f"is damaged: {error}"
         raise InputError(f"{where} {wrong}; restore it, or encode the corpus again") from None

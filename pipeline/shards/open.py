@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -109,8 +110,21 @@ class Shards(Sequence[Any]):
         return mapped
 
 
+class _Arrays(Sequence[Any]):
+    """Arrays by their numbers."""
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return an array, or a list of those of a slice."""
+        numbers = range(len(self))[index]
+        return [self._array(number) for number in numbers] if isinstance(numbers, range) else self._array(numbers)
+
+    @abstractmethod
+    def _array(self, number: int) -> Any:
+        """Return the array with this number."""
+
+
 @dataclass(frozen=True)
-class Rows(Sequence[Any]):
+class Rows(_Arrays):
     """The rows of shards."""
 
     shards: Shards
@@ -120,16 +134,13 @@ class Rows(Sequence[Any]):
         """Return the number of rows."""
         return len(self.shards) // self.tokens
 
-    def __getitem__(self, index: Any) -> Any:
-        """Return a row as an array, or a list of rows."""
-        if isinstance(index, slice):
-            return [self[at] for at in range(len(self))[index]]
-        start = range(len(self))[index] * self.tokens
+    def _array(self, number: int) -> Any:
+        start = number * self.tokens
         return _as_int64(self.shards[start : start + self.tokens])
 
 
 @dataclass(frozen=True)
-class Windows(Sequence[Any]):
+class Windows(_Arrays):
     """Windows of sets of shards at random positions: which one number i is depends on the seed and i alone."""
 
     sets: tuple[Shards, ...]
@@ -152,11 +163,8 @@ class Windows(Sequence[Any]):
         """Return the number of windows."""
         return self.number
 
-    def __getitem__(self, index: Any) -> Any:
-        """Return a window as an array, or a list of windows."""
-        if isinstance(index, slice):
-            return [self[at] for at in range(len(self))[index]]
-        digest = hashlib.blake2b(f"{self.seed} {range(len(self))[index]}".encode(), digest_size=16).digest()
+    def _array(self, number: int) -> Any:
+        digest = hashlib.blake2b(f"{self.seed} {number}".encode(), digest_size=16).digest()
         which, where = (int.from_bytes(half, "little") / 2**64 for half in (digest[:8], digest[8:]))
         shards = self.sets[min(bisect_right(self._limits, which), len(self.sets) - 1)]
         places = len(shards) - self.tokens + 1

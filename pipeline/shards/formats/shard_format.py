@@ -137,7 +137,10 @@ class ShardFormat(ABC):
 
     @abstractmethod
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
-        """Yield the first column of a shard and, with `second` or `rows`, where rows end. `ValueError` for damage."""
+        """Yield the first column of a shard and, with `second` or `rows`, where rows end.
+
+        `ValueError` if that cannot be read; the caller checks the number of values.
+        """
 
     def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:
         """Return the files that the format adds to a directory, path -> text; splits: directory or "" -> its shards."""
