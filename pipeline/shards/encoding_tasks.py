@@ -1,10 +1,11 @@
-"""The workers that encode, the memory that each has, and what all of their tasks have in common."""
+"""The workers that encode, the memory that each has, and what their tasks have in common: what ends a document."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from pipeline.base.errors import UsageError
 from pipeline.base.memory import Grant
 from pipeline.corpus.documents import DocumentJudge
 from pipeline.executors import Node
@@ -13,7 +14,6 @@ from pipeline.run.options import EncodeFilesOptions
 from pipeline.run.workers import worker_count
 from pipeline.shards.encode_worker import IdsTask
 from pipeline.shards.formats.shard_format import ID_BYTES
-from pipeline.shards.plan import dtype_of, separating_tokens, separator_of
 from pipeline.tokenizer.model import CACHE_BYTES, Model
 
 _MODEL_BYTES_PER_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
@@ -21,6 +21,30 @@ _LEAST_CACHE_BYTES = 4 << 20
 _BUFFER_BYTES = 8 << 20  # a block of text and its ids
 LEAST_TEXT_BYTES = 4 << 20  # for a long piece
 Task = TypeVar("Task", bound=IdsTask)
+
+
+def separator_of(model: Model, options: EncodeFilesOptions) -> str | None:
+    """Return the special token that ends a document."""
+    special_tokens = model.vocabulary.special_tokens
+    separator = model.separator if options.separator is None else options.separator
+    if separator is None and options.documents == "separator":
+        raise UsageError("the tokenizer has no special token to write after each document: choose --documents offsets")
+    if separator is not None and separator not in special_tokens:
+        raise UsageError(
+            f"--separator {separator!r} is not a special token of the tokenizer, which has "
+            f"{', '.join(special_tokens) or 'none'}: name one of these"
+        )
+    return separator
+
+
+def separating_tokens(model: Model, separator: str | None) -> tuple[bytes, ...]:
+    """Return the tokens that separate documents: the one that the options name, and those that are special."""
+    return tuple(text.encode() for text in dict.fromkeys([*([separator] if separator else []), *model.separating]))
+
+
+def dtype_of(model: Model) -> str:
+    """Return the narrower of the two types of ids that holds every id of a model."""
+    return "uint16" if model.vocabulary.max_id < 1 << 16 else "uint32"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from pipeline.run.patterns import on_regex, slowness
 from pipeline.run.plan import Plan, list_corpus
 from pipeline.shards import plan as planning
 from pipeline.shards.encode_worker import IdsTask, make_ids
-from pipeline.shards.encoding_tasks import encoding_workers, task_of
+from pipeline.shards.encoding_tasks import dtype_of, encoding_workers, task_of
 from pipeline.shards.formats.shard_format import ID_BYTES, ID_CODES
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -111,7 +111,7 @@ def encode_files(
     if warning := slowness(model.pattern):
         warn_of(Notice("warning", warning))
     listing = list_corpus(values, warn_of)
-    id_bytes = ID_BYTES[planning.dtype_of(model)]
+    id_bytes = ID_BYTES[dtype_of(model)]
     plan = planning.cut_corpus(listing, model, values)
     ids, ends = bytearray(), array("Q")
     total = ChunkStatistics(losses=plan.files_without_text())

@@ -38,6 +38,7 @@ from pipeline.run.standard_input import with_standard_input
 from pipeline.run.workers import worker_count
 from pipeline.shards import manifest as shards
 from pipeline.shards.encoded_corpus import load_result, single_names
+from pipeline.shards.encoding_tasks import dtype_of, separating_tokens, separator_of
 from pipeline.shards.formats import shard_format, single_format
 from pipeline.shards.manifest import Encoding
 from pipeline.storage import named
@@ -66,20 +67,6 @@ def model_of(tokenizer: Tokenizer | AnyPath, inputs: object) -> Model:
         if isinstance(inputs, str | PathLike) and (tokenizer_home(named(inputs)) / "tokenizer.json").exists():
             raise UsageError(f"{inputs} is a tokenizer, and {tokenizer} is none: inputs come before it") from None
         raise
-
-
-def separator_of(model: Model, options: EncodeFilesOptions) -> str | None:
-    """Return the special token that ends a document."""
-    special_tokens = model.vocabulary.special_tokens
-    separator = model.separator if options.separator is None else options.separator
-    if separator is None and options.documents == "separator":
-        raise UsageError("the tokenizer has no special token to write after each document: choose --documents offsets")
-    if separator is not None and separator not in special_tokens:
-        raise UsageError(
-            f"--separator {separator!r} is not a special token of the tokenizer, which has "
-            f"{', '.join(special_tokens) or 'none'}: name one of these"
-        )
-    return separator
 
 
 def warnings_of(
@@ -119,11 +106,6 @@ def other_separator(
         f"ended {format_count(documents, 'documents')}: name what separates this corpus with --separator, and encode "
         "it again"
     )
-
-
-def dtype_of(model: Model) -> str:
-    """Return the narrower of the two types of ids that holds every id of a model."""
-    return "uint16" if model.vocabulary.max_id < 1 << 16 else "uint32"
 
 
 def with_bos(model: Model, options: EncodeOptions) -> Model:
@@ -231,11 +213,6 @@ def chunk_bytes_of(files: Sequence[CorpusFile], options: CorpusOptions, nodes: S
     workers = worker_count(options.workers, nodes=nodes)
     size = -(-corpus_bytes(files) // (workers * _CHUNKS_PER_WORKER))
     return options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), most)
-
-
-def separating_tokens(model: Model, separator: str | None) -> tuple[bytes, ...]:
-    """Return the tokens that separate documents: the one that the options name, and those that are special."""
-    return tuple(text.encode() for text in dict.fromkeys([*([separator] if separator else []), *model.separating]))
 
 
 def _recognised(model: Model, options: EncodeFilesOptions) -> tuple[tuple[bytes, ...], dict[str, TokenRule]]:
