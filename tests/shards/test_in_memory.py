@@ -115,19 +115,36 @@ def test_result_is_a_sequence_of_documents(tokenizer: pipeline.Tokenizer, tmp_pa
     assert (again.ids.format, again.ids.readonly) == (encoded.ids.format, True)
 
 
-def test_errors_name_the_cause(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
-    path, rowless, strict = tmp_path / "a.txt", tmp_path / "rowless.parquet", {"errors": "strict"}
-    path.write_bytes(b"good bad\xff")
-    pq.write_table(pa.table({"text": pa.array([], pa.string())}), rowless)
-    assert pipeline.encode_files(path, tokenizer).losses["replacements"]["count"] == 1
-    for error, reason, inputs, options in (
-        (InputError, "skipped or altered: 1 invalid UTF-8 sequence replaced", path, {"fail_on_loss": True}),
-        (InputError, r"invalid UTF-8 in .*a\.txt, byte 8; fix it and encode it again, or", [path] * 3, strict),
-        (UsageError, "names of files", "-", {}),
-        *((UsageError, "means nothing", path, {key: 300}) for key in ("output", "shard_size", "vocab_size", "ray")),
-        (InputError, r"none\.txt does not exist", tmp_path / "none.txt", {}),
-        (InputError, r"the corpus is empty: .*rowless\.parquet has no rows", rowless, {}),
-        (UsageError, "too small: encoding with a tokenizer of", path, {"memory_limit": "80MiB"}),
-    ):
-        with pytest.raises(error, match=reason):
-            pipeline.encode_files(inputs, tokenizer, workers=2, **options)
+@pytest.fixture
+def invalid(tmp_path: Path) -> Path:
+    (tmp_path / "a.txt").write_bytes(b"good bad\xff")
+    return tmp_path / "a.txt"
+
+
+def test_altered_input_is_counted_or_an_error(tokenizer: pipeline.Tokenizer, invalid: Path) -> None:
+    assert pipeline.encode_files(invalid, tokenizer).losses["replacements"]["count"] == 1
+    with pytest.raises(InputError, match="skipped or altered: 1 invalid UTF-8 sequence replaced"):
+        pipeline.encode_files(invalid, tokenizer, fail_on_loss=True)
+    with pytest.raises(InputError, match=r"invalid UTF-8 in .*a\.txt, byte 8; fix it and encode it again, or"):
+        pipeline.encode_files([invalid] * 3, tokenizer, workers=2, errors="strict")
+
+
+@pytest.mark.parametrize("option", ["output", "shard_size", "vocab_size", "ray"])
+def test_options_of_shards_mean_nothing(tokenizer: pipeline.Tokenizer, invalid: Path, option: str) -> None:
+    with pytest.raises(UsageError, match="means nothing"):
+        pipeline.encode_files(invalid, tokenizer, **{option: 300})
+
+
+def test_inputs_without_text_are_named(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "rowless.parquet")
+    with pytest.raises(InputError, match=r"the corpus is empty: .*rowless\.parquet has no rows"):
+        pipeline.encode_files(tmp_path / "rowless.parquet", tokenizer)
+    with pytest.raises(InputError, match=r"none\.txt does not exist"):
+        pipeline.encode_files(tmp_path / "none.txt", tokenizer)
+    with pytest.raises(UsageError, match="names of files"):
+        pipeline.encode_files("-", tokenizer)
+
+
+def test_a_limit_below_the_tokenizer_is_refused(tokenizer: pipeline.Tokenizer, invalid: Path) -> None:
+    with pytest.raises(UsageError, match="too small: encoding with a tokenizer of"):
+        pipeline.encode_files(invalid, tokenizer, memory_limit="80MiB")

@@ -43,36 +43,47 @@ def test_slices_are_those_of_a_list(
     assert shards[index] == IDS[index]
 
 
-def test_shards_and_explanations_are_shown_in_words(sets: dict[str, Path]) -> None:
+def test_shards_are_shown_with_their_sizes(sets: dict[str, Path]) -> None:
     shards = pipeline.open_shards([sets["npy"], sets["one.bin"]])
     files = len(shards.files)
     assert repr(shards) == f"<Shards: {2 * len(IDS):,} ids below {len(TOKENIZER):,} in 2 sets, {files} files>"
     assert repr(pipeline.open_shards(sets["rows"])).endswith(" files, rows of 16>")
-    explained = repr(pipeline.explain("ab c", TOKENIZER)).split("\n")
-    assert explained[:4] == ["ab: id ab 256", "  a + b  rank 0", "", "␣c: ids ␣ 220, c 66"]
 
 
-def test_windows_are_random_and_the_same_everywhere(sets: dict[str, Path]) -> None:
+def test_windows_are_random_parts_of_the_ids(sets: dict[str, Path]) -> None:
     windows = pipeline.open_shards(sets["bin"]).windows(33, count=500, seed=1)
-    found = [windows[at].tolist() for at in range(len(windows))]
-    whole = {tuple(IDS[start : start + 33]) for start in range(len(IDS) - 32)}
-    assert {tuple(window) for window in found} <= whole
-    assert len({tuple(window) for window in found}) > 300
-    again = pickle.loads(pickle.dumps(windows))
-    assert [window.tolist() for window in again[:50]] == found[:50]
-    assert pipeline.open_shards(sets["npy"]).windows(33, count=500, seed=1)[499].tolist() == found[499]
-    assert windows[-1].dtype == pipeline.open_shards(sets["rows"]).rows()[0].dtype == numpy.int64  # as PyTorch takes it
+    lists = {tuple(window.tolist()) for window in windows}
+    assert lists <= {tuple(IDS[start : start + 33]) for start in range(len(IDS) - 32)}
+    assert len(lists) > 300
     with pytest.raises(IndexError):
         windows[500]
-    wrong: list[tuple[Any, dict[str, Any]]] = [
+
+
+def test_windows_are_the_same_in_other_processes_and_formats(sets: dict[str, Path]) -> None:
+    windows = pipeline.open_shards(sets["bin"]).windows(33, count=500, seed=1)
+    lists = [window.tolist() for window in windows]
+    again = pickle.loads(pickle.dumps(windows))
+    assert [window.tolist() for window in again[:50]] == lists[:50]
+    assert pipeline.open_shards(sets["npy"]).windows(33, count=500, seed=1)[499].tolist() == lists[499]
+
+
+def test_rows_and_windows_are_int64_as_pytorch_takes_them(sets: dict[str, Path]) -> None:
+    assert pipeline.open_shards(sets["bin"]).windows(33)[-1].dtype == numpy.int64
+    assert pipeline.open_shards(sets["rows"]).rows()[0].dtype == numpy.int64
+
+
+@pytest.mark.parametrize(
+    ("tokens", "options"),
+    [
         *((tokens, {}) for tokens in (0, len(IDS) + 1, "9", 2.0)),
         (None, {"count": 3}),
         *((9, {"count": count}) for count in ("3", 2.5, -1, 1 << 64)),
         *((9, {"seed": seed}) for seed in ("3", 2.5)),
-    ]
-    for tokens, options in wrong:
-        with pytest.raises(UsageError, match=r"windows of .* ids that there are|count|seed"):
-            pipeline.open_shards(sets["npy"]).windows(tokens, **options)
+    ],
+)
+def test_unfit_windows_are_refused(sets: dict[str, Path], tokens: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"windows of .* ids that there are|count|seed"):
+        pipeline.open_shards(sets["npy"]).windows(tokens, **options)
 
 
 def test_weights_choose_among_sets(sets: dict[str, Path], tmp_path: Path) -> None:
@@ -105,21 +116,29 @@ def test_torch_loads_windows(sets: dict[str, Path]) -> None:
     assert [row for batch in batches for row in batch] == [window.tolist() for window in windows]
 
 
-def test_what_cannot_be_mapped_is_refused(sets: dict[str, Path], tmp_path: Path) -> None:
+def test_formats_with_readers_of_their_own_are_refused(sets: dict[str, Path], tmp_path: Path) -> None:
     text = sets["npy"].parent / "a.txt"
     pipeline.encode_corpus(text, TOKENIZER, tmp_path / "rows", shard_format="parquet", workers=1)
-    with pytest.raises(InputError, match="of the format parquet, whose own reader reads it"):
+    with pytest.raises(
+        InputError, match="of the format parquet, whose own reader reads it; open_shards maps npy, bin,"
+    ):
         pipeline.open_shards(tmp_path / "rows")
     with pytest.raises(InputError, match="is no local directory of shards"):
         pipeline.open_shards(tmp_path)
-    pipeline.encode_corpus(text, TOKENIZER, tmp_path / "cut", workers=1)
-    many = pipeline.Tokenizer.from_merges([], [EOT, *(f"<{number}>" for number in range(1 << 16))])
-    pipeline.encode_corpus(text, many, tmp_path / "many", workers=1)
-    with pytest.raises(InputError, match="the sets have ids of different types: encode them with one tokenizer"):
-        pipeline.open_shards([tmp_path / "cut", tmp_path / "many"])
+
+
+def test_a_shard_that_was_cut_is_refused(sets: dict[str, Path], tmp_path: Path) -> None:
+    pipeline.encode_corpus(sets["npy"].parent / "a.txt", TOKENIZER, tmp_path / "cut", workers=1)
     (tmp_path / "cut" / "shard-00000.npy").write_bytes(b"x" * 300)
     with pytest.raises(InputError, match="cannot be mapped"):
         pipeline.open_shards(tmp_path / "cut")[0]
+
+
+def test_sets_of_different_types_are_refused(sets: dict[str, Path], tmp_path: Path) -> None:
+    many = pipeline.Tokenizer.from_merges([], [EOT, *(f"<{number}>" for number in range(1 << 16))])
+    pipeline.encode_corpus(sets["npy"].parent / "a.txt", many, tmp_path / "many", workers=1)
+    with pytest.raises(InputError, match="the sets have ids of different types: encode them with one tokenizer"):
+        pipeline.open_shards([sets["npy"], tmp_path / "many"])
 
 
 def test_validation_is_a_set_of_its_own(sets: dict[str, Path], tmp_path: Path) -> None:

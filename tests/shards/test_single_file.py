@@ -3,6 +3,7 @@
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import command
@@ -96,42 +97,67 @@ def test_nothing_is_at_the_name_until_the_file_is_complete(text: Path, tmp_path:
     assert names(home) == ["train.bin", "train.bin.json"]
 
 
-def test_other_files_are_not_replaced(text: Path, tmp_path: Path) -> None:
+def test_a_file_of_something_else_is_replaced_only_when_asked(text: Path, tmp_path: Path) -> None:
     file = tmp_path / "train.bin"
     file.write_bytes(b"somebody's")
-    encode = partial(pipeline.encode_corpus, text, TOKENIZER, file)
     with pytest.raises(RunDirectoryError, match=r"train\.bin exists and is of something else.*--overwrite"):
-        encode()
+        pipeline.encode_corpus(text, TOKENIZER, file)
     assert names(tmp_path) == ["a.txt", "train.bin"]
-    encode(overwrite=True)
-    with pytest.raises(RunDirectoryError, match=r"bin holds another run: .* without --val-fraction, not with 0\.1"):
-        encode(val_fraction=0.1)
-    (tmp_path / "b.txt").write_text("another corpus")
-    with pytest.raises(RunDirectoryError, match=r"train\.bin exists and is of another corpus.*--overwrite"):
-        pipeline.encode_corpus(tmp_path / "b.txt", TOKENIZER, file)
-    (tmp_path / "b.txt").unlink()
-    with pytest.raises(UsageError, match="is a file of the format bin, not arrow"):
-        encode(shard_format="arrow")
+    pipeline.encode_corpus(text, TOKENIZER, file, overwrite=True)
     assert names(tmp_path) == ["a.txt", "train.bin", "train.bin.json"]
+
+
+def test_a_file_of_other_options_or_another_corpus_is_refused(text: Path, tmp_path: Path) -> None:
+    (home := tmp_path / "home").mkdir()
+    file, other = home / "train.bin", tmp_path / "b.txt"
+    other.write_text("another corpus")
+    pipeline.encode_corpus(text, TOKENIZER, file)
+    with pytest.raises(RunDirectoryError, match=r"bin holds another run: .* without --val-fraction, not with 0\.1"):
+        pipeline.encode_corpus(text, TOKENIZER, file, val_fraction=0.1)
+    with pytest.raises(RunDirectoryError, match=r"train\.bin exists and is of another corpus.*--overwrite"):
+        pipeline.encode_corpus(other, TOKENIZER, file)
+    assert names(home) == ["train.bin", "train.bin.json"]
+
+
+def test_a_damaged_manifest_of_a_file_is_refused(text: Path, tmp_path: Path) -> None:
+    file = tmp_path / "train.bin"
+    pipeline.encode_corpus(text, TOKENIZER, file)
     (tmp_path / "train.bin.json").write_text("{}")
     with pytest.raises(InputError, match="cannot be read"):
         next(pipeline.decode_shards(file, TOKENIZER))
 
 
-def test_command_makes_one_file(text: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"shard_format": "arrow"}, "is a file of the format bin, not arrow"),
+        ({"sequence_length": 9, "position_ids": True}, "no place for them"),
+        ({"pack": "best-fit"}, "give --sequence-length"),
+    ],
+)
+def test_options_that_the_format_of_the_file_cannot_keep_are_refused(text: Path, tmp_path: Path, options, reason):
+    with pytest.raises(UsageError, match=reason):
+        pipeline.encode_corpus(text, TOKENIZER, tmp_path / "train.bin", **options)
+    assert names(tmp_path) == ["a.txt"]
+
+
+@pytest.fixture
+def words(text: Path, tmp_path: Path) -> list[Any]:
     TOKENIZER.save(tmp_path / "t")
-    words = ["encode", text, "--tokenizer", tmp_path / "t", "--output", tmp_path / "train.bin", "--workers", 2]
+    return ["encode", text, "--tokenizer", tmp_path / "t", "--output", tmp_path / "train.bin", "--workers", 2]
+
+
+def test_command_makes_one_file_of_each_split(words: list[Any], tmp_path: Path) -> None:
     command.succeeded(command.run(*words, "--shuffle", "--seed", 3, "--val-fraction", "0.2", "--log-json"))
     described = json.loads((tmp_path / "train.bin.json").read_text())
     assert [shard["name"] for shard in described["shards"]] == ["train.bin", "val.bin"]
     assert "bin of uint16" in command.run("info", tmp_path / "train.bin").stdout
-    (tmp_path / "bad.txt").write_bytes(b"x\xff")
-    bad = ("encode", tmp_path / "bad.txt", "--tokenizer", words[words.index("--tokenizer") + 1], "--errors", "strict")
-    command.refused(command.run(*bad, "--output", tmp_path / "bad.bin"), 1)
-    assert "0 of 1 chunk; the same command resumes" in command.run("info", tmp_path / "bad.bin").stdout
-    assert "no place for them" in command.refused(command.run(*words, "--sequence-length", 9, "--position-ids"), 2)
-    assert "give --sequence-length" in command.refused(command.run(*words, "--pack", "best-fit"), 2)
-    assert "is a file of the format" in command.refused(command.run(*words, "--shard-format", "mds"), 2)
+
+
+def test_info_says_how_far_an_unfinished_file_is(words: list[Any], text: Path, tmp_path: Path) -> None:
+    text.write_bytes(b"x\xff")
+    command.refused(command.run(*words, "--errors", "strict"), 1)
+    assert "0 of 1 chunk; the same command resumes" in command.run("info", tmp_path / "train.bin").stdout
 
 
 @pytest.mark.parametrize("name", ["train.bin.parts", "a.npy.parts", "x.parquet.parts"])

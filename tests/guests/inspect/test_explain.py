@@ -23,6 +23,16 @@ SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>")
 TEXTS = st.one_of(st.text(), st.text(" \n\t'theofandr0é你<|a>"), st.sampled_from(samples.HARD_TEXTS))
 
 
+def test_an_explanation_is_shown_in_words() -> None:
+    tokenizer = Tokenizer.from_merges([(b"a", b"b")], [])
+    assert repr(explain("ab c", tokenizer)).split("\n")[:4] == [
+        "ab: id ab 256",
+        "  a + b  rank 0",
+        "",
+        "␣c: ids ␣ 220, c 66",
+    ]
+
+
 @pytest.mark.parametrize("pattern", samples.PATTERNS)
 @settings(max_examples=20, deadline=None)
 @given(text=TEXTS)
