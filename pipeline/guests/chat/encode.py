@@ -166,19 +166,20 @@ def encode_conversations(
     """Encode the chunks without parts; returns all parts, in order."""
     plan = encoding.plan
     owners = {file.path: owner for file, owner in zip(plan.files, plan.owners, strict=True)}
-    task = partial(
-        RowsTask,
-        template=chat.template,
-        options=chat.options,
-        model=runner.executor.broadcast(packed(model)),
-        tokenizer=encoding.options["tokenizer"],
-        cache_bytes=workers.cache_bytes,
-        budget_bytes=workers.text_bytes,
-        grant=workers.grant,
-    )
+    broadcast = runner.executor.broadcast(packed(model))
 
     def task_of(**chunk: Any) -> RowsTask:
-        return task(data_set=chat.sets[owners[chunk["spans"][0].file.path]], **chunk)
+        return RowsTask(
+            **chunk,
+            data_set=chat.sets[owners[chunk["spans"][0].file.path]],
+            template=chat.template,
+            options=chat.options,
+            model=broadcast,
+            tokenizer=encoding.options["tokenizer"],
+            cache_bytes=workers.cache_bytes,
+            budget_bytes=workers.text_bytes,
+            grant=workers.grant,
+        )
 
     return encode_missing(runner, encoding, encode_rows, task_of, workers.grant)
 
@@ -193,9 +194,11 @@ def write_conversations(runner: Runner, encoding: Encoding, chat: Chat) -> tuple
     order = order_rows(sizes, options, wanted)
     splits = {"train": order}
     if holds_out(vars(options)):
-        by_hash = partial(_split, runner, encoding, chat, order, lengths, firsts)
-        split = split_at_random(order, options) if options.val_size else by_hash()
-        splits = dict(zip(("train", "validation"), split, strict=True))
+        if options.val_size:
+            train, validation = split_at_random(order, options)
+        else:
+            train, validation = _split_by_hash(runner, encoding, chat, order, lengths, firsts)
+        splits = {"train": train, "validation": validation}
     capacity = options.sequence_length if chat.pack else None
     parts = tuple(zip(encoding.parts(), firsts, strict=False))
     pad = chat.pad_id.to_bytes(ID_BYTES, "little")
@@ -211,7 +214,7 @@ def write_conversations(runner: Runner, encoding: Encoding, chat: Chat) -> tuple
     return write_missing(runner, encoding, chat.layout, writing)
 
 
-def _split(
+def _split_by_hash(
     runner: Runner, encoding: Encoding, chat: Chat, order: "array[int]", lengths: "array[int]", firsts: list[int]
 ) -> "tuple[array[int], array[int]]":
     """Return the rows for training, and for validation those with small hashes, each once."""
