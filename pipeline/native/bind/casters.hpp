@@ -15,7 +15,6 @@
 #include <thread>
 
 #include "count/columns.hpp"
-#include "text/specials.hpp"
 
 namespace bpe {
 
@@ -86,6 +85,12 @@ inline std::vector<std::string> strings(const std::vector<Text>& texts) {
   std::vector<std::string> result;
   for (const Text& text : texts) result.emplace_back(text.bytes());
   return result;
+}
+
+template <class T>
+std::vector<T> copy_of(const Buffer& buffer, const char* name) {
+  const auto items = buffer.as<T>(name);
+  return {items.begin(), items.end()};
 }
 
 // What signatures show as `memoryview`, `Columns`, and what returns all columns each time it is called.
@@ -270,13 +275,5 @@ template <class Field>
 std::pair<const char*, Field&> field(const char* name, Field& value) {
   return {name, value};
 }
-
-template <>
-struct type_caster<bpe::SpecialTokens::Match> {
-  NB_TYPE_CASTER(bpe::SpecialTokens::Match, const_name("tuple[int, int, int] | None"))
-  static handle from_cpp(const bpe::SpecialTokens::Match& match, rv_policy, cleanup_list*) noexcept {
-    return match ? handle(Py_BuildValue("nnI", match.start, match.end, match.id)) : none().release();
-  }
-};
 
 }  // namespace nanobind::detail

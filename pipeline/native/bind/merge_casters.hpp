@@ -25,12 +25,6 @@ inline PieceSource source_of(Reader read) {
   };
 }
 
-template <class T>
-std::vector<T> copy_of(const Buffer& buffer, const char* name) {
-  const auto items = buffer.as<T>(name);
-  return {items.begin(), items.end()};
-}
-
 inline MergeResult known_merges(const Buffer& left, const Buffer& right, const Buffer& counts, const Buffer& joined) {
   MergeResult known;
   known.left = copy_of<uint32_t>(left, "left");

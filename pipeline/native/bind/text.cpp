@@ -5,6 +5,7 @@
 #include "text/json_field.hpp"
 #include "text/normal_form.hpp"
 #include "text/simd.hpp"
+#include "text/specials.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -14,6 +15,16 @@ using bpe::NormalForm;
 using bpe::SpecialTokens;
 using bpe::Text;
 using bpe::unlocked;
+
+namespace nanobind::detail {
+template <>
+struct type_caster<bpe::SpecialTokens::Match> {
+  NB_TYPE_CASTER(bpe::SpecialTokens::Match, const_name("tuple[int, int, int] | None"))
+  static handle from_cpp(const bpe::SpecialTokens::Match& match, rv_policy, cleanup_list*) noexcept {
+    return match ? handle(Py_BuildValue("nnI", match.start, match.end, match.id)) : none().release();
+  }
+};
+}  // namespace nanobind::detail
 
 namespace {
 

@@ -6,7 +6,6 @@
 
 namespace nb = nanobind;
 using namespace nb::literals;
-using bpe::BorrowedColumns;
 using bpe::MergeReplay;
 using bpe::unlocked;
 
@@ -20,25 +19,23 @@ std::array<uint8_t, 256> order_of(const nb::bytes& byte_order) {
 }
 
 // Adds all pieces of a counter.
-void add(MergeReplay& replay, const BorrowedColumns& counter) {
-  const bpe::ColumnsView columns = counter.view();
+void add(MergeReplay& replay, const bpe::ColumnsView& columns) {
   for (size_t row = 0; row < columns.rows; ++row) replay.add(columns.text(row), columns.counts[row]);
 }
 
 void make_replay(MergeReplay* self, const bpe::MergeRules& rules, const nb::bytes& byte_order, const bpe::Buffer& left,
                  const bpe::Buffer& right, const bpe::Buffer& counts, const bpe::Buffer& joined, bool exhausted,
                  size_t budget_bytes, size_t first) {
-  if (first > left.as<uint32_t>("left").size()) throw nb::value_error("first is beyond the list");
-  const auto copy = [](auto items) { return std::vector(items.begin(), items.end()); };
-  MergeReplay::Listed listed{copy(left.as<uint32_t>("left")),
-                             copy(right.as<uint32_t>("right")),
-                             copy(counts.as<uint64_t>("counts")),
-                             copy(joined.as<uint64_t>("joined")),
+  MergeReplay::Listed listed{bpe::copy_of<uint32_t>(left, "left"),
+                             bpe::copy_of<uint32_t>(right, "right"),
+                             bpe::copy_of<uint64_t>(counts, "counts"),
+                             bpe::copy_of<uint64_t>(joined, "joined"),
                              exhausted,
                              first};
   if (listed.right.size() != listed.left.size() || listed.counts.size() != listed.left.size() ||
       listed.joined.size() != listed.left.size())
     throw nb::value_error("left, right, counts and joined must be of one length");
+  if (first > listed.left.size()) throw nb::value_error("first is beyond the list");
   new (self) MergeReplay(std::move(listed), rules, order_of(byte_order), budget_bytes);
 }
 
@@ -81,9 +78,9 @@ void bind_verify(nb::module_& module) {
       "The names of the rules that a replay obeys.");
   module.def(
       "counter_sum",
-      [](const BorrowedColumns& counter) -> nb::typed<nb::tuple, int, int, int, int, bool> {
-        const bpe::CounterSum sum = unlocked([&] { return bpe::counter_sum(counter.view()); });
-        return nb::make_tuple(sum.rows, sum.pieces, sum.bytes, sum.digest, sum.ascending);
+      [](const bpe::ColumnsView& counter) {
+        const bpe::CounterSum sum = unlocked([&] { return bpe::counter_sum(counter); });
+        return std::tuple(sum.rows, sum.pieces, sum.bytes, sum.digest, sum.ascending);
       },
       "counter"_a,
       "Rows, sum of counts, bytes, a digest, and whether rows ascend by hash and bytes; all but the first and last "

@@ -3,8 +3,8 @@
 // Idea: folded multiplication (multiply two 64-bit words to 128 bits, xor the halves), the construction of Wang Yi's
 // wyhash and its relatives, with constants of our own. Bytes are read as little-endian words on every machine, so
 // x86-64 and ARM64 agree. A piece of at most 15 bytes is one `Key`: its bytes padded with zeros and its length in the
-// last byte. A Key is what a table slot stores, so hashing a slot again needs nothing but the slot. The small tables of
-// frequent pieces hold one of at most 7 bytes as one word and need no good hash.
+// last byte. A Key is what a table slot stores, so hashing a slot again needs nothing but the slot. The cache of
+// frequent pieces stores a piece of up to 7 bytes as one word; a weaker hash is enough there.
 // Cost: two multiplications for a short piece, one more per 16 bytes for a long one. Not meant to resist an attacker.
 #pragma once
 #include "text/base.hpp"

@@ -244,18 +244,16 @@ void PieceTable::add(const uint8_t* piece, size_t size, uint64_t count) {
   slot.count += count;
 }
 
-// The pieces in order: of their hashes, then of their bytes.
-
 void PieceTable::add_all(PieceTable& other) {
   other.settle();
-  other.visit_range(0, ~uint64_t{0}, [&](const Slot& slot, uint64_t) {
+  other.visit_range(0, ~uint64_t{0}, [&](const Slot& slot) {
     uint8_t copy[16];
     const std::string_view piece = other.piece_of(slot, copy);
     add(reinterpret_cast<const uint8_t*>(piece.data()), piece.size(), slot.count);
   });
 }
 
-// Calls visit(slot, hash) for each slot whose hash is in [first, last], in order of hash, then of bytes.
+// Calls visit(slot) for each slot whose hash is in [first, last], in order of hash, then of bytes.
 template <class Visit>
 void PieceTable::visit_range(uint64_t first, uint64_t last, Visit visit) const {
   struct Entry {
@@ -270,7 +268,7 @@ void PieceTable::visit_range(uint64_t first, uint64_t last, Visit visit) const {
   };
   const auto flush = [&] {
     if (cluster.size() > 1) std::sort(cluster.begin(), cluster.end(), by_hash_then_bytes);
-    for (const Entry& entry : cluster) visit(*entry.slot, entry.hash);
+    for (const Entry& entry : cluster) visit(*entry.slot);
     cluster.clear();
   };
   // A slot is at its home or after it in the same cluster; the last cluster may wrap to the front, where the slots that
@@ -296,23 +294,18 @@ Columns PieceTable::extract(uint64_t first, uint64_t last) {
   settle();
   std::vector<const Slot*> order;
   size_t data_bytes = 0;
-  visit_range(first, last, [&](const Slot& slot, uint64_t) {
-    uint8_t copy[16];
+  uint8_t copy[16];
+  visit_range(first, last, [&](const Slot& slot) {
     data_bytes += piece_of(slot, copy).size();
     order.push_back(&slot);
   });
   Columns columns(order.size(), data_bytes);
   for (size_t row = 0; row < order.size(); ++row) {
     if (row + kAhead < order.size() && is_long(*order[row + kAhead])) prefetch_entry(*order[row + kAhead]);
-    append(columns, *order[row]);
+    const std::string_view piece = piece_of(*order[row], copy);
+    columns.append(reinterpret_cast<const uint8_t*>(piece.data()), piece.size(), order[row]->count);
   }
   return columns;
-}
-
-void PieceTable::append(Columns& columns, const Slot& slot) const {
-  uint8_t copy[16];
-  const std::string_view piece = piece_of(slot, copy);
-  columns.append(reinterpret_cast<const uint8_t*>(piece.data()), piece.size(), slot.count);
 }
 
 }  // namespace bpe

@@ -71,7 +71,6 @@ class PieceTable {
   Slot& find_inline(uint64_t home, Key key);
   Slot& find_long(uint64_t home, uint64_t hash, const uint8_t* piece, size_t size);
   uint64_t store(const uint8_t* piece, size_t size);
-  void append(Columns& columns, const Slot& slot) const;
   template <class Visit>
   void visit_range(uint64_t first, uint64_t last, Visit visit) const;
 

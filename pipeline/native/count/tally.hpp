@@ -1,5 +1,5 @@
-// CountTally: how much of a counter is counted how often, in little memory: what merging would take, and what would be
-// left of the text if rare pieces were left out, is forecast from it.
+// CountTally: a histogram of counts in constant memory. It predicts the memory of merging, and the text lost by a minimum
+// count.
 //
 // Idea: a class for each count below 1,024, and above eight for each doubling. A class starts at its lowest count, so
 // sums over classes are exact for every bound that is the start of one. Of the pieces that will be merged the pairs of

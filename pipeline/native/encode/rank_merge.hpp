@@ -1,8 +1,8 @@
 // RankMerger: byte-pair encoding of one piece by the ranks of a merge list; bytes in, token ids out.
 //
 // Contract: starting from single bytes, the adjacent pair of lowest rank is joined, the leftmost among equals, until no
-// adjacent pair is in the merge list. Every list is taken as it is: several merges may make the same token, and a merge
-// may come before those that make its parts.
+// adjacent pair is in the merge list. Any merge list is accepted: several merges may produce one
+// token, and a merge may precede those that produce its parts.
 //
 // Ideas, by the list:
 // - Where every merge comes after those that make its parts (all trained lists), the chain of tokens is found from left

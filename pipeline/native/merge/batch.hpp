@@ -23,44 +23,6 @@ struct Learned {
   MergeResult& result;
 };
 
-// Enters what a pair has lost, into counts without positions.
-inline void fall(const Tokens& tokens, Sketch& sketch, PairIndex& index, PairKey key, uint64_t weight) {
-  if (tokens.forbids(left_of(key), right_of(key))) return;
-  sketch.subtract(sketch.counter_of(key), weight);
-  if (const auto number = index.find(key); number != kNoPair && index.pair(number).count != 0)
-    index.pair(number).count -= weight;
-}
-// Enters a pair that a merge made; returns whether it is in the index now.
-inline bool appear(const Tokens& tokens, Sketch& sketch, PairIndex& index, PairKey key, uint64_t weight) {
-  if (tokens.forbids(left_of(key), right_of(key))) return false;
-  sketch.add(sketch.counter_of(key), weight);
-  if (weight < index.threshold()) return false;
-  index.add(key, weight, 0);
-  return true;
-}
-
-class Certificate {
- public:
-  // Whether the next pair of the queue, of that count, is the next one to be merged after those that were added.
-  bool admits(uint64_t count) const { return joins_.empty() || count > reachable_; }
-  // neighbours: no pair (y, left) or (right, z) has a higher count. freed: what the merge makes may be merged with
-  // tokens that its parts could not be merged with.
-  void add(const Join& join, uint64_t count, uint64_t neighbours, bool freed) {
-    const bool bounded = !freed && join.left != join.right;
-    reachable_ = std::max(reachable_, bounded ? std::min(count, neighbours) : count);
-    joins_.push_back(join);
-  }
-  const std::vector<Join>& joins() const { return joins_; }
-  void clear() {
-    joins_.clear();
-    reachable_ = 0;
-  }
-
- private:
-  std::vector<Join> joins_;
-  uint64_t reachable_ = 0;  // no pair that these make has a higher count
-};
-
 // The highest count of an indexed pair that has a token on its right, or on its left: exact, while counts fall.
 //
 // Idea: a heap for each token and side, whose top is looked at again when it is asked for.
@@ -111,7 +73,8 @@ class Batch {
   // Takes the next pairs off the queue, `most` at the most; returns how many of them make a token that had an id.
   size_t choose(PairIndex& index, HighestNeighbours* highest, const Learned& learned, uint64_t most) {
     auto& [tokens, spans, sketch, result] = learned;
-    certificate_.clear();
+    joins_.clear();
+    reachable_ = 0;
     pairs_.clear();
     counts_.clear();
     positions_ = 0;
@@ -121,12 +84,12 @@ class Batch {
       const auto best = index.take_best();
       if (best == kNoPair) break;
       auto& pair = index.pair(best);
-      if (!pairs_.empty() && (positions_ + pair.positions > kBatchPositions || !certificate_.admits(pair.count))) {
+      if (!pairs_.empty() && (positions_ + pair.positions > kBatchPositions || pair.count <= reachable_)) {
         index.put_back(best);
         break;
       }
       const Symbol left = left_of(pair.key), right = right_of(pair.key);
-      const Join join{left, right, tokens.add(left, right)};
+      joins_.push_back({left, right, tokens.add(left, right)});
       again += !tokens.last_is_new();
       spans.push_back(spans[left] + spans[right]);
       result.left.push_back(id_of(left));
@@ -136,18 +99,19 @@ class Batch {
       pairs_.push_back(best);
       const auto count = std::exchange(pair.count, 0);
       counts_.push_back(count);
-      certificate_.add(join, count, highest != nullptr ? highest->around(index, left, right) : count,
-                       tokens.frees(left));
+      const bool bounded = highest != nullptr && left != right && !tokens.frees(left);
+      reachable_ = std::max(reachable_, bounded ? std::min(count, highest->around(index, left, right)) : count);
     }
     return again;
   }
-  const std::vector<Join>& joins() const { return certificate_.joins(); }
+  const std::vector<Join>& joins() const { return joins_; }
   const std::vector<PairNumber>& pairs() const { return pairs_; }
   uint64_t count(size_t merge) const { return counts_[merge]; }  // when it was chosen
   uint64_t positions() const { return positions_; }              // of all, about
 
  private:
-  Certificate certificate_;
+  std::vector<Join> joins_;
+  uint64_t reachable_ = 0;  // no pair that these make has a higher count
   std::vector<PairNumber> pairs_;
   std::vector<uint64_t> counts_;
   uint64_t positions_ = 0;

@@ -83,8 +83,8 @@ class InMemory : public PhaseLoop<InMemory, Resident> {
       : PhaseLoop(options, std::move(known), poll, phase_end) {
     Corpus corpus;
     const KnownMerges made(merges());
-    const Taking taking{options_.rules.min_piece_count, slots, kShardSlots,
-                        options_.start ? options_.start->tokens.size() : 0, &made};
+    const Taking taking{options_.rules.min_piece_count, slots, made,
+                        options_.start ? options_.start->tokens.size() : 0};
     const auto take = [&]<class S>(std::vector<Shard<S>> none) {
       corpus = {};
       forget_facts();

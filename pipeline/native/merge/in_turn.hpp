@@ -80,7 +80,7 @@ class LanguagesInTurn : public Phases {
   }
   void chosen(uint32_t chooser) {
     chosen_by_.push_back(global_ ? kGlobal : chooser);
-    if (!global_) choice_.chose(chooser);
+    if (!global_) choice_.note(chooser);
   }
 
   const uint32_t languages_;

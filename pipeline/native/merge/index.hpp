@@ -2,8 +2,7 @@
 //
 // Idea: pairs are numbered as they are added. The queue orders them by count, then by tie-break: each count below
 // threshold + kLevels has a level, a list linked through the pairs themselves; higher counts, of which there are few,
-// are in a heap. A level is sorted when it is reached: most pairs never are, and cost nothing but the link; and while
-// the pairs of a level are merged, the next ones are known in advance.
+// are in a heap. A level is sorted when it is reached: most pairs never are, and cost nothing but the link.
 // Invariants: the index holds every pair whose count reaches the phase's threshold. The threshold may rise during a
 // phase, where far more pairs are indexed than merges are left to make. Counts only fall, and the queue is not
 // notified: an entry whose count is no longer the pair's moves down when it is reached. Pairs added with the count of
@@ -77,10 +76,6 @@ class PairQueue {
   }
   // Puts a pair that was taken back on the queue.
   void put_back(PairNumber number) { push(number); }
-  // The pair that is `ahead` pairs after the next one if nothing changes, where that is known.
-  PairNumber upcoming(size_t ahead) const {
-    return ahead < ordered_.size() ? ordered_[ordered_.size() - 1 - ahead].number : kNoPair;
-  }
   void prefetch(PairNumber number) const { __builtin_prefetch(&pairs_[number]); }
   // Raises the threshold where that leaves at least `enough` pairs; cheap to call.
   void narrow(size_t enough) {
@@ -178,10 +173,6 @@ class PairIndex : public PairQueue {
   }
   void prefetch(PairKey key) const { numbers_.prefetch(left_of(key), right_of(key)); }
   PairNumber find(PairKey key) const { return numbers_.find(left_of(key), right_of(key)); }
-  void prefetch(PairNumber number) const {
-    PairQueue::prefetch(number);
-    __builtin_prefetch(&lists_[number * n_shards_]);
-  }
 
  private:
   const size_t n_shards_;

@@ -15,7 +15,6 @@ namespace bpe::merge {
 inline constexpr size_t kMostInBatch = 64;
 inline constexpr uint32_t kCountersTogether = 16;  // that one member enters: those of a cache line
 inline constexpr size_t kChangesAhead = 32;
-inline constexpr uint64_t kSmall = 256;  // occurrences up to which a merge is prepared while earlier ones are made
 
 // What the merges of a batch have met in one shard, and what is listed there afterwards. Kept from batch to batch for
 // its memory.
@@ -82,7 +81,6 @@ class IndexedMerging {
     if (joins.empty()) return 0;
     pulse_.progress.best_count = learned_.result.counts.back();
     pulse_.progress.merges = learned_.result.counts.size();
-    if (!highest_) prefetch_upcoming(shards);
     parts_ = batch_.positions() >= share_from_ ? team_.members() : 1;
     const auto on_shards = [&](auto&& work) {
       if (parts_ > 1) return team_.each(shards.size(), work);
@@ -117,10 +115,6 @@ class IndexedMerging {
     batch.clear();
     around.make_space(learned_.tokens.next());
     for (size_t merge = 0; merge < batch_.pairs().size(); ++merge) {
-      const auto upcoming = [&](size_t ahead) {
-        return merge + ahead < batch_.pairs().size() ? batch_.pairs()[merge + ahead] : kNoPair;
-      };
-      if (highest_) prefetch(shard, s, upcoming);
       read_list(arena, index_.list(batch_.pairs()[merge], s), work_.members[member].listed,
                 [&](std::span<Position> positions) {
                   join_listed(shard, batch_.joins()[merge], learned_.spans, positions, around, pulse_, member);
@@ -241,41 +235,6 @@ class IndexedMerging {
           },
           around, arena, batch.writers, pulse_, member);
     }
-  }
-
-  // A small merge waits for memory at every step: fetches what the next ones will need while this one is made: the
-  // pair, its lists, the positions. Where it is unknown what comes next, this costs a few comparisons; it changes no
-  // result.
-  template <class S>
-  void prefetch_upcoming(const std::vector<Shard<S>>& shards) {
-    if (const auto pair = index_.upcoming(9); pair != kNoPair) index_.prefetch(pair);
-    for (size_t s = 0; s < shards.size(); ++s)
-      prefetch(shards[s], s, [&](size_t ahead) { return index_.upcoming(ahead); });
-  }
-  // upcoming(n): the pair that is merged n merges later, where that is known.
-  template <class S, class Upcoming>
-  void prefetch(const Shard<S>& shard, size_t s, Upcoming&& upcoming) {
-    auto& arena = work_.arenas[s];
-    const auto chunk = [&](size_t ahead, auto&& use) {
-      const auto pair = upcoming(ahead);
-      if (pair == kNoPair || index_.pair(pair).positions > kSmall) return;
-      if (const auto list = index_.list(pair, s); list != 0) use(arena.at(list));
-    };
-    chunk(7, [](const uint16_t* words) { __builtin_prefetch(words); });
-    chunk(5, [&](const uint16_t* words) {
-      if (const auto next = Chunk::link(words); next != 0) __builtin_prefetch(arena.at(next));
-    });
-    chunk(2, [&](const uint16_t* words) {
-      const auto* symbols = shard.symbols.data();
-      ListReader reader;
-      std::array<Position, kSmall> positions;
-      for (int several = 0; several < 2; ++several) {
-        const auto n = reader.read(Chunk::digits(words), positions.data());
-        for (size_t i = 0; i < n; ++i) __builtin_prefetch(symbols + positions[i], 1);
-        if (Chunk::link(words) == 0) break;
-        words = arena.at(Chunk::link(words));
-      }
-    });
   }
 
   PairIndex& index_;

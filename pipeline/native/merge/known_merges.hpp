@@ -1,5 +1,5 @@
-// KnownMerges: what merges that were made before make of a piece: how a merging that was interrupted is taken up again,
-// and how the second stage of superwords starts from the first.
+// KnownMerges: applies an existing merge list to all pieces: to resume a training, and to start superwords from the first
+// stage.
 //
 // Idea: a merge that uses a token comes after the one that made it, so joining the pair of lowest rank, again and again, is
 // the same as making all merges in their order: what the encoder does (rank_merge.hpp). How often each merge joins follows

@@ -23,8 +23,7 @@ class OnDisk : public PhaseLoop<OnDisk, Resident> {
         [&]<class S>(std::vector<Shard<S>>& shards) {
           const KnownMerges made(merges());
           make_empty(shards);
-          const Taking taking{
-              .min_count = options_.rules.min_piece_count, .slots = 0, .shard_slots = kShardSlots, .known = &made};
+          const Taking taking{.min_count = options_.rules.min_piece_count, .slots = 0, .known = made};
           store_words<S>(source, taking, stored_, team_, pulse_, corpus, result_);
         },
         words_);

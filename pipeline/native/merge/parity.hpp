@@ -68,7 +68,15 @@ class LanguageChoice {
     const bool any_spent = std::find(spent_.begin(), spent_.end(), true) != spent_.end();
     return last != kNone && any_spent ? 0 : last;
   }
-  void chose(uint32_t language) { note(language); }
+  // The language has chosen.
+  void note(uint32_t language) {
+    if (window_ == 0) return;
+    recent_.push_back(language);
+    ++times_.at(language);
+    if (recent_.size() <= window_) return;
+    --times_[recent_.front()];
+    recent_.pop_front();
+  }
   // The language had chosen, and has no pair to merge.
   void spend(uint32_t language) {
     const bool again = window_ != 0 && spent_[language];  // then it is the answer until another leaves the last choices
@@ -95,15 +103,6 @@ class LanguageChoice {
     const auto tokens = static_cast<double>(tokens_[language]);
     return ratios_.empty() ? tokens : -(static_cast<double>(bytes_[language]) / tokens / ratios_[language]);
   }
-  void note(uint32_t language) {
-    if (window_ == 0) return;
-    recent_.push_back(language);
-    ++times_.at(language);
-    if (recent_.size() <= window_) return;
-    --times_[recent_.front()];
-    recent_.pop_front();
-  }
-
   std::vector<double> ratios_;
   uint64_t window_;
   double most_;

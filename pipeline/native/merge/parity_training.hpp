@@ -97,7 +97,7 @@ class ParityTraining : public PhaseLoop<ParityTraining, LanguagesInTurn> {
       texts[text]([&](const ColumnsView& batch) {
         slots += static_cast<uint64_t>(batch.offsets[batch.rows] - batch.offsets[0]) + batch.rows;
       });
-      const Taking taking{.min_count = least, .slots = slots, .shard_slots = kShardSlots, .known = &merges};
+      const Taking taking{.min_count = least, .slots = slots, .known = merges};
       auto shards = take_words<S>(texts[text], taking, alone, pulse_, corpus, facts);
       const auto tokens = std::accumulate(facts.joined.begin(), facts.joined.end(), facts.bytes, std::minus<>());
       if (text >= measured_from_) choice_.start(text - measured_from_, facts.bytes, tokens);

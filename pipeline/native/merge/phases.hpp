@@ -20,10 +20,9 @@
 namespace bpe::merge {
 
 inline constexpr uint64_t kNeverReached = std::numeric_limits<uint64_t>::max();
-inline constexpr uint64_t kShardSlots = uint64_t{1} << 31;
 inline constexpr uint64_t kMaxPairs = uint64_t{1} << 19;
 
-// How far the lists of a shard may grow in a phase that starts with so many words of them.
+// Upper bound on a shard's position lists in one phase, given its number of words at the start.
 inline uint64_t most_listed(uint64_t words, uint64_t shards = 1) { return 2 * words + (uint64_t{1} << 22) * shards; }
 
 // The first symbol that slots of that width cannot hold.

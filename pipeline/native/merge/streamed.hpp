@@ -163,9 +163,17 @@ void merge_batch(std::vector<StoredWords>& stored, PairIndex& ledger, const std:
     if (s != 0) add_to(changes[0].counts, changes[s].counts);
   }
   changes[0].counts.each([&, &tokens = tokens, &sketch = sketch](const PairTally::Slot& slot) {
-    const bool fell = slot.value.count > kNeverReached / 2;
-    fell ? fall(tokens, sketch, ledger, slot.key(), 0 - slot.value.count)
-         : static_cast<void>(appear(tokens, sketch, ledger, slot.key(), slot.value.count));
+    const PairKey key = slot.key();
+    const uint64_t change = slot.value.count;
+    if (tokens.forbids(left_of(key), right_of(key))) return;
+    if (change > kNeverReached / 2) {  // it fell
+      sketch.subtract(sketch.counter_of(key), 0 - change);
+      if (const auto number = ledger.find(key); number != kNoPair && ledger.pair(number).count != 0)
+        ledger.pair(number).count += change;
+    } else {
+      sketch.add(sketch.counter_of(key), change);
+      if (change >= ledger.threshold()) ledger.add(key, change, 0);
+    }
   });
 }
 

@@ -10,6 +10,7 @@ namespace {
 
 constexpr uint64_t kDirectCounts = uint64_t{1} << 16;
 constexpr uint64_t kMaxMass = (uint64_t{1} << 63) - 1;
+constexpr uint64_t kShardSlots = uint64_t{1} << 31;  // more shards than members where that many are not enough
 constexpr uint64_t kMaxShardSlots = 0xFFFFFF00;
 constexpr uint64_t kSplitBelow = 16;  // lower counts have a lane for each beginning
 constexpr size_t kBeginnings = 256;
@@ -209,8 +210,8 @@ bool read_pieces(const PieceSource& source, const Taking& taking, size_t n_shard
   std::vector<Reading> readings(team.members());
   for (auto& reading : readings) reading.slots.assign(n_shards, 1);
   std::vector<KnownMerges::Memory> memories;
-  const bool any_known = taking.known != nullptr && !taking.known->empty();
-  for (unsigned m = 0; any_known && m < team.members(); ++m) memories.emplace_back(*taking.known);
+  const bool any_known = !taking.known.empty();
+  for (unsigned m = 0; any_known && m < team.members(); ++m) memories.emplace_back(taking.known);
   bool text = true;
   source([&](const ColumnsView& batch) {
     if (!text) return;
@@ -234,7 +235,7 @@ bool read_pieces(const PieceSource& source, const Taking& taking, size_t n_shard
         else if (!read_bytes(piece, count, word, byte_pairs.data()))
           member_text = false;
         if constexpr (sizeof(S) > 1)
-          if (any_known) taking.known->apply(piece, count, memories[m], word);
+          if (any_known) taking.known.apply(piece, count, memories[m], word);
         if (word.size() > 1) use(s, piece, count, word);
       }
     });
@@ -243,7 +244,7 @@ bool read_pieces(const PieceSource& source, const Taking& taking, size_t n_shard
   if (!text) return false;
   corpus.byte_pairs.assign(256 * 256, 0);
   for (const auto& reading : readings) add_to(corpus.byte_pairs, reading.byte_pairs);
-  if (any_known) result.joined = taking.known->joined(memories);
+  if (any_known) result.joined = taking.known.joined(memories);
   return true;
 }
 
@@ -262,7 +263,7 @@ size_t storing_lane(std::span<const uint8_t> piece, uint64_t count) {
 template <class S>
 std::vector<Shard<S>> take_words(const PieceSource& source, const Taking& taking, Team& team, Pulse& pulse,
                                  Corpus& corpus, MergeResult& result) {
-  const auto n_shards = std::max<size_t>(team.members(), static_cast<size_t>(taking.slots / taking.shard_slots) + 1);
+  const auto n_shards = std::max<size_t>(team.members(), static_cast<size_t>(taking.slots / kShardSlots) + 1);
   std::vector<std::optional<Filling<S>>> fillings(n_shards);
   for (auto& filling : fillings) filling.emplace(taking.slots / n_shards);
   const auto fill = [&](size_t s, std::span<const uint8_t> piece, uint64_t count, std::vector<S>& word) {

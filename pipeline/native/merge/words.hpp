@@ -56,15 +56,14 @@ void each_byte_pair(const Corpus& corpus, const Tokens& tokens, Add&& add) {
 
 // Which pieces become words, and how.
 struct Taking {
-  uint64_t min_count;                  // those counted less often are left out
-  uint64_t slots;                      // of all words, about; 0 if unknown
-  uint64_t shard_slots;                // more shards than members of the team where that many are not enough
-  size_t start_tokens = 0;             // pieces are rows of 32-bit numbers below that; 0: of bytes
-  const KnownMerges* known = nullptr;  // merges that are made at once
+  uint64_t min_count;        // those counted less often are left out
+  uint64_t slots;            // of all words, about; 0 if unknown
+  const KnownMerges& known;  // merges that are made at once
+  size_t start_tokens = 0;   // pieces are rows of 32-bit numbers below that; 0: of bytes
 };
 
 // Deals the pieces to shards. All columns are read once. Bytes, what is left out, and how often known merges join are
-// noted in `result`. Without `known`, byte_pairs are counted. No shards where S is one byte and pieces are not text:
+// noted in `result`. No shards where S is one byte and pieces are not text:
 // then read again, with a wider S.
 template <class S>
 std::vector<Shard<S>> take_words(const PieceSource& source, const Taking& taking, Team& team, Pulse& pulse,
