@@ -1,17 +1,17 @@
-"""The long fuzzer: random and mutated inputs for the native core and every reader of files, for as long as one likes.
+"""Feed random and mutated inputs to the native core and to every reader of files, for any length of time.
 
     python -P tests/fuzz --seconds 300 --seed 1 [TARGET ...]
 
-Run it with the core under sanitizers, as `.ci/sanitize --fuzz SECONDS` does: what it is after is memory read or
-written where nobody should, and whatever escapes that is not an error of the package. An input is made from a seed
-alone, so that `--seed N --inputs 1` repeats the one that is named when something is found.
+Run it with the core under sanitizers, as `.ci/sanitize --fuzz SECONDS` does: it looks for memory that is
+read or written out of bounds, and for exceptions that are not errors of the package. Each input follows from a seed
+alone, so `--seed N --inputs 1` repeats a failure by the seed that it names.
 
-A target prepares itself in a directory and gives a function that tries one input: it takes a source of randomness,
-makes an input of it, and raises for what should not be: an exception that is none of the package's, or a result that
-another way of computing it does not give.
+A target prepares itself in a directory and returns a function that tries one input: it takes a source of randomness,
+makes an input from it, and raises an exception that is not one of the package's, or `AssertionError` for a result that
+differs from another way of computing it.
 
-Ours rather than atheris or libFuzzer: one fuzzer for Python and core, which needs no other interpreter or compiler;
-it knows the formats, so that few of its inputs are refused at their first byte.
+It replaces atheris and libFuzzer: one fuzzer covers Python and core without another interpreter or compiler, and it
+knows the formats, so few of its inputs are refused at their first byte.
 """
 
 import argparse
@@ -61,7 +61,7 @@ _LETTERS = [*"abk \n\r\té1中\u00a0😀'", "<|a|>", "<|ab", *peers.WORDS[:20]]
 
 
 def mutated(good: bytes, source: random.Random) -> bytes:
-    """The bytes with some of them flipped, dropped, doubled, moved, or replaced by what is often special."""
+    """Return the bytes with some of them flipped, dropped, doubled, moved, or replaced by values that are special."""
     data = bytearray(good)
     for _ in range(source.choice([1, 1, 1, 2, 3, 8])):
         at, size = source.randrange(len(data) + 1), source.choice([1, 1, 2, 4, 8, 100])
@@ -92,12 +92,12 @@ def _refused_in_one_line(kind: type[PipelineError] = PipelineError) -> Iterator[
 
 
 def counter_files(home: Path) -> Target:
-    """Damaged counters: refused, or read as they were; combined only if they were."""
+    """Require that a damaged counter is refused, or read and combined as it was."""
     counts = {f"{number:x}".encode() * (number % 7 + 1): number + 1 for number in range(700)}
     good = write(home / "good.parquet", counts, partitions=2).read_bytes()
     bad = home / "bad.parquet"
 
-    def one(source: random.Random) -> None:
+    def try_input(source: random.Random) -> None:
         bad.write_bytes(mutated(good, source))
         both, total = [(bad, "f"), (home / "good.parquet", "f")], home / "sum.parquet"
         with _refused_in_one_line(), open_counter(bad, fingerprint="f") as counter:
@@ -109,13 +109,13 @@ def counter_files(home: Path) -> Target:
             assert rows == len(counts)
             assert read(total) == {piece: 2 * count for piece, count in counts.items()}
 
-    return one
+    return try_input
 
 
 def columns(_: Path) -> Target:
-    """Columns of a counter that lie: refused, or a piece is longer and its neighbour shorter."""
+    """Require that wrong offsets of a counter are refused, or only move a border between two pieces."""
 
-    def one(source: random.Random) -> None:
+    def try_input(source: random.Random) -> None:
         packed, data, counts = arrays({source.randbytes(source.randint(0, 30)): 3 for _ in range(20)})
         offsets = array("q", packed)
         offsets[source.randrange(len(offsets))] += source.choice([-1, 1, -(1 << 40), 1 << 40])
@@ -124,28 +124,28 @@ def columns(_: Path) -> Target:
             engine.add(offsets, data, counts)
             learn(engine, 20)
 
-    return one
+    return try_input
 
 
 def merge_files(home: Path) -> Target:
-    """Damaged merge lists: refused, of another run, or read as they were."""
+    """Require that a damaged merge list is refused, taken for another run's, or read as it was."""
     result = learn(engine_of({peers.generated_text(1, 400).encode(): 3}), 90)
     lists = (result.left, "I"), (result.right, "I"), (result.counts, "Q"), (result.joined, "Q")
-    merges = merge_list.MergeList(*(array(kind, one) for one, kind in lists), result.bytes, exhausted=False)
+    merges = merge_list.MergeList(*(array(kind, column) for column, kind in lists), result.bytes, exhausted=False)
     path = home / "merges.parquet"
     merge_list.save(merges, path, "f")
     good = path.read_bytes()
 
-    def one(source: random.Random) -> None:
+    def try_input(source: random.Random) -> None:
         path.write_bytes(mutated(good, source))
         with _refused_in_one_line():
             assert merge_list.load(path, "f") in (merges, None)
 
-    return one
+    return try_input
 
 
 def manifests(home: Path) -> Target:
-    """Damaged manifests, half of them under a right digest: refused, or of a plan that fits its files."""
+    """Require that a damaged manifest, half of the time with a right digest, is refused or has a plan that fits."""
     (home / "text.txt").write_text("some text")
     options = make_options(TrainOptions, {"inputs": str(home / "text.txt"), "output": home / "run"})
     with opened(options, LocalExecutor(lambda: 1), lambda _: None) as (runner, directory):
@@ -153,7 +153,7 @@ def manifests(home: Path) -> Target:
     path = home / "run" / "run.json"
     good, expected = path.read_bytes(), manifest.require(path.parent).manifest
 
-    def one(source: random.Random) -> None:
+    def try_input(source: random.Random) -> None:
         data = mutated(good, source)
         forged = source.random() < 0.5
         if forged:
@@ -163,23 +163,23 @@ def manifests(home: Path) -> Target:
                 data = json.dumps(document | {"digest": manifest.fingerprint(document)}).encode()
         path.write_bytes(data)
         with _refused_in_one_line():
-            found = manifest.load(path.parent)
-            assert found is not None
-            assert forged or found.manifest == expected
-            found.manifest.counter_fingerprint()
+            loaded = manifest.load(path.parent)
+            assert loaded is not None
+            assert forged or loaded.manifest == expected
+            loaded.manifest.counter_fingerprint()
 
-    return one
+    return try_input
 
 
 def models(home: Path) -> Target:
-    """Damaged tokenizers: refused, or such as encode and decode."""
+    """Require that a damaged tokenizer is refused, or encodes and decodes."""
     files = []
     for name in samples.PATTERNS:
         write_model(Tokenizer.from_merges(samples.trained(name), ["<|a|>"], pattern=name).model, home / name[:3])
         files.append((home / name[:3] / "tokenizer.json").read_bytes())
     path = home / "tokenizer.json"
 
-    def one(source: random.Random) -> None:
+    def try_input(source: random.Random) -> None:
         path.write_bytes(mutated(source.choice(files), source))
         tokenizer = None
         with _refused_in_one_line(InputError):
@@ -188,23 +188,23 @@ def models(home: Path) -> Target:
             text = "".join(source.choices(_LETTERS, k=60))
             assert tokenizer.decode(tokenizer.encode_ordinary(text)) == text
 
-    return one
+    return try_input
 
 
 def patterns(_: Path) -> Target:
-    """Patterns that become automata cut as `regex` does, or, where it errs, as a matcher that is seen to be right."""
+    """Require that automata cut as `regex` does, or where it errs, as a matcher that is plainly right."""
 
-    def one(source: random.Random) -> None:
+    def try_input(source: random.Random) -> None:
         expression, compiled = next(pattern_texts.accepted(source))
         text = "".join(source.choices(pattern_texts.PATTERN_ALPHABET, k=source.randint(1, 24)))
         pieces = compiled.cut(text)
         if pieces != list(cut_with_regex(expression, text)):
             assert pieces == oracle_pattern.pieces(parse(expression), text), (expression, text)
 
-    return one
+    return try_input
 
 
-TARGETS = {one.__name__: one for one in (counter_files, merge_files, manifests, columns, models, patterns)}
+TARGETS = {make.__name__: make for make in (counter_files, merge_files, manifests, columns, models, patterns)}
 for name, test in (  # property tests, to which Hypothesis gives what it makes of any bytes
     ("counting", test_count_worker.test_any_block_window_and_policy),
     ("merging", test_merge_worker.test_same_merges_as_the_reference),
@@ -225,7 +225,7 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=sys.maxsize, help="at most so many for each target")
     options = parser.parse_args()
     names = options.targets or list(TARGETS)
-    found = 0
+    failures = 0
     with tempfile.TemporaryDirectory() as home:
         for name in names:
             tried = 0
@@ -236,12 +236,12 @@ def main() -> int:
                 try:
                     target(random.Random(f"{name} {seed}"))
                 except Exception:
-                    found += 1
+                    failures += 1
                     sys.stderr.write(f"{name}, --seed {seed}:\n{traceback.format_exc()}\n")
             sys.stdout.write(f"{name:<12} {tried:>9,} inputs\n")
             sys.stdout.flush()
-    sys.stdout.write(f"{found} found\n")
-    return 1 if found else 0
+    sys.stdout.write(f"{failures} found\n")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

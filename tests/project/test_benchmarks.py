@@ -38,8 +38,10 @@ def test_ratios_are_taken_round_by_round_in_the_latest_session() -> None:
     """Medians alone would give 20 / 2 = 10; the ratios of the rounds are 10, 20 and 5."""
     failed = [*THREE_ROUNDS[:5], record("tokenizers", 3, 20.0, status="failed")]
     for rounds, of_rounds, ratio in (
-        *((THREE_ROUNDS, [], 10), (THREE_ROUNDS, [max], 20)),
-        *((THREE_ROUNDS[:3], [], None), (failed, [], 15)),
+        (THREE_ROUNDS, [], 10),
+        (THREE_ROUNDS, [max], 20),
+        (THREE_ROUNDS[:3], [], None),
+        (failed, [], 15),
     ):
         assert records.paired(rounds, "tokenizers", ours.NAME, "wall_s", *of_rounds) == ratio
     old = record(ours.NAME, 1, 99.0, session="2025-01-01T00:00:00+00:00")
@@ -58,7 +60,7 @@ def test_records_are_read_back_and_an_invalid_line_is_named(tmp_path: Path) -> N
             records.read(path)
 
 
-def test_tables_show_medians_ratios_and_agreement() -> None:
+def test_table_of_trainers_shows_medians_ratios_and_agreement() -> None:
     lines = render.training_rows(THREE_ROUNDS)
     assert lines[0].startswith(f"| {ours.NAME} 1.0 | 2.00 s (1.00-4.00) | 1.00x |")
     assert lines[1].startswith("| tokenizers 1.0 | 20.00 s (10.00-40.00) | 10.0x |")
@@ -67,22 +69,34 @@ def test_tables_show_medians_ratios_and_agreement() -> None:
     assert render.training_rows(other)[1].endswith("| other, `00112233` |")
     failed = record("rustbpe", 1, 0.0, status="timeout", reason="stopped after 15 minutes")
     assert render.training_rows([failed]) == ["| rustbpe 1.0 | stopped after 15 minutes | - | - | - | - | - |"]
+
+
+def test_report_states_how_steady_the_machine_was() -> None:
     task = {"corpus": "a.txt", "pattern": "gpt2", "vocab_size": 1000, "session": THREE_ROUNDS[0]["session"]}
     loops = [{"kind": "reference", "of": "train", "before_s": 1.0, "after_s": after, **task} for after in (1.02, 1.04)]
     assert "before and after each round: the same within 4 %" in render.markdown([*THREE_ROUNDS, *loops])
+
+
+def test_table_of_clusters_shows_ratios_and_agreement() -> None:
     seconds = (("local", (4.0, 1.0, 2.0)), ("ray", (6.0, 2.0, 2.4)))
     executors = [
-        record(ours.NAME, n, s, kind="cluster", executor=one) for one, walls in seconds for n, s in enumerate(walls, 1)
+        record(ours.NAME, round_, wall_s, kind="cluster", executor=executor)
+        for executor, walls in seconds
+        for round_, wall_s in enumerate(walls, 1)
     ]
     assert render.cluster_section(executors)[-2] == "| a.txt | 2.0 s | 2.4 s | 1.50x | yes |"
     executors[0]["status"], executors[1]["tokens_digest"] = "failed", "another"
     assert render.cluster_section(executors)[-2] == "| a.txt | 1.5 s | 2.2 s | 1.60x | no |"
 
 
-def test_figures_in_the_documentation_match_the_results_of_which_no_line_is_unused() -> None:
+def test_no_line_of_the_results_is_unused() -> None:
     measured = records.read(ROOT / "benchmarks" / "results.jsonl")
     assert records.newest(measured) == measured, "run python -m benchmarks render --prune"
-    assert {one["kind"] for one in measured} <= {"train", "files", "reference", *kinds.KINDS, "cliff"}
+    assert {result["kind"] for result in measured} <= {"train", "files", "reference", *kinds.KINDS, "cliff"}
+
+
+def test_figures_in_the_documentation_match_the_results() -> None:
+    measured = records.read(ROOT / "benchmarks" / "results.jsonl")
     shown = set()
     for path in command.PAGES:
         document = path.read_text("utf-8")
@@ -91,6 +105,10 @@ def test_figures_in_the_documentation_match_the_results_of_which_no_line_is_unus
         assert render.replace_between_markers(document, texts) == document, f"{path.name}: python -m benchmarks render"
         shown |= {*names}
     assert shown == {*render.TABLES}
+
+
+def test_predicted_costs_on_the_page_match_the_results() -> None:
+    measured = records.read(ROOT / "benchmarks" / "results.jsonl")
     planned = cost.Cluster(16, 32, 256 << 30, 1_250_000_000, 0.02)
     predictions = cost_text.text(measured, planned, [10**12, 10**13], 4 << 30)
     assert predictions in (ROOT / "docs/pages/explanation/ten-terabytes.md").read_text("utf-8")
@@ -101,10 +119,10 @@ def run_of(size: int, round_: int = 1, **other: Any) -> records.Record:
     pieces, rows = 40 * size**0.6, size / 2**26 * 40 * min(size, 2**26) ** 0.6
     merging = 0.1 + 9 * pieces / 1e8
     stages = {"counting": 0.2 + size / 2e8, "combining": rows / 4e6, "merging": merging, "exporting": 0.2}
-    found = {"different_pieces": pieces, "piece_bytes": 9 * pieces, "repeated_bytes": 4 * pieces, "stages": stages}
-    found |= {"chunk_rows": rows, "chunk_counter_bytes": 7 * rows, "peak_memory_bytes": 60e6 + 90 * pieces}
-    found |= {"kind": "growth", "over": "corpus_bytes", "source": "b.txt", "corpus_bytes": size}
-    return record(ours.NAME, round_, sum(stages.values()) + 0.1, **found) | other
+    counts = {"different_pieces": pieces, "piece_bytes": 9 * pieces, "repeated_bytes": 4 * pieces, "stages": stages}
+    counts |= {"chunk_rows": rows, "chunk_counter_bytes": 7 * rows, "peak_memory_bytes": 60e6 + 90 * pieces}
+    source = {"kind": "growth", "over": "corpus_bytes", "source": "b.txt", "corpus_bytes": size}
+    return record(ours.NAME, round_, sum(stages.values()) + 0.1, **counts, **source) | other
 
 
 RUNS = [run_of(size) for size in (10**7, 10**8, 4 * 10**8, 10**9)]

@@ -85,10 +85,10 @@ def test_a_command_that_is_not_run_has_a_reason_and_parses(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = _content(page)
-    found = pages.blocks(content)
+    blocks = pages.blocks(content)
     fences = re.findall(r"^```", pages.REFERENCE.sub("", content), re.MULTILINE)
-    assert 2 * len(found) == len(fences)  # none of another form
-    for block in found:
+    assert 2 * len(blocks) == len(fences)  # none of another form
+    for block in blocks:
         assert block.title is not None or block.language in LANGUAGES
         assert block.language != "sh" or block.reason, block.text
         if block.language == "text":
@@ -125,10 +125,13 @@ def test_every_command_and_public_name_is_in_the_reference_as_the_objects_themse
         assert sorted(re.findall(r"^<!-- ((?:options|reference|list) of .*) -->$", page, re.MULTILINE)) == sorted(marks)
 
 
-def test_the_readme_is_short_and_links_and_files_that_are_named_exist() -> None:
+def test_the_readme_is_short_and_installs_in_one_line() -> None:
     content = pages.README.read_text(encoding="utf-8")
     assert len(content.splitlines()) <= 200
     assert [block.text.strip() for block in pages.blocks(content) if block.language in ("sh", "text")] == INSTALLS
+
+
+def test_links_lead_to_files_and_headings() -> None:
     named = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "benchmarks/NOTES.md", "data/README.md")
     for path in (pages.HOME / name for name in named):
         content = path.read_text(encoding="utf-8")
@@ -140,18 +143,23 @@ def test_the_readme_is_short_and_links_and_files_that_are_named_exist() -> None:
             anchors = {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
             assert not anchor or anchor in anchors, f"{path}: {link}"
 
+
+def test_paths_that_contributing_names_exist() -> None:
     for name in re.findall(r"`([\w./]+/(?:[\w.]+)?)`", (pages.HOME / "CONTRIBUTING.md").read_text(encoding="utf-8")):
         homes = (pages.HOME / home / name for home in (".", "pipeline", "pipeline/native", "pipeline/tokenizer"))
         assert name.startswith(("counts/0", "published/")) or any(home.exists() for home in homes), name
 
 
-def test_every_page_is_two_clicks_from_the_readme_whose_figures_are_measured() -> None:
-    found = {pages.README}
+def test_every_page_is_two_clicks_from_the_readme() -> None:
+    reached = {pages.README}
     for _ in range(2):
-        links = [(path, re.findall(r"\]\(([^):#]+\.md)", path.read_text("utf-8"))) for path in found]
-        found |= {(path.parent / link).resolve() for path, named in links for link in named}
-    assert {(pages.PAGES / page).resolve() for page in ALL} <= found
+        links = [(path, re.findall(r"\]\(([^):#]+\.md)", path.read_text("utf-8"))) for path in reached]
+        reached |= {(path.parent / link).resolve() for path, named in links for link in named}
+    assert {(pages.PAGES / page).resolve() for page in ALL} <= reached
     assert sum(page.parts[0] == "how-to" for page in ALL) <= 24
+
+
+def test_figures_in_the_readme_are_measured() -> None:
     readme, index = _content(README), _content(Path("index.md"))
     first, table = readme.split("## Install")[0], readme.partition("<!-- benchmarks summary: begin -->")[2]
     fast = [re.search(r"\*\*Fast and small.*?\n- ", text, re.DOTALL) for text in (readme, index)]
@@ -165,17 +173,17 @@ def test_figures_agree_with_the_code() -> None:
     assert gpt2 is not None
     for text, even, moved, _ in figures.CUTS:
         start = len(text[:even].encode())
-        found = gpt2.find_provable_cut(text.encode(), start, len(text.encode()))
+        cut = gpt2.find_provable_cut(text.encode(), start, len(text.encode()))
         special = text.find("<|endoftext|>")
-        assert moved == (special if special > 0 else len(text.encode()[:found].decode()))
+        assert moved == (special if special > 0 else len(text.encode()[:cut].decode()))
     drawn = figures.PIECES
     token_bytes = [bytes([byte]) for byte in GPT2_BYTES]
-    for left, right, _ in train_reference({piece.encode(): found for piece, found in drawn}, 3):
+    for left, right, _ in train_reference({piece.encode(): count for piece, count in drawn}, 3):
         token_bytes.append(token_bytes[left] + token_bytes[right])
-    tokens = [(tuple(piece), found) for piece, found in drawn]
+    tokens = [(tuple(piece), count) for piece, count in drawn]
     for rank in range(3):
         pair, _ = figures.best_pair(tokens)
-        tokens = [(figures.merged(piece, pair), found) for piece, found in tokens]
+        tokens = [(figures.merged(piece, pair), count) for piece, count in tokens]
         assert "".join(pair).encode() == token_bytes[256 + rank]
 
 
@@ -229,9 +237,11 @@ def test_pages_fit_the_window_and_ask_no_other_host(site: Path, browser: Any, wi
 def test_the_index_of_search_has_the_answers(site: Path) -> None:
     index = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))["docs"]
     for query, answer in (
-        *(("eos", "how-to/special-tokens.html"), ("GGUF", "how-to/llama-cpp.html")),
+        ("eos", "how-to/special-tokens.html"),
+        ("GGUF", "how-to/llama-cpp.html"),
         ("Windows", "install.html#what-was-tested-where"),
         ("pad vocabulary", "how-to/special-tokens.html#how-to-pad-or-round-the-vocabulary"),
     ):
-        found = " ".join(f"{one['title']} {one['text']}" for one in index if one["location"].startswith(answer))
-        assert all(word in found.lower() for word in query.lower().split()), query
+        sections = [entry for entry in index if entry["location"].startswith(answer)]
+        text = " ".join(f"{section['title']} {section['text']}" for section in sections).lower()
+        assert all(word in text for word in query.lower().split()), query

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 
 import cpu_time
@@ -43,12 +44,12 @@ def test_a_default_test_that_takes_too_long_fails_in_ci(ci: str, mark: str, fail
     assert too_slow == ["test_times.py::test_long"] * failed
 
 
-@pytest.mark.parametrize("one", MUTATIONS, ids=lambda one: one.name)
-def test_a_mutation_matches_one_line(one: Mutation) -> None:
-    text = (HOME / "pipeline" / one.file).read_text()
-    assert text.count(one.right) == 1
-    assert one.right != one.wrong
-    for test in one.tests:
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=attrgetter("name"))
+def test_a_mutation_matches_one_line(mutation: Mutation) -> None:
+    text = (HOME / "pipeline" / mutation.file).read_text()
+    assert text.count(mutation.right) == 1
+    assert mutation.right != mutation.wrong
+    for test in mutation.tests:
         file, _, function = test.partition("::")
         assert f"def {function}" in (HOME / "tests" / file).read_text()
 
@@ -56,10 +57,12 @@ def test_a_mutation_matches_one_line(one: Mutation) -> None:
 def test_the_table_in_contributing_lists_all_mutations() -> None:
     table = (HOME / "CONTRIBUTING.md").read_text().partition("## Do the tests notice?")[2].partition("\n## ")[0]
     rows = [row.split(" | ") for row in table.splitlines() if row.startswith("| ") and not row.startswith("| broken")]
-    assert [(name[2:], file) for name, file, _ in rows] == [(one.name, f"`{Path(one.file).name}`") for one in MUTATIONS]
+    assert [(name[2:], file) for name, file, _ in rows] == [
+        (mutation.name, f"`{Path(mutation.file).name}`") for mutation in MUTATIONS
+    ]
 
 
 def test_every_target_of_the_fuzzer_runs() -> None:
-    found = python(HOME / "tests" / "fuzz", "--inputs", "60", "--seconds", "300")
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.count(" 60 inputs") == 13
+    done = python(HOME / "tests" / "fuzz", "--inputs", "60", "--seconds", "300")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(" 60 inputs") == 13

@@ -1,10 +1,10 @@
-"""Break the core on purpose, rule by rule, and see that a test fails: `python tests/support/mutations.py [NAME ...]`.
+"""Break the core on purpose, rule by rule, and check that a test fails: `python tests/support/mutations.py [NAME ...]`.
 
-Each mutation of `mutations.txt` is one edit of the source. It is made in a copy of the tree, the core is rebuilt there,
-and the tests of the rule run. A mutation is killed if one of them fails, and survives if all pass: then a test is
-missing. Without names all are tried. `--in DIRECTORY` keeps the copy and its build, so that the next run compiles only
-what changed. Needs what the tests need, a C++ compiler and CMake; `project/test_tools.py` checks that every edit still
-matches the source.
+Each mutation in `mutations.txt` is one edit of the source. The tool applies it to a copy of the tree, rebuilds the core
+there and runs the tests of the rule. A mutation is killed if one of them fails; it survives if all pass, and then a
+test is missing. Without names it tries all. `--in DIRECTORY` keeps the copy and its build, so that the next run
+compiles only what changed. Needs what the tests need, a C++ compiler and CMake; `project/test_tools.py` checks that
+every edit still matches the source.
 """
 
 import argparse
@@ -38,12 +38,12 @@ class Mutation:
 def read_mutations() -> list[Mutation]:
     table = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").partition("\n\n")[2]
     assert not _ENTRY.sub("", table).strip(), "a line of the table cannot be read"
-    found, tests = [], ()
+    mutations, tests = [], ()
     for checked, file, name, *edit in _ENTRY.findall(table):
         tests = tuple(test[2:] for test in checked.splitlines()) or tests
         right, wrong = ("\n".join(line[2:] for line in side.splitlines()) for side in edit)
-        found.append(Mutation(name, file, right, wrong, tests))
-    return found
+        mutations.append(Mutation(name, file, right, wrong, tests))
+    return mutations
 
 
 def _output_of(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -51,15 +51,15 @@ def _output_of(*command: str | Path, **options: Any) -> subprocess.CompletedProc
 
 
 class _Copy:
-    """A copy of the tree with a build of its own, and a Python that knows it before any other."""
+    """A copy of the tree with its own build, and a Python that imports from it first."""
 
     def __init__(self, directory: Path) -> None:
         self.tree, self._build, environment = directory / "tree", directory / "build", directory / "environment"
         venv.create(environment, symlinks=True)
         self._python = environment / "bin" / "python"
         [packages] = environment.glob("lib/python*/site-packages")
-        known = [path for path in sys.path if path and Path(path) not in (HOME, HOME / "tests" / "support")]
-        (packages / "mutations.pth").write_text("\n".join([str(self.tree), *known]) + "\n")
+        others = [path for path in sys.path if path and Path(path) not in (HOME, HOME / "tests" / "support")]
+        (packages / "mutations.pth").write_text("\n".join([str(self.tree), *others]) + "\n")
         for folder in ("pipeline", "tests"):
             for file in (HOME / folder).rglob("*"):
                 if file.is_file() and file.suffix in (".py", ".json", ".cpp", ".hpp", ".txt", ".c", ".pyi"):
@@ -70,7 +70,7 @@ class _Copy:
         subprocess.run([*configure, f"-DPython_EXECUTABLE={self._python}"], check=True, stdout=subprocess.DEVNULL)
 
     def write(self, name: Path, content: bytes) -> None:
-        """Put a file there, where it is not there already: what is not written is not compiled."""
+        """Write a file unless it is the same already: an unchanged file is not compiled again."""
         path = self.tree / name
         if not path.exists() or path.read_bytes() != content:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,14 +78,14 @@ class _Copy:
 
     def build(self) -> None:
         jobs = str(len(os.sched_getaffinity(0)))
-        made = _output_of("cmake", "--build", self._build, "-j", jobs)
-        if made.returncode != 0:
-            raise SystemExit(f"{made.stdout}{made.stderr}the core cannot be built")
+        build = _output_of("cmake", "--build", self._build, "-j", jobs)
+        if build.returncode != 0:
+            raise SystemExit(f"{build.stdout}{build.stderr}the core cannot be built")
         [core] = self._build.glob("_core.*.so")
         self.write(Path("pipeline", core.name), core.read_bytes())
 
     def first_failure(self, tests: tuple[str, ...]) -> str | None:
-        """The first of the tests that fails, or what happened instead; None where all pass."""
+        """Return the first test that fails or the other way in which the tests ended; None if all pass."""
         where = "import sys, pipeline; sys.exit(pipeline.__file__)"
         home = _output_of(self._python, "-P", "-c", where).stderr
         assert home.startswith(str(self.tree)), f"the tests would not use the copy, but {home}"
@@ -109,28 +109,31 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Break the core on purpose and see that a test notices.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a mutation, or the start of its name")
     parser.add_argument("--in", dest="directory", type=Path, metavar="DIRECTORY", help="keeps the copy and its build")
-    given = parser.parse_args()
-    chosen = [one for one in read_mutations() if not given.names or one.name.startswith(tuple(given.names))]
+    arguments = parser.parse_args()
+    names = tuple(arguments.names)
+    chosen = [mutation for mutation in read_mutations() if not names or mutation.name.startswith(names)]
     survived = 0
     with tempfile.TemporaryDirectory() as scratch:
-        copy = _Copy(given.directory.resolve() if given.directory else Path(scratch))
+        copy = _Copy(arguments.directory.resolve() if arguments.directory else Path(scratch))
         copy.build()
-        failed = copy.first_failure(tuple(test for one in chosen for test in one.tests))
+        failed = copy.first_failure(tuple(test for mutation in chosen for test in mutation.tests))
         if failed is not None:
             raise SystemExit(f"{failed} fails without any mutation")
-        for one in chosen:
+        for mutation in chosen:
             started = time.monotonic()
-            name = Path("pipeline", one.file)
+            name = Path("pipeline", mutation.file)
             right = (HOME / name).read_text()
-            if right.count(one.right) != 1:
-                raise SystemExit(f"{one.name}: its text is in {name} {right.count(one.right)} times, not once")
-            copy.write(name, right.replace(one.right, one.wrong).encode())
+            if right.count(mutation.right) != 1:
+                raise SystemExit(
+                    f"{mutation.name}: its text is in {name} {right.count(mutation.right)} times, not once"
+                )
+            copy.write(name, right.replace(mutation.right, mutation.wrong).encode())
             copy.build()
-            failed = copy.first_failure(one.tests)
+            failed = copy.first_failure(mutation.tests)
             copy.write(name, right.encode())
             survived += failed is None
             verdict = "SURVIVED" if failed is None else f"killed by {failed}"
-            print(f"{one.name}: {verdict} ({time.monotonic() - started:.0f} s)", flush=True)  # noqa: T201
+            print(f"{mutation.name}: {verdict} ({time.monotonic() - started:.0f} s)", flush=True)  # noqa: T201
     print(f"{len(chosen)} mutations, {survived} survived")  # noqa: T201
     return 1 if survived else 0
 
