@@ -1,4 +1,4 @@
-"""What every test can rely on, however the suite was started."""
+"""Fixtures and hooks of all tests."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ pytest_plugins = ["cpu_time"]
 # Started in the background by a shell, we would inherit an ignored Ctrl-C, and so would the commands under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Reports are tested in test_report.py; pages of some megabytes for hundreds of runs are for nobody.
+# Reports are tested in test_report.py; other tests do not write pages of some megabytes for each run.
 os.environ["BPE_PIPELINE_REPORT"] = "none"
 
 
@@ -40,7 +40,7 @@ def pytest_configure() -> None:
     """Stop where the installed package has other entry points than the checkout: those of an older `pyproject.toml`."""
     stated = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["entry-points"]
     points = metadata.distribution("bpe-pipeline").entry_points
-    installed = {group: {one.name: one.value for one in points.select(group=group)} for group in stated}
+    installed = {group: {point.name: point.value for point in points.select(group=group)} for group in stated}
     if installed != stated:
         pytest.exit("pyproject.toml has new entry points: pip install --no-build-isolation --no-deps -e .", 1)
 

@@ -37,8 +37,8 @@ def run_process(
     """Run the command in a process of its own, from the installed package, with `env` added to the environment."""
     command = [sys.executable, "-P", "-m", "pipeline", *map(str, arguments)]
     environment = {**os.environ, **env}
-    found = subprocess.run(command, capture_output=True, cwd=cwd, input=_bytes(stdin), env=environment, check=False)
-    return subprocess.CompletedProcess(command, found.returncode, found.stdout.decode(), found.stderr.decode())
+    done = subprocess.run(command, capture_output=True, cwd=cwd, input=_bytes(stdin), env=environment, check=False)
+    return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -1,8 +1,8 @@
-"""Runs of the command that are killed, and what must hold afterwards, whatever they were doing.
+"""Kill runs of the command, and check what must hold afterwards.
 
-A `Case` is a corpus and options; whoever adds a format, a compression or a place to write to adds a case to `CASES`,
-and all kill tests run it. Processes are killed at a moment, or at the n-th change that they make to the run directory
-(`kill_at.c`): in the middle of a write, before a flush to disk, on either side of a rename.
+A `Case` is a corpus and options. A new format, compression or kind of location is a new case in `CASES`, which all kill
+tests run. Processes are killed at a moment, or at the n-th change that they make to the run directory (`kill_at.c`): in
+the middle of a write, before a flush to disk, on either side of a rename.
 """
 
 import gzip
@@ -33,10 +33,11 @@ _OF_A_COMMAND = ("stages", "peak_memory_bytes", "stage_peak_bytes", "retries", "
 
 @dataclass(frozen=True)
 class Case:
-    """make: writes what is read into a directory and gives the inputs; `-` is what it writes to `stdin` there.
+    """A corpus, and the command that reads it.
 
-    command: `train`; or one that begins with a finished run and overwrites it: `merge`, `import-counts`. options:
-    beside output and workers. spills: whether counters are written in parts.
+    make: writes the corpus into a directory and returns the inputs; `-` is the file `stdin` that it writes there.
+    command: `train`; or one that overwrites a finished run: `merge`, `import-counts`. options: in addition to output
+    and workers. spills: whether counters are written in parts.
     """
 
     name: str
@@ -118,11 +119,11 @@ CASES = [
 
 
 def command(case: Case, inputs: list[str], output: Path, workers: int) -> list[str]:
-    """The command that is killed. What overwrites a finished run goes on to do so when it is run again."""
-    places = [str(output)] if case.command == "merge" else [*inputs, "--output", str(output)]
+    """Return the command that is killed; one that overwrites a finished run does so each time."""
+    paths = [str(output)] if case.command == "merge" else [*inputs, "--output", str(output)]
     options = [*case.options, *(["--vocab-size", ",".join(map(str, case.sizes))] if case.sizes else [])]
     options += ["--overwrite"] if case.overwrites else []
-    words = [sys.executable, "-P", "-m", "pipeline", case.command, *places, *options]
+    words = [sys.executable, "-P", "-m", "pipeline", case.command, *paths, *options]
     return [*words, "--workers", str(workers), "--quiet"]
 
 
@@ -142,13 +143,13 @@ def kill(coordinator: int, target: str, choose: random.Random | None = None) -> 
         process = psutil.Process(coordinator)
         servers = process.children()
         workers = [worker for server in servers for worker in server.children()]
-        found = {"all": [], "coordinator": [process], "server": servers[:1], "worker": workers}[target]
-        if found:
-            (choose or random.Random(0)).choice(found).kill()
+        candidates = {"all": [], "coordinator": [process], "server": servers[:1], "worker": workers}[target]
+        if candidates:
+            (choose or random.Random(0)).choice(candidates).kill()
 
 
 def ended(process: "subprocess.Popen[bytes]") -> int:
-    """The exit status; nothing but a kill may be the reason of a failure, and no traceback is ever seen."""
+    """Return the exit status; require that only a kill made it fail, without a traceback."""
     _, stderr = process.communicate(timeout=120)
     assert b"Traceback" not in stderr, stderr.decode()
     assert process.returncode in (0, -signal.SIGKILL), stderr.decode()
@@ -156,19 +157,19 @@ def ended(process: "subprocess.Popen[bytes]") -> int:
 
 
 def results(run: Path) -> dict[str, Any]:
-    """All that a run gives, by name: every byte of it, and the report but for times and memory.
+    """Return the results of a run by name: the bytes of its files, and its report without times and memory.
 
-    Of a text that lies in the run directory itself, whose name is so another one's in another directory, Parquet files
-    are taken without their fingerprints.
+    If the corpus is in the run directory itself, its path differs from run to run, so Parquet files are compared
+    without their fingerprints.
     """
     files = [path for path in run.glob("tokenizer*/*") if path.is_file()]
-    found: dict[str, Any] = {str(path.relative_to(run)): path.read_bytes() for path in files}
+    contents: dict[str, Any] = {str(path.relative_to(run)): path.read_bytes() for path in files}
     for path in (run / "merges.parquet", run / "counter.parquet"):
         if path.exists():
-            found[path.name] = _rows(path) if (run / "stdin").exists() else path.read_bytes()
+            contents[path.name] = _rows(path) if (run / "stdin").exists() else path.read_bytes()
     report = json.loads((run / "report.json").read_text().replace(str(run), "RUN"))
-    found["report"] = {name: value for name, value in report.items() if name not in _OF_A_COMMAND}
-    return found
+    contents["report"] = {name: value for name, value in report.items() if name not in _OF_A_COMMAND}
+    return contents
 
 
 def _rows(path: Path) -> tuple[pa.Table, dict[bytes, bytes]]:
@@ -178,13 +179,13 @@ def _rows(path: Path) -> tuple[pa.Table, dict[bytes, bytes]]:
 
 
 def counters(run: Path) -> dict[str, tuple[int, int]]:
-    """The counters that are whole, each with what would change if it were written again."""
-    there = (run / "counts").glob("[0-9]*.parquet")
-    return {path.name: ((seen := path.stat()).st_ino, seen.st_mtime_ns) for path in there}
+    """Return the complete counters, each with its inode and time, which change if it is written again."""
+    status = {path.name: path.stat() for path in (run / "counts").glob("[0-9]*.parquet")}
+    return {name: (file.st_ino, file.st_mtime_ns) for name, file in status.items()}
 
 
 class Kept:
-    """What a run had when it was killed: counters, those of the second count, and so many characters of log."""
+    """What a run had when it was killed: counters, those of the second count, and the length of its log."""
 
     def __init__(self, run: Path) -> None:
         self._run, self._log = run, run / "log.txt"
@@ -192,7 +193,7 @@ class Kept:
         self._logged = len(self._log.read_text()) if self._log.exists() else 0
 
     def require(self) -> None:
-        """Counters that were whole were not written again, and the run set out to count only what was missing."""
+        """Require that complete counters were not written again, and that only missing ones were planned."""
         for home, kept in self._counters:
             assert kept.items() <= counters(home).items()
         log = self._log.read_text()[self._logged :] if self._log.exists() else ""
@@ -201,7 +202,7 @@ class Kept:
 
 
 def require_clean(run: Path) -> None:
-    """Nothing half done is left."""
+    """Require that no partial file is left."""
     assert [path.name for path in run.rglob(".*") if path.name != ".lock"] == []
 
 

@@ -1,4 +1,4 @@
-"""Run a command on a terminal, and see its screen at every moment, as text with colours."""
+"""Run a command on a terminal, and read its screen at every moment, as text with colours."""
 
 import contextlib
 import os
@@ -39,11 +39,11 @@ def screens(output: bytes) -> list[str]:
     >>> screens(b"50%\\r\\nbar\\r\\x1b[2K\\x1b[1A\\x1b[2K99%")
     ['50%\\nbar', '99%']
     """
-    lines, row, found = [""], 0, []
+    lines, row, seen = [""], 0, []
     for step in _STEPS.finditer(output.decode()):
         if step["clear"]:
             if lines[-1] and row == len(lines) - 1:
-                found.append("\n".join(lines))
+                seen.append("\n".join(lines))
             lines[row] = ""
         elif step["up"] is not None:
             row = max(row - int(step["up"] or 1), 0)
@@ -52,4 +52,4 @@ def screens(output: bytes) -> list[str]:
             lines += [""] * (row + 1 - len(lines))
         elif step["text"]:
             lines[row] += step["text"]
-    return [*found, "\n".join(lines).rstrip()]
+    return [*seen, "\n".join(lines).rstrip()]
