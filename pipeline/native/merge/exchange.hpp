@@ -15,53 +15,39 @@ namespace bpe::merge {
 inline constexpr uint64_t kPositionBytes = 8;  // of a listed position, with its part of a copy of the longest list
 inline constexpr size_t kSampledBlocks = 64;   // of each shard
 
-// The words of a shard without gaps, one after the other, in `to`, which may be the same shard; those for which
-// keep(word, size, weight) is false are dropped. It may shorten the word, which is followed by a boundary.
-template <class From, class S, class Keep>
-void move_words(Shard<From>& from, Shard<S>& to, Keep&& keep) {
-  constexpr Position kSlotsPerRelease = Position{1} << 22;
-  const From* const symbols = from.symbols.data();
-  S* const moved = to.symbols.data();
-  const auto runs = std::exchange(from.runs, {});
-  Position out = 1, in = 1, release = kSlotsPerRelease;
+// Closes the gaps between the words of a shard, and drops those for which keep(word, size, weight) is false. It may shorten
+// the word, which is followed by a boundary.
+template <class S, class Keep>
+void filter_words(Shard<S>& shard, Keep&& keep) {
+  S* const symbols = shard.symbols.data();
+  const auto runs = std::exchange(shard.runs, {});
+  Position out = 1, in = 1;
   for (size_t r = 0; r + 1 < runs.size(); ++r) {
     while (in < runs[r + 1].begin) {
       const Position start = out;
       for (; symbols[in] != kBoundary; ++in) {
-        const From symbol = symbols[in];
-        moved[out] = symbol;
-        out += symbol < kTail<From>;
+        const S symbol = symbols[in];
+        symbols[out] = symbol;
+        out += symbol < kTail<S>;
       }
       ++in;
-      moved[out] = static_cast<S>(kBoundary);
+      symbols[out] = static_cast<S>(kBoundary);
       auto size = static_cast<size_t>(out - start);
-      if (!keep(moved + start, size, runs[r].weight)) {
+      if (!keep(symbols + start, size, runs[r].weight)) {
         out = start;
         continue;
       }
       out = start + static_cast<Position>(size);
-      moved[out++] = static_cast<S>(kBoundary);
-      if (to.runs.empty() || to.runs.back().weight != runs[r].weight) to.runs.push_back({start, runs[r].weight});
-      if (static_cast<const void*>(&from) != &to && in > release) {
-        from.symbols.release_front(in);
-        release = in + kSlotsPerRelease;
-      }
+      symbols[out++] = static_cast<S>(kBoundary);
+      if (shard.runs.empty() || shard.runs.back().weight != runs[r].weight)
+        shard.runs.push_back({start, runs[r].weight});
     }
   }
-  to.runs.push_back({out, 0});
-  to.size = out;
+  shard.runs.push_back({out, 0});
+  shard.size = out;
 }
 
-template <class S, class Keep>
-void filter_words(Shard<S>& shard, Keep&& keep) {
-  move_words(shard, shard, std::forward<Keep>(keep));
-}
-
-// A pair's sum, among those by counter of a sketch of that size.
-inline uint64_t& sum_of(std::vector<uint64_t>& sums, PairKey pair) {
-  return sums[Sketch::spread(Sketch::product(pair)) & (sums.size() - 1)];
-}
-// Adds a word's pairs to sums: add(sum, weight). Sums are fetched ahead, some pairs at once: hardly any is in a cache.
+// Adds a word's pairs to the sums by counter of a sketch of that size: add(sum, weight). Sums are fetched ahead, some pairs at once: hardly any is in a cache.
 template <class S, class Add>
 void add_pairs(const S* word, size_t size, uint64_t weight, const Tokens& tokens, std::vector<uint64_t>& sums,
                Add&& add) {
@@ -69,7 +55,7 @@ void add_pairs(const S* word, size_t size, uint64_t weight, const Tokens& tokens
   for (size_t i = 0, n = 0; i + 1 < size; n = 0) {
     for (const auto end = std::min(size - 1, i + places.size()); i < end; ++i) {
       if (tokens.forbids(word[i], word[i + 1])) continue;
-      places[n] = &sum_of(sums, key_of(word[i], word[i + 1]));
+      places[n] = &sums[Sketch::spread(Sketch::product(key_of(word[i], word[i + 1]))) & (sums.size() - 1)];
       __builtin_prefetch(places[n++], 1);
     }
     for (size_t k = 0; k < n; ++k) add(*places[k], weight);

@@ -32,8 +32,10 @@ class Resident : public MostFrequent {
     work_.batches.resize(shards);
     work_.members.resize(team_.members());
     if (!is_of_bytes()) return;
-    each_byte_pair(corpus, tokens_,
-                   [this](PairKey pair, uint64_t count) { sketch_->add(sketch_->counter_of(pair), count); });
+    for (Symbol left = 0; left < 256; ++left)
+      for (Symbol right = 0; right < 256; ++right)
+        if (const auto count = corpus.byte_pairs[256 * left + right]; count != 0 && !tokens_.forbids(left, right))
+          sketch_->add(sketch_->counter_of(key_of(left, right)), count);
   }
   bool is_of_bytes() const { return result_.counts.empty() && !options_.start; }
 

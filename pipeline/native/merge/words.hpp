@@ -45,15 +45,6 @@ struct Corpus {
   std::vector<uint64_t> byte_pairs;  // count of the pair (left, right) at 256 * left + right
 };
 
-// Calls add(pair, count) for the pairs of bytes that may be merged.
-template <class Add>
-void each_byte_pair(const Corpus& corpus, const Tokens& tokens, Add&& add) {
-  for (Symbol left = 0; left < 256; ++left)
-    for (Symbol right = 0; right < 256; ++right)
-      if (const auto count = corpus.byte_pairs[256 * left + right]; count != 0 && !tokens.forbids(left, right))
-        add(key_of(left, right), count);
-}
-
 // Which pieces become words, and how.
 struct Taking {
   uint64_t min_count;        // those counted less often are left out
