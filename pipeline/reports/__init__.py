@@ -1,10 +1,14 @@
 """What a run found out, for people and for machines.
 
-result.py           what a command returns: parts that it shows, and the renderers to text and JSON
+parts.py            what results show: rows, notes, tables, lists; as text and as HTML
+result.py           what a command returns: its parts, its JSON, its advice
 tokens.py           what a vocabulary holds: lengths, scripts, tokens that deserve a look
 measure.py          a sample cut by a tokenizer: fertility, whole words, Rényi efficiency
 numbers.py          all of it together, as `report.json` holds it; numbers_worker.py computes it
-tables.py           what is shown of them, for report.txt, the page and the model card
-plots.py, page.py   and as one page, report.html
-summary.py          the results of training and encoding, and the report; progress.py: what is shown before
+verdict.py          the questions that a report answers first
+tables.py           what is shown of the numbers, for report.txt, the page and the model card
+figure.py           a figure as a value; plots.py: those of a report
+page.py             pages with figures, and the report as one; figure_files.py: figures as files
+summary.py          the result of training, and the report; encoding.py: the result of encoding
+compared.py         other tokenizers to compare with; progress.py: what is shown while a command works
 """

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.merges.vocabulary import Vocabulary
@@ -104,10 +105,7 @@ def load_compared(path: Location) -> MeasuredTokenizer:
             return _load_encoding(encoding)
     if path.suffix != ".model" or is_rank_file(path):
         return measured_model(load_model(path))
-    try:
-        processor = import_module("sentencepiece").SentencePieceProcessor()
-    except ImportError:
-        raise InputError(f"{path} is read with the sentencepiece package: pip install sentencepiece") from None
+    processor = _package("sentencepiece", path).SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(path.read_bytes())
     except (OSError, RuntimeError) as reason:
@@ -119,6 +117,14 @@ def load_compared(path: Location) -> MeasuredTokenizer:
     return MeasuredTokenizer(_whole(processor.EncodeAsIds), vocab, len(vocab), processor.DecodeIds)
 
 
+def _package(name: str, what: object) -> Any:
+    """Import the package that reads something; InputError if it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise InputError(f"{what} is read with the {name} package: pip install {name}") from None
+
+
 def _whole(encode: Callable[[str], list[int]]) -> Callable[[str], Iterable[tuple[list[int], bytes]]]:
     """Return the stretches of a tokenizer that finds no special tokens in text: all of it is one."""
     return lambda text: [(encode(text), text.encode())]
@@ -127,9 +133,7 @@ def _whole(encode: Callable[[str], list[int]]) -> Callable[[str], Iterable[tuple
 def _load_encoding(name: str) -> MeasuredTokenizer:
     """Load an encoding of tiktoken whose file is in its cache, so that nothing is downloaded."""
     try:
-        encoding = import_module("tiktoken").get_encoding(name)
-    except ImportError:
-        raise InputError(f"{name} is read with the tiktoken package: pip install tiktoken") from None
+        encoding = _package("tiktoken", name).get_encoding(name)
     except (ValueError, OSError) as reason:  # a damaged file would be fetched again
         raise InputError(f"{name} cannot be read from the cache of tiktoken: {reason}") from None
     vocab = {encoding.encode_single_token(one): one for one in encoding.token_byte_values()}

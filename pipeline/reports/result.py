@@ -13,7 +13,6 @@ from pipeline.reports.parts import Part, Rows, as_text, html_of
 from pipeline.storage import Remote
 
 NOT_STORED = {"stored": False}  # metadata of a field that is no part of the JSON
-EQUAL = 0.001  # of the bytes per token: what differs by less is equal
 
 
 @dataclass(frozen=True)

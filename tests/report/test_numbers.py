@@ -98,34 +98,26 @@ def test_logarithmic_includes_both_ends(last: int) -> None:
     assert len(points) <= 161
 
 
-def test_script_of_texts() -> None:
-    expected = {
-        " the": "Latin",
-        "l'é": "Latin",
-        "привет": "Cyrillic",
-        "東京": "Han",
-        "ひらがな": "Hiragana",
-        "カー": "Katakana",
-        "ｶﾀ": "Katakana",
-        "한국": "Hangul",
-        "नमस्ते": "Devanagari",
-        "مرحبا": "Arabic",
-        " \n": tokens.SPACE,
-        "\u3000": tokens.SPACE,
-        "12": tokens.DIGITS,
-        "４５": tokens.DIGITS,
-        "½": tokens.DIGITS,
-        "->": tokens.SIGNS,
-        "…🌉": tokens.SIGNS,
-        "\u0301": tokens.SIGNS,
-        "e\u0301": "Latin",
-        "aб": tokens.SEVERAL,
-        "京都の": tokens.SEVERAL,
-        "a1 -": "Latin",
-        "Ａ": "Latin",
-        "ᐃᓄᒃ": "Canadian Syllabics",
-    }
-    assert {text: tokens.script_of(text) for text in expected} == expected
+SCRIPTS = {
+    "Latin": (" the", "l'é", "e\u0301", "a1 -", "Ａ"),
+    "Cyrillic": ("привет",),
+    "Han": ("東京",),
+    "Hiragana": ("ひらがな",),
+    "Katakana": ("カー", "ｶﾀ"),
+    "Hangul": ("한국",),
+    "Devanagari": ("नमस्ते",),
+    "Arabic": ("مرحبا",),
+    "Canadian Syllabics": ("ᐃᓄᒃ",),
+    tokens.SPACE: (" \n", "\u3000"),
+    tokens.DIGITS: ("12", "４５", "½"),
+    tokens.SIGNS: ("->", "…🌉", "\u0301"),
+    tokens.SEVERAL: ("aб", "京都の"),
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_script_of_texts(script: str) -> None:
+    assert {tokens.script_of(text) for text in SCRIPTS[script]} == {script}
 
 
 def test_vocabulary_numbers_by_hand() -> None:

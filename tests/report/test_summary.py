@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import peers
 import pytest
@@ -13,6 +14,12 @@ from pipeline.reports.encoding import EncodingSummary
 from pipeline.reports.parts import Rows, Table, as_text
 from pipeline.reports.result import plain
 from pipeline.reports.summary import Report
+from pipeline.shards.encoded_corpus import EncodedCorpus
+
+
+@pytest.fixture
+def encoded(text: Path, trained: Path, tmp_path: Path) -> EncodedCorpus:
+    return pipeline.encode_corpus(text, tokenizer=trained, output=tmp_path / "encoded")
 
 
 def test_summary_has_at_most_eight_lines_and_the_report_the_rest(tmp_path: Path) -> None:
@@ -35,27 +42,36 @@ def test_summary_has_at_most_eight_lines_and_the_report_the_rest(tmp_path: Path)
 
 
 def test_counting_and_encoding_have_short_summaries(text: Path, trained: Path, tmp_path: Path) -> None:
-    """Of shards it names the dtype that a reader finds."""
     counted = run("count", text, "--output", tmp_path / "run").stdout.splitlines()
     assert [line.split("  ")[0] for line in counted] == ["corpus", "time", "run", "next"]
     words = ["--tokenizer", trained, "--output", tmp_path / "shards", "--documents", "offsets"]
     assert len(run("encode", text, *words).stdout.splitlines()) <= 8
-    corpus = pipeline.encode_corpus(text, tokenizer=trained, output=tmp_path / "other")
-    columns = {"columns": {"input_ids": "int32"}}
-    for changes, words in (
+
+
+@pytest.mark.parametrize(
+    ("changes", "shards"),
+    [
         ({}, "(1 npy of uint16, "),
         ({"format": "arrow"}, "(1 arrow of int32, "),
-        ({"format": "parquet", "dtype": "uint32"} | columns, "(1 parquet of int32, "),
+        ({"format": "parquet", "dtype": "uint32", "columns": {"input_ids": "int32"}}, "(1 parquet of int32, "),
         ({"format": "bin"}, "(1 bin of uint16, "),
         ({"format": "bin", "dtype": "uint32"}, "; nanoGPT's loader reads uint16: change its dtype)"),
-    ):
-        shown = str(EncodingSummary(tmp_path, replace(corpus, **changes), {}, 0, 0, tokenizer=trained))
-        assert words in shown
-        assert ("nanoGPT" in shown) == ("nanoGPT" in words)
-        assert shown.endswith(" | head")
-        assert "attention_mask" not in shown
-    packed = {"columns": {"input_ids": "int32", "position_ids": "int32"}, "pack": "best-fit", "format": "arrow"}
-    shown = str(EncodingSummary(tmp_path, replace(corpus, **packed), {}, 0, 0))
+    ],
+)
+def test_summary_of_shards_names_the_dtype_that_a_reader_finds(
+    encoded: EncodedCorpus, trained: Path, tmp_path: Path, changes: dict[str, Any], shards: str
+) -> None:
+    shown = str(EncodingSummary(tmp_path, replace(encoded, **changes), {}, 0, 0, tokenizer=trained))
+    assert shards in shown
+    assert ("nanoGPT" in shown) == ("nanoGPT" in shards)
+    assert shown.endswith(" | head")
+    assert "attention_mask" not in shown
+
+
+def test_summary_of_packed_rows_says_how_to_keep_documents_apart(encoded: EncodedCorpus, tmp_path: Path) -> None:
+    columns = {"input_ids": "int32", "position_ids": "int32"}
+    packed = replace(encoded, columns=columns, pack="best-fit", format="arrow")
+    shown = str(EncodingSummary(tmp_path, packed, {}, 0, 0))
     assert "position_ids  keep the documents of a row apart in batches without attention_mask" in shown
 
 

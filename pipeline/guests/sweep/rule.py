@@ -27,10 +27,11 @@ from pipeline.base.errors import UsageError, unfit
 from pipeline.base.units import format_count
 from pipeline.guests.sweep.sweep_worker import Point
 from pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, enough_from
-from pipeline.reports.result import EQUAL, Advice, prices
+from pipeline.reports.result import Advice, prices
 
 _A, _A_POWER, _B, _B_POWER = 0.19584238, 0.67073747, 2.12411231, 0.44660634  # in millions, and 10^15 operations
 _OPTIMUM = math.exp(-2.48465102)
+_EQUAL = 0.001  # of the bytes per token: what differs by less is equal
 _MOST_EQUAL = 4  # that are named
 _SAMPLES, _OUTSIDE = 200, 5  # of a bootstrap; of them on each side of the interval
 KINDS = {"held out": "held-out files", "counted": "files that were counted", "source": "sources"}
@@ -225,7 +226,7 @@ def _margin(one: Point, other: Point) -> float:
     theirs = {text.name: text.groups for text in other.measured if text.kind == "held out"}
     pairs = [(text.groups, theirs[text.name]) for text in one.measured if text.kind == "held out" and text.groups]
     if not pairs:
-        return EQUAL
+        return _EQUAL
     random, differences = Random(0), list[float]()  # noqa: S311 - a sample, not a secret
     for _ in range(_SAMPLES):
         total = 0.0
@@ -234,4 +235,4 @@ def _margin(one: Point, other: Point) -> float:
             total += math.log(sum(groups[at] for at in drawn) / sum(of_other[at] for at in drawn))
         differences.append(total / len(pairs))
     differences.sort()
-    return max(EQUAL, (differences[-1 - _OUTSIDE] - differences[_OUTSIDE]) / 2)
+    return max(_EQUAL, (differences[-1 - _OUTSIDE] - differences[_OUTSIDE]) / 2)

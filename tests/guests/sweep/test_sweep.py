@@ -252,33 +252,51 @@ def _point(mixture: str, size: int, rates: tuple[float, ...], last_count: int = 
     return Point(mixture, size, size, last_count, measured)
 
 
-def test_the_rule_takes_the_size_and_then_the_mixture() -> None:
-    points = [
-        _point("a", 8000, (3.0, 3.0)),
-        _point("b", 8000, (4.0, 2.0)),
-        _point("a", 16000, (3.3, 3.3)),
-        _point("b", 16000, (4.4, 2.2)),
-        _point("a", 32000, (3.4, 3.4)),
-        _point("b", 32000, (4.5, 2.2)),
-    ]
-    chosen = recommend(points, ForModel())
+POINTS = [
+    _point("a", 8000, (3.0, 3.0)),
+    _point("b", 8000, (4.0, 2.0)),
+    _point("a", 16000, (3.3, 3.3)),
+    _point("b", 16000, (4.4, 2.2)),
+    _point("a", 32000, (3.4, 3.4)),
+    _point("b", 32000, (4.5, 2.2)),
+]
+
+
+def test_the_size_is_the_smallest_from_which_no_doubling_pays_and_the_mixture_the_best_of_it() -> None:
+    chosen = recommend(POINTS, ForModel())
     assert (chosen.mixture, chosen.vocab_size) == ("a", 16000)  # to 32,000 it is less than 5 %
     assert chosen.rate == pytest.approx(3.3)
-    assert recommend(points, ForModel(70e9)).vocab_size == 32000
-    later = [*points, _point("a", 64000, (3.7, 3.7)), _point("b", 64000, (5.0, 2.4)), _point("a", 128000, (3.7, 3.7))]
-    assert recommend(later, ForModel()).vocab_size == 64000  # doubling 16,000 does not pay, but doubling 32,000 does
-    rare = [replace(point, last_count=5) if point.vocab_size > 8000 else point for point in points]
+
+
+def test_a_later_doubling_that_pays_makes_the_size_larger() -> None:
+    larger = [_point("a", 64000, (3.7, 3.7)), _point("b", 64000, (5.0, 2.4)), _point("a", 128000, (3.7, 3.7))]
+    assert recommend([*POINTS, *larger], ForModel()).vocab_size == 64000  # doubling 16,000 does not pay
+
+
+def test_a_large_model_takes_the_largest_size() -> None:
+    assert recommend(POINTS, ForModel(70e9)).vocab_size == 32000
+
+
+def test_sizes_whose_last_pair_is_rare_in_every_mixture_are_left_out() -> None:
+    rare = [replace(point, last_count=5) if point.vocab_size > 8000 else point for point in POINTS]
     chosen = recommend(rare, ForModel(70e9))
     assert chosen.vocab_size == 8000
     assert chosen.reasons[2].endswith("in every mixture: 16,000 (5), 32,000 (5)")
-    shorter = _point("b", 400, (3.0,), last_count=19)
-    chosen = recommend([_point("a", 400, (2.0,)), shorter], ForModel())
+
+
+def test_mixtures_whose_last_pair_is_rare_are_left_out() -> None:
+    chosen = recommend([_point("a", 400, (2.0,)), _point("b", 400, (3.0,), last_count=19)], ForModel())
     assert chosen.mixture == "a"
     assert chosen.reasons[2] == "their last pair occurred fewer than 20 times at this size: b (19)"
-    only = recommend([_point("a", 400, (2.0,), last_count=1)], ForModel())
-    assert "too little text" in only.reasons[-1]
-    held = replace(points[0], measured=(*points[0].measured, Measured("held out", "x", 50, 10)))
-    assert rate(held) == pytest.approx(5)
+
+
+def test_too_little_text_is_said() -> None:
+    assert "too little text" in recommend([_point("a", 400, (2.0,), last_count=1)], ForModel()).reasons[-1]
+
+
+def test_a_point_is_judged_by_held_out_text_if_there_is_any() -> None:
+    measured = (*POINTS[0].measured, Measured("held out", "x", 50, 10))
+    assert rate(replace(POINTS[0], measured=measured)) == pytest.approx(5)
 
 
 def _of_documents(mixture: str, groups: tuple[int, ...]) -> Point:
@@ -286,16 +304,24 @@ def _of_documents(mixture: str, groups: tuple[int, ...]) -> Point:
     return Point(mixture, 400, 400, 100, (Measured("held out", "x", 4 * 64_000, tokens, groups),))
 
 
+GROWING = [_point("a", size, (bytes_per_token,)) for size, bytes_per_token in ((8000, 3.0), (16000, 3.3), (32000, 3.4))]
+
+
 def test_advice_has_its_weight_and_what_would_change_it() -> None:
-    sizes = ((8000, 3.0), (16000, 3.3), (32000, 3.4))
-    of_size = recommend([_point("a", size, (one,)) for size, one in sizes], ForModel()).advice[0]
+    of_size = recommend(GROWING, ForModel()).advice[0]
     assert str(of_size) == (
         "doubling 16,000 saves 2.9% of the tokens, less than 5%; 8,000 costs 10.0% more tokens, 32,000 2.9% fewer; "
         "with a limit of 2.9% it would be 32,000, above 9.1% 8,000"
     )
     assert of_size.evidence["saved_by_doubling"] == pytest.approx({16000: 1 - 3 / 3.3, 32000: 1 - 3.3 / 3.4})
-    predicted = recommend([_point("a", size, (one,)) for size, one in sizes], ForModel(3e9, hidden_size=3200)).advice[0]
+
+
+def test_advice_of_a_prediction_names_the_one_that_would_change_it() -> None:
+    predicted = recommend(GROWING, ForModel(3e9, hidden_size=3200)).advice[0]
     assert predicted.unless == "a prediction below 22,627 would take 16,000"
+
+
+def test_mixtures_that_hardly_differ_are_equal() -> None:
     close = recommend([_point("a", 400, (2.0,)), _point("b", 400, (1.9985,)), _point("c", 400, (1.9,))], ForModel())
     assert close.advice[1].equal == ("b",)
     assert "equal within 0.1%, so any of these: a | b" in close.reasons[1]
