@@ -9,7 +9,7 @@ import logging
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pipeline.base import machine
@@ -85,17 +85,16 @@ def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None
             remedy = f"bpe-pipeline report {run.directory} makes them where there is more"
             runner.inform(f"no numbers in the report: they take {shortage}; {remedy}")
             return None
-        files, names, text_field, left_out = corpus_of(run)
-        chosen = choose(files, _sample_bytes(learned))
+        text = text_of(run)
         from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
 
         task = NumbersTask(
             trained,
-            chosen,
-            text_field,
-            _SMALL + left_out,
+            choose(text.files, _sample_bytes(learned)),
+            text.text_field,
+            _SMALL + text.left_out,
             references=tuple(REFERENCES),
-            names=names,
+            names=text.names,
             weighted=run.manifest.weighted,
             counters=counters_of(run, trained),
         )
@@ -105,29 +104,39 @@ def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None
         return None
 
 
-def corpus_of(run: Run) -> tuple[list[CorpusFile], dict[str, str], str, str]:
-    """Return a run's files and their text field; of a combined run, those of its runs, with the run of each file.
+@dataclass(frozen=True)
+class RunText:
+    """The text that a run was counted from. names: of the sources of files, in place of those of their paths.
 
-    The last text names the runs that are left out: those that are gone, or read another field than the first one.
+    left_out: in words, runs of a combined one that are gone, or whose text field is not that of the first one.
     """
+
+    files: tuple[CorpusFile, ...]
+    text_field: str
+    names: Mapping[str, str] = field(default_factory=dict)
+    left_out: str = ""
+
+
+def text_of(run: Run) -> RunText:
+    """Return the text of a run; of a combined run that of its runs, with the run of each file as its source."""
     if run.manifest.source is None:
-        return list(run.manifest.plan.files), {}, str(run.manifest.counting["text_field"]), ""
-    files, names, fields, left_out = list[CorpusFile](), dict[str, str](), list[str](), list[str]()
+        return RunText(tuple(run.manifest.plan.files), str(run.manifest.counting["text_field"]))
+    texts, names, left_out = list[RunText](), dict[str, str](), list[str]()
     for source in run.manifest.source.mixed:
         try:
             of_run = manifest.require(location(source.run))
-            files_of_run, _, field, _ = corpus_of(of_run)
+            text = text_of(of_run)
         except (PipelineError, OSError):
             left_out.append(source.run)
             continue
-        fields.append(field)
-        if field == fields[0]:
-            files += files_of_run
-            names |= dict.fromkeys((file.path for file in files_of_run), of_run.directory.location.name)
-        else:
+        if texts and text.text_field != texts[0].text_field:
             left_out.append(source.run)
+            continue
+        texts.append(text)
+        names |= dict.fromkeys((file.path for file in text.files), of_run.directory.location.name)
     without = f" Without the text of {', '.join(left_out)}, which cannot be read along." if left_out else ""
-    return files, names, fields[0] if fields else "text", without
+    files = tuple(file for text in texts for file in text.files)
+    return RunText(files, texts[0].text_field if texts else "text", names, without)
 
 
 def counters_of(run: Run, trained: Trained) -> tuple[tuple[Location, str], ...]:

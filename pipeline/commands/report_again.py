@@ -15,12 +15,13 @@ from pipeline.base.units import format_bytes, format_count, parse_whole_number
 from pipeline.commands.report import (
     RANDOM,
     SAMPLE_BYTES,
-    corpus_of,
+    RunText,
     counters_of,
     load,
     needed_bytes,
     sections_of,
     shortage_of,
+    text_of,
     write_files,
 )
 from pipeline.corpus.files import CorpusFile
@@ -229,21 +230,21 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
 def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listener: Listener) -> NumbersTask:
     """Return the task of a report with these extras; warns if text that is held out was trained on."""
     languages, held_out = _with_names(extras.held_out)
-    files, names, text_field, left_out = corpus_of(run)
-    trained_on, description = "", RANDOM + left_out
+    text = text_of(run)
+    trained_on, description = "", RANDOM + text.left_out
     if held_out:
-        corpus, files = files, list(find_files(map(str, held_out)).files)
-        trained_on, description = _about_held_out(held_out, files, corpus)
-        listed = [(name, find_files([str(path)]).files) for name, path in zip(languages, held_out, strict=True) if name]
-        names = {file.path: name for name, files_of_name in listed for file in files_of_name}
+        named = [(name, path) for name, path in zip(languages, held_out, strict=True) if name]
+        names = {file.path: name for name, path in named for file in find_files([str(path)]).files}
+        corpus, text = text.files, RunText(tuple(find_files(map(str, held_out)).files), "text", names)
+        trained_on, description = _about_held_out(held_out, text.files, corpus)
     parallel = tuple(dict.fromkeys(languages)) if all(languages) and len(set(languages)) > 1 else ()
     if trained_on:
         listener(Notice("warning", f"--held-out names text that was trained on: {trained_on}"))
     others = _tokenizers_of(extras.compare)
     return NumbersTask(
         trained,
-        _whole(files) if parallel else choose(files, SAMPLE_BYTES),
-        "text" if held_out else text_field,
+        _whole(text.files) if parallel else choose(text.files, SAMPLE_BYTES),
+        text.text_field,
         description,
         held_out=bool(held_out) and not trained_on,
         skip_changed=not held_out,
@@ -251,7 +252,7 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
         compare=tuple((name, partial(load_compared, one)) for name, one in others.items() if not isinstance(one, str)),
         references=tuple(one for one in others.values() if isinstance(one, str)) if others else tuple(REFERENCES),
         hidden_size=extras.hidden_size,
-        names=names,
+        names=text.names,
         parallel=parallel,
         weighted=run.manifest.weighted,
         counters=counters_of(run, trained),
