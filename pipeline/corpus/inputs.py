@@ -118,7 +118,7 @@ def _excludes(glob: Sequence[str], parts: Sequence[str]) -> bool:
 
 
 def _on_disk(name: str) -> tuple[Sequence[Location], str]:
-    """Return the files that a local name stands for, and why there are none."""
+    """Return the files that a local name means, and what to say if there are none."""
     path = _absolute(name)
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 - Path's questions hide some errors and raise others
@@ -140,7 +140,7 @@ def _on_disk(name: str) -> tuple[Sequence[Location], str]:
 
 
 def _in_store(where: Remote) -> tuple[Sequence[Location], str]:
-    """Return the objects that a URI stands for, and why there are none."""
+    """Return the objects that a URI means, and what to say if there are none."""
     root = replace(where, key="")
     if where.key and where.is_file():
         return [where], ""

@@ -38,7 +38,7 @@ class Chosen:
 def choose(files: Sequence[CorpusFile], sample_bytes: int, *, seed: int = 0) -> list[Chosen]:
     """Choose about `sample_bytes` at random, the same each time, in at most 256 files, 64 for less than 4 MiB.
 
-    All of so many files, if that is not more: then the sample depends neither on their order nor on how they are cut.
+    A corpus that is no larger is taken whole: then the sample depends neither on the order of files nor on cuts.
     """
     ends = list(accumulate(file.size for file in files))
     if not ends:

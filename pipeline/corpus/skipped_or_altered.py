@@ -82,13 +82,13 @@ class SkippedOrAltered:
 class Tally:
     """Skipped or altered input as it occurs."""
 
-    found: dict[str, KindTally] = field(default_factory=dict)
+    kinds: dict[str, KindTally] = field(default_factory=dict)
 
     def add(self, kind: str, count: int, examples: Iterable[str] = ()) -> None:
         """Add `count` of a kind; keep the first few examples."""
         if count == 0:
             return
-        tally = self.found.setdefault(kind, {"count": 0, "examples": []})
+        tally = self.kinds.setdefault(kind, {"count": 0, "examples": []})
         tally["count"] += count
         for example in examples:
             if len(tally["examples"]) == MOST_EXAMPLES:
@@ -102,7 +102,7 @@ def add_up(tallies: Iterable[Tallies]) -> dict[str, KindTally]:
     for tally in tallies:
         for kind, counted in tally.items():
             total.add(kind, counted["count"], counted["examples"])
-    return total.found
+    return total.kinds
 
 
 def in_words(tallies: Tallies) -> tuple[SkippedOrAltered, ...]:

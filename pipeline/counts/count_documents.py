@@ -154,7 +154,7 @@ class _Counting:
         statistics = sum(self._statistics, ChunkStatistics())
         for kind, count in self._noted.items():
             self.tally.add(kind, count, (location for _, location in sorted(self._examples[kind])))
-        return Parts(self._parts, replace(statistics, losses=self.tally.found, **self._looks.statistics()))
+        return Parts(self._parts, replace(statistics, losses=self.tally.kinds, **self._looks.statistics()))
 
 
 def _item(block: Records, offset: int) -> tuple[int, str]:

@@ -99,7 +99,7 @@ class _Counting(Resumable):
         """Return the statistics of all that was counted, also before this process."""
         characters = self._cutter.concerned() if isinstance(self._cutter, RegexCutter) else ""
         statistics = self.reading.statistics() | self.looks.statistics()
-        statistics |= {"losses": losses.found, "concerned_characters": characters}
+        statistics |= {"losses": losses.kinds, "concerned_characters": characters}
         return self._before + stored(ChunkStatistics, statistics)
 
     def due(self) -> bool:

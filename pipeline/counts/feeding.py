@@ -163,7 +163,7 @@ class _Feeding:
 
     def tally(self) -> Tally:
         """Return what was skipped or altered so far."""
-        tally = Tally(add_up([self._tally.found]))
+        tally = Tally(add_up([self._tally.kinds]))
         for kind, (count, _) in self._counter.statistics()["noted"].items():
             tally.add(kind, count, self._locations[kind])
         return tally

@@ -1,4 +1,4 @@
-"""One broker of memory: whoever spends memory reserves it, by the least that the work needs and the most that helps it.
+"""The broker of memory: work reserves it, naming the least that it needs and the most that helps.
 
 The two numbers are next to the code that spends them. What processes take before any work is measured for the
 coordinator, and declared here for the others: for the interpreter, this package and Arrow.

@@ -181,7 +181,7 @@ class Plan:
         without_rows = [file.path for index, file in enumerate(self.files) if index not in planned]
         tally = Tally()
         tally.add("files_empty", len(self.empty) + len(without_rows), [*self.empty, *without_rows])
-        return tally.found
+        return tally.kinds
 
     def checked(self) -> "Plan":
         """Return the plan, which was stored; raise `ValueError` if its values do not fit together."""

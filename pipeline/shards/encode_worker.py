@@ -155,7 +155,7 @@ def make_ids(
             bytes=feeding.fed_bytes(),
             text_tokens=sum(added.values()),
             text_bytes=sum(len(text.encode()) * count for text, count in added.items()) + feeding.around_bytes,
-            losses=tally.found,
+            losses=tally.kinds,
             special_found=counts,
         )
     text_tokens, text_bytes = ids.text()  # without added tokens

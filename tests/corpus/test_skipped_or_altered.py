@@ -18,9 +18,9 @@ def test_tallies_add_up_in_order() -> None:
     two.add("pieces_cut", 20, map(str, range(20)))
     two.add("files_empty", 1, ["f"])
     two.add(NO_TOOL_FORMAT, 2, [f"a.jsonl, byte {at}, template own" for at in (0, 9)])
-    total = add_up([one.found, two.found])
+    total = add_up([one.kinds, two.kinds])
     assert total["pieces_cut"] == {"count": 23, "examples": ["a", "b", *map(str, range(MOST_EXAMPLES - 2))]}
-    assert one.found["pieces_cut"]["examples"] == ["a", "b"]
+    assert one.kinds["pieces_cut"]["examples"] == ["a", "b"]
     cut, empty, without = in_words(total)  # those of a guest come last
     assert [cut.kind, str(empty)] == ["pieces_cut", "1 file without text (first: f)"]
     assert without.without_locations().endswith("the template has no tool format")  # of one file

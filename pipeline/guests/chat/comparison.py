@@ -43,11 +43,11 @@ class Comparison:
             tally, row = Tally(), None
             with encoder.noting(tally, where):
                 row = encoder.encode(conversation)
-            if SPECIAL_TOKENS["text"] in tally.found or (row is None and (name != OWN or REFUSED not in tally.found)):
+            if SPECIAL_TOKENS["text"] in tally.kinds or (row is None and (name != OWN or REFUSED not in tally.kinds)):
                 return ""
             if row is None:
                 self.left = 0
-                refused = tally.found[REFUSED]["examples"][0]
+                refused = tally.kinds[REFUSED]["examples"][0]
                 return f"the tokenizer's own chat template does not take what {self._encoders[0][0]} does: {refused}"
             ids = memoryview(row[0]).cast("I")
             texts[name] = b"".join(map(self._bytes_of.__getitem__, ids)).decode(errors="replace")

@@ -148,7 +148,7 @@ def _rows(
                 _log.warning("encode_chat: %s", differs)
             ids, labels = (array("i", column).tolist() for column in row)
             yield {"input_ids": ids, "labels": labels}
-    for kind in in_words(tally.found):
+    for kind in in_words(tally.kinds):
         _log.warning("encode_chat: %s", kind)
 
 

@@ -75,7 +75,7 @@ def encode_rows(task: RowsTask) -> EncodedChunk:
         writer = IdsWriter(file, ID_BYTES)
         _write_rows(_rows(task, tally, lengths, learned), writer)
         about = plain(Conversations.counted(task.options.sequence_length or 0, lengths, learned))
-        part = writer.finish_part(task.fingerprint, ChunkStatistics(losses=tally.found), about=about)
+        part = writer.finish_part(task.fingerprint, ChunkStatistics(losses=tally.kinds), about=about)
     _log.info("%s: %d rows, %d ids in %.2f s", task, part.documents, part.ids // 2, time.monotonic() - started)
     return part
 
