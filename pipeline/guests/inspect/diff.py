@@ -110,7 +110,7 @@ def _settings(model: Model) -> dict[str, str]:
     values: dict[str, object] = {f"special token {text}": f"id {id_}" for text, id_ in special.items()}
     values |= {f"rule of {text}": _words(asdict(rule)) for text, rule in preparation.rules.items()}
     values |= {
-        "separator" if name == "separator" else f"{name} token": one for name, one in asdict(model.roles).items()
+        "separator" if name == "separator" else f"{name} token": text for name, text in asdict(model.roles).items()
     }
     values |= {
         "pattern": pattern.name or pattern.expression,
@@ -136,29 +136,32 @@ def cut_differently(
     first: Tokenizer, second: Tokenizer, texts: Iterable[tuple[str, str]]
 ) -> tuple[list[CutTexts], list[OtherCut]]:
     """Compare how (source, text) pairs are cut; returns the sources in order, and other cuts, most frequent first."""
-    encoders, sums = [TextEncoder(one.model) for one in (first, second)], dict[str, Counter[str]]()
+    encoders, sums = [TextEncoder(tokenizer.model) for tokenizer in (first, second)], dict[str, Counter[str]]()
     cuts: Counter[tuple[Tokens, Tokens]] = Counter()
     for name, text in texts:
-        pieces = [[one.vocab[id_] for id_ in one.encode(text, add_special_tokens=False)] for one in (first, second)]
-        found = list(_other_cuts(*pieces))
-        cuts.update(found)
-        own = sums.setdefault(name, Counter())
-        own.update(texts=1, different=bool(found))
+        other_cuts = list(_other_cuts(_cut_by(first, text), _cut_by(second, text)))
+        cuts.update(other_cuts)
+        sums_of = sums.setdefault(name, Counter())
+        sums_of.update(texts=1, different=bool(other_cuts))
         for at, encoder in enumerate(encoders):
             for ids, data in encoder.text_stretches(text):
-                own.update({f"tokens {at}": len(ids), f"bytes {at}": len(data)})
+                sums_of.update({f"tokens {at}": len(ids), f"bytes {at}": len(data)})
     sources = [
         CutTexts(
             name,
-            own["texts"],
-            own["bytes 0"],
-            (own["tokens 0"], own["tokens 1"]),
-            own["different"],
-            tuple(own[f"bytes {at}"] / tokens if (tokens := own[f"tokens {at}"]) else None for at in (0, 1)),
+            sums_of["texts"],
+            sums_of["bytes 0"],
+            (sums_of["tokens 0"], sums_of["tokens 1"]),
+            sums_of["different"],
+            tuple(sums_of[f"bytes {at}"] / tokens if (tokens := sums_of[f"tokens {at}"]) else None for at in (0, 1)),
         )
-        for name, own in sums.items()
+        for name, sums_of in sums.items()
     ]
     return sources, [OtherCut(pair, count) for pair, count in sorted(cuts.items(), key=lambda one: (-one[1], one[0]))]
+
+
+def _cut_by(tokenizer: Tokenizer, text: str) -> list[bytes]:
+    return [tokenizer.vocab[id_] for id_ in tokenizer.encode(text, add_special_tokens=False)]
 
 
 def _other_cuts(first: list[bytes], second: list[bytes]) -> Iterable[tuple[Tokens, Tokens]]:
@@ -209,8 +212,8 @@ class Compared(Result):
         """Return what is different, the texts of each source, and the most frequent other cuts."""
         found = self.found
         rows = [
-            (name, f"{where}: {one.vocab_size:,} tokens, {format_count(len(one.merges), 'merges')}")
-            for name, where, one in zip("AB", self.names, self.tokenizers, strict=True)
+            (name, f"{where}: {tokenizer.vocab_size:,} tokens, {format_count(len(tokenizer.merges), 'merges')}")
+            for name, where, tokenizer in zip("AB", self.names, self.tokenizers, strict=True)
         ]
         if self.equal:
             rows.append(("equal", "tokens, ids, merges, pattern, special tokens and settings"))

@@ -45,13 +45,13 @@ def agreement(model: Model, home: Location) -> Iterator[Finding]:
 
 def _of_gpt2(model: Model, home: Location) -> str:
     """Say how vocab.json and merges.txt differ; special tokens may be missing there, or ordinary."""
-    found = difference(model, load_gpt2(home / "vocab.json", home / "merges.txt"))
+    differences = difference(model, load_gpt2(home / "vocab.json", home / "merges.txt"))
     special = {(text.encode(),) for text in model.vocabulary.special_tokens}
-    only = [key for one in found.tokens.only for key in one if key not in special]
-    if not (only or found.tokens.moved or found.merges.anything):
+    only = [key for one in differences.tokens.only for key in one if key not in special]
+    if not (only or differences.tokens.moved or differences.merges.anything):
         return ""
-    merges = sum(map(len, found.merges.only)) + len(found.merges.moved)
-    moved = f"{len(found.tokens.moved):,} have another id"
+    merges = sum(map(len, differences.merges.only)) + len(differences.merges.moved)
+    moved = f"{len(differences.tokens.moved):,} have another id"
     return f"{len(only):,} tokens are only in one, {moved}, {format_count(merges, 'merges')} differ"
 
 

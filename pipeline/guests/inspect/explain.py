@@ -180,13 +180,13 @@ class Explainer:
             merges.append(MergeStep(rank, left, right, ids[at], at, count))
         inside = {merge.at + len(merge.left) for merge in merges}
         borders = [at for at in range(len(piece)) if at not in inside]
-        found = tuple(ids[at] for at in borders)
-        tokens = tuple(map(all_tokens.__getitem__, found))
+        cut_ids = tuple(ids[at] for at in borders)
+        tokens = tuple(map(all_tokens.__getitem__, cut_ids))
         apart = tuple(
             Apart(at, left, right, self._ids.get(left + right), tuple(lost.get(at, ())))
             for at, left, right in zip(borders[1:], tokens, tokens[1:], strict=False)
         )
-        return ExplainedPiece(start, piece, "merged", found, tokens, tuple(merges), apart)
+        return ExplainedPiece(start, piece, "merged", cut_ids, tokens, tuple(merges), apart)
 
 
 _SECTIONS = 500  # of different pieces, on a page

@@ -65,8 +65,8 @@ class Examined(Result):
         for finding in sorted(self.findings, key=lambda one: _ORDER.index(one.outcome)):
             kinds.setdefault((finding.outcome, finding.about, finding.take), []).append(finding)
         rows: list[tuple[str, str]] = []
-        for (outcome, what, remedy), found in kinds.items():
-            rows += [(f"{outcome}:", f"{what}: {one.because}") for one in found[:EXAMPLES]]
-            rows += [("", f"... and {len(found) - EXAMPLES:,} more: --json has all")] if len(found) > EXAMPLES else []
+        for (outcome, what, remedy), alike in kinds.items():
+            rows += [(f"{outcome}:", f"{what}: {one.because}") for one in alike[:EXAMPLES]]
+            rows += [("", f"... and {len(alike) - EXAMPLES:,} more: --json has all")] if len(alike) > EXAMPLES else []
             rows += [("", f"remedy: {remedy}")] if remedy else []
         yield Rows(tuple(rows))
