@@ -59,13 +59,16 @@ def test_a_configuration_of_any_bytes_is_refused_or_read(suffix: str, data: byte
 LAUGHS = "a0: &a0 [ha, ha]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 40))
 
 
-@pytest.mark.parametrize(("name", "text", "refusal"), [
-    ("a.yaml", "vocab_size: 300\npattern: gpt2\nvocab_size: 400\n", "'vocab_size' is given twice; remove one"),
-    ("a.yaml", "{weights: [1], other: {b: 1, b: 2}}", "'b' is given twice; remove one"),
-    ("a.json", '{"vocab_size": 300, "vocab_size": 400}', "'vocab_size' is given twice; remove one"),
-    ("a.yaml", LAUGHS + "vocab_size: *a39\n", "it has an alias .*write the value out"),
-    ("a.toml", "vocab_size = 300\nvocab_size = 400\n", "Cannot overwrite a value"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "text", "refusal"),
+    [
+        ("a.yaml", "vocab_size: 300\npattern: gpt2\nvocab_size: 400\n", "'vocab_size' is given twice; remove one"),
+        ("a.yaml", "{weights: [1], other: {b: 1, b: 2}}", "'b' is given twice; remove one"),
+        ("a.json", '{"vocab_size": 300, "vocab_size": 400}', "'vocab_size' is given twice; remove one"),
+        ("a.yaml", LAUGHS + "vocab_size: *a39\n", "it has an alias .*write the value out"),
+        ("a.toml", "vocab_size = 300\nvocab_size = 400\n", "Cannot overwrite a value"),
+    ],
+)
 def test_repeated_names_and_aliases_are_refused(tmp_path: Path, name: str, text: str, refusal: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(UsageError, match=rf"configuration file .*{name}: .*{refusal}"):
@@ -81,9 +84,14 @@ def test_numbers_that_yaml_reads_to_another_base_are_text(tmp_path: Path) -> Non
         make_options(TrainOptions, read_config(path))
 
 
-@pytest.mark.parametrize(("suffix", "text"), [
-    ("yaml", "vocab_size: 300\n"), ("json", '{"vocab_size": 300}'), ("toml", "vocab_size = 300\n"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("suffix", "text"),
+    [
+        ("yaml", "vocab_size: 300\n"),
+        ("json", '{"vocab_size": 300}'),
+        ("toml", "vocab_size = 300\n"),
+    ],
+)
 def test_a_byte_order_mark_in_a_configuration_is_ignored(tmp_path: Path, suffix: str, text: str) -> None:
     (tmp_path / f"a.{suffix}").write_text(text, encoding="utf-8-sig")
     assert read_config(tmp_path / f"a.{suffix}") == {"vocab_size": 300}
