@@ -122,11 +122,17 @@ def test_runs_that_counted_the_same_text_are_refused(runs: list[Path], tmp_path:
     pipeline.merge_run(both, vocab_size=300, output=merged)
     nested = pipeline.combine_runs([both, imported], output=tmp_path / "nested")
     for first, second, text in (
-        (one, copied, f"{one}.txt"), (both, one, f"{one}.txt"), (other, both, f"{other}.txt"),
-        (one, overlapping, f"{one}.txt"), (both, overlapping, f"{one}.txt"), (nested, other, f"{other}.txt"),
-        (nested, both, f"{one}.txt and 1 more"), (merged, one, f"{one}.txt"), (imported, again, "a mapping"),
+        (one, copied, f"{one}.txt"),
+        (both, one, f"{one}.txt"),
+        (other, both, f"{other}.txt"),
+        (one, overlapping, f"{one}.txt"),
+        (both, overlapping, f"{one}.txt"),
+        (nested, other, f"{other}.txt"),
+        (nested, both, f"{one}.txt and 1 more"),
+        (merged, one, f"{one}.txt"),
+        (imported, again, "a mapping"),
         (nested, again, "a mapping"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(UsageError, match="sum would count twice") as refused_with:
             pipeline.combine_runs([first, second], output=tmp_path / "sum")
         for named in (first, second, text):
@@ -159,9 +165,11 @@ def test_runs_with_other_texts_of_the_same_files_are_combined(runs: list[Path], 
 
 def test_incomparable_runs_and_wrong_arguments_are_refused(runs: list[Path], tmp_path: Path) -> None:
     for name, options in {
-        "--pattern": {"pattern": "llama3"}, "--special-token": {"special_tokens": ["<x>"]},
-        "--errors": {"errors": "skip"}, "--max-piece-bytes": {"max_piece_bytes": 8},
-    }.items():  # fmt: skip
+        "--pattern": {"pattern": "llama3"},
+        "--special-token": {"special_tokens": ["<x>"]},
+        "--errors": {"errors": "skip"},
+        "--max-piece-bytes": {"max_piece_bytes": 8},
+    }.items():
         pipeline.count(f"{runs[0]}.txt", output=tmp_path / "other", overwrite=True, **options)
         with pytest.raises(RunDirectoryError, match=f"cannot be combined: {name} is"):
             pipeline.combine_runs([runs[0], tmp_path / "other"], output=tmp_path / "mix")
@@ -278,8 +286,19 @@ def test_weights_of_another_scale_are_the_same_mixture(inputs: list[Path], runs:
     plain = pipeline.train(inputs, output=tmp_path / "plain", vocab_size=275, min_frequency=2)
     even = pipeline.train(inputs, output=tmp_path / "even", weights=[7, 7, 7], vocab_size=275, min_frequency=2)
     assert (even.merges, manifest.require(tmp_path / "even").manifest.weights) == (plain.merges, ())
-    succeeded(run("train", *inputs, *words(("2", "1.4", "200")), "--vocab-size", 275, "--min-frequency", 2,
-                  "--output", tmp_path / "inputs-0"))  # the same run: it is resumed  # fmt: skip
+    succeeded(
+        run(
+            "train",
+            *inputs,
+            *words(("2", "1.4", "200")),
+            "--vocab-size",
+            275,
+            "--min-frequency",
+            2,
+            "--output",
+            tmp_path / "inputs-0",
+        )
+    )  # the same run: it is resumed
 
 
 @pytest.mark.parametrize("weight", ["1", "100", "1/100"])

@@ -89,9 +89,15 @@ def damaged(listed, first, damage, at):
 
 
 @settings(max_examples=300, deadline=None)
-@given(counts=COUNTS, rules=merge_rules, first=st.integers(0, 8), merges=st.integers(0, 30), at=st.integers(0, 30),
-       budget=st.sampled_from([0, 40_000, 1 << 24]),
-       damage=st.sampled_from(["none", "count", "joined", "swap", "end", "drop"]))  # fmt: skip
+@given(
+    counts=COUNTS,
+    rules=merge_rules,
+    first=st.integers(0, 8),
+    merges=st.integers(0, 30),
+    at=st.integers(0, 30),
+    budget=st.sampled_from([0, 40_000, 1 << 24]),
+    damage=st.sampled_from(["none", "count", "joined", "swap", "end", "drop"]),
+)
 def test_the_replay_finds_what_the_definition_finds(counts, first, rules, merges, budget, damage, at):
     """Also after the merges of a first stage, to which the rules do not apply."""
     known = train_reference(counts, first)

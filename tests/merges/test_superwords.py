@@ -190,10 +190,12 @@ def test_another_size_counts_nothing_again(corpus: Path, trained: Path, tmp_path
     assert made.numbers.sample.first_stage == dict(zip(("a.txt", "b.txt"), before, strict=True))
     [table] = [one for one in made.parts if isinstance(one, Table) and one.title == "What superwords save"]
     saved = {name: tokens for name, *_, tokens in table.rows}
-    assert saved == pytest.approx({
-        **{name: now / then - 1 for name, now, then in zip(("a.txt", "b.txt"), after, before, strict=True)},
-        "all": sum(after) / sum(before) - 1,
-    })  # fmt: skip
+    assert saved == pytest.approx(
+        {
+            **{name: now / then - 1 for name, now, then in zip(("a.txt", "b.txt"), after, before, strict=True)},
+            "all": sum(after) / sum(before) - 1,
+        }
+    )
     assert list(saved.values())[:2] == sorted(list(saved.values())[:2])
 
 

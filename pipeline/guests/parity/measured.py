@@ -97,9 +97,14 @@ class Measured:
             self.languages(),
             Table("Tokens of each language by merges", ("language", *headers), _named(self.names, self.by.tokens)),
             Table("Who chose when: merges so far", ("language", *headers), _named(self.names, chosen)),
-            Table("Without the merges that occurred fewer times", at_least, tuple(self._thresholds()), _ABOUT_RARE,
-                  dict.fromkeys(range(3, len(at_least)), "+.2%")),
-        )  # fmt: skip
+            Table(
+                "Without the merges that occurred fewer times",
+                at_least,
+                tuple(self._thresholds()),
+                _ABOUT_RARE,
+                dict.fromkeys(range(3, len(at_least)), "+.2%"),
+            ),
+        )
 
     def figures(self) -> tuple[Figure, ...]:
         """Return the tokens of each language by merges, and who chose when."""

@@ -30,10 +30,14 @@ from pipeline.pattern.normal_form import nfc
 from pipeline.tokenizer.formats.export_formats import FORMATS
 
 BIG = 1 << 40
-SMALL = rules.base_of_case({
-    "vocab": {"lo": 256, "low": 257, "wid": 258, "wide": 259}, "added_tokens": {"<x>": 300}, "ignore_merges": False,
-    "merges": [("l", "o"), ("lo", "w"), ("wid", "e")],
-})  # fmt: skip
+SMALL = rules.base_of_case(
+    {
+        "vocab": {"lo": 256, "low": 257, "wid": 258, "wide": 259},
+        "added_tokens": {"<x>": 300},
+        "ignore_merges": False,
+        "merges": [("l", "o"), ("lo", "w"), ("wid", "e")],
+    }
+)
 
 
 def _learn(base: Base, counter: dict[bytes, int], add: int, home: Path, **options: Any) -> Learned:

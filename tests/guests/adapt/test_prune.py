@@ -20,10 +20,14 @@ from pipeline.guests.adapt.change_worker import ChangeTask
 from pipeline.guests.adapt.prune_worker import Pruning, protected_ids, prune, pruned, write_tables
 from pipeline.merges.vocabulary import text_to_token
 
-SMALL = rules.base_of_case({
-    "vocab": {"ab": 256, "abc": 257, "bc": 258}, "added_tokens": {"<x>": 300}, "ignore_merges": False,
-    "merges": [("a", "b"), ("ab", "c"), ("b", "c"), ("a", "bc")],  # the last one never makes abc
-})  # fmt: skip
+SMALL = rules.base_of_case(
+    {
+        "vocab": {"ab": 256, "abc": 257, "bc": 258},
+        "added_tokens": {"<x>": 300},
+        "ignore_merges": False,
+        "merges": [("a", "b"), ("ab", "c"), ("b", "c"), ("a", "bc")],  # the last one never makes abc
+    }
+)
 
 
 def _prune(base: Base, counter: dict[bytes, int], home: Path, **options: Any) -> Pruning:
@@ -35,13 +39,26 @@ def _prune(base: Base, counter: dict[bytes, int], home: Path, **options: Any) ->
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
-@given(base=rules.bases(), counter=rules.counters, drop=st.integers(1, 12), by_count=st.booleans(),
-       keep_ids=st.booleans(), texts=st.lists(rules.pieces), protect=st.integers(0, 300))  # fmt: skip
+@given(
+    base=rules.bases(),
+    counter=rules.counters,
+    drop=st.integers(1, 12),
+    by_count=st.booleans(),
+    keep_ids=st.booleans(),
+    texts=st.lists(rules.pieces),
+    protect=st.integers(0, 300),
+)
 @example(base=SMALL, counter={b"abc": 5, b"ab": 1}, drop=3, by_count=False, keep_ids=False, texts=[], protect=0)
 def test_what_is_removed_and_what_stays_are_those_of_the_definition(
-    base: Base, counter: dict[bytes, int], drop: int, by_count: bool, keep_ids: bool, texts: list[bytes],
-    protect: int, tmp_path: Path,
-) -> None:  # fmt: skip
+    base: Base,
+    counter: dict[bytes, int],
+    drop: int,
+    by_count: bool,
+    keep_ids: bool,
+    texts: list[bytes],
+    protect: int,
+    tmp_path: Path,
+) -> None:
     model = base.model()
     old = model.vocabulary
     kept = [old.tokens[protect]] if protect in old.tokens else []

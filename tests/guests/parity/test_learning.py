@@ -38,15 +38,23 @@ def learn(
     return list(zip(result.left, result.right, chosen_by, strict=True)), training
 
 
-tuning = st.fixed_dictionaries({
-    "narrow_symbols": st.sampled_from([0, 260, 65536]), "index_positions": st.sampled_from([0, 1, 20]),
-    "threads": st.sampled_from([1, 2]), "share_from": st.sampled_from([0, 3, 1500]),
-})  # fmt: skip
+tuning = st.fixed_dictionaries(
+    {
+        "narrow_symbols": st.sampled_from([0, 260, 65536]),
+        "index_positions": st.sampled_from([0, 1, 20]),
+        "threads": st.sampled_from([1, 2]),
+        "share_from": st.sampled_from([0, 3, 1500]),
+    }
+)
 
 
 @settings(max_examples=20_000 if FULL else 80, deadline=None)
-@given(parity=parities(with_rules=True), max_merges=st.integers(0, 40), stop=st.one_of(st.none(), st.integers(0, 20)),
-       tuning=tuning)  # fmt: skip
+@given(
+    parity=parities(with_rules=True),
+    max_merges=st.integers(0, 40),
+    stop=st.one_of(st.none(), st.integers(0, 20)),
+    tuning=tuning,
+)
 @example(Parity([{b"abcd": 9, b"efgh": 5}, {b"ij": 1}], window=2, alpha=1.0), 4, None, {})  # just its share: chosen
 def test_merges_are_those_of_the_definition(
     parity: Parity, max_merges: int, stop: int | None, tuning: dict[str, int]
