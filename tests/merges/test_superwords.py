@@ -73,9 +73,11 @@ texts = st.lists(
     *(token_rules, st.integers(1, 3), tuning),
 )
 def test_both_stages_are_their_definition(documents, first_merges, more, stop, rules, min_frequency, tuning):
-    first = train_reference(pieces_of(documents, FIRST), first_merges, min_frequency=min_frequency)
+    rules = {**rules, "min_frequency": min_frequency}
+    of_first = {name: rules[name] for name in ("min_frequency", "whole_characters") if name in rules}  # of both stages
+    first = train_reference(pieces_of(documents, FIRST), first_merges, **of_first)
     coarse = pieces_of(documents, COARSE)
-    merges, rules = len(first) + more, {**rules, "min_frequency": min_frequency}
+    merges = len(first) + more
     expected = train_reference(coarse, merges, known=first, **rules)
     found = learned(coarse, first, merges, **rules, **tuning)
     assert list(zip(found.left, found.right, found.counts, strict=True)) == expected
