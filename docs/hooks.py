@@ -56,9 +56,9 @@ def options_of(name: str) -> str:
     """Return a table of all options of a command by their groups."""
     import click
 
-    from pipeline.cli import commands
+    from pipeline.cli import all_commands
 
-    rows, command = ["| option | |", "|---|---|"], commands.commands[name]
+    rows, command = ["| option | |", "|---|---|"], all_commands()[name]
     for title, flags in command.groups(click.Context(command)).items():
         rows.append(f"| **{title}** | |")
         for flag in flags:

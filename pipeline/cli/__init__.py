@@ -1,10 +1,9 @@
-"""The command line: parses words into options, calls a command's story, prints its result.
+"""The command line: turns declared commands into commands of click, words into options, and prints results.
 
 click is the chosen library: typed, kept since 2014, two dependencies fewer and a third of the start-up time of those
-built on it. The flags of a run are made from the records in `pipeline.run.options`.
+built on it.
 """
 
-import contextlib
 import logging
 import sys
 import traceback
@@ -15,13 +14,15 @@ import click
 from pipeline.base import log
 from pipeline.base.errors import PipelineError
 from pipeline.base.printable import without_secrets
-from pipeline.cli import change, counts, inspect, train, use  # noqa: F401 - their commands join the group
-from pipeline.cli.command import PROGRAM, commands
+from pipeline.cli.command import PROGRAM, click_command, commands
+from pipeline.cli.help import Command
 
-with contextlib.suppress(ModuleNotFoundError):  # without this guest
-    from pipeline.cli import chat  # noqa: F401
+__all__ = ["all_commands", "run"]
 
-__all__ = ["commands", "run"]
+
+def all_commands() -> dict[str, Command]:
+    """Return all commands by name, those of guests, too."""
+    return {name: click_command(declared) for name, declared in commands.declared().items()}
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -1,47 +1,47 @@
 """What the help shows: commands in the order of their use, and flags in titled groups, few of them at once."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
-from pipeline.run.options import flag_of
-from pipeline.run.record import GROUPS
-from pipeline.run.values import is_ray_address
+from pipeline.commands.declaration import TITLES
+from pipeline.commands.declaration import Command as Declared
+from pipeline.run.record import GROUPS, OWN, Record, records_of
 
-SECTIONS = {  # of the list of commands: the file that defines them, or one's name -> its title
-    "train": "Train", "use": "Use", "encode-chat": "Chat data", "change": "Change", "inspect": "Inspect",
-    "counts": "Counts and system",
-}  # fmt: skip
-OWN, OTHER = "Options", "Other"  # groups of flags that belong to one command, and to all
+OTHER = "Other"  # flags that belong to all commands
 _ALL = "bpe-pipeline.help_all"
-MEANS: dict[str, dict[str, Any]] = {  # of an option in a command: what differs from its record
-    "encode output": {"help": "the directory of the shards, or FILE.bin for a single file; a path or a URI"},
-    "encode-chat output": {"help": "the directory of the rows, a path or a URI"},
-    "encode-chat shard_format": {"help": "format of the rows: arrow (as save_to_disk) or parquet", "default": "arrow"},
-    "encode-chat sequence_length": {"help": "most tokens of a row; longer conversations are cut", "default": 2048},
-    "encode-chat pack": {"help": "how rows are filled: none, greedy, neat (greedy, masked apart)", "default": "none"},
-    "export output": {"help": "the directory of the files, a path or a URI; default: where the tokenizer is"},
-    "parity pattern": {
-        "help": "how text that is not counted yet is split; default: as RUN, else gpt2",
-        "default": None,
-    },
-    "parity normalize": {
-        "help": "the normal form of such text, none or nfc; default: as RUN, else none",
-        "default": None,
-    },
-    "sweep output": {"help": "the directory of the runs, the page and the tokenizer that is recommended"},
-    **{f"{one} output": {"help": "the directory of the new tokenizer, a path or a URI"} for one in ("extend", "prune")},
-}
 
 
 class Flag(click.Option):
     """A flag with the title that it stands under in the help; an advanced one stands there with --help-all."""
 
-    def __init__(self, names: Sequence[str], *, group: str = OWN, advanced: bool = False, **settings: Any) -> None:
+    def __init__(
+        self, names: Sequence[str], *, group: str = OTHER, advanced: bool = False, words: bool = False, **settings: Any
+    ) -> None:
         super().__init__(names, **settings)
-        self.group, self.advanced = group, advanced
+        self.group, self.advanced, self._words = group, advanced, words
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Refuse a second value where one is held: the last would win without a word; take all words if it does."""
+        super().add_to_parser(parser, ctx)
+        name = self.opts[0]
+        option = parser._long_opt.get(name) or parser._short_opt[name]
+        option.process = self._taking(option.process, ctx)
+
+    def _taking(self, process: Callable[[Any, Any], None], ctx: click.Context) -> Callable[[Any, Any], None]:
+        seen = list[Any]()
+
+        def take(value: Any, state: Any) -> None:
+            if seen and not (self.multiple or self.is_eager):
+                raise click.UsageError(f"{self.opts[0]} is given twice; give it once", ctx)
+            seen.append(value)
+            process(value, state)
+            while self._words and state.largs and state.rargs and not state.rargs[0].startswith("-"):
+                process(state.rargs.pop(0), state)
+
+        return take
 
 
 def _show_all(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -52,55 +52,47 @@ def _show_all(context: click.Context, _parameter: click.Parameter, wanted: bool)
 
 
 HELP_ALL = Flag(
-    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, hidden=True, callback=_show_all,
-    help="show this message with all options, and exit", group=OTHER,
-)  # fmt: skip
+    ["--help-all"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    hidden=True,
+    callback=_show_all,
+    help="show this message with all options, and exit",
+)
 
 
-class _Once(click.Command):
-    """Refuse to repeat an option that holds one value: the last one would win without a word."""
+class Command(click.Command):
+    """A declared command, with its flags in titled groups."""
 
-    def make_parser(self, ctx: click.Context) -> Any:
-        """Return a parser that takes each option once, but those that hold several values."""
-        parser: Any = super().make_parser(ctx)
-        parse_all = parser.parse_args
-
-        def parse_once(args: list[str]) -> Any:
-            values, rest, order = parse_all(args=args)
-            once = [one for one in order if isinstance(one, click.Option) and not (one.multiple or one.is_eager)]
-            if twice := next((one for one in once if once.count(one) > 1), None):
-                raise click.UsageError(f"{twice.opts[0]} is given twice; give it once", ctx)
-            return values, rest, order
-
-        parser.parse_args = parse_once
-        return parser
-
-
-class Command(_Once):
-    """A command with its flags in titled groups; `section` is the title that it stands under itself."""
-
-    section: str
+    def __init__(self, declared: Declared, **settings: Any) -> None:
+        text = declared.help
+        super().__init__(declared.name, help=text, short_help=text.partition("\n")[0], **settings)
+        self._declared = declared
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse what is given; of an option that has no flag, say where it can be given."""
+        records = records_of(self._declared.takes)
+        for record in records.values():
+            args = self._with_value(args, record) if record.alone else args
         try:
-            return super().parse_args(
-                ctx, self._with_address(args) if "ray" in {one.name for one in self.params} else args
-            )
+            return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             name = error.option_name.removeprefix("--").replace("-", "_")
-            if flag_of(name) != name:
-                raise
-            raise click.UsageError(f"{error.option_name} is no flag; give {name} in a file for --config", ctx) from None
+            if name in records and records[name].spelling == name:
+                raise click.UsageError(
+                    f"{error.option_name} is no flag; give {name} in a file for --config", ctx
+                ) from None
+            raise
 
-    def _with_address(self, args: Sequence[str]) -> list[str]:
-        """Return the words with `--ray` as `--ray=ADDRESS`: the next word if it is an address, otherwise auto."""
+    def _with_value(self, args: Sequence[str], record: Record) -> list[str]:
+        """Return the words with `--ray` as `--ray=VALUE`: the next word if the record reads it, else what it means."""
         valued = {flag for one in self.params if isinstance(one, click.Option) and not one.is_flag for flag in one.opts}
         words, rest = list[str](), list(args)
         while rest and rest[0] != "--":
             words.append(rest.pop(0))
-            if words[-1] == "--ray":
-                words[-1] += f"={rest.pop(0) if rest and is_ray_address(rest[0]) else 'auto'}"
+            if words[-1] == record.spelling:
+                words[-1] += f"={rest.pop(0) if rest and _reads(record, rest[0]) else record.alone}"
             elif words[-1] in valued:
                 words += [rest.pop(0)] if rest else []
         return words + rest
@@ -110,7 +102,7 @@ class Command(_Once):
         order, found = (OWN, *GROUPS), dict[str, list[click.Option]]()
         for one in self.get_params(ctx):
             if isinstance(one, click.Option) and not one.hidden:
-                found.setdefault(getattr(one, "group", OTHER if one.is_eager else OWN), []).append(one)
+                found.setdefault(getattr(one, "group", OTHER), []).append(one)
         return dict(sorted(found.items(), key=lambda one: order.index(one[0]) if one[0] in order else len(order)))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -127,19 +119,52 @@ class Command(_Once):
             formatter.write_text(f"{advanced} advanced options: --help-all")
 
 
-class Group(_Once, click.Group):
-    """The commands."""
+def _reads(record: Record, word: str) -> bool:
+    try:
+        record.parse(word)
+    except ValueError:
+        return False
+    return True
+
+
+class Group(click.Group):
+    """The commands: the package's own, and those of guests where one of these is not meant.
+
+    own: the declarations of the first; others: asks for those of guests; make: makes a command of a declaration.
+    """
+
+    def __init__(
+        self,
+        own: Sequence[Declared],
+        others: Callable[[], Sequence[Declared]],
+        make: Callable[[Declared], Command],
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self._own, self._others, self._make = {one.name: one for one in own}, others, make
+
+    def declared(self) -> Mapping[str, Declared]:
+        """Return all declarations by name, in the order of the help."""
+        known = {**self._own, **{one.name: one for one in self._others()}}
+        titles = [*dict.fromkeys((*TITLES, *(one.group for one in known.values())))]
+        return dict(sorted(known.items(), key=lambda one: titles.index(one[1].group)))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; guests are asked for names that are not the package's own."""
+        del ctx
+        if cmd_name in self._own:
+            return self._make(self._own[cmd_name])
+        self.commands = {name: self._make(declared) for name, declared in self.declared().items()}
+        return self.commands.get(cmd_name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of their use."""
         del ctx
-        return sorted(self.commands, key=lambda name: [*SECTIONS.values()].index(self._section(name)))
-
-    def _section(self, name: str) -> str:
-        return str(vars(self.commands[name])["section"])
+        return list(self.declared())
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each command under its title."""
-        for title, names in itertools.groupby(self.list_commands(ctx), self._section):
+        del ctx
+        for title, commands in itertools.groupby(self.declared().values(), lambda one: one.group):
             with formatter.section(title):
-                formatter.write_dl([(name, self.commands[name].short_help or "") for name in names])
+                formatter.write_dl([(one.name, one.help.partition("\n")[0]) for one in commands])

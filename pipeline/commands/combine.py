@@ -5,14 +5,13 @@ So mixtures of corpora are tried without counting again. Weights are relative: t
 whole numbers, so the order of runs changes nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from os import PathLike
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
-from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError, unfit
+from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_count
 from pipeline.commands import report
@@ -23,63 +22,25 @@ from pipeline.counts.count import require_counted
 from pipeline.counts.counter_file import Parts
 from pipeline.counts.elsewhere import take_counts
 from pipeline.executors import Executor
-from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
-from pipeline.run.keywords import AnyPath, OutputKeywords
-from pipeline.run.listed_options import lists_options
 from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Manifest, Run, Source, Weighted
 from pipeline.run.options import READING_OPTIONS, RECORDS, OutputOptions, flag_of
 from pipeline.run.plan import require_weights
 from pipeline.run.runner import opened
 from pipeline.run.values import parse_weight, relative, shown_weight
-from pipeline.run.workers import executor_here
-from pipeline.storage import Location, Remote, absolute, location, named, same_location
+from pipeline.storage import Location, absolute, location, same_location
 
 Text = tuple[object, ...]  # what identifies a counted text: a counter, a source, or a file
 _NO_FILE = 2  # at most that many members
 _CUTTING_NAMES = {"expression": "--pattern", "by": "what cuts", "unicode": "the Unicode version"}
 
 
-@lists_options
-def combine_runs(
-    runs: Sequence[AnyPath],
-    weights: Sequence[Any] | None = None,
-    *,
-    progress: bool = False,
-    **options: Unpack[OutputKeywords],
-) -> Location:
-    """Combine the counts of several runs into a new run, as `bpe-pipeline combine` does.
-
-    Args:
-        runs: the directories of the runs.
-        weights: one for each run, or None for 1 each: numbers, `Fraction` or `Decimal`, or strings such as "2.5" and
-            "1/3"; a float counts as the shortest decimal number that stands for it.
-        progress: as of `pipeline.train`.
-        **options: `output`, `overwrite`, `workers`, `memory_limit`.
-
-    Returns:
-        The new run's directory, from which `merge_run` continues.
-
-    Raises:
-        UsageError: for weights that do not fit.
-        RunDirectoryError: for runs that are not completely counted or cannot be compared.
-        TrainingError: for counts beyond 2^63 - 1.
-
-    >>> one = pipeline.import_counts({"low": 5}, output="runs/one")
-    >>> two = pipeline.import_counts({"low": 2, "lower": 2}, output="runs/two")
-    >>> pipeline.combine_runs([one, two], weights=[1, "2.5"], output="runs/both")
-    PosixPath('runs/both')
-    """
-    checked = make_options(OutputOptions, options)
-    if isinstance(runs, str | PathLike | Remote) or not isinstance(runs, Iterable):
-        raise unfit("runs", "a list of run directories", runs)
-    if weights is not None and (isinstance(weights, str) or not isinstance(weights, Sequence)):
-        raise unfit("weights", "a list of numbers, one for each run", weights)
-    with for_python(progress) as listener, executor_here(checked) as executor:
-        return run_combine([named(run, "runs") for run in runs], weights or (), checked, executor, listener).directory
+def directory_of(summary: Summary) -> Location:
+    """Return the run that was made."""
+    return summary.directory
 
 
 def run_combine(

@@ -1,7 +1,9 @@
 """`--dry-run`: what would be counted, by how many workers, and the time, memory and disk that it would take."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from pipeline import _core
 from pipeline.base.errors import UsageError
@@ -17,7 +19,9 @@ from pipeline.merges import forecast
 from pipeline.merges.merge import merges_for
 from pipeline.merges.rules import MergeRules
 from pipeline.reports.progress import duration
+from pipeline.reports.result import Facts
 from pipeline.run.directory import RUN, Directory
+from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
 from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.open_run import open_run, special_bytes
@@ -40,6 +44,12 @@ _ROW_S = 0.4e-6  # to combine a row of a counter, by one thread
 _PACKED_BYTES, _FILE_BYTES = 2.2, 4096  # a count and a length in a counter's file; its footer
 _TABLE_BYTES, _SLOT_BYTES = 3 << 20, 36  # of a counter in memory, without the pieces' bytes
 _PARTITION_BYTES = 3 << 20  # of a counter
+
+
+def plan(given: Mapping[str, Any], listener: Listener) -> Facts:
+    """Plan a run with these options, and return the plan as `--dry-run` prints it."""
+    facts = Facts(run_dry(make_options(TrainOptions, given), listener), "plan")
+    return replace(facts, short=str(facts))
 
 
 def run_dry(options: TrainOptions, listener: Listener) -> dict[str, str]:

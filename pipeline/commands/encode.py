@@ -7,7 +7,7 @@ depends on corpus, tokenizer and options alone: not on workers, chunk size, memo
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Unpack
+from typing import Any
 
 from pipeline.base.errors import InputError, UsageError
 from pipeline.base.events import Listener, Notice
@@ -15,13 +15,8 @@ from pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_wor
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
 from pipeline.reports.encoding import EncodingSummary
-from pipeline.reports.progress import for_python
-from pipeline.run.keywords import AnyPath, EncodeKeywords
-from pipeline.run.listed_options import lists_options
-from pipeline.run.make_options import make_options
 from pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, without_defaults
 from pipeline.run.runner import Runner, opened
-from pipeline.run.workers import ENCODING, executor_for
 from pipeline.shards import manifest
 from pipeline.shards import plan as planning
 from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_shards
@@ -30,54 +25,29 @@ from pipeline.shards.formats.shard_format import Layout, ShardFacts
 from pipeline.shards.ids_file import EncodedChunk
 from pipeline.shards.manifest import ORDER_OPTIONS, Encoding, holds_out, is_dealt, kind_of
 from pipeline.shards.order import ORDERING_STAGE, put_in_order
-from pipeline.storage import Location, named
+from pipeline.storage import Location
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _NO_TEXTS = {"records_without_field", "records_not_text"}
 
 
-@lists_options
-def encode_corpus(
-    inputs: AnyPath | Sequence[AnyPath],
-    tokenizer: Tokenizer | AnyPath,
-    output: AnyPath,
-    *,
-    progress: bool = False,
-    **options: Unpack[EncodeKeywords],
-) -> EncodedCorpus:
-    """Encode a corpus into shards of token ids, as `bpe-pipeline encode --output` does.
+def corpus_of(summary: EncodingSummary) -> EncodedCorpus:
+    """Return what was encoded."""
+    return summary.corpus
 
-    A directory that holds some of these shards is completed; one that holds others is refused.
 
-    >>> encoded = pipeline.encode_corpus("corpus", tokenizer, "shards", shard_format="bin", workers=1)
-    >>> encoded.documents, encoded.tokens, encoded.shards[0].name
-    (2, 5, 'shard-00000.bin')
-
-    Args:
-        inputs: files, directories, globs and URIs, of all formats that training reads.
-        tokenizer: a tokenizer, or the path or URI of one.
-        output: the directory of the shards, a path or a URI.
-        progress: whether to show how far the work is: bars on a terminal and in a notebook, elsewhere lines.
-        options: `shard_format="npy"` or another, `shard_size=100_000_000` tokens, `documents="separator"`
-            (or "offsets"), `separator="<|endoftext|>"`, `errors`, `workers`, ...; as listed below.
-
-    Returns:
-        What `shards.json` says: format, tokens, documents, and each shard with its CRC-32.
-
-    Raises:
-        UsageError: an option is unknown, wrong or means nothing for encoding, or the memory limit is too small.
-        InputError: a file is missing, damaged or empty; with `errors="strict"`, or `fail_on_loss`, invalid text.
-        RunDirectoryError: the directory holds something else, is in use, or cannot be written.
-        TrainingError: a piece exceeds the memory budget.
-    """
-    planning.refuse_swapped(inputs, "encode_corpus(inputs, tokenizer, output)")
-    settled = make_options(EncodeOptions, {"inputs": inputs, "output": output, **options})
-    with for_python(progress) as listener, executor_for(settled, ENCODING) as executor:
-        summary = run_encode(settled, planning.model_of(tokenizer, inputs), executor, listener)
-        where = None if isinstance(tokenizer, Tokenizer) else named(tokenizer)
-        listener(Notice("summary", str(replace(summary, tokenizer=where))))
-        return summary.corpus
+def encode_with(
+    tokenizer: Tokenizer | Location, options: EncodeOptions, executor: Executor, listener: Listener
+) -> EncodingSummary:
+    """Encode with a tokenizer, or with the one at a location."""
+    planning.refuse_swapped(options.inputs, "encode_corpus(inputs, tokenizer, output)")
+    inputs = options.inputs or ()
+    model = planning.model_of(tokenizer, inputs[0] if len(inputs) == 1 else inputs)
+    summary = run_encode(options, model, executor, listener)
+    summary = replace(summary, tokenizer=None if isinstance(tokenizer, Tokenizer) else tokenizer)
+    listener(Notice("summary", str(summary)))
+    return summary
 
 
 def run_encode(options: EncodeOptions, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:

@@ -4,25 +4,64 @@ import errno
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from pipeline.base.errors import InputError, UsageError
-from pipeline.reports import progress
+from pipeline.reports.result import Result
 from pipeline.run.guests import maker_of
 from pipeline.shards.decode import decode_shards, shards_of
-from pipeline.storage import Location
+from pipeline.storage import Location, parse_location
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 _SHOWN = 60  # characters of what was typed, in a message
 
 
+@dataclass(frozen=True, repr=False)
+class Streamed(Result):
+    """What is printed while it is made: lines of ids, or bytes of texts. name: of all of it as JSON."""
+
+    name: str
+    values: Iterable[Any]
+
+    def printed(self, *, quiet: bool) -> Iterator[str | bytes]:
+        """Yield each value when it is made; a terminal gets a line end after bytes that have none."""
+        del quiet
+        last = b"\n"
+        for value in self.values:
+            if isinstance(value, bytes):
+                last = value or last
+            yield value if isinstance(value, bytes) else " ".join(map(str, value))
+        if sys.stdout.isatty() and not last.endswith(b"\n"):
+            yield b"\n"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it."""
+        values = list(self.values)
+        is_text = self.name == "text"
+        return {self.name: b"".join(values).decode(errors="replace") if is_text else values}
+
+
 def encode_texts(
     tokenizer_path: Location, paths: Sequence[Location], texts: Sequence[str], *, ordinary: bool
-) -> Iterable[list[int]]:
+) -> Streamed:
     """Return the ids of each text or else of each file."""
     tokenizer = Tokenizer.load(tokenizer_path)
-    return map(tokenizer.encode_ordinary if ordinary else tokenizer.encode, texts or map(_read, paths))
+    encode = tokenizer.encode_ordinary if ordinary else tokenizer.encode
+    return Streamed("ids", map(encode, texts or map(_read, paths)))
+
+
+def decode_words(tokenizer_path: Location, words: Sequence[str], *, mask: bool) -> Streamed:
+    """Return the text of ids, or of shards; mask: of their rows, with marks around what is learned."""
+    ids = " ".join(words).split()  # also of quoted ones: "1 2 3"
+    if words and not (ids and ids[0].lstrip("+-").isdigit()):
+        paths = [parse_location(word) for word in words]
+        return Streamed("text", (marked_rows if mask else texts_of_shards)(tokenizer_path, paths))
+    if mask:
+        raise UsageError("--mask shows rows of chat data: name the directory that encode-chat wrote, or a shard of it")
+    return Streamed("text", [decode_ids(tokenizer_path, ids)])
 
 
 def decode_ids(tokenizer_path: Location, words: Sequence[str]) -> bytes:
@@ -58,16 +97,6 @@ def marked_rows(tokenizer_path: Location, paths: Sequence[Location]) -> Iterator
             raise UsageError(f"{path} has no labels: --mask is for the rows of encode-chat")
         texts += [maker.marked_rows(tokenizer, directory, corpus, shard) for shard in shards]
     return (b"row %d: %b" % (number, text) for number, text in enumerate(chain.from_iterable(texts)))
-
-
-def print_bytes(texts: Iterable[bytes]) -> None:
-    """Print texts byte for byte; a terminal gets a line end after them if they have none."""
-    last = b""
-    for text in texts:
-        progress.write(text)
-        last = text or last
-    if sys.stdout.isatty() and not last.endswith(b"\n"):
-        progress.write(b"\n")
 
 
 def _read(path: Location, errors: str = "replace") -> str:

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Unpack
 
-from pipeline.base.errors import ExportRefusedError, UsageError
+from pipeline.base.errors import UsageError
 from pipeline.base.printable import printable_lines
 from pipeline.commands.report import add_checks
 from pipeline.counts.as_text import bounds_at
@@ -12,14 +11,9 @@ from pipeline.pattern.translate import not_in_tokenizers_1
 from pipeline.reports.model_card import MARK
 from pipeline.reports.result import Result
 from pipeline.run import manifest
-from pipeline.run.keywords import AnyPath, ExportKeywords
-from pipeline.run.listed_options import lists_options
-from pipeline.run.make_options import make_options
 from pipeline.run.options import ExportOptions
-from pipeline.run.values import argument, parse_locations
-from pipeline.storage import Location, named
+from pipeline.storage import Location
 from pipeline.tokenizer.added import news_of, with_roles
-from pipeline.tokenizer.arguments import flag
 from pipeline.tokenizer.check import check_exports, local_files, texts_to_check
 from pipeline.tokenizer.conversions import card_in, push, require_login
 from pipeline.tokenizer.export import Check, limits_of, with_chat_template
@@ -43,49 +37,13 @@ class WrittenFiles(Result):
     uploaded: str = ""
     failure: str = ""
 
+    @property
+    def brief(self) -> str:
+        """All of it."""
+        return str(self)
+
     def __str__(self) -> str:
         return printable_lines([*self.written, *self.checks, *([self.uploaded] if self.uploaded else [])])
-
-
-@lists_options
-def export(
-    path: AnyPath,
-    *,
-    check: bool = False,
-    samples: AnyPath | Sequence[AnyPath] | None = None,
-    push_to_hub: str | None = None,
-    **options: Unpack[ExportKeywords],
-) -> WrittenFiles:
-    """Write a tokenizer's files for other runtimes, as `bpe-pipeline export` does.
-
-    >>> exported = pipeline.export("my-tokenizer", output="exported", export=["gpt2"], check=True)
-    >>> sorted(path.name for path in exported.written)
-    ['merges.txt', 'vocab.json']
-    >>> exported.checks[0].outcome
-    'same'
-
-    Args:
-        path: the tokenizer's directory or file, or a run, a path or a URI.
-        check: load each file in its own library and compare ids.
-        samples: text to check with, besides hard strings; None: a sample of the run's corpus.
-        push_to_hub: OWNER/NAME of a repository of the Hugging Face Hub, to upload the files and the model card to.
-        **options: `export=["hf", "tiktoken"]`, `output`, ...; as listed below.
-
-    Returns:
-        The paths in `written`, with `notes`, `checks` and the address that was `uploaded` to.
-
-    Raises:
-        ExportRefusedError: a format cannot express the tokenizer, or a check found a difference.
-        UsageError: an option does not fit the tokenizer, or a library is not installed.
-        InputError: the tokenizer cannot be read.
-    """
-    settled, sampled = make_options(ExportOptions, options), argument("samples", samples, parse_locations)
-    if not flag("check", check) and sampled:
-        raise UsageError("samples are what check=True reads: give both")
-    exported = run_export(named(path), settled, sampled if check else None, push_to_hub)
-    if exported.failure:
-        raise ExportRefusedError(exported.failure)
-    return exported
 
 
 def run_export(

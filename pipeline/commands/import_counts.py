@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from pipeline.base.errors import InputError, TrainingError, UsageError
 from pipeline.base.events import Listener
@@ -33,8 +33,7 @@ from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
-from pipeline.run.keywords import ImportKeywords, TrainKeywords
-from pipeline.run.listed_options import lists_options
+from pipeline.run.keywords import lists_options
 from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Manifest, Run, Source
 from pipeline.run.memory import WRITE_BYTES
@@ -53,8 +52,8 @@ _READ_BYTES = 1 << 20
 _OWN_OF_PROCESSES = ("/dev/fd/", "/dev/std", "/proc/")
 
 
-@lists_options
-def train_from_counts(counts: Any, *, progress: bool = False, **options: Unpack[TrainKeywords]) -> Tokenizer:
+@lists_options(TrainOptions)
+def train_from_counts(counts: Any, *, progress: bool = False, **options: Any) -> Tokenizer:
     """Train a tokenizer on counts that exist already and return it.
 
     Args:
@@ -84,29 +83,6 @@ def train_from_counts(counts: Any, *, progress: bool = False, **options: Unpack[
             keep_ids(runner, run, settled)
             _, trained = merge_and_export(runner, run, counted, settled)
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
-
-
-@lists_options
-def import_counts(counts: Any, *, progress: bool = False, **options: Unpack[ImportKeywords]) -> Location:
-    """Make a run of counts that exist already, as `bpe-pipeline import-counts` does.
-
-    Args:
-        counts: as `train_from_counts` takes them.
-        progress: as of `pipeline.train`.
-        **options: as `train_from_counts` takes them.
-
-    Returns:
-        The run directory, from which `merge_run` continues.
-
-    Raises:
-        PipelineError: as `train_from_counts` does.
-
-    >>> pipeline.import_counts({"low": 5, "lower": 2}, output="runs/counts")
-    PosixPath('runs/counts')
-    """
-    settled = make_options(ImportOptions, options)
-    with for_python(progress) as listener, executor_here(settled) as executor:
-        return run_import(counts, settled, executor, listener).directory
 
 
 def run_import(counts: Any, options: ImportOptions, executor: Executor, listener: Listener) -> Summary:

@@ -11,13 +11,12 @@ from pipeline.reports.result import Facts
 from pipeline.run import manifest
 from pipeline.run.directory import RUN, Directory
 from pipeline.run.guests import maker_of
-from pipeline.run.keywords import AnyPath
 from pipeline.run.manifest import Run
 from pipeline.run.plan import corpus_bytes
 from pipeline.shards import manifest as shards
 from pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, find_result, load_result
 from pipeline.shards.manifest import SHARDS, tokenizer_fingerprint
-from pipeline.storage import Location, existing, named, names_in
+from pipeline.storage import Location, existing, names_in
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.export_formats import FILE_NAMES
 from pipeline.tokenizer.formats.files import load_model, tokenizer_home
@@ -25,26 +24,8 @@ from pipeline.tokenizer.formats.files import load_model, tokenizer_home
 _OF_TEXT = ("text_tokens", "text_bytes", "bytes_per_token")  # without special tokens
 
 
-def info(path: AnyPath) -> Facts:
-    """Return what a run, a tokenizer or a directory of shards is, as `bpe-pipeline info` does.
-
-    >>> pipeline.train("corpus.txt", output="runs/a", vocab_size=260).vocab_size
-    260
-    >>> pipeline.info("runs/a/tokenizer")["special_tokens"]
-    {'<|endoftext|>': 259}
-
-    Args:
-        path: the directory or the file, a path or a URI.
-
-    Returns:
-        The facts by name, those of a run with `tokenizers`, a list of the same; printed, they are what the command
-        prints.
-
-    Raises:
-        InputError: there is no tokenizer, run or directory of shards.
-        RunDirectoryError: the directory is damaged.
-    """
-    where = named(path, "path")
+def info_of(where: Location) -> Facts:
+    """Return what a run, a tokenizer or a directory of shards is."""
     if (where / RUN.manifest).exists():
         return _run(manifest.require(where))
     if (where / RESULT).exists() or (where / SHARDS.manifest).exists():

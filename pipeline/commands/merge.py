@@ -7,9 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from types import MappingProxyType
-from typing import Any, Unpack
+from typing import Any
 
-import pipeline
 from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_bytes
@@ -23,51 +22,32 @@ from pipeline.merges import forecast, merge, merge_worker
 from pipeline.merges.chooser import Chooser
 from pipeline.merges.merge_list import MergeList, size_that_repays
 from pipeline.reports.numbers import Numbers
-from pipeline.reports.progress import for_python
 from pipeline.reports.summary import OtherSize, Summary
 from pipeline.run import manifest
-from pipeline.run.keywords import AnyPath, MergeKeywords
-from pipeline.run.listed_options import lists_options
 from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import refuse_other_weights
 from pipeline.run.options import MergeOptions, TrainOptions, flag_of, without_defaults
 from pipeline.run.patterns import pattern_of, tokenizer_pattern
 from pipeline.run.runner import Runner, opened
-from pipeline.run.workers import executor_for
-from pipeline.storage import Location, named, same_location
+from pipeline.storage import Location, same_location
 from pipeline.tokenizer.export import Exported, Ids, Trained, check_before_work, export_size, limits_of, refuse_ordinary
 from pipeline.tokenizer.formats.export_formats import FILE_NAMES
 from pipeline.tokenizer.formats.fields import CARD
 from pipeline.tokenizer.formats.settings_files import GENERATION_NAME, chat_template_of
+from pipeline.tokenizer.tokenizer import Tokenizer
 
 
-@lists_options
-def merge_run(
-    run: AnyPath, *, progress: bool = False, **options: Unpack[MergeKeywords]
-) -> "dict[int, pipeline.Tokenizer]":
-    """Learn vocabularies from the counts of a run directory, as `bpe-pipeline merge` does.
+def first_tokenizer(done: tuple[Summary, Trained]) -> Tokenizer:
+    """Return the tokenizer of what was trained; of several sizes, the first."""
+    trained = done[1]
+    return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
-    Args:
-        run: the run directory, a path or a URI.
-        progress: whether to show how far the work is: bars on a terminal and in a notebook, elsewhere lines.
-        **options: of merging, such as `vocab_size=[8_000, 32_000, 128_000]`; all sizes come from one merge list. With
-            `output`, another run is made of the counts, and `run` stays as it is.
 
-    Returns:
-        The tokenizers by size.
-
-    Raises:
-        PipelineError: as `train` does.
-
-    >>> counted = pipeline.import_counts({"low": 5, "lower": 2, "widest": 3, "newest": 6}, output="runs/a")
-    >>> tokenizers = pipeline.merge_run(counted, vocab_size=[259, 258])
-    >>> tokenizers[259].merges
-    [(b'e', b's'), (b'es', b't')]
-    """
-    with for_python(progress) as listener, executor_for(make_options(TrainOptions, options)) as executor:
-        _, trained = run_merge(named(run, "run"), options, executor, listener)
-    return {size: pipeline.Tokenizer.from_model(trained.model(size)) for size in trained.options.vocab_size}
+def all_tokenizers(done: tuple[Summary, Trained]) -> dict[int, Tokenizer]:
+    """Return the tokenizers of what was trained by their sizes."""
+    trained = done[1]
+    return {size: Tokenizer.from_model(trained.model(size)) for size in trained.options.vocab_size}
 
 
 def run_merge(

@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Unpack
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.printable import printable_lines
-from pipeline.base.units import format_bytes, format_count, parse_whole_number
+from pipeline.base.units import format_bytes, format_count
 from pipeline.commands.report import (
     RANDOM,
     SAMPLE_BYTES,
@@ -37,22 +36,16 @@ from pipeline.reports.numbers import REFERENCES, Numbers
 from pipeline.reports.numbers_worker import NumbersTask, compute_numbers
 from pipeline.reports.parts import Part, Table
 from pipeline.reports.plots import page_figures
-from pipeline.reports.progress import for_python
 from pipeline.reports.result import NOT_STORED, Result
 from pipeline.reports.summary import Report, Summary
 from pipeline.run import manifest
 from pipeline.run.guests import maker_of
-from pipeline.run.keywords import AnyPath, WorkKeywords
-from pipeline.run.listed_options import lists_options
-from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
-from pipeline.run.options import OutputOptions, WorkOptions, flag_of
+from pipeline.run.options import WorkOptions, flag_of
 from pipeline.run.patterns import tokenizer_pattern
-from pipeline.run.values import argument, parse_locations
-from pipeline.run.workers import executor_here
 from pipeline.shards.encoded_corpus import find_result
-from pipeline.storage import Location, location, named
+from pipeline.storage import Location, location
 from pipeline.storage.atomic import single_output
 from pipeline.tokenizer.export import Trained, facts_of
 from pipeline.tokenizer.formats.fields import CARD
@@ -126,58 +119,6 @@ class WrittenReport(Result):
 
     def __str__(self) -> str:
         return self.brief
-
-
-@lists_options
-def report(
-    run: AnyPath,
-    *,
-    compare: AnyPath | Sequence[AnyPath] | None = None,
-    held_out: AnyPath | Sequence[AnyPath] | None = None,
-    hidden_size: int | None = None,
-    output: AnyPath | None = None,
-    overwrite: bool = False,
-    figures: AnyPath | None = None,
-    progress: bool = False,
-    **options: Unpack[WorkKeywords],
-) -> Result:
-    """Make the report of a run, or of one of its tokenizers, again, as `bpe-pipeline report` does.
-
-    >>> trained = pipeline.train("corpus.txt", output="runs/a", vocab_size=260)
-    >>> made = pipeline.report("runs/a", held_out="corpus/a.txt", compare="my-tokenizer")
-    >>> [one.whole.name for one in made.numbers.sample.tokenizers]
-    ['this tokenizer', 'my-tokenizer']
-
-    Args:
-        run: the run directory, or a tokenizer's in it, a path or a URI; or the directory of an extended or pruned one,
-            or of rows of chat data.
-        compare: other tokenizers on the same sample: paths, URIs, or names such as "gpt2"; "LABEL=PATH" labels one.
-        held_out: text to measure on that was not trained on; None: a sample of the run's corpus. Files that are all
-            named, "en=PATH", are the same text in different languages.
-        hidden_size: width of the model, to report what its embedding costs.
-        output: path of the page, with its numbers next to it as .json; None: the run directory.
-        overwrite: replace the files at `output` and in `figures`.
-        figures: a directory for each figure as SVG, PDF and CSV, and for each table as CSV.
-        progress: as of `pipeline.train`.
-        **options: `workers`, `memory_limit`.
-
-    Returns:
-        The paths in `written`, and the `numbers`; of an extended or pruned tokenizer, what changed; of chat data, how
-        long they are, and what of them is learned. Printed, it is what the command prints.
-
-    Raises:
-        UsageError: the run has no tokenizer, or an argument does not fit.
-        InputError: a file cannot be read.
-        RunDirectoryError: the run is damaged, or the output exists.
-    """
-    where, compared = named(run, "run"), argument("compare", compare, parse_locations)
-    work = make_options(OutputOptions, {**options, "output": output, "overwrite": overwrite})
-    held_out_text = argument("held_out", held_out, parse_locations)
-    width = None if hidden_size is None else argument("hidden_size", hidden_size, parse_whole_number(1, (1 << 63) - 1))
-    figures_to = None if figures is None else named(figures, "figures")
-    extras = Extras(compared, held_out_text, width, work.output, overwrite=work.overwrite, figures=figures_to)
-    with for_python(progress) as listener, executor_here(work) as executor:
-        return run_report(where, extras, work, executor, listener)
 
 
 def run_report(path: Location, extras: Extras, options: WorkOptions, executor: Executor, listener: Listener) -> Result:

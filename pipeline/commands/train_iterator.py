@@ -6,7 +6,7 @@ cannot be read again: counting is not resumed after a stop, but what follows it 
 
 import os
 from collections.abc import Iterable
-from typing import Any, Unpack
+from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.commands.merge import merge_and_export
@@ -17,8 +17,7 @@ from pipeline.counts.counter_file import PartPath, Parts
 from pipeline.counts.elsewhere import take_counts
 from pipeline.reports.progress import for_python
 from pipeline.run import manifest
-from pipeline.run.keywords import TrainKeywords
-from pipeline.run.listed_options import lists_options
+from pipeline.run.keywords import lists_options
 from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Manifest, Run, Source
 from pipeline.run.options import TrainOptions
@@ -31,10 +30,8 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 _KEPT_BYTES, _KEPT_THREAD_BYTES = 24 << 20, 4 << 20  # that this process still holds when all is written
 
 
-@lists_options
-def train_from_iterator(
-    documents: Iterable[Any], *, progress: bool = False, **options: Unpack[TrainKeywords]
-) -> Tokenizer:
+@lists_options(TrainOptions)
+def train_from_iterator(documents: Iterable[Any], *, progress: bool = False, **options: Any) -> Tokenizer:
     """Train a tokenizer on the documents of an iterable, in bounded memory, and return it.
 
     A lone surrogate in a str is treated as `errors` says of invalid UTF-8; replaced, each is one U+FFFD. An iterable

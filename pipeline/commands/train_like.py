@@ -8,15 +8,14 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from pipeline.base.errors import InputError, UsageError
-from pipeline.commands.train import train
+from pipeline.commands.public.train import train
 from pipeline.commands.train_iterator import train_from_iterator
 from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.pattern.presets import NAME
-from pipeline.run.keywords import TrainKeywords
-from pipeline.run.listed_options import lists_options
+from pipeline.run.keywords import lists_options
 from pipeline.run.options import TrainOptions
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.pre_tokenizer import read_pre_tokenizer
@@ -30,7 +29,7 @@ _RULES = ("single_word", "lstrip", "rstrip")  # of a special token
 _BYTES = 256
 
 
-@lists_options
+@lists_options(TrainOptions)
 def train_like(
     trainer: Any,
     pre_tokenizer: Any,
@@ -38,7 +37,7 @@ def train_like(
     *,
     texts: Iterable[Any] | None = None,
     progress: bool = False,
-    **options: Unpack[TrainKeywords],
+    **options: Any,
 ) -> Tokenizer:
     """Train what `tokenizers` would train with this trainer and pre-tokenizer: the same merges, vocabulary and ids.
 
@@ -82,7 +81,8 @@ def train_like(
             )
     settled: dict[str, Any] = {"errors": "strict", "fail_on_loss": True} | options | follow
     if files is not None:
-        return train(_different(files), progress=progress, **settled)
+        trained: Tokenizer = train.function(_different(files), progress=progress, **settled)
+        return trained
     flat = (text for item in texts or () for text in (item if isinstance(item, list | tuple) else [item]))
     return train_from_iterator(flat, progress=progress, **settled)
 

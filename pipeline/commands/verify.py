@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Unpack
 
 from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
 from pipeline.base.events import Listener
@@ -25,19 +24,14 @@ from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import FirstStage
 from pipeline.merges.replay_worker import ReplayTask, SumTask
 from pipeline.merges.rules import MergeRules
-from pipeline.reports.progress import for_python
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
 from pipeline.run.guests import maker_of
-from pipeline.run.keywords import AnyPath, WorkKeywords
-from pipeline.run.listed_options import lists_options
-from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
 from pipeline.run.options import WorkOptions
 from pipeline.run.patterns import tokenizer_pattern
 from pipeline.run.runner import Runner, Stage, watched
-from pipeline.run.workers import executor_here
-from pipeline.storage import Location, existing, named, names_in, sha256_of, unreadable
+from pipeline.storage import Location, existing, names_in, sha256_of, unreadable
 from pipeline.tokenizer.export import Trained, export_model
 from pipeline.tokenizer.formats.fields import CARD, GGUF_NAME, RANKS_NAME
 from pipeline.tokenizer.formats.huggingface import EDITABLE, write_model
@@ -48,31 +42,6 @@ from pipeline.tokenizer.model import Model
 _MODULUS = 1 << 64
 _MADE, _AS_WRITTEN, _MISSING = "as the merge list gives them", "as they were written", "missing"
 _EDITED, _NOT_OURS = "edited, with tokens that exist", "not of this run"
-
-
-@lists_options
-def verify_run(run: AnyPath, *, progress: bool = False, **options: Unpack[WorkKeywords]) -> Facts:
-    """Verify a run directory as `bpe-pipeline verify` does.
-
-    Args:
-        run: the run directory, or that of an extended or pruned tokenizer, a path or a URI.
-        progress: as of `pipeline.train`.
-        **options: `workers`, `memory_limit`.
-
-    Returns:
-        What was verified, by name; printed, it is what the command prints.
-
-    Raises:
-        RunDirectoryError: naming the first thing that is wrong.
-        UsageError: if the memory limit is too small.
-
-    >>> tokenizer = pipeline.train("corpus.txt", output="runs/a", vocab_size=260)
-    >>> pipeline.verify_run("runs/a")["merges"]
-    '3, each the right one with the right count, as many as were asked for (replayed in ...)'
-    """
-    checked = make_options(WorkOptions, options)
-    with for_python(progress) as listener, executor_here(checked) as executor:
-        return run_verify(named(run, "run"), checked, executor, listener)
 
 
 def run_verify(location: Location, options: WorkOptions, executor: Executor, listener: Listener) -> Facts:

@@ -78,6 +78,11 @@ class Result:
         """Return what a notebook shows."""
         return str(html_of(*self.shown()))
 
+    def printed(self, *, quiet: bool) -> Iterator[str | bytes]:
+        """Yield what the command prints: lines, or bytes as they are."""
+        if text := self.brief if quiet else str(self):
+            yield text
+
     def __repr__(self) -> str:
         return str(self)
 

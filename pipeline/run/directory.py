@@ -67,7 +67,7 @@ class Kind:
     format_version: int
 
 
-RUN = Kind("run.json", re.compile("|".join([*map(re.escape, _OF_RUN), "tokenizer(-[0-9]+)?"])), format_version=1)
+RUN: Kind = Kind("run.json", re.compile("|".join([*map(re.escape, _OF_RUN), "tokenizer(-[0-9]+)?"])), format_version=1)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ A guest is found by the entry points `bpe_pipeline.guests`, each of which names 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
 from pipeline.storage import Location
@@ -21,6 +20,8 @@ class Guest:
 
     directories: of the manifest of a directory that it makes, or of what shards of it store as `made_by` -> an object
     with `info` and `report`; with `verify` unless they are shards, which have `marked_rows` for `decode --mask`.
+    commands: imports the declarations of its commands, in the order of the help. functions: public names of `pipeline`
+    -> what imports the function, or its declaration.
     choosers: of the kind of a run's source -> the class that says how such a run's merges are chosen.
     report_section: returns what it adds to the report of merges, from the executor, the run and the merges; None:
     nothing. It is asked for every run, and should import nothing before it knows that the run is its own.
@@ -28,12 +29,16 @@ class Guest:
 
     directories: Mapping[str, Imported] = field(default_factory=dict)
     choosers: Mapping[str, Imported] = field(default_factory=dict)
+    commands: Imported = tuple
+    functions: Mapping[str, Imported] = field(default_factory=dict)
     report_section: Callable[[Any, Any, Any], Any] | None = None
 
 
 @cache
 def guests() -> tuple[Guest, ...]:
     """Return all installed guests, in the order of their names."""
+    from importlib.metadata import entry_points  # takes a fifth of the command's start
+
     found = {point.name: point for point in entry_points(group=GROUP)}
     return tuple(found[name].load() for name in sorted(found))
 

@@ -2,42 +2,53 @@
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from typing import Any, TypeVar
 
 from pipeline.base.errors import UsageError, unfit
 from pipeline.base.printable import BYTE_ORDER
-from pipeline.run.options import RECORDS, TrainOptions, Values, flag_of
+from pipeline.run.guests import guests
+from pipeline.run.options import RECORDS, CountOptions, TrainOptions, Values, add_records, flag_of
+from pipeline.run.record import Record, records_of
 from pipeline.run.values import parse_added_tokens
 
 Kind = TypeVar("Kind", bound=Values)
 _REPLACING = {"output", "overwrite"}
 
 
-def require_known(names: Iterable[str], spell: Callable[[str], str]) -> None:
-    """Raise `UsageError` for names that no option has, with all of them."""
-    unknown = [name for name in names if name not in RECORDS]
+def known_options() -> Mapping[str, Record]:
+    """Return the options that configuration files may have, those of all guests, too."""
+    for guest in guests():
+        for command in guest.commands():
+            add_records(command.takes)
+    return RECORDS
+
+
+def require_known(names: Iterable[str], spell: Callable[[str], str], own: Mapping[str, Record]) -> None:
+    """Raise `UsageError` for names that no option has, with all of them. own: the options of the command."""
+    unknown = [name for name in names if name not in RECORDS and name not in own]
+    known = known_options() if unknown else RECORDS
+    unknown = [name for name in unknown if name not in known]
     if len(unknown) > 1:
         others = ", ".join(map(repr, unknown[1:]))
         raise UsageError(f"{spell(unknown[0])} is no option, nor are {others}: leave out what is not for bpe-pipeline")
     for name in unknown:
-        near = difflib.get_close_matches(name, RECORDS, 1, cutoff=0.5)
+        near = difflib.get_close_matches(name, {**own, **known}, 1, cutoff=0.5)
         if set(near) & _REPLACING:  # a wrong guess would replace what that option names
             near = difflib.get_close_matches(name, near, 1, cutoff=0.8)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(RECORDS)}"
+        hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join({**known, **own})}"
         raise UsageError(f"{spell(name)} is unknown{hint}")
 
 
-def parsed(name: str, value: object, spell: Callable[[str], str]) -> Any:
+def parsed(record: Record, value: object, spell: Callable[[str], str]) -> Any:
     """Return the value of an option as its record reads it; `UsageError` for what it is not."""
     try:
-        return RECORDS[name].parse(value)
+        return record.parse(value)
     except ValueError as error:
         one = value[0] if isinstance(value, tuple) and len(value) == 1 else value  # of a flag that is given once
         expected, wrong = (*error.args, one)[:2]
-        raise unfit(spell(name), expected, wrong) from None
+        raise unfit(spell(record.name), expected, wrong) from None
     except UsageError as error:
-        raise UsageError(f"{spell(name)}: {error}") from None
+        raise UsageError(f"{spell(record.name)}: {error}") from None
 
 
 def make_options(
@@ -47,20 +58,31 @@ def make_options(
 
     Raises `UsageError` for a name that is none of the kind's options, and for a value that its record does not take.
     """
-    values, taken = dict(values), {one.name for one in fields(kind)}
-    if values.pop("no_special_tokens", None):
-        if values.get("special_tokens"):
-            raise UsageError(f"{spell('special_tokens')} and {spell('no_special_tokens')} exclude each other; give one")
-        values["special_tokens"] = ()
-    for name, value in values.items():
-        if name in RECORDS.keys() - taken and value is not None:
+    values, records = dict(values), records_of(kind)
+    for name in [name for name, record in records.items() if record.without]:
+        if values.pop(f"no_{name}", None):
+            if values.get(name):
+                raise UsageError(f"{spell(name)} and {spell(f'no_{name}')} exclude each other; give one")
+            values[name] = ()
+    is_rules = issubclass(kind, CountOptions) and isinstance(values.get("added_tokens", ""), Mapping | None)
+    added = values.pop("added_tokens", None) if is_rules else None
+    given = {
+        name: value
+        for name, value in values.items()
+        if value is not None
+        or name not in RECORDS.keys() | records.keys()
+        or (name in records and records[name].required)
+    }
+    require_known(given, spell, records)
+    for name in given:
+        if name not in records:
             raise UsageError(f"{spell(name)} means nothing here: leave it out")
-    is_rules = "added_tokens" in taken and isinstance(values.get("added_tokens", ""), Mapping | None)
-    added = values.pop("added_tokens") if is_rules else None
-    given = {name: value for name, value in values.items() if name not in RECORDS or value is not None}
-    require_known(given, spell)
-    checked = {name: parsed(name, value, spell) for name, value in given.items()}
-    if "stop_at_saving" in checked and len(checked.setdefault("vocab_size", (256_000,))) > 1:
+    checked = {name: parsed(records[name], value, spell) for name, value in given.items()}
+    if (
+        "stop_at_saving" in checked
+        and "vocab_size" in records
+        and len(checked.setdefault("vocab_size", (256_000,))) > 1
+    ):
         raise UsageError(f"{spell('stop_at_saving')} chooses one size: give {spell('vocab_size')} one, the largest")
     return kind(**checked, **({} if added is None else {"added_tokens": parse_added_tokens(added)}))
 

@@ -5,17 +5,17 @@ one is its stage: "count" and "merge" options are part of what a run *is*, "spec
 "mix" options of its counts or of shards, "encode" options of what shards are, "run" options only of how it runs.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
 from pipeline.pattern.presets import PRESETS
 from pipeline.pattern.token_rules import TokenRule
 from pipeline.run import values as read
 from pipeline.run.ids import Roles, SpecialTokens
-from pipeline.run.record import IN_GROUPS, Record, as_in, records_of
+from pipeline.run.record import CALL, IN_GROUPS, Record, argument, as_in, records_of
 from pipeline.run.stored import plain
 from pipeline.storage import Location
 
@@ -34,8 +34,8 @@ class Values:
     def __init__(self, **values: Any) -> None:
         for one in fields(self):
             vars(self)[one.name] = values.pop(one.name) if one.name in values else one.default
-        if values:
-            raise TypeError(f"{type(self).__name__} has no option {', '.join(values)}")
+        if values or MISSING in vars(self).values():
+            raise TypeError(f"{type(self).__name__} has other options: {self}, {values}")
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
@@ -62,9 +62,10 @@ class WorkOptions(Values):
         "number of worker processes; default: one per physical core (with Ray: all cores of the cluster)", "N")
     memory_limit: int | None = _resource("run", None, parse_bytes,
         "memory that all processes may use together (with Ray: on each node); default: 80 % of what is free", "SIZE")
-    quiet: bool = _other("run", False, read.parse_flag, "print only errors and the final result", short="-q")
+    quiet: bool = _other("run", False, read.parse_flag, "print only errors and the final result", short="-q",
+        command_only=True)
     log_json: bool = _other("run", False, read.parse_flag,
-        "print progress and the log as one JSON object per line", advanced=True)
+        "print progress and the log as one JSON object per line", advanced=True, command_only=True)
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
@@ -72,7 +73,8 @@ class RayOptions(Values):
     """Where workers run."""
 
     ray: str | None = _resource("run", None, read.parse_ray,
-        "run on a Ray cluster: [ray://]HOST:PORT, or auto, which Ray finds", "[ADDRESS]", keyword="bool | str | None")
+        "run on a Ray cluster: [ray://]HOST:PORT, or auto, which Ray finds", "[ADDRESS]", keyword=bool | str | None,
+        alone="auto", examples=lambda: ("auto",))
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
@@ -99,8 +101,9 @@ class OutputOptions(OverwriteOptions):
 class CorpusOptions(WorkOptions):
     """Which files are read, and how."""
 
-    inputs: tuple[str, ...] | None = _input("run", None, read.parse_paths,
-        "files, directories, globs and URIs; - is standard input", flag="INPUT")
+    inputs: tuple[str, ...] | None = argument("[INPUT ...]", read.parse_paths,
+        "files, directories, globs and URIs; None: the sample corpus (the running Python's own standard library)",
+        None, stage="run")
     exclude: tuple[str, ...] | None = _input("run", None, read.parse_globs,
         "leave out the files and directories of INPUT with this name or path; repeatable", "GLOB")
     input_format: str = _input("count", "auto",
@@ -136,7 +139,8 @@ class PieceOptions(Values):
     special_tokens_as_text: bool = _special("count", False, read.parse_flag,
         "count special tokens in the corpus as ordinary text, so that they separate nothing", advanced=True)
     pattern: str = _vocabulary("count", "gpt2", read.parse_pattern,
-        f"how text is split into pre-tokens: {', '.join(PRESETS)} (not at all), or a regular expression", "NAME|REGEX")
+        f"how text is split into pre-tokens: {', '.join(PRESETS)} (not at all), or a regular expression", "NAME|REGEX",
+        examples=lambda: PRESETS)
     normalize: str = _vocabulary("count", "none", read.parse_one_of("none", "nfc"),
         "the Unicode normal form that text is put into before it is cut: none, or nfc as Qwen has it", advanced=True)
     max_piece_bytes: int | None = _vocabulary("count", None, parse_piece_bytes,
@@ -155,10 +159,11 @@ class CountOptions(ClusterOptions, ImportOptions, TextOptions):
 
     weights: tuple[str, ...] | None = _input("mix", None, read.parse_weights,
         "how often to count the text of an INPUT: 2, 0.5, 1/3; one for each INPUT, in their order", "NUMBER",
-        flag="--weight", keyword="Sequence[float | str] | None")
+        flag="--weight", keyword=Sequence[float | str] | None)
     split_at: tuple[str, ...] = _special("count", (), read.parse_special_tokens,
         "text that separates documents and is no token of the result; repeatable", "TEXT", advanced=True)
-    dry_run: bool = _output("run", False, read.parse_flag, "print what would be done, and what it takes, and stop")
+    dry_run: bool = _output("run", False, read.parse_flag, "print what would be done, and what it takes, and stop",
+        command_only=True)
     added_tokens: Mapping[str, TokenRule] | None = None  # those of --like that do not have the plain rule
 
 
@@ -177,7 +182,8 @@ class TokenizerOptions(Values):
     add_bos: bool = _special("special", False, read.parse_flag,
         "start each text with the --bos-token when encoding, here and in transformers", advanced=True)
     export: tuple[str, ...] | None = _output("run", None, read.parse_formats,
-        "tokenizer files to write: hf, gpt2, tiktoken, gguf; default: each that can express the tokenizer", "LIST")
+        "tokenizer files to write: hf, gpt2, tiktoken, gguf; default: each that can express the tokenizer", "LIST",
+        examples=lambda: read.EXPORT_FORMATS)
     chat_template: str | None = _output("run", None, read.parse_text,
         "chat template to store in the hf files: llama3, chatml, qwen, ..., tokenizer (its own), or a file",
         "NAME|FILE")
@@ -187,7 +193,8 @@ class TokenizerOptions(Values):
 class ExportOptions(TokenizerOptions):
     """Of `export`."""
 
-    output: Location | None = as_in(OutputOptions, "output")
+    output: Location | None = as_in(OutputOptions, "output",
+        help="the directory of the files, a path or a URI; default: where the tokenizer is")
     overwrite: bool = as_in(OverwriteOptions, "overwrite", help="replace files of the output that have other content")
     quiet: bool = as_in(WorkOptions, "quiet")
     rank_pattern: str | None = _vocabulary("run", None, read.parse_pattern,
@@ -203,7 +210,8 @@ class VocabularyOptions(TokenizerOptions):
 
     vocab_size: tuple[int, ...] = _vocabulary("vocabulary", (32_000,), read.parse_vocab_size,
         "number of tokens to have: 256 bytes, merges, special tokens; several with commas, the first is the run's own",
-        "N[,N...]", keyword="int | str | Sequence[int]")
+        "N[,N...]", keyword=int | str | Sequence[int],
+        examples=lambda: ("8000", "16000", "32000", "64000", "128000", "256000"))
     min_frequency: int = _vocabulary("merge", 1, parse_whole_number(1, (1 << 63) - 1),
         "merge no pair of tokens that occurs fewer times than this", "N")
     min_piece_count: int = _vocabulary("merge", 1, parse_whole_number(1, (1 << 63) - 1),
@@ -268,33 +276,6 @@ class TrainOptions(CountOptions, MergeOptions):
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class SweepOptions(OutputOptions, VocabularyOptions):
-    """Of `sweep`."""
-
-    tie_break: str = as_in(MergeOptions, "tie_break")
-
-
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class ParityOptions(ClusterOptions, OutputOptions, VocabularyOptions):
-    """Of `parity`: how its text is read and cut, where it is not counted yet, and how it is merged."""
-
-    pattern: str = as_in(PieceOptions, "pattern")
-    normalize: str = as_in(PieceOptions, "normalize")
-    text_field: str = as_in(TextOptions, "text_field")
-    stop_at_saving: float | None = as_in(MergeOptions, "stop_at_saving")
-
-
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class ExtendOptions(OutputOptions):
-    """Of `extend`."""
-
-    min_frequency: int | None = _vocabulary("merge", None, parse_whole_number(1, (1 << 63) - 1),
-        "join no pair of tokens that occurs fewer times than this; default: 2, and 1 of counts that were imported", "N")
-    whole_characters: bool = as_in(VocabularyOptions, "whole_characters")
-    added_special_tokens: tuple[str, ...] = as_in(TokenizerOptions, "added_special_tokens")
-
-
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class EncodeFilesOptions(TextOptions):
     """Of `encode_files`."""
 
@@ -318,14 +299,14 @@ class RowOptions(Values):
     seed: int = _order("encode", 0, parse_whole_number(0, (1 << 63) - 1), "seed of every random choice", "N")
     shard_format: str = _shards("encode", "npy", read.parse_shard_format,
         "format of shards: npy, bin (ids alone), parquet (a row a document), arrow (as save_to_disk), megatron, mds",
-        "NAME")
+        "NAME", examples=read.shard_formats)
     shard_size: int = _shards("encode", 100_000_000, parse_whole_number(1, (1 << 31) - 1),
         "most tokens in a shard", "N")
     sequence_length: int | None = _packing("encode", None, parse_whole_number(1, 1 << 26),
         "store documents in rows of this many tokens, as --pack says", "N")
     pack: str = _packing("encode", "concat", read.parse_one_of(*read.PACKS),
         "how documents fill the rows of --sequence-length: concat (end to end), best-fit (whole where they fit), "
-        "none (one each)", "NAME", keyword='Literal["concat", "best-fit", "none"]')
+        "none (one each)", "NAME", keyword=Literal["concat", "best-fit", "none"])
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
@@ -337,6 +318,8 @@ class ShardsOptions(OutputOptions, CorpusOptions):
 class EncodeOptions(ClusterOptions, ShardsOptions, EncodeFilesOptions, RowOptions):
     """Of `encode` with an output."""
 
+    output: Location | None = as_in(OutputOptions, "output",
+        help="the directory of the shards, or FILE.bin for a single file; a path or a URI")
     weights: tuple[str, ...] | None = as_in(CountOptions, "weights")
     shuffle: bool = _order("encode", False, read.parse_shuffle, "put all documents in one random order")
     repeat: int = _order("encode", 1, parse_whole_number(1, 1000),
@@ -354,7 +337,8 @@ FLAGS = {record.spelling: name for name, record in reversed(RECORDS.items())}  #
 
 def add_records(kind: type[Values]) -> None:
     """Add the options of a guest's value to those that configuration files may have."""
-    RECORDS.update({name: record for name, record in records_of(kind).items() if name not in RECORDS})
+    new = {name: record for name, record in records_of(kind).items() if name not in RECORDS and record.stage != CALL}
+    RECORDS.update(new)
 
 
 def flag_of(name: str) -> str:

@@ -1,23 +1,31 @@
 """The record of an option: all that is said of it, in the field of a value."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from typing import Any
 
+from pipeline.storage import Location
+
+ARGUMENT = ""  # the group of what has no flag: words by their position
+OWN = "Options"  # flags that belong to one command
 GROUPS = (  # of the help
     *("Input", "Vocabulary", "Special tokens", "Shards", "Order and split", "Packing", "Chat data", "Output"),
     *("Resources", "Other"),
 )
+CALL = "call"  # the stage of what one call is about: no configuration file has it
 
 
 @dataclass(frozen=True)
 class Record:
-    """All that is said of an option.
+    """All that is said of an option, or of an argument.
 
-    flag: its spelling where that is not its name; INPUT is no flag, and neither is one spelt as its name, which
-    configuration files and Python have. without: of a list, the help of `--no-NAME`, which starts from none. keyword:
-    its type in Python where that does not follow from kind.
+    flag: its spelling where that is not its name; one spelt as its name is no flag, but configuration files and Python
+    have it. without: of a list, the help of `--no-NAME`, which starts from none. keyword: its type in Python where that
+    does not follow from kind. shown: the default in the help where that is another text; "" for none. alone: what the
+    flag means without a value. examples: names that a shell completes. words: whether its flag takes all words up to
+    the next flag. command_only: whether Python has no such keyword.
     """
 
     name: str
@@ -32,12 +40,24 @@ class Record:
     flag: str = ""
     short: str = ""
     without: str = ""
-    keyword: str = ""
+    keyword: Any = None
+    shown: str | None = None
+    alone: str = ""
+    examples: Callable[[], Iterable[str]] | None = None
+    words: bool = False
+    command_only: bool = False
 
     @property
     def spelling(self) -> str:
-        """Its flag."""
+        """Its flag, or what help and messages call an argument."""
+        if self.group == ARGUMENT:
+            return str(re.findall("[A-Z|]+", self.metavar)[-1])
         return self.flag or "--" + self.name.replace("_", "-")
+
+    @property
+    def required(self) -> bool:
+        """Whether it has no default."""
+        return self.default is MISSING
 
     @property
     def several(self) -> bool:
@@ -45,9 +65,20 @@ class Record:
         return "tuple[" in str(self.kind)
 
     @property
+    def is_path(self) -> bool:
+        """Whether it is opened by the bytes that it has, and a shell completes files."""
+        return self.name == "inputs" or str(Location) in str(self.kind)
+
+    @property
     def choices(self) -> tuple[str, ...]:
         """The names of which it is one; none if it can be more than names."""
         return self.parse.args[0] if isinstance(self.parse, partial) else ()
+
+    @property
+    def default_text(self) -> str:
+        """The default as the help shows it."""
+        first = self.default[0] if self.default and isinstance(self.default, tuple) else self.default
+        return str(first) if self.shown is None and isinstance(first, str | int | float) else self.shown or ""
 
 
 def option(
@@ -59,14 +90,34 @@ def option(
 
 
 IN_GROUPS = [partial(option, group) for group in GROUPS]
+flag = partial(option, OWN, CALL)
 
 
-def as_in(kind: type[Any], name: str, **other: str) -> Any:
+def argument(
+    metavar: str,
+    parse: Callable[[object], Any],
+    help_text: str,
+    default: Any = MISSING,
+    stage: str = CALL,
+    **rare: Any,
+) -> Any:
+    """Return the field of a word without a flag."""
+    return option(ARGUMENT, stage, default, parse, help_text, metavar, **rare)
+
+
+def as_in(kind: type[Any], name: str, **other: Any) -> Any:
     """Return the field of an option that another value has, too. other: of its record, what differs."""
     [found] = (one for one in fields(kind) if one.name == name)
-    return field(default=found.default, metadata={**found.metadata, **other})
+    default = other.pop("default", found.default)
+    return field(default=default, metadata={**found.metadata, **other})
 
 
-def records_of(kind: type[Any]) -> dict[str, Record]:
+_RECORDS: dict[type[Any], Mapping[str, Record]] = {}  # of the values that were asked for
+
+
+def records_of(kind: type[Any]) -> Mapping[str, Record]:
     """Return the records of the options that a value has, by name."""
-    return {one.name: Record(one.name, one.type, one.default, **one.metadata) for one in fields(kind) if one.metadata}
+    if kind not in _RECORDS:
+        of_fields = (one for one in fields(kind) if one.metadata)
+        _RECORDS[kind] = {one.name: Record(one.name, one.type, one.default, **one.metadata) for one in of_fields}
+    return _RECORDS[kind]

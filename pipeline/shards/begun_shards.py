@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from pipeline.base import system
 from pipeline.base.errors import RunDirectoryError, os_error_as
-from pipeline.shards.formats import shard_format
+from pipeline.shards import formats
 from pipeline.shards.formats.shard_format import ID_BYTES, IDS, Layout, ShardFormat
 from pipeline.shards.ids_file import EncodedChunk, IdsWriter, open_ids, part_name
 from pipeline.shards.packing import layout_of
@@ -205,7 +205,7 @@ def begun_shards(
     where: Location, options: Mapping[str, Any], single: str | None, corpus_bytes: int
 ) -> BegunShards | None:
     """Return the shards of an encoding in the corpus's order; None if they are made of parts when all are there."""
-    format_ = shard_format(options["shard_format"])
+    format_ = formats.shard_format(options["shard_format"])
     ids = Layout({IDS: options["dtype"]})
     header = format_.header(ids, 0)
     if not isinstance(where, Path) or header is None or format_.ends_with_row(ids):

@@ -6,14 +6,13 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import Any, Unpack
+from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Notice, warn_of
 from pipeline.corpus.skipped_or_altered import Tallies, fail_on_loss_error, in_words, warnings_of
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.run.keywords import AnyPath, EncodeFilesKeywords
-from pipeline.run.listed_options import lists_options
+from pipeline.run.keywords import AnyPath, lists_options
 from pipeline.run.make_options import make_options
 from pipeline.run.memory import Broker
 from pipeline.run.options import EncodeFilesOptions
@@ -69,11 +68,11 @@ def _restored(ids: bytes, code: Any, ends: bytes, *rest: Any) -> EncodedFiles:
     return EncodedFiles(memoryview(ids).cast(code), memoryview(ends).cast("Q"), *rest)
 
 
-@lists_options
+@lists_options(EncodeFilesOptions)
 def encode_files(
     inputs: AnyPath | Sequence[AnyPath],
     tokenizer: Tokenizer | AnyPath,
-    **options: Unpack[EncodeFilesKeywords],
+    **options: Any,
 ) -> EncodedFiles:
     """Encode a corpus in memory: the same ids as `encode_corpus` writes, document by document.
 

@@ -13,8 +13,8 @@ from command import refused, run, run_process, succeeded
 
 import pipeline
 from pipeline import __version__
-from pipeline.cli import commands
-from pipeline.cli.help import SECTIONS
+from pipeline.cli import all_commands
+from pipeline.commands.declaration import TITLES
 
 EOT = "<|endoftext|>"
 
@@ -29,10 +29,10 @@ def test_version_and_env() -> None:
 def test_help_lists_commands_in_order_of_use_and_flags_in_groups() -> None:
     shown = run("--help").stdout
     listed = re.findall(r"^  ([a-z-]+)  +(.*)$", shown.partition("Train:\n")[2], re.MULTILINE)
-    assert sorted(name for name, _ in listed) == sorted(commands.commands)
+    assert sorted(name for name, _ in listed) == sorted(all_commands())
     assert listed[0][0] == "train"
     assert [line for _, line in listed if not re.fullmatch(r".*[^.]\.", line) or len(line) > 70] == []
-    assert re.findall("^([A-Z].*):$", shown, re.MULTILINE) == ["Options", *SECTIONS.values()]
+    assert re.findall("^([A-Z].*):$", shown, re.MULTILINE) == ["Options", *TITLES]
     assert "_BPE_PIPELINE_COMPLETE=bash_source" in shown
     assert "'train'" in run("trian").stderr
     titles = {name: re.findall(r"^(\w.*):$", run(name, "--help").stdout, re.MULTILINE) for name in ("train", "encode")}
@@ -41,7 +41,7 @@ def test_help_lists_commands_in_order_of_use_and_flags_in_groups() -> None:
     assert titles["encode"] == ["Options", "Input", "Shards", "Order and split", "Packing", *shared]
 
 
-@pytest.mark.parametrize("name", commands.commands)
+@pytest.mark.parametrize("name", all_commands())
 def test_help_of_a_command_has_an_example_and_what_most_people_need(name: str) -> None:
     """The rest is counted and shown by --help-all."""
     few, every = (run(name, option).stdout for option in ("--help", "--help-all"))
@@ -51,7 +51,7 @@ def test_help_of_a_command_has_an_example_and_what_most_people_need(name: str) -
     assert len(shown) <= 24
     assert shown < flags
     assert f"\n{len(flags - shown)} advanced options: --help-all" in few
-    options = [one for one in commands.commands[name].params if isinstance(one, click.Option) and not one.hidden]
+    options = [one for one in all_commands()[name].params if isinstance(one, click.Option) and not one.hidden]
     assert flags == {"--help", *(next(flag for flag in one.opts if flag.startswith("--")) for one in options)}
 
 
@@ -210,7 +210,7 @@ def test_json_is_the_result_alone(text: Path, tmp_path: Path) -> None:
         assert result.returncode == int("diff" in line), result.stderr
         found[line] = json.loads(result.stdout)
         assert "--log-json" not in line or all(map(json.loads, result.stderr.splitlines()))
-    assert {line.split()[0] for line in found} == set(commands.commands)
+    assert {line.split()[0] for line in found} == set(all_commands())
     assert found["decode --tokenizer a 39 255"] == {"text": "H\ufffd"}
     assert found["decode --tokenizer a shards"]["text"].startswith((tmp_path / "a.txt").read_text())
     assert found["encode --tokenizer a --text low --text er"]["ids"][0] == pipeline.load(tmp_path / "a").encode("low")

@@ -19,7 +19,7 @@ from reference import GPT2_BYTES, train_reference
 
 import pipeline
 from pipeline import compat
-from pipeline.cli import commands
+from pipeline.cli import all_commands
 from pipeline.pattern.compiler import compile_pattern
 
 ALL = sorted(path.relative_to(pages.PAGES) for path in pages.PAGES.rglob("*.md"))
@@ -116,7 +116,7 @@ def test_a_wrong_output_and_an_unknown_command_are_found(tmp_path: Path) -> None
 
 def test_every_command_and_public_name_is_in_the_reference_as_the_objects_themselves_say() -> None:
     named = [name for name in pipeline.__all__ if name != "__version__" and not name.endswith("Error")]
-    wanted = {"command": {f"options of {name}" for name in commands.commands}, "python": {"reference of exceptions"}}
+    wanted = {"command": {f"options of {name}" for name in all_commands()}, "python": {"reference of exceptions"}}
     wanted["python"] |= {f"reference of {name}" for name in [*named, *(f"compat.{name}" for name in compat.__all__)]}
     wanted["patterns"] = {"list of patterns"}
     for name, marks in wanted.items():

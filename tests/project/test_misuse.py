@@ -18,8 +18,9 @@ from pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
 MERGES = [(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")]
 CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and values that a person might type
-    ("add_generation_prompt add_special_tokens keep_ids mask_history preserve_thinking", ("yes", 0, 1, None)),
-    ("check compare_plain progress skip_special_tokens tokenize train_on_prompt", ("yes", 0, 1, None)),
+    ("add_generation_prompt add_special_tokens mask_history preserve_thinking", ("yes", 0, 1, None)),
+    ("check progress skip_special_tokens tokenize train_on_prompt", ("yes", 0, 1, None)),
+    ("compare_plain keep_ids", ("yes", 0, 1)),
     ("continue_final_message", (5, None, [], 1.5, b"x", "nonsense")),
     ("overwrite whole_characters", ("yes", 0, 1)),
     ("bos eos whole_pieces", ()),
@@ -39,6 +40,7 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("base first path run second", (5, None, "", b"x", ["x"], "missing", "a\0b")),
     ("directory", (5, None, "", b"x", ["x"], "a\0b")),
     ("output figures", (5, b"x", "", [], "a\0b")),
+    ("like", (5, b"x", "", [], "missing", "a\0b")),
     ("inputs", (5, b"x", [5], [None], {"a": 1}, {"x"}, [], "", "missing.txt")),
     ("exclude", (5, b"x", "", [5])),
     ("runs", (5, None, "", b"x", [5], [None], [], "missing")),
@@ -52,7 +54,7 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("ratio", (5, "x", [], {}, {"one": 0}, {"one": "x"}, {"other": 1})),
     ("weights", (5, "x", ["x"], [None], [1, 2, 3], [-1], {"a": 1})),
     ("text", (5, None, ["x"], {"x": 1}, 1.5)),
-    ("texts", (5, None, "x", b"x", [5], [None], [["x"]], 1.5)),
+    ("texts", (5, "x", b"x", [5], [None], [["x"]], 1.5)),
     ("blocks", (5, None, [5], [["x"]])),
     ("documents", (5, None, "text", b"text", {"text": "x"}, [5], 1.5)),
     ("counts", (5, None, b"x", {"a": "b"}, {5: 5}, {"a": 0}, [5], {"x"}, [])),
@@ -165,7 +167,8 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Subject]
         chatty = Tokenizer.from_model(replace(tokenizer.model, chat_template=CHAT_TEMPLATES["chatml"]))
         llama = Llama3Tokenizer("ranks")
         same = {name: getattr(tokenizer, name) for name in ("vocabulary", "vocab", "model")} | {"tokenizer": chatty}
-        things = [getattr(pipeline, name) for name, home in pipeline._HOMES.items() if not home.endswith(".errors")]
+        things = [getattr(pipeline, name) for name in pipeline.__all__ if name != "__version__"]
+        things = [one for one in things if not (inspect.isclass(one) and issubclass(one, Exception))]
         things += [getattr(compat, name) for name in compat.__all__]
         subjects = [_subject(thing, **same) for thing in things]
         chats = (ChatFormat(llama), ChatMLFormat(tokenizer), ChatFormat(chatty))

@@ -8,18 +8,23 @@ import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
+from interface import source
 
 import pipeline
 from pipeline import compat
 from pipeline.base import errors as base_errors
+from pipeline.base.errors import PipelineError
 from pipeline.reports.result import Result
+from pipeline.run.keywords import keywords_of
 from pipeline.run.options import RECORDS
+from pipeline.run.record import records_of
 from pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
 
-THINGS = {name: getattr(pipeline, name) for name, home in pipeline._HOMES.items() if home != "pipeline.base.errors"}
+ERRORS = {name for name, one in vars(base_errors).items() if inspect.isclass(one) and issubclass(one, Exception)}
+THINGS = {name: getattr(pipeline, name) for name in pipeline.__all__ if name not in {*ERRORS, "__version__"}}
 THINGS |= {name: getattr(compat, name) for name in compat.__all__}
 NAMES = sorted(THINGS)
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
@@ -38,21 +43,29 @@ def _functions(name: str) -> Iterator[tuple[str, Any]]:
 FUNCTIONS = [found for name in NAMES for found in _functions(name)]
 
 
-def test_public_names_match_their_import_table_and_completion_and_no_module_replaces_them() -> None:
-    assert sorted(pipeline.__all__) == sorted([*pipeline._HOMES, "__version__"]) == dir(pipeline)
-    text = Path(pipeline.__file__).read_text()
-    listed = re.findall(r"^    from (\S+) import (\S+) as \2$", text, re.MULTILINE)
-    assert {name: home for home, name in listed} == pipeline._HOMES
+def test_public_names_are_listed_and_typed() -> None:
+    assert sorted(pipeline.__all__) == dir(pipeline)
+    stub = Path(pipeline.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    assert stub == source(), "python tests/support/interface.py"
     assert get_type_hints(pipeline.train)["return"] is pipeline.Tokenizer
-    errors = [value for value in vars(base_errors).values() if inspect.isclass(value)]
-    assert [
-        one for one in errors if issubclass(one, pipeline.PipelineError) and one.__name__ not in pipeline.__all__
-    ] == []
+    assert {*pipeline.__all__} >= {name for name in ERRORS if issubclass(getattr(base_errors, name), PipelineError)}
+
+
+def test_a_star_imports_what_guests_bring_too() -> None:
+    names: dict[str, Any] = {}
+    exec("from pipeline import *", names)
+    assert {"train", "extend", "encode_chat", "sweep"} <= names.keys()
+
+
+def test_no_module_replaces_a_public_name_when_it_is_imported() -> None:
     public = {name: getattr(pipeline, name) for name in pipeline.__all__}
     for found in pkgutil.walk_packages(pipeline.__path__, "pipeline."):
         if found.name != "pipeline.__main__":  # starts the command
             import_module(found.name)  # which would take the place of a function of its name
     assert {name: getattr(pipeline, name) for name in pipeline.__all__} == public
+
+
+def test_results_are_shown_as_text() -> None:
     assert {kind.__repr__ for kind in Result.__subclasses__()} == {Result.__repr__}  # no dataclass replaces it
 
 
@@ -76,12 +89,13 @@ def test_arguments_and_result_of_a_public_function_are_described(place: str, fun
     assert [name for line in indented if (name := line.partition(":")[0]) in named] == named
     if not inspect.isfunction(function):
         return
-    if get_type_hints(function)["return"] is not type(None):
+    if get_type_hints(function).get("return", type(None)) is not type(None):
         assert {"Returns:", "Yields:"} & set(lines), f"{place} does not say what it returns"
     if "options" in named and "." not in place:
-        keywords = function.__annotations__["options"]
         listed = "\n".join(lines[lines.index("Keyword Args:") + 1 :])
-        assert re.findall(r"^    (\w+) \(", listed, re.MULTILINE) == [*get_args(keywords)[0].__annotations__]
+        known = [name for name, one in keywords_of(function.takes).items() if one.group and name not in named]
+        known += [f"no_{name}" for name in known if records_of(function.takes)[name].without]
+        assert sorted(re.findall(r"^    (\w+) \(", listed, re.MULTILINE)) == sorted(known)
         assert "--" not in listed
     if place == "train":
         kind, description = "Literal['lowest-ids', 'greatest-bytes']", RECORDS["tie_break"].help

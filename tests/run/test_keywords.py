@@ -5,22 +5,22 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
-from keyword_types import HOME, source
 
+import pipeline
 from pipeline.base.errors import UsageError
-from pipeline.run import keywords
+from pipeline.run.keywords import keyword_type, keywords_of
 from pipeline.run.make_options import parsed
-from pipeline.run.options import RECORDS
+from pipeline.run.options import RECORDS, EncodeOptions, ExportOptions, TrainOptions
 
-NEGATED = {"no_special_tokens"}
-KEYWORDS = {name: get_type_hints(kind) for name, kind in vars(keywords).items() if name.endswith("Keywords")}
+KINDS = (TrainOptions, EncodeOptions, ExportOptions)
+KEYWORDS = {name: keyword_type(one) for kind in KINDS for name, one in keywords_of(kind).items() if one.group}
 SAMPLES: dict[str, dict[Any, Any]] = {  # a value of each type, where another option's would mean nothing
     **{f"{role}_token": {str: f"<|{role}|>"} for role in ("bos", "eos", "pad")},
     **{f"{added}special_tokens": {str: "<|x|>"} for added in ("", "added_")},
-    "split_at": {str: "<|x|>"},
+    "split_at": {str: "<|x|>"}, "shard_format": {str: "npy"},
     "vocab_size": {str: "300,400", int: 300}, "output": {str: "runs/a"}, "pattern": {str: "llama3"},
     "ray": {str: "auto"}, "export": {str: "hf"}, "val_fraction": {str: "0.1"}, "stop_at_saving": {str: "1%"},
     "chat_template": {str: "chatml"}, "superwords_from": {str: "80%", int: 300},
@@ -35,34 +35,26 @@ pipeline.encode_files('a.txt', 'runs/a', vocab_size=300)
 """
 
 
-def test_the_types_are_made_of_the_records() -> None:
-    assert HOME.read_text(encoding="utf-8") == source(), "python tests/support/keyword_types.py"
-
-
-@pytest.mark.parametrize("name", sorted({name for kind in KEYWORDS.values() for name in kind} - NEGATED))
+@pytest.mark.parametrize("name", sorted(KEYWORDS))
 def test_types_are_those_that_the_option_reads(name: str) -> None:
-    hints = {str(kind[name]): kind[name] for kind in KEYWORDS.values() if name in kind}
-    without_default = hints.pop("int | str | None", None) if name == "min_frequency" else None  # of `extend`
-    assert without_default is None or get_args(without_default)[:-1] == get_args(hints["int | str"])
-    assert len(hints) == 1
-    hint = hints.popitem()[1]
+    hint = KEYWORDS[name]
     if get_origin(hint) is Literal:
         for value in get_args(hint):
-            assert parsed(name, value, str) == value
+            assert parsed(RECORDS[name], value, str) == value
         with pytest.raises(UsageError) as caught:
-            parsed(name, "nonsense", str)
+            parsed(RECORDS[name], "nonsense", str)
         assert f"one of {', '.join(get_args(hint))}" in str(caught.value)
         return
     kinds = set(get_args(hint)) or {hint}
     assert (type(None) in kinds) == (RECORDS[name].default is None)
     for kind in kinds & {int, str, bool}:
         value = SAMPLES.get(name, {}).get(kind) or {int: 7, str: "7", bool: True}[kind]
-        parsed(name, value, str)
+        parsed(RECORDS[name], value, str)
     for kind in {int, str, bool} - kinds:
         if kind is int and bool in kinds:
             continue
         with pytest.raises(UsageError):
-            parsed(name, {int: 7, str: "yes", bool: True}[kind], str)
+            parsed(RECORDS[name], {int: 7, str: "yes", bool: True}[kind], str)
 
 
 @pytest.mark.slow
@@ -70,7 +62,7 @@ def test_mypy_knows_the_keywords(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     (script := tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(script)]
-    home = Path(keywords.__file__).parents[2]
+    home = Path(pipeline.__file__).parents[1]
     installed = home.name == "site-packages"  # where mypy looks itself, and does not want to be told
     environment = {**os.environ, **({} if installed else {"MYPYPATH": str(home)})}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)

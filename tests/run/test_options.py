@@ -12,7 +12,7 @@ from pipeline.base.units import format_bytes, format_count, parse_bytes
 from pipeline.guests.chat.options import ChatOptions
 from pipeline.run.config_file import read_config
 from pipeline.run.make_options import make_options, parsed
-from pipeline.run.options import EncodeOptions, TrainOptions
+from pipeline.run.options import RECORDS, EncodeOptions, TrainOptions
 
 
 @pytest.mark.parametrize(("text", "size"), [
@@ -119,7 +119,7 @@ def test_options_have_documented_defaults_and_stages() -> None:
     ("ray", True, "auto"), ("ray", False, None),
 ])  # fmt: skip
 def test_values_as_people_write_them(name: str, typed: object, number: object) -> None:
-    assert parsed(name, typed, str) == number
+    assert parsed(RECORDS[name], typed, str) == number
 
 
 CONFIG = {"vocab_size": 500, "special_tokens": ["<a>", "<b>"], "pattern": "llama3", "chunk_size": "1MiB"}

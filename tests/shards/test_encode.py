@@ -193,9 +193,9 @@ def test_options_of_other_commands_are_refused(tokenizer: pipeline.Tokenizer, tm
         with pytest.raises(UsageError, match=f"option '{name}' means nothing here"):
             pipeline.encode_corpus(text, tokenizer, tmp_path / "shards", **{name: value})
     for inputs, output in ((None, tmp_path / "shards"), (text, None)):
-        with pytest.raises(UsageError, match="encoding a corpus takes INPUT and --output: name files, and a directory"):
+        with pytest.raises(UsageError, match=r"(inputs|output): expected a value, not None"):
             pipeline.encode_corpus(inputs, tokenizer, output)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="dry_run prints a plan and trains nothing: use the command"):
+    with pytest.raises(UsageError, match="dry_run is for the command: use bpe-pipeline train --dry-run"):
         pipeline.train(text, dry_run=True)
     for call in (pipeline.train, pipeline.merge_run, pipeline.train_from_iterator):
         with pytest.raises(UsageError, match="option 'shard_size' means nothing here"):

@@ -199,12 +199,12 @@ def parses(line: str) -> bool:
     """Say whether a command of bpe-pipeline or of the benchmarks parses; True for any other command."""
     import click
 
-    from pipeline.cli import commands as group
+    from pipeline.cli import all_commands
 
     words = shlex.split(line.split("#")[0].replace(",...", ""))
     try:
         if words[:1] == ["bpe-pipeline"]:
-            group.commands[words[1]].make_context(words[1], words[2:])
+            all_commands()[words[1]].make_context(words[1], words[2:])
         elif words[:3] == ["python", "-m", "benchmarks"]:
             from benchmarks.__main__ import parse_arguments
 

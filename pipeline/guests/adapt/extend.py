@@ -5,12 +5,13 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Unpack
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
+from pipeline.commands.like import require_extendable
 from pipeline.counts.as_text import bounds
 from pipeline.counts.count import Counted, require_counted, text_counters
 from pipeline.executors import Executor
@@ -20,28 +21,25 @@ from pipeline.guests.adapt.extend_worker import (
     NewToken,
     extended,
     learn,
-    require_extendable,
     start_of,
     write_table,
 )
+from pipeline.guests.adapt.options import ExtendOptions
 from pipeline.guests.adapt.origin import Change, changing, whole_number
 from pipeline.guests.adapt.savings import Saving, Savings
 from pipeline.merges.merge import STAGE
 from pipeline.merges.rules import MergeRules
-from pipeline.pattern.presets import NAME
-from pipeline.reports.progress import for_python
+from pipeline.reports.figure_files import require_figures, write_figures
+from pipeline.reports.result import Facts
 from pipeline.run import manifest
-from pipeline.run.keywords import AnyPath, ExtendKeywords
-from pipeline.run.listed_options import lists_options
-from pipeline.run.make_options import make_options
 from pipeline.run.manifest import IMPORTED, Run, Source
 from pipeline.run.open_run import rules_of
-from pipeline.run.options import ExtendOptions, flag_of
+from pipeline.run.options import flag_of
 from pipeline.run.patterns import cut_by
 from pipeline.run.runner import Advance, Runner, watched
 from pipeline.run.values import argument, parse_share
-from pipeline.run.workers import executor_here
-from pipeline.storage import Location, location, named
+from pipeline.storage import Location, location
+from pipeline.storage.atomic import single_output, write_whole
 from pipeline.tokenizer.added import news_of, with_added
 from pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
 from pipeline.tokenizer.formats.changed import require_listed, write_changed
@@ -76,52 +74,51 @@ class Extended:
     notes: tuple[str, ...]
 
 
-@lists_options
-def extend(
-    base: AnyPath,
-    run: AnyPath,
-    *,
-    add: int | None = None,
-    first_id: int | None = None,
-    stop_at_saving: float | str | None = None,
-    progress: bool = False,
-    **options: Unpack[ExtendKeywords],
-) -> Extended:
-    """Add tokens to a tokenizer, learned from the counts of a run; old ids and merges stay.
+@dataclass(frozen=True)
+class SavingsFiles:
+    """What a dry run writes if it is asked for: a page with a plot, and the plot as files in a directory."""
 
-    >>> pipeline.Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w")]).save("base")
-    >>> run = pipeline.import_counts({"lowlow": 3, "low": 9}, special_tokens=[], output="runs/a")
-    >>> done = pipeline.extend("base", run, add=1, output="extended")
-    >>> done.plan[0].id, done.plan[0].token, done.plan[0].old_ids
-    (258, b'lowlow', (257, 257))
-    >>> done.tokenizer.encode("low lowlow")
-    [257, 220, 258]
+    page: Location | None
+    figures: Location | None
+    overwrite: bool
 
-    Args:
-        base: the tokenizer, a path or a URI, as `Tokenizer.load` reads it.
-        run: the run directory; its pieces must be cut as the tokenizer cuts.
-        add: how many new tokens are learned; 0: none. With `stop_at_saving` the most, default: 64,000.
-        first_id: the first new id; default: one more than the largest of the base.
-        stop_at_saving: choose the smallest number from which on no doubling saves this share of tokens, such as "1%",
-            in any of several inputs, or of the runs that were combined.
-        progress: as of `pipeline.train`.
-        **options: `output`, the new tokenizer's directory, rules of merging, and `added_special_tokens`, which get
-            reserved ids first, then new ones.
+    def require(self) -> None:
+        """Refuse now what cannot be written later."""
+        if self.figures is not None:
+            require_figures(self.figures, overwrite=self.overwrite)
+        if self.page is not None:
+            single_output(self.page, overwrite=self.overwrite)
 
-    Returns:
-        The tokenizer and its new tokens.
+    def write(self, savings: Savings) -> Savings:
+        """Write the files; return the savings."""
+        if self.page is not None:
+            write_whole(single_output(self.page, overwrite=self.overwrite), savings.page())
+        if self.figures is not None:
+            write_figures(self.figures, [savings.figure()], savings.tables(), overwrite=self.overwrite)
+        return savings
 
-    Raises:
-        UsageError: a new id is taken, memory is too small, or counts do not show how the tokenizer prepares text.
-        RunDirectoryError: the run is not completely counted, or was cut differently.
-        TrainingError: there is nothing to learn.
-        ExportRefusedError: tokenizer.json cannot hold the result.
-    """
-    checked = make_options(ExtendOptions, options)
-    with for_python(progress) as listener, executor_here(checked) as executor:
-        new = {"add": add, "first_id": first_id, "stop_at_saving": stop_at_saving}
-        change = change_of(named(base, "base"), named(run, "run"), new, checked)
-        return run_extend(change, checked, executor, listener)
+
+def result_of(extended: Extended, output: Location) -> Facts:
+    """Return what the command prints of an extended tokenizer."""
+    facts = {
+        "tokenizer": str(output),
+        "new_tokens": len(extended.plan),
+        "new_ids": f"{extended.plan[0].id} to {extended.plan[-1].id}" if extended.plan else "none",
+        "made_again": len(extended.made_again),
+        "stopped": extended.stopped,
+        "last_pair": extended.last_pair,
+        **({"special_tokens": extended.special_tokens} if extended.notes else {}),
+        "tokens_before": extended.before,
+        "tokens_after": extended.after,
+        "savings": extended.savings,
+    }
+    shown = {"special_tokens": extended.notes} if extended.notes else {}
+    return Facts(facts, "extended", short=str(output), shown_as=shown)
+
+
+def extended_of(done: tuple[Facts, Extended]) -> Extended:
+    """Return the extended tokenizer."""
+    return done[1]
 
 
 def run_extend(change: Change, options: ExtendOptions, executor: Executor, listener: Listener) -> Extended:
@@ -325,23 +322,3 @@ def _require_same_cutting(runner: Runner, model: Model, run: Run) -> None:
             f"{run.directory} was counted without the special token {missing[0]!r}{more}: where the corpus has it, it "
             "was counted as text; count with --like if it does"
         )
-
-
-def options_like(base: Location, *, new: bool = False) -> dict[str, Any]:
-    """Return the options that count a corpus as this tokenizer cuts it: its special tokens are separators.
-
-    new: for a vocabulary of its own, with the same roles, and without added tokens that are white space.
-    """
-    model = load_model(base)
-    require_extendable(model)
-    expression, rules = model.pattern.expression, model.preparation.rules
-    if new:
-        rules = {text: rule for text, rule in rules.items() if rule.special or not text.isspace()}
-    roles = {f"{role}_token": text for role, text in asdict(model.roles).items() if role != "separator"}
-    return {
-        "pattern": model.pattern.name or (f"(?:{expression})" if NAME.fullmatch(expression) else expression),
-        "normalize": "nfc" if model.preparation.nfc else "none",
-        "special_tokens": tuple(model.separating),
-        "added_tokens": rules or None,
-        **{role: text for role, text in roles.items() if new and text in model.vocabulary.special_tokens},
-    }

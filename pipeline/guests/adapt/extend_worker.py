@@ -117,15 +117,6 @@ class Learned:
         return tuple(Saving.of(self.tokens, count) for count in sorted(halves))
 
 
-def require_extendable(model: Model) -> None:
-    """Raise `UsageError` if counts of plain text would not show the pieces that the tokenizer cuts."""
-    if model.preparation.space_in_front:
-        raise UsageError(
-            "the tokenizer puts a space in front of text before it cuts it, so counts of the text itself are of other "
-            "pieces: it cannot be extended; take it out of its tokenizer.json if the texts need it not"
-        )
-
-
 def start_of(model: Model, add: int, first_id: int | None) -> Start:
     """Return what learning starts from; `UsageError` where a new id would be one that is taken."""
     old = model.vocabulary

@@ -11,4 +11,22 @@ def _made() -> Any:
     return made
 
 
-GUEST = Guest(directories={"made-from.json": _made})
+def _commands() -> Any:
+    from pipeline.guests.adapt.commands import COMMANDS
+
+    return COMMANDS
+
+
+def _extend() -> Any:
+    from pipeline.guests.adapt.commands import extend
+
+    return extend
+
+
+def _prune() -> Any:
+    from pipeline.guests.adapt.commands import prune
+
+    return prune
+
+
+GUEST = Guest(commands=_commands, functions={"extend": _extend, "prune": _prune}, directories={"made-from.json": _made})

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
-from typing import Any, Unpack
+from typing import Any
 
-from pipeline.base.errors import UsageError, unfit
+from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.counts.count import Counted
@@ -13,17 +12,13 @@ from pipeline.executors import Executor
 from pipeline.guests.adapt.origin import Change, changing, whole_number
 from pipeline.guests.adapt.prune_worker import Pruning, protected_ids, pruned, write_tables
 from pipeline.guests.adapt.prune_worker import prune as choose
-from pipeline.reports.progress import for_python
+from pipeline.reports.result import Facts
 from pipeline.run import manifest
-from pipeline.run.keywords import AnyPath, OutputKeywords
-from pipeline.run.listed_options import lists_options
-from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
 from pipeline.run.options import OutputOptions
 from pipeline.run.patterns import cut_by
 from pipeline.run.runner import Runner
-from pipeline.run.workers import executor_here
-from pipeline.storage import Location, Remote, named
+from pipeline.storage import Location
 from pipeline.tokenizer.arguments import flag
 from pipeline.tokenizer.formats.changed import ids_left_out, require_listed, write_changed
 from pipeline.tokenizer.formats.fields import read_text
@@ -40,57 +35,16 @@ class Pruned(Pruning):
     tokenizer: Tokenizer
 
 
-@lists_options
-def prune(
-    base: AnyPath,
-    run: AnyPath,
-    *,
-    keep: int | None = None,
-    min_count: int | None = None,
-    protect: AnyPath | Sequence[str | bytes] = (),
-    keep_ids: bool = False,
-    progress: bool = False,
-    **options: Unpack[OutputKeywords],
-) -> Pruned:
-    """Remove a tokenizer's least used tokens, by the counts of a run; bytes and added tokens stay.
+def result_of(pruned: Pruned, output: Location) -> Facts:
+    """Return what the command prints of a pruned tokenizer."""
+    facts = {"tokenizer": str(output), "removed": len(pruned.removed), "tokens": pruned.tokenizer.vocab_size}
+    facts |= {"tokens_before": pruned.before, "tokens_after": pruned.after}
+    return Facts(facts, "pruned", short=str(output))
 
-    >>> pipeline.Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")]).save("base")
-    >>> run = pipeline.import_counts({"low": 5, "lower": 1}, output="runs/a")
-    >>> done = pipeline.prune("base", run, keep=258, output="pruned")
-    >>> done.removed
-    (RemovedToken(old_id=258, token=b'er', score=1, new_ids=(68, 81)),)
-    >>> done.tokenizer.encode("lower"), done.id_map[257]
-    ([257, 68, 81], 257)
 
-    Args:
-        base: the tokenizer, a path or a URI, as `Tokenizer.load` reads it.
-        run: the run directory.
-        keep: how many ids stay, added tokens included.
-        min_count: instead of `keep`: remove tokens that are used less often.
-        protect: tokens that stay, in the spelling of vocab.json or as text; or a file with one a line.
-        keep_ids: whether each token keeps its id; otherwise ids are made contiguous, in the same order.
-        progress: as of `pipeline.train`.
-        **options: `output`, the new tokenizer's directory, and `overwrite`, `workers`, `memory_limit`.
-
-    Returns:
-        The tokenizer, the map of its ids, and what was removed.
-
-    Raises:
-        UsageError: there is nothing to remove, fewer tokens cannot stay, or what is protected is not a token.
-        RunDirectoryError: the run is not completely counted.
-        ExportRefusedError: tokenizer.json cannot hold the result.
-    """
-    settled = make_options(OutputOptions, options)
-    kept: Location | Sequence[str | bytes]
-    if isinstance(protect, str | PathLike | Remote):
-        kept = named(protect, "protect")
-    elif not isinstance(protect, bytes) and isinstance(protect, Sequence) and {*map(type, protect)} <= {str, bytes}:
-        kept = protect
-    else:
-        raise unfit("protect", "a list of tokens, or a file with one a line", protect)
-    with for_python(progress) as listener, executor_here(settled) as executor:
-        staying = {"keep": keep, "min_count": min_count, "protect": kept, "keep_ids": keep_ids}
-        return run_prune(named(base, "base"), named(run, "run"), staying, settled, executor, listener)
+def pruned_of(done: tuple[Facts, Pruned]) -> Pruned:
+    """Return the pruned tokenizer."""
+    return done[1]
 
 
 def run_prune(

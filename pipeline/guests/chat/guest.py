@@ -12,4 +12,24 @@ def _rows() -> Any:
     return page
 
 
-GUEST = Guest(directories={ROWS: _rows})
+def _commands() -> Any:
+    from pipeline.guests.chat.commands import COMMANDS
+
+    return COMMANDS
+
+
+def _align_chat() -> Any:
+    from pipeline.guests.chat.align import align_chat
+
+    return align_chat
+
+
+def _encode_chat() -> Any:
+    from pipeline.guests.chat.encode import encode_chat
+
+    return encode_chat
+
+
+GUEST = Guest(
+    commands=_commands, functions={"align_chat": _align_chat, "encode_chat": _encode_chat}, directories={ROWS: _rows}
+)

@@ -1,14 +1,14 @@
 """What `encode-chat` takes: its options, and what reads the values that only they have."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from datetime import date
 from functools import partial
 
 from pipeline.base.units import parse_whole_number
 from pipeline.run import values as read
 from pipeline.run.options import ClusterOptions, RowOptions, ShardsOptions, add_records
-from pipeline.run.record import IN_GROUPS
+from pipeline.run.record import IN_GROUPS, as_in, flag
 from pipeline.run.values import listed, number, parse_one_of, parse_text
 from pipeline.storage import Location, parse_location
 
@@ -86,6 +86,13 @@ def parse_amount(value: object) -> float:
 class ChatOptions(ClusterOptions, ShardsOptions, RowOptions):
     """Of `encode-chat`."""
 
+    output: Location | None = as_in(ShardsOptions, "output", help="the directory of the rows, a path or a URI")
+    shard_format: str = as_in(RowOptions, "shard_format", default="arrow",
+        help="format of the rows: arrow (as save_to_disk) or parquet")
+    sequence_length: int | None = as_in(RowOptions, "sequence_length", shown="2048",
+        help="most tokens of a row; longer conversations are cut")
+    pack: str = as_in(RowOptions, "pack", shown="none",
+        help="how rows are filled: none, greedy, neat (greedy, masked apart)")
     template: str | None = _chat(None, read.parse_text,
         "chat template: llama3, chatml, qwen, gemma, ..., tokenizer (its own), or a file (Jinja, or slots in YAML)",
         "NAME|FILE")
@@ -122,6 +129,13 @@ class ChatOptions(ClusterOptions, ShardsOptions, RowOptions):
     max_samples: int | None = _chat(None, parse_whole_number(1, (1 << 63) - 1),
         "take only this many rows of each data set, the first ones", "N", advanced=True)
 # fmt: on
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class EncodeChatOptions(ChatOptions):
+    """What the command takes."""
+
+    tokenizer: Location = flag(MISSING, parse_location, "a tokenizer directory, tokenizer.json, or a run", "DIR")
 
 
 add_records(ChatOptions)

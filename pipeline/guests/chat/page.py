@@ -3,7 +3,7 @@ and what other cut-offs would cut."""
 
 from collections.abc import Iterable
 
-from pipeline.commands.info import info as info_of
+from pipeline.commands.info import info_of
 from pipeline.commands.report_again import Extras
 from pipeline.executors import Executor
 from pipeline.guests.chat.lengths import Conversations

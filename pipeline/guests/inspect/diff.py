@@ -17,10 +17,7 @@ from pipeline.reports.numbers import SENTENCES
 from pipeline.reports.parts import Part, Rows, Table
 from pipeline.reports.result import NOT_STORED, Result
 from pipeline.reports.tokens import readable
-from pipeline.run.keywords import AnyPath
-from pipeline.run.make_options import make_options
-from pipeline.run.options import CorpusOptions
-from pipeline.storage import named
+from pipeline.storage import Location, named
 from pipeline.tokenizer.arguments import texts_of
 from pipeline.tokenizer.encode import Text, TextEncoder, utf8_of
 from pipeline.tokenizer.model import Model
@@ -232,41 +229,19 @@ class Compared(Result):
 
 
 def diff(
-    first: Tokenizer | AnyPath,
-    second: Tokenizer | AnyPath,
-    inputs: AnyPath | Sequence[AnyPath] | None = None,
-    *,
-    texts: Iterable[Text] = (),
-    exclude: str | Sequence[str] | None = None,
+    first: Tokenizer | Location,
+    second: Tokenizer | Location,
+    inputs: Sequence[str],
+    texts: Iterable[Text],
+    exclude: Sequence[str],
 ) -> Compared:
-    """Compare two tokenizers: what their files say, and how they cut texts, as `bpe-pipeline diff` does.
-
-    >>> found = pipeline.diff("my-tokenizer", pipeline.Tokenizer.from_merges([(b"l", b"o")]), texts=["low"])
-    >>> found.equal, found.found.tokens.only[0]
-    (False, ((b'low',), (b'er',)))
-    >>> found.sources[0].tokens
-    (1, 2)
-
-    Args:
-        first: a tokenizer, or the path or URI of one.
-        second: the other one.
-        inputs: files, directories, globs and URIs whose samples are cut by both.
-        texts: more texts; without any and without `inputs`, built-in sentences in several languages.
-        exclude: leave out the files and directories of `inputs` with this name or path.
-
-    Returns:
-        A value; `equal` says whether they are, `to_json()` has everything; printed, it is what the command prints.
-
-    Raises:
-        InputError: a tokenizer or a text cannot be read.
-    """
-    options = make_options(CorpusOptions, {"inputs": inputs, "exclude": exclude})
+    """Compare two tokenizers: what their files say, and how they cut texts."""
     strings = [utf8_of(text).decode() for text in texts_of(texts)]
     pairs = (("first", first), ("second", second))
     one, other = (each if isinstance(each, Tokenizer) else Tokenizer.load(named(each, name)) for name, each in pairs)
     names = str(first), str(second)
     found = difference(one.model, other.model)
-    sources, cuts = cut_differently(one, other, _texts(options.inputs or (), strings, options.exclude or ()))
+    sources, cuts = cut_differently(one, other, _texts(inputs, strings, exclude))
     return Compared(names, (one, other), found, tuple(sources), tuple(cuts))
 
 

@@ -24,13 +24,10 @@ from pipeline.reports.result import Advice
 from pipeline.reports.tokens import unused_tokens
 from pipeline.run import manifest
 from pipeline.run.ids import CHAT_MARKS, WELL_KNOWN, is_reserved
-from pipeline.run.keywords import AnyPath
-from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
 from pipeline.run.manifest import load as load_run
-from pipeline.run.options import CorpusOptions
 from pipeline.run.patterns import cut_by
-from pipeline.storage import Location, named, names_in, parse_location, same_location
+from pipeline.storage import Location, names_in, parse_location, same_location
 from pipeline.tokenizer.check import (
     CONFIGURED,
     HARD_TEXTS,
@@ -253,37 +250,16 @@ def _not_to_be_checked(model: Model, home: Location, name: str) -> str:
     return ""
 
 
-def doctor(
-    path: AnyPath, inputs: AnyPath | Sequence[AnyPath] | None = None, *, counts: AnyPath | None = None
-) -> Examined:
-    """Find what is wrong with a tokenizer, each with a remedy, as `bpe-pipeline doctor` does.
-
-    >>> examined = pipeline.doctor("my-tokenizer")
-    >>> examined.of("wrong")
-    ()
-    >>> [one.about for one in examined.of("advice")]
-    ['special tokens']
-
-    Args:
-        path: the tokenizer's directory or file, of this package or another's; or a run; a path or a URI.
-        inputs: text to compare runtimes on, besides hard strings; None: a sample of the run's corpus.
-        counts: a run whose counts say which tokens are used; None: the tokenizer's own.
-
-    Returns:
-        A value with the `findings`; printed, it is what the command prints.
-
-    Raises:
-        InputError: there is no such path, or text that cannot be read.
-        RunDirectoryError: a run has no tokenizer yet, or is damaged.
-    """
-    samples = make_options(CorpusOptions, {"inputs": inputs}).inputs or ()
-    where = named(path)
+def doctor(where: Location, samples: Sequence[str], counts: Location | None) -> Examined:
+    """Examine a tokenizer. samples: text to compare runtimes on; counts: a run whose counts say what is used."""
     if isinstance(where, Path) and not where.exists():
-        raise InputError(f"{path} does not exist: give a run directory, a tokenizer's directory, or its tokenizer.json")
+        raise InputError(
+            f"{where} does not exist: give a run directory, a tokenizer's directory, or its tokenizer.json"
+        )
     own = manifest.run_of(where)
     if own is not None and same_location(where, own.directory.location) and not own.manifest.tokenizers:
-        raise RunDirectoryError(f"{path} has no tokenizer yet: bpe-pipeline merge {path}")
-    run = own if counts is None else manifest.require(named(counts, "counts"))
+        raise RunDirectoryError(f"{where} has no tokenizer yet: bpe-pipeline merge {where}")
+    run = own if counts is None else manifest.require(counts)
     counted = run is not None and run.counter_path.exists()
     texts = texts_to_check(own, list(map(parse_location, samples)))
     return Examined(where, tuple(examine(where, texts, run if counted else None)))

@@ -13,11 +13,11 @@ from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.prepare import SpecialSearch
 from pipeline.reports.page import plain_page
 from pipeline.reports.parts import Note, Part, Rows, element, html_of
-from pipeline.reports.result import Result
+from pipeline.reports.result import Facts, Result
 from pipeline.reports.tokens import readable
 from pipeline.run import manifest
-from pipeline.run.keywords import AnyPath
 from pipeline.storage import Location, named
+from pipeline.storage.atomic import single_output, write_whole
 from pipeline.tokenizer.encode import Text, utf8_of
 from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.model import Model
@@ -193,26 +193,8 @@ _SECTIONS = 500  # of different pieces, on a page
 _explainers: WeakKeyDictionary[Tokenizer, Explainer] = WeakKeyDictionary()  # making one takes longer than most texts
 
 
-def explain(text: Text, tokenizer: Tokenizer | AnyPath) -> Explanation:
-    """Explain the ids of a text: its pieces, the merges of each in order, and why two neighbours stayed apart.
-
-    >>> [piece] = pipeline.explain("lower", tokenizer).pieces
-    >>> [(merge.rank, merge.left, merge.right) for merge in piece.merges]
-    [(0, b'l', b'o'), (1, b'lo', b'w'), (2, b'e', b'r')]
-    >>> [(apart.left, apart.right) for apart in piece.apart]
-    [(b'low', b'er')]
-
-    Args:
-        text: str or bytes.
-        tokenizer: a tokenizer, or the path or URI of one; the merges of one in a run directory have their counts.
-
-    Returns:
-        A value with the `ids` of `encode` and the `pieces`; `to_json()` returns it as plain values.
-
-    Raises:
-        UsageError: the text or the tokenizer has another type.
-        InputError: the tokenizer at the path cannot be read.
-    """
+def explain(text: Text, tokenizer: Tokenizer | Location) -> Explanation:
+    """Explain the ids of a text: its pieces, the merges of each in order, and why two neighbours stayed apart."""
     if isinstance(tokenizer, Tokenizer):
         if tokenizer not in _explainers:
             _explainers[tokenizer] = Explainer(tokenizer.model)
@@ -220,6 +202,13 @@ def explain(text: Text, tokenizer: Tokenizer | AnyPath) -> Explanation:
     path = named(tokenizer, "tokenizer")
     model = load_model(path)
     return Explainer(model, _counts(path, model.vocabulary)).explain(text)
+
+
+def write_page(text: str, tokenizer: Location, where: Location, *, overwrite: bool) -> Facts:
+    """Write the explanation of a text as a page."""
+    target = single_output(where, overwrite=overwrite)
+    write_whole(target, page(explain(text, tokenizer), str(tokenizer)))
+    return Facts({"page": str(target)})
 
 
 def page(explanation: Explanation, tokenizer: str) -> str:

@@ -20,4 +20,18 @@ def _section(executor: Any, run: Any, trained: Any) -> Any:
     return section(executor, run, trained)
 
 
-GUEST = Guest(choosers={KIND: _languages}, report_section=_section)
+def _commands() -> Any:
+    from pipeline.guests.parity.commands import COMMANDS
+
+    return COMMANDS
+
+
+def _train_parity() -> Any:
+    from pipeline.guests.parity.commands import parity
+
+    return parity
+
+
+GUEST = Guest(
+    commands=_commands, functions={"train_parity": _train_parity}, choosers={KIND: _languages}, report_section=_section
+)

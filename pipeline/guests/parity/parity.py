@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 from pipeline.base.errors import RunDirectoryError, UsageError, unfit
 from pipeline.base.events import Listener, Notice
@@ -29,27 +29,22 @@ from pipeline.counts.count import require_counted
 from pipeline.counts.counter_file import Parts
 from pipeline.executors import Executor
 from pipeline.guests.parity import KIND, measured, parity_worker
+from pipeline.guests.parity.options import ParityOptions
 from pipeline.guests.parity.parity_worker import Language, Parity, characters, read_settings, uneven
 from pipeline.merges import merge, merge_worker
 from pipeline.merges.chooser import Chooser
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import Learner
-from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.directory import RUN
-from pipeline.run.keywords import AnyPath, ParityKeywords
-from pipeline.run.listed_options import lists_options
 from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run, Source
-from pipeline.run.options import READING_OPTIONS, CountOptions, ParityOptions
+from pipeline.run.options import READING_OPTIONS, CountOptions
 from pipeline.run.runner import Runner
 from pipeline.run.stored import plain
-from pipeline.run.workers import executor_for
-from pipeline.storage import Location, absolute, named, parse_location, same_location
-from pipeline.tokenizer.arguments import flag
+from pipeline.storage import Location, absolute, parse_location, same_location
 from pipeline.tokenizer.export import Trained
-from pipeline.tokenizer.tokenizer import Tokenizer
 
 Named = Sequence[tuple[str, Location]]
 _NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
@@ -96,64 +91,6 @@ class Languages(Chooser):
         end = "and then no pair is left" if stored.exhausted else "as many as were asked for"
         took = f"{time.monotonic() - started:.1f} s"
         return stored, f"{len(stored):,}, each chosen by its language when learned again, {end} (in {took})"
-
-
-@lists_options
-def train_parity(
-    languages: Mapping[str, AnyPath],
-    *,
-    dev: Mapping[str, AnyPath] | None = None,
-    ratio: Mapping[str, float] | None = None,
-    window: int = 0,
-    alpha: float = 2.0,
-    global_merges: int = 0,
-    compare_plain: bool = False,
-    progress: bool = False,
-    **options: Unpack[ParityKeywords],
-) -> Tokenizer:
-    """Train one vocabulary on several languages so that all are compressed alike, as `bpe-pipeline parity` does.
-
-    Args:
-        languages: the counted run of each language, by a name for it; or its text, which is counted next to the output.
-        dev: a counted run, or text, for each language that is measured in its place, such as translations of the same
-            sentences; default: the languages' own texts.
-        ratio: instead of dev, how much each language is to be compressed in relation to the others.
-        window: how many of the last choices are looked at, so that no language chooses too often; 0: none.
-        alpha: with a window, a language may have alpha / number of languages of these choices.
-        global_merges: how many merges are chosen by the counts of all languages together, first.
-        compare_plain: also learn plain merges of the same counts, in a run next to the output, and report the price.
-        progress: as of `pipeline.train`.
-        **options: of merging, such as `vocab_size`, and the new run's `output`.
-
-    Returns:
-        The tokenizer; of several sizes, the first.
-
-    Raises:
-        UsageError: for settings that do not fit the languages, or a memory limit that is too small.
-        RunDirectoryError: for runs that are not completely counted or cannot be compared.
-
-    >>> one = pipeline.import_counts({"aabb": 10}, output="runs/one")
-    >>> two = pipeline.import_counts({"ccdd": 10}, output="runs/two")
-    >>> tokenizer = pipeline.train_parity({"one": one, "two": two}, vocab_size=259, output="runs/parity")
-    >>> tokenizer.merges
-    [(b'b', b'b'), (b'd', b'd')]
-    """
-    if not isinstance(languages, Mapping) or not languages or not all(isinstance(name, str) for name in languages):
-        raise unfit("languages", "a run directory for each name of a language", languages)
-    for name, given in (("dev", dev), ("ratio", ratio)):
-        if given is not None and (not isinstance(given, Mapping) or set(given) != set(languages)):
-            raise unfit(name, "a value for each of the languages", given)
-    texts = {name: named(run, "languages") for name, run in languages.items()}
-    texts_of_dev = {} if dev is None else {name: named(dev[name], "dev") for name in languages}
-    ratios = None if ratio is None else [ratio[name] for name in languages]
-    settings = {"ratio": ratios, "window": window, "alpha": alpha, "global_merges": global_merges}
-    settings |= {"compare_plain": flag("compare_plain", compare_plain)}
-    with for_python(progress) as listener, executor_for(make_options(ParityOptions, options)) as executor:
-        given = _with_options_of_runs([*texts.values(), *texts_of_dev.values()], options)
-        homes = _counted(texts, "", given, executor, listener)
-        of_dev = _counted(texts_of_dev, "-dev", given, executor, listener)
-        _, trained = run_parity(homes, of_dev, settings, options, executor, listener)
-    return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 
 def run_parity(
@@ -212,16 +149,29 @@ def _by_name(runs: Sequence[Location]) -> Named:
 
 
 def languages_of(
-    runs: Sequence[str], dev: Sequence[str], given: Mapping[str, Any], executor: Executor, listener: Listener
+    languages: Mapping[str, Location] | Sequence[str],
+    dev: Mapping[str, Location] | Sequence[str] | None,
+    given: Mapping[str, Any],
+    executor: Executor,
+    listener: Listener,
 ) -> tuple[Named, Named]:
-    """Return the runs of the command's words and of its --dev, in the order of the languages."""
-    named, of_dev = _read_named(runs, "RUN"), _read_named(dev, "--dev")
-    if named is None or (dev and of_dev is None):
-        if of_dev is not None or named is not None:
-            raise UsageError("RUN and --dev need names of languages both, as in en=PATH, or neither")
-        return _by_name([parse_location(run) for run in runs]), _by_name([parse_location(run) for run in dev])
-    if of_dev and (other := set(named) ^ set(of_dev)):
-        raise UsageError(f"--dev: {min(other)} is named by only one of RUN and --dev; give both for each language")
+    """Return the runs of the languages, and those that are measured in their place, in the order of the languages."""
+    if isinstance(languages, Mapping):
+        if dev is not None and (not isinstance(dev, Mapping) or set(dev) != set(languages)):
+            raise unfit("dev", "a value for each of the languages", dev)
+        named, of_dev = {**languages}, {**(dev or {})}
+    else:
+        words = tuple(dev or ())
+        by_name, dev_by_name = _read_named(languages, "RUN"), _read_named(words, "--dev")
+        if by_name is None or (words and dev_by_name is None):
+            if dev_by_name is not None or by_name is not None:
+                raise UsageError("RUN and --dev need names of languages both, as in en=PATH, or neither")
+            return _by_name([parse_location(run) for run in languages]), _by_name(
+                [parse_location(run) for run in words]
+            )
+        if dev_by_name and (other := set(by_name) ^ set(dev_by_name)):
+            raise UsageError(f"--dev: {min(other)} is named by only one of RUN and --dev; give both for each language")
+        named, of_dev = by_name, dev_by_name or {}
     in_order = {name: of_dev[name] for name in named} if of_dev else {}
     counting = _with_options_of_runs([*named.values(), *in_order.values()], given)
     counted = partial(_counted, given=counting, executor=executor, listener=listener)

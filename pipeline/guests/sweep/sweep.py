@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
-from pipeline.base.errors import RunDirectoryError, UsageError, unfit
+from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.commands.combine import require_addable, run_combine, run_part
 from pipeline.commands.merge import open_merging
@@ -24,8 +24,9 @@ from pipeline.corpus.sampling import choose
 from pipeline.counts.count import require_counted
 from pipeline.executors import Executor
 from pipeline.guests.sweep.mixtures import Mixture, mixtures_of
+from pipeline.guests.sweep.options import SweepOptions
 from pipeline.guests.sweep.page import LessText, Swept, labels, overlaps_of, write_table
-from pipeline.guests.sweep.rule import ForModel, Recommendation, for_model, rate, recommend
+from pipeline.guests.sweep.rule import ForModel, Recommendation, rate, recommend
 from pipeline.guests.sweep.sweep_worker import Point, SourceCounter, SweepTask, measure
 from pipeline.merges import merge, replay_worker
 from pipeline.merges.merge_list import MergeList
@@ -33,23 +34,20 @@ from pipeline.merges.merge_worker import MergeTask
 from pipeline.merges.replay_worker import SumTask
 from pipeline.reports.figure_files import require_figures
 from pipeline.reports.measure import source_names
-from pipeline.reports.progress import for_python
 from pipeline.reports.result import plain
 from pipeline.run import manifest
 from pipeline.run.directory import Directory, Kind, fingerprint
-from pipeline.run.keywords import AnyPath, SweepKeywords
-from pipeline.run.listed_options import lists_options
 from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
-from pipeline.run.options import SweepOptions, TrainOptions
+from pipeline.run.options import TrainOptions
 from pipeline.run.patterns import pattern_of
 from pipeline.run.plan import dependencies_of
 from pipeline.run.runner import Runner, Stage, opened
 from pipeline.run.stored import stored
-from pipeline.run.values import argument, parse_locations, shown_weight
-from pipeline.run.workers import executor_here, worker_count
-from pipeline.storage import Location, existing, named, same_location
+from pipeline.run.values import shown_weight
+from pipeline.run.workers import worker_count
+from pipeline.storage import Location, existing, same_location
 from pipeline.storage.atomic import write_whole
 from pipeline.tokenizer.export import Trained, check_before_work, export_model
 from pipeline.tokenizer.formats.export_formats import FILE_NAMES
@@ -115,59 +113,6 @@ class _Sweep:
     def run_of(self, name: str, every: int) -> Location:
         """Return the run of a name, or the location of the run of every Nth of its chunks."""
         return self.runs[name] if every == 1 else self.directory / "mixtures" / f"{name}@1_{every}"
-
-
-@lists_options
-def sweep(
-    runs: AnyPath | Sequence[AnyPath],
-    *,
-    weights: Mapping[str, float | str | Sequence[float | str]] | None = None,
-    held_out: AnyPath | Sequence[AnyPath] | None = None,
-    parameters: float | str | None = None,
-    tokens: float | str | None = None,
-    hidden_size: float | str | None = None,
-    figures: AnyPath | None = None,
-    progress: bool = False,
-    **options: Unpack[SweepKeywords],
-) -> Swept:
-    """Measure mixtures of runs at several sizes, and recommend one, as `bpe-pipeline sweep` does.
-
-    >>> one = pipeline.import_counts({"low": 5, "lower": 9}, output="runs/one")
-    >>> two = pipeline.import_counts({"newest": 7, "widest": 3}, output="runs/two")
-    >>> swept = pipeline.sweep([one, two], weights={"two": [1, 2]}, vocab_size=[259, 261], output="sweep")
-    >>> [(point.mixture, point.vocab_size) for point in swept.points]
-    [('one-x1+two-x1', 259), ('one-x1+two-x1', 261), ('one-x1+two-x2', 259), ('one-x1+two-x2', 261)]
-
-    Args:
-        runs: the directories of counted runs.
-        weights: weights to try for a run, by its name, the last part of its path: each choice of one for each run is a
-            mixture. Runs that are not named have 1.
-        held_out: text to measure on that was not trained on.
-        parameters: size of the model without embeddings, such as 7e9 or "7B": it says which vocabulary fits.
-        tokens: that the model is trained on; None: its optimum of compute.
-        hidden_size: width of the model; None: usual for `parameters`.
-        figures: a directory for each figure as SVG, PDF and CSV, and for each table as CSV.
-        progress: as of `pipeline.train`.
-        **options: `vocab_size=[8_000, 32_000]`, `output`, which is required, and others of merging, as listed below.
-
-    Returns:
-        The `points`, each with what was measured, and the `recommendation`; printed, it is what the command prints.
-
-    Raises:
-        UsageError: an argument does not fit.
-        RunDirectoryError: a run is not completely counted, or runs cannot be compared.
-        InputError: held-out text cannot be read.
-    """
-    work, held_out_text = make_options(SweepOptions, options), argument("held_out", held_out, parse_locations)
-    if not isinstance(weights, Mapping | None):
-        raise unfit("weights", "weights for the names of runs, such as {'code': [1, 2]}", weights)
-    weights_of = {name: one if isinstance(one, list | tuple) else [one] for name, one in (weights or {}).items()}
-    words = [f"{name}={','.join(map(str, tried))}" for name, tried in weights_of.items()]
-    model = for_model(parameters=parameters, tokens=tokens, hidden_size=hidden_size)
-    figures_to = None if figures is None else named(figures, "figures")
-    design = Design(argument("runs", runs or [], parse_locations), words, held_out_text, model, figures_to)
-    with for_python(progress) as listener, executor_here(work) as executor:
-        return run_sweep(design, options, work, executor, listener)
 
 
 def run_sweep(

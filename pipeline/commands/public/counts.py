@@ -1,0 +1,130 @@
+"""Commands of counts and of the system: import-counts, export-counts, env."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.base.errors import UsageError
+from pipeline.commands.declaration import SYSTEM, Session, command
+from pipeline.commands.public.values import as_given
+from pipeline.run.options import ImportOptions, OverwriteOptions, RayOptions, Values, WorkOptions
+from pipeline.run.record import CALL, OWN, argument, as_in
+from pipeline.storage import Location, parse_location
+
+
+# fmt: off
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class ImportCountsOptions(ImportOptions):
+    """What `import-counts` takes."""
+
+    counts: tuple[Location, ...] = argument("FILE ...", as_given,
+        "a mapping from pieces (bytes or str) to the number of occurrences, such as `collections.Counter`; or a path "
+        "or URI, or several, of TSV or Parquet files; or a pyarrow Table or RecordBatch with the columns `piece` and "
+        "`count`",
+        keyword=Any)
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class ExportCountsOptions(Values):
+    """What `export-counts` takes."""
+
+    run: Location = argument("RUN", parse_location, "the run directory, a path or a URI")
+    path: Location = argument("FILE", parse_location, "the file, a path or a URI")
+    memory_limit: int | None = as_in(WorkOptions, "memory_limit", group=OWN, stage=CALL,
+        help="memory for all processes together; with less, the counter is read more often")
+    overwrite: bool = as_in(OverwriteOptions, "overwrite", group=OWN, stage=CALL, help="replace a file that exists")
+# fmt: on
+
+
+def _directory() -> Any:
+    from pipeline.commands.combine import directory_of
+
+    return directory_of
+
+
+def _different_pieces() -> Any:
+    from pipeline.commands.export_counts import different_pieces
+
+    return different_pieces
+
+
+@command(group=SYSTEM, takes=ImportCountsOptions, positional=("counts",), returns=_directory)
+def import_counts(session: Session) -> Any:
+    """Make a run from the piece counts in FILEs.
+
+    A FILE is TSV (piece, tab, count) or Parquet (columns piece, count), a path or a URI. The options describe how the
+    pieces were made; `merge` learns a vocabulary from the run.
+
+    \b
+    bpe-pipeline import-counts counts.tsv --pattern gpt2 --output runs/imported
+    bpe-pipeline merge runs/imported --vocab-size 32000
+
+    >>> pipeline.import_counts({"low": 5, "lower": 2}, output="runs/counts")
+    PosixPath('runs/counts')
+
+    Returns:
+        The run directory, from which `merge_run` continues.
+
+    Raises:
+        PipelineError: as `train_from_counts` does.
+    """
+    from pipeline.commands.import_counts import run_import
+
+    return run_import(session.options.counts, session.options, session.executor, session.listener)
+
+
+def _check_name(options: ExportCountsOptions, _: Mapping[str, Any]) -> None:
+    if options.path.suffix not in (".tsv", ".parquet"):
+        raise UsageError(f"{options.path}: the name must end in .tsv or .parquet, which says the format")
+
+
+@command(group=SYSTEM, takes=ExportCountsOptions, returns=_different_pieces, check=_check_name)
+def export_counts(session: Session) -> Any:
+    """Write the piece counts of RUN to FILE, a .tsv or .parquet.
+
+    Each count is a line `piece<TAB>count`, the most frequent first; `import-counts` reads them back exactly.
+
+    \b
+    bpe-pipeline export-counts runs/a counts.tsv
+
+    A Parquet file is a copy of the run's combined counter. A link is followed.
+
+    >>> counted = pipeline.import_counts({"low": 5, "lower": 2}, output="runs/a")
+    >>> pipeline.export_counts(counted, "counts.tsv")
+    2
+
+    Returns:
+        The number of different pieces.
+
+    Raises:
+        RunDirectoryError: for a run that is not completely counted, whose counter is damaged, or if the file exists,
+            is not a regular one or cannot be written.
+    """
+    from pipeline.commands.export_counts import run_export_counts
+
+    options = session.options
+    return run_export_counts(options.run, options.path, options.memory_limit, overwrite=options.overwrite)
+
+
+@command(group=SYSTEM, takes=RayOptions, python="")
+def env(session: Session) -> Any:
+    """Print versions and the machine, for a bug report.
+
+    With --ray, also the nodes of the cluster.
+
+    \b
+    bpe-pipeline env
+    bpe-pipeline env --ray
+    """
+    from pipeline.base.machine import describe
+    from pipeline.reports.result import Facts
+    from pipeline.run.workers import nodes
+
+    machines = nodes(session.options)
+    facts = describe() | {f"node {number}": str(node) for number, node in enumerate(machines)}
+    if session.options.ray and not machines:
+        facts["nodes"] = "none with cores"
+    return Facts(facts)
+
+
+COMMANDS = (import_counts, export_counts, env)

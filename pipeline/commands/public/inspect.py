@@ -1,0 +1,161 @@
+"""Commands that look at what exists: info, report, verify."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.base.errors import InputError, RunDirectoryError
+from pipeline.base.units import parse_whole_number
+from pipeline.commands.declaration import INSPECT, Session, checking, command
+from pipeline.run import values as read
+from pipeline.run.options import Values, WorkOptions
+from pipeline.run.record import argument, flag
+from pipeline.storage import Location, parse_location
+
+
+# fmt: off
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class InfoOptions(Values):
+    """What `info` takes."""
+
+    path: Location = argument("RUN|TOKENIZER|SHARDS", parse_location, "the directory or the file, a path or a URI")
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class ReportOptions(WorkOptions):
+    """What `report` takes."""
+
+    run: Location = argument("RUN", parse_location,
+        "the run directory, or a tokenizer's in it, a path or a URI; or the directory of an extended "
+        "or pruned one, or of rows of chat data")
+    compare: tuple[Location, ...] = flag((), read.parse_locations,
+        "other tokenizers on the same sample: directories, files, runs, SentencePiece .model, or names such as gpt2",
+        "[LABEL=]PATH...", words=True)
+    hidden_size: int | None = flag(None, parse_whole_number(1, (1 << 63) - 1),
+        "width of the model: also report what its embedding costs", "N")
+    held_out: tuple[Location, ...] = flag((), read.parse_locations,
+        "text that was not trained on: files, directories, globs; files that all have names, such as en=PATH, are the "
+        "same text in different languages; default: a sample of the run's corpus", "[NAME=]PATH...", words=True)
+    output: Location | None = flag(None, parse_location,
+        "path of the page, with its numbers next to it as .json; default: the run directory", "FILE", short="-o")
+    figures: Location | None = flag(None, parse_location,
+        "also write each figure as SVG, PDF and CSV, and each table as CSV", "DIR")
+    overwrite: bool = flag(False, read.parse_flag, "replace a file that exists")
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class VerifyOptions(WorkOptions):
+    """What `verify` takes."""
+
+    run: Location = argument("RUN", parse_location,
+        "the run directory, or that of an extended or pruned tokenizer, a path or a URI")
+# fmt: on
+
+
+def _facts() -> Any:
+    from pipeline.reports.result import Facts
+
+    return Facts
+
+
+def _result() -> Any:
+    from pipeline.reports.result import Result
+
+    return Result
+
+
+@command(group=INSPECT, takes=InfoOptions, returns=_facts)
+def info(session: Session) -> Any:
+    """Print what a run, a tokenizer or a directory of shards is.
+
+    That is: sizes, special tokens with their ids, pattern, chat template, files, fingerprint.
+
+    \b
+    bpe-pipeline info runs/a
+    bpe-pipeline info runs/a/tokenizer --json
+
+    >>> pipeline.train("corpus.txt", output="runs/a", vocab_size=260).vocab_size
+    260
+    >>> pipeline.info("runs/a/tokenizer")["special_tokens"]
+    {'<|endoftext|>': 259}
+
+    Returns:
+        The facts by name, those of a run with `tokenizers`, a list of the same; printed, they are what the command
+        prints.
+
+    Raises:
+        InputError: there is no tokenizer, run or directory of shards.
+        RunDirectoryError: the directory is damaged.
+    """
+    from pipeline.commands.info import info_of
+
+    return info_of(session.options.path)
+
+
+@command(
+    group=INSPECT,
+    takes=ReportOptions,
+    returns=_result,
+    too_many="report takes one run: {word} is another argument; to compare with it, use --compare",
+)
+def report(session: Session) -> Any:
+    """Write the report of RUN, of one of its tokenizers, or of chat rows.
+
+    It is a page, a text and JSON; a tokenizer is named by its directory, such as RUN/tokenizer-8000. Of a directory
+    that `extend` or `prune` made, print what changed, and the tokens of the counted text before and after. Of rows of
+    `encode-chat`, print how long conversations are, what is cut and learned; --output writes a page of it.
+
+    \b
+    bpe-pipeline report runs/a
+    bpe-pipeline report runs/a --held-out unseen.txt --compare runs/b gpt2 llama3
+    bpe-pipeline report runs/a --held-out en=dev.en sw=dev.sw --compare mine=runs/b --figures figures
+
+    >>> trained = pipeline.train("corpus.txt", output="runs/a", vocab_size=260)
+    >>> made = pipeline.report("runs/a", held_out="corpus/a.txt", compare="my-tokenizer")
+    >>> [one.whole.name for one in made.numbers.sample.tokenizers]
+    ['this tokenizer', 'my-tokenizer']
+
+    Returns:
+        The paths in `written`, and the `numbers`; of an extended or pruned tokenizer, what changed; of chat data, how
+        long they are, and what of them is learned. Printed, it is what the command prints.
+
+    Raises:
+        UsageError: the run has no tokenizer, or an argument does not fit.
+        InputError: a file cannot be read.
+        RunDirectoryError: the run is damaged, or the output exists.
+    """
+    from pipeline.commands.report_again import Extras, run_report
+
+    options = session.options
+    names = ("compare", "held_out", "hidden_size", "output", "overwrite", "figures")
+    extras = Extras(**{name: getattr(options, name) for name in names})
+    return run_report(options.run, extras, options, session.executor, session.listener)
+
+
+@command(group=INSPECT, takes=VerifyOptions, python="verify_run", returns=_facts)
+def verify(session: Session) -> Any:
+    """Check everything in RUN.
+
+    That is: checksums, sums of counts, each merge by a second method, the tokenizers' files. The exit code is 1 if
+    something is wrong, 3 if it could not be checked.
+
+    \b
+    bpe-pipeline verify runs/a
+
+    >>> tokenizer = pipeline.train("corpus.txt", output="runs/a", vocab_size=260)
+    >>> pipeline.verify_run("runs/a")["merges"]
+    '3, each the right one with the right count, as many as were asked for (replayed in ...)'
+
+    Returns:
+        What was verified, by name; printed, it is what the command prints.
+
+    Raises:
+        RunDirectoryError: naming the first thing that is wrong.
+        UsageError: if the memory limit is too small.
+    """
+    with checking(InputError, RunDirectoryError):
+        from pipeline.commands.verify import run_verify
+
+        return run_verify(session.options.run, session.options, session.executor, session.listener)
+
+
+COMMANDS = (info, report, verify)

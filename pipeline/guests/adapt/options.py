@@ -1,0 +1,74 @@
+"""What `extend` and `prune` take."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+from pipeline.base.units import parse_whole_number
+from pipeline.run import values as read
+from pipeline.run.ids import MAX_IDS
+from pipeline.run.keywords import AnyPath
+from pipeline.run.options import OutputOptions, TokenizerOptions, VocabularyOptions
+from pipeline.run.record import argument, as_in, flag
+from pipeline.storage import Location, Remote, parse_location
+
+_OUTPUT = "the directory of the new tokenizer, a path or a URI"
+_BASE = "the tokenizer, a path or a URI, as `Tokenizer.load` reads it"
+
+
+def parse_protected(value: object) -> Any:
+    """Read a list of tokens, or the location of a file with one a line."""
+    if isinstance(value, str | PathLike | Remote):
+        return parse_location(value)
+    if isinstance(value, bytes) or not isinstance(value, Sequence) or not {*map(type, value)} <= {str, bytes}:
+        raise ValueError("a list of tokens, or a file with one a line")
+    return value
+
+
+# fmt: off
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class ExtendOptions(OutputOptions):
+    """How `extend` learns new tokens."""
+
+    output: Location | None = as_in(OutputOptions, "output", help=_OUTPUT)
+    min_frequency: int | None = as_in(VocabularyOptions, "min_frequency", default=None,
+        help="join no pair of tokens that occurs fewer times than this; default: 2, and 1 of counts that were imported")
+    whole_characters: bool = as_in(VocabularyOptions, "whole_characters")
+    added_special_tokens: tuple[str, ...] = as_in(TokenizerOptions, "added_special_tokens")
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class ExtendCommandOptions(ExtendOptions):
+    """What `extend` takes."""
+
+    base: Location = argument("BASE", parse_location, _BASE)
+    run: Location = argument("RUN", parse_location, "the run directory; its pieces must be cut as the tokenizer cuts")
+    add: int | None = flag(None, parse_whole_number(0, MAX_IDS),
+        "how many new tokens; with --stop-at-saving the most, default: 64000", "N")
+    first_id: int | None = flag(None, parse_whole_number(0, MAX_IDS),
+        "the first new id; default: one more than the largest of BASE", "N")
+    stop_at_saving: float | None = flag(None, read.parse_share,
+        "stop adding when doubling the new tokens saves less than this in every input, such as 1%", "SHARE")
+    dry_run: bool = flag(False, read.parse_flag, "print how many tokens each number of new ones saves, and stop",
+        command_only=True)
+    html: Location | None = flag(None, parse_location, "with --dry-run: also write a page with a plot", "FILE",
+        command_only=True)
+    figures: Location | None = flag(None, parse_location, "with --dry-run: also write the plot as SVG, PDF and CSV",
+        "DIR", command_only=True)
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class PruneOptions(OutputOptions):
+    """What `prune` takes."""
+
+    output: Location | None = as_in(OutputOptions, "output", help=_OUTPUT)
+    base: Location = argument("BASE", parse_location, _BASE)
+    run: Location = argument("RUN", parse_location, "the run directory")
+    keep: int | None = flag(None, parse_whole_number(1, MAX_IDS), "how many tokens stay, special tokens included", "N")
+    min_count: int | None = flag(None, parse_whole_number(1, MAX_IDS),
+        "instead of --keep: remove tokens that are used less often", "N")
+    protect: Location | None = flag((), parse_protected, "tokens that stay, one a line, as in vocab.json", "FILE",
+        keyword=AnyPath | Sequence[str | bytes])
+    keep_ids: bool = flag(False, read.parse_flag, "leave gaps where tokens were, so that no id moves")
+# fmt: on

@@ -1,0 +1,41 @@
+"""The command of chat data."""
+
+from typing import Any
+
+from pipeline.commands.declaration import ForeignNames, Session, command
+from pipeline.guests.chat.llamafactory_names import THEIRS, of_their_file, with_our_names
+from pipeline.guests.chat.options import EncodeChatOptions
+
+
+def _rows() -> Any:
+    from pipeline.run.workers import CHAT
+
+    return CHAT
+
+
+@command(
+    group="Chat data",
+    takes=EncodeChatOptions,
+    python="",
+    workers=_rows,
+    foreign=ForeignNames(THEIRS, of_their_file, with_our_names),
+)
+def encode_chat(session: Session) -> Any:
+    """Encode chat data into rows with labels, for fine-tuning.
+
+    INPUT is files with rows of messages, conversations, or instruction and output; --dataset-info names data sets.
+
+    \b
+    bpe-pipeline encode-chat data.jsonl --template llama3 --tokenizer runs/a --pack neat --output sft
+    """
+    from dataclasses import replace
+
+    from pipeline.guests.chat.encode import run_encode_chat
+    from pipeline.tokenizer.formats.files import load_model
+
+    tokenizer = session.options.tokenizer
+    summary = run_encode_chat(session.options, load_model(tokenizer), session.executor, session.listener)
+    return replace(summary, tokenizer=tokenizer)
+
+
+COMMANDS = (encode_chat,)

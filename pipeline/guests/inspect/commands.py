@@ -1,0 +1,184 @@
+"""Commands that look at tokenizers: explain, diff, doctor."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, replace
+from typing import Any
+
+from pipeline.base.errors import UsageError
+from pipeline.commands.declaration import INSPECT, Session, checking, command
+from pipeline.commands.public.values import as_given, parse_tokenizer
+from pipeline.run import values as read
+from pipeline.run.keywords import AnyPath
+from pipeline.run.options import CorpusOptions, Values
+from pipeline.run.record import CALL, OWN, argument, as_in, flag
+from pipeline.storage import Location, parse_location
+
+_ANY_TOKENIZER = "a tokenizer, or the path or URI of one"
+
+
+# fmt: off
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class ExplainOptions(Values):
+    """What `explain` takes."""
+
+    text: str = argument("TEXT", as_given, "str or bytes", keyword=str | bytes)
+    tokenizer: Location = flag(MISSING, parse_tokenizer, "a tokenizer directory, tokenizer.json, or a run", "DIR",
+        keyword=AnyPath | Any)
+    html: Location | None = flag(None, parse_location, "write a page instead of printing", "FILE", command_only=True)
+    overwrite: bool = flag(False, read.parse_flag, "replace a file that exists", command_only=True)
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class DiffOptions(Values):
+    """What `diff` takes."""
+
+    first: Location = argument("A", parse_tokenizer, _ANY_TOKENIZER, keyword=AnyPath | Any)
+    second: Location = argument("B", parse_tokenizer, "the other one", keyword=AnyPath | Any)
+    inputs: tuple[str, ...] | None = as_in(CorpusOptions, "inputs", stage=CALL,
+        help="files, directories, globs and URIs whose samples are cut by both")
+    exclude: tuple[str, ...] | None = as_in(CorpusOptions, "exclude", group=OWN, stage=CALL)
+    texts: tuple[str, ...] = flag((), as_given, "compare on this text; repeatable", "STRING", flag="--text",
+        keyword=Iterable[str | bytes])
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class DoctorOptions(Values):
+    """What `doctor` takes."""
+
+    path: Location = argument("TOKENIZER", parse_location,
+        "the tokenizer's directory or file, of this package or another's; or a run; a path or a URI")
+    inputs: tuple[str, ...] | None = flag(None, read.parse_paths,
+        "text to compare runtimes on, besides hard strings; repeatable; default: a sample of the run's corpus", "FILE",
+        flag="--sample")
+    counts: Location | None = flag(None, parse_location,
+        "the run whose counts say which tokens are used; default: the tokenizer's own", "RUN")
+    strict: bool = flag(False, read.parse_flag, "advice makes the exit code 1, too, and what is not checked 3",
+        command_only=True)
+# fmt: on
+
+
+def _explanation() -> Any:
+    from pipeline.guests.inspect.explain import Explanation
+
+    return Explanation
+
+
+def _compared() -> Any:
+    from pipeline.guests.inspect.diff import Compared
+
+    return Compared
+
+
+def _examined() -> Any:
+    from pipeline.guests.inspect.findings import Examined
+
+    return Examined
+
+
+def _check_explain(options: ExplainOptions, _: Mapping[str, Any]) -> None:
+    if options.overwrite and options.html is None:
+        raise UsageError("--overwrite is for --html FILE: give both, or leave it out")
+
+
+@command(
+    group=INSPECT,
+    takes=ExplainOptions,
+    positional=("text", "tokenizer"),
+    returns=_explanation,
+    check=_check_explain,
+)
+def explain(session: Session) -> Any:
+    """Print why TEXT has its ids.
+
+    That is: its pieces, the merges of each in order, and why two neighbours did not merge. The counts of the merges are
+    those of the run, where the tokenizer is stored in one.
+
+    \b
+    bpe-pipeline explain --tokenizer runs/a 'Hello world'
+    bpe-pipeline explain --tokenizer gpt2/tokenizer.json 'Hello world' --html hello.html
+
+    >>> [piece] = pipeline.explain("lower", tokenizer).pieces
+    >>> [(merge.rank, merge.left, merge.right) for merge in piece.merges]
+    [(0, b'l', b'o'), (1, b'lo', b'w'), (2, b'e', b'r')]
+    >>> [(apart.left, apart.right) for apart in piece.apart]
+    [(b'low', b'er')]
+
+    Returns:
+        A value with the `ids` of `encode` and the `pieces`; `to_json()` returns it as plain values.
+
+    Raises:
+        UsageError: the text or the tokenizer has another type.
+        InputError: the tokenizer at the path cannot be read.
+    """
+    from pipeline.guests.inspect import explain as story
+
+    options = session.options
+    if options.html is None:
+        return story.explain(options.text, options.tokenizer)
+    return story.write_page(options.text, options.tokenizer, options.html, overwrite=options.overwrite)
+
+
+@command(group=INSPECT, takes=DiffOptions, positional=("first", "second", "inputs"), returns=_compared)
+def diff(session: Session) -> Any:
+    """Print how the tokenizers A and B differ.
+
+    The exit code is 0 if they are equal, 1 if they differ, 3 if they could not be compared. Printed are tokens that
+    only one has, ids and ranks that moved, settings, and the texts that are cut differently, with the bytes per token
+    of both. Texts are samples of INPUTs and those of --text; without any, built-in sentences in several languages.
+
+    \b
+    bpe-pipeline diff runs/a runs/b
+    bpe-pipeline diff runs/a gpt2/tokenizer.json unseen/*.txt --json
+
+    >>> found = pipeline.diff("my-tokenizer", pipeline.Tokenizer.from_merges([(b"l", b"o")]), texts=["low"])
+    >>> found.equal, found.found.tokens.only[0]
+    (False, ((b'low',), (b'er',)))
+    >>> found.sources[0].tokens
+    (1, 2)
+
+    Returns:
+        A value; `equal` says whether they are, `to_json()` has everything; printed, it is what the command prints.
+
+    Raises:
+        InputError: a tokenizer or a text cannot be read.
+    """
+    options = session.options
+    with checking():
+        from pipeline.guests.inspect.diff import diff
+
+        return diff(options.first, options.second, options.inputs or (), options.texts, options.exclude or ())
+
+
+@command(group=INSPECT, takes=DoctorOptions, positional=("path", "inputs"), returns=_examined)
+def doctor(session: Session) -> Any:
+    """Find what is wrong with a tokenizer, and how to fix it.
+
+    The exit code is 1 if anything is, 3 if nothing could be checked. TOKENIZER is a directory or file, of this package
+    or another's. Its files are compared with each other and, id by id, in each installed library that reads them;
+    tokens, special tokens, settings and round trips are checked.
+
+    \b
+    bpe-pipeline doctor runs/a/tokenizer
+    bpe-pipeline doctor downloaded/model --sample unseen.txt --json
+
+    >>> examined = pipeline.doctor("my-tokenizer")
+    >>> examined.of("wrong")
+    ()
+    >>> [one.about for one in examined.of("advice")]
+    ['special tokens']
+
+    Returns:
+        A value with the `findings`; printed, it is what the command prints.
+
+    Raises:
+        InputError: there is no such path, or text that cannot be read.
+        RunDirectoryError: a run has no tokenizer yet, or is damaged.
+    """
+    options = session.options
+    with checking():
+        from pipeline.guests.inspect.doctor import doctor
+
+        return replace(doctor(options.path, options.inputs or (), options.counts), strict=options.strict)
+
+
+COMMANDS = (explain, diff, doctor)

@@ -1,0 +1,85 @@
+"""What `parity` takes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.base.units import parse_whole_number
+from pipeline.run import values as read
+from pipeline.run.keywords import AnyPath
+from pipeline.run.options import (
+    ClusterOptions,
+    MergeOptions,
+    OutputOptions,
+    PieceOptions,
+    TextOptions,
+    VocabularyOptions,
+)
+from pipeline.run.record import GROUPS, argument, as_in, flag, option
+from pipeline.storage import parse_location
+
+SETTINGS = ("ratio", "window", "alpha", "global_merges", "compare_plain")
+_MOST = 1_000_000
+
+
+def above_zero(value: object) -> float:
+    """Read a number above 0."""
+    number = read.number(value)
+    if not 0 < number < float("inf"):
+        raise ValueError("a number above 0")
+    return number
+
+
+def _parse_ratios(value: object) -> Any:
+    """Read a ratio for each language, by name or in their order."""
+    if isinstance(value, Mapping):
+        return {name: above_zero(one) for name, one in value.items()}
+    if not isinstance(value, tuple):
+        raise ValueError("a value for each of the languages")
+    return tuple(map(above_zero, value))
+
+
+def _parse_languages(value: object) -> Any:
+    """Read runs or texts by the names of languages, or words such as NAME=PATH."""
+    if isinstance(value, tuple):  # of words
+        return value
+    if not isinstance(value, Mapping) or not value or not all(isinstance(name, str) for name in value):
+        raise ValueError("a run directory for each name of a language")
+    return {name: parse_location(one) for name, one in value.items()}
+
+
+# fmt: off
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class ParityOptions(ClusterOptions, OutputOptions, VocabularyOptions):
+    """How text that is not counted yet is read and cut, and how the merges of a run by parity are learned."""
+
+    pattern: str = as_in(PieceOptions, "pattern", shown="",
+        help="how text that is not counted yet is split; default: as RUN, else gpt2")
+    normalize: str = as_in(PieceOptions, "normalize", shown="",
+        help="the normal form of such text, none or nfc; default: as RUN, else none")
+    text_field: str = as_in(TextOptions, "text_field")
+    stop_at_saving: float | None = as_in(MergeOptions, "stop_at_saving")
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class ParityCommandOptions(ParityOptions):
+    """What `parity` takes."""
+
+    languages: tuple[str, ...] = argument("[NAME=]RUN ...", _parse_languages,
+        "the counted run of each language, by a name for it; or its text, which is counted next to the output",
+        keyword=Mapping[str, AnyPath])
+    dev: tuple[str, ...] | None = flag(None, _parse_languages,
+        "a run to measure in place of each RUN, such as a translation of one text; repeatable", "[NAME=]RUN",
+        keyword=Mapping[str, AnyPath] | None)
+    compare_plain: bool = flag(False, read.parse_flag,
+        "report what each language would have with plain merges of the same counts")
+    ratio: tuple[float, ...] | None = flag(None, _parse_ratios,
+        "instead of --dev: how much each RUN is to be compressed in relation to the others; repeatable", "NUMBER",
+        keyword=Mapping[str, float] | None)
+    window: int = option(GROUPS[1], "run", 0, parse_whole_number(0, _MOST),
+        "how many of the last choices are looked at, so that no language chooses too often; 0: none", flag="window")
+    alpha: float = option(GROUPS[1], "run", 2.0, above_zero,
+        "with a window, a language may have alpha / number of languages of these choices", flag="alpha")
+    global_merges: int = option(GROUPS[1], "run", 0, parse_whole_number(0, _MOST),
+        "how many merges are chosen by the counts of all languages together, first", flag="global_merges")
+# fmt: on

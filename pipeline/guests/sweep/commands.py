@@ -1,0 +1,53 @@
+"""The command of sweeps."""
+
+from pathlib import Path
+from typing import Any
+
+from pipeline.commands.declaration import INSPECT, Session, command
+from pipeline.guests.sweep.options import SweepOptions
+
+
+def _swept() -> Any:
+    from pipeline.guests.sweep.page import Swept
+
+    return Swept
+
+
+@command(group=INSPECT, takes=SweepOptions, returns=_swept)
+def sweep(session: Session) -> Any:
+    """Measure mixtures of RUNs at several sizes, and recommend one.
+
+    Nothing is counted again. Each mixture is a run of its own in --output, with one merge list for all sizes; a table,
+    a page and the tokenizer that is recommended are written next to them. The same command resumes, and one with more
+    sizes or weights computes what is new; --overwrite computes all of it again.
+
+    \b
+    bpe-pipeline sweep runs/english runs/code --weight code=1,2,4 --vocab-size 8k,32k,128k --output sweep
+    bpe-pipeline sweep runs/* --vocab-size 32k,64k --held-out unseen/*.txt --parameters 7B --tokens 2T --output sweep
+
+    >>> one = pipeline.import_counts({"low": 5, "lower": 9}, output="runs/one")
+    >>> two = pipeline.import_counts({"newest": 7, "widest": 3}, output="runs/two")
+    >>> swept = pipeline.sweep([one, two], weights={"two": [1, 2]}, vocab_size=[259, 261], output="sweep")
+    >>> [(point.mixture, point.vocab_size) for point in swept.points]
+    [('one-x1+two-x1', 259), ('one-x1+two-x1', 261), ('one-x1+two-x2', 259), ('one-x1+two-x2', 261)]
+
+    Returns:
+        The `points`, each with what was measured, and the `recommendation`; printed, it is what the command prints.
+
+    Raises:
+        UsageError: an argument does not fit.
+        RunDirectoryError: a run is not completely counted, or runs cannot be compared.
+        InputError: held-out text cannot be read.
+    """
+    from pipeline.guests.sweep.rule import for_model
+    from pipeline.guests.sweep.sweep import Design, run_sweep
+
+    options = session.options
+    files = [one for one in options.runs if options.held_out and isinstance(one, Path) and one.is_file()]
+    runs = tuple(one for one in options.runs if one not in files)  # files: of --held-out *.txt
+    model = for_model(parameters=options.parameters, tokens=options.tokens, hidden_size=options.hidden_size)
+    design = Design(runs, options.weights, (*options.held_out, *files), model, options.figures)
+    return run_sweep(design, session.given, options, session.executor, session.listener)
+
+
+COMMANDS = (sweep,)

@@ -1,0 +1,48 @@
+"""What `sweep` takes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline.run import values as read
+from pipeline.run.options import MergeOptions, OutputOptions, VocabularyOptions
+from pipeline.run.record import argument, as_in, flag
+from pipeline.storage import Location, parse_location
+
+
+def _parse_weights(value: object) -> tuple[str, ...]:
+    """Read weights to try, by the names of runs, as `NAME=W,W`."""
+    if isinstance(value, Mapping):
+        listed = {name: one if isinstance(one, list | tuple) else [one] for name, one in value.items()}
+        return tuple(f"{name}={','.join(map(str, weights))}" for name, weights in listed.items())
+    if not isinstance(value, tuple):  # of words
+        raise ValueError("weights for the names of runs, such as {'code': [1, 2]}")
+    return value
+
+
+# fmt: off
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class SweepOptions(OutputOptions, VocabularyOptions):
+    """What `sweep` takes."""
+
+    output: Location | None = as_in(OutputOptions, "output",
+        help="the directory of the runs, the page and the tokenizer that is recommended")
+    tie_break: str = as_in(MergeOptions, "tie_break")
+    runs: tuple[Location, ...] = argument("RUN ...", read.parse_locations, "the directories of counted runs")
+    weights: tuple[str, ...] = flag((), _parse_weights,
+        "weights to try for the run of this name, the last part of its path: every choice of one for each run is a "
+        "mixture; 0 leaves a run out; repeatable  [default: 1]", "NAME=W[,W...]", flag="--weight",
+        keyword=Mapping[str, float | str | Sequence[float | str]] | None)
+    held_out: tuple[Location, ...] = flag((), read.parse_locations,
+        "text that was not trained on: files, directories, globs; repeatable; default: what each RUN counted", "PATH")
+    parameters: str | None = flag(None, lambda value: value,
+        "size of the model without embeddings, such as 7B: it says which vocabulary fits", "N",
+        keyword=float | str | None)
+    tokens: str | None = flag(None, lambda value: value,
+        "tokens that the model is trained on, such as 2T  [default: its optimum of compute]", "N",
+        keyword=float | str | None)
+    hidden_size: str | None = flag(None, lambda value: value,
+        "width of the model, a row of its embedding  [default: usual for --parameters]", "N",
+        keyword=float | str | None)
+    figures: Location | None = flag(None, parse_location,
+        "also write each figure as SVG, PDF and CSV, and each table as CSV", "DIR")
+# fmt: on
