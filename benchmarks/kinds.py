@@ -233,9 +233,10 @@ _WORKER = """
 import operator, time
 from pipeline.run.make_options import make_options
 from pipeline.run.options import TrainOptions
+from pipeline.commands.preload import TRAINING
 from pipeline.run.workers import executor_for
 before = time.perf_counter()
-with executor_for(make_options(TrainOptions, {"workers": 2})) as executor:
+with executor_for(make_options(TrainOptions, {"workers": 2}), TRAINING) as executor:
     list(executor.run(operator.pos, [1]))
     print(time.perf_counter() - before)
 """

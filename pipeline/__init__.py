@@ -24,21 +24,18 @@ _NAMES = {  # of a module
     "shards.open": "open_shards",
     "tokenizer.tokenizer": "Tokenizer load",
 }
-_COMMANDS = {  # of a module of commands.public: functions with the names of their declarations
-    "train": {"train": "train", "count": "count", "merge_run": "merge", "combine_runs": "combine"},
-    "use": {"encode_corpus": "encode", "export": "export"},
-    "inspect": {"info": "info", "report": "report", "verify_run": "verify"},
-    "counts": {"import_counts": "import_counts", "export_counts": "export_counts"},
-}
-_HOMES = {name: (f"pipeline.{home}", name) for home, names in _NAMES.items() for name in names.split()} | {
-    name: (f"pipeline.commands.public.{home}", declared)
-    for home, names in _COMMANDS.items()
-    for name, declared in names.items()
-}
+_HOMES = {name: f"pipeline.{home}" for home, names in _NAMES.items() for name in names.split()}
 
 
 def __dir__() -> list[str]:
     return sorted([*__getattr__("__all__")])
+
+
+def _commands() -> dict[str, Any]:
+    """Return the declarations of the package's own commands, by the names of their functions."""
+    from pipeline.commands.declared import COMMANDS
+
+    return {declared.python: declared for declared in COMMANDS if declared.python}
 
 
 def _guests() -> dict[str, Any]:
@@ -49,13 +46,15 @@ def _guests() -> dict[str, Any]:
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
-        return ["__version__", *_HOMES, *_guests()]
+        return ["__version__", *_HOMES, *_commands(), *_guests()]
     if name in _HOMES:
-        home, own = _HOMES[name]
-        thing = getattr(import_module(home), own)
-        return getattr(thing, "function", thing)
+        return getattr(import_module(_HOMES[name]), name)
     if name != "_core":
-        if name.startswith("__") or (imported := _guests().get(name)) is None:
+        if name.startswith("__"):
+            raise AttributeError(f"module 'pipeline' has no attribute {name!r}")
+        if (declared := _commands().get(name)) is not None:
+            return declared.function
+        if (imported := _guests().get(name)) is None:
             raise AttributeError(f"module 'pipeline' has no attribute {name!r}")
         thing = imported()
         return getattr(thing, "function", thing)

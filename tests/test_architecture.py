@@ -52,7 +52,7 @@ MOST_UNFORMATTED = 70  # uses of `fmt: skip` and `fmt: off` in package and tests
 MOST_BEHIND = {"commands.train": 158, "counts.count_worker": 40}  # modules that are imported sooner or later
 LONGEST_CHAIN = 22  # modules that import one another in a row
 # Modules that name others as text. The face of the package imports what is public when it is first used.
-MAY_NAME_MODULES = {"__init__", "bpe_pipeline", "run.workers"}
+MAY_NAME_MODULES = {"__init__", "bpe_pipeline"}
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 
 

@@ -13,9 +13,9 @@ from pipeline.base.errors import ExportRefusedError, UsageError
 from pipeline.cli.completion import Word
 from pipeline.cli.help import HELP_ALL, Command, Flag, Group
 from pipeline.cli.settle import settle
-from pipeline.commands import public
 from pipeline.commands.declaration import Command as Declared
 from pipeline.commands.declaration import Session
+from pipeline.commands.declared import COMMANDS
 from pipeline.run.guests import guests
 from pipeline.run.options import RECORDS, RayOptions, Values, WorkOptions, flag_of
 from pipeline.run.record import ARGUMENT, CALL, Record, records_of
@@ -138,7 +138,7 @@ def _carry_out(declared: Declared, session: Session) -> int | None:
 
 commands = click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")(
     Group(
-        public.COMMANDS,
+        COMMANDS,
         _of_guests,
         click_command,
         name=PROGRAM,

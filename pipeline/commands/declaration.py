@@ -14,6 +14,8 @@ from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pipeline.base.errors import ExportRefusedError, OtherKindError, UsageError, unfit
+from pipeline.commands.preload import TRAINING
+from pipeline.executors import WorkerSetup
 from pipeline.run.guests import Imported
 from pipeline.run.keywords import keyword_lines, keyword_type, keywords_of, without_flags
 from pipeline.run.make_options import make_options
@@ -56,7 +58,7 @@ class Command:
     command line; "" for a function of Python alone. python: the name of the function; "" for a command alone.
     positional: what the function takes by position, in this order; required: what it needs, though the command does
     not. returns: imports the type of what the function returns, or what makes that of what the story returned. workers:
-    imports the setup of its workers. works: whether options are for workers at all. check: raises `UsageError` for
+    how they start. works: whether options are for workers at all. check: raises `UsageError` for
     words of the command line that do not fit. settled: takes what other options say from the options given. foreign:
     other names of options. too_many: why there are no more arguments.
     """
@@ -69,7 +71,7 @@ class Command:
     positional: Sequence[str] = ()
     required: Sequence[str] = ()
     returns: Imported | None = None
-    workers: Imported | None = None
+    workers: WorkerSetup = field(default=TRAINING, compare=False)
     works: Callable[[Any], bool] = field(default=lambda options: not getattr(options, "dry_run", False))
     check: Callable[[Any, Mapping[str, Any]], None] | None = None
     settled: Callable[[Mapping[str, Any], type[Values]], dict[str, Any]] | None = None
@@ -158,11 +160,10 @@ class Command:
         """Return the executor for these options, which starts when it is entered."""
         if not self._is_work or not self.works(options):
             return contextlib.nullcontext()
-        from pipeline.run.workers import SETUP, executor_for, executor_here
+        from pipeline.run.workers import executor_for, executor_here
 
-        setup = SETUP if self.workers is None else self.workers()
         start = executor_for if issubclass(self.takes, ClusterOptions) else executor_here
-        return start(options, setup)
+        return start(options, self.workers)
 
     def _signature(self) -> Signature:
         by_position, parameters = self._by_position, list[Parameter]()

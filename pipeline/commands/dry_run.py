@@ -12,6 +12,7 @@ from pipeline.base.machine import MemoryWatch
 from pipeline.base.memory import Grant
 from pipeline.base.units import format_bytes, format_count
 from pipeline.commands.corpus_sample import Sample, sample
+from pipeline.commands.preload import TRAINING
 from pipeline.counts.combine import look_at
 from pipeline.counts.combine_worker import COMBINE_BYTES
 from pipeline.counts.feeding import RegexCutter
@@ -58,7 +59,7 @@ def run_dry(options: TrainOptions, listener: Listener) -> dict[str, str]:
     if options.ray and not nodes(options):
         raise UsageError("no node of the cluster has cores, so there is nothing to plan for; add one to it")
     directory = Directory(options.output or location("runs/NEW"), RUN)
-    with executor_for(options) as executor:
+    with executor_for(options, TRAINING) as executor:
         runner = Runner(executor, listener, MemoryWatch(), broker, options.workers)
         return _described(runner, open_run(runner, directory, options), options)
 

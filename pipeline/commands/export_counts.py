@@ -2,6 +2,7 @@
 
 import shutil
 
+from pipeline.commands.preload import TRAINING
 from pipeline.counts import export_worker
 from pipeline.counts.count import require_counted
 from pipeline.reports.result import Facts
@@ -29,7 +30,7 @@ def run_export_counts(run: Location, path: Location, memory_limit: int | None, *
     target = single_output(path, overwrite=overwrite)
     grant = Broker.of(options.memory_limit).reserve(wanted=_BAND_SHARE * _MOST_BAND_BYTES + WRITE_BYTES)
     band_bytes = (grant.bytes - WRITE_BYTES) // _BAND_SHARE
-    with executor_here(options) as executor:
+    with executor_here(options, TRAINING) as executor:
         counted = require_counted(manifest.require(run), executor)
         task = export_worker.WriteTask(counted.path, counted.fingerprint, target, band_bytes)
         # a damaged counter is not passed on

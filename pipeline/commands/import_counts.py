@@ -20,6 +20,7 @@ from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.commands import report
 from pipeline.commands.merge import keep_ids, merge_and_export
+from pipeline.commands.preload import TRAINING
 from pipeline.corpus.files import compression_marked, reading
 from pipeline.counts import import_worker
 from pipeline.counts.chunk_statistics import ChunkStatistics
@@ -77,7 +78,7 @@ def train_from_counts(counts: Any, *, progress: bool = False, **options: Any) ->
     [(b'e', b's'), (b'es', b't')]
     """
     settled = make_options(TrainOptions, options)
-    with for_python(progress) as listener, executor_here(settled) as executor:
+    with for_python(progress) as listener, executor_here(settled, TRAINING) as executor:
         check_before_work(settled, listener)
         with _imported(counts, settled, executor, listener) as (runner, run, counted):
             keep_ids(runner, run, settled)

@@ -10,6 +10,7 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.commands.merge import merge_and_export
+from pipeline.commands.preload import TRAINING
 from pipeline.corpus.items import blocks
 from pipeline.counts.coarse import refuse_without_texts
 from pipeline.counts.count_documents import count_documents
@@ -64,7 +65,7 @@ def train_from_iterator(documents: Iterable[Any], *, progress: bool = False, **o
         raise UsageError("inputs, exclude, weights and dry_run mean nothing for an iterator; leave them out")
     source = Source("iterator", os.urandom(16).hex(), "an iterator")
     refuse_without_texts(settled, source)
-    with for_python(progress) as listener, executor_here(settled) as executor:
+    with for_python(progress) as listener, executor_here(settled, TRAINING) as executor:
         import pyarrow.parquet  # noqa: F401  # which writes the counters: with it this process is as large as it will be
 
         kept_bytes = _KEPT_BYTES + thread_count(settled.workers) * _KEPT_THREAD_BYTES

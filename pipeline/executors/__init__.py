@@ -18,6 +18,7 @@ from pipeline.base.units import format_count
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Importing = Callable[[], object]  # imports something; a function of a module that imports little itself
 MAX_ATTEMPTS = 3
 _log = logging.getLogger(__name__)
 
@@ -30,9 +31,9 @@ def ignore(_: object) -> None:
 class WorkerSetup:
     """How worker processes start."""
 
-    preload: Sequence[str] = ()  # modules that tasks need, imported once for all workers
-    first: Sequence[str] = ()  # modules that the first worker imports while it waits for its first task
-    later: Sequence[str] = ()  # modules that only fresh workers need, imported when one is expected
+    preload: Sequence[Importing] = ()  # what tasks need, imported once for all workers
+    first: Sequence[Importing] = ()  # what the first worker imports while it waits for its first task
+    later: Sequence[Importing] = ()  # what only fresh workers need, imported when one is expected
     absent: Sequence[str] = ()  # optional modules that workers must not import
     environment: Mapping[str, str] = field(default_factory=dict)  # variables that the environment may have already
 

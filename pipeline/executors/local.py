@@ -7,8 +7,8 @@ worker that dies at any moment neither blocks nor confuses another.
 """
 
 import gc
-import json
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -28,8 +28,9 @@ from pipeline.executors import DEFAULT_SETUP, Executor, Need, WorkerSetup
 from pipeline.executors.worker import FORK, FORK_FIRST, IMPORT_LATER, NUMBER_BYTES, fork_workers
 
 _PROGRAM = (
-    "import sys, json; descriptor, sys.path[:], *names = map(json.loads, sys.argv[1:]); "
-    "import pipeline; del sys.path[0]; from pipeline.executors import worker; worker.fork_workers(descriptor, *names)"
+    "import sys, pickle; sys.path[:] = sys.argv[3:]; import pipeline; del sys.path[0]; "
+    "from pipeline.executors import worker; setup = pickle.loads(bytes.fromhex(sys.argv[2])); "
+    "worker.fork_workers(int(sys.argv[1]), *setup)"
 )
 _THREADS = Path("/proc/self/task")
 _REFUSED = WorkerError, "no worker process can be started", "use fewer --workers"
@@ -47,11 +48,11 @@ def _blocked(*signals: signal.Signals) -> Iterator[None]:
 
 def _interpreter(descriptor: int, setup: WorkerSetup) -> "subprocess.Popen[bytes]":
     """Start a new Python that inherits one descriptor and forks workers, of this package and no other."""
-    names = setup.preload, setup.absent, setup.first, setup.later
-    arguments = [descriptor, [Path(__file__).parents[2], *sys.path], *names]
+    needed = pickle.dumps((setup.preload, setup.absent, setup.first, setup.later)).hex()
+    arguments = [descriptor, needed, Path(__file__).parents[2], *sys.path]
     with _blocked(signal.SIGINT):
         return subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM, *map(partial(json.dumps, default=str), arguments)],
+            [sys.executable, "-P", "-c", _PROGRAM, *map(str, arguments)],
             stdin=subprocess.DEVNULL,
             env={**setup.environment, **os.environ},
             pass_fds=[descriptor],

@@ -14,7 +14,7 @@ from typing import Any
 
 from pipeline import __version__
 from pipeline.base.errors import PipelineError, WorkerError
-from pipeline.executors import worker
+from pipeline.executors import Importing, worker
 
 _POST_S = 0.5  # between messages of a task to the mailbox
 
@@ -96,8 +96,8 @@ def work(
     return Message(kind, value, post.progress, post.records, node, os.getpid(), peak_bytes)
 
 
-def prepare(modules: Sequence[str], environment: Mapping[str, str], version: str = __version__) -> None:
-    """Set variables that the environment does not have, and import modules that tasks need.
+def prepare(needed: Sequence[Importing], environment: Mapping[str, str], version: str = __version__) -> None:
+    """Set variables that the environment does not have, and import what tasks need.
 
     Raises `WorkerError` if the coordinator has another version.
     """
@@ -108,4 +108,4 @@ def prepare(modules: Sequence[str], environment: Mapping[str, str], version: str
     arrow = sys.modules.get("pyarrow")  # Ray has imported it already: it needs a call
     if arrow is not None and os.environ.get("ARROW_DEFAULT_MEMORY_POOL") == "system":
         arrow.set_memory_pool(arrow.system_memory_pool())
-    worker.preload(modules)
+    worker.preload(needed)

@@ -21,18 +21,20 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.base import log
 from pipeline.base.errors import PipelineError
 
+if TYPE_CHECKING:
+    from pipeline.executors import Importing
+
 NUMBER_BYTES = 8
 FORK, FORK_FIRST = b"f", b"1"
 IMPORT_LATER = 0  # no process has this id
-_IDLE_S = 0.01  # without a request, before modules are imported for later
+_IDLE_S = 0.01  # without a request, before more is imported for later
 Post = Callable[[str, object], None]
 _post: Post | None = None
 _progress = 0  # of the current task
@@ -89,8 +91,8 @@ def answer(function: Callable[[Any], object], task: object) -> tuple[str, object
         return "failed", traceback.format_exc().strip()
 
 
-def serve(descriptor: int, first: Sequence[str] = ()) -> None:
-    """Do tasks from the pipe with this file descriptor until the coordinator closes it; import modules before."""
+def serve(descriptor: int, first: Sequence["Importing"] = ()) -> None:
+    """Do tasks from the pipe with this file descriptor until the coordinator closes it; import what is first before."""
     connection = Connection(descriptor)
     sending = threading.Lock()
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -112,42 +114,41 @@ def serve(descriptor: int, first: Sequence[str] = ()) -> None:
         send(*answer(*inbox.get()))
 
 
-def _import(modules: Sequence[str], absent: Sequence[str]) -> None:
-    for module in absent:
-        sys.modules[module] = None  # type: ignore[assignment]  # importing it fails at once
-    preload(modules)
-
-
-def preload(modules: Sequence[str]) -> None:
-    """Import modules that tasks need; the task that needs it will report the failure of one."""
-    for module in modules:
+def preload(needed: Sequence["Importing"]) -> None:
+    """Import what tasks need; the task that needs it will report what cannot be imported."""
+    for importing in needed:
         with contextlib.suppress(Exception):
-            import_module(module)
+            importing()
 
 
-def _import_while_idle(control: socket.socket, waiting: deque[str]) -> None:
-    """Import one module after the other until there is a request."""
+def _import_while_idle(control: socket.socket, waiting: deque["Importing"]) -> None:
+    """Import one thing after the other until there is a request."""
     while waiting and not select.select([control], [], [], _IDLE_S)[0]:
         preload([waiting.popleft()])
         gc.freeze()
 
 
 def fork_workers(
-    descriptor: int, modules: Sequence[str], absent: Sequence[str], first: Sequence[str], later: Sequence[str]
+    descriptor: int,
+    needed: Sequence["Importing"],
+    absent: Sequence[str],
+    first: Sequence["Importing"],
+    later: Sequence["Importing"],
 ) -> None:
     """Serve requests from the socket with this descriptor, one at a time, until its end; workers end with their pipes.
 
-    modules, absent, first, later: as in `WorkerSetup`. A byte with a pipe's descriptor asks for a worker, perhaps the
-    first, that serves this pipe; the answer is its process id, or the negative error number if the system refuses. A
-    process id asks for that worker's end; the answer is its exit status (negative: the signal). IMPORT_LATER asks for
-    the imports of what is for later. Every number has 8 bytes.
+    needed: as `preload` of `WorkerSetup`; absent, first, later: as there. A byte with a pipe's descriptor asks for a
+    worker, perhaps the first, that serves this pipe; the answer is its process id, or the negative error number if the
+    system refuses. A process id asks for that worker's end; the answer is its exit status (negative: the signal).
+    IMPORT_LATER asks for the imports of what is for later. Every number has 8 bytes.
     """
     control = socket.socket(fileno=descriptor)
     gc.disable()  # what is imported stays
-    _import(modules, absent)
+    sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]  # importing one fails at once
+    preload(needed)
     gc.enable()
     gc.freeze()  # a worker's garbage collector would write to pages that all workers share
-    waiting = deque[str]()
+    waiting = deque["Importing"]()
     with contextlib.suppress(ConnectionError):  # the coordinator ended before it had its answer
         while (received := socket.recv_fds(control, NUMBER_BYTES, 1))[0]:
             request, pipes, _, _ = received

@@ -1,49 +1,33 @@
-"""Where a run's work is done: the executor that its options ask for, and what its workers run.
+"""Where a run's work is done: the executor that its options ask for.
 
 It imports little, so that worker processes can start while the coordinator still imports the rest.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from pipeline.executors import Node, WorkerSetup
+from pipeline.executors import DEFAULT_SETUP, Node, WorkerSetup
 from pipeline.executors.local import LocalExecutor
 from pipeline.run.options import ClusterOptions, RayOptions, WorkOptions
 
 if TYPE_CHECKING:
     from pipeline.executors.ray import RayExecutor
 
-SETUP = WorkerSetup(
-    preload=(
-        *("pipeline.counts.count_worker", "pipeline.counts.combine_worker", "pipeline.merges.merge_worker"),
-        *("datetime", "ssl", "uuid"),  # which Arrow imports; it starts a thread, so each worker imports it for itself
-    ),
-    first=("pyarrow.parquet",),
-    later=("pipeline.reports.measure", "pipeline.reports.numbers_worker", "regex", "importlib.metadata"),
-    # Arrow imports numpy where it is installed, at the price of its start; no task needs it.
-    absent=("numpy",),
-    # Arrow's own pools keep more of what was freed.
-    environment={"ARROW_DEFAULT_MEMORY_POOL": "system"},
-)
-ENCODING = replace(SETUP, first=(), later=(), preload=("pipeline.shards.encode_worker", "pipeline.shards.write_worker"))
-_RAY = "pipeline.executors.ray"  # imported where a cluster is asked for
 _MOST_THREADS = 16  # of a stage on a node: more gain little and take cores from others
-CHAT = replace(ENCODING, preload=("pipeline.guests.chat.rows_worker", "pipeline.guests.chat.assemble_worker"))
 
 
-def executor_for(options: ClusterOptions, setup: WorkerSetup = SETUP) -> "LocalExecutor | RayExecutor":
+def executor_for(options: ClusterOptions, setup: WorkerSetup) -> "LocalExecutor | RayExecutor":
     """The executor for a run, a context manager."""
     return _on_ray(options.ray, options.workers, setup) if options.ray else executor_here(options, setup)
 
 
 def _on_ray(address: str, workers: int | None, setup: WorkerSetup) -> "RayExecutor":
-    found: RayExecutor = import_module(_RAY).RayExecutor(address, workers, setup)
-    return found
+    from pipeline.executors.ray import RayExecutor
+
+    return RayExecutor(address, workers, setup)
 
 
-def executor_here(options: WorkOptions, setup: WorkerSetup = SETUP) -> LocalExecutor:
+def executor_here(options: WorkOptions, setup: WorkerSetup) -> LocalExecutor:
     """The executor for work that this machine does alone."""
     return LocalExecutor(lambda: worker_count(options.workers), setup)
 
@@ -52,7 +36,7 @@ def nodes(options: RayOptions) -> Sequence[Node]:
     """The machines that a run would work on, as they are now; none where that is this one, or no node has cores."""
     if not options.ray:
         return ()
-    with _on_ray(options.ray, None, SETUP) as executor:
+    with _on_ray(options.ray, None, DEFAULT_SETUP) as executor:
         return executor.living()
 
 

@@ -23,6 +23,7 @@ from pipeline.base import machine
 from pipeline.base.errors import InputError, TrainingError
 from pipeline.base.memory import Grant
 from pipeline.commands import merge
+from pipeline.commands.preload import TRAINING
 from pipeline.corpus.lines import whole_lines
 from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBudget
 from pipeline.counts.counts_file import read_counts
@@ -233,7 +234,7 @@ def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.Mo
         return new
 
     monkeypatch.setattr(export.Trained, "model", model)
-    with executor_for(make_options(TrainOptions, {"workers": 1})) as executor:
+    with executor_for(make_options(TrainOptions, {"workers": 1}), TRAINING) as executor:
         _, trained = merge.run_merge(imported, {"vocab_size": [700, 500, 400]}, executor, lambda _: None)
     assert (len(made), any(earlier() for earlier in made)) == (3, False)
     assert [trained.model(size).vocabulary.size for size in trained.options.vocab_size] == [700, 500, 400]

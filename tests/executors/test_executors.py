@@ -16,9 +16,9 @@ import worker_tasks
 from command import script
 
 from pipeline.base.errors import InputError, WorkerError
+from pipeline.commands.preload import TRAINING
 from pipeline.executors import MAX_ATTEMPTS, Executor, WorkerSetup, ray
 from pipeline.executors.local import LocalExecutor
-from pipeline.run import workers
 
 
 @pytest.fixture(scope="module", params=["fork", pytest.param("ray", marks=pytest.mark.cluster)])
@@ -110,8 +110,12 @@ def test_the_coordinator_prepares_once_while_tasks_run() -> None:
 
 
 def test_workers_have_preloaded_modules_no_absent_ones_and_fresh_ones_what_was_imported_meanwhile() -> None:
-    missing = "no.such.module"
-    setup = WorkerSetup(preload=["wave", missing], later=[missing, "colorsys"], absent=["chunk_of_nothing", "imghdr"])
+    missing = worker_tasks.import_what_is_missing
+    setup = WorkerSetup(
+        preload=[worker_tasks.import_wave, missing],
+        later=[missing, worker_tasks.import_colorsys],
+        absent=["chunk_of_nothing", "imghdr"],
+    )
     with LocalExecutor(lambda: 1, setup) as executor:
         asked = ["wave", "chunk_of_nothing", "imghdr", "colorsys"]
         assert list(dict(executor.run(worker_tasks.is_loaded, asked)).values()) == [True, False, False, False]
@@ -133,7 +137,7 @@ def test_killed_fork_server_is_replaced(others: set[psutil.Process]) -> None:
 def test_first_worker_starts_before_its_task_and_ends_with_an_executor_without_tasks(
     others: set[psutil.Process],
 ) -> None:
-    setup = WorkerSetup(first=["colorsys"])
+    setup = WorkerSetup(first=[worker_tasks.import_colorsys])
     with LocalExecutor(lambda: 1, setup) as executor:
         assert dict(executor.run(worker_tasks.is_loaded, ["colorsys"])) == {0: True}
         assert dict(executor.run(worker_tasks.is_loaded, ["colorsys"], fresh=True)) == {0: False}
@@ -185,7 +189,7 @@ def test_executor_whose_processes_cannot_be_started_again_says_so() -> None:
 
 def test_fork_server_has_one_thread(others: set[psutil.Process]) -> None:
     """With the modules that workers of training preload: a fork copies only the thread that forks."""
-    with LocalExecutor(lambda: 1, workers.SETUP) as executor:
+    with LocalExecutor(lambda: 1, TRAINING) as executor:
         executor.meanwhile(lambda: None)
         list(executor.run(worker_tasks.square, [1]))
         wanted = ["pipeline.reports.numbers_worker"]

@@ -27,9 +27,9 @@ from samples import all_planes
 
 import pipeline
 from pipeline.base.errors import UsageError, WorkerError
+from pipeline.commands.preload import TRAINING
 from pipeline.executors import Need
 from pipeline.executors.ray import RayExecutor
-from pipeline.run.workers import SETUP
 
 pytest.importorskip("ray")
 on_a_cluster = pytest.mark.cluster
@@ -60,7 +60,7 @@ def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @on_a_cluster
 def test_workers_have_the_environment_of_the_setup(address: str) -> None:
     """Ray starts workers ahead that have imported Arrow: they still use the pool that returns memory."""
-    with RayExecutor(address, None, SETUP) as executor:
+    with RayExecutor(address, None, TRAINING) as executor:
         assert {pool for _, pool in executor.run(worker_tasks.pool_of_arrow, [1, 2, 3])} == {"system"}
 
 

@@ -15,11 +15,13 @@ from pathlib import Path
 import peers
 import pytest
 from command import model, refused, run, succeeded
+from dying_workers import let_workers_die
 
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError, PipelineError, RunDirectoryError, UsageError, WorkerError
 from pipeline.base.events import Advanced, Event, StageStarted
 from pipeline.base.units import parse_bytes
+from pipeline.commands.preload import TRAINING
 from pipeline.commands.train import run_train
 from pipeline.executors import MAX_ATTEMPTS
 from pipeline.executors.local import LocalExecutor
@@ -55,9 +57,13 @@ def limited(what: int, most: int) -> Iterator[None]:
         resource.setrlimit(what, before)
 
 
-def train(options: TrainOptions, listener: Callable[[Event], None] = lambda _: None, preload: str = "") -> int:
+def train(
+    options: TrainOptions,
+    listener: Callable[[Event], None] = lambda _: None,
+    preload: Callable[[], object] | None = None,
+) -> int:
     """Train in this process, and its workers too unless they preload something; how many attempts were made again."""
-    setup = replace(workers.SETUP, preload=(*workers.SETUP.preload, *filter(None, [preload])))
+    setup = replace(TRAINING, preload=(*TRAINING.preload, *filter(None, [preload])))
     with (LocalExecutor if preload else workers.LocalExecutor)(lambda: 2, setup) as executor:
         run_train(options, executor, listener)
         return executor.retries
@@ -86,7 +92,7 @@ HOW = [(how, 2) for how in ("kill", "segfault", "terminate", "exit", "raise", "n
 @pytest.mark.parametrize("marks", HOW, indirect=True, ids=[how for how, _ in HOW])
 @pytest.mark.usefixtures("marks")
 def test_a_worker_that_dies_costs_an_attempt(corpus: Path, expected: bytes, tmp_path: Path) -> None:
-    assert train(options_of(corpus, tmp_path / "run"), preload="dying_workers") == 2
+    assert train(options_of(corpus, tmp_path / "run"), preload=let_workers_die) == 2
     assert model(tmp_path / "run") == expected
     assert json.loads((tmp_path / "run" / "report.json").read_text())["retries"] == 2
     assert "repeated 2 tasks whose process failed" in (tmp_path / "run" / "report.txt").read_text()
@@ -96,7 +102,7 @@ def test_a_worker_that_dies_costs_an_attempt(corpus: Path, expected: bytes, tmp_
 @pytest.mark.parametrize("marks", [("kill", 99)], indirect=True)
 def test_failing_chunk_is_named_and_others_finish(corpus: Path, expected: bytes, tmp_path: Path, marks: Path) -> None:
     with pytest.raises(WorkerError, match=r"^chunk 1 \(.*0\.txt, bytes \d+ to \d+\) failed 3 times") as caught:
-        train(options_of(corpus, tmp_path / "run"), preload="dying_workers")
+        train(options_of(corpus, tmp_path / "run"), preload=let_workers_die)
     assert "signal 9, probably out of memory" in str(caught.value)
     assert "run the same command again to resume" in str(caught.value)
     assert len(list(marks.iterdir())) == MAX_ATTEMPTS
@@ -107,7 +113,7 @@ def test_failing_chunk_is_named_and_others_finish(corpus: Path, expected: bytes,
 def test_processes_and_pipes_that_the_system_refuses(corpus: Path, tmp_path: Path) -> None:
     options = options_of(corpus, tmp_path / "run", chunk_size=512, workers=100)
     with (
-        LocalExecutor(lambda: 100, workers.SETUP) as executor,
+        LocalExecutor(lambda: 100, TRAINING) as executor,
         limited(resource.RLIMIT_NOFILE, len([*Path("/dev/fd").iterdir()]) + 12),
         pytest.raises(PipelineError, match="fewer --workers"),
     ):

@@ -1,4 +1,4 @@
-"""Kill workers when they write a counter: a module that the fork server preloads in tests.
+"""Kill workers when they write a counter: what the fork server preloads in tests.
 
 The variable DYING is a JSON list: how (`kill`, `segfault`, `exit`, `raise`, `terminate`, `no memory`), the counter's
 file name, how often, and a directory for files that count the deaths.
@@ -13,26 +13,28 @@ from typing import Any
 
 from pipeline.counts import count_worker
 
-_how, _name, _times, _marks = json.loads(os.environ["DYING"])
 _write_counter = count_worker.write_counter
 
 
-def _die() -> None:
-    if _how in ("raise", "no memory"):
-        raise RuntimeError("from the core") if _how == "raise" else MemoryError
-    if _how == "exit":
+def _die(how: str) -> None:
+    if how in ("raise", "no memory"):
+        raise RuntimeError("from the core") if how == "raise" else MemoryError
+    if how == "exit":
         os._exit(3)
-    number = {"kill": signal.SIGKILL, "segfault": signal.SIGSEGV, "terminate": signal.SIGTERM}[_how]
+    number = {"kill": signal.SIGKILL, "segfault": signal.SIGSEGV, "terminate": signal.SIGTERM}[how]
     threading.Thread(target=os.kill, args=(os.getpid(), number)).start()
     signal.pause()
 
 
 def _write_or_die(path: Path, *arguments: Any, **options: Any) -> int:
-    mark = Path(_marks, f"{len([*Path(_marks).iterdir()])}")
-    if path.name == _name and int(mark.name) < _times:
+    how, name, times, marks = json.loads(os.environ["DYING"])
+    mark = Path(marks, f"{len([*Path(marks).iterdir()])}")
+    if path.name == name and int(mark.name) < times:
         mark.touch()
-        _die()
+        _die(how)
     return _write_counter(path, *arguments, **options)
 
 
-count_worker.write_counter = _write_or_die
+def let_workers_die() -> None:
+    """Let the workers that are forked from here die."""
+    count_worker.write_counter = _write_or_die

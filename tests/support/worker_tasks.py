@@ -115,3 +115,21 @@ def pool_of_arrow(_: object) -> str:
     import pyarrow as pa
 
     return str(pa.default_memory_pool().backend_name)
+
+
+def import_wave() -> object:
+    import wave
+
+    return wave
+
+
+def import_colorsys() -> object:
+    import colorsys
+
+    return colorsys
+
+
+def import_what_is_missing() -> object:
+    import no_such_module  # type: ignore[import-not-found]
+
+    return no_such_module

@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.commands.declaration import USE, Session, command
+from pipeline.commands.preload import ENCODING
 from pipeline.commands.public.values import parse_tokenizer
 from pipeline.run import values as read
 from pipeline.run.keywords import AnyPath
@@ -78,12 +79,6 @@ def _has_output(options: EncodeCommandOptions) -> bool:
     return options.output is not None
 
 
-def _encoding() -> Any:
-    from pipeline.run.workers import ENCODING
-
-    return ENCODING
-
-
 def _corpus() -> Any:
     from pipeline.commands.encode import corpus_of
 
@@ -103,7 +98,7 @@ def _written() -> Any:
     positional=("inputs", "tokenizer", "output"),
     required=("inputs", "output"),
     returns=_corpus,
-    workers=_encoding,
+    workers=ENCODING,
     works=_has_output,
     check=_check_encode,
 )

@@ -1,23 +1,25 @@
 """The command of chat data."""
 
+from dataclasses import replace
 from typing import Any
 
 from pipeline.commands.declaration import ForeignNames, Session, command
+from pipeline.commands.preload import ENCODING
 from pipeline.guests.chat.llamafactory_names import THEIRS, of_their_file, with_our_names
 from pipeline.guests.chat.options import EncodeChatOptions
 
 
-def _rows() -> Any:
-    from pipeline.run.workers import CHAT
+def _encode_rows() -> object:
+    from pipeline.guests.chat import assemble_worker, rows_worker
 
-    return CHAT
+    return assemble_worker, rows_worker
 
 
 @command(
     group="Chat data",
     takes=EncodeChatOptions,
     python="",
-    workers=_rows,
+    workers=replace(ENCODING, preload=(_encode_rows,)),
     foreign=ForeignNames(THEIRS, of_their_file, with_our_names),
 )
 def encode_chat(session: Session) -> Any:

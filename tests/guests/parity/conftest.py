@@ -8,6 +8,7 @@ import pytest
 from parity_runs import DEV, TRAIN, Train, by_parity
 
 import pipeline
+from pipeline.commands.preload import TRAINING
 from pipeline.commands.report import EXTENT
 from pipeline.executors import Executor
 from pipeline.run.make_options import make_options
@@ -23,7 +24,7 @@ def _without_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def executor() -> Iterator[Executor]:
     """One for all trainings: its workers start once."""
-    with executor_here(make_options(TrainOptions, {"workers": 1})) as executor:
+    with executor_here(make_options(TrainOptions, {"workers": 1}), TRAINING) as executor:
         yield executor
 
 
