@@ -6,9 +6,9 @@ one is its stage: "count" and "merge" options are part of what a run *is*, "spec
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, FrozenInstanceError, dataclass, fields, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, dataclass_transform
 
 from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_number
 from pipeline.pattern.presets import PRESETS
@@ -23,19 +23,25 @@ READING_OPTIONS = ("input_format", "compression", "text_field")  # where the tex
 _input, _vocabulary, _special, _shards, _order, _packing, _, _output, _resource, _other = IN_GROUPS
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+@dataclass_transform(kw_only_default=True, frozen_default=True)
 class Values:
     """Options that were given together, or have their defaults; sizes in bytes, times in seconds.
 
-    The methods that every dataclass has are written once, for all: to generate them takes longer than the command's
-    whole start.
+    Every subclass is a frozen dataclass with keywords. The methods that all of them have are written once: to generate
+    them for each takes longer than the command's whole start.
     """
 
+    def __init_subclass__(cls) -> None:
+        dataclass(init=False, repr=False, eq=False)(cls)
+
     def __init__(self, **values: Any) -> None:
-        for one in fields(self):
+        for one in fields(self):  # type: ignore[arg-type]  # of a subclass
             vars(self)[one.name] = values.pop(one.name) if one.name in values else one.default
         if values or MISSING in vars(self).values():
             raise TypeError(f"{type(self).__name__} has other options: {self}, {values}")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
@@ -54,7 +60,6 @@ class Values:
 
 
 # fmt: off
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class WorkOptions(Values):
     """How any work is done."""
 
@@ -68,7 +73,6 @@ class WorkOptions(Values):
         "print progress and the log as one JSON object per line", advanced=True, command_only=True)
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class RayOptions(Values):
     """Where workers run."""
 
@@ -77,19 +81,16 @@ class RayOptions(Values):
         alone="auto", examples=lambda: ("auto",))
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ClusterOptions(RayOptions, WorkOptions):
     """How work is done that a cluster can do."""
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class OverwriteOptions(WorkOptions):
     """What becomes of an earlier result."""
 
     overwrite: bool = _other("run", False, read.parse_flag, "start again where the output holds something else")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class OutputOptions(OverwriteOptions):
     """Where the result goes."""
 
@@ -97,7 +98,6 @@ class OutputOptions(OverwriteOptions):
         "the run directory to write or resume, a path or a URI; default: a new one under runs/", "DIR", short="-o")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class CorpusOptions(WorkOptions):
     """Which files are read, and how."""
 
@@ -119,7 +119,6 @@ class CorpusOptions(WorkOptions):
     fail_on_loss: bool = _input("run", False, read.parse_flag, "fail if input was skipped or altered", advanced=True)
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TextOptions(CorpusOptions):
     """What text files hold."""
 
@@ -129,7 +128,6 @@ class TextOptions(CorpusOptions):
         "field of JSON Lines or column of Parquet or Arrow that holds the text; a.b: field b of field a", "NAME")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class PieceOptions(Values):
     """Where text is cut."""
 
@@ -148,12 +146,10 @@ class PieceOptions(Values):
     pattern_timeout: int = as_in(CorpusOptions, "pattern_timeout")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ImportOptions(OutputOptions, PieceOptions):
     """Of `import-counts`: what cut the pieces."""
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class CountOptions(ClusterOptions, ImportOptions, TextOptions):
     """Of `count`."""
 
@@ -167,7 +163,6 @@ class CountOptions(ClusterOptions, ImportOptions, TextOptions):
     added_tokens: Mapping[str, TokenRule] | None = None  # those of --like that do not have the plain rule
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TokenizerOptions(Values):
     """What can change in a tokenizer that exists."""
 
@@ -189,7 +184,6 @@ class TokenizerOptions(Values):
         "NAME|FILE")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ExportOptions(TokenizerOptions):
     """Of `export`."""
 
@@ -204,7 +198,6 @@ class ExportOptions(TokenizerOptions):
         "write GGUF although llama.cpp does not put text into NFC; says how many texts get other ids", advanced=True)
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class VocabularyOptions(TokenizerOptions):
     """What is learned from counts."""
 
@@ -228,7 +221,6 @@ class VocabularyOptions(TokenizerOptions):
         "round the vocabulary size up to a multiple of this, with unused special tokens", "N", advanced=True)
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class MergeOptions(ClusterOptions, OverwriteOptions, VocabularyOptions):
     """Of `merge`."""
 
@@ -249,7 +241,6 @@ class MergeOptions(ClusterOptions, OverwriteOptions, VocabularyOptions):
         "let such tokens hold a colon followed by a space", flag="superword_colon")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TrainOptions(CountOptions, MergeOptions):
     """Of `train`: all that a tokenizer of a run is made by."""
 
@@ -275,7 +266,6 @@ class TrainOptions(CountOptions, MergeOptions):
         return 0 if isinstance(self.superword_words, str) else self.superword_words
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class EncodeFilesOptions(TextOptions):
     """Of `encode_files`."""
 
@@ -288,7 +278,6 @@ class EncodeFilesOptions(TextOptions):
         "tokens|text|refuse", advanced=True)
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class RowOptions(Values):
     """How ids are stored, and which of them for validation."""
 
@@ -309,12 +298,10 @@ class RowOptions(Values):
         "none (one each)", "NAME", keyword=Literal["concat", "best-fit", "none"])
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ShardsOptions(OutputOptions, CorpusOptions):
     """Which files become shards, and where these go."""
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class EncodeOptions(ClusterOptions, ShardsOptions, EncodeFilesOptions, RowOptions):
     """Of `encode` with an output."""
 

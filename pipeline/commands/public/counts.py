@@ -1,7 +1,6 @@
 """Commands of counts and of the system: import-counts, export-counts, env."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pipeline.base.errors import UsageError
@@ -13,7 +12,6 @@ from pipeline.storage import Location, parse_location
 
 
 # fmt: off
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ImportCountsOptions(ImportOptions):
     """What `import-counts` takes."""
 
@@ -24,7 +22,6 @@ class ImportCountsOptions(ImportOptions):
         keyword=Any)
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ExportCountsOptions(Values):
     """What `export-counts` takes."""
 

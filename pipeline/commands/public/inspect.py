@@ -1,6 +1,5 @@
 """Commands that look at what exists: info, report, verify."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from pipeline.base.errors import InputError, RunDirectoryError
@@ -13,14 +12,12 @@ from pipeline.storage import Location, parse_location
 
 
 # fmt: off
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class InfoOptions(Values):
     """What `info` takes."""
 
     path: Location = argument("RUN|TOKENIZER|SHARDS", parse_location, "the directory or the file, a path or a URI")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ReportOptions(WorkOptions):
     """What `report` takes."""
 
@@ -42,7 +39,6 @@ class ReportOptions(WorkOptions):
     overwrite: bool = flag(False, read.parse_flag, "replace a file that exists")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class VerifyOptions(WorkOptions):
     """What `verify` takes."""
 

@@ -1,7 +1,6 @@
 """Commands that train: train, count, merge, combine."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pipeline.base.errors import UsageError
@@ -28,28 +27,24 @@ def _parse_weights(value: object) -> Any:
 
 
 # fmt: off
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TrainCommandOptions(TrainOptions):
     """What `train` takes."""
 
     like: Location | None = _like(advanced=True)
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class CountCommandOptions(CountOptions):
     """What `count` takes."""
 
     like: Location | None = _like()
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class MergeCommandOptions(MergeOptions):
     """What `merge` takes."""
 
     run: Location = argument("RUN", parse_location, "the run directory, a path or a URI")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class CombineOptions(OutputOptions):
     """What `combine` takes."""
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ _TOKENIZER = "a tokenizer directory, tokenizer.json, or a run"
 
 
 # fmt: off
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class EncodeCommandOptions(EncodeOptions):
     """What `encode` takes."""
 
@@ -31,7 +30,6 @@ class EncodeCommandOptions(EncodeOptions):
         command_only=True)
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class DecodeOptions(Values):
     """What `decode` takes."""
 
@@ -40,7 +38,6 @@ class DecodeOptions(Values):
     mask: bool = flag(False, read.parse_flag, "show chat rows; the trained-on part is between \u27e6 and \u27e7")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ExportCommandOptions(ExportOptions):
     """What `export` takes."""
 

@@ -1,7 +1,6 @@
 """What `extend` and `prune` take."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
@@ -27,7 +26,6 @@ def parse_protected(value: object) -> Any:
 
 
 # fmt: off
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ExtendOptions(OutputOptions):
     """How `extend` learns new tokens."""
 
@@ -38,7 +36,6 @@ class ExtendOptions(OutputOptions):
     added_special_tokens: tuple[str, ...] = as_in(TokenizerOptions, "added_special_tokens")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ExtendCommandOptions(ExtendOptions):
     """What `extend` takes."""
 
@@ -58,7 +55,6 @@ class ExtendCommandOptions(ExtendOptions):
         "DIR", command_only=True)
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class PruneOptions(OutputOptions):
     """What `prune` takes."""
 

@@ -1,7 +1,7 @@
 """What `encode-chat` takes: its options, and what reads the values that only they have."""
 
 import re
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from datetime import date
 from functools import partial
 
@@ -82,7 +82,6 @@ def parse_amount(value: object) -> float:
 
 
 # fmt: off
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ChatOptions(ClusterOptions, ShardsOptions, RowOptions):
     """Of `encode-chat`."""
 
@@ -131,7 +130,6 @@ class ChatOptions(ClusterOptions, ShardsOptions, RowOptions):
 # fmt: on
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class EncodeChatOptions(ChatOptions):
     """What the command takes."""
 

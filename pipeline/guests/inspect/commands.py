@@ -1,7 +1,7 @@
 """Commands that look at tokenizers: explain, diff, doctor."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import MISSING, replace
 from typing import Any
 
 from pipeline.base.errors import UsageError
@@ -17,7 +17,6 @@ _ANY_TOKENIZER = "a tokenizer, or the path or URI of one"
 
 
 # fmt: off
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ExplainOptions(Values):
     """What `explain` takes."""
 
@@ -28,7 +27,6 @@ class ExplainOptions(Values):
     overwrite: bool = flag(False, read.parse_flag, "replace a file that exists", command_only=True)
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class DiffOptions(Values):
     """What `diff` takes."""
 
@@ -41,7 +39,6 @@ class DiffOptions(Values):
         keyword=Iterable[str | bytes])
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class DoctorOptions(Values):
     """What `doctor` takes."""
 

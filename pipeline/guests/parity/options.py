@@ -1,7 +1,6 @@
 """What `parity` takes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pipeline.base.units import parse_whole_number
@@ -49,7 +48,6 @@ def _parse_languages(value: object) -> Any:
 
 
 # fmt: off
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ParityOptions(ClusterOptions, OutputOptions, VocabularyOptions):
     """How text that is not counted yet is read and cut, and how the merges of a run by parity are learned."""
 
@@ -61,7 +59,6 @@ class ParityOptions(ClusterOptions, OutputOptions, VocabularyOptions):
     stop_at_saving: float | None = as_in(MergeOptions, "stop_at_saving")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ParityCommandOptions(ParityOptions):
     """What `parity` takes."""
 

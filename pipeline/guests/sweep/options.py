@@ -1,7 +1,6 @@
 """What `sweep` takes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from pipeline.run import values as read
 from pipeline.run.options import MergeOptions, OutputOptions, VocabularyOptions
@@ -20,7 +19,6 @@ def _parse_weights(value: object) -> tuple[str, ...]:
 
 
 # fmt: off
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class SweepOptions(OutputOptions, VocabularyOptions):
     """What `sweep` takes."""
 
