@@ -21,6 +21,7 @@ from pipeline.base.units import format_count
 from pipeline.commands import report
 from pipeline.commands.merge import keep_ids, merge_and_export
 from pipeline.commands.preload import TRAINING
+from pipeline.commands.tokenizers import first_tokenizer
 from pipeline.corpus.files import compression_marked, reading
 from pipeline.counts import import_worker
 from pipeline.counts.chunk_statistics import ChunkStatistics
@@ -82,8 +83,7 @@ def train_from_counts(counts: Any, *, progress: bool = False, **options: Any) ->
         check_before_work(settled, listener)
         with _imported(counts, settled, executor, listener) as (runner, run, counted):
             keep_ids(runner, run, settled)
-            _, trained = merge_and_export(runner, run, counted, settled)
-    return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
+            return first_tokenizer(merge_and_export(runner, run, counted, settled))
 
 
 def run_import(counts: Any, options: ImportOptions, executor: Executor, listener: Listener) -> Summary:

@@ -35,19 +35,6 @@ from pipeline.tokenizer.export import Exported, Ids, Trained, check_before_work,
 from pipeline.tokenizer.formats.export_formats import FILE_NAMES
 from pipeline.tokenizer.formats.fields import CARD
 from pipeline.tokenizer.formats.settings_files import GENERATION_NAME, chat_template_of
-from pipeline.tokenizer.tokenizer import Tokenizer
-
-
-def first_tokenizer(done: tuple[Summary, Trained]) -> Tokenizer:
-    """Return the tokenizer of what was trained; of several sizes, the first."""
-    trained = done[1]
-    return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
-
-
-def all_tokenizers(done: tuple[Summary, Trained]) -> dict[int, Tokenizer]:
-    """Return the tokenizers of what was trained by their sizes."""
-    trained = done[1]
-    return {size: Tokenizer.from_model(trained.model(size)) for size in trained.options.vocab_size}
 
 
 def run_merge(

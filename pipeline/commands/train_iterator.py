@@ -11,6 +11,7 @@ from typing import Any
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.commands.merge import merge_and_export
 from pipeline.commands.preload import TRAINING
+from pipeline.commands.tokenizers import first_tokenizer
 from pipeline.corpus.items import blocks
 from pipeline.counts.coarse import refuse_without_texts
 from pipeline.counts.count_documents import count_documents
@@ -82,5 +83,4 @@ def train_from_iterator(documents: Iterable[Any], *, progress: bool = False, **o
 
             new = Run(directory, Manifest(settled.of_stage("count"), cut_by(pattern_of(settled)), source=source))
             with take_counts(runner, new, settled, read) as (run, counted):
-                _, trained = merge_and_export(runner, run, counted, settled)
-    return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
+                return first_tokenizer(merge_and_export(runner, run, counted, settled))

@@ -79,13 +79,13 @@ def _check(options: TrainOptions, _: Mapping[str, Any]) -> None:
 
 
 def _tokenizer() -> Any:
-    from pipeline.commands.merge import first_tokenizer
+    from pipeline.commands.tokenizers import first_tokenizer
 
     return first_tokenizer
 
 
 def _tokenizers() -> Any:
-    from pipeline.commands.merge import all_tokenizers
+    from pipeline.commands.tokenizers import all_tokenizers
 
     return all_tokenizers
 

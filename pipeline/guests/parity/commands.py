@@ -9,7 +9,7 @@ from pipeline.guests.parity.options import SETTINGS, ParityCommandOptions
 
 
 def _tokenizer() -> Any:
-    from pipeline.commands.merge import first_tokenizer
+    from pipeline.commands.tokenizers import first_tokenizer
 
     return first_tokenizer
 

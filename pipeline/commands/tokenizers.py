@@ -1,0 +1,17 @@
+"""What training returns to Python: tokenizers. The command prints a summary, and imports none of this."""
+
+from pipeline.reports.summary import Summary
+from pipeline.tokenizer.export import Trained
+from pipeline.tokenizer.tokenizer import Tokenizer
+
+
+def first_tokenizer(done: tuple[Summary, Trained]) -> Tokenizer:
+    """Return the tokenizer of what was trained; of several sizes, the first."""
+    trained = done[1]
+    return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
+
+
+def all_tokenizers(done: tuple[Summary, Trained]) -> dict[int, Tokenizer]:
+    """Return the tokenizers of what was trained by their sizes."""
+    trained = done[1]
+    return {size: Tokenizer.from_model(trained.model(size)) for size in trained.options.vocab_size}
