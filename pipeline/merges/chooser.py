@@ -4,13 +4,15 @@
 without one is merged by counts alone.
 """
 
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from pipeline.merges.merge_list import MergeList
-from pipeline.merges.merge_worker import Learner
-from pipeline.run.manifest import Run
 from pipeline.run.options import Values
-from pipeline.run.runner import Runner
+
+if TYPE_CHECKING:  # `info` asks choosers, too, and merges nothing
+    from pipeline.merges.merge_list import MergeList
+    from pipeline.merges.merge_worker import Learner
+    from pipeline.run.manifest import Run
+    from pipeline.run.runner import Runner
 
 
 class Chooser(Protocol):
@@ -20,10 +22,10 @@ class Chooser(Protocol):
     TAKES: ClassVar[type[Values]]  # the options that a merge of such a run may be given
     REPLACED: ClassVar[dict[str, Any]]  # options of merging that are not those that the run stores
 
-    def learner(self) -> Learner:
+    def learner(self) -> "Learner":
         """Return what a worker learns the merges with."""
 
-    def verify(self, runner: Runner, run: Run) -> tuple[MergeList, str]:
+    def verify(self, runner: "Runner", run: "Run") -> "tuple[MergeList, str]":
         """Return the stored merge list and what was verified of it; `RunDirectoryError` if it is wrong."""
 
     def info(self) -> dict[str, Any]:

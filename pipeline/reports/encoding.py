@@ -8,8 +8,7 @@ from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.skipped_or_altered import in_one_line, in_words
 from pipeline.executors import ClusterUse
 from pipeline.reports.parts import Part, Rows
-from pipeline.reports.result import Result
-from pipeline.reports.summary import time_and_memory
+from pipeline.reports.result import Result, time_and_memory
 from pipeline.shards.encoded_corpus import EncodedCorpus
 from pipeline.storage import Location
 

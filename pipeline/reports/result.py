@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
+from pipeline.base.units import format_bytes, format_count
+from pipeline.executors import ClusterUse
 from pipeline.merges.vocabulary import token_to_text
 from pipeline.reports.parts import Part, Rows, as_text, html_of
 from pipeline.storage import Remote
@@ -136,3 +138,18 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
     return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def time_and_memory(
+    times: Mapping[str, float | None], retries: int, peak_memory_bytes: int, cluster: ClusterUse | None
+) -> str:
+    """Say how long each stage took, what had to be repeated, and the most memory, in one row."""
+    words = [", ".join(f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in times.items())]
+    if retries:
+        words.append(f"repeated {format_count(retries, 'tasks')} whose process failed: log.txt says which and why")
+    peak = f"{format_bytes(peak_memory_bytes)} (all processes together)"
+    if cluster is not None and cluster.nodes:
+        words.append(f"{format_count(cluster.nodes, 'nodes')} had work")
+        peak = f"{format_bytes(cluster.peak_bytes)} (workers of a node together), {format_bytes(peak_memory_bytes)}"
+        peak += " (coordinator)"
+    return "; ".join([*words, f"peak memory {peak}"])

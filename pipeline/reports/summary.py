@@ -6,7 +6,7 @@ A report is a summary with the numbers of the tokenizer: report.json stores it; 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline.base.printable import printable_lines
 from pipeline.base.units import format_bytes, format_count
@@ -16,15 +16,12 @@ from pipeline.executors import ClusterUse
 from pipeline.reports.figure import Figure
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.parts import Part, Rows, Table
-from pipeline.reports.result import Advice, Result, plain
+from pipeline.reports.result import Advice, Result, plain, time_and_memory
 from pipeline.reports.tables import sections
 from pipeline.reports.verdict import recommended_size, verdict
 from pipeline.run.stored import stored
 from pipeline.storage import Location
 from pipeline.tokenizer.export import AT_SIZE, Check, VocabularyFacts
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -176,21 +173,6 @@ def _rates(vocabulary: VocabularyFacts, corpus: CorpusFacts) -> Iterator[str]:
         share = vocabulary.left_out_bytes / (vocabulary.left_out_bytes + vocabulary.bytes)
         of_all = f"{vocabulary.left_out_pieces:,} of {corpus.different_pieces:,} different pieces"
         yield f"{of_all}, too rare for --min-piece-count: {share:.2%} of the text"
-
-
-def time_and_memory(
-    times: Mapping[str, float | None], retries: int, peak_memory_bytes: int, cluster: ClusterUse | None
-) -> str:
-    """Say how long each stage took, what had to be repeated, and the most memory, in one row."""
-    words = [", ".join(f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in times.items())]
-    if retries:
-        words.append(f"repeated {format_count(retries, 'tasks')} whose process failed: log.txt says which and why")
-    peak = f"{format_bytes(peak_memory_bytes)} (all processes together)"
-    if cluster is not None and cluster.nodes:
-        words.append(f"{format_count(cluster.nodes, 'nodes')} had work")
-        peak = f"{format_bytes(cluster.peak_bytes)} (workers of a node together), {format_bytes(peak_memory_bytes)}"
-        peak += " (coordinator)"
-    return "; ".join([*words, f"peak memory {peak}"])
 
 
 @dataclass(frozen=True)
