@@ -44,6 +44,12 @@ def _guests() -> dict[str, Any]:
     return {name: imported for guest in guests() for name, imported in guest.functions.items()}
 
 
+def _unusable() -> list[str]:
+    from pipeline.run.guests import unusable
+
+    return [str(error) for error in unusable.values()]
+
+
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return ["__version__", *_HOMES, *_commands(), *_guests()]
@@ -55,7 +61,7 @@ def __getattr__(name: str) -> Any:
         if (declared := _commands().get(name)) is not None:
             return declared.function
         if (imported := _guests().get(name)) is None:
-            raise AttributeError(f"module 'pipeline' has no attribute {name!r}")
+            raise AttributeError("; ".join([f"module 'pipeline' has no attribute {name!r}", *_unusable()]))
         thing = imported()
         return getattr(thing, "function", thing)
     try:

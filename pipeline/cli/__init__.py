@@ -16,6 +16,7 @@ from pipeline.base.errors import PipelineError
 from pipeline.base.printable import without_secrets
 from pipeline.cli.command import PROGRAM, click_command, commands
 from pipeline.cli.help import Command
+from pipeline.run.guests import unusable
 
 __all__ = ["all_commands", "run"]
 
@@ -54,6 +55,9 @@ def _fail(reason: str, code: int) -> int:
     from pipeline.reports.progress import write_error
 
     write_error(f"{PROGRAM}: error: {reason}")
+    for line in map(str, unusable.values()):  # perhaps it brings what was not found
+        if line != reason:
+            write_error(f"{PROGRAM}: warning: {line}")
     return code
 
 

@@ -1,7 +1,7 @@
 """Declared commands as commands of click: flags from their records, and what carries out a session."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from pipeline.cli.settle import settle
 from pipeline.commands.declaration import Command as Declared
 from pipeline.commands.declaration import Session
 from pipeline.commands.declared import COMMANDS
-from pipeline.run.guests import guests
+from pipeline.run import guests
 from pipeline.run.options import RECORDS, RayOptions, Values, WorkOptions, flag_of
 from pipeline.run.record import ARGUMENT, CALL, Record, records_of
 
@@ -46,10 +46,6 @@ _JSON = _hidden(
     callback=lambda context, _, wanted: context.meta.update({_AS_JSON: wanted}),
     help="print the result as one JSON document; progress and logs go to standard error",
 )
-
-
-def _of_guests() -> Sequence[Declared]:
-    return [declared for guest in guests() for declared in guest.commands()]
 
 
 @cache
@@ -139,7 +135,7 @@ def _carry_out(declared: Declared, session: Session) -> int | None:
 commands = click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")(
     Group(
         COMMANDS,
-        _of_guests,
+        guests.commands,
         click_command,
         name=PROGRAM,
         params=[*_DEBUGGING],

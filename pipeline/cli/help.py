@@ -8,6 +8,7 @@ import click
 
 from pipeline.commands.declaration import TITLES
 from pipeline.commands.declaration import Command as Declared
+from pipeline.run.guests import unusable
 from pipeline.run.record import GROUPS, OWN, Record, records_of
 
 OTHER = "Other"  # flags that belong to all commands
@@ -168,3 +169,5 @@ class Group(click.Group):
         for title, commands in itertools.groupby(self.declared().values(), lambda one: one.group):
             with formatter.section(title):
                 formatter.write_dl([(one.name, one.help.partition("\n")[0]) for one in commands])
+        for error in unusable.values():
+            click.echo(f"warning: {error}", err=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from pipeline.base.errors import OtherKindError
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.skipped_or_altered import in_words
 from pipeline.merges.chooser import Chooser
@@ -35,7 +36,14 @@ def info_of(where: Location) -> Facts:
     if where.name and ((unfinished := where.with_name(where.name + shards.PARTS)) / SHARDS.manifest).exists():
         return _shards(unfinished)
     home = tokenizer_home(where)
-    return _with_guest(_tokenizer(where), home, maker_of(home))
+    maker = maker_of(home)
+    try:
+        facts = _tokenizer(where)
+    except OtherKindError:
+        if maker is None:
+            raise
+        facts = {}  # a guest's directory without a tokenizer
+    return _with_guest(facts, home, maker)
 
 
 def _facts(facts: Mapping[str, Any]) -> Facts:

@@ -237,7 +237,7 @@ def merge_and_export(
     _warn_of_limits(runner, trained, exported)
     first, *others = exported
     shown, added = report.names_of(run, numbers)
-    sections = report.sections_of(runner.executor, run, trained)
+    sections = report.sections_of(runner.executor, run, trained, runner.listener)
     for advice in itertools.chain.from_iterable(section.advice for section in sections):
         runner.warn(str(advice))
     summary = report.write_summary(

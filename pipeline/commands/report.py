@@ -26,7 +26,7 @@ from pipeline.reports.numbers import REFERENCES, Numbers
 from pipeline.reports.parts import Part, Rows, Table
 from pipeline.reports.summary import Report, Section, Summary
 from pipeline.run import manifest
-from pipeline.run.guests import guests
+from pipeline.run.guests import report_sections, unusable
 from pipeline.run.manifest import Manifest, Run
 from pipeline.run.memory import Broker
 from pipeline.run.options import TrainOptions
@@ -154,10 +154,12 @@ def _warn(listener: Listener, what: str, error: Exception) -> None:
     listener(Notice("warning", f"{what}: {reason}"))
 
 
-def sections_of(executor: Executor, run: Run, trained: Trained) -> tuple[Section, ...]:
-    """Return what guests add to the report of these merges."""
-    asked = (guest.report_section for guest in guests() if guest.report_section is not None)
-    return tuple(section for add in asked if (section := add(executor, run, trained)) is not None)
+def sections_of(executor: Executor, run: Run, trained: Trained, listener: Listener) -> tuple[Section, ...]:
+    """Return what guests add to the report of these merges; warn of those that cannot be asked."""
+    sections = tuple(report_sections(executor, run, trained))
+    for error in unusable.values():
+        _warn(listener, "the report may lack a section", error)
+    return sections
 
 
 def write_summary(

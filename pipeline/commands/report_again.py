@@ -146,7 +146,7 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
     with contextlib.nullcontext() if outputs is not None else run.directory.locked():
         numbers = executor.one(compute_numbers, task)
         run = manifest.require(run.directory.location)
-        stored = _stored_report(run, home, trained, executor)
+        stored = _stored_report(run, home, trained, executor, listener)
         made_again = replace(stored, numbers=numbers, made_by=extras.command(path))
         written = write_files(run, made_again, of_run, home, outputs)
         if (card := home / CARD) in written:
@@ -253,7 +253,7 @@ def short_names(paths: Sequence[Location]) -> list[str]:
     return short if all(short) and len(set(short)) == len(short) else list(map(str, paths))
 
 
-def _stored_report(run: Run, home: Location, trained: Trained, executor: Executor) -> Report:
+def _stored_report(run: Run, home: Location, trained: Trained, executor: Executor, listener: Listener) -> Report:
     """Return the stored report, or one without times if that is of another tokenizer, missing or damaged."""
     [size] = trained.options.vocab_size
     facts = facts_of(trained, size, trained.model(size).vocabulary)
@@ -269,6 +269,6 @@ def _stored_report(run: Run, home: Location, trained: Trained, executor: Executo
         vocabulary=facts,
         tokenizer_directory=home,
         written=tuple(written),
-        sections=sections_of(executor, run, trained),
+        sections=sections_of(executor, run, trained, listener),
     )
     return Report(summary)

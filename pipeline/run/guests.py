@@ -1,15 +1,22 @@
 """What guests bring: parts of the package, or of other packages, outside train -> encode.
 
-A guest is found by the entry points `bpe_pipeline.guests`, each of which names a `Guest`. Nothing else names one.
+A guest is found by the entry points `bpe_pipeline.guests`, each of which names a `Guest`. Nothing else names one. One
+that cannot be imported is left out and noted: nothing stops because of it but what it brings.
 """
 
+import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pipeline.base.errors import PipelineError
 from pipeline.storage import Location
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+_log = logging.getLogger(__name__)
 GROUP = "bpe_pipeline.guests"
 Imported = Callable[[], Any]  # imports something and returns it: naming a guest loads nothing of it
 
@@ -34,13 +41,79 @@ class Guest:
     report_section: Callable[[Any, Any, Any], Any] | None = None
 
 
+class GuestError(PipelineError):
+    """Something of a guest cannot be imported; the message names its entry point and its package."""
+
+
+unusable: dict[str, GuestError] = {}  # by entry point, of guests of which something was asked for in this process
+
+
 @cache
 def guests() -> tuple[Guest, ...]:
-    """Return all installed guests, in the order of their names."""
+    """Return the installed guests, in the order of their names, without those that cannot be imported."""
     from importlib.metadata import entry_points  # takes a fifth of the command's start
 
-    found = {point.name: point for point in entry_points(group=GROUP)}
-    return tuple(found[name].load() for name in sorted(found))
+    points, loaded = {point.name: point for point in entry_points(group=GROUP)}, list[Guest]()
+    for name in sorted(points):
+        try:
+            loaded.append(_guarded(points[name]))
+        except GuestError:  # it is noted
+            continue
+    return tuple(loaded)
+
+
+def _guarded(point: "EntryPoint") -> Guest:
+    """Load a guest whose members raise `GuestError` where they cannot be imported, as this function does."""
+
+    def guard(member: Callable[..., Any]) -> Callable[..., Any]:
+        def guarded(*arguments: Any) -> Any:
+            try:
+                return member(*arguments)
+            except PipelineError:
+                raise
+            except Exception as error:
+                package = "its package" if point.dist is None else point.dist.name
+                reason = " ".join(f"{type(error).__name__}: {error}".split())
+                unusable[point.name] = GuestError(
+                    f"the guest {point.name} = {point.value} of {package} cannot be used ({reason}): "
+                    f"update or uninstall {package}"
+                )
+                _log.info("%s", unusable[point.name], exc_info=True)
+                raise unusable[point.name] from error
+
+        return guarded
+
+    def load() -> Guest:
+        guest = point.load()
+        if not isinstance(guest, Guest):
+            raise TypeError(f"it is {type(guest).__name__}, and no pipeline.run.guests.Guest")
+        return guest
+
+    guest: Guest = guard(load)()
+    guarded = {
+        name: {key: guard(imported) for key, imported in getattr(guest, name).items()}
+        for name in ("directories", "choosers", "functions")
+    }
+    section = guest.report_section and guard(guest.report_section)
+    return replace(guest, **guarded, commands=guard(guest.commands), report_section=section)
+
+
+def commands() -> list[Any]:
+    """Return the declarations of the commands of all guests that can be imported."""
+    return [declared for guest in guests() for declared in _unless_unusable(guest.commands) or ()]
+
+
+def report_sections(*asked: Any) -> list[Any]:
+    """Return what guests add to a report, without those that fail. asked: what a guest's `report_section` takes."""
+    sections = (_unless_unusable(guest.report_section, *asked) for guest in guests() if guest.report_section)
+    return [section for section in sections if section is not None]
+
+
+def _unless_unusable(member: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return member(*arguments)
+    except GuestError:  # it is noted
+        return None
 
 
 def maker_of(location: Location, made_by: str | None = None) -> Any:
@@ -49,6 +122,6 @@ def maker_of(location: Location, made_by: str | None = None) -> Any:
     return next((maker() for name, maker in kinds if name == made_by or (location / name).exists()), None)
 
 
-def chooser_of(kind: str) -> Any:
-    """Return the class that says how the merges of a run with this kind of source are chosen; `KeyError` if missing."""
-    return {name: imported for guest in guests() for name, imported in guest.choosers.items()}[kind]()
+def choosers() -> dict[str, Imported]:
+    """Return what imports the classes that say how merges are chosen, by the kind of a run's source."""
+    return {kind: imported for guest in guests() for kind, imported in guest.choosers.items()}

@@ -15,7 +15,7 @@ from typing import Any
 from pipeline.base.errors import OtherKindError, RunDirectoryError
 from pipeline.base.machine import versions
 from pipeline.run.directory import COARSE, HOLDS, LOG, RESULTS, RUN, STANDARD_INPUT, Directory, fingerprint
-from pipeline.run.guests import chooser_of
+from pipeline.run.guests import GROUP, choosers
 from pipeline.run.make_options import make_options
 from pipeline.run.options import TrainOptions, flag_of, with_defaults, without_defaults
 from pipeline.run.plan import MOST_INPUTS, Plan, stored_plan
@@ -95,7 +95,7 @@ class Manifest:
         """The `merges.chooser.Chooser` of a guest; None if no guest chooses the merges. Raises as `stored` does."""
         if self.source is None or not self.source.chosen_by:
             return None
-        return stored(chooser_of(self.source.kind), self.source.chosen_by)
+        return stored(choosers()[self.source.kind](), self.source.chosen_by)
 
     def chunk_fingerprint(self, index: int) -> str:
         """Return what one chunk's counter depends on."""
@@ -216,6 +216,11 @@ def load(location: Location) -> Run | None:
         return None
     with directory.damage():
         manifest = replace(stored(Manifest, document), plan=stored_plan(document, directory))
+        if (source := manifest.source) and source.chosen_by and source.kind not in choosers():
+            raise RunDirectoryError(
+                f"{directory / RUN.manifest}: the merges are chosen by {source.kind!r}, which no installed package "
+                f"brings: install the guest that does (entry points {GROUP})"
+            )
         _ = manifest.chooser  # can be read
         if manifest.weights:
             parse_weights(manifest.weights)

@@ -23,12 +23,21 @@ def test_options_of_plain_merging_are_refused(merged: Path, executor: Executor) 
         run_merge(merged, {"tie_break": "greatest-bytes"}, executor, lambda _: None)
 
 
-@pytest.mark.parametrize("source", [{"chosen_by": {"parity": {"window": 0}}}, {"kind": "other"}], ids=str)
-def test_damaged_settings_are_refused(merged: Path, tmp_path: Path, source: dict[str, object]) -> None:
-    run = manifest.require(shutil.copytree(merged, tmp_path / "p"))
+def _with_source(merged: Path, home: Path, **source: object) -> None:
+    run = manifest.require(shutil.copytree(merged, home))
     assert run.manifest.source is not None
     manifest.save(replace(run, manifest=replace(run.manifest, source=replace(run.manifest.source, **source))))
+
+
+def test_damaged_settings_are_refused(merged: Path, tmp_path: Path) -> None:
+    _with_source(merged, tmp_path / "p", chosen_by={"parity": {"window": 0}})
     with pytest.raises(RunDirectoryError, match=r"run\.json is damaged"):
+        manifest.require(tmp_path / "p")
+
+
+def test_chooser_that_is_not_installed_is_named(merged: Path, tmp_path: Path) -> None:
+    _with_source(merged, tmp_path / "p", kind="other")
+    with pytest.raises(RunDirectoryError, match=r"run\.json: the merges are chosen by 'other', .* install the guest"):
         manifest.require(tmp_path / "p")
 
 
