@@ -50,7 +50,7 @@ class ForeignNames:
     of_flags: Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Command:
     """A command, and a public function.
 
@@ -71,7 +71,7 @@ class Command:
     positional: Sequence[str] = ()
     required: Sequence[str] = ()
     returns: Imported | None = None
-    workers: WorkerSetup = field(default=TRAINING, compare=False)
+    workers: WorkerSetup = TRAINING
     works: Callable[[Any], bool] = field(default=lambda options: not getattr(options, "dry_run", False))
     check: Callable[[Any, Mapping[str, Any]], None] | None = None
     settled: Callable[[Mapping[str, Any], type[Values]], dict[str, Any]] | None = None

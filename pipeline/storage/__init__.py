@@ -7,7 +7,6 @@ Files of limited size are read bounded: no file can use more memory than its kin
 """
 
 import errno
-import hashlib
 import io
 import json
 import os
@@ -153,6 +152,8 @@ def open_file(where: Location) -> OpenFile:
 
 def sha256_of(file: Location) -> str | None:
     """Return the SHA-256 of a file in hexadecimal digits; None if it is missing."""
+    import hashlib  # loads OpenSSL, which takes 2 ms that no help needs
+
     try:
         with io.BufferedReader(open_file(file)) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
