@@ -41,7 +41,6 @@ def encode_with(
     tokenizer: Tokenizer | Location, options: EncodeOptions, executor: Executor, listener: Listener
 ) -> EncodingSummary:
     """Encode with a tokenizer, or with the one at a location."""
-    planning.refuse_swapped(options.inputs, "encode_corpus(inputs, tokenizer, output)")
     inputs = options.inputs or ()
     model = planning.model_of(tokenizer, inputs[0] if len(inputs) == 1 else inputs)
     summary = run_encode(options, model, executor, listener)

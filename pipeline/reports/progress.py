@@ -5,6 +5,7 @@ lines for machines are the result that was asked for and go to standard output.
 """
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -13,13 +14,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.base import machine
 from pipeline.base.errors import PipelineError, unfit
 from pipeline.base.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted, warn_of
 from pipeline.base.printable import printable, printable_lines
 from pipeline.base.units import format_bytes, format_count
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _LINE_EVERY_S = 5.0
 _MEMORY_EVERY_S = 1.0  # looking at all processes takes time
@@ -201,25 +205,30 @@ def _show_line(event: _StageEvent, stage: _Stage) -> None:
 
 @contextlib.contextmanager
 def _bars() -> Iterator[Listener]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    """Draw bars from the first event on: a command that reports nothing draws nothing."""
+    with contextlib.ExitStack() as drawn:
 
-    columns = (TextColumn("{task.description:<10}"), BarColumn(bar_width=20), TextColumn("{task.fields[text]}"))
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+        @functools.cache
+        def bars() -> "Progress":
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn
+
+            columns = (TextColumn("{task.description:<10}"), BarColumn(bar_width=20), TextColumn("{task.fields[text]}"))
+            return drawn.enter_context(Progress(*columns, console=Console(stderr=True)))
 
         def notify(notice: Notice) -> None:
             style = "yellow" if notice.level == "warning" else None
-            bars.console.print(printable(notice.text), style=style, markup=False, highlight=False)
+            bars().console.print(printable(notice.text), style=style, markup=False, highlight=False)
 
         def show(event: _StageEvent, stage: _Stage) -> None:
             total = stage.total or 1
             if isinstance(event, StageStarted):
                 text = stage.amount(stage.total)
-                stage.bar = bars.add_task(event.stage, total=stage.total or None, completed=stage.done, text=text)
+                stage.bar = bars().add_task(event.stage, total=stage.total or None, completed=stage.done, text=text)
             elif isinstance(event, Advanced):
-                bars.update(stage.bar, completed=stage.done, text=stage.text())
+                bars().update(stage.bar, completed=stage.done, text=stage.text())
             else:
                 text = f"{stage.amount(stage.total)} in {event.elapsed_s:.2f} s"
-                bars.update(stage.bar, total=total, completed=total, text=text)
+                bars().update(stage.bar, total=total, completed=total, text=text)
 
         yield _follow_stages(show, notify)

@@ -1,8 +1,9 @@
 """Commands that use a tokenizer: encode, decode, export."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,15 @@ def _check_encode(options: EncodeCommandOptions, given: Mapping[str, Any]) -> No
         raise UsageError(f"{flag_of(unfit)} is for a corpus: give --output, the directory of the shards")
 
 
+def _in_order(given: Mapping[str, Any], _: type[Values]) -> dict[str, Any]:
+    """Refuse a tokenizer in the place of the inputs."""
+    if not isinstance(inputs := given.get("inputs"), str | PathLike | Sequence | None):
+        from pipeline.shards.plan import refuse_swapped
+
+        refuse_swapped(inputs, "encode_corpus(inputs, tokenizer, output)")
+    return {**given}
+
+
 def _has_output(options: EncodeCommandOptions) -> bool:
     return options.output is not None
 
@@ -97,6 +107,7 @@ def _written() -> Any:
     returns=_corpus,
     workers=ENCODING,
     works=_has_output,
+    settled=_in_order,
     check=_check_encode,
 )
 def encode(session: Session) -> Any:
