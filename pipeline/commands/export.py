@@ -74,7 +74,7 @@ def run_export(
     notes += [f"note: {limit}" for limit in limits_of(model, options.export or ())]
     formats = [name for name in options.export or default_formats() if name not in refused]
     if options.without_normalizer:
-        notes.append(f"note: {_share_of_others(path, model, formats, samples or ())}")
+        notes.append(f"note: {_effect_of_nfc(path, model, formats, samples or ())}")
     checks = [] if samples is None else _checked(path, directory, model, formats, samples, options.without_normalizer)
     failed = [check for check in checks if check.outcome == "different"]
     failure = uploaded = ""
@@ -87,17 +87,19 @@ def run_export(
     return WrittenFiles(tuple(written), tuple(notes), tuple(checks), uploaded, failure)
 
 
-def _share_of_others(path: Location, model: Model, formats: Sequence[str], samples: Sequence[Location]) -> str:
+def _effect_of_nfc(path: Location, model: Model, formats: Sequence[str], samples: Sequence[Location]) -> str:
     """Say how many of the sample texts get other ids without NFC; `UsageError` where it means nothing."""
     if not model.preparation.nfc or "gguf" not in formats:
         why = "GGUF is not among the formats" if model.preparation.nfc else "this tokenizer has no normalizer"
         raise UsageError(f"--without-normalizer means nothing here, since {why}: leave it out")
     if not (texts := texts_to_check(manifest.run_of(path), samples)):
         return "how many texts get other ids in llama.cpp is unknown; name some with --check --sample FILE"
-    normal, bare = (Tokenizer.from_model(one).encode_batch(texts) for one in (model, model.without_nfc))
-    others = sum(one != other for one, other in zip(normal, bare, strict=True))
-    share = f"{others:,} of {len(texts):,} sample texts ({others / len(texts):.1%})"
-    return f"{share} get other ids in llama.cpp, which does not put text into NFC"
+    rows, bare_rows = (Tokenizer.from_model(each).encode_batch(texts) for each in (model, model.without_nfc))
+    different = sum(ids != bare_ids for ids, bare_ids in zip(rows, bare_rows, strict=True))
+    return (
+        f"{different:,} of {len(texts):,} sample texts ({different / len(texts):.1%}) get other ids in llama.cpp, "
+        "which does not put text into NFC"
+    )
 
 
 def _checked(
@@ -106,11 +108,11 @@ def _checked(
     """Check the files in a directory, GGUF `bare` of NFC; the report of the tokenizer's run shows the outcome."""
     run = manifest.run_of(path)
     with local_files(directory) as local:
-        texts, without = texts_to_check(run, samples), ["gguf"] if bare and "gguf" in formats else []
+        texts, without_nfc = texts_to_check(run, samples), ["gguf"] if bare and "gguf" in formats else []
         checks = check_exports(
-            Tokenizer.from_model(model), local, [one for one in formats if one not in without], texts
+            Tokenizer.from_model(model), local, [name for name in formats if name not in without_nfc], texts
         )
-        checks += check_exports(Tokenizer.from_model(model.without_nfc), local, without, texts)
+        checks += check_exports(Tokenizer.from_model(model.without_nfc), local, without_nfc, texts)
     if run is not None:
         add_checks(run, directory, checks)
     return checks

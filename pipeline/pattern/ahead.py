@@ -42,8 +42,8 @@ class LookAhead:
         for state in (order := [begin]):
             line = []
             for cls in range(classes):
-                after = tuple(one if isinstance(one, bool) else _after(row, one, cls) for one in state)
-                verdict = tuple(one for one in after if isinstance(one, bool))
+                after = tuple(part if isinstance(part, bool) else _after(row, part, cls) for part in state)
+                verdict = tuple(outcome for outcome in after if isinstance(outcome, bool))
                 if len(verdict) == len(after):
                     if verdict not in self.verdicts:
                         self.verdicts.append(verdict)
@@ -76,12 +76,12 @@ class LookAhead:
         return tuple(line[cls] - DECIDED if line[cls] >= DECIDED else future[line[cls]] for line in self.table)
 
     def _all_futures(self) -> list[Future]:
-        found = [tuple(line[self.end] - DECIDED for line in self.table)]
-        for future in found:
-            found += {self.before(future, cls): None for cls in range(self.end)}.keys() - found
-            if len(found) > MAX_FUTURES:
+        futures = [tuple(line[self.end] - DECIDED for line in self.table)]
+        for future in futures:
+            futures += {self.before(future, cls): None for cls in range(self.end)}.keys() - futures
+            if len(futures) > MAX_FUTURES:
                 raise Refusal("a look-ahead with too many outcomes", 0)
-        return found
+        return futures
 
     def _add_variants(self, cls: int) -> None:
         entry = self.table[0][cls]

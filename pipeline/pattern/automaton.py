@@ -161,7 +161,7 @@ class Machine:
 
     def _reachable(self, thread: int) -> list[tuple[int, int]]:
         """Return what a thread can do at a character, best first: (classes, thread after it or -1 for MATCH)."""
-        found = []
+        reached = []
         seen: dict[int, int] = {}
         stack = [(thread, (1 << self.classes) - 1)]
         masks = self.masks
@@ -181,10 +181,10 @@ class Machine:
                 mask = self.ahead_masks[operands[0]]
                 stack.append((operands[2], guard & (~mask if operands[1] else mask)))
             elif operation == CHAR:
-                found.append((guard & masks[operands[0]], operands[1]))
+                reached.append((guard & masks[operands[0]], operands[1]))
             else:
-                found.append((guard, -1))
-        return found
+                reached.append((guard, -1))
+        return reached
 
     def _check(self, program: Program) -> None:
         """Raise `Refusal` unless the claims of the program are proved.

@@ -94,7 +94,7 @@ def with_document_end(expression: str) -> str:
 
     nested = regex.compile(expression).flags & regex.VERSION1
     read_whole = _NESTED_CLASS if nested else _FLAT_CLASS
-    return regex.sub(rf"(?s){read_whole}|\\.|\$", lambda found: r"\Z" if found[0] == "$" else found[0], expression)
+    return regex.sub(rf"(?s){read_whole}|\\.|\$", lambda match: r"\Z" if match[0] == "$" else match[0], expression)
 
 
 def point_at(reason: str, expression: str, position: int) -> str:

@@ -64,11 +64,11 @@ class CharSet:
         """Return whether the code point, which has that general category, belongs to it."""
         for part in self.parts:
             if isinstance(part, CharSet):
-                found = part.contains(code, category)
+                inside = part.contains(code, category)
             else:
-                found = isinstance(part, str) and category.startswith(_CATEGORIES_OF.get(part, part))
-                found = found or any(first <= code <= last for first, last in _runs(part))
-            if found:
+                inside = isinstance(part, str) and category.startswith(_CATEGORIES_OF.get(part, part))
+                inside = inside or any(first <= code <= last for first, last in _runs(part))
+            if inside:
                 return not self.negated
         return self.negated
 
@@ -133,14 +133,14 @@ def category_of(code: int) -> str:
 def folded(chars: CharSet, position: int) -> CharSet:
     """Add what matches a character of the set under simple case folding; `Refusal` where engines disagree."""
     orbits = fold_orbits()
-    found: set[int] = set()
+    matched: set[int] = set()
     for part in chars.parts:
         if isinstance(part, str) and not _closed_under_folding(part):
             raise Refusal(f"the property {part} without regard to case", position)
         if isinstance(part, tuple):
             among = range(part[0], part[1] + 1) if part[1] - part[0] < len(orbits) else orbits
-            found.update(*(orbits.get(code, ()) for code in among if part[0] <= code <= part[1]))
-    added = sorted(code for code in found if not chars.contains(code, category_of(code)))
+            matched.update(*(orbits.get(code, ()) for code in among if part[0] <= code <= part[1]))
+    added = sorted(code for code in matched if not chars.contains(code, category_of(code)))
     return CharSet((*chars.parts, *((code, code) for code in added)), chars.negated)
 
 
@@ -191,12 +191,12 @@ def partition(sets: Sequence[CharSet]) -> Classes:
             class_of_category[category] = class_of_signature.setdefault(signature, len(class_of_signature))
             if len(class_of_signature) >= MAX_CLASSES:
                 raise Refusal(f"the pattern distinguishes more than {MAX_CLASSES} classes of characters", 0)
-        found = class_of_category[category]
-        if not ids or ids[-1] != found:
+        number = class_of_category[category]
+        if not ids or ids[-1] != number:
             starts.append(at)
-            ids.append(found)
+            ids.append(number)
     masks = tuple(
-        sum((signature >> index & 1) << found for signature, found in class_of_signature.items())
+        sum((signature >> index & 1) << number for signature, number in class_of_signature.items())
         for index in range(len(sets))
     )
     return Classes(starts, bytes(ids), len(class_of_signature), masks)

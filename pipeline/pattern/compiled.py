@@ -144,11 +144,11 @@ def _pieces_between(data: bytes, ends: list[int]) -> list[str]:
 
 def in_sequence(steps: Sequence[CompiledPattern], of_letters: Sequence[CompiledPattern] = ()) -> CompiledPattern:
     """Return the pattern that cuts with each of the steps, in order; `PatternError` for one without an automaton."""
-    if len(every := (*steps, *of_letters)) == 1:
+    if len(all_steps := (*steps, *of_letters)) == 1:
         return steps[0]
-    for step in every:
+    for step in all_steps:
         if step.tables is None:
             raise PatternError(f"the pattern {step.expression!r} has no automaton, because of {step.refusal}")
     texts = [THEN.join(step.expression for step in steps), *(step.expression for step in of_letters)]
-    refusal = f"its {len(every)} steps, each of which cuts the pieces of the one before"
-    return PatternSequence(None, THEN_LETTERS.join(texts), None, refusal, steps=every, of_letters=len(of_letters))
+    refusal = f"its {len(all_steps)} steps, each of which cuts the pieces of the one before"
+    return PatternSequence(None, THEN_LETTERS.join(texts), None, refusal, steps=all_steps, of_letters=len(of_letters))

@@ -109,8 +109,8 @@ class Folded:
         tail, starts = Tail.SCAN, False  # `starts`: a piece starts with this character
         back: int | None = None  # the scan that counts a boundary written one character back
         written = 0  # boundaries of scans that died, which the next living scan counts
-        for index, (threads, own) in enumerate(state.scans):
-            written += own
+        for index, (threads, boundaries) in enumerate(state.scans):
+            written += boundaries
             after, starts = self.row(threads)[cls]
             if index == len(state.scans) - 1:
                 died, attempted = not after and not starts, state.tail is Tail.ATTEMPT
@@ -146,7 +146,7 @@ class Folded:
                 break
         writes_back = back is not None and back < len(scans)
         # Written before this step, and in no scan any more; a dead scan's own are in its successor's.
-        retract = sum(own for _, own in before.scans) - sum(own for _, own in scans) + writes_back
+        retract = before.tentative - sum(count for _, count in scans) + writes_back
         writes_here = pending and len(scans) == 1
         state = State(((scans[0][0], 0), *scans[1:]), pending and not writes_here, tail)
         if retract > 7 or state.tentative > MAX_TENTATIVE or len(scans) > MAX_SCANS:

@@ -136,9 +136,9 @@ class _Parser:
         self.differences.append((position, reason))
 
     def whole(self) -> Node:
-        if found := FLAGS_OF_ALL.match(self.pattern):
-            self.flags = frozenset(re.findall("V1|.", found[1]))
-            self.at = found.end()
+        if match := FLAGS_OF_ALL.match(self.pattern):
+            self.flags = frozenset(re.findall("V1|.", match[1]))
+            self.at = match.end()
             self.differs(0, "a group with flags or a name")
             self.refuse_full_folding(0)
         node = self.alternation()
@@ -197,17 +197,17 @@ class _Parser:
             return QUANTIFIERS[self.pattern[self.at - 1]]
         if self.peek() != "{":
             return None
-        found = COUNTED.match(self.pattern, self.at)
-        if found is None:
+        match = COUNTED.match(self.pattern, self.at)
+        if match is None:
             raise Refusal("a brace that is not a counted quantifier such as {1,3}", self.at)
-        least, comma, most = found.groups()
+        least, comma, most = match.groups()
         if not least:
             self.differs(self.at, "a counted quantifier that is not {n}, {n,} or {n,m}")
         low = int(least or 0)
         high = low if not comma else int(most) if most else None
         if max(low, high or 0) > MAX_COUNT or (high is not None and high < low) or high == 0:
             raise Refusal(f"a counted quantifier outside 1..{MAX_COUNT}", self.at)
-        self.at = found.end()
+        self.at = match.end()
         return low, high
 
     def atom(self) -> Node:
@@ -231,22 +231,22 @@ class _Parser:
 
     def group(self) -> Node:
         start, flags = self.at, self.flags
-        found = GROUP.match(self.pattern, start)
-        if found is None or not (found["name"] or "name").isidentifier():  # such as a look-behind
+        match = GROUP.match(self.pattern, start)
+        if match is None or not (match["name"] or "name").isidentifier():  # such as a look-behind
             raise Refusal("a group of this kind", start)
-        if found[0] not in SAME_GROUPS and not self.pattern.startswith(SAME_CASELESS, start):
+        if match[0] not in SAME_GROUPS and not self.pattern.startswith(SAME_CASELESS, start):
             self.differs(start, "a group with flags or a name")
-        self.at = found.end()
-        self.flags = flags.union(found["on"] or "").difference(found["off"] or "")
+        self.at = match.end()
+        self.flags = flags.union(match["on"] or "").difference(match["off"] or "")
         if not self.pattern.startswith(SAME_CASELESS, start):
             self.refuse_full_folding(start)
         body = self.alternation()
         if not self.take(")"):
             raise Refusal("a group that is not closed", start)
         self.flags = flags
-        if found[0] in ("(?=", "(?!"):
-            return self.look_ahead(body, start, negative=found[0] == "(?!")
-        return Atomic(body, start) if found[0] == "(?>" else body
+        if match[0] in ("(?=", "(?!"):
+            return self.look_ahead(body, start, negative=match[0] == "(?!")
+        return Atomic(body, start) if match[0] == "(?>" else body
 
     def look_ahead(self, body: Node, start: int, *, negative: bool) -> Look | Ahead:
         sets: list[CharSet] = []
@@ -269,9 +269,9 @@ class _Parser:
         letter = self.peek()
         if letter not in SAME_ESCAPES and letter.isalnum():
             self.differs(start, f"the escape \\{letter}")
-        if found := HEX.match(self.pattern, self.at):
-            self.at = found.end()
-            code = int(found[0][1:], 16)
+        if match := HEX.match(self.pattern, self.at):
+            self.at = match.end()
+            code = int(match[0][1:], 16)
             if letter == "x" and code >= 0x80:
                 self.differs(start, "an escaped byte beyond ASCII")
             if code < CODE_POINTS:
@@ -287,18 +287,18 @@ class _Parser:
         raise Refusal(f"the escape \\{letter}", start)
 
     def unicode_property(self, start: int, *, negated: bool) -> CharSet:
-        found = PROPERTY.match(self.pattern, self.at)
-        if found is None:
+        match = PROPERTY.match(self.pattern, self.at)
+        if match is None:
             raise Refusal("a property that is not written \\p{..}", start)
-        self.at = found.end()
-        name = found[2]
+        self.at = match.end()
+        name = match[2]
         if not SAME_PROPERTIES.fullmatch(name):
             self.differs(start, f"the property {name}")
         try:
             chars = property_set(name)
         except KeyError:
             raise Refusal(f"the property {name}, of which there is no table", start) from None
-        return chars.complement() if negated != bool(found[1]) else chars
+        return chars.complement() if negated != bool(match[1]) else chars
 
     def refuse_full_folding(self, position: int) -> None:
         if self.flags >= {"V1", "i"}:

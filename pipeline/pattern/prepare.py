@@ -33,7 +33,7 @@ class _Finder:
 
     def matches(self, data: bytes, start: int, at_end: bool) -> tuple[list[tuple[int, int, int]], int]:
         """Return start, end and id of each, and how far the text is certain. Text before `start` is context."""
-        found: list[tuple[int, int, int]] = []
+        matches: list[tuple[int, int, int]] = []
         done = at = start
         certain = len(data) if at_end else max(start, len(data) - self._ahead)
         while self._search and (match := self._search.find(data, at)) and (at_end or match[0] < certain):
@@ -48,14 +48,14 @@ class _Finder:
                 if rule.rstrip and (spaces := _SPACE_RUN.match(data, stop)):
                     stop = spaces.end()
                     if stop == len(data) and not at_end:  # more of it may follow
-                        return found, begin
-            found.append((begin, stop, id_))
+                        return matches, begin
+            matches.append((begin, stop, id_))
             done = stop
         while done < certain < len(data) and data[certain] & 0xC0 == 0x80:
             certain -= 1
         if self._takes_before and not at_end:
             certain = _without_space_behind(data, done, max(done, certain))
-        return found, max(done, certain)
+        return matches, max(done, certain)
 
 
 class SpecialSearch:

@@ -107,8 +107,8 @@ class _Writer:
             case Sequence(parts):
                 text, loosest = "".join(self.node(part, 1) for part in parts), 1
             case Alternation(branches):
-                kept = (Atomic(branch, 0) if isinstance(branch, Look | Ahead) else branch for branch in branches)
-                text, loosest = "|".join(map(self.node, kept)), 0
+                written = (Atomic(branch, 0) if isinstance(branch, Look | Ahead) else branch for branch in branches)
+                text, loosest = "|".join(map(self.node, written)), 0
             case Repeat(body, least, most, lazy):
                 counts = f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"
                 counts = {"{0,}": "*", "{1,}": "+", "{0,1}": "?"}.get(counts, counts)
@@ -145,7 +145,7 @@ def _ascii_runs(chars: CharSet) -> list[Run] | None:
     """Return the runs of a set that has no character beyond ASCII, otherwise None."""
     classes = partition([chars])
     ends = [start - 1 for start in classes.starts[1:]] + [CODE_POINTS - 1]
-    member = [classes.masks[0] >> found & 1 for found in classes.ids]
+    member = [classes.masks[0] >> number & 1 for number in classes.ids]
     runs = [run for run, inside in zip(zip(classes.starts, ends, strict=True), member, strict=True) if inside]
     return runs if not runs or runs[-1][1] < 0x80 else None
 

@@ -100,8 +100,8 @@ class Roles:
         listed = list(special_tokens)
         if "<|endoftext|>" in listed:
             return "<|endoftext|>"
-        others = {self.bos, self.pad, *WELL_KNOWN["bos"], *WELL_KNOWN["pad"], *CHAT_MARKS}
-        return next((text for text in listed if text not in others), None)
+        not_separating = {self.bos, self.pad, *WELL_KNOWN["bos"], *WELL_KNOWN["pad"], *CHAT_MARKS}
+        return next((text for text in listed if text not in not_separating), None)
 
 
 @dataclass(frozen=True)

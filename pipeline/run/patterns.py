@@ -5,7 +5,7 @@ from functools import cache
 
 from pipeline.base import machine
 from pipeline.base.errors import UsageError
-from pipeline.pattern.compiled import CompiledPattern
+from pipeline.pattern.compiled import CompiledPattern, PatternSequence
 from pipeline.pattern.compiler import compile_pattern
 from pipeline.pattern.presets import superword_presets
 from pipeline.run.options import PieceOptions, TrainOptions
@@ -42,7 +42,7 @@ def _compiled(expression: str, timeout_s: int, nfc: bool) -> CompiledPattern:
 
 def on_regex(pattern: CompiledPattern) -> bool:
     """Return whether the `regex` package cuts by this pattern: it has no automaton, and is no sequence of patterns."""
-    return pattern.refusal is not None and not hasattr(pattern, "steps")
+    return pattern.refusal is not None and not isinstance(pattern, PatternSequence)
 
 
 def slowness(pattern: CompiledPattern) -> str:

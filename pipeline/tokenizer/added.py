@@ -16,9 +16,9 @@ def with_roles(model: Model, options: TokenizerOptions) -> Model:
     """
     model = with_added(model, options.added_special_tokens, reserved=True)
     named = {"bos": options.bos_token, "eos": options.eos_token, "pad": options.pad_token}
-    asked = {role: text for role, text in named.items() if text is not None}
-    roles = replace(model.roles, separator=model.separator, **asked)
-    changed = replace(with_added(model, dict.fromkeys(asked.values()), reserved=False), roles=roles)
+    requested = {role: text for role, text in named.items() if text is not None}
+    roles = replace(model.roles, separator=model.separator, **requested)
+    changed = replace(with_added(model, dict.fromkeys(requested.values()), reserved=False), roles=roles)
     if changed.bos_token and changed.bos_token != model.bos_token in model.front:  # the bos in front is the new one
         front = tuple(changed.bos_token if text == model.bos_token else text for text in model.front)
         changed = replace(changed, front=front, post_processor=None)

@@ -67,10 +67,12 @@ def check_exports(tokenizer: Tokenizer, directory: Path, formats: Sequence[str],
     specials = list(tokenizer.special_tokens)
     around = [f"a {text} b{text}{text}\n\n{text[:-1]} {text}" for text in specials[:8]] + ["".join(specials[:64])]
     around += ["".join(f"a {text} b{text}" for text in specials[at : at + 64]) for at in range(8, len(specials), 64)]
-    listed = [*HARD_TEXTS, *around, *texts]
+    all_texts = [*HARD_TEXTS, *around, *texts]
     if tokenizer.model.lossy:  # whose texts may be refused, there as here
-        listed = [one for one in listed if _encodes(tokenizer, one)]
-    ids = {started: [tokenizer.encode(one, add_special_tokens=started) for one in listed] for started in (True, False)}
+        all_texts = [text for text in all_texts if _encodes(tokenizer, text)]
+    ids = {
+        started: [tokenizer.encode(text, add_special_tokens=started) for text in all_texts] for started in (True, False)
+    }
 
     def check(name: str, library: str, load: Load) -> Check:
         try:
@@ -83,13 +85,13 @@ def check_exports(tokenizer: Tokenizer, directory: Path, formats: Sequence[str],
             return Check(name, library, "not checked", why)
         starts = name in ("hf", CONFIGURED)  # elsewhere the caller adds what starts a text
         try:
-            difference = _first_difference(load(directory, tokenizer), listed, ids[starts])
+            difference = _first_difference(load(directory, tokenizer), all_texts, ids[starts])
         except Exception as error:  # whatever the library raises is what its users would meet
             if "trust_remote_code" in str(error):
                 why = "it would run code that comes with the tokenizer (auto_map), which is not run here"
                 return Check(name, library, "not checked", why)
             difference = f"it failed with {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        same = f"the same ids on {len(listed):,} texts of {sum(map(len, listed)):,} characters"
+        same = f"the same ids on {len(all_texts):,} texts of {sum(map(len, all_texts)):,} characters"
         return Check(name, library, "different" if difference else "same", difference or same)
 
     return [check(name, library, load) for name in formats for library, load in _LOADERS[name].items()]
@@ -103,11 +105,11 @@ def _encodes(tokenizer: Tokenizer, text: str) -> bool:
 
 def _first_difference(encode: Encode, texts: Sequence[str], expected: Sequence[list[int]]) -> str | None:
     for text, ids in zip(texts, expected, strict=True):
-        found = list(encode(text))
-        if found != ids:
-            at = next(index for index, (one, other) in enumerate(zip_longest(found, ids)) if one != other)
+        theirs = list(encode(text))
+        if theirs != ids:
+            at = next(index for index, (their_id, id_) in enumerate(zip_longest(theirs, ids)) if their_id != id_)
             shown = repr(text if len(text) <= 60 else text[:57] + "...")
-            return f"other ids for {shown}, from id number {at}: {found[at : at + 5]} instead of {ids[at : at + 5]}"
+            return f"other ids for {shown}, from id number {at}: {theirs[at : at + 5]} instead of {ids[at : at + 5]}"
     return None
 
 
@@ -132,7 +134,7 @@ def replaced_by_transformers(directory: Path) -> str:
 
     loaded = AutoTokenizer.from_pretrained(str(directory), local_files_only=True, trust_remote_code=False)
     file = Theirs.from_file(str(directory / "tokenizer.json"))
-    states = [json.loads(one.to_str()) for one in (loaded.backend_tokenizer, file)]
+    states = [json.loads(tokenizer.to_str()) for tokenizer in (loaded.backend_tokenizer, file)]
     parts = [
         name.replace("_", "-") for name in ("normalizer", "pre_tokenizer") if states[0].get(name) != states[1].get(name)
     ]

@@ -121,13 +121,19 @@ class TextEncoder:
         if not self._cuts_natively:
             return len(self.encode(text, recognised))
         stretches = recognised.stretches(utf8_of(text))
-        return sum(1 if id_ is not None else _of_valid(self._native.count, one, None) for one, id_, _ in stretches)
+        return sum(
+            1 if id_ is not None else _of_valid(self._native.count, stretch, None) for stretch, id_, _ in stretches
+        )
 
     def encode_batch(self, texts: Sequence[Text], recognised: Recognised, threads: int) -> list[list[int]]:
         """Return the ids of each text, in order. A pattern without an automaton of its own keeps to one thread."""
         if not isinstance(recognised, SpecialSearch):
             return _of_valid(
-                self._native.encode_batch, texts, recognised, threads, repair=lambda found: list(map(utf8_of, found))
+                self._native.encode_batch,
+                texts,
+                recognised,
+                threads,
+                repair=lambda unrepaired: list(map(utf8_of, unrepaired)),
             )
         if not self._cuts_natively:
             return [self.encode(text, recognised) for text in texts]
@@ -236,8 +242,8 @@ def allowed_and_refused(
     for name, value in (("allowed_special", allowed_special), ("disallowed_special", disallowed_special)):
         if isinstance(value, str | bytes) and value != "all":
             raise UsageError(f"{name} is the text {value!r}: give a set of texts, such as {{{value!r}}}, or 'all'")
-        listed = () if value is None else value
-        if not isinstance(listed, Collection) or not all(isinstance(text, str) for text in listed):
+        texts = () if value is None else value
+        if not isinstance(texts, Collection) or not all(isinstance(text, str) for text in texts):
             raise unfit(name, "a set of texts, or 'all'", value)
     allowed = frozenset(known if allowed_special == "all" else known & (allowed_special or set()))
     if disallowed_special is None or disallowed_special == "all":
@@ -253,10 +259,10 @@ def checked(blocks: Iterable[bytes], refused: frozenset[str]) -> Iterator[bytes]
         if search is not None:
             data = before + block
             if match := search.find(data):
-                found = data[match[0] : match[1]].decode()
+                token = data[match[0] : match[1]].decode()
                 raise SpecialTokenError(
-                    f"the text contains the disallowed special token {found!r}. To encode it as a special token, add "
-                    f"it to `allowed_special`, e.g. `allowed_special={{{found!r}}}`. To encode it as ordinary text, "
+                    f"the text contains the disallowed special token {token!r}. To encode it as a special token, add "
+                    f"it to `allowed_special`, e.g. `allowed_special={{{token!r}}}`. To encode it as ordinary text, "
                     "pass `disallowed_special=()`, or a collection without it"
                 )
             before = data[max(0, len(data) - search.longest + 1) :]
@@ -265,8 +271,8 @@ def checked(blocks: Iterable[bytes], refused: frozenset[str]) -> Iterator[bytes]
 
 @lru_cache(_MOST_SEARCHES)
 def _search_for(texts: frozenset[str]) -> _core.SpecialTokens | None:
-    listed = [text for text in texts if text]
-    for text in listed:
+    searched = [text for text in texts if text]
+    for text in searched:
         if text != utf8_of(text).decode():
             raise UsageError(f"disallowed_special names {text!r}, which no UTF-8 text contains: leave it out")
-    return _core.SpecialTokens(listed, [0] * len(listed)) if listed else None
+    return _core.SpecialTokens(searched, [0] * len(searched)) if searched else None

@@ -145,10 +145,9 @@ def refuse_ordinary(trained: "Trained") -> None:
 def limits_of(model: Model, formats: Sequence[str]) -> list[str]:
     """Return on which texts the runtimes of these formats fail or differ, although they read the files."""
     preset = model.pattern.preset
-    fails = (
-        {"tiktoken", "gguf"} if preset and preset.llama_cpp else {"tiktoken"}
-    )  # of other patterns no GGUF is written
-    known = [one.limit for name, one in FORMATS.items() if name in formats and one.limit and name in fails]
+    refused = () if preset and preset.llama_cpp else ("gguf",)
+    read = [FORMATS[name] for name in FORMATS if name in formats and name not in refused]
+    known = [format_.limit for format_ in read if format_.limit]
     superwords = known and leaves_text(model.pattern) and any(map(holds_words, model.vocabulary.tokens.values()))
     return known if superwords else []
 
@@ -217,8 +216,8 @@ class Ids:
             for text, id_ in self.special.items()
             if new.special.get(text) != id_
         ]
-        several = f"... and {len(moved) - _MOST_MOVED} more" if len(moved) > _MOST_MOVED else ""
-        moved = [*moved[:_MOST_MOVED], *filter(None, [several])]
+        more = f"... and {len(moved) - _MOST_MOVED} more" if len(moved) > _MOST_MOVED else ""
+        moved = [*moved[:_MOST_MOVED], *filter(None, [more])]
         pairs = zip(zip(self.left, self.right, strict=True), zip(new.left, new.right, strict=True), strict=False)
         same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
         if (ordinary := len(self.left) - same) > 0:

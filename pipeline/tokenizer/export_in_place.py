@@ -41,8 +41,10 @@ def export_in_place(
         ours = unedited(run, [name for name in run.manifest.written if name.startswith(f"{directory.name}/")])
         written, refused = _export_over(model, directory, options, [name.partition("/")[2] for name in ours])
         plain = TokenizerOptions().of_stage("special")
-        given = {name: value for name, value in options.of_stage("special").items() if value != plain[name]}
-        special = run.manifest.special | {directory.name: run.manifest.special.get(directory.name, {}) | given}
+        changed_options = {name: value for name, value in options.of_stage("special").items() if value != plain[name]}
+        special = run.manifest.special | {
+            directory.name: run.manifest.special.get(directory.name, {}) | changed_options
+        }
         if changed:
             run.directory.remove(unedited(run, [f"{directory.name}/{CARD}"]))
         store_written(replace(run, manifest=replace(run.manifest, special=special)), written)
@@ -54,19 +56,19 @@ def _export_over(
 ) -> tuple[list[Location], dict[str, str]]:
     """Export; raises `UsageError` for files with other content, but those that are `ours`, without `overwrite`."""
     with tempfile.TemporaryDirectory() as scratch:
-        made, refused = export_model(
+        exported, refused = export_model(
             model, Path(scratch), options.export, without_normalizer=options.without_normalizer
         )
-        contents = {str(file)[len(scratch) + 1 :]: read_bytes(file) for file in made}
+        contents = {str(file)[len(scratch) + 1 :]: read_bytes(file) for file in exported}
     there = existing([directory / name for name in contents])
-    other = [
+    replaced = [
         name
-        for name, found in zip(contents, there, strict=True)
-        if found and name not in ours and not _say_the_same(read_bytes(directory / name), contents[name])
+        for name, exists in zip(contents, there, strict=True)
+        if exists and name not in ours and not _say_the_same(read_bytes(directory / name), contents[name])
     ]
-    if other and not options.overwrite:
+    if replaced and not options.overwrite:
         raise UsageError(
-            f"{directory} has other content in {', '.join(other)}; choose another --output, or replace it with "
+            f"{directory} has other content in {', '.join(replaced)}; choose another --output, or replace it with "
             "--overwrite"
         )
     if read := [name for name in template_names(directory) if name not in contents and MODEL_NAME in contents]:
@@ -77,8 +79,8 @@ def _export_over(
     return write_files(directory, contents), refused
 
 
-def _say_the_same(one: bytes, other: bytes) -> bool:
+def _say_the_same(first: bytes, second: bytes) -> bool:
     """Whether two files have the same bytes, or are JSON with the same content."""
     with suppress(ValueError):
-        return one == other or bool(json.loads(one) == json.loads(other))
+        return first == second or bool(json.loads(first) == json.loads(second))
     return False

@@ -213,5 +213,5 @@ class Model:
         Without any, looking whole pieces up, or merging by the rank of the resulting bytes as tiktoken does, is alike.
         """
         tokens = self.vocabulary.tokens
-        made = tokens if self.trained else self.encoder(cache_bytes=1 << 20, threads=1).last_merges(tokens)
-        return [id_ for id_, token in self.vocabulary.tokens.items() if len(token) > 1 and id_ not in made]
+        reached = tokens if self.trained else self.piece_encoder().last_merges(tokens)
+        return [id_ for id_, token in tokens.items() if len(token) > 1 and id_ not in reached]

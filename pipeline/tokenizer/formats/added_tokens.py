@@ -58,9 +58,9 @@ class Settings:
     def next_to(cls, file: Location) -> "Settings":
         """Read them."""
         config = _read(file.with_name(CONFIG_NAME))
-        files = [file.with_name(name) for name in (MAP_NAME, _ADDED_NAME)]
-        listed = config.member(_DECODER).value is not None
-        return cls(config, *(Field({}, one) if listed else _read(one) for one in files))
+        more_files = [file.with_name(name) for name in (MAP_NAME, _ADDED_NAME)]
+        has_decoder = config.member(_DECODER).value is not None
+        return cls(config, *(Field({}, file_) if has_decoder else _read(file_) for file_ in more_files))
 
     @property
     def together(self) -> Field:
@@ -73,12 +73,12 @@ class Settings:
     def added_tokens(self, listed: Sequence[Field], vocab: Mapping[str, int]) -> list[Any]:
         """Return all added tokens as tokenizer.json lists them. listed: its own; vocab: its vocabulary, text -> id."""
         self.config.member("split_special_tokens").expect(None, False)
-        own = {one.member("content").read(str): read_rule(one) for one in listed}
-        for one in listed:
-            one.member("special").expect(True, False)
-        if len(own) < len(listed) or "" in own:
-            return [one.value for one in listed]  # which is refused
-        rules, new = own.copy(), dict[str, tuple[int | None, Field]]()
+        listed_rules = {entry.member("content").read(str): read_rule(entry) for entry in listed}
+        for entry in listed:
+            entry.member("special").expect(True, False)
+        if len(listed_rules) < len(listed) or "" in listed_rules:
+            return [entry.value for entry in listed]  # which is refused
+        rules, new = listed_rules.copy(), dict[str, tuple[int | None, Field]]()
         named = [*self._named()]
         roles = {text for text, _, _ in named}
         for id_, (text, rule, field) in sorted(self._numbered(listed).items()):
@@ -95,28 +95,30 @@ class Settings:
             if rules.setdefault(text, rule) != rule:
                 field.refuse(f"names {text!r} with other rules than before")
             new.setdefault(text, (None, field))
-        self._refuse_forgotten(own, new)
-        kept = [
-            one.value if own[text] == rules[text] else entry_of(text, one.value["id"], rules[text])
-            for text, one in zip(own, listed, strict=True)
+        self._refuse_forgotten(listed_rules, new)
+        known_entries = [
+            entry.value if listed_rules[text] == rules[text] else entry_of(text, entry.value["id"], rules[text])
+            for text, entry in zip(listed_rules, listed, strict=True)
         ]
-        ids = _ids_of(new, [one.member("id").read(int) for one in listed], vocab)
-        return [*kept, *(entry_of(text, id_, rules[text]) for text, id_ in ids.items())]
+        ids = _ids_of(new, [entry.member("id").read(int) for entry in listed], vocab)
+        return [*known_entries, *(entry_of(text, id_, rules[text]) for text, id_ in ids.items())]
 
     def _named(self) -> Iterator[Token]:
         """Yield the tokens that have a name, in the order in which transformers adds them."""
-        config, said = self.config, self.map_
+        config, token_map = self.config, self.map_
         for name in _ROLES:
-            source = said if name in said.value else config
-            yield from _token(source.member(name), special=source is said or None)
-        other = [name for name in config.value if name.endswith("_token") and name not in _ROLES]
-        typed = [name for name in other if isinstance(config.value[name], dict)]
-        said_ones = [name for name in said.value if name.endswith("_token") and name not in _ROLES]
-        fields = {name: (config.member(name), None) for name in typed}
-        fields |= {name: (said.member(name), True) for name in said_ones}
-        fields |= {name: (config.member(name), None) for name in other if name not in typed}
-        replaced = isinstance(config.value.get(_MORE), dict) or any(_is_token(config.value[name]) for name in other)
-        for field in [*([] if replaced else [config.member(NAMED)]), config.member(_MORE), said.member(_MORE)]:
+            source = token_map if name in token_map.value else config
+            yield from _token(source.member(name), special=source is token_map or None)
+        other_names = [name for name in config.value if name.endswith("_token") and name not in _ROLES]
+        object_names = [name for name in other_names if isinstance(config.value[name], dict)]
+        map_names = [name for name in token_map.value if name.endswith("_token") and name not in _ROLES]
+        fields = {name: (config.member(name), None) for name in object_names}
+        fields |= {name: (token_map.member(name), True) for name in map_names}
+        fields |= {name: (config.member(name), None) for name in other_names if name not in object_names}
+        replaced = isinstance(config.value.get(_MORE), dict) or any(
+            _is_token(config.value[name]) for name in other_names
+        )
+        for field in [*([] if replaced else [config.member(NAMED)]), config.member(_MORE), token_map.member(_MORE)]:
             if isinstance(field.value, dict):
                 fields |= {name: (field.member(name), None) for name in field.value}
         for field, special in fields.values():
@@ -124,18 +126,18 @@ class Settings:
 
     def _listed(self) -> Iterator[Token]:
         """Yield the special tokens without a name."""
-        config, said = self.config, self.map_
+        config, token_map = self.config, self.map_
         first = config.member(_MORE if config.value.get(_MORE) else _OLD_MORE)
-        if not isinstance(said.value.get(_MORE), dict):
+        if not isinstance(token_map.value.get(_MORE), dict):
             yield from _tokens(first)
-        if isinstance(said.value.get(_MORE), list):
-            yield from _tokens(said.member(_MORE), special=True)
+        if isinstance(token_map.value.get(_MORE), list):
+            yield from _tokens(token_map.member(_MORE), special=True)
         elif isinstance(first.value, dict) or not config.value.keys() & {_MORE, _OLD_MORE}:
-            yield from _tokens(said.member(_OLD_MORE))
+            yield from _tokens(token_map.member(_OLD_MORE))
 
     def _numbered(self, listed: Sequence[Field]) -> dict[int, tuple[str, TokenRule, Field]]:
         """Return the tokens that files list by id, which decide the rules of all that they list."""
-        found: dict[int, tuple[str, TokenRule, Field]] = {}
+        numbered: dict[int, tuple[str, TokenRule, Field]] = {}
         decoder = self.config.member(_DECODER)
         if decoder.value is not None:
             for name in decoder.read(dict):
@@ -143,17 +145,20 @@ class Settings:
                 if not name.isdecimal():
                     entry.refuse("is not a token id")
                 text = entry.member("content").read(str)
-                found[int(name)] = text, _rule_of(entry, special=entry.flag("special")), entry
-            return found
+                numbered[int(name)] = text, _rule_of(entry, special=entry.flag("special")), entry
+            return numbered
         special = {text for text, _, field in self._named() if field.path in _ROLES and self._is_known(field)}
         special |= {text for text, _, field in self._listed() if self._is_known(field)}
-        found = {one.member("id").read(int): (one.member("content").read(str), read_rule(one), one) for one in listed}
+        numbered = {
+            entry.member("id").read(int): (entry.member("content").read(str), read_rule(entry), entry)
+            for entry in listed
+        }
         for text in self.added.read(dict):
             field, is_special = self.added.member(text), text in special
             rule = TokenRule(normalized=not is_special, special=is_special)
-            if (other := found.setdefault(field.read(int), (text, rule, field))[0]) != text:
-                field.refuse(f"has the id {field.value}, which is that of {other!r}")
-        return found
+            if (other_text := numbered.setdefault(field.read(int), (text, rule, field))[0]) != text:
+                field.refuse(f"has the id {field.value}, which is that of {other_text!r}")
+        return numbered
 
     def _is_known(self, field: Field) -> bool:
         """Whether transformers knows a special token when it reads added_tokens.json."""
@@ -165,12 +170,12 @@ class Settings:
         name = self.config.member("tokenizer_class").value
         return name.removesuffix("Fast") if isinstance(name, str) else None
 
-    def _refuse_forgotten(self, own: Collection[str], new: Mapping[str, tuple[int | None, Field]]) -> None:
+    def _refuse_forgotten(self, listed_texts: Collection[str], new: Mapping[str, tuple[int | None, Field]]) -> None:
         """Refuse new tokens for a class of transformers that then forgets those of tokenizer.json."""
         decoder = self.config.member(_DECODER).value
-        if not own or not new or decoder is None or self._class in _FILE_FIRST:
+        if not listed_texts or not new or decoder is None or self._class in _FILE_FIRST:
             return
-        if lost := {*own} - {one["content"] for one in decoder.values()}:
+        if lost := {*listed_texts} - {entry["content"] for entry in decoder.values()}:
             next(iter(new.values()))[1].refuse(
                 f"is a token that tokenizer.json lacks, and the tokenizer_class {self._class} then takes "
                 f"{sorted(lost)[0]!r} as text: list all added tokens in {_DECODER}, or in tokenizer.json"
@@ -179,14 +184,14 @@ class Settings:
 
 def unlisted_tokens(file: Location, texts: Collection[str]) -> list[str]:
     """Return those of the added tokens that a tokenizer.json does not list."""
-    listed = {one.member("content").value for one in _entries(read_json(file).member("added_tokens"))}
+    listed = {entry.member("content").value for entry in _entries(read_json(file).member("added_tokens"))}
     return [text for text in texts if text not in listed]
 
 
 def _read(file: Location) -> Field:
-    found = read_json(file) if file.exists() else Field({}, file)
-    found.read(dict)
-    return found
+    document = read_json(file) if file.exists() else Field({}, file)
+    document.read(dict)
+    return document
 
 
 def _is_token(value: Any) -> bool:
@@ -205,8 +210,8 @@ def _token(field: Field, *, special: bool | None = None) -> Iterator[Token]:
 
 
 def _tokens(field: Field, *, special: bool | None = None) -> Iterator[Token]:
-    for one in field.elements() if isinstance(field.value, list) else ():
-        yield from _token(one, special=special)
+    for element in field.elements() if isinstance(field.value, list) else ():
+        yield from _token(element, special=special)
 
 
 def _ids_of(
@@ -237,7 +242,6 @@ def read_added_tokens(
         text = entry.member("content").read(str)
         if text in ids:
             entry.refuse(f"names {text!r} for the second time")
-        entry.member("special").expect(True, False)
         rules[text] = read_rule(entry)
         if whole_pieces and text in ordinary and could_be_whole_piece(text, rules[text]):
             entry.refuse(f"names {text!r}, which a whole piece could be too: with ignore_merges that is not reproduced")
@@ -257,15 +261,15 @@ def read_added_tokens(
 
 def check_numbering(field: Field, vocab: Field) -> None:
     """Refuse ids that versions of tokenizers would not assign: those of the vocabulary, or the next ones."""
-    given = vocab.read(dict)
+    ordinary_ids = vocab.read(dict)
     highest, new = -1, 0
     for entry in _entries(field):
         text, id_ = entry.member("content").value, entry.member("id")
-        expected = given.get(text)
+        expected = ordinary_ids.get(text)
         if expected is None:
-            expected = len(given) + new
+            expected = len(ordinary_ids) + new
             new += 1
-            if expected != max(highest + 1, len(given)):
+            if expected != max(highest + 1, len(ordinary_ids)):
                 id_.refuse(f"is {id_.value}, but tokenizers assigns {text!r} the id {expected}, or {highest + 1}")
         if id_.value != expected:
             id_.refuse(f"is {id_.value}, but tokenizers assigns {text!r} the id {expected}")

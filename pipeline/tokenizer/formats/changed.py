@@ -72,14 +72,14 @@ def _document(
     document: Any, file: Location, vocabulary: Vocabulary, new_of: Mapping[int, int] | None, marks: Marks
 ) -> str:
     """Return tokenizer.json with this vocabulary."""
-    listed, merges = document["model"]["vocab"], document["model"]["merges"]
+    old_vocab, merges = document["model"]["vocab"], document["model"]["merges"]
     ordinary = {text: id_ for id_, text in vocabulary.texts.items()}
     ids = vocabulary.special_tokens | ordinary
     renamed, added = dict(marks.values()), document.get("added_tokens") or []
     for token in added:
         token["content"] = renamed.get(token["content"], token["content"])
     added += [{"id": id_, "content": text, **_PLAIN_MARK} for id_, (old, text) in marks.items() if old is None]
-    entries = {text: ids[text] for text in (renamed.get(one, one) for one in listed) if text in ids} | ordinary
+    entries = {text: ids[text] for text in (renamed.get(text, text) for text in old_vocab) if text in ids} | ordinary
     pairs = [[vocabulary.texts[id_] for id_ in pair] for pair in zip(vocabulary.left, vocabulary.right, strict=True)]
     merges = [" ".join(pair) for pair in pairs] if merges and isinstance(merges[0], str) else pairs
     if new_of is not None:
@@ -116,8 +116,8 @@ def _move_ids(processor: Any, new_of: Mapping[int, int], file: Location) -> None
     for step in processor.get("processors", ()):
         _move_ids(step, new_of, file)
     special = processor.get("special_tokens")
-    for one in special.values() if isinstance(special, dict) else ():
-        one["ids"] = [_moved(id_, new_of, file) for id_ in one["ids"]]
+    for entry in special.values() if isinstance(special, dict) else ():
+        entry["ids"] = [_moved(id_, new_of, file) for id_ in entry["ids"]]
     for name in ("sep", "cls"):
         if isinstance(processor.get(name), list):
             text, id_ = processor[name]
@@ -133,11 +133,11 @@ def _settings(file: Location, new_of: Mapping[int, int] | None, marks: Marks) ->
         for id_, (_, text) in marks.items():
             decoder[str(id_)] = {**decoder.get(str(id_), _PLAIN_MARK), "content": text}
         if new_of is not None:
-            document["added_tokens_decoder"] = {str(_moved(id_, new_of, file)): one for id_, one in decoder.items()}
-    if marks and isinstance(listed := document.get("additional_special_tokens"), list):
+            document["added_tokens_decoder"] = {str(_moved(id_, new_of, file)): entry for id_, entry in decoder.items()}
+    if marks and isinstance(tokens := document.get("additional_special_tokens"), list):
         gone = {old for old, _ in marks.values()}
-        kept = [one for one in listed if (one["content"] if isinstance(one, dict) else one) not in gone]
-        document["additional_special_tokens"] = kept + [text for _, text in marks.values()]
+        other_tokens = [token for token in tokens if settings_files.text_of(token) not in gone]
+        document["additional_special_tokens"] = other_tokens + [text for _, text in marks.values()]
     if new_of is not None:
         document = _generating(document, new_of, file, [])
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
@@ -149,7 +149,7 @@ def ids_left_out(base: Location, new_of: Mapping[int, int]) -> dict[str, list[in
     if document_of(base) is not None and file.exists():
         _generating(read_json(file).read(dict), new_of, file, listed)
     names = dict.fromkeys(name for name, _ in listed)
-    return {name: list(dict.fromkeys(id_ for one, id_ in listed if one == name)) for name in names}
+    return {name: list(dict.fromkeys(id_ for member, id_ in listed if member == name)) for name in names}
 
 
 def _generating(
@@ -167,32 +167,34 @@ def _generating(
         return [] if gone else [new_of[id_] if _is_id(id_) else _no_id(id_) for id_ in ids]
 
     def rows(name: str, value: list[Any]) -> list[Any]:
-        nested = any(isinstance(one, list) for one in value)
-        return [found for one in value if (found := rows(name, one))] if nested else row(name, value)
+        nested = any(isinstance(element, list) for element in value)
+        return [members for element in value if (members := rows(name, element))] if nested else row(name, value)
 
     def moved(name: str, value: Any) -> Any:
         if name.endswith("_token_id"):
-            several = [_moved(id_, new_of, file) if _is_id(id_) else _no_id(id_) for id_ in _listed(value)]
-            if any(isinstance(id_, str) for id_ in several):
+            ids = [_moved(id_, new_of, file) if _is_id(id_) else _no_id(id_) for id_ in _listed(value)]
+            if any(isinstance(id_, str) for id_ in ids):
                 raise TypeError(value)
-            return several if isinstance(value, list) else several[0]
+            return ids if isinstance(value, list) else ids[0]
         if name == "sequence_bias":  # rows of ids, each with a number; as keys they are written in parentheses
             pairs = value.items() if isinstance(value, dict) else value
             parsed = ((map(int, re.findall(r"\d+", key)) if isinstance(key, str) else key, bias) for key, bias in pairs)
             return [[ids, bias] for listed, bias in parsed if (ids := row(name, [*listed]))]
         if isinstance(value, dict):
             to_id = name.endswith("_to_id")
-            found = {key: [*row(name, [one])] if to_id else [moved(key, one)] for key, one in value.items()}
-            return {key: one[0] for key, one in found.items() if one}
-        if isinstance(value, list) and any(isinstance(one, dict) for one in value):
-            return [moved(name, one) for one in value]
+            members = {
+                key: [*row(name, [element])] if to_id else [moved(key, element)] for key, element in value.items()
+            }
+            return {key: element[0] for key, element in members.items() if element}
+        if isinstance(value, list) and any(isinstance(element, dict) for element in value):
+            return [moved(name, element) for element in value]
         if isinstance(value, list) and name == "forced_decoder_ids":  # positions and ids
-            return [[at, *ids] for at, *some in value if (ids := row(name, some))]
+            return [[at, *ids] for at, *row_ids in value if (ids := row(name, row_ids))]
         if _is_id(value) and name.endswith(_OF_AN_ID) and new_of.get(value) != value:
             raise TypeError(name)
         if isinstance(value, list) and name.endswith(("_ids", "_tokens")):
-            nested = any(isinstance(one, list) for one in value)
-            return rows(name, value) if nested else [id_ for one in value for id_ in row(name, [one])]
+            nested = any(isinstance(element, list) for element in value)
+            return rows(name, value) if nested else [id_ for element in value for id_ in row(name, [element])]
         return value
 
     changed = dict[str, Any]()

@@ -63,8 +63,8 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
     tokens = {"bos_token": model.bos_token, "eos_token": model.eos_token, "pad_token": model.pad_token}
     named = {name: token for name, token in tokens.items() if token is not None}
     plain = {"clean_up_tokenization_spaces": False, "model_max_length": _UNLIMITED_LENGTH}
-    own = {"add_prefix_space": model.preparation.space_in_front, "tokenizer_class": "PreTrainedTokenizerFast"}
-    config = existing_only(plain | {**model.settings} | named | own, model)
+    plain_class = {"add_prefix_space": model.preparation.space_in_front, "tokenizer_class": "PreTrainedTokenizerFast"}
+    config = existing_only(plain | {**model.settings} | named | plain_class, model)
     # tokenizer.json holds the pattern in the spelling of its engine; one without a name is also kept as the user wrote.
     if model.pattern.name is None:
         config[PATTERN_KEY] = model.pattern.expression

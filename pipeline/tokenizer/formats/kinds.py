@@ -30,8 +30,8 @@ def model_type(model: Field) -> str:
 
 def _kind(document: Field) -> str:
     model = document.member("model")
-    if other := _OTHER_MODELS.get(model_type(model)):
-        return other
+    if kind := _OTHER_MODELS.get(model_type(model)):
+        return kind
     if model.member("end_of_word_suffix").value or model.member("continuing_subword_prefix").value:
         return "a BPE tokenizer that marks where words end, as CLIP's"
     stages = {name: _types_in(document.member(name).value) for name in ("normalizer", "pre_tokenizer", "decoder")}
@@ -40,7 +40,7 @@ def _kind(document: Field) -> str:
         model.member("byte_fallback").value or {"Replace", "Metaspace"} & {*chain(*stages.values())}
     ):
         return "a SentencePiece-style BPE tokenizer, as Llama 2's and Gemma's"
-    if byte_level and (form := next((one for one in stages["normalizer"] if one in _FORMS), None)):
+    if byte_level and (form := next((form_ for form_ in stages["normalizer"] if form_ in _FORMS), None)):
         return f"a byte-level tokenizer that changes its text ({form})"
     return ""
 
@@ -48,8 +48,8 @@ def _kind(document: Field) -> str:
 def _types_in(stage: Any) -> list[str]:
     """Return the types of a part of a tokenizer and of the steps in it."""
     if isinstance(stage, list):
-        return [name for one in stage for name in _types_in(one)]
+        return [name for step in stage for name in _types_in(step)]
     if not isinstance(stage, dict):
         return []
-    own = [stage["type"]] if isinstance(stage.get("type"), str) else []
-    return own + [name for one in stage.values() if isinstance(one, list) for name in _types_in(one)]
+    types = [stage["type"]] if isinstance(stage.get("type"), str) else []
+    return types + [name for step in stage.values() if isinstance(step, list) for name in _types_in(step)]

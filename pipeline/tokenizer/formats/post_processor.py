@@ -32,7 +32,7 @@ def read_around(field: Field, special_tokens: Mapping[str, int]) -> Around:
 
     if kind.value != "TemplateProcessing":
         ends = (field.member(name) for name in ("cls", "sep"))
-        first, last = (tuple(named(Field(one.read(list)[1:], one.file, one.path))) for one in ends)
+        first, last = (tuple(named(Field(end.read(list)[1:], end.file, end.path))) for end in ends)
         return first, last
     parts = field.member("single").elements()
     text = [at for at, part in enumerate(parts) if part.member("Sequence").value is not None]
@@ -43,5 +43,5 @@ def read_around(field: Field, special_tokens: Mapping[str, int]) -> Around:
         named(tokens.member(part.member("SpecialToken").member("id").read(str)).member("ids"))
         for part in parts[: text[0]] + parts[text[0] + 1 :]
     ]
-    front, behind = (tuple(itertools.chain(*some)) for some in (added[: text[0]], added[text[0] :]))
+    front, behind = (tuple(itertools.chain(*ids)) for ids in (added[: text[0]], added[text[0] :]))
     return front, behind

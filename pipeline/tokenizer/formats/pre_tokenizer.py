@@ -45,11 +45,13 @@ def read_pre_tokenizer(field: Field, noted: Field) -> tuple[CompiledPattern, boo
     own_regex.expect(None, True, False)
     if own_regex.value is not False and kinds == ["Digits", "ByteLevel"]:
         return compile_pattern(DIGITS_THEN_GPT2[_individual(splits[0])]), False
-    every = [*splits, *after]
+    all_stages = [*splits, *after]
     texts = noted.value.replace(THEN_LETTERS, THEN).split(THEN) if isinstance(noted.value, str) else []
-    notes = [Field(text, noted.file, noted.path) for text in texts] if len(texts) == len(every) else []
-    found = list(map(_step, every, notes or [noted if len(every) == 1 else Field(None, noted.file)] * len(every)))
-    steps, of_letters = found[: len(splits)], found[len(splits) :]
+    notes = [Field(text, noted.file, noted.path) for text in texts] if len(texts) == len(all_stages) else []
+    patterns = list(
+        map(_step, all_stages, notes or [noted if len(all_stages) == 1 else Field(None, noted.file)] * len(all_stages))
+    )
+    steps, of_letters = patterns[: len(splits)], patterns[len(splits) :]
     if own_regex.value is not False:
         steps.append(compile_pattern("gpt2"))
     elif not steps:
@@ -76,8 +78,8 @@ def _step(split: Field, noted: Field) -> CompiledPattern:
         return compile_pattern(DIGIT if _individual(split) else f"{DIGIT}+")
     if split.member("type").value == "Punctuation":
         split.member("behavior").expect("Isolated", "Contiguous")
-        one = str(json.loads(Path(__file__).with_name("punctuation.json").read_bytes())["expression"])
-        return compile_pattern(one + "+" * (split.member("behavior").value == "Contiguous"))
+        character = str(json.loads(Path(__file__).with_name("punctuation.json").read_bytes())["expression"])
+        return compile_pattern(character + "+" * (split.member("behavior").value == "Contiguous"))
     literal = split.member("pattern").member("String")
     expression = literal if literal.value is not None else split.member("pattern").member("Regex")
     try:
@@ -107,9 +109,9 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
             return compile_pattern(preset.name)
     if any(expression == preset.expression and preset.read_alike_by for preset in superword_presets().values()):
         return compile_pattern(expression)
-    expression = _LINE_END.sub(lambda found: r"(?![^\n])" if found[1] else found[0], expression)
+    expression = _LINE_END.sub(lambda match: r"(?![^\n])" if match[1] else match[0], expression)
     compiled = compile_pattern(
-        _ESCAPE.sub(lambda found: f"\\U{int(found[1], 16):08X}" if found[1] else found[0], expression)
+        _ESCAPE.sub(lambda match: f"\\U{int(match[1], 16):08X}" if match[1] else match[0], expression)
     )
     difference = compiled.refusal or first_difference(expression)
     if difference is None or (compiled.tables is not None and for_tokenizers(compiled) == expression):

@@ -172,5 +172,5 @@ def _spelled(texts: Sequence[Any]) -> Iterator[str]:
 
 @cache
 def _known() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Path(__file__).with_name("known_ranks.json").read_bytes())
-    return found
+    known: dict[str, Any] = json.loads(Path(__file__).with_name("known_ranks.json").read_bytes())
+    return known

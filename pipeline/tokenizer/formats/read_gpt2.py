@@ -70,12 +70,14 @@ def _class_of(vocab_file: Location) -> tuple[str, Field] | None:
     files = [vocab_file.with_name(name) for name in ("tokenizer_config.json", "config.json")]
     config, of_model = (read_json(file) if file.exists() else Field({}, file) for file in files)
     named = (config.member("tokenizer_class"), of_model.member("tokenizer_class"), of_model.member("model_type"))
-    field = next((one for one in named if one.value is not None), None)
+    field = next((field_ for field_ in named if field_.value is not None), None)
     name = None if field is None else field.read(str).removesuffix("Fast")
     name = _CLASSES_OF_MODELS.get(str(name), name)
-    unread = [one.member("auto_map") for one in (config, of_model)]
+    unread = [field_.member("auto_map") for field_ in (config, of_model)]
     unread += [config.member("added_tokens_decoder")] if name is None else []
-    reason = next((one for one in unread if one.value is not None), None if name in (None, *_CLASSES) else field)
+    reason = next(
+        (field_ for field_ in unread if field_.value is not None), None if name in (None, *_CLASSES) else field
+    )
     if reason is not None and not vocab_file.with_name("tokenizer.json").exists():
         reason.refuse(
             f"is {shortened(reason.value)}, but vocab.json and merges.txt alone are read only of the tokenizer_class "
@@ -95,18 +97,18 @@ def _tokens_in_vocabulary(
     """Return the special tokens that are named, those of special_tokens_map.json, or what is no byte and not merged."""
     check_special_tokens(named or ())
     rules = dict.fromkeys(named or (), PLAIN_RULE)
-    said, listed = _special_tokens_map(vocab.file) if named is None else Field(None, vocab.file), vocab.read(dict)
-    if named is None and said.value is None:
-        made = {left + right for left, right in merges}
+    token_map, listed = _special_tokens_map(vocab.file) if named is None else Field(None, vocab.file), vocab.read(dict)
+    if named is None and token_map.value is None:
+        merged = {left + right for left, right in merges}
         unmade = ((text, b"".join(bytes_of_letters(text))) for text in listed)
-        rules = {text: PLAIN_RULE for text, token in unmade if len(token) != 1 and token not in made}
-    for entry in map(said.member, said.read(dict) if said.value is not None else ()):
-        for one in entry.elements() if isinstance(entry.value, list) else [entry]:
-            plain = isinstance(one.value, str)
-            text = one.read(str) if plain else one.member("content").read(str)
-            rule = PLAIN_RULE if plain else replace(read_rule(one), special=True)
+        rules = {text: PLAIN_RULE for text, token in unmade if len(token) != 1 and token not in merged}
+    for entry in map(token_map.member, token_map.read(dict) if token_map.value is not None else ()):
+        for token in entry.elements() if isinstance(entry.value, list) else [entry]:
+            plain = isinstance(token.value, str)
+            text = token.read(str) if plain else token.member("content").read(str)
+            rule = PLAIN_RULE if plain else replace(read_rule(token), special=True)
             if rules.setdefault(text, rule) != rule:
-                one.refuse(f"names {text!r} with other rules than before")
+                token.refuse(f"names {text!r} with other rules than before")
     for text in rules:
         if text not in listed:
             raise InputError(f"{vocab.file} lacks the special token {text!r}: name one that it has")

@@ -60,21 +60,21 @@ def model_of(document: Field, config: Field, settings: Settings | None = None) -
     nfc = _normalizes(document.member("normalizer"))
     added, vocab = document.member("added_tokens"), model.member("vocab")
     if settings is not None:
-        own = added.elements() if added.value is not None else []
-        added = Field(settings.added_tokens(own, vocab.read(dict)), file, added.path)
+        entries = added.elements() if added.value is not None else []
+        added = Field(settings.added_tokens(entries, vocab.read(dict)), file, added.path)
     special_tokens, rules = read_added_tokens(added, vocab, normalizes=nfc, whole_pieces=whole_pieces)
-    listed = model.member("merges")
-    pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in listed.read(list)]
-    merges = byte_alphabet.read_merges(pairs, file, lambda index: f"{listed.path}[{index}]")
+    merge_list = model.member("merges")
+    pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in merge_list.read(list)]
+    merges = byte_alphabet.read_merges(pairs, file, lambda index: f"{merge_list.path}[{index}]")
     tokens = byte_alphabet.read_tokens(vocab, byte_alphabet.only_special(special_tokens, vocab, merges))
     vocabulary = byte_alphabet.vocabulary_of(file, tokens, merges, special_tokens, lossy=True)
     check_numbering(added, vocab)
-    named = token_field(config, SEPARATOR_KEY)
-    if named.value is not None and named.read(str) not in special_tokens:
-        named.refuse(f"names {named.value!r}, which is not one of the special tokens")
+    separator = token_field(config, SEPARATOR_KEY)
+    if separator.value is not None and separator.read(str) not in special_tokens:
+        separator.refuse(f"names {separator.value!r}, which is not one of the special tokens")
     post_processor = document.member("post_processor")
     front, behind = around = read_around(post_processor, special_tokens)
-    other = None if post_processor.value == processor_of(around, special_tokens) else post_processor.value
+    other_processor = None if post_processor.value == processor_of(around, special_tokens) else post_processor.value
     files = read_files(file.parent)
     template = read_template(config, files)
     return Model(
@@ -85,7 +85,7 @@ def model_of(document: Field, config: Field, settings: Settings | None = None) -
         preparation=Preparation(nfc, space_in_front, rules),
         front=front,
         behind=behind,
-        post_processor=None if other is None else json.dumps(other, ensure_ascii=False),
+        post_processor=None if other_processor is None else json.dumps(other_processor, ensure_ascii=False),
         chat_template=template,
         settings={name: value for name, value in config.read(dict).items() if name not in _OWN_SETTINGS},
         kept={name: document.member(name).value for name in APPLIED_BY_LIBRARIES}
@@ -103,10 +103,10 @@ def check_edited(file: Location, vocabulary: Vocabulary) -> None:
         named = field.value if isinstance(field.value, list) else [field.value]
         if name.endswith("_token_id"):
             wrong: list[int | str] = [
-                one for one in named if isinstance(one, int) and not 0 <= one <= vocabulary.max_id
+                token for token in named if isinstance(token, int) and not 0 <= token <= vocabulary.max_id
             ]
         elif name.endswith(("_token", "_tokens")) or name == SEPARATOR_KEY:
-            wrong = [one for one in named if isinstance(one, str) and one not in vocabulary.special_tokens]
+            wrong = [token for token in named if isinstance(token, str) and token not in vocabulary.special_tokens]
         else:
             continue
         if wrong:

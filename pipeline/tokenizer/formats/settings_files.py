@@ -25,7 +25,7 @@ _DEFAULT = "default"
 def kept_names(home: Location) -> list[str]:
     """Return the names of these files that a tokenizer's directory has, templates with the name of theirs."""
     names = [MAP_NAME, GENERATION_NAME, TEMPLATE_NAME]
-    here = [name for name, found in zip(names, existing([home / name for name in names]), strict=True) if found]
+    here = [name for name, exists in zip(names, existing([home / name for name in names]), strict=True) if exists]
     return here + named_templates(home)
 
 
@@ -50,23 +50,23 @@ def read_files(home: Location) -> dict[str, bytes]:
 
 def read_template(config: Field, files: Mapping[str, bytes]) -> ChatTemplate | None:
     """Return the template named default, and the others, of tokenizer_config.json and the files next to it."""
-    home, found = config.file.parent, dict[str, str]()
+    home, templates = config.file.parent, dict[str, str]()
     for name, data in files.items():
         if name.endswith(_ENDING):
             try:
-                found[_name_of(name)] = data.decode()
+                templates[_name_of(name)] = data.decode()
             except UnicodeDecodeError as reason:
                 raise InputError(f"{home / name} is not UTF-8 (byte {reason.start})") from reason
     member = config.member("chat_template")
-    if not found and isinstance(member.value, list):
+    if not templates and isinstance(member.value, list):
         entries = member.elements()
-        found = {one.member("name").read(str): one.member("template").read(str) for one in entries}
-    elif not found and isinstance(member.value, dict):
-        found = {name: member.member(name).read(str) for name in member.value}
-    elif not found and isinstance(member.value, str):
-        found = {_DEFAULT: member.value}
-    default = found.pop(_DEFAULT, None)
-    return None if default is None else ChatTemplate(default, found)
+        templates = {entry.member("name").read(str): entry.member("template").read(str) for entry in entries}
+    elif not templates and isinstance(member.value, dict):
+        templates = {name: member.member(name).read(str) for name in member.value}
+    elif not templates and isinstance(member.value, str):
+        templates = {_DEFAULT: member.value}
+    default = templates.pop(_DEFAULT, None)
+    return None if default is None else ChatTemplate(default, templates)
 
 
 def chat_template_of(directory: Location) -> ChatTemplate | None:
@@ -89,7 +89,7 @@ def template_contents(model: Model) -> tuple[Any, dict[str, bytes]]:
     if files:
         files[TEMPLATE_NAME] = jinja.encode()
     if isinstance(member, list):
-        named = {one["name"]: one["template"] for one in member} | {_DEFAULT: jinja}
+        named = {entry["name"]: entry["template"] for entry in member} | {_DEFAULT: jinja}
         return [{"name": name, "template": text} for name, text in named.items()], files
     return (member | {_DEFAULT: jinja} if isinstance(member, dict) else jinja), files
 
@@ -127,7 +127,7 @@ def existing_only(settings: Mapping[str, Any], model: Model) -> dict[str, Any]:
     changed = dict(settings)
     for name in ("additional_special_tokens", "extra_special_tokens"):  # without those that have another name now
         if isinstance(listed := changed.get(name), list):
-            changed[name] = [one for one in listed if text_of(one) in model.vocabulary.special_tokens]
+            changed[name] = [token for token in listed if text_of(token) in model.vocabulary.special_tokens]
     return changed
 
 
@@ -144,21 +144,21 @@ def following(before: Model, after: Model) -> Model:
         return after
     document = _object(after.files[GENERATION_NAME])
     if "eos_token_id" in changed:
-        listed = document.get("eos_token_id")
-        kept = [id_ for id_ in (listed if isinstance(listed, list) else [listed]) if id_ is not None]
-        added = [id_ for id_ in new["eos_token_id"] if id_ not in [*old["eos_token_id"], *kept]]
+        ends = document.get("eos_token_id")
+        present = [id_ for id_ in (ends if isinstance(ends, list) else [ends]) if id_ is not None]
+        added = [id_ for id_ in new["eos_token_id"] if id_ not in [*old["eos_token_id"], *present]]
         gone = {*old["eos_token_id"]} - {*new["eos_token_id"]}
-        changed["eos_token_id"] = [*added, *(id_ for id_ in kept if id_ not in gone)]
+        changed["eos_token_id"] = [*added, *(id_ for id_ in present if id_ not in gone)]
     return replace(after, files={**after.files, GENERATION_NAME: _written(document | changed).encode()})
 
 
 def _object(data: bytes | None) -> dict[str, Any]:
     """Return the object in a file of settings; an empty one for a file that holds none, which `doctor` reports."""
     try:
-        found = json.loads(data or b"{}")
+        document = json.loads(data or b"{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _written(document: Mapping[str, Any]) -> str:

@@ -73,7 +73,7 @@ class NormalizedEncoding(tiktoken.Encoding):
 
 def prefixes(special_tokens: Iterable[str]) -> list[tuple[str, str]]:
     """Return special tokens of which one begins the other; tiktoken does not take the longest."""
-    return [(one, other) for one, other in pairwise(sorted(special_tokens)) if other.startswith(one)]
+    return [(shorter, longer) for shorter, longer in pairwise(sorted(special_tokens)) if longer.startswith(shorter)]
 
 
 def encoding_arguments(model: Model) -> dict[str, Any]:
