@@ -178,3 +178,17 @@ def test_guest_that_cannot_be_imported_stops_no_other_command(tmp_path: Path, va
     home.printed("info", "run")
     home.printed("encode", "corpus.txt", "--tokenizer", "run", "--output", "shards", "--quiet")
     home.printed("diff", "run", "run")  # of another guest
+
+
+def test_training_warns_of_a_guest_that_may_add_to_its_report(tmp_path: Path) -> None:
+    home = _broken(tmp_path, "broken:GUEST", LAZY)
+    home.train()
+    merged = succeeded(home.run("merge", "run", "--vocab-size", "265", "--quiet"))
+    assert "warning: the report may lack a section: the guest old = broken:GUEST of old-guest" in merged.stderr
+
+
+def test_directory_of_a_guest_that_cannot_be_imported_is_refused_with_its_name(tmp_path: Path) -> None:
+    home = _broken(tmp_path, "nothing_there:GUEST", "")
+    done = home.run("verify", ".")
+    assert "holds no run" in refused(done, 3)
+    assert "warning: the guest old = nothing_there:GUEST of old-guest" in done.stderr
