@@ -71,7 +71,7 @@ def _verify_counters(runner: Runner, run: Run, verified: dict[str, str]) -> None
     stored, counters = run.manifest, run.chunk_counters()
     workers = runner.reserve(len(counters) + 1)
     task_of = partial(SumTask, budget_bytes=workers.bytes)
-    whole, parts = task_of(*run.counter), [task_of(*one) for one in counters]
+    whole, parts = task_of(*run.counter), [task_of(*counter) for counter in counters]
     made_of = {whole: parts}
     if stored.weights:
         inputs = stored.plan.weighted(stored.weights)

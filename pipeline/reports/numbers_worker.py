@@ -79,7 +79,9 @@ def compute_numbers(task: NumbersTask) -> Numbers:
     uses = _uses(task.trained, model)
     references = [numbers.REFERENCES[name] for name in task.references]
     sentences = tuple(
-        _sentence(language, text, [one for _, one in named], [one["tokens"][language] for one in references])
+        _sentence(
+            language, text, [one for _, one in named], [reference["tokens"][language] for reference in references]
+        )
         for language, text in numbers.SENTENCES.items()
     )
     parallel = [sentence.counts for sentence in sentences if sentence.language in numbers.PARALLEL]

@@ -17,7 +17,7 @@ def sections(numbers: Numbers, skipped: Sequence[str]) -> dict[str, list[Part]]:
     scripts = Table("Tokens by script", ("script", "tokens"), tuple(numbers.shapes[0].scripts.items()))
     no_sample = Note("The sample", "There was no text: name some with bpe-pipeline report RUN --held-out PATH.")
     compared = [no_sample] if sample is None else [about_sample(sample), compared_table(numbers, sample)]
-    losses = Items(f"Skipped or altered input ({len(skipped)})", tuple((one, "") for one in skipped))
+    losses = Items(f"Skipped or altered input ({len(skipped)})", tuple((kind, "") for kind in skipped))
     return {
         "compared": [*compared, *embedding_tables(numbers), sizes(numbers.merged)],
         "parts": [
@@ -33,8 +33,8 @@ def sections(numbers: Numbers, skipped: Sequence[str]) -> dict[str, list[Part]]:
 def sizes(merged: MergeNumbers) -> Table:
     """The marked vocabulary sizes."""
     rows = tuple(
-        (one.vocab_size, one.bytes_per_token, one.tokens, one.saved if one.vocab_size in MARKED_SIZES else None)
-        for one in merged.marked
+        (size.vocab_size, size.bytes_per_token, size.tokens, size.saved if size.vocab_size in MARKED_SIZES else None)
+        for size in merged.marked
     )
     headers = ("vocabulary size", "bytes per token", "tokens of the corpus", "saved by doubling")
     note = "Exact, on the whole training corpus. Saved: the share of tokens fewer than with half the size."
@@ -48,17 +48,17 @@ _ABOUT_MEASURES = (
     "that are valid UTF-8; single bytes: the share that are one byte of a longer character."
 )
 _MEASURES: tuple[tuple[str, Callable[[TextMeasures], Any], str, int], ...] = (  # header, value, form, better
-    ("bytes", lambda one: one.bytes, "", 0),
-    ("bytes lost", lambda one: one.lost, "", -1),
-    ("tokens", lambda one: one.tokens, "", -1),
-    ("bytes per token", lambda one: one.bytes_per_token, ".3f", 1),
-    ("characters per token", lambda one: one.characters_per_token, ".3f", 1),
-    ("tokens per word", lambda one: one.fertility, ".3f", -1),
-    ("words in one token", lambda one: one.whole, ".1%", 1),
-    ("Rényi efficiency", lambda one: one.renyi, ".3f", 1),
-    ("digit F1 (consistency)", lambda one: one.digit_f1, ".3f", 1),
-    ("whole characters", lambda one: one.integrity, ".1%", 1),
-    ("single bytes", lambda one: one.fallback, ".2%", -1),
+    ("bytes", lambda text: text.bytes, "", 0),
+    ("bytes lost", lambda text: text.lost, "", -1),
+    ("tokens", lambda text: text.tokens, "", -1),
+    ("bytes per token", lambda text: text.bytes_per_token, ".3f", 1),
+    ("characters per token", lambda text: text.characters_per_token, ".3f", 1),
+    ("tokens per word", lambda text: text.fertility, ".3f", -1),
+    ("words in one token", lambda text: text.whole, ".1%", 1),
+    ("Rényi efficiency", lambda text: text.renyi, ".3f", 1),
+    ("digit F1 (consistency)", lambda text: text.digit_f1, ".3f", 1),
+    ("whole characters", lambda text: text.integrity, ".1%", 1),
+    ("single bytes", lambda text: text.fallback, ".2%", -1),
 )
 
 
@@ -66,14 +66,14 @@ def _measures(
     title: str, headers: tuple[str, ...], listed: Sequence[tuple[tuple[str | int, ...], TextMeasures]], note: str = ""
 ) -> Table:
     """A row of leading cells and measures for each tokenizer, source or script."""
-    columns = [column for column in _MEASURES if any(column[1](one) is not None for _, one in listed)]
-    if not any(one.lost for _, one in listed):
+    columns = [column for column in _MEASURES if any(column[1](text) is not None for _, text in listed)]
+    if not any(text.lost for _, text in listed):
         columns = [column for column in columns if column[0] != "bytes lost"]
     numbered = list(enumerate(columns, len(headers)))
     return Table(
         title,
         (*headers, *(name for name, *_ in columns)),
-        tuple((*cells, *(value(one) for _, value, *_ in columns)) for cells, one in listed),
+        tuple((*cells, *(value(text) for _, value, *_ in columns)) for cells, text in listed),
         note,
         forms={at: form for at, (_, _, form, _) in numbered},
         better={at: better for at, (*_, better) in numbered if better},
@@ -83,7 +83,7 @@ def _measures(
 def compared_table(numbers: Numbers, sample: Sample) -> Table:
     """The sample as each tokenizer cuts it."""
     title = "On the sample" if len(sample.tokenizers) > 1 else "All of the sample"
-    whole = [(named, one.whole) for named, one in zip(numbers.tokenizers, sample.tokenizers, strict=True)]
+    whole = [(named, measures.whole) for named, measures in zip(numbers.tokenizers, sample.tokenizers, strict=True)]
     return _measures(title, ("tokenizer", "vocabulary"), whole, _ABOUT_MEASURES)
 
 
@@ -91,9 +91,9 @@ def superword_tables(sample: Sample) -> list[Table]:
     """What superwords save in each source of the sample, the most first, if there are any."""
     this, before = sample.tokenizers[0], {"all": sum(sample.first_stage.values()), **sample.first_stage}
     rows = []
-    for one in (*this.sources, replace(this.whole, name="all")):
-        times = one.tokens / max(before.get(one.name, 0), 1)
-        rows.append((one.name, one.bytes, (one.bytes_per_token or 0) * times, one.bytes_per_token, times - 1))
+    for text in (*this.sources, replace(this.whole, name="all")):
+        times = text.tokens / max(before.get(text.name, 0), 1)
+        rows.append((text.name, text.bytes, (text.bytes_per_token or 0) * times, text.bytes_per_token, times - 1))
     note = "A source that saves less than others pays: ordinary tokens, some of them its own, would be in their place."
     headers = ("source", "bytes", "bytes per token, first stage", "with superwords", "tokens")
     ordered = (*sorted(rows[:-1], key=lambda row: row[-1]), rows[-1])
@@ -111,11 +111,13 @@ def sample_tables(numbers: Numbers, sample: Sample) -> list[Table]:
         if kind == "source" and len(listed) < 2:
             continue
         if others:
-            known = [{one.name: one.bytes_per_token for one in getattr(each, f"{kind}s")} for each in sample.tokenizers]
-            rows = tuple((one.name, one.bytes, *(each.get(one.name) for each in known)) for one in listed)
+            known = [
+                {text.name: text.bytes_per_token for text in getattr(each, f"{kind}s")} for each in sample.tokenizers
+            ]
+            rows = tuple((text.name, text.bytes, *(each.get(text.name) for each in known)) for text in listed)
             tables.append(_across(f"By {kind}: bytes per token", (kind, "bytes", *names), rows, note, 2, 1))
         else:
-            table = _measures(f"By {kind}", (kind,), [((one.name,), one) for one in listed], note)
+            table = _measures(f"By {kind}", (kind,), [((text.name,), text) for text in listed], note)
             tables.append(replace(table, better={}))  # they are different texts
     return tables
 
@@ -178,7 +180,7 @@ def embedding_tables(numbers: Numbers) -> list[Table]:
 def special_token_table(numbers: Numbers) -> Table:
     """Special tokens with their ids and roles."""
     listed = numbers.vocabulary.special_tokens
-    rows = tuple((readable(one.text.encode()), one.id, one.roles or None) for one in listed)
+    rows = tuple((readable(token.text.encode()), token.id, token.roles or None) for token in listed)
     return Table("Special tokens", ("token", "id", "role"), rows)
 
 
@@ -224,8 +226,10 @@ def token_lists(numbers: Numbers) -> tuple[list[Items], list[Items]]:
 
 
 def _items(title: str, note: str, group: TokenGroup) -> Items:
-    known = ((one, "" if one.times is None else f", {one.times:,} times") for one in group.examples)
-    return Items(f"{title} ({group.count:,})", tuple((one.text, f"(id {one.id}{times})") for one, times in known), note)
+    known = ((token, "" if token.times is None else f", {token.times:,} times") for token in group.examples)
+    return Items(
+        f"{title} ({group.count:,})", tuple((token.text, f"(id {token.id}{times})") for token, times in known), note
+    )
 
 
 def about_sample(sample: Sample) -> Note:

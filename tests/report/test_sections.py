@@ -27,7 +27,7 @@ SECTION = Section(
 def run(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run whose report has the section."""
     guest = Guest(report_section=lambda *_: SECTION)
-    monkeypatch.setattr("pipeline.commands.report.guests", lambda: (guest,))
+    monkeypatch.setattr("pipeline.run.guests.guests", lambda: (guest,))
     monkeypatch.setenv("BPE_PIPELINE_REPORT", "text")
     with pytest.warns(UserWarning, match="the moon is full"):
         pipeline.train(text, output=tmp_path / "run", vocab_size=300)

@@ -42,7 +42,7 @@ class Measured:
     @property
     def names(self) -> list[str]:
         """Of the languages."""
-        return [one.name for one in self.parity.languages]
+        return [language.name for language in self.parity.languages]
 
     def chosen(self, until: int, below: float = float("inf")) -> list[int]:
         """Count the merges that each language chose among the first ones, if they occurred fewer times than that."""
@@ -220,7 +220,9 @@ def _plain(parity: Parity, executor: Executor, output: Location, size: int) -> T
     run = manifest.load(plain_of(output))
     if run is None or run.manifest.merging is None or run.manifest.source is None:
         return None
-    if sorted(one.counts for one in run.manifest.source.mixed) != sorted(one.fingerprint for one in parity.languages):
+    if sorted(one.counts for one in run.manifest.source.mixed) != sorted(
+        language.fingerprint for language in parity.languages
+    ):
         return None
     options = run.manifest.options_of()
     learned = executor.one(merge_worker.read, merge.learning_of(run, options).merges)

@@ -43,8 +43,8 @@ def sweep(session: Session) -> Any:
     from pipeline.guests.sweep.sweep import Design, run_sweep
 
     options = session.options
-    files = [one for one in options.runs if options.held_out and isinstance(one, Path) and one.is_file()]
-    runs = tuple(one for one in options.runs if one not in files)  # files: of --held-out *.txt
+    files = [run for run in options.runs if options.held_out and isinstance(run, Path) and run.is_file()]
+    runs = tuple(run for run in options.runs if run not in files)  # files: of --held-out *.txt
     model = for_model(parameters=options.parameters, tokens=options.tokens, hidden_size=options.hidden_size)
     design = Design(runs, options.weights, (*options.held_out, *files), model, options.figures)
     return run_sweep(design, session.given, options, session.executor, session.listener)

@@ -111,34 +111,40 @@ def for_model(**named: float | str | None) -> ForModel:
 
 def kind_of(point: Point) -> str:
     """Return which of its texts a point is judged by."""
-    return next((kind for kind in KINDS if any(one.kind == kind for one in point.measured)), "source")
+    return next((kind for kind in KINDS if any(text.kind == kind for text in point.measured)), "source")
 
 
 def rate(point: Point) -> float:
     """Return the geometric mean of bytes per token over the texts that a point is judged by."""
     kind = kind_of(point)
-    logarithms = [math.log(one.bytes_per_token) for one in point.measured if one.kind == kind and one.bytes_per_token]
+    logarithms = [
+        math.log(text.bytes_per_token) for text in point.measured if text.kind == kind and text.bytes_per_token
+    ]
     return math.exp(math.fsum(logarithms) / len(logarithms)) if logarithms else 0.0
 
 
 def recommend(points: Sequence[Point], model: ForModel, labels: Mapping[str, str] | None = None) -> Recommendation:
     """Choose one of the points by the rule of this module. labels: of the mixtures, in the advice."""
-    frequent = [one for one in points if one.last_count >= LEAST_COUNT]
-    sizes = sorted({one.vocab_size for one in points})
-    usable = sorted({one.vocab_size for one in frequent}) or sizes[:1]
+    frequent = [point for point in points if point.last_count >= LEAST_COUNT]
+    sizes = sorted({point.vocab_size for point in points})
+    usable = sorted({point.vocab_size for point in frequent}) or sizes[:1]
     size, of_size = _size(points, usable, model)
-    possible = [one for one in frequent if one.vocab_size == size] or [one for one in points if one.vocab_size == size]
-    best, *others = sorted(possible, key=lambda one: (-rate(one), sorted(text.tokens for text in one.measured)))
+    possible = [point for point in frequent if point.vocab_size == size] or [
+        point for point in points if point.vocab_size == size
+    ]
+    best, *others = sorted(possible, key=lambda point: (-rate(point), sorted(text.tokens for text in point.measured)))
     advice = [of_size, _mixture(best, others, labels or {})]
-    most = {one: max(point.last_count for point in points if point.vocab_size == one) for one in sizes}
-    if left := [one for one in sizes if one not in usable]:
-        listed = ", ".join(f"{one:,} ({most[one]:,})" for one in left)
+    most = {tried: max(point.last_count for point in points if point.vocab_size == tried) for tried in sizes}
+    if left := [tried for tried in sizes if tried not in usable]:
+        listed = ", ".join(f"{tried:,} ({most[tried]:,})" for tried in left)
         because = f"their last pair occurred fewer than {LEAST_COUNT} times in every mixture: {listed}"
         advice.append(Advice("excluded sizes", "none of them", because, evidence={"last_counts": most}))
-    if rare := [one for one in points if one.vocab_size == size and one not in possible]:
-        listed = ", ".join(f"{(labels or {}).get(one.mixture, one.mixture)} ({one.last_count:,})" for one in rare)
+    if rare := [point for point in points if point.vocab_size == size and point not in possible]:
+        listed = ", ".join(
+            f"{(labels or {}).get(point.mixture, point.mixture)} ({point.last_count:,})" for point in rare
+        )
         because = f"their last pair occurred fewer than {LEAST_COUNT} times at this size: {listed}"
-        evidence = {"last_counts": {one.mixture: one.last_count for one in rare}}
+        evidence = {"last_counts": {point.mixture: point.last_count for point in rare}}
         advice.append(Advice("excluded mixtures", "none of them", because, evidence=evidence))
     if best.last_count < LEAST_COUNT:
         because = f"too little text: its last pair occurred {format_count(best.last_count, 'times')}"
@@ -149,12 +155,12 @@ def recommend(points: Sequence[Point], model: ForModel, labels: Mapping[str, str
 
 def _size(points: Sequence[Point], usable: Sequence[int], model: ForModel) -> tuple[int, Advice]:
     """Return the size to take, and why."""
-    tokens = {one: _tokens_per_byte(points, one) for one in usable}
-    savings = [_saving(tokens, one, larger) for one, larger in pairwise(usable)]
+    tokens = {tried: _tokens_per_byte(points, tried) for tried in usable}
+    savings = [_saving(tokens, smaller, larger) for smaller, larger in pairwise(usable)]
     by_doubling = dict(zip(usable[1:], savings, strict=True))
     evidence = {"tokens_per_byte": tokens, "saved_by_doubling": by_doubling, "limit": LEAST_SAVING}
     if (best := model.best_size()) is not None:
-        size = min(usable, key=lambda one: abs(math.log(one / best)))
+        size = min(usable, key=lambda tried: abs(math.log(tried / best)))
         trained = "" if model.tokens is None else f" trained on {model.tokens:.3g} tokens"
         because = f"{best:,.0f} is the size predicted for {model.parameters:.3g} parameters{trained} (Tao et al. 2024)"
         because += f"; {size:,} is the nearest of the sizes that were tried"
@@ -163,7 +169,7 @@ def _size(points: Sequence[Point], usable: Sequence[int], model: ForModel) -> tu
     elif (first := enough_from(savings, LEAST_SAVING)) is not None:
         size = usable[first]
         because = f"doubling {size:,} saves {savings[first]:.1%} of the tokens, less than {LEAST_SAVING:.0%}"
-        larger = usable[max(at for at, one in enumerate(savings) if one == max(savings[first:])) + 1]
+        larger = usable[max(at for at, saving in enumerate(savings) if saving == max(savings[first:])) + 1]
         unless = f"with a limit of {max(savings[first:]):.1%} it would be {larger:,}"
         if first:
             unless += f", above {savings[first - 1]:.1%} {usable[first - 1]:,}"
@@ -180,10 +186,10 @@ def _size(points: Sequence[Point], usable: Sequence[int], model: ForModel) -> tu
 
 def _other_prediction(usable: Sequence[int], size: int, best: float) -> str:
     """Say which prediction would take the neighbour that is nearest to the one that was made."""
-    limits = {one: math.sqrt(one * size) for one in usable if one != size}
+    limits = {tried: math.sqrt(tried * size) for tried in usable if tried != size}
     if not limits:
         return ""
-    other = min(limits, key=lambda one: abs(math.log(limits[one] / best)))
+    other = min(limits, key=lambda tried: abs(math.log(limits[tried] / best)))
     return f"a prediction {'above' if other > size else 'below'} {limits[other]:,.0f} would take {other:,}"
 
 
@@ -203,17 +209,17 @@ def _saving(tokens: Mapping[int, float], size: int, larger: int) -> float:
 def _mixture(best: Point, others: Sequence[Point], labels: Mapping[str, str]) -> Advice:
     """Say why this mixture is the best one of its size, and which ones are as good."""
     name, most = labels.get(best.mixture, best.mixture), rate(best)
-    less = {one.mixture: 1 - rate(one) / (most or 1) for one in others}
-    margins = {one.mixture: _margin(best, one) for one in others}
+    less = {point.mixture: 1 - rate(point) / (most or 1) for point in others}
+    margins = {point.mixture: _margin(best, point) for point in others}
     equal = [mixture for mixture, share in less.items() if share <= margins[mixture]]
     because = f"{name} has the most bytes per token there: {most:.3f}, the geometric mean of the {KINDS[kind_of(best)]}"
     if others and rate(others[0]):
         first = others[0].mixture
         because += f"; {labels.get(first, first)} has {less[first]:.2%} less"
     if equal:
-        listed = " | ".join(labels.get(one, one) for one in (best.mixture, *equal[: _MOST_EQUAL - 1]))
+        listed = " | ".join(labels.get(mixture, mixture) for mixture in (best.mixture, *equal[: _MOST_EQUAL - 1]))
         listed += f" | {len(equal) - _MOST_EQUAL + 1} more" if len(equal) >= _MOST_EQUAL else ""
-        because += f"; equal within {max(margins[one] for one in equal):.1%}, so any of these: {listed}"
+        because += f"; equal within {max(margins[mixture] for mixture in equal):.1%}, so any of these: {listed}"
     unless = ""
     if others and not equal:
         unless = f"less than {margins[others[0].mixture]:.1%} would be equal"
@@ -221,10 +227,10 @@ def _mixture(best: Point, others: Sequence[Point], labels: Mapping[str, str]) ->
     return Advice("mixture", best.mixture, because, unless, tuple(equal), evidence)
 
 
-def _margin(one: Point, other: Point) -> float:
+def _margin(point: Point, other: Point) -> float:
     """Return how much the bytes per token of two points may differ by chance: half of the bootstrap interval."""
     theirs = {text.name: text.groups for text in other.measured if text.kind == "held out"}
-    pairs = [(text.groups, theirs[text.name]) for text in one.measured if text.kind == "held out" and text.groups]
+    pairs = [(text.groups, theirs[text.name]) for text in point.measured if text.kind == "held out" and text.groups]
     if not pairs:
         return _EQUAL
     random, differences = Random(0), list[float]()  # noqa: S311 - a sample, not a secret
