@@ -145,8 +145,8 @@ class Group(click.Group):
         self._own, self._others, self._make = {one.name: one for one in own}, others, make
 
     def declared(self) -> Mapping[str, Declared]:
-        """Return all declarations by name, in the order of the help."""
-        known = {**self._own, **{one.name: one for one in self._others()}}
+        """Return all declarations by name, in the order of the help; no guest takes a name of the package's own."""
+        known = {**self._own, **{one.name: one for one in self._others() if one.name not in self._own}}
         titles = [*dict.fromkeys((*TITLES, *(one.group for one in known.values())))]
         return dict(sorted(known.items(), key=lambda one: titles.index(one[1].group)))
 
