@@ -1,7 +1,7 @@
 """A command is declared once: what it takes, what it says, and the function that carries it out.
 
-The command line, its help and completion, the function of Python and its reference are made of the declaration, which
-imports nothing of the story that it tells: the function does, when workers have started.
+The command line, its help and completion, the function of Python and its reference are derived from the declaration. A
+declaration imports little: its function imports what the command needs once worker processes have started.
 """
 
 import contextlib

@@ -1,1 +1,1 @@
-"""The package's own commands and public functions: what each takes and says; their stories are imported when told."""
+"""The package's own commands and public functions: what each takes and says. Each imports its work when called."""
