@@ -105,12 +105,12 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What kills a process at the n-th change that it makes to files."""
+    """What lets changes of files fail, or kills the process that makes them."""
     compiler = shutil.which("cc") or shutil.which("c++")
     if compiler is None or not Path("/proc/self/fd").exists():
         pytest.skip("needs a C compiler and /proc")
-    path = tmp_path_factory.mktemp("library") / "kill_at.so"
-    source = Path(__file__).parent / "support" / "kill_at.c"
+    path = tmp_path_factory.mktemp("library") / "faults.so"
+    source = Path(__file__).parent / "support" / "faults.c"
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-x", "c", source, "-o", path, "-ldl"], check=True)
     return path
 

@@ -9,7 +9,8 @@ import sys
 import pyarrow as pa
 import pytest
 from amount import FULL, KILLS
-from killing import KillAt, counters, ended, require_clean, start
+from faults import Faults
+from killing import counters, ended, require_clean, start
 from peers import generated_text
 
 import pipeline
@@ -85,11 +86,11 @@ def test_checkpoints_change_nothing(counted, tmp_path):
 )
 def test_killed_at_changes_of_files(counted, library, tmp_path, runs, least):
     """Killed at changes spread over the middle half of them."""
-    first = KillAt(library, tmp_path / "counter")
+    first = Faults(library, tmp_path / "counter")
     assert counted.count(tmp_path / "counted", **first.environment(tmp_path / "counted", 0)) == 0
     resumed = 0
     for number in range(runs):
-        output, killer = tmp_path / f"run-{number}", KillAt(library, tmp_path / f"counter-{number}")
+        output, killer = tmp_path / f"run-{number}", Faults(library, tmp_path / f"counter-{number}")
         at = 1 + round(first.changes * (0.25 + 0.5 * (number + 0.5) / runs))
         counted.count(output, **killer.environment(output, at))
         assert counted.count(output) == 0
@@ -101,7 +102,7 @@ def test_killed_at_changes_of_files(counted, library, tmp_path, runs, least):
 
 @pytest.mark.parametrize("counted", ["jsonl"], indirect=True)
 def test_checkpoint_without_its_parts_is_none(counted, library, tmp_path):
-    run, killer, found = tmp_path / "run", KillAt(library, tmp_path / "counter"), []
+    run, killer, found = tmp_path / "run", Faults(library, tmp_path / "counter"), []
     for at in range(25, 200, 15):
         counted.count(run, **killer.environment(run, at))
         if found := list(run.glob("counts/.*.checkpoint.kept")):
@@ -130,12 +131,12 @@ def test_killed_combination_keeps_its_shares(library, tmp_path, changes_left):
 
     assert count("once") == 0
     whole = tmp_path / "once" / "counter.parquet"
-    killer = KillAt(library, tmp_path / "changes")
+    killer = Faults(library, tmp_path / "changes")
     assert count("counted", **killer.environment(tmp_path / "counted", 0)) == 0
     kept = 0
     for before_end in changes_left:
         run = tmp_path / f"run-{before_end}"
-        killed = KillAt(library, tmp_path / f"changes-{before_end}")
+        killed = Faults(library, tmp_path / f"changes-{before_end}")
         count(run.name, **killed.environment(run, max(1, killer.changes - before_end)))
         kept += len(list(run.glob("counts/share-*")))
         assert count(run.name) == 0

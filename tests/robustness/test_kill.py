@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from amount import FULL
 from command import files_in, refused
-from killing import CASES, Case, Kept, KillAt, command, counters, ended, kill, require_clean, results, start
+from faults import Faults
+from killing import CASES, Case, Kept, command, counters, ended, kill, require_clean, results, start
 
 KILLED = -signal.SIGKILL
 # The files whose appearance begins a stage, from planning to reporting; a kill comes some time later.
@@ -110,14 +111,14 @@ def test_killed_at_changes_of_files(
 
     The changes of a whole run are counted first. Half of the runs are worked on beside the other half.
     """
-    first = KillAt(library, tmp_path / "counter")
+    first = Faults(library, tmp_path / "counter")
     assert ended(trained.start(tmp_path / "counted", 2, **first.environment(tmp_path / "counted", 0))) == 0
     changes = first.changes
     assert changes > (20 if trained.case.overwrites else 5 * trained.chunks)
 
     def suffer(number: int) -> int:
         choose = random.Random(seed + number)
-        killer = KillAt(library, tmp_path / f"counter-{number}")
+        killer = Faults(library, tmp_path / f"counter-{number}")
         output = tmp_path / f"killed-{number}"
         done, at = 0, max(1, round(changes * (number + choose.random()) / runs))
         for _ in range(3):

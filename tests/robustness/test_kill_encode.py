@@ -11,11 +11,11 @@ from typing import Any
 
 import peers
 import pytest
-from amount import FULL, KILLS
 from chat_cases import small_tokenizer
 from command import files_in
 from encoded import EOT, TOKENIZER, everything
-from killing import KillAt, ended, start
+from faults import Faults
+from killing import ended, start
 
 
 class Encoded:
@@ -48,14 +48,6 @@ class Encoded:
 
 CHAT = ("--template", "chatml", "--sequence-length", "64", "--val-tokens", "900", "--shard-format")
 ORDERED = ("--shuffle", "--val-fraction", "0.3", "--shard-format")
-MORE = [
-    *[("--shard-format", name) for name in ("bin", "arrow", "megatron", "mds")],
-    *[(*ORDERED, name) for name in ("npy", "bin", "parquet", "arrow", "megatron", "mds")],
-    *[(*CHAT, name, "--pack", pack) for name in ("arrow", "parquet") for pack in ("neat", "none")],
-    ("train.bin",),
-    ("--val-tokens", "900", "--repeat", "2", "--shuffle"),
-    ("--sequence-length", "64", "--pack", "best-fit", "--shard-format", "arrow"),
-]
 SINGLE = ("--shuffle", "--documents", "offsets", "train.bin")  # the name of a single file
 FAST = [
     ("--shard-format", "npy"),
@@ -65,17 +57,16 @@ FAST = [
 ]
 
 
-def slow(every: int, options: Sequence[tuple[str, ...]], *numbers: int) -> list[Any]:
-    return [pytest.param(one, *numbers, marks=pytest.mark.slow) for one in options[:: 1 if FULL else every]]
+def slow(options: Sequence[tuple[str, ...]], *numbers: int) -> list[Any]:
+    return [pytest.param(one, *numbers, marks=pytest.mark.slow) for one in options]
 
 
 @pytest.mark.parametrize(
     ("options", "kills", "least"),
     [
         *((options, 1, 1) for options in [*FAST, (*ORDERED, "megatron"), SINGLE]),
-        *slow(1, FAST, 3, 2),
-        *slow(1, [*FAST[:2], SINGLE], 12, 8),
-        *slow(4, MORE, KILLS, (KILLS + 1) // 2),
+        *slow(FAST, 3, 2),
+        *slow([*FAST[:2], SINGLE], 12, 8),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
@@ -84,13 +75,13 @@ def test_encoding_resumes_after_kills(
 ) -> None:
     """Kill at changes spread over all of them, then run to the end; what was written is not written again."""
     encoded = Encoded(tmp_path / "home", options)
-    whole, first = tmp_path / "whole", KillAt(library, tmp_path / "counter")
+    whole, first = tmp_path / "whole", Faults(library, tmp_path / "counter")
     assert ended(start(encoded.command(whole, 2), **first.environment(whole, 0))) == 0
     choose = random.Random(kills)
     done = 0
     for number in range(kills):
         output = tmp_path / f"killed-{number}"
-        killer = KillAt(library, tmp_path / f"counter-{number}")
+        killer = Faults(library, tmp_path / f"counter-{number}")
         at = max(1, round(first.changes * (number + choose.random()) / kills))
         done += ended(start(encoded.command(output, choose.choice([1, 3])), **killer.environment(output, at))) != 0
         parts = {path.name: path.stat().st_mtime_ns for path in output.glob("parts/[0-9]*.ids")}

@@ -1,7 +1,7 @@
 """Kill runs of the command, and check what must hold afterwards.
 
 A `Case` is a corpus and options. A new format, compression or kind of location is a new case in `CASES`, which all kill
-tests run. Processes are killed at a moment, or at the n-th change that they make to the run directory (`kill_at.c`): in
+tests run. Processes are killed at a moment, or at the n-th change that they make to the run directory (`faults.py`): in
 the middle of a write, before a flush to disk, on either side of a rename.
 """
 
@@ -11,7 +11,6 @@ import os
 import random
 import re
 import signal
-import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -204,18 +203,3 @@ class Kept:
 def require_clean(run: Path) -> None:
     """Require that no partial file is left."""
     assert [path.name for path in run.rglob(".*") if path.name != ".lock"] == []
-
-
-class KillAt:
-    """Kills a process group at the n-th change of a file below a directory; `changes` says how many there were."""
-
-    def __init__(self, library: Path, counter: Path) -> None:
-        self._library, self._counter = library, counter
-
-    def environment(self, below: Path, at: int) -> dict[str, str]:
-        self._counter.write_bytes(struct.pack("QQ", 0, at))
-        return {"LD_PRELOAD": str(self._library), "KILL_BELOW": str(below), "KILL_COUNTER": str(self._counter)}
-
-    @property
-    def changes(self) -> int:
-        return int(struct.unpack("QQ", self._counter.read_bytes())[0])
