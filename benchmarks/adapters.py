@@ -2,8 +2,9 @@
 
 Each function uses its tool as the tool's authors document it, with all cores, on the same task. Training: the text
 between special tokens, cut by the job's pattern, merged up to a vocabulary that counts bytes, merges and the special
-token. Encoding: the same documents as a list of str to lists of ids, or from a file to ids. The process prints one JSON
-line. Imports only the standard library and, inside its function, the tool: nothing else may weigh on it.
+token. Encoding: the same documents as a list of str to lists of ids; from files to ids: file_adapters.py. The process
+prints one JSON line. Imports only the standard library and, inside its function, the tool: nothing else may weigh on
+it.
 """
 
 import hashlib
@@ -19,7 +20,6 @@ from typing import Any
 
 READ_BYTES = 8 << 20
 MESSAGE = "Hello! Could you tell me in two sentences how byte-pair encoding works?"
-WORK_DONE = "work-done"  # an empty file: what follows is comparison, whose memory is not the tool's
 MESSAGES, BATCHES = 500, 20  # calls timed together, and how often
 
 # GPT-2's order of the 256 bytes: those with a visible Latin-1 character represent themselves, then the others
@@ -33,13 +33,14 @@ BYTE_OF_CHARACTER = {chr(byte): byte for byte in VISIBLE} | {
 class Job:
     """What one child has to do."""
 
-    task: str  # "train", "encode" (documents) or "files"
+    task: str  # "train", "encode" (documents) or "files" (in file_adapters.py)
     tool: str
     corpus: str
     special_token: str
     pattern: str = ""  # of training: a regular expression
     vocab_size: int = 0
     tokenizer: str = ""  # of encoding: a directory that our own command exported
+    done: str = "work-done"  # an empty file: what follows is comparison, whose memory is not the tool's
 
 
 @dataclass(frozen=True)
@@ -239,59 +240,6 @@ ENCODERS: dict[str, Callable[[Path], Encoder]] = {
 }
 
 
-Files = tuple[Callable[[], Any], Callable[[Any], Iterable[int]]]  # encodes, and takes the ids out of what that returned
-
-
-def files_ours(directory: Path, corpus: str) -> Files:
-    """This package: an array in memory. Everything is imported before the clock starts, as the other tools are."""
-    import pipeline
-
-    tokenizer, encode_files = pipeline.Tokenizer.load(directory), pipeline.encode_files
-    return lambda: encode_files(corpus, tokenizer), lambda encoded: encoded.ids
-
-
-def files_to_shards(directory: Path, corpus: str) -> Files:
-    """This package: shards on the disk, by worker processes."""
-    import pipeline
-
-    tokenizer, encode_corpus = pipeline.Tokenizer.load(directory), pipeline.encode_corpus
-
-    def ids(encoded: Any) -> Iterator[int]:
-        for shard in encoded.shards:
-            yield from array("H" if encoded.dtype == "uint16" else "I", Path("shards", shard.name).read_bytes())
-
-    return lambda: encode_corpus(corpus, tokenizer, "shards", shard_format="bin"), ids
-
-
-def files_gigatoken(directory: Path, corpus: str) -> Files:
-    """gigatoken: an array in memory."""
-    from gigatoken import Tokenizer
-
-    tokenizer = Tokenizer(str(directory / "tokenizer.json"))
-    return lambda: tokenizer.encode_files([corpus]), lambda rows: memoryview(rows.layout.content.data)
-
-
-def files_gigatoken_saved(directory: Path, corpus: str) -> Files:
-    """gigatoken and NumPy: the array, of the narrowest type that holds all ids, saved to the disk."""
-    import numpy
-
-    encode, _ = files_gigatoken(directory, corpus)
-
-    def run() -> None:
-        ids = numpy.asarray(encode().layout.content.data)
-        numpy.save("ids.npy", ids.astype("uint16" if ids.max(initial=0) < 1 << 16 else "uint32", copy=False))
-
-    return run, lambda _: memoryview(numpy.load("ids.npy"))
-
-
-FILES: dict[str, Callable[[Path, str], Files]] = {
-    "bpe-pipeline": files_ours,
-    "gigatoken": files_gigatoken,
-    "bpe-pipeline to shards": files_to_shards,
-    "gigatoken to npy": files_gigatoken_saved,
-}
-
-
 TRAINERS: dict[str, Callable[[Job], Callable[[], Learned]]] = {
     "gigatoken": train_gigatoken,
     "ffbpe": train_ffbpe,
@@ -305,7 +253,7 @@ def train(job: Job) -> dict[str, Any]:
     """Train; telling what was learned is not the tool's work and timed apart."""
     learned = TRAINERS[job.tool](job)
     trained = time.perf_counter()
-    Path(WORK_DONE).touch()
+    Path(job.done).touch()
     answer = describe(learned())
     return answer | {"report_s": time.perf_counter() - trained}
 
@@ -330,25 +278,10 @@ def encode(job: Job) -> dict[str, Any]:
         for _ in range(MESSAGES):
             encoder.encode_message(MESSAGE)
         best = min(best, (time.perf_counter() - before) / MESSAGES)
-    Path(WORK_DONE).touch()
+    Path(job.done).touch()
     return _encoded(loaded - started, encoded - loaded, rows) | {"message_us": best * 1e6}
-
-
-def encode_files(job: Job) -> dict[str, Any]:
-    """Go from a file to ids; a separator that ends the corpus is none of the ids compared."""
-    started = time.perf_counter()
-    run, ids = FILES[job.tool](Path(job.tokenizer), job.corpus)
-    loaded = time.perf_counter()
-    result = run()
-    encode_s = time.perf_counter() - loaded
-    Path(WORK_DONE).touch()
-    found = array("I", ids(result))
-    end = json.loads((Path(job.tokenizer) / "tokenizer.json").read_text())["added_tokens"]
-    if found and found[-1] in {token["id"] for token in end if token["content"] == job.special_token}:
-        found.pop()
-    return _encoded(loaded - started, encode_s, [found]) | {"memory_of": "encoding"}
 
 
 if __name__ == "__main__":
     asked = Job(**json.loads(sys.argv[1]))
-    print("\n" + json.dumps({"train": train, "encode": encode, "files": encode_files}[asked.task](asked)), flush=True)
+    print("\n" + json.dumps({"train": train, "encode": encode}[asked.task](asked)), flush=True)

@@ -2,6 +2,7 @@
 
 import hashlib
 import mmap
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,21 @@ def open_corpus(path: Path, name: str | None = None) -> Corpus:
     if not size:
         raise ValueError(f"{path}: empty; there is nothing to measure on it")
     return Corpus(path, name or path.name, size, hasher.hexdigest())
+
+
+def read_from_disk(path: Path) -> None:
+    """Drop a file from the page cache, so that the next one to read it reads from the disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())  # pages that are not written yet stay
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def read_from_memory(path: Path) -> None:
+    """Read a file, so that its pages are in the page cache as far as they fit."""
+    with path.open("rb", buffering=0) as file:
+        block = bytearray(COPY_BYTES)
+        while file.readinto(block):
+            pass
 
 
 def prefix(source: Path, size: int, special_token: str, target: Path) -> Corpus:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import corpora, ours, records
-from benchmarks.adapters import ENCODERS, FILES
+from benchmarks.adapters import ENCODERS
 from benchmarks.corpora import Corpus
+from benchmarks.file_adapters import FILES
 from benchmarks.process import Measurement
 from benchmarks.records import Record
 from benchmarks.run import Session, Step, Task, by_adapter, by_ours, in_child, rounds, version
@@ -26,24 +27,47 @@ def encode(session: Session, arguments: Arguments, opened: Sequence[Corpus]) -> 
     """Documents to lists of ids; with `--files` the tools that read files themselves go from a file to ids.
 
     Each tool is a fresh process that loads a tokenizer which our own command trained on the corpus, and encodes once
-    with all cores: caches start empty. The digest of the ids says whether all did the same.
+    with all cores: caches start empty. The digest of the ids says whether all did the same. `--sizes` adds prefixes
+    of the corpus, encoded with the same tokenizer, and `--cold` runs that read the corpus from the disk.
     """
-    kind, tools = ("files", FILES) if arguments.files else ("encode", ENCODERS)
-    done = []
-    for corpus in opened:
+    kind, known = ("files", FILES) if arguments.files else ("encode", ENCODERS)
+    tools = [tool for tool in arguments.tools or known if version(tool)]
+    if missing := [tool for tool in tools if tool not in known]:
+        raise ValueError(f"--tools {missing[0]}: choose among {', '.join(known)}")
+    size, done = arguments.vocab_size, []
+
+    def once(tool: str, whole: Corpus, corpus: Corpus, tokenizer: Path, cold: bool) -> Record:
+        (corpora.read_from_disk if cold else corpora.read_from_memory)(corpus.path)
+        record = by_adapter(session, Task(kind, tool, corpus, arguments.pattern, size), tokenizer)
+        return record | {"source": whole.name} | ({"cold": True} if cold else {})
+
+    for whole in opened:
         with tempfile.TemporaryDirectory(prefix="benchmarks-") as temporary:
-            run, size = Path(temporary, "run"), arguments.vocab_size
-            argv = ours.train_argv(corpus.path.resolve(), run, size, arguments.pattern, session.special_token)
-            task = Task("train", ours.NAME, corpus, arguments.pattern, size)
+            run, tokenizer = Path(temporary, "run"), Path(temporary, "run", "tokenizer")
+            argv = ours.train_argv(whole.path.resolve(), run, size, arguments.pattern, session.special_token)
+            task = Task("train", ours.NAME, whole, arguments.pattern, size)
             trained = in_child(session, task, lambda _, argv=argv: argv, lambda *_: {})
             if trained["status"] != "ok":
-                raise ValueError(f"training on {corpus.name}: {trained['reason']}")
-            steps = []
-            for tool in filter(version, tools):
-                task = Task(kind, tool, corpus, arguments.pattern, size)
-                steps.append((f"{tool}, {corpus.name}", partial(by_adapter, session, task, run / "tokenizer")))
-            done += rounds(session, steps, compared=True)
+                raise ValueError(f"training on {whole.name}: {trained['reason']}")
+            for corpus in [*_prefixes(session, whole, arguments.sizes, Path(temporary)), whole]:
+                steps = [
+                    (
+                        f"{tool}, {corpus.name}{state}",
+                        partial(once, tool, whole, corpus, tokenizer, bool(state)),
+                    )
+                    for tool in tools
+                    for state in (("", ", cold") if arguments.cold else ("",))
+                ]
+                done += rounds(session, steps, compared=True)
     return done
+
+
+def _prefixes(session: Session, whole: Corpus, sizes: Sequence[int], directory: Path) -> Iterator[Corpus]:
+    """Write the prefixes of a corpus, the shortest first."""
+    for size in sorted(set(sizes)):
+        if size > whole.bytes:
+            raise ValueError(f"{whole.path}: {whole.bytes:,} bytes, fewer than {size:,}; leave that size out")
+        yield corpora.prefix(whole.path, size, session.special_token, directory / f"{size}.txt")
 
 
 def growth(session: Session, arguments: Arguments, opened: Sequence[Corpus]) -> list[Record]:
@@ -57,12 +81,10 @@ def growth(session: Session, arguments: Arguments, opened: Sequence[Corpus]) -> 
                 more = {"over": over, "source": whole.name}
                 return f"{corpus.name}, {size:,} tokens", lambda: by_ours(session, task) | more
 
-            for size in sorted(set(arguments.sizes)):
-                if size > whole.bytes:
-                    raise ValueError(f"{whole.path}: {whole.bytes:,} bytes, fewer than {size:,}; leave that size out")
-                target = Path(temporary, f"{number}-{size}.txt")
-                shorter = corpora.prefix(whole.path, size, session.special_token, target)
-                steps.append(step("corpus_bytes", shorter, arguments.vocab_size))
+            directory = Path(temporary, str(number))
+            directory.mkdir()
+            shorter = _prefixes(session, whole, arguments.sizes, directory)
+            steps += [step("corpus_bytes", one, arguments.vocab_size) for one in shorter]
             steps += [step("vocab_size", whole, size) for size in sorted(set(arguments.vocab_sizes))]
         return rounds(session, steps)
 

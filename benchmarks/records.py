@@ -3,8 +3,8 @@
 A record is a flat JSON object. All kinds have: format, kind (`train`, `encode`, `files`, `growth`, `cliff`, `memory`,
 `cluster`, `startup`), session (when the command was started), round, tool, version, corpus, corpus_bytes,
 corpus_digest, pattern, vocab_size, status, reason, the fields of a Measurement, and machine. A tool that failed,
-exceeded its time or memory, or cannot do the task has its record too. A record of kind `reference` has the seconds of
-`machine.reference_s` before and after a round.
+exceeded its time or memory, or cannot do the task has its record too. `cold`: the corpus was not in the page cache. A
+record of kind `reference` has the seconds of `machine.reference_s` before and after a round.
 """
 
 import json
@@ -54,7 +54,8 @@ def task(record: Record) -> tuple[str, ...]:
         return kind, record["source"], record["over"]
     if kind in ("cliff", "startup"):
         return (kind,)
-    return kind, record["corpus"], record["pattern"], str(record["vocab_size"]), record.get("of", "")
+    corpus = record["corpus"] + (", cold" if record.get("cold") else "")
+    return kind, corpus, record["pattern"], str(record["vocab_size"]), record.get("of", "")
 
 
 def newest(records: Sequence[Record]) -> list[Record]:

@@ -93,7 +93,7 @@ def machine_text(record: Record) -> str:
 
 def reference_text(all_records: Sequence[Record], group: Sequence[Record]) -> str:
     """How much the machine changed during the rounds of a task; empty if the reference loop did not run."""
-    task = records.task({**group[0], "kind": "reference", "of": group[0]["kind"]})
+    task = records.task({**group[0], "kind": "reference", "of": group[0]["kind"], "cold": False})
     loops = [r for r in all_records if r["kind"] == "reference" and records.task(r) == task]
     times = [one[name] for one in loops if one["session"] == group[0]["session"] for name in ("before_s", "after_s")]
     if not times:
@@ -118,20 +118,22 @@ def training_section(all_records: Sequence[Record]) -> list[str]:
 
 
 def encoding_section(all_records: Sequence[Record], kind: str, title: str) -> list[str]:
-    """One row a corpus and tool: MB of text a second, a short message, and whether the ids are the same."""
+    """One row a corpus and tool: MB of text a second, memory, CPU or a short message, whether ids are the same."""
     rows, notes = [], ["'Times slower': than bpe-pipeline. Caches start empty."]
+    name, field, unit = ("CPU", "cpu_s", "s") if kind == "files" else ("one message", "message_us", "µs")
     for group in records.tasks(all_records, kind):
         found: list[tuple[float, str]] = []
         expected = {r["ids_digest"] for r in group if r["tool"] == ours.NAME and r["status"] == "ok"}
         for tool in dict.fromkeys(record["tool"] for record in group):
             same = [record for record in group if record["tool"] == tool]
             done = [record for record in same if record["status"] == "ok"]
-            start = f"| {same[0]['corpus']} | {same[0]['vocab_size']:,} | {tool} {same[0]['version']} |"
+            corpus = same[0]["corpus"] + (", cold" if same[0].get("cold") else "")
+            start = f"| {corpus} | {same[0]['vocab_size']:,} | {tool} {same[0]['version']} |"
             if not done:
                 found.append((0.0, f"{start} {same[-1]['reason']} | - | - | - | - |"))
                 continue
             rates = [record["mb_per_s"] for record in done]
-            messages = [record["message_us"] for record in done if "message_us" in record]
+            fields = [record[field] for record in done if field in record]
             memory = [
                 record["peak_memory_bytes"] for record in done if kind != "files" or "memory_of" in record
             ]  # earlier records of files: of the comparison, too
@@ -139,14 +141,32 @@ def encoding_section(all_records: Sequence[Record], kind: str, title: str) -> li
                 f"{statistics.median(rates):,.1f} ({min(rates):,.1f}-{max(rates):,.1f})",
                 ratio_text(records.paired(group, tool, ours.NAME, "encode_s")),
                 size_text(statistics.median(memory)) if memory else "-",
-                f"{statistics.median(messages):.1f} µs" if messages else "-",
+                f"{statistics.median(fields):.1f} {unit}" if fields else "-",
                 "other" if expected and {record["ids_digest"] for record in done} != expected else "same",
             ]
             found.append((statistics.median(rates), f"{start} {' | '.join(cells)} |"))
         rows += [row for _, row in sorted(found, key=lambda row: -row[0])]
         notes.append(f"{group[0]['corpus']}: {group[0]['session'][:10]}.{reference_text(all_records, group)}")
-    head = "corpus | vocabulary: | tool | encoding: median (range): | times slower: | memory: | one message: | ids"
+    head = f"corpus | vocabulary: | tool | encoding: median (range): | times slower: | memory: | {name}: | ids"
     return table(f"{title}, all cores, MB of text a second", head, rows, " ".join(notes))
+
+
+def encoding_growth_section(all_records: Sequence[Record]) -> list[str]:
+    """One row a corpus and tool that encoded files of several sizes: the seconds, and their log-log slope."""
+    times: dict[tuple[str, str], dict[float, list[float]]] = {}
+    for record in all_records:
+        if record["kind"] == "files" and record["status"] == "ok" and "source" in record:
+            source = record["source"] + (", cold" if record.get("cold") else "")
+            sizes = times.setdefault((source, record["tool"]), {})
+            sizes.setdefault(float(record["corpus_bytes"]), []).append(record["encode_s"])
+    rows = []
+    for (source, tool), sizes in times.items():
+        points = [(size, statistics.median(seconds)) for size, seconds in sorted(sizes.items())]
+        slope = records.log_log_slope(points)
+        if slope is not None:
+            shown = ", ".join(size_text(size) for size, _ in points), ", ".join(f"{s:.2f}" for _, s in points)
+            rows.append(f"| {source} | {tool} | {' | '.join(shown)} | {slope:.2f} |")
+    return table("Growth of the time from files to ids", "corpus | tool | sizes | seconds | slope:", rows)
 
 
 def growth_section(all_records: Sequence[Record]) -> list[str]:
@@ -249,6 +269,7 @@ def markdown(all_records: Sequence[Record]) -> str:
     lines = training_section(all_records)
     lines += encoding_section(all_records, "encode", "Encoding documents to lists of ids")
     lines += encoding_section(all_records, "files", "From files to ids: an array in memory, or shards on disk")
+    lines += encoding_growth_section(all_records)
     lines += growth_section(all_records) + cliffs_section(all_records) + memory_section(all_records)
     lines += cluster_section(all_records) + startup_section(all_records)
     return "\n".join(lines).rstrip()

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine, ours, records
-from benchmarks.adapters import TRAINERS, WORK_DONE, Job
+from benchmarks.adapters import TRAINERS, Job
 from benchmarks.corpora import Corpus, size_text
 from benchmarks.process import Measurement, measure
 from benchmarks.records import Record
 
-ADAPTERS = Path(__file__).with_name("adapters.py")
+ADAPTERS = {"files": "file_adapters.py"}  # of a kind of task; otherwise adapters.py
 ONCE_S = 300  # what takes longer is measured in one round only
 
 # The patterns that every peer's engine cuts alike; possessive ones would need a translation for each.
@@ -126,7 +126,7 @@ def in_child(session: Session, task: Task, argv: Callable[[Path], Sequence[str]]
             directory=directory,
             environment=ours.environment() | {"TOKENIZERS_PARALLELISM": "true"},
             most_bytes=session.most_bytes,
-            until=directory / WORK_DONE,
+            until=directory / Job.done,
         )
         if measured.status == "ok":
             try:
@@ -155,7 +155,8 @@ def by_adapter(session: Session, task: Task, tokenizer: Path | None = None) -> R
             return found | {"mb_per_s": task.corpus.bytes / 1e6 / found["encode_s"]}
         return found | {"wall_s": measured.wall_s - found["report_s"]}
 
-    return in_child(session, task, lambda _: [sys.executable, "-P", str(ADAPTERS), json.dumps(asdict(job))], answer)
+    script = Path(__file__).with_name(ADAPTERS.get(task.kind, "adapters.py"))
+    return in_child(session, task, lambda _: [sys.executable, "-P", str(script), json.dumps(asdict(job))], answer)
 
 
 def by_ours(session: Session, task: Task, *options: str) -> Record:

@@ -4,6 +4,7 @@
     python data/build_debian.py kernel kernel.txt                1.25 GB of C: the source of Linux
     python data/build_debian.py multilingual multilingual.txt    translations and documentation in many languages
     python data/build_debian.py large debian-10gb                10 GB of code and translations, in three formats
+    python data/build_debian.py large large.txt                  the same as one text, shuffled, each file once
 
 Packages come from the sources that apt is configured with; apt's lists and the archives are kept in a directory of
 their own, nothing is installed, and root is not needed. The same archives give the same bytes. `--archives DIR` keeps
@@ -19,10 +20,12 @@ import io
 import json
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -35,15 +38,7 @@ NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 ROWS = 2000  # of a row group
 FILES, MOST_BYTES = 33, 32 << 20
 KERNEL = (".txt", ".rst", ".md", ".c", ".h", ".s", ".dts", ".dtsi", ".py", ".sh", ".rs")
-PACKAGES = {  # of a corpus: patterns of source packages, and of binary ones
-    "kernel": (["linux"], []),
-    "multilingual": (
-        ["libreoffice", "chromium", "mediawiki", "qgis", "gnucash", "krita", "kstars"],
-        ["manpages-??", "manpages-pt-br", "manpages-??-dev", "gimp-help-??", "gnome-user-docs", "debian-handbook",
-         "installation-guide-amd64"],
-    ),
-    "large": (["chromium", "firefox-esr", "libreoffice", "gcc-12"], []),
-}  # fmt: skip
+PACKAGES = tomllib.loads(Path(__file__).with_name("debian.toml").read_text())  # of a corpus: patterns of packages
 
 # What holds texts in a language: gettext's .po, Chromium's .xtb, Qt's .ts, MediaWiki's JSON; man pages, HTML, Mallard.
 MESSAGE = re.compile(rb'^msgstr(?:\[\d+\])? ((?:"(?:[^"\\\n]|\\.)*"\n?)+)', re.MULTILINE)
@@ -52,6 +47,15 @@ LANGUAGE = re.compile(rb'(?:"Language: |<translationbundle lang="|<TS [^>]*langu
 PAGES = re.compile(
     r"/(?:man|html|help|installation-guide-amd64)/([a-z]{2,3})(?:[_@.-][\w@.-]+)?/.*\.(?:\d|html|page)(?:\.gz)?$"
 )
+# What `translations` reads besides: gettext's .mo, Mozilla's Fluent and properties, DocBook, pages named by language,
+# FreeDict's dictionaries.
+CATALOGUE = re.compile(r"/([a-z]{2,3})(?:[_@][\w@]+)?/LC_MESSAGES/[^/]+\.mo$")
+MOZILLA = re.compile(r"^l10n-([a-z]{2,3})[-/].*\.(?:ftl|properties)$")
+VALUE = re.compile(r"^(?:[\w.-]+ *=| +) *(.*\w.*)$", re.MULTILINE)
+PAGE = re.compile(
+    r"/(?:po|guide|help|manual|HTML)/([a-z]{2,3})(?:[_@][\w@]+)?/.*\.docbook$|\.([a-z]{2})\.html(?:\.gz)?$"
+)
+DICTIONARY = re.compile(r"/freedict-([a-z]{3})-[a-z]{3}\.dict\.dz$")
 TAG, ESCAPE = re.compile(r"<[^<>]*>"), re.compile(r"\\(.)")
 Document = tuple[str, str]  # name and text
 Write = Callable[[str], None]
@@ -79,14 +83,13 @@ def download(corpus: str, directory: Path) -> None:
         return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
 
     apt("apt-get", "-qq", "update")  # where one of the sources does not answer, the others may have the packages
-    sources, binaries = PACKAGES[corpus]
+    packages = PACKAGES[corpus]
     names = apt("apt-cache", "pkgnames").stdout.split()
-    wanted = [name for pattern in binaries for name in sorted(names) if Path(name).match(pattern)]
-    for name in wanted:
-        done = apt("apt-get", "-qq", "download", name)
-        if done.returncode:
-            raise CorpusError(f"{name}: apt cannot download it: {done.stderr.strip().splitlines()[-1]}")
-    for name in sources:
+    wanted = [name for pattern in packages["binaries"] for name in sorted(names) if Path(name).match(pattern)]
+    done = apt("apt-get", "-qq", "download", *wanted)
+    if wanted and done.returncode:
+        raise CorpusError(f"apt cannot download a package: {done.stderr.strip().splitlines()[-1]}")
+    for name in packages["sources"]:
         table = apt("apt-cache", "madison", name).stdout.splitlines()
         versions = {row.split("|")[1].strip() for row in table if row.rstrip().endswith("Sources")}
         newest = sorted(versions, key=lambda one: [int(n) for n in re.findall(r"\d+", one)], reverse=True)
@@ -154,14 +157,39 @@ def strings(name: str, data: bytes) -> tuple[str, list[str]]:
     return found[1].decode().lower(), [TAG.sub("", one) for one in texts]
 
 
-def languages(archives: list[Path], count: Counter[str]) -> Iterator[Document]:
+def catalogue(data: bytes) -> list[str]:
+    """Return the translations in a .mo file of little-endian numbers."""
+    number, _, table = struct.unpack_from("<3I", data, 8)
+    places = struct.iter_unpack("<2I", data[table : table + 8 * number])
+    texts = (data[start : start + size].decode() for size, start in places)
+    return [TAG.sub("", form) for text in texts if "Content-Type: text" not in text for form in text.split("\0")]
+
+
+def more_strings(name: str, data: bytes) -> tuple[str, list[str]]:
+    """Return the language of a file and its texts, as `strings` does, also of what only `translations` has."""
+    if found := CATALOGUE.search(name):
+        return found[1], catalogue(data)
+    if found := MOZILLA.search(name):
+        return found[1], VALUE.findall(data.decode())
+    packed = name.endswith(("gz", ".dz"))
+    if found := PAGE.search(f"/{name}"):
+        text = (gzip.decompress(data) if packed else data).decode()
+        return found[1] or found[2], [html.unescape(TAG.sub("", one)) for one in text.split("\n\n")]
+    if found := DICTIONARY.search(name):
+        return found[1], gzip.decompress(data).decode().splitlines()
+    return strings(name, data)
+
+
+def languages(
+    archives: list[Path], count: Counter[str], read: Callable[[str, bytes], tuple[str, list[str]]]
+) -> Iterator[Document]:
     """Return the texts of each file in a language, each text once for a language; counts bytes by language."""
     seen: set[bytes] = set()
     for path in archives:
         for name, data in files(path):
             try:
-                language, texts = strings(name, data)
-            except (UnicodeDecodeError, ValueError, AttributeError, EOFError, OSError):
+                language, texts = read(name, data)
+            except (UnicodeDecodeError, ValueError, AttributeError, EOFError, OSError, struct.error):
                 continue  # not what its name says
             new = []
             for text in texts:
@@ -234,11 +262,22 @@ def shuffled(documents: Iterator[Document], spool: IO[bytes]) -> Iterator[Docume
         yield name, spool.read(size).decode()
 
 
+def distinct(documents: Iterator[Document]) -> Iterator[Document]:
+    """Return the first of the documents that have the same text."""
+    seen: set[bytes] = set()
+    for name, text in documents:
+        key = hashlib.blake2b(text.encode(), digest_size=16).digest()
+        if key not in seen:
+            seen.add(key)
+            yield name, text
+
+
 def build(corpus: str, output: Path, archives: list[Path], max_bytes: int | None) -> str:
     """Write the corpus; returns what it holds, in one line."""
     count: Counter[str] = Counter()
     with ExitStack() as closing:
-        if corpus == "large":
+        in_formats = corpus == "large" and output.suffix != ".txt"
+        if in_formats:
             output.mkdir(parents=True, exist_ok=True)
             kinds = [(text_writer, ".txt")] * 3 + [(jsonl_writer, ".jsonl.zst"), (parquet_writer, ".parquet")]
             kinds = [kinds[index % len(kinds)] for index in range(FILES)]
@@ -246,8 +285,14 @@ def build(corpus: str, output: Path, archives: list[Path], max_bytes: int | None
             documents = code(archives)
         else:
             writers = [text_writer(output, closing)]
-            documents = code(archives, KERNEL) if corpus == "kernel" else languages(archives, count)
-        if corpus == "multilingual":
+            sources = {
+                "kernel": lambda: code(archives, KERNEL),
+                "large": lambda: distinct(code(archives)),
+                "multilingual": lambda: languages(archives, count, strings),
+                "translations": lambda: languages(archives, count, more_strings),
+            }
+            documents = sources[corpus]()
+        if corpus != "kernel" and not in_formats:
             documents = shuffled(documents, closing.enter_context(tempfile.TemporaryFile(dir=output.parent)))
         number = size = 0
         for name, text in documents:
@@ -273,7 +318,7 @@ def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", choices=PACKAGES)
-    parser.add_argument("output", type=Path, help="a file; for `large` a directory")
+    parser.add_argument("output", type=Path, help="a file; for `large` a directory, or a file that ends in .txt")
     parser.add_argument("--archives", type=Path, help="keep archives here; what is here is not downloaded")
     parser.add_argument("--max-bytes", type=size, metavar="SIZE", help="of text, such as 250MB; documents are whole")
     asked = parser.parse_args()

@@ -2,17 +2,22 @@
 
 import importlib.util
 import sys
+import tempfile
 import time
+from array import array
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from peers import generated_text
 
 from benchmarks import __main__ as command
-from benchmarks import corpora, cost, cost_text, kinds, ours, process, records, render, run
+from benchmarks import corpora, cost, cost_text, file_adapters, kinds, ours, process, records, render, run
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECIAL = "<|endoftext|>"
@@ -75,6 +80,37 @@ def test_report_states_how_steady_the_machine_was() -> None:
     task = {"corpus": "a.txt", "pattern": "gpt2", "vocab_size": 1000, "session": THREE_ROUNDS[0]["session"]}
     loops = [{"kind": "reference", "of": "train", "before_s": 1.0, "after_s": after, **task} for after in (1.02, 1.04)]
     assert "before and after each round: the same within 4 %" in render.markdown([*THREE_ROUNDS, *loops])
+
+
+def test_growth_of_encoding_is_fitted_to_the_medians_of_each_size() -> None:
+    made = [
+        record(ours.NAME, number, 1.0, kind="files", source="b.txt", corpus_bytes=size, encode_s=s * noise, cold=cold)
+        for size, s in ((10**6, 1.0), (10**8, 10.0))
+        for number, noise in ((1, 0.9), (2, 1.0), (3, 7.0))
+        for cold in (False, True)
+    ]
+    row = f"{ours.NAME} | 1 MB, 100 MB | 1.00, 10.00 | 0.50 |"
+    assert render.encoding_growth_section(made)[-3:-1] == [f"| b.txt | {row}", f"| b.txt, cold | {row}"]
+
+
+@settings(deadline=None)
+@given(st.lists(st.text("a\n<", max_size=9)), st.integers(1, 12))
+def test_parts_of_a_text_end_where_documents_end(documents: list[str], size: int) -> None:
+    text, separator = SPECIAL.join(documents).encode(), SPECIAL.encode()
+    with tempfile.TemporaryDirectory() as directory, patch.object(file_adapters, "PART_BYTES", size):
+        Path(directory, "text").write_bytes(text)
+        parts = [*file_adapters.text_in_parts(str(Path(directory, "text")), separator)]
+    assert b"".join(parts) == text
+    assert all(part.endswith(separator) for part in parts[:-1])
+    assert len(parts) <= max(1, len(documents))
+
+
+def test_ids_are_compared_by_value_without_a_separator_at_the_end() -> None:
+    narrow, wide = array("H", [5, 6, 7]), [array("I", [5, 6]), array("I", [7, 0])]
+    found = file_adapters.digest_of_ids([narrow], {0})
+    assert (found["tokens"], file_adapters.digest_of_ids(wide, {0})) == (3, found)
+    others = (wide, set()), ([array("H", [6, 5, 7])], {0}), ([narrow], {7})
+    assert all(file_adapters.digest_of_ids(*other)["ids_digest"] != found["ids_digest"] for other in others)
 
 
 def test_table_of_clusters_shows_ratios_and_agreement() -> None:
@@ -262,11 +298,12 @@ def test_trainers_learn_alike_and_their_table_says_so(
 
 @pytest.mark.slow
 def test_encoders_return_the_same_ids(tmp_path: Path, small_corpus: Path) -> None:
-    for files, shown in ([], "| 400 | tiktoken"), (["--files"], "From files to ids"):
+    sizes = ["--files", "--cold", "--sizes", "12kB"]
+    for files, shown in ([], "| 400 | tiktoken"), (sizes, "| small.txt to 12 kB, cold | 400 |"):
         results = tmp_path / f"results-{len(files)}.jsonl"
         measured = run_once(["encode", small_corpus, *files, "--vocab-size", "400"], results)
-        assert len({r["ids_digest"] for r in measured}) == 1
-        assert not files or {r["memory_of"] for r in measured} == {"encoding"}
+        assert len({(r["corpus"], r["ids_digest"]) for r in measured}) == len({r["corpus"] for r in measured})
+        assert not files or {(r["memory_of"], r["tokens"] > 0) for r in measured} == {("encoding", True)}
         text = render.markdown(measured)
         assert (shown in text, text.count("| same |")) == (True, len(measured))
 

@@ -1,7 +1,9 @@
 """data/build_corpus.py and data/build_debian.py, run from the command line: every text once, whole and in order."""
 
+import gettext
 import gzip
 import io
+import struct
 import subprocess
 import sys
 import tarfile
@@ -126,3 +128,44 @@ def test_every_text_of_debian_is_a_document_once(tmp_path: Path) -> None:
     tokenizer = pipeline.train(corpus, output=tmp_path / "run", vocab_size=300)
     assert "größe" in tokenizer.decode(tokenizer.encode("größe"))
     assert "61" in (tmp_path / "run" / "report.txt").read_text()
+    archive(archives / "c.orig.tar.gz", {"c/copy.c": texts["src/0.c"].encode()})
+    one = tmp_path / "corpus.txt"
+    made = succeeded(run("large", one, "--archives", archives.parent, script="build_debian.py"))
+    assert made.stdout.startswith(f"{one}: 61 documents")
+    assert {*one.read_text().split(JOINT.decode())} == {*texts.values(), "read me\n"}
+
+
+def message_catalogue(translations: Mapping[str, str]) -> bytes:
+    """Return a .mo file, of which Python's gettext says that it is one."""
+    texts = [*(key.encode() for key in translations), *(text.encode() for text in translations.values())]
+    places, start = b"", 28 + 8 * len(texts)
+    for text in texts:
+        places += struct.pack("<2I", len(text), start)
+        start += len(text) + 1
+    header = struct.pack("<7I", 0x950412DE, 0, len(translations), 28, 28 + 4 * len(texts), 0, 0)
+    made = header + places + b"".join(text + b"\0" for text in texts)
+    read = gettext.GNUTranslations(io.BytesIO(made))
+    assert [read.gettext(key) for key in translations if key] == [text for key, text in translations.items() if key]
+    return made
+
+
+def test_translations_are_read_out_of_every_format_once_for_a_language(tmp_path: Path) -> None:
+    messages = {"": "Content-Type: text/plain; charset=UTF-8\n", "file": "Datei", "open": "Öffnen"}
+    files = {
+        "usr/share/locale/de/LC_MESSAGES/a.mo": message_catalogue(messages),
+        "usr/share/locale/de_AT/LC_MESSAGES/b.mo": message_catalogue({"file": "Datei", "save": "Sichern"}),
+        "l10n-fr/browser/menu.ftl": b"# Licence\nquit =\n    Quitter\n",
+        "l10n-fr/browser/menu.properties": b"print=Imprimer\n",
+        "x/po/it/docs/x/index.docbook": b"<para>Benvenuto &amp; <b>grazie</b></para>",
+        "usr/share/doc/x/page.ja.html": "<p>ようこそ</p>".encode(),
+        "usr/share/dictd/freedict-eng-nld.dict.dz": gzip.compress(b"house\n  huis\n"),
+        "x/main.c": b"int main(void);",
+    }
+    (archives := tmp_path / "archives" / "translations").mkdir(parents=True)
+    archive(archives / "a.orig.tar.gz", files)
+    corpus = tmp_path / "corpus.txt"
+    made = succeeded(run("translations", corpus, "--archives", archives.parent, script="build_debian.py"))
+    documents = {"Datei\nÖffnen", "Sichern", "Quitter", "Imprimer", "Benvenuto & grazie", "ようこそ", "house\n  huis"}
+    assert {*corpus.read_text().split(JOINT.decode())} == documents
+    assert "7 documents" in made.stdout
+    assert "; 5 languages" in made.stdout
