@@ -1,7 +1,8 @@
 """`encode --output`: a corpus becomes shards of token ids.
 
-Workers encode chunks into parts, each a checkpoint, and then write the shards from the parts. What the shards hold
-depends on corpus, tokenizer and options alone: not on workers, chunk size, memory or kills.
+In the order of the corpus, one writer makes shards of the ids of chunks as they come; in another order workers write
+them to parts first, each a checkpoint. What the shards hold depends on corpus, tokenizer and options alone: not on
+workers, chunk size, memory or kills.
 """
 
 from collections.abc import Sequence
@@ -19,12 +20,12 @@ from pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, without_
 from pipeline.run.runner import Runner, opened
 from pipeline.shards import manifest
 from pipeline.shards import plan as planning
-from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_shards
+from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, write_by_parts
+from pipeline.shards.encode_in_order import write_in_order
 from pipeline.shards.encoded_corpus import EncodedCorpus, load_result
 from pipeline.shards.formats.shard_format import Layout, ShardFacts
-from pipeline.shards.ids_file import EncodedChunk
 from pipeline.shards.manifest import ORDER_OPTIONS, Encoding, holds_out, is_dealt, kind_of
-from pipeline.shards.order import ORDERING_STAGE, put_in_order
+from pipeline.shards.order import ORDERING_STAGE
 from pipeline.storage import Location
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
@@ -95,14 +96,18 @@ def finished_corpus(runner: Runner, encoding: Encoding) -> EncodedCorpus | None:
 
 def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions) -> EncodedCorpus:
     encoding.home.remove([encoding.result.name])  # the shards are not complete from here on
-    parts = encode_chunks(runner, encoding, model, options)
-    total = total_of(runner, encoding, parts, options)
-    if not any(part.documents for part in parts) and set(total.losses) & _NO_TEXTS:
-        found = "; ".join(map(str, in_words(total.losses)))
-        hint = "name the field with --text-field; for chat data, use encode-chat"
-        raise InputError(f"no document is left to encode: {found}; {hint}")
-    splits = put_in_order(runner, encoding, parts)
-    written, index, layout = write_shards(runner, encoding, model, splits, parts)
+    total = ChunkStatistics()
+
+    def accept(read: ChunkStatistics, documents: int) -> None:
+        nonlocal total
+        total = total_of(runner, encoding, read, options)
+        if not documents and set(total.losses) & _NO_TEXTS:
+            found = "; ".join(map(str, in_words(total.losses)))
+            hint = "name the field with --text-field; for chat data, use encode-chat"
+            raise InputError(f"no document is left to encode: {found}; {hint}")
+
+    write = write_in_order if encoding.in_order else write_by_parts
+    written, index, layout = write(runner, encoding, model, options, accept)
     asked, separator = encoding.options, encoding.options["separator"]
     documents = sum(shard.documents for shard in written)
     for warning in planning.warnings_of(model, options, total, documents, encoding.plan):
@@ -122,11 +127,9 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOpt
     )
 
 
-def total_of(
-    runner: Runner, encoding: Encoding, parts: Sequence[EncodedChunk], options: CorpusOptions
-) -> ChunkStatistics:
-    """Return the statistics of all chunks; raises `InputError` for losses under `fail_on_loss`."""
-    total = sum((part.statistics for part in parts), ChunkStatistics(losses=encoding.plan.files_without_text()))
+def total_of(runner: Runner, encoding: Encoding, read: ChunkStatistics, options: CorpusOptions) -> ChunkStatistics:
+    """Return the statistics of a corpus by those of its chunks; `InputError` for losses under `fail_on_loss`."""
+    total = ChunkStatistics(losses=encoding.plan.files_without_text()) + read
     for warning in warnings_of(total.losses):
         runner.warn(warning)
     if options.fail_on_loss and total.losses:

@@ -115,7 +115,7 @@ def _shards(directory: Location) -> Facts:
     corpus = load_result(directory / RESULT)
     if corpus is None:
         assert encoding is not None, "info found one of the two"
-        done = sum(existing([path for path, _ in encoding.parts()]))
+        done = encoding.encoded_chunks()
         unfinished = f"{done} of {format_count(len(encoding.plan.chunks), 'chunks')}; the same command resumes"
         return _facts({"shards": str(directory), "encoded": unfinished, "tokenizer": encoding.options["tokenizer"]})
     return _encoded(directory, directory, corpus)

@@ -92,6 +92,14 @@ class Broadcast:
         return self.data if self.reference is None else bytes(import_module("ray").get(self.reference))
 
 
+def failed_too_often(task: object, reason: str) -> WorkerError:
+    """Return the error for a task whose last attempt failed for this reason."""
+    return WorkerError(
+        f"{task} failed {MAX_ATTEMPTS} times, the last time because {reason}; what is finished is kept: run the same "
+        "command again to resume"
+    )
+
+
 class _Attempts:
     """The tasks of one run by their indices: those that wait for an attempt, and how far and how often each came."""
 
@@ -113,10 +121,7 @@ class _Attempts:
         self.advance(index, 0)
         self.failures[index] += 1
         if self.failures[index] == MAX_ATTEMPTS:
-            raise WorkerError(
-                f"{self._tasks[index]} failed {MAX_ATTEMPTS} times, the last time because "
-                f"{reason.splitlines()[-1]}; what is finished is kept: run the same command again to resume"
-            )
+            raise failed_too_often(self._tasks[index], reason.splitlines()[-1])
         _log.warning("trying again in a fresh process")
         self.waiting.append(index)
 

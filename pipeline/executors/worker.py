@@ -20,7 +20,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -38,14 +38,28 @@ _IDLE_S = 0.01  # without a request, before more is imported for later
 Post = Callable[[str, object], None]
 _post: Post | None = None
 _progress = 0  # of the current task
+_of_thread = threading.local()
 
 
 def report_progress(amount: int) -> None:
     """Report to the coordinator that the current task advanced by `amount`; do nothing outside a worker."""
     global _progress
+    if report := getattr(_of_thread, "report", None):
+        report(amount)
+        return
     _progress += amount
     if _post is not None:
         _post("progress", _progress)
+
+
+@contextlib.contextmanager
+def reporting_to(report: Callable[[int], None]) -> Iterator[None]:
+    """Pass what this thread reports to a function during the block: the thread is a worker of its own process."""
+    _of_thread.report = report
+    try:
+        yield
+    finally:
+        del _of_thread.report
 
 
 def report_totals(done: int = 0) -> Callable[..., None]:
@@ -86,9 +100,14 @@ def answer(function: Callable[[Any], object], task: object) -> tuple[str, object
     try:
         return "done", function(task)
     except Exception as error:
-        if isinstance(error, PipelineError) and not isinstance(error, OSError):  # a store may answer the next time
+        if is_final(error):
             return "error", error
         return "failed", traceback.format_exc().strip()
+
+
+def is_final(error: Exception) -> bool:
+    """Return whether another attempt at a task would fail as this one did: a store may answer the next time."""
+    return isinstance(error, PipelineError) and not isinstance(error, OSError)
 
 
 def serve(descriptor: int, first: Sequence["Importing"] = ()) -> None:

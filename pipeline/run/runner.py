@@ -112,26 +112,37 @@ class Runner:
         grant = stage.grant
         at_once, worker = (grant.at_once, Need(memory_bytes=grant.need_bytes)) if grant else (None, ONE_CORE)
         with self.reporting(stage.name, total, stage.unit, done + begun) as advance:
-            self._note(stage, done, total)
+            self.note(stage.kept, done, total)
             running = self.executor.run(stage.do, tasks, advance, at_once=at_once, need=stage.need or worker)
             for position, result in running:
                 done += stage.weights[missing[position]]
-                self._note(stage, done, total)
+                self.note(stage.kept, done, total)
                 yield missing[position], result
 
-    def _note(self, stage: Stage[Task, Result], done: int, total: int) -> None:
-        """Note what an interruption would leave of a stage."""
-        if stage.kept:
-            self.kept = f"{format_bytes(done)} of {format_bytes(total)} {stage.kept}"
+    def note(self, kept: str, done: int, total: int) -> None:
+        """Note what an interruption would leave of a stage. kept: the verb, as in a `Stage`; "": nothing to say."""
+        if kept:
+            self.kept = f"{format_bytes(done)} of {format_bytes(total)} {kept}"
 
     @contextlib.contextmanager
-    def reporting(self, name: str, total: int, unit: str, done: int = 0) -> Iterator[Advance]:
-        """Report the start and end of a stage, and note its time and memory; yields what reports its progress."""
+    def reporting(self, name: str, total: int, unit: str, done: int = 0, kept: str = "") -> Iterator[Advance]:
+        """Report the start and end of a stage, and note its time and memory; yields what reports its progress.
+
+        kept: as for a `Stage`, if all progress is.
+        """
         stage = name + self.suffix
         started = time.monotonic()
+
+        def advance(amount: int) -> None:
+            nonlocal done
+            done += amount
+            self.listener(Advanced(stage, amount))
+            self.note(kept, done, total)
+
         with self.timed(name):
             self.listener(StageStarted(stage, total, unit, done))
-            yield lambda amount: self.listener(Advanced(stage, amount))
+            self.note(kept, done, total)
+            yield advance
         self.listener(StageEnded(stage, time.monotonic() - started))
 
     @contextlib.contextmanager

@@ -19,7 +19,6 @@ from pipeline.counts.prepared import PreparedText, in_blocks
 from pipeline.executors import Broadcast
 from pipeline.pattern.compiled import PatternSequence
 from pipeline.pattern.prepare import SpecialSearch
-from pipeline.shards.begun_shards import BegunShards, KeptIds
 from pipeline.shards.ids_file import EncodedChunk, IdsWriter
 from pipeline.shards.special_in_text import SpecialInText
 from pipeline.storage import Location, named, open_file
@@ -52,10 +51,7 @@ class IdsTask(ChunkTask):
 
 @dataclass(frozen=True, kw_only=True)
 class EncodeTask(IdsTask):
-    """One chunk for a worker process. model: from `packed`; tokenizer: its fingerprint; cache_bytes: for pieces.
-
-    shards: those that are written in place.
-    """
+    """One chunk for a worker process. model: from `packed`; tokenizer: its fingerprint; cache_bytes: for pieces."""
 
     again: ClassVar[str] = "start from scratch with --overwrite"
 
@@ -64,7 +60,6 @@ class EncodeTask(IdsTask):
     model: Broadcast
     tokenizer: str
     cache_bytes: int
-    shards: BegunShards | None
 
     def __repr__(self) -> str:
         return str(self)
@@ -104,9 +99,8 @@ def encode_chunk(task: EncodeTask) -> EncodedChunk:
         half = task.budget_bytes // 2  # for `regex`, where it cuts
         if model.pattern.tables is None and not isinstance(model.pattern, PatternSequence):
             task = replace(task, budget_bytes=half, copies=2 * task.copies)
-        ids = KeptIds(part, task.shards)
-        statistics = make_ids(task, model, encoder, ids.add, regex_bytes=half)
-        written = part.finish_part(task.fingerprint, statistics, **ids.finish(task.output))
+        statistics = make_ids(task, model, encoder, part.add, regex_bytes=half)
+        written = part.finish_part(task.fingerprint, statistics)
     elapsed_s = time.monotonic() - started
     _log.info("%s: %d bytes, %d ids in %.2f s", task, written.statistics.bytes, written.ids, elapsed_s)
     return written

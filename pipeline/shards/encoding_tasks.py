@@ -20,6 +20,7 @@ _MODEL_BYTES_PER_TOKEN = 600  # of a worker: the vocabulary in Python and in the
 _LEAST_CACHE_BYTES = 4 << 20
 _BUFFER_BYTES = 8 << 20  # a block of text and its ids
 LEAST_TEXT_BYTES = 4 << 20  # for a long piece
+_MOST_WAITING_BYTES = 16 << 20
 Task = TypeVar("Task", bound=IdsTask)
 
 
@@ -49,11 +50,20 @@ def dtype_of(model: Model) -> str:
 
 @dataclass(frozen=True)
 class EncodingWorkers:
-    """The workers that encode, and two parts of what each has for its work: for known pieces, and for text."""
+    """The workers that encode, and parts of what each has for its work: for known pieces, for text, and for ids.
+
+    waiting_bytes: for ids that wait for their turn, if ids are taken in the order of the corpus.
+    """
 
     grant: Grant
     cache_bytes: int
     text_bytes: int
+    waiting_bytes: int = 0
+
+    def in_order(self) -> "EncodingWorkers":
+        """Return them with memory for ids that wait, which there is less of for text."""
+        waiting = min(_MOST_WAITING_BYTES, (self.text_bytes - LEAST_TEXT_BYTES) // 4)
+        return replace(self, waiting_bytes=waiting, text_bytes=self.text_bytes - waiting)
 
 
 def encoding_workers(

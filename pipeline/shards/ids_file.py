@@ -2,8 +2,8 @@
 
 A file is blocks, each of numbers (8 bytes) and of ids (2 or 4 bytes); a table with a row for each block; and a footer
 in JSON with what the file depends on. All numbers are little-endian. A file is whole or absent, and may exceed memory:
-each block is checked when it is read. A *part*, the checkpoint of encoding, has the ids of one chunk, or says where
-they are in shards (`begun_shards`); its numbers are where documents end in the chunk. A *dealt* file has documents by
+each block is checked when it is read. A *part* has the ids of one chunk, and its numbers are where documents end in
+the chunk. A *dealt* file has documents by
 bucket: run after run, a block for each bucket; its numbers are two for each document, or stretch of one: its key, and
 its ids, with the highest bit set where it ends.
 
@@ -60,8 +60,6 @@ class EncodedChunk:
 
     first: its ids up to the first end of a document; longest: of one that starts and ends in it, or less than `_SHORT`.
 
-    at: the position of its first id among those of the corpus, if its ids are in shards; pieces: of each of these the
-    number of the first id there, the CRC-32 of all there, and the inode; earlier: whether an earlier run wrote it.
     about: what a guest stores of the rows that it made.
     """
 
@@ -71,21 +69,32 @@ class EncodedChunk:
     rest: int
     first: int = 0
     longest: int = 0
-    at: int | None = None
-    pieces: tuple[tuple[int, int, int], ...] = ()
-    earlier: bool = False
     about: dict[str, Any] = field(default_factory=dict)
 
 
-class IdsWriter:
-    """Writes one file of ids to an open file. elsewhere: whether only the numbers of blocks are written."""
+class LongestDocument:
+    """The ids of the longest document, or fewer than `_SHORT` if all are short, and where the last one ended."""
 
-    elsewhere = False
+    def __init__(self, longest: int = 0, last: int = 0) -> None:
+        self.longest, self.last = longest, last
+
+    def add(self, ends: memoryview, shift: int = 0) -> None:
+        """Take where documents end, less `shift`. Where many short ones do, they are not looked at one by one."""
+        if not ends:
+            return
+        longest = max(self.longest, ends[0] + shift - self.last)
+        if ends[-1] - ends[0] > max(longest, _SHORT):
+            longest = max(longest, *map(sub, ends[1:], ends))
+        self.longest, self.last = longest, ends[-1] + shift
+
+
+class IdsWriter:
+    """Writes one file of ids to an open file."""
 
     def __init__(self, file: IO[bytes], id_bytes: int) -> None:
         self._file, self._id_bytes, self._at = file, id_bytes, 0
         self._table = array("Q")
-        self._last = self._longest = 0  # the last number of the blocks so far, and the largest difference of two
+        self._documents = LongestDocument()
         self._first: int | None = None
 
     def add(self, ids: memoryview, numbers: memoryview) -> None:
@@ -95,18 +104,11 @@ class IdsWriter:
         row = array("Q", [self._at, *counts, _core.hash64(ids), _core.hash64(numbers)])
         self._table += row
         self._table.append(_core.hash64(row))
-        self._at += self._file.write(numbers) + (0 if self.elsewhere else self._file.write(ids))
+        self._at += self._file.write(numbers) + self._file.write(ids)
         if numbers:
-            self._take_ends(numbers.cast("Q"))
-
-    def _take_ends(self, ends: memoryview) -> None:
-        """Note the longest document, as far as it is long: where many short ones end, they are not looked at."""
-        if self._first is None:
-            self._first = self._last = ends[0]
-        longest = max(self._longest, ends[0] - self._last)
-        if ends[-1] - ends[0] > max(longest, _SHORT):
-            longest = max(longest, *map(sub, ends[1:], ends))
-        self._longest, self._last = longest, ends[-1]
+            ends = numbers.cast("Q")
+            self._first = ends[0] if self._first is None else self._first
+            self._documents.add(ends)
 
     def finish(self, fingerprint: str, **more: Any) -> None:
         """Write the table and the footer, the end of the file."""
@@ -119,7 +121,8 @@ class IdsWriter:
         """Write the end of a part. more: of `EncodedChunk`, such as where its ids are."""
         ids, documents = sum(self._table[1::_ROW]), sum(self._table[2::_ROW])
         first = ids if self._first is None else self._first
-        part = EncodedChunk(ids, statistics, documents, ids - self._last, first, self._longest, **more)
+        longest = self._documents.longest
+        part = EncodedChunk(ids, statistics, documents, ids - self._documents.last, first, longest, **more)
         self.finish(fingerprint, **asdict(part))
         return part
 

@@ -9,12 +9,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
-from typing import NamedTuple
 
 from pipeline import _core
 from pipeline.shards.formats.shard_format import ID_CODES, Block
-from pipeline.shards.ids_file import BlockRow, IdsFile, StoredIds, checked, open_ids
-from pipeline.storage import Location, OpenFile
+from pipeline.shards.ids_file import BlockRow, IdsFile, StoredIds, open_ids
 
 _ENDED = 1 << 63
 _IN_MEMORY = 4  # a bucket takes this many times its bytes
@@ -82,27 +80,18 @@ def _cut(blocks: Iterable[tuple[int, Block]], of: Slice) -> Iterator[Block]:
         yield ids[low:high], ends[bisect_left(ends, least) : bisect_right(ends, of.stop)]
 
 
-class ShardIds(NamedTuple):
-    """A shard with ids of a part that has none itself, and the byte where the first one of the part is or would be."""
-
-    where: Location
-    file: OpenFile
-    start: int
-
-
 class PartReader:
     """Reads an open part."""
 
     def __init__(self, file: IdsFile) -> None:
         self._file, self._rows = file, list(file.rows())
         self._firsts = list(accumulate((row.ids for row in self._rows), initial=0))
-        self.pieces = {first: (crc32, inode) for first, crc32, inode in file.footer.get("pieces", ())}
         self.row_numbers = list(accumulate((row.numbers for row in self._rows), initial=0))  # of each block's first
 
-    def blocks(self, of: Slice, shard: ShardIds | None = None) -> Iterator[Block]:
-        """Yield the ids of a slice, and where documents end in it; those that are not in the part only with `shard`."""
+    def blocks(self, of: Slice) -> Iterator[Block]:
+        """Yield the ids of a slice, and where documents end in it."""
         first = max(bisect_left(self._firsts, of.start) - 1, 0)
-        yield from _cut(((self._firsts[at], self._block(at, of, shard)) for at in range(first, len(self._rows))), of)
+        yield from _cut(((self._firsts[at], self._block(at, of)) for at in range(first, len(self._rows))), of)
 
     def ends(self) -> Iterator["array[int]"]:
         """Yield where documents end, block by block; ids are not read."""
@@ -130,16 +119,11 @@ class PartReader:
                 return ends[at]
         return None
 
-    def _block(self, number: int, of: Slice, shard: ShardIds | None = None) -> Block:
+    def _block(self, number: int, of: Slice) -> Block:
         """Return a block, without the ids of one that is outside the slice."""
         row, first, id_bytes = self._rows[number], self._firsts[number], self._file.id_bytes
-        ids = b""
-        if first < of.stop and first + row.ids > of.start:
-            if shard is not None:
-                start = shard.start + first * id_bytes
-                ids = checked(shard.where, shard.file, start, row.ids * id_bytes, row.ids_hash)
-            elif not self.pieces:
-                ids = self._file.ids(row)
+        inside = first < of.stop and first + row.ids > of.start
+        ids = self._file.ids(row) if inside else b""
         return memoryview(ids).cast(ID_CODES[id_bytes]), self._file.numbers(row)
 
 

@@ -2,10 +2,8 @@
 
 from array import array
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from threading import Event
 from typing import Any
 
 from pipeline.base.errors import UsageError
@@ -19,13 +17,13 @@ from pipeline.run.options import EncodeFilesOptions
 from pipeline.run.patterns import on_regex, slowness
 from pipeline.run.plan import Plan, list_corpus
 from pipeline.shards import plan as planning
-from pipeline.shards.encode_worker import IdsTask, make_ids
+from pipeline.shards.chunk_ids import Made
+from pipeline.shards.encode_worker import IdsTask
 from pipeline.shards.encoding_tasks import dtype_of, encoding_workers, task_of
 from pipeline.shards.formats.shard_format import ID_BYTES, ID_CODES
+from pipeline.shards.ordered_ids import ids_by_threads
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
-
-Blocks = list[tuple[memoryview, memoryview]]
 
 
 @dataclass(frozen=True)
@@ -113,14 +111,14 @@ def encode_files(
     id_bytes = ID_BYTES[dtype_of(model)]
     plan = planning.cut_corpus(listing, model, values)
     ids, ends = bytearray(), array("Q")
-    total = ChunkStatistics(losses=plan.files_without_text())
-    with closing(_encode_chunks(model, values, plan)) as parts:
-        for statistics, blocks in parts:
-            first = len(ids) // id_bytes
-            for block, ends_of_block in blocks:
-                ids += block
-                ends.extend(first + end for end in ends_of_block)
-            total += statistics
+    first, total = 0, ChunkStatistics(losses=plan.files_without_text())
+    with closing(_encoded(model, values, plan)) as made:
+        for block in made:
+            if isinstance(block, ChunkStatistics):
+                first, total = len(ids) // id_bytes, total + block
+                continue
+            ids += block[0]
+            ends.extend(first + end for end in block[1])
     if values.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
     for warning in (*warnings_of(total.losses), *planning.warnings_of(model, values, total, len(ends), plan)):
@@ -129,30 +127,8 @@ def encode_files(
     return EncodedFiles(whole.toreadonly(), memoryview(ends).toreadonly(), total.text_bytes, total.losses)
 
 
-def _encode_chunks(
-    model: Model, options: EncodeFilesOptions, plan: Plan
-) -> Generator[tuple[ChunkStatistics, Blocks], None, None]:
-    """Encode all chunks by threads; yields the blocks of each in the order of the corpus, as soon as possible."""
+def _encoded(model: Model, options: EncodeFilesOptions, plan: Plan) -> Generator[Made, None, None]:
     if on_regex(model.pattern):
         options = replace(options, workers=1)
-    workers = encoding_workers(Broker.of(options.memory_limit), options.workers, model, len(plan.chunks))
-    encoder = model.encoder(cache_bytes=workers.grant.count * workers.cache_bytes, threads=workers.grant.count)
-    task = task_of(IdsTask, model, options, workers)
-    given_up = Event()
-
-    def encode(index: int) -> tuple[ChunkStatistics, Blocks]:
-        blocks: Blocks = []
-
-        def add(ids: memoryview, ends: memoryview) -> None:
-            if given_up.is_set():
-                raise CancelledError
-            blocks.append((ids, ends))
-
-        return make_ids(task(name=f"chunk {index}", spans=plan.spans(index)), model, encoder, add), blocks
-
-    pool = ThreadPoolExecutor(workers.grant.count, thread_name_prefix="encode_files")
-    try:
-        yield from pool.map(encode, range(len(plan.chunks)))
-    finally:
-        given_up.set()  # after an error or an interruption threads end with their current block
-        pool.shutdown(cancel_futures=True)
+    workers = encoding_workers(Broker.of(options.memory_limit), options.workers, model, len(plan.chunks)).in_order()
+    return ids_by_threads(model, task_of(IdsTask, model, options, workers), plan, workers)

@@ -1,9 +1,10 @@
 """A directory of shards: its manifest, and the names of its files.
 
 encoding.json      the manifest: options, tokenizer, plan, names of the shards; no state
-parts/000000.ids   the ids of a chunk, or where they are in the shards; deleted when all shards are written
+journal            how far the writer of shards in the order of the corpus is; deleted when all shards are written
+.train-00000.ids   the ids of a shard that is not finished; .ends: where documents end; .shard, .second: a finished one
+parts/000000.ids   the ids of a chunk, made by a worker; deleted when they are written
 dealt/0000-000000.ids  the documents of a part by bucket, where the order is not the corpus's own; deleted likewise
-.shard-00000.npy.begun  a shard that is written in place, until it is complete
 shard-00000.npy    the shards, each with a second file if the format has one, such as shard-00000.documents.npy
                    for offsets; and what else the format adds, such as state.json and dataset_info.json of arrow
 shards.json        what the shards are, for people and programs; written last: the shards are complete if it exists
@@ -16,15 +17,15 @@ import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import InputError, UsageError
 from pipeline.run import standard_input
 from pipeline.run.directory import LOG, STANDARD_INPUT, Directory, Kind, fingerprint
 from pipeline.run.options import flag_of, with_defaults, without_defaults
-from pipeline.run.plan import Plan, corpus_bytes, dependencies_of, stored_plan
+from pipeline.run.plan import Plan, dependencies_of, stored_plan
 from pipeline.run.stored import plain, stored
-from pipeline.shards.begun_shards import BegunShards, begun_shards
 from pipeline.shards.encoded_corpus import (
     FORMAT_VERSION,
     RESULT,
@@ -38,12 +39,16 @@ from pipeline.shards.encoded_corpus import (
 from pipeline.shards.formats import shard_format, single_format
 from pipeline.shards.formats.shard_format import IDS, Layout, ShardFormat
 from pipeline.shards.ids_file import StoredIds, part_name
-from pipeline.storage import Location
+from pipeline.shards.journal import entries_of
+from pipeline.storage import Location, existing
 from pipeline.tokenizer.model import Model
 
+JOURNAL = "journal"
+_BEGUN = re.compile(r"\.(train|validation)-\d{5,}\.(ids|ends|shard|second)")  # files of shards that are not complete
 PARTS = ".parts"  # the end of the name of a directory that makes a single file
 ORDER_OPTIONS = ("shuffle", "seed", "repeat", "weights", "val_fraction", "val_tokens")
-SHARDS = Kind("encoding.json", re.compile(rf"parts|dealt|log\.txt|shards\.json|\.?{SHARD_NAME}"), FORMAT_VERSION)
+_RESERVED = rf"parts|dealt|{JOURNAL}|log\.txt|shards\.json|{SHARD_NAME}|{_BEGUN.pattern}"
+SHARDS = Kind("encoding.json", re.compile(_RESERVED), FORMAT_VERSION)
 
 
 def kind_of(format_name: str, *, validation: bool) -> Kind:
@@ -134,15 +139,29 @@ class Encoding:
 
     def remove_working(self) -> None:
         """Delete what is needed no more when the shards are complete, but not the manifest."""
-        self.directory.remove([*self.owned_parts(), *itertools.chain(*self.owned_dealt())])
-        self.home.remove(self.begun.names() if self.begun else [])
+        self.directory.remove([*self.owned_parts(), *itertools.chain(*self.owned_dealt()), JOURNAL])
+        self.directory.remove(filter(_BEGUN.fullmatch, self.directory.names_in(self.directory.location)))
 
     @property
-    def begun(self) -> BegunShards | None:
-        """The shards that are written in place, if they are."""
-        bytes_ = corpus_bytes(self.plan.files)
-        in_order = not is_dealt(self.options)
-        return begun_shards(self.home.location, self.options, self.single, bytes_) if in_order else None
+    def in_order(self) -> bool:
+        """Whether one writer writes the shards, in the order of the corpus, to a local directory."""
+        options = self.options
+        chosen_by_hash = not any(map(options.get, ("shuffle", "weights", "val_tokens")))
+        return isinstance(self.home.location, Path) and chosen_by_hash and (options.get("repeat") or 1) == 1
+
+    @property
+    def journal(self) -> Path:
+        """Where the writer's journal is, if the shards are written in order."""
+        path = self.directory / JOURNAL
+        assert isinstance(path, Path)
+        return path
+
+    def encoded_chunks(self) -> int:
+        """Return how many chunks are encoded: those that the journal has, or those with a part."""
+        if not self.in_order:
+            return sum(existing([path for path, _ in self.parts()]))
+        entries = entries_of(self.journal, self.fingerprint())
+        return int(entries[-1]["position"].get("chunk", 0)) if entries else 0
 
     def parts(self) -> list[StoredIds]:
         """Return the path of each part, and the fingerprint of what it depends on."""

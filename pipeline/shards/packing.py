@@ -1,7 +1,7 @@
 """How documents become the rows of shards: each is a row, or rows of a fixed number of tokens are packed with them."""
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,3 +176,37 @@ class Packer:
             before = self.tokens
             self.tokens += len(ids)
             yield Rows({IDS: ids}, array("Q", range((before // row + 1) * row, self.tokens + 1, row)))
+
+
+def rows_and_facts(
+    format_: ShardFormat,
+    rows: DocumentRows | PackedRows,
+    blocks: Iterable[Block],
+    tokens: int,
+    dropped: int = 0,
+    split: str | None = None,
+) -> tuple[Iterator[Rows], Callable[[int], dict[str, Any]]]:
+    """Return the rows of documents with that many tokens, and what is known of a shard when they are written.
+
+    dropped: tokens left out after the shard.
+    """
+    documents = 0
+
+    def counted() -> Iterator[Block]:
+        nonlocal documents
+        for ids, ends in blocks:
+            documents += len(ends)
+            yield ids, ends
+
+    def facts_of_documents(count: int) -> dict[str, Any]:
+        of_rows = count if format_.rows and count != documents else None
+        return {"documents": documents, "split": split, "tokens": tokens, "rows": of_rows}
+
+    def facts_of_rows(count: int) -> dict[str, Any]:
+        counts = {"documents": documents, "tokens": packer.tokens, "rows": count, "dropped": dropped}
+        return {**counts, **packer.cost(), "split": split}
+
+    if isinstance(rows, DocumentRows):
+        return (Rows({IDS: ids}, ends) for ids, ends in counted()), facts_of_documents
+    packer = Packer(rows)
+    return packer.rows(counted()), facts_of_rows

@@ -5,8 +5,10 @@ replaces a device, a socket or a pipe.
 """
 
 import contextlib
+import errno
 import json
 import os
+import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -120,6 +122,18 @@ def put(complete: Path, where: Location, *, sync_directory: bool = True) -> None
         complete.replace(where)
         if sync_directory:
             system.flush(where.parent)
+
+
+def move(complete: Path, where: Location) -> None:
+    """Move a complete local file as `put` does, also to another file system. Its directory is not flushed."""
+    try:
+        put(complete, where, sync_directory=False)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        with whole_file(where, sync_directory=False) as partial:
+            shutil.copyfile(complete, partial)
+        complete.unlink()
 
 
 def write_whole(where: Location, data: bytes | str) -> None:

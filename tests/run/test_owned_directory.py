@@ -166,7 +166,7 @@ def test_links_in_the_output_lead_to_nothing_that_is_removed(tmp_path: Path, com
 _RESUMED: list[tuple[str, str, dict[str, object]]] = [
     ("counts", "000000.parquet", {}),
     ("counts", "input-001.parquet", {"weights": [1, 3]}),
-    ("parts", "000000.ids", {}),
+    ("parts", "000000.ids", {"repeat": 2}),
     ("dealt", "0000-000000.ids", {"shuffle": True}),
     ("train", "data-00000-of-00001.arrow", {"shard_format": "arrow", "val_fraction": 0.5}),
 ]
@@ -184,7 +184,10 @@ def test_resumed_run_replaces_no_file_behind_a_link(
         (tmp_path / "more" / "1.txt").write_text("other") if options else None
     else:
         command = partial(encode, texts, tokenizer, output, **options)
-    next_step = "pipeline.counts.count.combine_chunks" if name == "counts" else "pipeline.commands.encode.write_shards"
+    next_step = {
+        "counts": "pipeline.counts.count.combine_chunks",
+        "train": "pipeline.shards.encode_in_order.named_shards",
+    }.get(name, "pipeline.shards.encode.write_shards")
     with patch(next_step, side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         command()
     (shutil.move if (output / name).exists() else lambda _, to: to.mkdir())(output / name, elsewhere)

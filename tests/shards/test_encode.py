@@ -20,9 +20,9 @@ import pipeline
 from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError, WorkerError
 from pipeline.run.options import RECORDS
 from pipeline.run.values import shard_formats
+from pipeline.shards.chunk_ids import Rest
 from pipeline.shards.formats import shard_format as format_of
 from pipeline.shards.formats.shard_format import IDS, Layout
-from pipeline.shards.ids_file import IdsWriter
 
 
 @pytest.fixture
@@ -39,13 +39,13 @@ def test_long_row_is_encoded_in_blocks(tokenizer: pipeline.Tokenizer, tmp_path: 
     """All ids of a value of 100 MB at once took ten times its size, beyond the limit."""
     rows = ["", "é", peers.generated_text(5, 9000) * 12 + f"{EOT}語", "", f"{EOT}b{IM}"]
     pq.write_table(pa.table({"text": rows}), tmp_path / "a.parquet")
-    blocks, own = [], IdsWriter.add
+    blocks, own = [], Rest.add
 
-    def add(self: IdsWriter, ids: memoryview, ends: memoryview) -> None:
+    def add(self: Rest, ids: memoryview, ends: memoryview) -> None:
         blocks.append(len(ids))
         own(self, ids, ends)
 
-    monkeypatch.setattr(IdsWriter, "add", add)
+    monkeypatch.setattr(Rest, "add", add)
     monkeypatch.setattr("pipeline.shards.encode_worker._BLOCK_BYTES", 777, raising=False)
     monkeypatch.setattr("pipeline.shards.encode_worker._BLOCK_IDS", 100)
     pipeline.encode_corpus(tmp_path / "a.parquet", tokenizer, tmp_path / "shards", workers=1)
@@ -234,7 +234,7 @@ def test_tokenizer_without_special_tokens_has_offsets(tokenizer: pipeline.Tokeni
 
 def test_damaged_part_is_encoded_again(tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch) -> None:
     text, output = write_text(tmp_path / "a.txt", 6, 300), tmp_path / "shards"
-    encode = partial(pipeline.encode_corpus, text, tokenizer, output, chunk_size=1000, documents="offsets")
+    encode = partial(pipeline.encode_corpus, text, tokenizer, output, chunk_size=1000, repeat=2)
     with monkeypatch.context() as patched:
         patched.setattr("pipeline.shards.encode.write_shard", lambda _: 1 // 0)
         with pytest.raises(WorkerError, match="ZeroDivisionError"):
@@ -247,8 +247,7 @@ def test_damaged_part_is_encoded_again(tokenizer: pipeline.Tokenizer, tmp_path: 
         encode()
     parts[1].unlink()
     encode()
-    ids, end = expected(tokenizer, [text.read_bytes()]), tokenizer.special_tokens[EOT]
-    assert read_shards(output) == [id_ for id_ in ids if id_ != end]
+    assert read_shards(output) == 2 * expected(tokenizer, [text.read_bytes()])
 
 
 def flipped(data: bytes, at: int) -> bytes:

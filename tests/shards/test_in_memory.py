@@ -24,7 +24,7 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.make_options import make_options
 from pipeline.run.options import EncodeFilesOptions
 from pipeline.run.plan import list_corpus
-from pipeline.shards import encode_worker, in_memory
+from pipeline.shards import encode_worker, in_memory, ordered_ids
 from pipeline.shards.encode_worker import IdsTask
 from pipeline.shards.plan import cut_corpus
 
@@ -85,21 +85,21 @@ def test_interruption_does_not_wait_for_chunks(tokenizer: pipeline.Tokenizer, tm
             return encode_worker.make_ids(task, *rest)
         try:
             while True:  # a chunk without end
-                rest[-1](memoryview(b""), memoryview(b""))
+                rest[-1](memoryview(b"\0"), memoryview(b""))
         except CancelledError:
             ended.append(task.name)
             raise
 
-    monkeypatch.setattr(in_memory, "make_ids", make_ids)
+    monkeypatch.setattr(ordered_ids, "make_ids", make_ids)
     path = tmp_path / "a.txt"
     path.write_text("the low lower lowest " * 400_000)
     model = tokenizer.model
     options = make_options(EncodeFilesOptions, {"inputs": path, "chunk_size": 1 << 20, "workers": 2})
     plan = cut_corpus(list_corpus(options, warn_of), model, options)
     assert len(plan.chunks) > 4
-    parts = in_memory._encode_chunks(model, options, plan)
-    assert next(parts)[0].bytes > 0
-    parts.close()
+    made = in_memory._encoded(model, options, plan)
+    assert isinstance(next(made), tuple)
+    made.close()
     assert 1 <= len(ended) <= 3  # of those that had started: two threads, and one that was given the next chunk
 
 

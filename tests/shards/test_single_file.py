@@ -8,6 +8,7 @@ from unittest.mock import Mock
 
 import command
 import pytest
+from command import files_in
 from encoded import EOT, TOKENIZER, everything, expected
 from peers import generated_text
 
@@ -78,9 +79,9 @@ def test_kill_when_the_files_are_complete_costs_no_encoding(text: Path, tmp_path
         patched.setattr(manifest, step, Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             encode()
-    assert before.items() - {("train.bin.json", before["train.bin.json"])} <= everything(home).items()
+    assert before.items() - {("train.bin.json", before["train.bin.json"])} <= files_in(home).items()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("pipeline.shards.encode.encode_chunk", Mock(side_effect=AssertionError("encoded again")))
+        patched.setattr("pipeline.shards.ordered_ids.make_ids", Mock(side_effect=AssertionError("encoded again")))
         assert encode() == whole
     assert everything(home) == before
 
@@ -89,10 +90,10 @@ def test_nothing_is_at_the_name_until_the_file_is_complete(text: Path, tmp_path:
     home = tmp_path / "home"
     encode = partial(pipeline.encode_corpus, text, TOKENIZER, home / "train.bin", chunk_size=1000)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("pipeline.commands.encode.write_shards", Mock(side_effect=KeyboardInterrupt))
+        patched.setattr("pipeline.shards.encode_in_order.named_shards", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             encode()
-    assert names(home) == [".train.bin.begun", "train.bin.parts"]
+    assert names(home) == ["train.bin.parts"]
     encode()
     assert names(home) == ["train.bin", "train.bin.json"]
 

@@ -18,6 +18,7 @@ from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.commands.encode import finished_corpus, saved_result, summary_of, total_of
 from pipeline.corpus.skipped_or_altered import Tally, in_words
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
 from pipeline.guests.chat.assemble_worker import MAKING_BYTES, AssemblyTask, write_rows
 from pipeline.guests.chat.comparison import Comparison
@@ -293,7 +294,8 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> Enc
         workers = replace(workers, cache_bytes=MOST_CACHE_BYTES, text_bytes=workers.text_bytes + spared)
     _look(runner, encoding.plan, model, chat, workers)
     parts = encode_conversations(runner, encoding, model, chat, workers)
-    total = total_of(runner, encoding, parts, chat.options)
+    read = sum((part.statistics for part in parts), ChunkStatistics())
+    total = total_of(runner, encoding, read, chat.options)
     for altered in in_words(total.losses):
         if altered.kind in _WARNED:
             runner.warn(f"{altered}{_WARNED[altered.kind]}")

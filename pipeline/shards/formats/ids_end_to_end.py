@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import ClassVar
+from typing import IO, ClassVar
 
 from pipeline.shards.formats.shard_format import BLOCK_IDS, ID_CODES, IDS, Block, Layout, Rows, ShardFacts, ShardFormat
 from pipeline.storage import Location, open_file
@@ -39,24 +39,37 @@ class Bin(ShardFormat):
 
     def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
         """Write the files; ids are never Python numbers here."""
+        with path.open("wb") as file:
+            file.write(self.header(layout, 0))
+
+            def ends() -> "Iterator[array[int]]":
+                for more in rows:
+                    file.write(more.columns[IDS])
+                    yield more.ends
+
+            return self.complete(file, second, layout, ends())
+
+    def complete(self, file: IO[bytes], second: Path | None, layout: Layout, ends: "Iterable[array[int]]") -> int:
+        """Write the header of an open file that has all ids when all ends were read, and the second file."""
         row_tokens = layout.row_tokens
         ended = last = 0
-        with path.open("wb") as file, (second or Path(os.devnull)).open("wb") as positions:
-            file.write(self.header(layout, 0))
+        with (second or Path(os.devnull)).open("wb") as positions:
             positions.write(bytes(_HEADER_BYTES) + array("Q", [0]).tobytes())
-            for more in rows:
-                file.write(more.columns[IDS])
-                positions.write(more.ends)
-                ended += len(more.ends)
-                last = more.ends[-1] if more.ends else last
-            values = (file.tell() - len(self.header(layout, 0))) // layout.id_bytes
+            for more in ends:
+                positions.write(more)
+                ended += len(more)
+                last = more[-1] if more else last
+            values = self._values(file, layout)
             unfinished = last < values  # a document that continues in the next shard
             positions.write(array("Q", [values] * unfinished))
             positions.seek(0)
             positions.write(_npy_header(8, ended + 1 + unfinished))
-            file.seek(0)
-            file.write(self.header(layout, values))
+        file.seek(0)
+        file.write(self.header(layout, values))
         return values // row_tokens if row_tokens else ended + unfinished
+
+    def _values(self, file: IO[bytes], layout: Layout) -> int:
+        return (file.seek(0, os.SEEK_END) - len(self.header(layout, 0))) // layout.id_bytes
 
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
         """Yield the blocks of a shard."""
@@ -116,23 +129,21 @@ class IndexedDataset(Bin):
     alone: ClassVar[bool] = False
     second: ClassVar[str | None] = "idx"
 
-    def write(self, path: Path, second: Path | None, layout: Layout, rows: Iterable[Rows]) -> int:
-        """Write both files."""
+    def complete(self, file: IO[bytes], second: Path | None, layout: Layout, ends: "Iterable[array[int]]") -> int:
+        """Write the index."""
         assert second is not None
-        ends = array("Q", [0])
-        with path.open("wb") as file:
-            for more in rows:
-                file.write(more.columns[IDS])
-                ends.extend(more.ends)
-            values = file.tell() // layout.id_bytes
-        if values > ends[-1]:
-            ends.append(values)  # a document that continues in the next shard
-        count = len(ends) - 1
-        with second.open("wb") as file:
-            file.write(_HEADER.pack(_MARK, 1, _DTYPES[layout.id_bytes], count, count + 1))
-            file.write(array("i", (end - start for start, end in pairwise(ends))))
-            file.write(array("q", (start * layout.id_bytes for start in ends[:-1])))
-            file.write(array("q", range(count + 1)))
+        positions = array("Q", [0])
+        for more in ends:
+            positions.extend(more)
+        values = self._values(file, layout)
+        if values > positions[-1]:
+            positions.append(values)  # a document that continues in the next shard
+        count = len(positions) - 1
+        with second.open("wb") as index:
+            index.write(_HEADER.pack(_MARK, 1, _DTYPES[layout.id_bytes], count, count + 1))
+            index.write(array("i", (end - start for start, end in pairwise(positions))))
+            index.write(array("q", (start * layout.id_bytes for start in positions[:-1])))
+            index.write(array("q", range(count + 1)))
         return count
 
     def ends(self, where: Location, layout: Layout, facts: ShardFacts) -> "array[int]":

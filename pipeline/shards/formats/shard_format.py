@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import IO, ClassVar, Literal
 
 from pipeline.storage import Location
 
@@ -126,6 +126,13 @@ class ShardFormat(ABC):
     def header(self, layout: Layout, tokens: int) -> bytes | None:
         """Return what a file has before its ids if these are end to end behind it; None for other formats."""
         return None
+
+    def complete(self, file: IO[bytes], second: Path | None, layout: Layout, ends: "Iterable[array[int]]") -> int:
+        """Make a shard of an open file of ids behind room for their header; returns how many rows it has.
+
+        It is for a format with a header. ends: where rows end, block by block.
+        """
+        raise NotImplementedError
 
     def memory_bytes(self, layout: Layout) -> int | None:
         """Return the bytes that writing a value takes in addition to its row; None if rows are not gathered."""

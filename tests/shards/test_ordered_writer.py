@@ -1,0 +1,200 @@
+"""Shards in the order of the corpus: the same bytes wherever the writer stops, and whatever the threads do."""
+
+import contextlib
+import json
+import random
+from collections.abc import Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import peers
+import pytest
+from amount import FULL
+from encoded import EOT, everything, expected, read_shards
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pipeline
+from pipeline.base import system
+from pipeline.base.errors import RunDirectoryError
+from pipeline.shards import ordered_writer
+from pipeline.shards.begun_shard import BegunShard
+from pipeline.shards.journal import Journal
+
+
+def text_of(path: Path, documents: int, words: int = 150) -> Path:
+    texts = [peers.generated_text(seed, words) if seed % 4 else "" for seed in range(documents)]
+    path.write_text(EOT.join(texts), newline="")
+    return path
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal gets an entry for each block, and blocks are small."""
+    monkeypatch.setattr(ordered_writer, "_PAUSE_S", -1.0)
+    monkeypatch.setattr("pipeline.shards.encode_worker._BLOCK_IDS", 100)
+    monkeypatch.setattr("pipeline.shards.encode_worker._BLOCK_BYTES", 300)
+
+
+FORMATS = ["npy", "bin", "parquet", "arrow", "megatron", "mds"]
+ROWS = st.fixed_dictionaries(
+    {"sequence_length": st.integers(3, 90)},
+    optional={"pack": st.sampled_from(["concat", "best-fit", "none"])},
+)
+OPTIONS = st.fixed_dictionaries(
+    {"shard_format": st.sampled_from(FORMATS), "shard_size": st.integers(100, 1500) | st.integers(3, 12)},
+    optional={
+        "documents": st.sampled_from(["offsets", "separator"]),
+        "val_fraction": st.floats(0.1, 0.9),
+        "memory_limit": st.just("400MiB"),
+    },
+)
+
+
+class Stopped(BaseException):
+    """A stop at an entry of the journal: before it is written, or after."""
+
+
+def stopping(at: int, *, after: bool) -> Any:
+    """Return what adds entries to a journal until the one with this number."""
+    number, add = count(), Journal.add
+
+    def stop(journal: Journal, entry: dict[str, Any]) -> None:
+        last = next(number) == at
+        if not last or after:
+            add(journal, entry)
+        if last:
+            raise Stopped
+
+    return stop
+
+
+def spoil(home: Path, seed: int) -> None:
+    """Append to the files of shards that are not closed, as the journal says: they may have anything there."""
+    entries = [json.loads(line)[1] for line in (home / "journal").read_bytes().splitlines()]
+    shards = entries[-1]["position"].get("shards", {}) if entries else {}
+    for split in ("train", "validation"):
+        first = shards.get(split, {}).get("index", 0)
+        for path in home.rglob(f".{split}-*.*"):
+            if path.suffix in (".ids", ".ends") and int(path.stem.rpartition("-")[2]) >= first:
+                with path.open("ab") as file:
+                    file.write(random.Random(seed).randbytes(37))
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.filterwarnings("ignore:--val-:UserWarning")
+@settings(max_examples=300 if FULL else 8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(options=OPTIONS, rows=ROWS | st.just({}), chunk_size=st.integers(150, 3000), data=st.data())
+def test_a_writer_that_was_stopped_goes_on_with_the_same_bytes(
+    tokenizer: pipeline.Tokenizer, tmp_path_factory, options, rows, chunk_size: int, data: st.DataObject
+) -> None:
+    """It stops at up to three entries of its journal, with other numbers of threads; what it wrote later is spoilt."""
+    home = tmp_path_factory.mktemp("home")
+    small = options["shard_size"] < 100
+    text = text_of(home / "a.txt", 7, words=8 if small else 150)
+    options = {**options, **rows, "chunk_size": chunk_size // (10 if small else 1)}
+    encode = partial(pipeline.encode_corpus, text, tokenizer, **options)
+    whole, output = encode(home / "whole", workers=1), home / "stopped"
+    for at in data.draw(st.lists(st.integers(0, 12), min_size=1, max_size=3), "entries"):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Journal, "add", stopping(at, after=data.draw(st.booleans(), "after")))
+            with contextlib.suppress(Stopped):
+                encode(output, workers=data.draw(st.integers(1, 3), "workers"))
+        if not (output / "shards.json").exists():
+            spoil(output, at)
+    assert encode(output, workers=2) == whole
+    assert everything(output) == everything(home / "whole")
+
+
+@pytest.mark.parametrize("name", ["shards", "all.bin"])
+@pytest.mark.usefixtures("small_blocks")
+def test_ids_are_those_of_the_definition(tokenizer: pipeline.Tokenizer, tmp_path: Path, name: str) -> None:
+    text = text_of(tmp_path / "a.txt", 30)
+    result = pipeline.encode_corpus(text, tokenizer, tmp_path / name, shard_size=901, chunk_size=500, workers=3)
+    wanted = expected(tokenizer, [text.read_bytes()])
+    if name == "shards":
+        assert read_shards(tmp_path / name) == wanted
+        assert [shard.tokens for shard in result.shards[:-1]] == [901] * (len(result.shards) - 1)
+    else:
+        assert memoryview((tmp_path / name).read_bytes()).cast("H").tolist() == wanted
+    at = 0
+    for shard in result.shards:
+        assert shard.documents == wanted[at : at + shard.tokens].count(tokenizer.special_tokens[EOT])
+        at += shard.tokens
+
+
+def test_directories_are_synced_for_entries_of_the_journal_not_for_shards(
+    tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch
+) -> None:
+    text, flush, synced = text_of(tmp_path / "a.txt", 4, words=30), system.flush, list[Path]()
+    monkeypatch.setattr(system, "flush", lambda path: synced.append(path) or flush(path))
+    result = pipeline.encode_corpus(text, tokenizer, tmp_path / "out", shard_size=5, chunk_size=200, workers=1)
+    assert len(result.shards) > 50
+    assert synced.count(tmp_path / "out") < 15
+
+
+@pytest.fixture
+def stopped(tokenizer: pipeline.Tokenizer, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """What encodes a text into shards; it was stopped once, when two shards were finished and a third one begun."""
+    request.getfixturevalue("small_blocks")
+    text, output = text_of(tmp_path / "a.txt", 9), tmp_path / "out"
+    encode = partial(pipeline.encode_corpus, text, tokenizer, output, shard_size=900, chunk_size=700, workers=1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Journal, "add", stopping(14, after=True))
+        with pytest.raises(Stopped):
+            encode()
+    assert (output / ".train-00001.ids").exists()
+    assert not (output / "shard-00000.npy").exists()
+    yield encode
+    assert read_shards(output) == expected(tokenizer, [text.read_bytes()])
+
+
+@pytest.mark.parametrize("damage", ["a changed id", "a short file", "no file", "a damaged journal"])
+def test_damage_of_what_the_journal_speaks_of_is_found(stopped, tmp_path: Path, damage: str) -> None:
+    output = tmp_path / "out"
+    *_, begun = sorted(output.glob(".*.ids"))
+    whole = bytearray(begun.read_bytes())
+    whole[140] ^= 1
+    if damage == "a changed id":
+        begun.write_bytes(whole)
+    elif damage == "a short file":
+        begun.write_bytes(whole[:140])
+    elif damage == "no file":
+        begun.unlink()
+    else:
+        (output / "journal").write_bytes(b"{}\n" + (output / "journal").read_bytes())
+        stopped()
+        return
+    with pytest.warns(UserWarning, match=r"what .*journal speaks of is not as it was written: encoding from the start"):
+        stopped()
+
+
+def test_what_is_written_is_not_encoded_again(stopped) -> None:
+    written, resume = [], BegunShard.resume
+
+    def resumed(shard: BegunShard, extent: Any) -> bool:
+        written.append((shard.files.name, extent.ids))
+        return resume(shard, extent)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(BegunShard, "resume", resumed)
+        stopped()
+    [(name, ids)] = written
+    assert name > "train-00000"
+    assert ids > 0
+
+
+@pytest.mark.parametrize("kind", ["a link", "another name"])
+def test_begun_shard_with_another_name_is_refused(stopped, tmp_path: Path, kind: str) -> None:
+    *_, begun = sorted((tmp_path / "out").glob(".*.ids"))
+    begun.rename(other := tmp_path / "other")
+    (begun.symlink_to if kind == "a link" else begun.hardlink_to)(other)
+    before = other.read_bytes()
+    with pytest.raises(RunDirectoryError, match=rf"{begun.name} .*remove"):
+        stopped()
+    assert other.read_bytes() == before
+    begun.unlink()
+    with pytest.warns(UserWarning, match="encoding from the start"):
+        stopped()
