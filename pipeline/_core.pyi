@@ -305,9 +305,9 @@ class Encoder:
         The ids that text following this part could not change, and the byte where the rest starts.
         """
 
-    def encode_batch(self, texts: Sequence[str | bytes], specials: SpecialTokens | None, threads: int) -> list[list[int]]:
+    def encode_batch(self, texts: Sequence[str | bytes], specials: SpecialTokens | None, threads: int, turn_bytes: int = 32768) -> list[list[int]]:
         """
-        The ids of each text of a list, in its order, by up to `threads` threads.
+        The ids of each text of a list, in its order, by up to `threads` threads. turn_bytes: what a thread takes at once, of many texts or of one; the ids are the same.
         """
 
     def encode_rows(self, counter: Columns) -> tuple[memoryview, memoryview]:

@@ -12,6 +12,7 @@ using bpe::ChunkIds;
 using bpe::ChunkText;
 using bpe::Encoder;
 using bpe::IdBuffer;
+using bpe::Locked;
 using bpe::MemoryView;
 using bpe::PieceSink;
 using bpe::SpecialTokens;
@@ -23,6 +24,18 @@ namespace {
 using Ids = std::span<const uint32_t>;
 using Tokens = nb::typed<nb::dict, uint32_t, nb::bytes>;
 
+// While it lives, with the GIL held, Python collects no garbage: up to version 3.11 it would go through the lists that are
+// made again and again.
+class Uncollected {
+ public:
+  ~Uncollected() {
+    if (enabled_) PyGC_Enable();
+  }
+
+ private:
+  const bool enabled_ = PyGC_Disable();
+};
+
 // An Encoder that keeps the Python number of each id that it has returned, so that a list costs no new objects. The
 // numbers are used with the GIL held only.
 class ListingEncoder : public Encoder {
@@ -32,13 +45,21 @@ class ListingEncoder : public Encoder {
     for (PyObject* number : numbers_) Py_XDECREF(number);
   }
 
-  nb::typed<nb::list, int> list(std::span<const uint32_t> ids) {
-    nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(ids.size())));
+  // The ids of parts, one after another.
+  nb::typed<nb::list, int> list(Encoder::Parts parts) {
+    size_t size = 0;
+    for (const Ids& part : parts) size += part.size();
+    nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(size)));
     if (!list.is_valid()) throw nb::python_error();
-    for (size_t i = 0; i < ids.size(); ++i) PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), number(ids[i]));
+    Py_ssize_t at = 0;
+    for (const Ids& part : parts)
+      for (const uint32_t id : part) PyList_SET_ITEM(list.ptr(), at++, number(id));
     return nb::borrow<nb::list>(list);
   }
-  nb::typed<nb::list, int> list(const IdBuffer& ids) { return list({ids.data(), ids.size()}); }
+  nb::typed<nb::list, int> list(const IdBuffer& ids) {
+    const Ids part(ids.data(), ids.size());
+    return list({&part, 1});
+  }
 
  private:
   static constexpr size_t kMostKept = size_t{1} << 20;
@@ -101,20 +122,41 @@ auto on(const Text& text, const Work& work) {
   return bytes.size() < 1024 ? work(bytes) : unlocked([&] { return work(bytes); });
 }
 
+// Threads share a text of so many bytes.
+constexpr size_t kSharedBytes = 1 << 20;
+
 IdBuffer encode(Encoder& self, const Text& text, const SpecialTokens* specials) {
   IdBuffer ids;
-  on(text, [&](std::string_view bytes) { return self.encode(bytes, specials, true, ids); });
+  on(text, [&](std::string_view bytes) {
+    if (bytes.size() < kSharedBytes) {
+      self.encode(bytes, specials, true, ids);
+      return;
+    }
+    const size_t threads = std::thread::hardware_concurrency();
+    self.encode_batch({&bytes, 1}, specials, threads, Encoder::kTurnBytes, [&](std::span<const Encoder::Parts> texts) {
+      for (const Ids& part : texts[0]) {
+        std::copy(part.begin(), part.end(), ids.reserve(part.size()));
+        ids.advance(part.size());
+      }
+    });
+  });
   return ids;
 }
 
 nb::typed<nb::list, nb::typed<nb::list, int>> encode_batch(ListingEncoder& self, const std::vector<Text>& texts,
-                                                           const SpecialTokens* specials, size_t threads) {
+                                                           const SpecialTokens* specials, size_t threads,
+                                                           size_t turn_bytes) {
   std::vector<std::string_view> listed;
   for (const Text& text : texts) listed.push_back(utf8(text));
-  const Encoder::Batch batch = unlocked([&] { return self.encode_batch(listed, specials, threads); });
   nb::list lists;
-  for (const auto& [row, begin, end] : batch.places)
-    lists.append(self.list({batch.rows[row].data() + begin, end - begin}));
+  unlocked([&] {
+    self.encode_batch(listed, specials, threads, std::max<size_t>(turn_bytes, 1),
+                      [&](std::span<const Encoder::Parts> next) {
+                        const Locked locked;
+                        const Uncollected uncollected;
+                        for (const Encoder::Parts& parts : next) lists.append(self.list(parts));
+                      });
+  });
   return lists;
 }
 
@@ -232,7 +274,10 @@ void bind_encoder(nb::module_& module) {
           "text"_a, specials,
           "The ids that text following this part could not change, and the byte where the rest starts.")
       .def("encode_batch", &encode_batch, "texts"_a, "specials"_a.none(), "threads"_a,
-           "The ids of each text of a list, in its order, by up to `threads` threads.")
+           "turn_bytes"_a = Encoder::kTurnBytes,
+           "The ids of each text of a list, in its order, by up to `threads` threads. turn_bytes: what a thread takes "
+           "at "
+           "once, of many texts or of one; the ids are the same.")
       .def("encode_rows", &encode_rows, "counter"_a,
            "Offsets in bytes (64-bit signed) and ids (uint32) of each piece of a counter: columns of numbers.")
       .def("add_uses", &add_uses, "counter"_a, "uses"_a,

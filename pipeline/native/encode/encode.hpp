@@ -11,7 +11,7 @@
 // merged. When all are known, the ids of the others are put between those of the frequent ones. Where pieces are long,
 // they are looked up in parts that no merge joins (borders.hpp): more of these are known. Threads may call at the same
 // time: each call takes a state of its own from a pool, without a lock; a child of a fork makes those again that threads
-// of its parent used. The texts of a batch are taken from a common counter by threads that live as long as the call.
+// of its parent used. The threads of a batch (batch.cpp) share its long texts.
 // Memory: at most `cache_bytes` for the ids of known pieces, taken as it is used; `threads` use them at a time (0: as many
 // as there are cores, at least four), further ones merge what is not frequent.
 #pragma once
@@ -55,16 +55,15 @@ class Encoder {
   // The number of the ids of a whole text; memory does not grow with it.
   size_t count(std::string_view text, const SpecialTokens* specials);
 
-  // Where the ids of a text are: rows[row], from `begin` to `end`.
-  struct Place {
-    size_t row, begin, end;
-  };
-  struct Batch {
-    std::vector<IdBuffer> rows;  // one a thread
-    std::vector<Place> places;   // one a text
-  };
-  // The ids of many texts, by up to `threads` threads, the caller's among them.
-  Batch encode_batch(std::span<const std::string_view> texts, const SpecialTokens* specials, size_t threads);
+  // The ids of a text, in one part or several.
+  using Parts = std::span<const std::span<const uint32_t>>;
+  // What a thread takes at once, and what makes one more thread worth starting.
+  static constexpr size_t kTurnBytes = 32 << 10;
+  // Encodes many texts by up to `threads` threads, which share long ones. Meanwhile and at the end the caller's thread
+  // calls `give` with the ids of the next texts, in order, until it has given all. `turn_bytes`: >= 1; the ids are the
+  // same for any.
+  void encode_batch(std::span<const std::string_view> texts, const SpecialTokens* specials, size_t threads,
+                    size_t turn_bytes, const std::function<void(std::span<const Parts> texts)>& give);
 
   // Appends the ids of the pieces of `text` that end at `ends`, which rise up to its size.
   void encode_cut(std::string_view text, std::span<const uint32_t> ends, IdBuffer& out);
@@ -110,12 +109,15 @@ class Encoder {
   };
   using Lease = std::unique_ptr<State, Return>;
   Lease lease();
+  class Batch;
 
   // With `counted`, ids are counted there and `out` stays empty.
   size_t encode_text(std::string_view text, const SpecialTokens* specials, bool at_end, State& state, IdBuffer& out,
                      size_t* counted);
   size_t encode_document(std::string_view text, size_t begin, size_t end, bool at_end, State& state, IdBuffer& out,
                          size_t* counted);
+  // The first border in [from, to) of a text: ids before it and behind are those of two texts. npos if there is none.
+  size_t find_border(std::string_view text, const SpecialTokens* specials, size_t from, size_t to) const;
   // At most kBlockPieces pieces of `text`, the first from `begin` on, that end at `ends`; the text may be read up to
   // `readable`.
   void encode_block(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable, State& state,
