@@ -49,8 +49,8 @@ MOST_LINES_OF_A_FUNCTION = 50  # without its docstring
 MOST_PARAMETERS = 6
 MOST_FLAGS = 24  # in the help of a command
 MOST_UNFORMATTED = 35  # uses of `fmt: skip` and `fmt: off` in package and tests
-MOST_BEHIND = {"commands.train": 126, "counts.count_worker": 40}  # modules that are imported sooner or later
-LONGEST_CHAIN = 21  # modules that import one another in a row
+MOST_BEHIND = {"commands.train": 116, "counts.count_worker": 40}  # modules that are imported sooner or later
+LONGEST_CHAIN = 19  # modules that import one another in a row
 # Modules that name others as text. The face of the package imports what is public when it is first used.
 MAY_NAME_MODULES = {"__init__", "bpe_pipeline"}
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
@@ -320,7 +320,7 @@ sys.argv = ["bpe-pipeline", "train", "corpus.txt", *words]
 assert main() == 0
 assert "pipeline.reports.page" in sys.modules
 """
-_LATER = {"pipeline.commands.merge", "pipeline.merges.merge", "pipeline.reports.page", "pipeline.tokenizer.tokenizer"}
+_LATER = {"pipeline.commands.learn", "pipeline.merges.merge", "pipeline.reports.page", "pipeline.tokenizer.tokenizer"}
 
 
 @pytest.mark.parametrize(

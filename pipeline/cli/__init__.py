@@ -11,14 +11,35 @@ from collections.abc import Sequence
 
 import click
 
+from pipeline import __version__
 from pipeline.base import log
 from pipeline.base.errors import PipelineError
 from pipeline.base.printable import without_secrets
-from pipeline.cli.command import PROGRAM, click_command, commands
-from pipeline.cli.help import Command
-from pipeline.run.guests import unusable
+from pipeline.cli.command import DEBUGGING, click_command
+from pipeline.cli.help import Command, Group
+from pipeline.commands.declared import COMMANDS
+from pipeline.run import guests
 
 __all__ = ["all_commands", "run"]
+
+PROGRAM = "bpe-pipeline"
+
+commands = click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")(
+    Group(
+        COMMANDS,
+        guests.commands,
+        click_command,
+        name=PROGRAM,
+        params=[*DEBUGGING],
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+        help="""Train byte-level BPE tokenizers on corpora larger than memory: exact, parallel, resumable.
+
+        \b
+        Let the Tab key complete commands, options and values; for bash, and likewise for zsh and fish:
+        eval "$(_BPE_PIPELINE_COMPLETE=bash_source bpe-pipeline)"
+        """,
+    )
+)
 
 
 def all_commands() -> dict[str, Command]:
@@ -55,7 +76,7 @@ def _fail(reason: str, code: int) -> int:
     from pipeline.reports.progress import write_error
 
     write_error(f"{PROGRAM}: error: {reason}")
-    for line in map(str, unusable.values()):  # perhaps it brings what was not found
+    for line in map(str, guests.unusable.values()):  # perhaps it brings what was not found
         if line != reason:
             write_error(f"{PROGRAM}: warning: {line}")
     return code

@@ -7,23 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline import __version__
 from pipeline.base import log
 from pipeline.base.errors import ExportRefusedError, UsageError
 from pipeline.cli.completion import Word
-from pipeline.cli.help import HELP_ALL, Command, Flag, Group
+from pipeline.cli.help import HELP_ALL, Command, Flag
 from pipeline.cli.settle import settle
 from pipeline.commands.declaration import Command as Declared
 from pipeline.commands.declaration import Session
-from pipeline.commands.declared import COMMANDS
-from pipeline.run import guests
 from pipeline.run.options import RECORDS, RayOptions, Values, WorkOptions, flag_of
 from pipeline.run.record import ARGUMENT, CALL, Record, records_of
 
 if TYPE_CHECKING:
     from pipeline.reports.result import Result
 
-PROGRAM = "bpe-pipeline"
 _AS_JSON, _MORE = "bpe-pipeline.as_json", "more"
 _CONFIG = Record(
     "config", str, None, "Other", CALL, str,
@@ -37,7 +33,7 @@ def _be_verbose(_context: click.Context, _parameter: click.Parameter, wanted: bo
 
 
 _hidden = partial(Flag, is_flag=True, expose_value=False)
-_DEBUGGING: list[click.Parameter] = [
+DEBUGGING: list[click.Parameter] = [
     _hidden(["--verbose", "-v"], callback=_be_verbose, help="print the log, with debug messages", advanced=True),
     _hidden(["--debug"], help="show the traceback of a failure", advanced=True),
 ]
@@ -61,7 +57,7 @@ def click_command(declared: Declared) -> Command:
         session = settle(declared, typed)
         return None if session is None else _carry_out(declared, session)
 
-    params = [*arguments, *_flags(declared), _JSON, *_DEBUGGING, HELP_ALL]
+    params = [*arguments, *_flags(declared), _JSON, *DEBUGGING, HELP_ALL]
     return Command(declared, callback=call, params=params)
 
 
@@ -130,21 +126,3 @@ def _carry_out(declared: Declared, session: Session) -> int | None:
     if failure := getattr(result, "failure", ""):
         raise ExportRefusedError(failure)
     return result.exit_code
-
-
-commands = click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")(
-    Group(
-        COMMANDS,
-        guests.commands,
-        click_command,
-        name=PROGRAM,
-        params=[*_DEBUGGING],
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-        help="""Train byte-level BPE tokenizers on corpora larger than memory: exact, parallel, resumable.
-
-        \b
-        Let the Tab key complete commands, options and values; for bash, and likewise for zsh and fish:
-        eval "$(_BPE_PIPELINE_COMPLETE=bash_source bpe-pipeline)"
-        """,
-    )
-)

@@ -17,9 +17,8 @@ from pipeline.base.units import format_count
 from pipeline.commands import report
 from pipeline.corpus.listing import resolved
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.counts.combine import look_at
-from pipeline.counts.count import require_counted
-from pipeline.counts.counter_file import Parts
+from pipeline.counts.counted import require_counted
+from pipeline.counts.counter_file import Parts, look_at
 from pipeline.counts.elsewhere import take_counts
 from pipeline.executors import Executor
 from pipeline.reports.summary import Summary

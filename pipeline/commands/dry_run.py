@@ -13,8 +13,8 @@ from pipeline.base.memory import Grant
 from pipeline.base.units import format_bytes, format_count
 from pipeline.commands.corpus_sample import Sample, sample
 from pipeline.commands.preload import TRAINING
-from pipeline.counts.combine import look_at
 from pipeline.counts.combine_worker import COMBINE_BYTES
+from pipeline.counts.counter_file import look_at
 from pipeline.counts.feeding import RegexCutter
 from pipeline.merges import forecast
 from pipeline.merges.merge import merges_for

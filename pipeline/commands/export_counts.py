@@ -4,7 +4,7 @@ import shutil
 
 from pipeline.commands.preload import TRAINING
 from pipeline.counts import export_worker
-from pipeline.counts.count import require_counted
+from pipeline.counts.counted import require_counted
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
 from pipeline.run.make_options import make_options

@@ -19,13 +19,13 @@ from pipeline.base.errors import InputError, TrainingError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.commands import report
-from pipeline.commands.merge import keep_ids, merge_and_export
+from pipeline.commands.learn import keep_ids, merge_and_export
 from pipeline.commands.preload import TRAINING
 from pipeline.commands.tokenizers import first_tokenizer
 from pipeline.corpus.files import compression_marked, reading
 from pipeline.counts import import_worker
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.counts.count import Counted
+from pipeline.counts.counted import Counted
 from pipeline.counts.counter_file import PartPath, Parts
 from pipeline.counts.counts_file import MOST_COUNT, counts_in
 from pipeline.counts.elsewhere import take_counts

@@ -18,7 +18,7 @@ from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.sampling import choose
-from pipeline.counts.count import Counted, text_counters
+from pipeline.counts.counted import Counted, text_counters
 from pipeline.executors import Executor
 from pipeline.merges.merge_list import MergeList
 from pipeline.reports import model_card

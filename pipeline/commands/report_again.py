@@ -26,7 +26,7 @@ from pipeline.commands.report import (
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import files_in_both, find_files
 from pipeline.corpus.sampling import Chosen, choose
-from pipeline.counts.count import require_counted
+from pipeline.counts.counted import require_counted
 from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list
 from pipeline.reports import page

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def _prepare_rest(chunks: int) -> None:
     """Import what follows counting; one chunk leaves a core idle, which prepares the page of the report."""
-    import pipeline.commands.merge
+    import pipeline.commands.learn
     import pipeline.reports.numbers_worker  # noqa: F401
 
     if chunks < usable_cores():
@@ -38,10 +38,10 @@ def run_train(options: TrainOptions, executor: Executor, listener: Listener) -> 
         with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
             executor.meanwhile(partial(_prepare_rest, len(run.manifest.plan.chunks)))
             if run.manifest.special:
-                from pipeline.commands.merge import keep_ids
+                from pipeline.commands.learn import keep_ids
 
                 keep_ids(runner, run, options)
             run, counted = count(runner, run, options)
-            from pipeline.commands.merge import merge_and_export
+            from pipeline.commands.learn import merge_and_export
 
             return merge_and_export(runner, run, counted, options)

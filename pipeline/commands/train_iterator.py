@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
-from pipeline.commands.merge import merge_and_export
+from pipeline.commands.learn import merge_and_export
 from pipeline.commands.preload import TRAINING
 from pipeline.commands.tokenizers import first_tokenizer
 from pipeline.corpus.items import blocks

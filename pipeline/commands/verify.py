@@ -16,7 +16,7 @@ from pathlib import Path
 from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
-from pipeline.counts.count import counter_of
+from pipeline.counts.counted import counter_of
 from pipeline.executors import Executor
 from pipeline.merges import forecast, merge, replay_worker
 from pipeline.merges.chooser import Chooser

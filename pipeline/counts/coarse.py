@@ -11,7 +11,8 @@ from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.coarse_worker import FitTask, pieces_cut
 from pipeline.counts.combine import combine_counters
-from pipeline.counts.count import Counted, as_counted, combine_chunks, count_chunks, find_counted
+from pipeline.counts.count import combine_chunks, count_chunks
+from pipeline.counts.counted import Counted, as_counted, find_counted
 from pipeline.counts.counter_file import Parts
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.run import manifest

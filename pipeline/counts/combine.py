@@ -13,12 +13,12 @@ from pathlib import Path
 from pipeline.base.memory import Grant
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import COMBINE_BYTES, CombineTask, combine, join
-from pipeline.counts.counter_file import CounterFacts, LookTask, Parts, look
+from pipeline.counts.counter_file import CounterFacts, Parts, look_at
 from pipeline.executors import Executor, Need
 from pipeline.run.manifest import MOST_RANGES, Run
 from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.runner import Runner, Stage
-from pipeline.storage import Location, existing, names_in, remove
+from pipeline.storage import Location, names_in, remove
 
 COMBINING = "combining"
 _SHARES_A_CORE = 2  # so that all cores finish together
@@ -90,11 +90,3 @@ def own_counters(run: Run, parts: Sequence[tuple[Location, str]], executor: Exec
     facts = look_at(parts, executor)
     run.directory.refuse_replaced([path for path, _ in parts], facts)
     return facts
-
-
-def look_at(parts: Sequence[tuple[Location, str]], executor: Executor) -> list[CounterFacts | None]:
-    """Read the footers of existing counters. A worker does it, so that the coordinator never loads Arrow."""
-    there = existing([path for path, _ in parts])
-    tasks = [LookTask([part for part, is_there in zip(parts, there, strict=True) if is_there])] if any(there) else []
-    footers = iter([facts for _, of_task in executor.run(look, tasks) for facts in of_task])
-    return [next(footers) if is_there else None for is_there in there]

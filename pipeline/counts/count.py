@@ -5,22 +5,21 @@ got new files counts only those. Results of other counts are deleted when all ch
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 
-from pipeline.base.errors import InputError, RunDirectoryError
+from pipeline.base.errors import RunDirectoryError
 from pipeline.base.units import format_bytes, format_count
 from pipeline.corpus.documents import DocumentJudge
 from pipeline.corpus.fit_worker import SampleTask, misfit_of
 from pipeline.corpus.sampling import choose
-from pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words, warnings_of
-from pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts
-from pipeline.counts.combine import combine_counters, look_at, own_counters
+from pipeline.corpus.skipped_or_altered import warnings_of
+from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.counts.combine import combine_counters, own_counters
 from pipeline.counts.count_worker import count_chunk
-from pipeline.counts.counter_file import CounterFacts, Parts
+from pipeline.counts.counted import Counted, as_counted, check_facts, counter_of, find_counted
+from pipeline.counts.counter_file import CounterFacts, Parts, look_at
 from pipeline.counts.feeding import CountTask
 from pipeline.counts.prepared import PreparedCountTask
-from pipeline.executors import Executor
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.token_rules import Preparation
 from pipeline.run import manifest
@@ -30,62 +29,10 @@ from pipeline.run.open_run import rules_of, special_bytes
 from pipeline.run.options import CountOptions
 from pipeline.run.patterns import on_regex, pattern_of, slowness
 from pipeline.run.runner import Runner, Stage
-from pipeline.storage import Location, named
 from pipeline.storage.atomic import make_directory
 
 STAGE = "counting"
 _FIT_BYTES = 32 << 10  # of the sample that shows whether the pattern fits
-
-
-@dataclass(frozen=True)
-class Counted:
-    """A combined counter that is complete on the disk, with what was found in all files of the plan.
-
-    coarse: the second count, if there are superwords.
-    """
-
-    path: Location
-    fingerprint: str
-    facts: CorpusFacts
-    statistics: ChunkStatistics
-    coarse: "Counted | None" = None
-
-
-def find_counted(run: Run, executor: Executor) -> Counted | None:
-    """Return the combined counter of a run, if it is complete."""
-    [facts] = look_at([run.counter], executor)
-    return None if facts is None else as_counted(run, facts)
-
-
-def require_counted(run: Run, executor: Executor) -> Counted:
-    """Return the combined counter of a run; `RunDirectoryError` with the remedy if it is not complete."""
-    complete = find_counted(run, executor)
-    if complete is None:
-        again = "`count` or `train`" if run.manifest.source is None else "command"
-        raise RunDirectoryError(
-            f"{run.directory} is not completely counted; run the {again} that started it again, then continue"
-        )
-    return complete
-
-
-def as_counted(run: Run, counter: CounterFacts) -> Counted:
-    """Describe the combined counter of a run."""
-    plan, source = run.manifest.plan, run.manifest.source
-    losses = add_up([plan.files_without_text(), counter.statistics.losses])
-    statistics = replace(counter.statistics, files=counter.statistics.files or len(plan.files), losses=losses)
-    facts = CorpusFacts(
-        files=statistics.files,
-        bytes=statistics.bytes,
-        documents=statistics.documents,
-        pieces=statistics.pieces,
-        different_pieces=counter.rows,
-        losses=in_words(losses),
-        concerned_characters=statistics.concerned_characters,
-        source=source.description if source is not None else "",
-        weights=plan.described(run.manifest.weights),
-        weighted=run.manifest.weighted,
-    )
-    return Counted(*run.counter, facts, statistics)
 
 
 def count(runner: Runner, run: Run, options: CountOptions) -> tuple[Run, Counted]:
@@ -148,33 +95,6 @@ def _add_up_inputs(runner: Runner, run: Run, statistics: ChunkStatistics) -> Par
     return Parts(parts, statistics, weights)
 
 
-def counter_of(run: Run, chunks: Sequence[int]) -> tuple[Location, str]:
-    """Return the counter of all chunks of an input, and its fingerprint."""
-    if len(chunks) == 1:
-        return run.chunk_counters(chunks)[0]
-    name = manifest.INPUT_NAME.format(run.manifest.plan.owner(chunks[0]))
-    return run.directory / name, run.manifest.chunks_fingerprint(chunks)
-
-
-def text_counters(run: Run, *, coarse: bool = False) -> list[tuple[Location, str]]:
-    """Return the counters that add up to the text of a run, without any weights; raises for a run that is gone.
-
-    coarse: those of its second count, for superwords.
-    """
-    source = run.manifest.source
-    if not run.manifest.weighted:
-        return [manifest.require(run.coarse_location).counter if coarse else run.counter]
-    if source is None:
-        return [counter_of(run, chunks) for chunks, _ in run.manifest.plan.weighted(run.manifest.weights)]
-    counters = []
-    for weighted in source.parts:
-        part = manifest.require(named(weighted.run))
-        if part.manifest.counter_fingerprint() != weighted.counts:
-            raise RunDirectoryError(f"{part.directory} has other counts than those that were combined")
-        counters += text_counters(part, coarse=coarse)
-    return counters
-
-
 def combine_again(runner: Runner, run: Run) -> Counted:
     """Combine the counters of all chunks with other weights."""
     counters = run.chunk_counters()
@@ -184,18 +104,6 @@ def combine_again(runner: Runner, run: Run) -> Counted:
             raise RunDirectoryError(f"the counter {path} is missing or damaged; remove it and run `count` again")
     statistics = sum((facts.statistics for facts in looked_at if facts), ChunkStatistics())
     return combine_chunks(runner, run, statistics)
-
-
-def check_facts(facts: CorpusFacts, *, fail_on_loss: bool) -> None:
-    """Raise `InputError` if nothing was counted, or (`fail_on_loss`) input was skipped or altered."""
-    lost = ", ".join(map(str, facts.losses))
-    if facts.pieces == 0:
-        nothing = "there is nothing but special tokens" if facts.bytes else "all of it is empty"
-        why = f": {lost or nothing}"
-        hint = "; is --text-field right?" if any(loss.kind == "records_without_field" for loss in facts.losses) else ""
-        raise InputError(f"the corpus holds no text to count{why}{hint}")
-    if fail_on_loss and facts.losses:
-        raise fail_on_loss_error(facts.losses)
 
 
 def warn_of_special_text(runner: Runner, statistics: ChunkStatistics, options: CountOptions) -> None:

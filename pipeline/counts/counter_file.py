@@ -15,15 +15,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.stored import COUNTER_FORMAT, stored
-from pipeline.storage import Location, each, sealed_parquet
+from pipeline.storage import Location, each, existing, sealed_parquet
 from pipeline.storage.atomic import parts_next_to, whole_file
 from pipeline.storage.scratch import own_mark
+
+if TYPE_CHECKING:
+    from pipeline.executors import Executor
 
 PARTITION_ROWS = 1 << 16  # about, in a row group
 PARTITION_BYTES = 4 << 20  # of pieces in a row group, about
@@ -211,6 +214,14 @@ def look(task: LookTask) -> list[CounterFacts | None]:
             return None
 
     return list(each(facts_of, task.parts, [path for path, _ in task.parts]))
+
+
+def look_at(parts: Sequence[tuple[Location, str]], executor: "Executor") -> list[CounterFacts | None]:
+    """Read the footers of existing counters. A worker does it, so that the coordinator never loads Arrow."""
+    there = existing([path for path, _ in parts])
+    tasks = [LookTask([part for part, is_there in zip(parts, there, strict=True) if is_there])] if any(there) else []
+    footers = iter([facts for _, of_task in executor.run(look, tasks) for facts in of_task])
+    return [next(footers) if is_there else None for is_there in there]
 
 
 def open_counter(path: Location, *, fingerprint: str | None = None) -> CounterFile:

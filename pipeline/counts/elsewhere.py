@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from pipeline.base.errors import RunDirectoryError, os_error_as
 from pipeline.counts.combine import COMBINING, combine_counters
-from pipeline.counts.count import Counted, as_counted, check_facts, find_counted
+from pipeline.counts.counted import Counted, as_counted, check_facts, find_counted
 from pipeline.counts.counter_file import CounterFacts, PartPath, Parts, part_paths
 from pipeline.run import manifest
 from pipeline.run.manifest import Run

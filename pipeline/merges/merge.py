@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.base.errors import RunDirectoryError
-from pipeline.counts.count import Counted
+from pipeline.counts.counted import Counted
 from pipeline.executors import Executor, Need
 from pipeline.merges import merge_worker
 from pipeline.merges.chooser import Chooser

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.commands import merge
+from pipeline.commands import learn
 from pipeline.merges.merge_list import MergeList, size_that_repays
 from pipeline.run.ids import SpecialTokens
 
@@ -59,7 +59,7 @@ def test_the_size_is_chosen_once_for_a_run(corpus: Path, tmp_path: Path) -> None
 
 def test_a_run_that_stopped_before_the_choice_is_resumed(corpus, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(merge, "size_that_repays", lambda *_: 1 / 0)
+        patched.setattr(learn, "size_that_repays", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             pipeline.train(corpus, output=tmp_path / "run", stop_at_saving="4%")
     tokenizer = pipeline.train(corpus, output=tmp_path / "run", stop_at_saving="4%")

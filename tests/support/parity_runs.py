@@ -8,7 +8,7 @@ from merge_cases import natural_counter
 from parity_rules import Parity, train_by_parity
 from reference import GPT2_BYTES
 
-from pipeline.counts.count import require_counted
+from pipeline.counts.counted import require_counted
 from pipeline.executors import Executor
 from pipeline.guests.parity.parity import run_parity
 from pipeline.merges import merge

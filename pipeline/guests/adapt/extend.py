@@ -13,7 +13,7 @@ from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.commands.like import require_extendable
 from pipeline.counts.as_text import bounds
-from pipeline.counts.count import Counted, require_counted, text_counters
+from pipeline.counts.counted import Counted, require_counted, text_counters
 from pipeline.executors import Executor
 from pipeline.guests.adapt.change_worker import tokens_by_merges
 from pipeline.guests.adapt.extend_worker import (

@@ -7,7 +7,7 @@ from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.commands.report_again import Extras
-from pipeline.counts.count import require_counted
+from pipeline.counts.counted import require_counted
 from pipeline.executors import Executor
 from pipeline.guests.adapt.change_worker import same_rows, tokens_by_merges
 from pipeline.guests.adapt.extend import make_extended

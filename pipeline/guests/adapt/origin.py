@@ -9,7 +9,7 @@ from typing import Any
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import parse_whole_number
-from pipeline.counts.count import Counted, require_counted
+from pipeline.counts.counted import Counted, require_counted
 from pipeline.executors import Executor
 from pipeline.guests.adapt.change_worker import ChangeTask
 from pipeline.guests.adapt.extend_worker import PLAN_NAME

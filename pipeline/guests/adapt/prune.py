@@ -7,7 +7,7 @@ from typing import Any
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
-from pipeline.counts.count import Counted
+from pipeline.counts.counted import Counted
 from pipeline.executors import Executor
 from pipeline.guests.adapt.origin import Change, changing, whole_number
 from pipeline.guests.adapt.prune_worker import Pruning, protected_ids, pruned, write_tables

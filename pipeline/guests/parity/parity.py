@@ -25,7 +25,7 @@ from pipeline.commands.combine import (
 from pipeline.commands.count import run_count
 from pipeline.commands.merge import run_merge
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.counts.count import require_counted
+from pipeline.counts.counted import require_counted
 from pipeline.counts.counter_file import Parts
 from pipeline.executors import Executor
 from pipeline.guests.parity import KIND, measured, parity_worker

@@ -21,7 +21,7 @@ from pipeline.commands.report_again import short_names
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import files_in_both, find_files
 from pipeline.corpus.sampling import choose
-from pipeline.counts.count import require_counted
+from pipeline.counts.counted import require_counted
 from pipeline.executors import Executor
 from pipeline.guests.sweep.mixtures import Mixture, mixtures_of
 from pipeline.guests.sweep.options import SweepOptions

@@ -9,7 +9,7 @@ import pytest
 from parity_runs import TRAIN, task_of
 
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
-from pipeline.cli.command import commands
+from pipeline.cli import commands
 from pipeline.commands.merge import run_merge
 from pipeline.executors import Executor
 from pipeline.merges import merge_worker

@@ -60,7 +60,7 @@ def merge_short(session: Session) -> Any:
     """
     from pipeline.commands.combine import Combination, making_of, write_combination
     from pipeline.commands.merge import run_merge
-    from pipeline.counts.count import require_counted
+    from pipeline.counts.counted import require_counted
     from pipeline.counts.counter_file import Parts
     from pipeline.run import manifest
     from pipeline.run.directory import fingerprint

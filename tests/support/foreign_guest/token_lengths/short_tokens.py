@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError
-from pipeline.counts.count import require_counted
+from pipeline.counts.counted import require_counted
 from pipeline.counts.counter_file import open_counter
 from pipeline.merges import merge, merge_worker
 from pipeline.merges.chooser import Chooser
