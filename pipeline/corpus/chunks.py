@@ -1,25 +1,15 @@
-"""Where to cut: files become chunks of about the same size; counting them apart counts what the files hold.
+"""Chunks, and where text may be cut so that counting the parts counts the whole.
 
-A file is cut evenly, and each cut then moves forward to the next safe position: the start of a special token, or, if
-none starts within one chunk's length, the nearest position where the compiled pattern proves that a piece ends after
-any text. If neither is found, the stretch stays whole. Lines, of JSON or of text, are cut at their starts, Parquet
-files between row groups, Arrow between record batches. Compressed files are cut between frames
-(`pipeline.corpus.frames`), if they have any; the worker moves such a cut to the next safe position. JSON arrays and CSV
-are not cut. Small files share a chunk.
+A safe position is the start of a special token, or, if none starts near, where the compiled pattern proves that a piece
+ends after any text. Lines, of JSON or of text, are cut at their starts.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pipeline._core import Automaton, NormalForm, SpecialTokens
-from pipeline.base.errors import InputError
-from pipeline.corpus.files import WHOLE_FORMATS, CorpusFile, file_size, opened
-from pipeline.corpus.frames import Frame, frames_of, text_bytes
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.token_rules import Preparation, TokenRule
 
@@ -93,8 +83,8 @@ class Cutting:
     def first_in(self, data: bytes, specials: SpecialTokens) -> int | None:
         """Return a safe position in a part of a text, 2 * `context_bytes` or more from its ends, or None."""
         around = context_bytes(specials)
-        text = _Text(lambda at, size: data[at : at + size], len(data), max(len(data), 1), specials)
-        return _text_cut(self, text, len(data) - 4 * around, 2 * around)
+        text = SearchedText(lambda at, size: data[at : at + size], len(data), max(len(data), 1), specials)
+        return text_cut(self, text, len(data) - 4 * around, 2 * around)
 
 
 def cutting_of(
@@ -123,80 +113,8 @@ def context_bytes(specials: SpecialTokens) -> int:
     return max(specials.longest, _SEEN_BYTES)
 
 
-def plan_chunks(files: Sequence[CorpusFile], cutting: Cutting, *, chunk_bytes: int) -> list[Chunk]:
-    """Plan the chunks of a corpus, in its order: each of about `chunk_bytes`, longer only where no cut is safe."""
-    chunks: list[Chunk] = []
-    spans: list[Span] = []
-    filled = 0
-    for index, file in enumerate(files):
-        if file.format == "parquet":
-            from pipeline.corpus.parquet import row_group_bytes
-
-            groups = enumerate(row_group_bytes(file, cutting.text_field))
-            of_file = [Span(index, group, group + 1, size) for group, (rows, size) in groups if rows]
-        elif file.format == "arrow" and cutting.text_field:
-            from pipeline.corpus.arrow import batch_cuts
-
-            cuts = batch_cuts(file, cutting.text_field, chunk_bytes)
-            of_file = [Span(index, start, stop) for start, stop in pairwise([0, *cuts, file.size])]
-        elif file.format in ("arrow", *WHOLE_FORMATS):
-            of_file = [Span(index, 0, file.size)]
-        elif file.compression != "none":
-            of_file = _compressed_spans(index, file, cutting, chunk_bytes)
-        else:
-            cuts = cut_file(file, cutting, chunk_bytes=chunk_bytes)
-            of_file = [Span(index, start, stop) for start, stop in pairwise([0, *cuts, file.size])]
-        for span in of_file:
-            if spans and filled + span.bytes > chunk_bytes:
-                chunks.append(Chunk(tuple(spans)))
-                spans, filled = [], 0
-            if span.size is not None and spans and spans[-1].file == index:
-                spans[-1] = Span(index, spans[-1].start, span.stop, spans[-1].bytes + span.size)
-            else:
-                spans.append(span)
-            filled += span.bytes
-    if spans:
-        chunks.append(Chunk(tuple(spans)))
-    return chunks
-
-
-def _compressed_spans(index: int, file: CorpusFile, cutting: Cutting, chunk_bytes: int) -> list[Span]:
-    """Cut a compressed file evenly between frames."""
-    can_be_cut = cutting.between_frames and (cutting.cuts_anywhere or file.format != "text")
-    frames = frames_of(file) if can_be_cut else []
-    size = frames[-1].text if frames else text_bytes(file)
-    wanted = -(-size // chunk_bytes) if frames else 1
-    cuts, last = [Frame(0, 0)], len(frames) - 1
-    for number in range(1, wanted):
-        nearest = frames[min(bisect_left([frame.text for frame in frames], size * number // wanted), last)]
-        if cuts[-1].start < nearest.start < file.size:
-            cuts.append(nearest)
-    cuts.append(Frame(file.size, size))
-    return [Span(index, one.start, next_.start, next_.text - one.text) for one, next_ in pairwise(cuts)]
-
-
-def cut_file(
-    file: CorpusFile, cutting: Cutting, *, chunk_bytes: int, read_bytes: int = 1 << 20, threads: int = 2
-) -> list[int]:
-    """Return the inner cuts of one file: ascending, different, none at its start or end."""
-    pieces = -(-file.size // chunk_bytes)
-    if pieces <= 1:
-        return []
-    with opened(file.path) as stream:
-        size = file_size(stream)
-        if size != file.size:
-            raise InputError(f"{file.path} changed while it was planned: {size} bytes instead of {file.size}")
-        is_lines = file.format in ("jsonl", "lines")
-        specials = SpecialTokens([]) if is_lines else cutting.specials()
-        text = _Text(stream.read_at, size, read_bytes, specials)
-        find = partial(_line_cut if is_lines else partial(_text_cut, cutting), text, -(-size // pieces))
-        with ThreadPoolExecutor(threads) as pool:
-            cuts = set(pool.map(find, [size * i // pieces for i in range(1, pieces)]))
-    return sorted(cut for cut in cuts if cut is not None and 0 < cut < size)
-
-
 @dataclass(frozen=True)
-class _Text:
+class SearchedText:
     """An open file, read by position, so that threads can share it, and the special tokens in it."""
 
     read_at: Callable[[int, int], bytes]
@@ -222,7 +140,7 @@ class _Text:
         return None
 
 
-def _line_cut(text: _Text, reach: int, wanted: int) -> int | None:
+def line_cut(text: SearchedText, reach: int, wanted: int) -> int | None:
     """Return the start of the next line, or None."""
 
     def find(data: bytes, low: int, high: int) -> int | None:
@@ -233,7 +151,7 @@ def _line_cut(text: _Text, reach: int, wanted: int) -> int | None:
     return None if end is None else end + 1
 
 
-def _text_cut(cutting: Cutting, text: _Text, reach: int, wanted: int) -> int | None:
+def text_cut(cutting: Cutting, text: SearchedText, reach: int, wanted: int) -> int | None:
     """Return the safe cut nearest behind a wanted one, or None."""
     if cutting.nowhere:
         return None

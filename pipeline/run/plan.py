@@ -13,8 +13,9 @@ from typing import TypeVar
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_count
-from pipeline.corpus.chunks import Chunk, Cutting, plan_chunks
+from pipeline.corpus.chunks import Chunk, Cutting
 from pipeline.corpus.contents import is_table
+from pipeline.corpus.cut_files import plan_chunks
 from pipeline.corpus.files import AUTO, COMPRESSIONS, FORMATS, CorpusFile, FileSpan, FileType
 from pipeline.corpus.inputs import is_dangling
 from pipeline.corpus.listing import Listing, find_files

@@ -9,7 +9,8 @@ import pytest
 from chunk_tasks import count, counted_within
 
 from pipeline.base.errors import InputError, TrainingError
-from pipeline.corpus.chunks import Cutting, plan_chunks
+from pipeline.corpus.chunks import Cutting
+from pipeline.corpus.cut_files import plan_chunks
 from pipeline.corpus.files import FileSpan
 from pipeline.corpus.listing import describe
 from pipeline.corpus.readers import read_span

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from pipeline import _core
 from pipeline.base.errors import InputError
-from pipeline.corpus.chunks import Chunk, Cutting, Span, cut_file, plan_chunks
+from pipeline.corpus.chunks import Chunk, Cutting, Span
+from pipeline.corpus.cut_files import cut_file, plan_chunks
 from pipeline.corpus.documents import DocumentJudge
 from pipeline.corpus.listing import describe
 from pipeline.pattern.compiler import compile_pattern

@@ -18,7 +18,8 @@ from peers import generated_text
 
 from pipeline.base.errors import InputError
 from pipeline.corpus import frames
-from pipeline.corpus.chunks import Cutting, plan_chunks
+from pipeline.corpus.chunks import Cutting
+from pipeline.corpus.cut_files import plan_chunks
 from pipeline.corpus.decompress import decompress
 from pipeline.corpus.files import FileSpan, FileType
 from pipeline.corpus.listing import describe

@@ -11,7 +11,8 @@ import pytest
 
 from pipeline.base.errors import InputError
 from pipeline.corpus import columns
-from pipeline.corpus.chunks import Cutting, Span, plan_chunks
+from pipeline.corpus.chunks import Cutting, Span
+from pipeline.corpus.cut_files import plan_chunks
 from pipeline.corpus.files import FileSpan
 from pipeline.corpus.listing import describe
 from pipeline.corpus.readers import read_span

@@ -21,7 +21,8 @@ from tokenizers import normalizers, pre_tokenizers, trainers
 import pipeline
 from pipeline import _core
 from pipeline.base.errors import ExportRefusedError, UsageError
-from pipeline.corpus.chunks import Cutting, cut_file
+from pipeline.corpus.chunks import Cutting
+from pipeline.corpus.cut_files import cut_file
 from pipeline.corpus.listing import describe
 from pipeline.counts.import_worker import cut_otherwise
 from pipeline.pattern.classes import NFC_ACTIVE

@@ -7,7 +7,8 @@ from pathlib import Path
 import counter_files
 
 from pipeline.base.memory import Grant
-from pipeline.corpus.chunks import Cutting, plan_chunks
+from pipeline.corpus.chunks import Cutting
+from pipeline.corpus.cut_files import plan_chunks
 from pipeline.corpus.documents import DocumentJudge
 from pipeline.corpus.files import FileSpan, FileType
 from pipeline.corpus.listing import describe
