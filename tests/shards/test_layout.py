@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from amount import FULL
+from encoded import shard_borders
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -61,13 +62,7 @@ def test_shards_depend_on_the_ids_alone(
 
     with_ends = Whole(lambda part: open_part(StoredIds(tmp_path / str(part), "f")), row)
     planned = plan_shards(sizes, shard_tokens, with_ends if whole else None)
-    borders = [0]
-    while borders[-1] < len(ids):
-        start, limit = borders[-1], min(borders[-1] + shard_tokens, len(ids))
-        inside = [end for end in ends if start < end <= limit]
-        cut = next((end for end in ends if end > limit), len(ids)) if row is None else limit - (limit - start) % row
-        borders.append((inside[-1] if inside else cut) if whole and limit < len(ids) else limit)
-    wanted = list(pairwise(borders)) or [(0, 0)]
+    wanted = shard_borders(len(ids), ends, shard_tokens, whole=whole, row=row)
     assert len(planned) == len(wanted)
     for shard, (start, stop) in zip(planned, wanted, strict=True):
         found: list[int] = []

@@ -86,6 +86,20 @@ def expected(tokenizer: Tokenizer, texts: list[bytes], separator: str = EOT, err
     return ids
 
 
+def shard_borders(ids: int, ends: list[int], most: int, *, whole: bool, row: int | None) -> list[tuple[int, int]]:
+    """Return where each shard of that many ids starts and stops, by definition. ends: of documents.
+
+    whole: whether shards end with documents; row: where a longer one is cut, if it is.
+    """
+    borders = [0]
+    while borders[-1] < ids:
+        start, limit = borders[-1], min(borders[-1] + most, ids)
+        inside = [end for end in ends if start < end <= limit]
+        cut = next((end for end in ends if end > limit), ids) if row is None else limit - (limit - start) % row
+        borders.append((inside[-1] if inside else cut) if whole and limit < ids else limit)
+    return list(pairwise(borders)) or [(0, 0)]
+
+
 def read_shards(directory: Path) -> list[int]:
     described = json.loads((directory / "shards.json").read_text())
     ids: list[int] = []

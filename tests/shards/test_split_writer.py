@@ -1,0 +1,86 @@
+"""Shards of one split, written block by block: where they end, and what a stopped writer goes on with."""
+
+from array import array
+from collections.abc import Iterator
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from encoded import shard_borders
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline.shards.begun_shard import BegunFiles
+from pipeline.shards.split_writer import SplitWriter
+
+# Blocks of a chunk, each of the lengths of its documents and of an unfinished one.
+BLOCKS = st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=4), st.integers(0, 3)), min_size=1, max_size=5)
+CHUNKS = st.lists(BLOCKS, min_size=1, max_size=4)
+
+
+def blocks_of(chunks: list[list[tuple[list[int], int]]]) -> Iterator[tuple[memoryview, memoryview, int]]:
+    """Yield the ids of blocks, where documents end in their chunk, and the position of the first id there."""
+    id_ = 0
+    for blocks in chunks:
+        first = 0
+        for lengths, rest in blocks:
+            ends = array("Q", (first + end for end in accumulate(lengths)))
+            ids = array("H", range(id_, id_ + sum(lengths) + rest))
+            yield memoryview(ids), memoryview(ends), first
+            id_, first = id_ + len(ids), first + len(ids)
+
+
+def rows(most: int, *, whole: bool, cut: int | None) -> Any:
+    return SimpleNamespace(shard_tokens=lambda _: most, whole=whole, cut=cut, left_out=lambda _: 0)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    chunks=CHUNKS,
+    most=st.integers(1, 12),
+    whole=st.booleans(),
+    row=st.integers(1, 12) | st.none(),
+    stops=st.sets(st.integers(0, 12)),
+)
+def test_shards_depend_on_the_ids_alone(
+    tmp_path_factory, chunks, most: int, whole: bool, row: int | None, stops: set[int]
+) -> None:
+    """Also of a writer that goes on where another one was stopped, which wrote more."""
+    home: Path = tmp_path_factory.mktemp("home")
+    most = max(most, row or 1)
+
+    def files(index: int) -> BegunFiles:
+        return BegunFiles(home, str(index), 2, b"head", with_ends=True)
+
+    make = partial(SplitWriter, files, rows(most, whole=whole, cut=row), 0)
+    writer, closed = make(), []
+    blocks = list(blocks_of(chunks))
+    for number, block in enumerate(blocks):
+        if number in stops:
+            writer.sync()
+            closed += writer.take_closed()
+            state = writer.state
+            writer.add(*block)
+            writer.close()
+            writer = make()
+            assert writer.resume(state)
+        writer.add(*block)
+    assert writer.end() == 0
+    writer.sync()
+    closed += writer.take_closed()
+
+    total, ends, at = 0, [], 0
+    for ids, chunk_ends, first in blocks:
+        ends += [total - first + end for end in chunk_ends]
+        total += len(ids)
+    wanted = shard_borders(total, ends, most, whole=whole, row=row)
+    assert [shard.ids for shard in closed] == [stop - start for start, stop in wanted]
+    for shard, (start, stop) in zip(closed, wanted, strict=True):
+        inside = [end - start for end in ends if start < end <= stop or start == end == 0]
+        written = list(files(shard.index).blocks(0, shard.ids, shard.documents))
+        assert [id_ for ids, _ in written for id_ in ids] == list(range(at, at + shard.ids))
+        assert [end for _, block_ends in written for end in block_ends] == inside
+        assert shard.documents == len(inside)
+        at += shard.ids
