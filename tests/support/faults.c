@@ -234,7 +234,9 @@ static int opened(int directory, const char* name, int flags, mode_t mode) {
   return NEXT(openat)(directory, name, flags, mode);
 }
 
-static mode_t mode_of(int flags, va_list more) { return flags & O_CREAT ? va_arg(more, mode_t) : 0; }
+static mode_t mode_of(int flags, va_list more) {
+  return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(more, mode_t) : 0;
+}
 
 #define OPEN(name, DIRECTORY, ...)                                         \
   int name(__VA_ARGS__, int flags, ...) {                                  \

@@ -19,11 +19,11 @@ _DATA, _NAME, _FLUSHED = range(3)
 class Faults:
     """What happens to the changes that the processes of a command make to files below a directory.
 
-    home: of files of our own, outside that directory, but on its file system.
+    log: of what would undo them; it is outside that directory, but on its file system.
     """
 
-    def __init__(self, library: Path, home: Path) -> None:
-        self._library, self._shared, self.log = library, home.with_name(f"{home.name}.shared"), home
+    def __init__(self, library: Path, log: Path) -> None:
+        self._library, self._shared, self._log = library, log.with_name(f"{log.name}.shared"), log
 
     def environment(
         self, below: Path, at: int = 0, fault: int = -signal.SIGKILL, *, lasting: bool = False, logged: bool = False
@@ -35,7 +35,7 @@ class Faults:
         """
         self._shared.write_bytes(_SHARED.pack(0, at, fault, lasting))
         where = {"FAULTS_BELOW": str(below), "FAULTS_SHARED": str(self._shared)}
-        return {"LD_PRELOAD": str(self._library), **where, **({"FAULTS_LOG": str(self.log)} if logged else {})}
+        return {"LD_PRELOAD": str(self._library), **where, **({"FAULTS_LOG": str(self._log)} if logged else {})}
 
     @property
     def changes(self) -> int:
@@ -48,7 +48,7 @@ class Faults:
         Of the bytes of each file some are as they were at its last flush, or zeros. Of the changes of names the last
         ones are undone, up to those before the last flush of their directories.
         """
-        records, kept = list(_records(self.log)), self.log.with_name(f"{self.log.name}.kept")
+        records, kept = list(_records(self._log)), self._log.with_name(f"{self._log.name}.kept")
         flushed = {record.inode: at for at, record in enumerate(records) if record.kind == _FLUSHED}
         lost: dict[int, list[_Record]] = {}
         for at, record in enumerate(records):
@@ -65,7 +65,7 @@ class Faults:
         for _, record in reversed(names[cut:]):
             _undo_name(record, kept)
         shutil.rmtree(kept)
-        self.log.unlink()
+        self._log.unlink()
 
 
 @dataclass(frozen=True)
