@@ -46,9 +46,11 @@ class Journal:
         self._file.truncate()
 
     def clear(self) -> None:
-        """Drop all entries."""
-        self._file.truncate(0)
-        self._file.seek(0)
+        """Drop all entries, also on disk: what they speak of is written from scratch."""
+        with os_error_as(RunDirectoryError, f"{self.path} cannot be written", _REMEDY):
+            self._file.truncate(0)
+            self._file.seek(0)
+            os.fsync(self._file.fileno())
 
     def add(self, entry: dict[str, Any]) -> None:
         """Add an entry, which is on disk then. Raises `RunDirectoryError`."""

@@ -239,8 +239,9 @@ def remove_all(encoding: Encoding, keep: list[str]) -> None:
 
 def remove_working_directory(encoding: Encoding) -> None:
     """Delete what is left in the directory of a finished single file; the lock removes the directory."""
-    encoding.directory.remove([SHARDS.manifest, LOG])
+    encoding.directory.remove([LOG])
     standard_input.remove_copies(encoding.directory, ())
+    encoding.directory.remove([SHARDS.manifest])  # last: without it, the others are somebody else's
 
 
 def remove_partial(encoding: Encoding) -> None:

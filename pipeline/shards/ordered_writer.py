@@ -4,6 +4,7 @@ Ids go to begun shards, which are finished by threads, as hidden files, when the
 A run that was stopped cuts the begun shards back to what the journal says, and goes on with the chunk that it names.
 """
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -76,6 +77,7 @@ class OrderedWriter:
         self._finishing: deque[tuple[Shard, Future[ShardFacts]]] = deque()
         self._writers: dict[str, SplitWriter] = {}
         self._held_out: HeldOut | None = None
+        self._pause_s = float(os.environ.get("BPE_PIPELINE_CHECKPOINT_S", _PAUSE_S))
         self._begin(Written())
 
     def __enter__(self) -> "OrderedWriter":
@@ -139,7 +141,7 @@ class OrderedWriter:
                     rest = Rest(self._add)
                 else:
                     rest.add(*taken)
-                if self._unsaved_bytes > _MOST_UNSAVED_BYTES or time.monotonic() - self._saved_at > _PAUSE_S:
+                if self._unsaved_bytes > _MOST_UNSAVED_BYTES or time.monotonic() - self._saved_at > self._pause_s:
                     self._save()
                     self._finish_early(pool, _MOST_WAITING * threads)
             if self._held_out is not None:

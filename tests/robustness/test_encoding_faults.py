@@ -74,6 +74,8 @@ def test_failing_disk_is_one_line_and_changes_no_byte(encode: Encode, case: Case
     encoding, choose, failed = encode(case), random.Random(f"disk {case}"), 0
     for _ in range(runs):
         output, faults, at = encoding.fresh(), encoding.faults(), choose.randint(1, encoding.changes)
+        if choose.random() < 0.4:
+            encoding.interrupted(choose, output)
         error = choose.choice([errno.ENOSPC, errno.EIO])
         environment = faults.environment(output, at, error, lasting=error == errno.ENOSPC, logged=True)
         result = encoding.run(output, choose.randint(1, 3), **environment)
