@@ -16,9 +16,6 @@ __version__ = "0.1.0"
 _NAMES = {  # of a module
     "base.errors": "PipelineError ExportRefusedError InputError InvalidTextError OtherKindError PatternError "
     "PatternTimeoutError RunDirectoryError SpecialTokenError StorageError TrainingError UsageError WorkerError",
-    "commands.import_counts": "train_from_counts",
-    "commands.train_iterator": "train_from_iterator",
-    "commands.train_like": "train_like",
     "shards.decode": "decode_shards",
     "shards.in_memory": "encode_files",
     "shards.open": "open_shards",
@@ -31,11 +28,11 @@ def __dir__() -> list[str]:
     return sorted([*__getattr__("__all__")])
 
 
-def _commands() -> dict[str, Any]:
-    """Return the declarations of the package's own commands, by the names of their functions."""
-    from pipeline.commands.declared import COMMANDS
+def _declared() -> dict[str, Any]:
+    """Return the declarations of the package's own functions by their names."""
+    from pipeline.commands.declared import FUNCTIONS
 
-    return {declared.python: declared for declared in COMMANDS if declared.python}
+    return {declared.python: declared for declared in FUNCTIONS}
 
 
 def _guests() -> dict[str, Any]:
@@ -52,13 +49,13 @@ def _unusable() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
-        return ["__version__", *_HOMES, *_commands(), *_guests()]
+        return ["__version__", *_HOMES, *_declared(), *_guests()]
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     if name != "_core":
         if name.startswith("__"):
             raise AttributeError(f"module 'pipeline' has no attribute {name!r}")
-        if (declared := _commands().get(name)) is not None:
+        if (declared := _declared().get(name)) is not None:
             return declared.function
         if (imported := _guests().get(name)) is None:
             raise AttributeError("; ".join([f"module 'pipeline' has no attribute {name!r}", *_unusable()]))

@@ -6,7 +6,6 @@
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from os import PathLike
 from pathlib import Path
 from pipeline.base.errors import ExportRefusedError as ExportRefusedError
 from pipeline.base.errors import InputError as InputError
@@ -60,9 +59,6 @@ __all__ = [
     "TrainingError",
     "UsageError",
     "WorkerError",
-    "train_from_counts",
-    "train_from_iterator",
-    "train_like",
     "decode_shards",
     "encode_files",
     "open_shards",
@@ -72,12 +68,15 @@ __all__ = [
     "count",
     "merge_run",
     "combine_runs",
+    "train_from_iterator",
+    "train_like",
     "encode_corpus",
     "export",
     "info",
     "report",
     "verify_run",
     "import_counts",
+    "train_from_counts",
     "export_counts",
     "extend",
     "prune",
@@ -440,7 +439,6 @@ def train_from_counts(
     pattern_timeout: int | str = ...,
     workers: int | str | None = ...,
     memory_limit: int | str | None = ...,
-    exclude: str | Sequence[str] | None = ...,
     input_format: Literal["auto", "text", "lines", "jsonl", "parquet", "arrow"] = ...,
     compression: Literal["auto", "none", "gzip", "zstd", "bzip2", "xz"] = ...,
     chunk_size: int | str | None = ...,
@@ -449,8 +447,6 @@ def train_from_counts(
     text_field: str = ...,
     overwrite: bool = ...,
     output: AnyPath | None = ...,
-    ray: bool | str | None = ...,
-    weights: Sequence[float | str] | None = ...,
     tie_break: Literal["lowest-ids", "greatest-bytes"] = ...,
     stop_at_saving: float | str | None = ...,
     superwords_from: int | str | None = ...,
@@ -488,7 +484,6 @@ def train_from_iterator(
     pattern_timeout: int | str = ...,
     workers: int | str | None = ...,
     memory_limit: int | str | None = ...,
-    exclude: str | Sequence[str] | None = ...,
     input_format: Literal["auto", "text", "lines", "jsonl", "parquet", "arrow"] = ...,
     compression: Literal["auto", "none", "gzip", "zstd", "bzip2", "xz"] = ...,
     chunk_size: int | str | None = ...,
@@ -497,8 +492,6 @@ def train_from_iterator(
     text_field: str = ...,
     overwrite: bool = ...,
     output: AnyPath | None = ...,
-    ray: bool | str | None = ...,
-    weights: Sequence[float | str] | None = ...,
     tie_break: Literal["lowest-ids", "greatest-bytes"] = ...,
     stop_at_saving: float | str | None = ...,
     superwords_from: int | str | None = ...,
@@ -511,7 +504,7 @@ def train_from_iterator(
 def train_like(
     trainer: Any,
     pre_tokenizer: Any,
-    files: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
+    files: AnyPath | Sequence[AnyPath] | None = ...,
     *,
     texts: Iterable[Any] | None = ...,
     progress: bool = ...,

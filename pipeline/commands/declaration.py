@@ -58,9 +58,10 @@ class Command:
     command line; "" for a function of Python alone. python: the name of the function; "" for a command alone.
     positional: what the function takes by position, in this order; required: what it needs, though the command does
     not. returns: imports the type of what the function returns, or what makes that of what the story returned. workers:
-    how they start. works: whether options are for workers at all. check: raises `UsageError` for
-    words of the command line that do not fit. settled: takes what other options say from the options given. foreign:
-    other names of options. too_many: why there are no more arguments.
+    how they start; None: the work is done here, without an executor and without progress. works: whether options are
+    for workers at all. check: raises `UsageError` for words of the command line that do not fit. settled: takes what
+    other options say from the options given. foreign: other names of options. too_many: why there are no more
+    arguments.
     """
 
     story: Callable[[Session], Any]
@@ -71,7 +72,7 @@ class Command:
     positional: Sequence[str] = ()
     required: Sequence[str] = ()
     returns: Imported | None = None
-    workers: WorkerSetup = TRAINING
+    workers: WorkerSetup | None = TRAINING
     works: Callable[[Any], bool] = field(default=lambda options: not getattr(options, "dry_run", False))
     check: Callable[[Any, Mapping[str, Any]], None] | None = None
     settled: Callable[[Mapping[str, Any], type[Values]], dict[str, Any]] | None = None
@@ -108,7 +109,7 @@ class Command:
 
     @property
     def _is_work(self) -> bool:
-        return issubclass(self.takes, WorkOptions)
+        return issubclass(self.takes, WorkOptions) and self.workers is not None
 
     @cached_property
     def function(self) -> Callable[..., Any]:
@@ -158,7 +159,7 @@ class Command:
 
     def executor(self, options: Any) -> "AbstractContextManager[Any]":
         """Return the executor for these options, which starts when it is entered."""
-        if not self._is_work or not self.works(options):
+        if self.workers is None or not self._is_work or not self.works(options):
             return contextlib.nullcontext()
         from pipeline.run.workers import executor_for, executor_here
 
@@ -192,7 +193,7 @@ class Command:
                 text = re.sub(rf"(?<![\w-]){re.escape(record.spelling)}s?(?![\w=])", f"`{name}`", text)
         lines = [f"    {name}: {without_flags(record.help)}" for name, record in self.explicit.items()]
         lines += [f"    progress: {_PROGRESS}"] if self._is_work else []
-        lines += ["    **options: the command's options with underscores, as listed below."] if self._keywords else []
+        lines += ["    **options: the options that are listed below."] if self._keywords else []
         parts = [text.strip(), more, "\n".join(["Args:", *lines]), sections]
         if self._keywords:
             parts.append("\n".join(["Keyword Args:", *keyword_lines(self.takes, [*self.explicit])]))

@@ -1,5 +1,7 @@
-"""The package's own commands, in the order of the help."""
+"""The package's own commands, in the order of the help, and its functions of Python."""
 
-from pipeline.commands.public import counts, inspect, train, use
+from pipeline.commands.public import counts, inspect, python, train, use
 
-COMMANDS = (*train.COMMANDS, *use.COMMANDS, *inspect.COMMANDS, *counts.COMMANDS)
+_DECLARED = (*train.COMMANDS, *python.FUNCTIONS, *use.COMMANDS, *inspect.COMMANDS, *counts.COMMANDS)
+COMMANDS = tuple(one for one in _DECLARED if one.name)
+FUNCTIONS = tuple(one for one in _DECLARED if one.python)

@@ -1,4 +1,4 @@
-"""`import-counts`: counts that exist already become a run that `merge` continues with.
+"""`import-counts` and `train_from_counts`: counts that exist already become a run that `merge` continues with.
 
 What is imported is read in batches and written as counters in parts, so neither its size nor its order matters.
 """
@@ -20,8 +20,6 @@ from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.commands import report
 from pipeline.commands.learn import keep_ids, merge_and_export
-from pipeline.commands.preload import TRAINING
-from pipeline.commands.tokenizers import first_tokenizer
 from pipeline.corpus.files import compression_marked, reading
 from pipeline.counts import import_worker
 from pipeline.counts.chunk_statistics import ChunkStatistics
@@ -31,22 +29,17 @@ from pipeline.counts.counts_file import MOST_COUNT, counts_in
 from pipeline.counts.elsewhere import take_counts
 from pipeline.counts.import_worker import State, TakeTask
 from pipeline.executors import Executor
-from pipeline.reports.progress import for_python
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
-from pipeline.run.keywords import lists_options
-from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Manifest, Run, Source
 from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.open_run import special_bytes
 from pipeline.run.options import ImportOptions, TrainOptions
 from pipeline.run.patterns import cut_by, pattern_of
 from pipeline.run.runner import Runner, Stage, opened
-from pipeline.run.workers import executor_here
 from pipeline.storage import Location, Remote, open_file, parse_location
-from pipeline.tokenizer.export import check_before_work
-from pipeline.tokenizer.tokenizer import Tokenizer
+from pipeline.tokenizer.export import Trained, check_before_work
 
 STAGE = "importing"
 _PART_SHARE = 4  # counts that wait to be written take one in this many bytes of a worker's budget
@@ -54,36 +47,12 @@ _READ_BYTES = 1 << 20
 _OWN_OF_PROCESSES = ("/dev/fd/", "/dev/std", "/proc/")
 
 
-@lists_options(TrainOptions)
-def train_from_counts(counts: Any, *, progress: bool = False, **options: Any) -> Tokenizer:
-    """Train a tokenizer on counts that exist already and return it.
-
-    Args:
-        counts: a mapping from pieces (bytes or str) to the number of occurrences, such as `collections.Counter`; or a
-            path or URI, or several, of TSV or Parquet files; or a pyarrow Table or RecordBatch with the columns `piece`
-            and `count`.
-        progress: whether to show how far the work is: bars on a terminal and in a notebook, elsewhere lines.
-        **options: as of `pipeline.train`. `pattern` and `special_tokens` say what cut the pieces; the tokenizer will
-            cut in the same way. A piece that the pattern would not leave whole is worth a warning.
-
-    Returns:
-        The tokenizer; of several sizes the first.
-
-    Raises:
-        InputError: naming the position of a count that is not positive or a piece that cannot be one.
-        TrainingError: for counts that add up to more than 2^63 - 1.
-        PipelineError: as `train` does.
-
-    >>> counts = {"low": 5, "lower": 2, "widest": 3, "newest": 6}
-    >>> pipeline.train_from_counts(counts, output="runs/a", vocab_size=259).merges
-    [(b'e', b's'), (b'es', b't')]
-    """
-    settled = make_options(TrainOptions, options)
-    with for_python(progress) as listener, executor_here(settled, TRAINING) as executor:
-        check_before_work(settled, listener)
-        with _imported(counts, settled, executor, listener) as (runner, run, counted):
-            keep_ids(runner, run, settled)
-            return first_tokenizer(merge_and_export(runner, run, counted, settled))
+def train_on(counts: Any, options: TrainOptions, executor: Executor, listener: Listener) -> tuple[Summary, Trained]:
+    """Import counts, merge and export."""
+    check_before_work(options, listener)
+    with _imported(counts, options, executor, listener) as (runner, run, counted):
+        keep_ids(runner, run, options)
+        return merge_and_export(runner, run, counted, options)
 
 
 def run_import(counts: Any, options: ImportOptions, executor: Executor, listener: Listener) -> Summary:
@@ -97,8 +66,6 @@ def _imported(
     counts: Any, options: ImportOptions, executor: Executor, listener: Listener
 ) -> Iterator[tuple[Runner, Run, Counted]]:
     """Import; the block works in the run directory."""
-    if isinstance(options, TrainOptions) and (options.inputs is not None or options.weights is not None):
-        raise UsageError("inputs and weights mean nothing where counts are given; leave them out")
     paths = _paths(counts)
     with opened(options, executor, listener) as (runner, directory):
         runner.kept = None

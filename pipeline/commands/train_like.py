@@ -1,26 +1,22 @@
-"""The story of `train_like`: learn what Hugging Face's BpeTrainer would learn, or refuse.
+"""What `train_like` takes from the BpeTrainer and the pre-tokenizer of Hugging Face: options that learn the same.
 
 The trainer and the pre-tokenizer are read, not run; the first setting that no option reproduces is refused by name.
 """
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import InputError, UsageError
-from pipeline.commands.public.train import train
-from pipeline.commands.train_iterator import train_from_iterator
 from pipeline.merges.vocabulary import bytes_to_unicode
 from pipeline.pattern.presets import NAME
-from pipeline.run.keywords import lists_options
 from pipeline.run.options import TrainOptions
 from pipeline.tokenizer.formats.fields import Field
 from pipeline.tokenizer.formats.pre_tokenizer import read_pre_tokenizer
 from pipeline.tokenizer.formats.tokenizer_json import REGEX_STAGE
-from pipeline.tokenizer.tokenizer import Tokenizer
 
 _READ = ("vocab_size", "min_frequency", "special_tokens", "initial_alphabet", "limit_alphabet", "max_token_length")
 _REFUSED = ("continuing_subword_prefix", "end_of_word_suffix")  # unless empty
@@ -29,62 +25,23 @@ _RULES = ("single_word", "lstrip", "rstrip")  # of a special token
 _BYTES = 256
 
 
-@lists_options(TrainOptions)
-def train_like(
-    trainer: Any,
-    pre_tokenizer: Any,
-    files: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
-    *,
-    texts: Iterable[Any] | None = None,
-    progress: bool = False,
-    **options: Any,
-) -> Tokenizer:
-    """Train what `tokenizers` would train with this trainer and pre-tokenizer: the same merges, vocabulary and ids.
-
-    >>> from tokenizers.pre_tokenizers import ByteLevel
-    >>> from tokenizers.trainers import BpeTrainer
-    >>> trainer = BpeTrainer(vocab_size=258, initial_alphabet=ByteLevel.alphabet(), show_progress=False)
-    >>> pre_tokenizer = ByteLevel(add_prefix_space=False)
-    >>> tokenizer = pipeline.train_like(trainer, pre_tokenizer, texts=["low low lower"], output="runs/a")
-    >>> tokenizer.merges
-    [(b'l', b'o'), (b'lo', b'w')]
-
-    Args:
-        trainer: a `tokenizers.trainers.BpeTrainer`.
-        pre_tokenizer: of `tokenizers.pre_tokenizers`: a ByteLevel, or a Sequence of Splits, Digits, Punctuation
-            and a ByteLevel. The tokenizer has no normalizer.
-        files: paths as for `tokenizers.Tokenizer.train`: each line with its ending is a document, and special tokens
-            in it are text.
-        texts: instead of files, as for `train_from_iterator` there: texts, or lists of texts.
-        progress: whether to show how far the work is: bars on a terminal and in a notebook, elsewhere lines.
-        options: how the work is done, as for `pipeline.train`: `output`, `workers`, `memory_limit`, `chunk_size`,
-            `export` and so on. Skipped or altered input, invalid UTF-8 included, is an error as it is there, unless
-            `errors` or `fail_on_loss` says otherwise.
-
-    Returns:
-        The tokenizer.
-
-    Raises:
-        UsageError: a setting is not reproduced exactly; the message names it.
-        ExportRefusedError: a merge makes the text of a special token, so tokenizers would give both one id.
-        PipelineError: as `pipeline.train` raises it.
-    """
+def like(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of `train_like` with those that the trainer and the pre-tokenizer decide."""
+    files, texts = given.get("files"), given.get("texts")
     if (files is None) == (texts is None):
         raise UsageError("give either files or texts, as tokenizers' train or train_from_iterator take them")
-    follow = _options_like(trainer) | {"pattern": _pattern_like(pre_tokenizer), "special_tokens_as_text": True}
-    follow |= {} if files is None else {"input_format": "lines"}
+    follow = _options_like(given["trainer"])
+    follow |= {"pattern": _pattern_like(given["pre_tokenizer"]), "special_tokens_as_text": True}
+    follow |= {} if files is None else {"input_format": "lines", "files": _different(files)}
     roles = TrainOptions().of_stage("special")
     for name in (*follow, "tie_break", "min_piece_count", *roles, "max_piece_bytes", "input_format"):
-        if name in options:
+        if name in given and name != "files":
             raise UsageError(
                 f"option {name!r} is not for train_like: the trainer and the pre-tokenizer say what is trained"
             )
-    settled: dict[str, Any] = {"errors": "strict", "fail_on_loss": True} | options | follow
-    if files is not None:
-        trained: Tokenizer = train.function(_different(files), progress=progress, **settled)
-        return trained
-    flat = (text for item in texts or () for text in (item if isinstance(item, list | tuple) else [item]))
-    return train_from_iterator(flat, progress=progress, **settled)
+    if files is None and given.get("ray"):
+        raise UsageError("option 'ray' is for files: leave it out")
+    return {"errors": "strict", "fail_on_loss": True, **given, **follow}
 
 
 def _options_like(trainer: Any) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Values:
     def __init__(self, **values: Any) -> None:
         for one in fields(self):  # type: ignore[arg-type]  # of a subclass
             vars(self)[one.name] = values.pop(one.name) if one.name in values else one.default
-        if values or MISSING in vars(self).values():
+        if values or any(value is MISSING for value in vars(self).values()):
             raise TypeError(f"{type(self).__name__} has other options: {self}, {values}")
 
     def __setattr__(self, name: str, value: object) -> None:

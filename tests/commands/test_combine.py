@@ -341,7 +341,7 @@ def test_weights_that_do_not_fit_are_refused_before_counting(inputs: list[Path],
         lambda: pipeline.train(inputs, weights=["0", "0", "0"], output=output): "not all of them 0",
         lambda: pipeline.train(inputs, weights=WEIGHTS, output=output, **superwords): "`combine` these runs with --w",
         lambda: pipeline.train(twice, weights=[1, 1, 1, 2], output=output): "has files that an",
-        lambda: pipeline.train_from_iterator(["low"], weights=[1], output=output): "mean nothing for an iterator",
+        lambda: pipeline.train_from_iterator(["low"], weights=[1], output=output): "'weights' means nothing here",
         lambda: pipeline.import_counts({"low": 1}, weights=[1], output=output): "'weights' means nothing here",
         lambda: pipeline.merge_run(counted, weights=[2]): "has no inputs",
     }.items():

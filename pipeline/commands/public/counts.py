@@ -1,11 +1,11 @@
-"""Commands of counts and of the system: import-counts, export-counts, env."""
+"""Commands of counts and of the system: import-counts, export-counts, env; and `train_from_counts` of Python."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.commands.declaration import SYSTEM, Session, command
-from pipeline.commands.public.values import as_given
+from pipeline.commands.public.values import ValuesOptions, as_given, tokenizer_of
 from pipeline.run.options import ImportOptions, OverwriteOptions, RayOptions, Values, WorkOptions
 from pipeline.run.record import CALL, OWN, argument, as_in
 from pipeline.storage import Location, parse_location
@@ -20,6 +20,12 @@ class ImportCountsOptions(ImportOptions):
         "or URI, or several, of TSV or Parquet files; or a pyarrow Table or RecordBatch with the columns `piece` and "
         "`count`",
         keyword=Any)
+
+
+class TrainFromCountsOptions(ValuesOptions):
+    """What `train_from_counts` takes."""
+
+    counts: Any = as_in(ImportCountsOptions, "counts")
 
 
 class ExportCountsOptions(Values):
@@ -68,6 +74,30 @@ def import_counts(session: Session) -> Any:
     from pipeline.commands.import_counts import run_import
 
     return run_import(session.options.counts, session.options, session.executor, session.listener)
+
+
+@command(name="", takes=TrainFromCountsOptions, returns=tokenizer_of)
+def train_from_counts(session: Session) -> Any:
+    """Train a tokenizer on counts that exist already and return it.
+
+    `pattern` and `special_tokens` say what cut the pieces; the tokenizer will cut in the same way. A piece that the
+    pattern would not leave whole is worth a warning.
+
+    >>> counts = {"low": 5, "lower": 2, "widest": 3, "newest": 6}
+    >>> pipeline.train_from_counts(counts, output="runs/a", vocab_size=259).merges
+    [(b'e', b's'), (b'es', b't')]
+
+    Returns:
+        The tokenizer; of several sizes the first.
+
+    Raises:
+        InputError: naming the position of a count that is not positive or a piece that cannot be one.
+        TrainingError: for counts that add up to more than 2^63 - 1.
+        PipelineError: as `train` does.
+    """
+    from pipeline.commands.import_counts import train_on
+
+    return train_on(session.options.counts, session.options, session.executor, session.listener)
 
 
 def _check_name(options: ExportCountsOptions, _: Mapping[str, Any]) -> None:
@@ -124,4 +154,4 @@ def env(session: Session) -> Any:
     return Facts(facts)
 
 
-COMMANDS = (import_counts, export_counts, env)
+COMMANDS = (import_counts, train_from_counts, export_counts, env)

@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.base.errors import UsageError
 from pipeline.commands.declaration import TRAIN, Session, command
-from pipeline.commands.public.values import parse_runs
+from pipeline.commands.public.values import parse_runs, tokenizer_of
 from pipeline.run.make_options import check_vocabulary
 from pipeline.run.options import CountOptions, MergeOptions, OutputOptions, TrainOptions, Values, flag_of
 from pipeline.run.record import CALL, GROUPS, argument, flag, option
@@ -78,12 +78,6 @@ def _check(options: TrainOptions, _: Mapping[str, Any]) -> None:
     check_vocabulary(options)
 
 
-def _tokenizer() -> Any:
-    from pipeline.commands.tokenizers import first_tokenizer
-
-    return first_tokenizer
-
-
 def _tokenizers() -> Any:
     from pipeline.commands.tokenizers import all_tokenizers
 
@@ -102,7 +96,7 @@ def _directory() -> Any:
     return directory_of
 
 
-@command(group=TRAIN, takes=TrainCommandOptions, returns=_tokenizer, settled=_as_like, check=_check)
+@command(group=TRAIN, takes=TrainCommandOptions, returns=tokenizer_of, settled=_as_like, check=_check)
 def train(session: Session) -> Any:
     """Train a tokenizer on INPUT: count, merge, export and report.
 

@@ -1,9 +1,10 @@
-"""Readers of arguments that are no text: tokenizers, runs, what Python hands over as it is."""
+"""Values that declarations share: of Python, of tokenizers, of runs."""
 
 from collections.abc import Iterable
 from os import PathLike
 from typing import Any
 
+from pipeline.run.options import TrainOptions
 from pipeline.storage import Location, Remote, parse_location
 
 
@@ -28,3 +29,20 @@ def parse_runs(value: object) -> tuple[Location, ...]:
         except ValueError as error:
             raise ValueError(str(error), run) from None
     return tuple(runs)
+
+
+class ValuesOptions(TrainOptions):
+    """Of training on values of Python: no file is read, on one machine. Fields without a record are no options."""
+
+    inputs: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] | None = None
+    weights: tuple[str, ...] | None = None
+    ray: str | None = None
+    dry_run: bool = False
+
+
+def tokenizer_of() -> Any:
+    """Import what makes a tokenizer of what was trained."""
+    from pipeline.commands.tokenizers import first_tokenizer
+
+    return first_tokenizer

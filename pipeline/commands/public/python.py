@@ -1,0 +1,136 @@
+"""Functions of Python that train on its values, and are no commands: train_from_iterator, train_like."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pipeline.commands.declaration import Session, command
+from pipeline.commands.public.values import ValuesOptions, as_given, tokenizer_of
+from pipeline.run.keywords import AnyPath
+from pipeline.run.options import CorpusOptions, TextOptions, TrainOptions, Values, WorkOptions
+from pipeline.run.record import CALL, argument, as_in, flag
+
+
+class TrainFromIteratorOptions(ValuesOptions):
+    """What `train_from_iterator` takes."""
+
+    documents: Iterable[Any] = argument(
+        "DOCUMENTS",
+        as_given,
+        "any iterable of str or bytes, each item a document of its own; or of mappings with one of these in "
+        "`text_field`; or of lists of these, as batches; or of pyarrow Arrays, RecordBatches or Tables, or one of "
+        "these; or a `datasets.Dataset`. Columns go to the core without becoming Python strings. A special token "
+        "inside an item separates documents",
+        keyword=Iterable[Any],
+    )
+    text_field: str = as_in(TextOptions, "text_field", help="key of the text in a mapping, or the column in a table")
+    workers: int | None = as_in(WorkOptions, "workers", help="number of threads; default: one per physical core")
+    memory_limit: int | None = as_in(
+        WorkOptions,
+        "memory_limit",
+        help="memory for all of the work, of which counters take at most a quarter before they are written out; "
+        "default: 80 % of what is free",
+    )
+
+
+class TrainLikeOptions(TrainOptions):
+    """What `train_like` takes: how the work is done. The trainer and the pre-tokenizer say what is trained."""
+
+    inputs: tuple[str, ...] | None = None
+    dry_run: bool = False
+    trainer: Any = argument("TRAINER", as_given, "a `tokenizers.trainers.BpeTrainer`", keyword=Any)
+    pre_tokenizer: Any = argument(
+        "PRETOKENIZER",
+        as_given,
+        "of `tokenizers.pre_tokenizers`: a ByteLevel, or a Sequence of Splits, Digits, Punctuation and a ByteLevel. "
+        "The tokenizer has no normalizer",
+        keyword=Any,
+    )
+    files: tuple[str, ...] | None = as_in(
+        CorpusOptions,
+        "inputs",
+        stage=CALL,
+        help="paths as for `tokenizers.Tokenizer.train`: each line with its ending is a document, and special tokens "
+        "in it are text",
+        keyword=AnyPath | Sequence[AnyPath] | None,
+    )
+    texts: Iterable[Any] | None = flag(
+        None,
+        as_given,
+        "instead of files, as for `train_from_iterator` there: texts, or lists of texts",
+        keyword=Iterable[Any] | None,
+    )
+
+
+@command(name="", takes=TrainFromIteratorOptions, returns=tokenizer_of)
+def train_from_iterator(session: Session) -> Any:
+    """Train a tokenizer on the documents of an iterable, in bounded memory, and return it.
+
+    A lone surrogate in a str is treated as `errors` says of invalid UTF-8; replaced, each is one U+FFFD. An iterable
+    cannot be read again, so a stop while counting changes nothing: what `overwrite` replaces stays until the counts are
+    whole. They are an ordinary run, from which `merge_run` continues.
+
+    >>> documents = ["low low lower", "newest"]
+    >>> pipeline.train_from_iterator(documents, output="runs/a", vocab_size=259).merges
+    [(b'l', b'o'), (b'lo', b'w')]
+
+    Returns:
+        The tokenizer; of several sizes the first.
+
+    Raises:
+        PipelineError: as `train` does.
+        Exception: whatever the iterable raises.
+    """
+    from pipeline.commands.train_iterator import train_on
+
+    return train_on(session.options.documents, session.options, session.executor, session.listener)
+
+
+def _like_the_trainer(given: Mapping[str, Any], _: type[Values]) -> dict[str, Any]:
+    """Take what the trainer and the pre-tokenizer say from these."""
+    from pipeline.commands.train_like import like
+
+    return like(given)
+
+
+@command(
+    name="",
+    takes=TrainLikeOptions,
+    positional=("trainer", "pre_tokenizer", "files"),
+    returns=tokenizer_of,
+    settled=_like_the_trainer,
+)
+def train_like(session: Session) -> Any:
+    """Train what `tokenizers` would train with this trainer and pre-tokenizer: the same merges, vocabulary and ids.
+
+    Skipped or altered input, invalid UTF-8 included, is an error as it is there, unless `errors` or `fail_on_loss` says
+    otherwise.
+
+    >>> from tokenizers.pre_tokenizers import ByteLevel
+    >>> from tokenizers.trainers import BpeTrainer
+    >>> trainer = BpeTrainer(vocab_size=258, initial_alphabet=ByteLevel.alphabet(), show_progress=False)
+    >>> pre_tokenizer = ByteLevel(add_prefix_space=False)
+    >>> tokenizer = pipeline.train_like(trainer, pre_tokenizer, texts=["low low lower"], output="runs/a")
+    >>> tokenizer.merges
+    [(b'l', b'o'), (b'lo', b'w')]
+
+    Returns:
+        The tokenizer.
+
+    Raises:
+        UsageError: a setting is not reproduced exactly; the message names it.
+        ExportRefusedError: a merge makes the text of a special token, so tokenizers would give both one id.
+        PipelineError: as `pipeline.train` raises it.
+    """
+    options = session.options
+    if options.files is not None:
+        from pipeline.commands.train import run_train
+
+        return run_train(replace(options, inputs=options.files), session.executor, session.listener)
+    from pipeline.commands.train_iterator import train_on
+
+    texts = (text for item in options.texts for text in (item if isinstance(item, list | tuple) else [item]))
+    return train_on(texts, options, session.executor, session.listener)
+
+
+FUNCTIONS = (train_from_iterator, train_like)
