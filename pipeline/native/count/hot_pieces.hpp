@@ -2,8 +2,7 @@
 //
 // Idea: text repeats few pieces very often, most of them short. A direct-mapped cache of 8,192 pieces of at most 7
 // bytes stays in the processor's fast caches, needs no good hash, and finds a hit without a branch, so nothing is
-// mispredicted; with AVX-512 eight pieces are looked up at once. What is known of a piece, its count or its ids, is
-// under the piece's slot in an array of the class that derives from this.
+// mispredicted; with AVX-512 eight pieces are looked up at once. Encoding has a table of its own (hot_ids.hpp).
 // Counting: an entry counts its piece since it was put in; `totals_` says where in the large table that is added when
 // it is pushed out.
 // Invariants: an empty entry's total is `nothing_`; totals do not move until `settle`, which empties the cache.

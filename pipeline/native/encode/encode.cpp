@@ -10,9 +10,9 @@ namespace {
 
 constexpr size_t kWindowBytes = RankMerger::kMaxPieceBytes + (size_t{1} << 20);
 constexpr size_t kLeastStates = 4;
+constexpr size_t kMostAside = size_t{1} << 20;  // ids of unknown pieces whose memory is kept
 
-constexpr size_t kReadAhead = 16;    // bytes that are read where a piece starts
-constexpr size_t kGiant = SIZE_MAX;  // instead of a number of ids: the piece is encoded when its turn comes
+constexpr size_t kReadAhead = 16;  // bytes that are read where a piece starts
 // Pieces are encoded in parts if they have more bytes, in blocks where pieces have at least so many on the average.
 constexpr size_t kMostWhole = 6, kLongOnAverage = 5;
 
@@ -182,66 +182,51 @@ void Encoder::encode_parts(const uint8_t* text, size_t begin, std::span<const ui
 
 void Encoder::encode_padded(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, State& state,
                             IdBuffer& out) {
-  const size_t misses = state.hot.find(text, begin, ends.data(), ends.size(), state.found.data(), state.missed.data());
-  const size_t known =
-      state.hot.write(state.found.data(), ends.size() - misses, state.known.data(), state.known_ends.data());
-  const size_t many = find_missed(text, begin, ends.data(), misses, state);
-  const size_t needed = known + KnownIds::kFewIds * misses + many + kStride;
-  uint32_t* row = out.reserve(needed);
-  const uint32_t* first = row;
-  const uint32_t* aside = state.aside.data();
-  size_t copied = 0;
-  const auto copy_known = [&](size_t until) {
-    for (size_t at = copied; at < until; at += kStride) {
-      std::memcpy(row + (at - copied), state.known.data() + at, kStride * sizeof(uint32_t));
-    }
-    row += until - copied;
-    copied = until;
-  };
-  for (size_t n = 0; n < misses; ++n) {
-    const size_t i = state.missed[n];
-    if (i != n) copy_known(state.known_ends[i - n - 1]);
-    const auto [ids, count] = state.ids[n];
-    if (ids && count <= KnownIds::kFewIds) [[likely]] {
-      std::memcpy(row, ids, KnownIds::kFewIds * sizeof *ids);
-      row += count;
-    } else if (count != kGiant) {
-      std::copy_n(ids ? ids : aside, count, row);
-      row += count;
-      aside += ids ? 0 : count;
-    } else {
-      out.advance(static_cast<size_t>(row - first));
-      const size_t from = start_of(begin, ends.data(), i);
-      encode_piece({reinterpret_cast<const char*>(text) + from, ends[i] - from}, state, out);
-      first = row = out.reserve(needed);
-    }
+  const size_t misses = state.hot.find(text, begin, ends.data(), ends.size(), state.ids.data(), state.missed.data());
+  const size_t many = find_missed(text, begin, ends, misses, state);
+  uint32_t* const first = out.reserve(many + HotIds::kMost * ends.size() + 1);
+  uint32_t* row = first;
+  for (const HotIds::Ids& ids : std::span(state.ids).first(ends.size())) {
+    std::memcpy(row, &ids, sizeof ids);
+    if (ids.count > HotIds::kMost) [[unlikely]]
+      std::copy_n(state.others[ids.first[0]], ids.count, row);
+    row += ids.count;
   }
-  copy_known(known);
   out.advance(static_cast<size_t>(row - first));
+  if (state.aside.size() > kMostAside) state.aside = {};
 }
 
-size_t Encoder::find_missed(const uint8_t* text, size_t begin, const uint32_t* ends, size_t misses, State& state) {
+size_t Encoder::find_missed(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t misses,
+                            State& state) {
   const KnownIds::Table* const table = known_ids_.table(state.reader);
-  key_missed(text, begin, ends, state.missed.data(), misses, state.pieces.data(),
+  key_missed(text, begin, ends.data(), state.missed.data(), misses, state.pieces.data(),
              [&](uint64_t hash) { return table ? table->home(hash) : 0; });
   for (size_t n = 0; table && n < misses; ++n) table->prefetch_record(state.pieces[n]);
+  state.others.clear();
   state.aside.clear();
+  const uint32_t* made = state.aside.reserve(ends.back() - begin + HotIds::kMost);  // at most an id for each byte
   size_t many = 0;
   for (size_t n = 0; n < misses; ++n) {
-    const size_t at = start_of(begin, ends, state.missed[n]), size = ends[state.missed[n]] - at;
-    KnownIds::Ids& ids = state.ids[n] = {nullptr, kGiant};
-    if (size > KnownIds::kMaxBytes) continue;
-    if (table) ids = table->find(state.pieces[n], text + at, size);
-    if (ids.first) [[likely]] {
-      if (size <= kHotBytes) state.hot.offer(state.pieces[n].key, ids.first, ids.count);
-    } else {
-      const size_t before = state.aside.size();
+    const size_t i = state.missed[n], at = start_of(begin, ends.data(), i), size = ends[i] - at;
+    const MissedPiece& piece = state.pieces[n];
+    const bool kept = table && size <= KnownIds::kMaxBytes;
+    KnownIds::Ids ids = kept ? table->find(piece, text + at, size) : KnownIds::Ids{nullptr, 0};
+    if (!ids.first) [[unlikely]] {
       encode_piece({reinterpret_cast<const char*>(text) + at, size}, state, state.aside);
-      ids.count = state.aside.size() - before;
-      if (table && ids.count != 0)
-        known_ids_.enter(state.reader, state.pieces[n], text + at, size, state.aside.data() + before, ids.count);
+      ids = {made, static_cast<size_t>(state.aside.data() + state.aside.size() - made)};
+      made += ids.count;
+      if (kept && ids.count != 0) known_ids_.enter(state.reader, piece, text + at, size, ids.first, ids.count);
     }
-    many += ids.count > KnownIds::kFewIds ? ids.count : 0;
+    HotIds::Ids& few = state.ids[i];
+    few.count = static_cast<uint32_t>(ids.count);
+    if (ids.count > HotIds::kMost) {
+      few.first[0] = static_cast<uint32_t>(state.others.size());
+      state.others.push_back(ids.first);
+      many += ids.count;
+    } else {
+      std::memcpy(few.first.data(), ids.first, sizeof few.first);
+      if (size <= kInlineBytes) state.hot.enter(piece.key, few);
+    }
   }
   return many;
 }

@@ -5,10 +5,9 @@
 // each stretch between special tokens is cut by itself. With `whole_pieces`, a piece that is itself a token is that
 // token, also where no chain of merges reaches it. Text must be valid UTF-8.
 //
-// Ideas: pieces are cut some hundred at a time and looked up as counting looks them up. A small table of frequent pieces
-// is asked for all of them, and the ids that it knows are written end to end, without a branch; of the others, the slots
-// in a larger table, which all threads share, are fetched ahead; then each is looked up, and only unknown ones are
-// merged. When all are known, the ids of the others are put between those of the frequent ones. Where pieces are long,
+// Ideas: pieces are cut some hundred at a time. A small table of frequent pieces is asked for all of them, without a
+// branch; of the others, the slots in a larger table, which all threads share, are fetched ahead; then each is looked
+// up, and only unknown ones are merged. When all are known, their ids are written end to end. Where pieces are long,
 // they are looked up in parts that no merge joins (borders.hpp): more of these are known. Threads may call at the same
 // time: each call takes a state of its own from a pool, without a lock; a child of a fork makes those again that threads
 // of its parent used. The threads of a batch (batch.cpp) share its long texts.
@@ -82,8 +81,7 @@ class Encoder {
 
  private:
   friend class ChunkIds;
-  static constexpr size_t kBlockPieces = 256;
-  static constexpr size_t kStride = 8;  // ids that are copied at once
+  static constexpr size_t kBlockPieces = 512;
 
   // What one thread needs: frequent pieces and working memory, kept from call to call.
   struct State {
@@ -91,13 +89,12 @@ class Encoder {
     KnownIds::Reader reader;
     RankMerger::Scratch scratch;
     std::array<uint32_t, kBlockPieces> ends, part_ends;
-    // Of a block's frequent pieces: slots, ids end to end, and where those of each end. Which are the others.
-    std::array<uint32_t, kBlockPieces + HotPieces::kSpare> found, missed;
-    std::array<uint32_t, 2 * kBlockPieces + kStride> known;
-    std::array<uint32_t, kBlockPieces> known_ends;
-    // The others, in order, and their ids; those of unknown ones follow one another in `aside`.
+    std::array<HotIds::Ids, kBlockPieces> ids;  // of a block's pieces
+    // Of those that are not frequent: which they are, and where the ids are of those that have more than few; those of
+    // unknown pieces follow one another in `aside`.
+    std::array<uint32_t, kBlockPieces + 1> missed;
     std::array<MissedPiece, kBlockPieces> pieces;
-    std::array<KnownIds::Ids, kBlockPieces> ids;
+    std::vector<const uint32_t*> others;
     IdBuffer aside;
   };
   // A state for one call, which then returns to the pool; beyond the pool, one of its own.
@@ -127,9 +124,9 @@ class Encoder {
                     IdBuffer& out);
   // The same of text that may be read up to 16 bytes behind the start of any piece.
   void encode_padded(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, State& state, IdBuffer& out);
-  // Finds or makes the ids of the pieces of a block that are not among the frequent ones, except giant pieces; returns
-  // how many ids have those that have more than a few.
-  size_t find_missed(const uint8_t* text, size_t begin, const uint32_t* ends, size_t misses, State& state);
+  // Finds or makes the ids of the pieces of a block that are not among the frequent ones; returns how many ids have
+  // those that have more than a few.
+  size_t find_missed(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t misses, State& state);
   void encode_piece(std::string_view piece, State& state, IdBuffer& out) const;
   // The same of a piece that may have lost bytes.
   void encode_lossy(std::string_view piece, State& state, IdBuffer& out) const;
