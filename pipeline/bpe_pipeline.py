@@ -16,8 +16,8 @@ def main() -> int:
         return int(import_module("pipeline.__main__").main())
     from importlib.util import find_spec
 
-    found = find_spec("pipeline")
-    where = found and (found.origin or ", ".join(found.submodule_search_locations or ()))
+    spec = find_spec("pipeline")
+    where = spec and (spec.origin or ", ".join(spec.submodule_search_locations or ()))
     reason = f"`import pipeline` finds {where} here, not the package of bpe-pipeline"
     sys.stderr.write(f"bpe-pipeline: error: {reason}: leave its directory out of PYTHONPATH, or rename it\n")
     return 1

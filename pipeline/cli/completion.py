@@ -29,8 +29,8 @@ class Word(StringParamType):
             return files
         listed, comma, last = incomplete.rpartition(",")
         names = record.choices if record.examples is None else record.examples()
-        found = [CompletionItem(listed + comma + name) for name in names if name.startswith(last)]
-        return found + (files if record.alone else [])  # the next word can be an INPUT
+        items = [CompletionItem(listed + comma + name) for name in names if name.startswith(last)]
+        return items + (files if record.alone else [])  # the next word can be an INPUT
 
 
 def as_utf8(word: str) -> str:

@@ -154,8 +154,13 @@ class Command:
             done = self.story(Session(options, of_options(given, self.takes), executor, listener))
         if failure := getattr(done, "failure", ""):
             raise ExportRefusedError(failure)
-        made = self.returns() if self.returns is not None else None
-        return done if made is None or isinstance(made, type) else made(done)
+        convert = self._returned
+        return done if convert is None or isinstance(convert, type) else convert(done)
+
+    @property
+    def _returned(self) -> Any:
+        """The type of what the function returns, or what makes that of what the story returned."""
+        return None if self.returns is None else self.returns()
 
     def executor(self, options: Any) -> "AbstractContextManager[Any]":
         """Return the executor for these options, which starts when it is entered."""
@@ -176,8 +181,8 @@ class Command:
             parameters.append(Parameter("progress", Parameter.KEYWORD_ONLY, default=False, annotation=bool))
         if self._keywords:
             parameters.append(Parameter("options", Parameter.VAR_KEYWORD, annotation=Any))
-        made = self.returns() if self.returns is not None else None
-        result = made if made is None or isinstance(made, type) else get_type_hints(made)["return"]
+        returned = self._returned
+        result = returned if returned is None or isinstance(returned, type) else get_type_hints(returned)["return"]
         return Signature(parameters, return_annotation=result)
 
     @property

@@ -102,9 +102,9 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOpt
         nonlocal total
         total = total_of(runner, encoding, read, options)
         if not documents and set(total.losses) & _NO_TEXTS:
-            found = "; ".join(map(str, in_words(total.losses)))
+            losses = "; ".join(map(str, in_words(total.losses)))
             hint = "name the field with --text-field; for chat data, use encode-chat"
-            raise InputError(f"no document is left to encode: {found}; {hint}")
+            raise InputError(f"no document is left to encode: {losses}; {hint}")
 
     write = write_in_order if encoding.in_order else write_by_parts
     written, index, layout = write(runner, encoding, model, options, accept)

@@ -272,14 +272,14 @@ def write_files(
         if with_page and numbers is not None and tokenizer is not None and options is not None:
             from pipeline.reports import page
 
-            made = _shown_options(options, run.manifest)
+            shown_options = _shown_options(options, run.manifest)
             if page.plotly_script() is not None:
                 with whole_file(where) as path, path.open("wb") as file:
-                    parts = {**report.parts(), "made": _how_made(made, run.manifest, report, numbers)}
+                    parts = {**report.parts(), "made": _how_made(shown_options, run.manifest, report, numbers)}
                     page.write_page(file, tokenizer, numbers, parts, report.added_figures)
                 pages.append(where)
             if outputs is None and not is_edited(card := tokenizer / CARD):
-                write_whole(card, model_card.model_card(made, numbers, report.verdict))
+                write_whole(card, model_card.model_card(shown_options, numbers, report.verdict))
                 written.append(card)
     finally:  # also without its page
         if outputs is None:

@@ -180,8 +180,8 @@ def _verify_tokenizer(runner: Runner, run: Run, merges: MergeList, home: Locatio
         model = replace(trained.model(tokens), chat_template=chat_template_of(home))
     except OSError as error:
         raise _unreadable(home / EDITABLE[0], error) from None
-    made = [name for name, file in (("tiktoken", RANKS_NAME), ("gguf", GGUF_NAME)) if (home / file).exists()]
-    with _written(model, with_limits=made) as right:
+    formats = [name for name, file in (("tiktoken", RANKS_NAME), ("gguf", GGUF_NAME)) if (home / file).exists()]
+    with _written(model, with_limits=formats) as right:
         names_by_state = _compare(home, right, model, run.manifest.written)
     listed = (f"{state}: {', '.join(names)}" for state, names in names_by_state.items() if names)
     return "; ".join([f"{model.vocabulary.size:,} tokens", *listed])

@@ -152,6 +152,6 @@ def count_chunks(runner: Runner, run: Run, pattern: CompiledPattern) -> ChunkSta
         kept="counted",
         grant=workers,
     )
-    found = runner.run(stage)
+    of_chunks = runner.run(stage)
     run.directory.remove_partial(run.manifest.owned_counts(), endings=(KEPT,))
-    return sum(found, ChunkStatistics())
+    return sum(of_chunks, ChunkStatistics())

@@ -79,8 +79,8 @@ def surely_enough(pieces: int, piece_bytes: int, merges: int, *, threads: int) -
 def shape_of(tally: _core.CountTally, merges: int, min_piece_count: int) -> CounterShape:
     """Return the shape of a counter that was tallied for this `min_piece_count`: rarer pieces have no slots."""
     classes = tally.classes()
-    kept = [one for one in classes if one[0] >= min_piece_count]
-    slots, rare = sum(one[3] for one in kept), sum(one[1] for one in kept) / max(sum(one[4] for one in kept), 1.0)
+    merged = [one for one in classes if one[0] >= min_piece_count]
+    slots, rare = sum(one[3] for one in merged), sum(one[1] for one in merged) / max(sum(one[4] for one in merged), 1.0)
     pairs, whole_pieces = _pairs(merges, slots), (sum(one[1] for one in classes), sum(one[2] for one in classes))
     first = tally.first_index(pairs, max(_LEAST_POSITIONS, slots // 4))
     compact = tally.first_index(pairs, max(_LEAST_POSITIONS, slots // 6))

@@ -161,9 +161,9 @@ def learn_together(runner: Runner, tasks: Sequence[MergeTask]) -> list[MergeList
     if not tasks:
         return []
     broker, threads, single = runner.broker, runner.threads, [replace(task, threads=1) for task in tasks]
-    asked = min(threads, len(tasks))
-    ways = runner.executor.run(merge_worker.check, single, at_once=broker.reserve(asked=asked).count)
-    at_once = min(asked, broker.everything().fitting(max(way.bytes for _, way in ways)))
+    requested = min(threads, len(tasks))
+    ways = runner.executor.run(merge_worker.check, single, at_once=broker.reserve(asked=requested).count)
+    at_once = min(requested, broker.everything().fitting(max(way.bytes for _, way in ways)))
     rest = len(tasks) % at_once
     lists: list[MergeList] = []
     for batch, count in ((tasks[: len(tasks) - rest], at_once), (tasks[len(tasks) - rest :], rest)):

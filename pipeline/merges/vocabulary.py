@@ -114,11 +114,11 @@ class Vocabulary:
 
     def parts(self, kept: Callable[[int], bool]) -> "array[int]":
         """Return of how many tokens each id consists, if only the merges of these ranks are kept."""
-        found = array("I", [1]) * (self.max_id + 1)
+        numbers = array("I", [1]) * (self.max_id + 1)
         for rank, id_ in enumerate(self.result):
             if not kept(rank):
-                found[id_] = found[self.left[rank]] + found[self.right[rank]]
-        return found
+                numbers[id_] = numbers[self.left[rank]] + numbers[self.right[rank]]
+        return numbers
 
     def to_dict(self) -> dict[int, bytes]:
         """Id -> bytes of every token, special tokens (UTF-8) included, in order of ids."""

@@ -292,5 +292,5 @@ def _starts(files: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
     depths = range(max(map(len, words)))
     levels = [[head[: ends[: at + 1][-1]] for head, ends in zip(heads, words, strict=True)] for at in depths]
     fitting = [level for level in levels if 2 <= len(set(level)) <= _MOST_SOURCES]
-    several = next((level for level in levels if len(set(level)) > 1), levels[0])
-    return dict(zip(paths, fitting[-1] if fitting else several, strict=True))
+    distinguishing = next((level for level in levels if len(set(level)) > 1), levels[0])
+    return dict(zip(paths, fitting[-1] if fitting else distinguishing, strict=True))

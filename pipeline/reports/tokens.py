@@ -161,13 +161,13 @@ def unused_tokens(vocabulary: Vocabulary, occurs: Callable[[int], bool]) -> tupl
     occurs: whether an id does. A token is needed if it occurs, or makes one that is needed.
     """
     needed = bytearray(vocabulary.max_id + 1)
-    several = [id_ for id_, token in vocabulary.tokens.items() if len(token) > 1]
-    for id_ in several:
+    long = [id_ for id_, token in vocabulary.tokens.items() if len(token) > 1]
+    for id_ in long:
         needed[id_] = occurs(id_)
     for left, right, result in reversed(list(zip(vocabulary.left, vocabulary.right, vocabulary.result, strict=True))):
         if needed[result]:
             needed[left] = needed[right] = True
-    absent = [id_ for id_ in several if not occurs(id_)]
+    absent = [id_ for id_ in long if not occurs(id_)]
     return [id_ for id_ in absent if not needed[id_]], [id_ for id_ in absent if needed[id_]]
 
 
@@ -203,10 +203,10 @@ def variants(texts: Iterable[str]) -> Variants:
     for text, word in zip(listed, words, strict=True):
         if times[word] > 1 and word.strip():
             groups.setdefault(word, []).append(text)
-    several = sorted(groups.values(), key=lambda one: (-len(one), -len(one[0])))
-    tokens = sum(map(len, several))
-    largest = tuple(tuple(readable(text.encode()) for text in group) for group in several[:_EXAMPLES])
-    return Variants(len(several), tokens, tokens - len(several), largest)
+    ordered = sorted(groups.values(), key=lambda one: (-len(one), -len(one[0])))
+    tokens = sum(map(len, ordered))
+    largest = tuple(tuple(readable(text.encode()) for text in group) for group in ordered[:_EXAMPLES])
+    return Variants(len(ordered), tokens, tokens - len(ordered), largest)
 
 
 def script_of(text: str) -> str:

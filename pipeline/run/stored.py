@@ -23,12 +23,12 @@ def plain(value: Any) -> Any:
     if is_dataclass(value):
         return {one.name: plain(own) for one in fields(value) if (own := getattr(value, one.name)) != one.default}
     if isinstance(value, tuple):
-        kept = list(value)
+        values = list(value)
         for default in reversed(getattr(value, "_field_defaults", {}).values()):
-            if kept[-1] != default:
+            if values[-1] != default:
                 break
-            kept.pop()
-        return list(map(plain, kept))
+            values.pop()
+        return list(map(plain, values))
     return {name: plain(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 

@@ -49,8 +49,8 @@ def only_special(special_tokens: Mapping[str, int], vocab: Field, merges: Merges
     Texts are compared as the file writes tokens: a line feed is special, its byte is `Ċ`.
     """
     listed = vocab.read(dict)
-    made = {left + right for left, right in merges} | {bytes([byte]) for byte in range(256)}
-    both = {text for text in special_tokens if not made.isdisjoint(bytes_of_letters(text))}
+    joined = {left + right for left, right in merges} | {bytes([byte]) for byte in range(256)}
+    both = {text for text in special_tokens if not joined.isdisjoint(bytes_of_letters(text))}
     return {text: id_ for text, id_ in special_tokens.items() if listed.get(text) != id_ or text not in both}
 
 
