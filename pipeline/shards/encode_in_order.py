@@ -56,7 +56,7 @@ def write_in_order(
     )
     held_out = hash_held_out(of_shards, ()) if holds_out(of_shards) else None
     workers = encoding_workers(runner.broker, runner.workers, model, len(encoding.plan.chunks), runner.nodes).in_order()
-    with Journal(encoding.journal, encoding.fingerprint()) as journal:
+    with Journal(encoding.journal, encoding.journal_of()) as journal:
         early = shards.in_place or not workers.grant.given
         with OrderedWriter(shards, journal, held_out, early=early) as writer:
             if not writer.resume():

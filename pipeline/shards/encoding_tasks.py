@@ -14,13 +14,14 @@ from pipeline.run.options import EncodeFilesOptions
 from pipeline.run.workers import worker_count
 from pipeline.shards.encode_worker import IdsTask
 from pipeline.shards.formats.shard_format import ID_BYTES
-from pipeline.tokenizer.model import CACHE_BYTES, Model
+from pipeline.tokenizer.model import Model
 
 _MODEL_BYTES_PER_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
 _LEAST_CACHE_BYTES = 4 << 20
 _BUFFER_BYTES = 8 << 20  # a block of text and its ids
 LEAST_TEXT_BYTES = 4 << 20  # for a long piece
 _MOST_WAITING_BYTES = 16 << 20
+_MOST_CACHE_BYTES = 96 << 20  # of all workers: more gains nothing measurable in a gigabyte of text
 Task = TypeVar("Task", bound=IdsTask)
 
 
@@ -78,7 +79,7 @@ def encoding_workers(
         asked=worker_count(requested, chunks, nodes),
         nodes=nodes,
     )
-    cache = max(_LEAST_CACHE_BYTES, min(CACHE_BYTES // grant.on_one, (grant.bytes - least) // 2))
+    cache = max(_LEAST_CACHE_BYTES, min(_MOST_CACHE_BYTES // grant.on_one, (grant.bytes - least) // 2))
     return EncodingWorkers(grant, cache, grant.bytes - model_bytes - _BUFFER_BYTES - cache)
 
 

@@ -156,11 +156,15 @@ class Encoding:
         assert isinstance(path, Path)
         return path
 
+    def journal_of(self) -> str:
+        """Return what the journal depends on: it counts chunks."""
+        return fingerprint(self.fingerprint(), plain(self.plan.chunks))
+
     def encoded_chunks(self) -> int:
         """Return how many chunks are encoded: those that the journal has, or those with a part."""
         if not self.in_order:
             return sum(existing([path for path, _ in self.parts()]))
-        entries = entries_of(self.journal, self.fingerprint())
+        entries = entries_of(self.journal, self.journal_of())
         return int(entries[-1]["position"].get("chunk", 0)) if entries else 0
 
     def parts(self) -> list[StoredIds]:
