@@ -1,12 +1,8 @@
-"""Locations are parsed, and a remote one behaves as a local one does, over any file system of Arrow."""
+"""A remote location behaves as a local one does, over any file system of Arrow."""
 
 import contextlib
-import json
 import os
-import pickle
 import random
-import socket
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,12 +10,10 @@ from unittest.mock import Mock
 
 import pytest
 from command import run_here, script
-from hypothesis import given
-from hypothesis import strategies as st
 
 import pipeline
 from pipeline import _core, storage
-from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
+from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError
 from pipeline.counts import counter_file
 from pipeline.merges import merge_list
 from pipeline.run import manifest
@@ -37,109 +31,6 @@ def remote(path: Path) -> Remote:
     where = location(f"fsspec+file://{path}")
     assert isinstance(where, Remote)
     return where
-
-
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("a/b.txt", Path("a/b.txt")),
-        ("file:///a/b%20c.txt", Path("/a/b c.txt")),
-        ("FILE://localhost/a", Path("/a")),
-        ("c:/a", Path("c:/a")),
-        ("s3://b", Remote("s3://b", "", "")),
-        ("s3://b/k/l/?region=x&scheme=http", Remote("s3://b", "region=x&scheme=http", "k/l")),
-        ("S3://b//k%20é//l#1", Remote("s3://b", "", "k é/l#1")),
-        ("abfss://c@account.example/k", Remote("abfss://c@account.example", "", "k")),
-        ("hdfs:///k", Remote("hdfs://", "", "k")),
-    ],
-)
-def test_location_of_a_text(text: str, named: Location) -> None:
-    assert location(text) == named
-    assert location(str(named)) == named
-
-
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        ("s4://b/k", "known scheme"),
-        ("http://b/k", "known scheme"),
-        ("s3://", "names something"),
-        ("s3:///k", "names something"),
-        ("file://", "local file"),
-        ("file://host/k", "local file"),
-        ("s3://key:hunter2@b/k?sig=hunter2", "without a user's password"),
-        ("s4://b/k?sig=hunter2;token=hunter2", "known scheme"),
-        ("s3://[b/k", "a URI such as"),
-        (Path("s3://b/k"), "as a text"),
-    ],
-)
-def test_invalid_location_is_refused_with_the_reason(value: str | Path, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        location(value)
-    with pytest.raises(UsageError, match=reason) as error:
-        storage.named(value)
-    assert "hunter2" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("uri", "shown"),
-    [
-        ("s3://b/k?X-Amz-Credential=hunter2&region=x&X-Amz-Signature=hunter2", "s3://b/k?region=x"),
-        ("abfs://c@account/k?Signature=hunter2&sig=hunter2&enable_tls=true", "abfs://c@account/k?enable_tls=true"),
-        ("gs://b/k?key=hunter2", "gs://b/k"),
-        ("fsspec+http://host/k?region=hunter2&token=hunter2", "fsspec+http://host/k"),
-    ],
-)
-def test_rest_of_a_query_opens_a_location_and_is_not_shown(uri: str, shown: str) -> None:
-    where = location(uri)
-    assert isinstance(where, Remote)
-    for one in (where, where.parent, where / "x", location(str(where)), pickle.loads(pickle.dumps(str(where)))):
-        assert "hunter2" not in f"{one} {one!r}"
-        assert "hunter2" in location(one).secret
-    assert (str(where), json.dumps(str(where))) == (shown, f'"{shown}"')
-    assert where == location(shown)
-
-
-def test_rest_of_a_query_is_stored_and_printed_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import fsspec
-
-    monkeypatch.setattr("pipeline.reports.page.plotly_script", lambda: None)
-    store = fsspec.filesystem("memory")
-    for secret in ("hunter2", "hunter3"):
-        store.pipe(f"/pages/a.txt?sig={secret}", b"some text to learn from " * 9)
-    page, output, local = "fsspec+memory://pages/a.txt", tmp_path / "run", tmp_path / "a.txt"
-    local.write_text("some text to learn from " * 9)
-    rest = ["--output", output, "--vocab-size", 260]
-    printed = ""
-    for command, code in (
-        (["train", f"{page}?sig=hunter2", *rest, "-v"], 0),
-        (["train", f"{page}?sig=hunter3", *rest], 0),
-        (["train", f"{page}?sig=hunter3", *rest, "--print-config"], 0),
-        (["train", page, *rest], 1),
-        (["train", f"{page}?sig=hunter2", f"{page}?sig=hunter3", *rest], 1),
-        (["encode", f"{page}?sig=hunter2", "--tokenizer", output, "--output", tmp_path / "shards"], 0),
-        *((["report", output], 0), (["info", output], 0), (["info", f"s3://me:hunter2@{page}"], 2)),
-        *((["info", f"{page}?sig=hunter2"], 1), ([f"{page}?sig=hunter2"], 2)),
-        (["train", f"file://{local}?sig=hunter2", "--output", tmp_path / "local", "--vocab-size", 260], 0),
-    ):
-        result = run_here(*command)
-        assert result.returncode == code, result.stderr
-        printed += result.stdout + result.stderr
-    assert "counting kept" in printed
-    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(written) > 10
-    assert not any(b"hunter" in one for one in [printed.encode(), *written])
-
-
-_KEYS = st.lists(st.text(st.characters(exclude_characters="/", exclude_categories=("Cs",)), min_size=1), min_size=1)
-
-
-@given(_KEYS, st.sampled_from(["", "region=eu-west-1", "scheme=http&endpoint_override=localhost:9000"]))
-def test_uri_round_trip(parts: list[str], query: str) -> None:
-    where = Remote("s3://bucket", query, "/".join(parts))
-    assert location(str(where)) == where
-    assert pickle.loads(pickle.dumps(where)) == where
-    assert (where.name, where.parent / where.name, where.with_name("x")) == (parts[-1], where, where.parent / "x")
 
 
 def test_remote_location_has_the_operations_of_a_path(tmp_path: Path) -> None:
@@ -279,13 +170,6 @@ def test_coordinator_of_a_local_run_does_not_import_arrow(tmp_path: Path) -> Non
     assert script(f"{train}; print('pyarrow' in sys.modules)") == "False\n"
 
 
-def test_options_take_uris(tmp_path: Path) -> None:
-    (tmp_path / "run.yaml").write_text("output: s3://bucket/run?region=eu-west-1\ninputs: s3://bucket/corpus/*.txt\n")
-    printed = run_here("train", "--config", f"fsspec+file://{tmp_path}/run.yaml", "--print-config").stdout
-    assert "output: s3://bucket/run?region=eu-west-1\n" in printed
-    assert "- s3://bucket/corpus/*.txt\n" in printed
-
-
 def test_store_that_does_not_answer_is_a_pipeline_error_of_one_line(tmp_path: Path, monkeypatch) -> None:
     run = remote(tmp_path / "run")
     pipeline.train([__file__], output=run, vocab_size=258)
@@ -300,58 +184,6 @@ def test_store_that_does_not_answer_is_a_pipeline_error_of_one_line(tmp_path: Pa
         with pytest.raises(PipelineError, match=r"no answer") as caught:
             ask(run)
         assert "\n" not in str(caught.value)
-
-
-def _socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as bound:
-        bound.bind(os.path.relpath(path))  # a short name
-
-
-def _device(path: Path) -> None:
-    try:
-        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
-    except PermissionError:
-        pytest.skip("only root makes devices")
-
-
-SPECIAL = pytest.mark.parametrize("make", [os.mkfifo, _socket, _device, Path.mkdir])
-
-
-@SPECIAL
-def test_outputs_are_regular_files(tmp_path: Path, monkeypatch, make: Callable[[Path], None]) -> None:
-    monkeypatch.chdir(tmp_path)
-    where, link = tmp_path / "special.html", tmp_path / "link.html"
-    make(where)
-    link.symlink_to(where)
-    before = where.lstat()
-    counted = pipeline.import_counts({"low": 5, "lower": 2}, output=tmp_path / "run")
-    pipeline.merge_run(counted, vocab_size=258)
-    for path in (where, link):
-        for overwrite in (False, True):
-            with pytest.raises(RunDirectoryError, match="is not a regular file"):
-                pipeline.export_counts(counted, path, overwrite=overwrite)
-        assert "is not a regular file" in run_here("report", counted, "--output", path, "--overwrite").stderr
-        if not where.is_dir():
-            with pytest.raises(PipelineError, match=r"cannot be made|not a directory"):
-                pipeline.train([__file__], output=path, vocab_size=300)
-    assert os.path.samestat(where.lstat(), before)
-    assert link.is_symlink()
-
-
-@SPECIAL
-@pytest.mark.parametrize("name", ["tokenizer.json", "log.txt", "merges.parquet"])
-def test_what_is_no_file_is_not_replaced_in_a_directory(tmp_path: Path, monkeypatch, make, name: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    make(tmp_path / name)
-    before = (tmp_path / name).lstat()
-    commands = {
-        "tokenizer.json": lambda: pipeline.Tokenizer.from_merges([(b"a", b"b")]).save(tmp_path),
-        "log.txt": lambda: pipeline.import_counts({"a": 1}, output=tmp_path, overwrite=True),
-        "merges.parquet": lambda: pipeline.train([__file__], output=tmp_path, vocab_size=300, overwrite=True),
-    }
-    with pytest.raises(PipelineError, match=rf"{name} (is not a regular file|cannot be|is damaged)"):
-        commands[name]()
-    assert os.path.samestat((tmp_path / name).lstat(), before)
 
 
 @pytest.mark.parametrize("place", [Path, remote], ids=["local", "remote"])

@@ -1,13 +1,18 @@
 """Recorded results of LLaMA-Factory, read where they lie, and tokenizers with the marks of chats."""
 
+import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from subprocess import CompletedProcess
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
 import samples
+from command import run
 from recorded import home, recorded
 
 from pipeline import Tokenizer
@@ -90,3 +95,20 @@ def with_template(jinja: str | None, **more: Any) -> Tokenizer:
 def learned_text(tokenizer: Tokenizer, row: dict[str, list[int]]) -> str:
     """Return the text of the ids of a row that are learned."""
     return tokenizer.decode([id_ for id_ in row["labels"] if id_ >= 0])
+
+
+def write_lines(path: Path, rows: Sequence[Any]) -> Path:
+    """Write rows as JSON Lines."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def encode_rows(home: Path, output: object, *arguments: object) -> CompletedProcess[str]:
+    """Run `encode-chat` with the tokenizer in `home` and the template of ChatML."""
+    return run("encode-chat", "--tokenizer", home / "tokenizer", "--template", "chatml", "--output", output, *arguments)
+
+
+def read_rows(directory: Path) -> list[dict[str, list[int]]]:
+    """Return the rows of all Arrow streams in a directory."""
+    tables = [pa.ipc.open_stream(path.read_bytes()).read_all() for path in sorted(directory.glob("data-*.arrow"))]
+    return [row for table in tables for row in table.to_pylist()]

@@ -1,0 +1,80 @@
+"""What `encode-chat` refuses: files without conversations, options and data sets that do not fit."""
+
+from pathlib import Path
+
+import pytest
+from command import refused, run
+
+_TEMPLATE = ("--template", "chatml")
+_ROWS = ("rows.jsonl", *_TEMPLATE)
+_LISTED = ("--dataset-info", "dataset_info.json", *_TEMPLATE, "--dataset")
+
+
+def _refused(home: Path, output: Path, code: int, *words: object, command: str = "encode-chat") -> str:
+    return refused(run(command, *words, "--tokenizer", "tokenizer", "--output", output, cwd=home), code)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("bad.csv", "bad.csv cannot be read as CSV after 1 rows (a row has more cells"),
+        ("cut.json", "cut.json cannot be read as JSON after 1 rows (its array does not end)"),
+        ("cut.arrow", "cut.arrow cannot be read as Arrow ("),
+        ("bad.parquet", "bad.parquet cannot be read as Parquet ("),
+        ("a.txt", "a.txt holds text, and chat data are rows: name .jsonl, .json, .csv"),
+        ("lost.jsonl", "no conversation is left to learn from: 1 conversation dropped: the messages"),
+        ("other.jsonl", "other.jsonl has the columns body: chat data have messages, conversations"),
+    ],
+)
+def test_a_file_without_conversations_is_refused(home: Path, tmp_path: Path, file: str, message: str) -> None:
+    assert message in _refused(home, tmp_path / "out", 1, file, *_TEMPLATE)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("rows.jsonl", "--template", "gemma"), "no special token <start_of_turn> <end_of_turn>"),
+        (("rows.jsonl",), "chat data need a --template"),
+        (_TEMPLATE, "encoding chat data takes INPUT, or --dataset-info and --dataset, and --output"),
+        ((*_ROWS, "--shard-format", "bin"), "no column for labels"),
+        ((*_ROWS, "--shuffle", 1), "No such option '--shuffle'"),
+        ((*_ROWS, "--val-size", 3), "--val-size is no flag; give val_size in a file for --config"),
+        ((*_ROWS, "--pack", "best-fit"), "choose none, greedy or neat"),
+        ((*_ROWS, "--pack", "neat", "--sequence-length", 1), "--sequence-length of packed rows must be at least 2"),
+        ((*_ROWS, "--val-fraction", "1%", "--val-tokens", 9), "--val-fraction and --val-tokens exclude each other"),
+        ((*_ROWS, "--val-tokens", 9, "--config", "size.json"), "--val-tokens and val_size exclude each other"),
+        ((*_ROWS, "--config", "names.json"), "cutoff_len and sequence_length are one option: give one of them"),
+        ((*_ROWS, "--config", "stage.yaml"), "stage dpo: only sft is done here; leave it out"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(home: Path, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    assert message in _refused(home, tmp_path / "out", 2, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((*_LISTED, "c"), "has no data set 'c'"),
+        ((*_LISTED, "a,link"), "link.jsonl is of data set link and of one before it: give one of them a copy"),
+        (("--dataset-info", "cut.json", *_LISTED[2:], "a"), "--dataset-info cut.json cannot be read: "),
+        ((*_ROWS, "--dataset", "a"), "--dataset names entries of a file: give --dataset-info dataset_info.json"),
+        (("rows.jsonl", *_LISTED, "a"), "--dataset-info takes --dataset NAME[,NAME...] and no INPUT"),
+    ],
+)
+def test_data_sets_that_are_not_there_are_refused(
+    home: Path, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    assert message in _refused(home, tmp_path / "out", 2, *words)
+
+
+def test_a_column_that_a_data_set_names_and_no_row_has_is_refused(home: Path, tmp_path: Path) -> None:
+    line = _refused(home, tmp_path / "out", 1, *_LISTED, "bad")
+    assert "bad.jsonl has the column 'input', which data set bad names; it has instr" in line
+
+
+def test_encode_names_the_command_for_chat_data(home: Path, tmp_path: Path) -> None:
+    line = _refused(home, tmp_path / "out", 1, "rows.jsonl", command="encode")
+    assert "no document is left to encode: 300 records skipped: no text field (first: " in line
+    assert "; name the field with --text-field; for chat data, use encode-chat" in line
+    line = _refused(home, tmp_path / "out", 2, "rows.jsonl", "--pack", "neat", command="encode")
+    assert "--pack neat is for chat data" in line
