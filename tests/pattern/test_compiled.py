@@ -7,6 +7,7 @@ import oracle_pattern
 import pattern_texts
 import pytest
 import regex
+from amount import FULL
 from pattern_texts import texts
 
 from pipeline.base.errors import PatternError
@@ -38,7 +39,7 @@ def test_known_texts_are_cut_as_specified(text, gpt2, llama3):
     assert compile_pattern("none").cut(text) == ([text] if text else [])
 
 
-@pytest.mark.parametrize("many", [20_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("many", [8_000, pytest.param(100_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", PRESETS)
 def test_named_patterns_cut_as_regex_does(name, many):
     cut = compile_pattern(name).automaton.cut
@@ -52,7 +53,7 @@ def test_named_patterns_cut_as_regex_does(name, many):
         assert cut(text.encode()) == list(itertools.accumulate(len(piece.encode()) for piece in pieces)), text
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
 def test_patterns_of_the_subset_cut_as_regex_does(seed):
     """Very rarely `regex` itself is wrong on such patterns: then a matcher seen to be right decides."""
     rng = random.Random(seed)
@@ -78,8 +79,8 @@ def random_class(rng: random.Random, depth: int = 2) -> str:
 def test_operations_on_classes_mean_what_they_mean_to_regex():
     rng = random.Random(4)
     characters = sorted(set("".join(texts(3000))))
-    checked = 0
-    for _ in range(1500):
+    checked, expressions = 0, 1500 if FULL else 500
+    for _ in range(expressions):
         expression = f"(?V1){random_class(rng)}"
         try:
             node = parse(expression)
@@ -88,7 +89,7 @@ def test_operations_on_classes_mean_what_they_mean_to_regex():
         checked += 1
         found = set(regex.findall(expression, "".join(characters)))
         assert found == {one for one in characters if node.contains(ord(one), category_of(ord(one)))}, expression
-    assert checked > 1000
+    assert checked > expressions * 2 // 3
 
 
 MATCH_PARTS = [r"\w+|[^\w\s]+", "foo|[a-z]+[0-9]?| ?[А-я]+", r" ?\p{L}+| ?\p{N}+", "abcd|b", "(?:ab)+c|a"]

@@ -32,10 +32,16 @@ def _texts(directory: Path) -> Path:
     return directory
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("trained")
+    train(_texts(home / "texts"), output=home / "run")
+    return home
+
+
 @pytest.fixture
-def tokenizer(tmp_path: Path) -> Path:
-    train(_texts(tmp_path / "texts"), output=tmp_path / "run")
-    return tmp_path / "run" / "tokenizer"
+def tokenizer(trained: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(trained, tmp_path, dirs_exist_ok=True) / "run" / "tokenizer"
 
 
 _contents = partial(files_in, but=())

@@ -5,6 +5,7 @@ from array import array
 
 import pytest
 import samples
+from amount import FULL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pattern_texts import ALPHABETS
@@ -25,7 +26,7 @@ def test_ids_are_the_same_for_any_turns_and_threads(pattern: str) -> None:
     encoder = Tokenizer.from_merges(samples.trained(pattern), SPECIALS, pattern=pattern).model.encoder()
     texts = st.lists(st.one_of(MIXED.map("".join), RUNS), max_size=6)
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=200 if FULL else 40, deadline=None)
     @given(texts, st.integers(1, 90), st.integers(1, 4), st.sets(st.sampled_from(SPECIALS)))
     def check(texts: list[str], turn_bytes: int, threads: int, chosen: set[str]) -> None:
         specials = _core.SpecialTokens(sorted(chosen)) if chosen else None
