@@ -47,6 +47,7 @@ _NOT_RUN = re.compile(r"<!-- not run: [^>]+ -->\n\Z")
 _RECORDED = re.compile(r"<!-- recorded: [^>]+ -->\n\Z")
 _NEEDS = re.compile(r"<!-- needs: ([^>]+) -->")
 _FROM_HERE = re.compile(r"<!-- from here: ([^>]+) -->")
+_QUOTED = re.compile(r"'[^']*'|\\\n")  # what a shell takes as it is, and a line that is continued
 _FOR_A_SHELL = re.compile(r"""[|&;<>`*?~#!{}\[\n]|\$""")
 _PROGRESS = re.compile(
     r"^(?:counting|combining|merging|encoding(?: pieces)?|ordering documents|writing shards|reading|importing|"
@@ -151,8 +152,8 @@ class Session:
         # A report page takes half a second; commands with --quiet do not need one.
         report = {"BPE_PIPELINE_REPORT": "none" if "--quiet" in command else "page"}
         environment = report | {"PATH": search_path(), "COLUMNS": "110"}
-        words = shlex.split(command)
-        if words[0] == "bpe-pipeline" and not _FOR_A_SHELL.search(command):
+        words = shlex.split(command.replace("\\\n", ""))
+        if words[0] == "bpe-pipeline" and not _FOR_A_SHELL.search(_QUOTED.sub("", command)):
             done = run(*words[1:], cwd=self._directory, env=environment)
         else:
             done = subprocess.run(
