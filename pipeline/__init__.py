@@ -17,7 +17,6 @@ _NAMES = {  # of a module
     "base.errors": "PipelineError ExportRefusedError InputError InvalidTextError OtherKindError PatternError "
     "PatternTimeoutError RunDirectoryError SpecialTokenError StorageError TrainingError UsageError WorkerError",
     "shards.decode": "decode_shards",
-    "shards.in_memory": "encode_files",
     "shards.open": "open_shards",
     "tokenizer.tokenizer": "Tokenizer load",
 }

@@ -60,7 +60,6 @@ __all__ = [
     "UsageError",
     "WorkerError",
     "decode_shards",
-    "encode_files",
     "open_shards",
     "Tokenizer",
     "load",
@@ -70,6 +69,7 @@ __all__ = [
     "combine_runs",
     "train_from_iterator",
     "train_like",
+    "encode_files",
     "encode_corpus",
     "export",
     "info",
@@ -180,8 +180,8 @@ def encode_corpus(
 ) -> EncodedCorpus: ...
 
 def encode_files(
-    inputs: AnyPath | Sequence[AnyPath],
-    tokenizer: Tokenizer | AnyPath,
+    inputs: AnyPath | Sequence[AnyPath] | None,
+    tokenizer: AnyPath | Any,
     *,
     workers: int | str | None = ...,
     memory_limit: int | str | None = ...,

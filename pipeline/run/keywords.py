@@ -55,15 +55,3 @@ def keyword_lines(kind: type[Values], without: Sequence[str] = ()) -> Iterator[s
 def type_text(hint: Any) -> str:
     """Return a type as one writes it, without names of modules."""
     return re.sub(r"[a-z_.]+[.](?=[A-Z])", "", inspect.formatannotation(hint))
-
-
-def lists_options(kind: type[Values], without: Sequence[str] = ()) -> Callable[[Function], Function]:
-    """Append the options that a function takes as keywords to its docstring, as their records describe them."""
-
-    def decorate(function: Function) -> Function:
-        lines = ["", "", "Keyword Args:", *keyword_lines(kind, without)]
-        function.__doc__ = inspect.cleandoc(function.__doc__ or "") + "\n".join(lines)
-        vars(function)["takes"] = kind
-        return function
-
-    return decorate

@@ -6,12 +6,9 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pipeline.base.errors import UsageError
 from pipeline.base.events import Notice, warn_of
 from pipeline.corpus.skipped_or_altered import Tallies, fail_on_loss_error, in_words, warnings_of
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.run.keywords import AnyPath, lists_options
-from pipeline.run.make_options import make_options
 from pipeline.run.memory import Broker
 from pipeline.run.options import EncodeFilesOptions
 from pipeline.run.patterns import on_regex, slowness
@@ -23,7 +20,6 @@ from pipeline.shards.encoding_tasks import dtype_of, encoding_workers, task_of
 from pipeline.shards.formats.shard_format import ID_BYTES, ID_CODES
 from pipeline.shards.ordered_ids import ids_by_threads
 from pipeline.tokenizer.model import Model
-from pipeline.tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -66,45 +62,8 @@ def _restored(ids: bytes, code: Any, ends: bytes, *rest: Any) -> EncodedFiles:
     return EncodedFiles(memoryview(ids).cast(code), memoryview(ends).cast("Q"), *rest)
 
 
-@lists_options(EncodeFilesOptions)
-def encode_files(
-    inputs: AnyPath | Sequence[AnyPath],
-    tokenizer: Tokenizer | AnyPath,
-    **options: Any,
-) -> EncodedFiles:
-    """Encode a corpus in memory: the same ids as `encode_corpus` writes, document by document.
-
-    Takes 2 or 4 bytes per id and up to an eighth more, 8 bytes per document, and a limited amount for the work.
-
-    >>> encoded = pipeline.encode_files("corpus", tokenizer)
-    >>> encoded.ids.tolist()
-    [257, 258, 259, 257, 259]
-    >>> [tokenizer.decode(document) for document in encoded]
-    ['lower<|endoftext|>', 'low<|endoftext|>']
-
-    Args:
-        inputs: files, directories, globs and URIs, of all formats that training reads.
-        tokenizer: a tokenizer, or the path or URI of one.
-        options: `documents="separator"` (or "offsets": no id separates documents), `separator="<|endoftext|>"`,
-            `workers` (threads; default: all cores, but one for a pattern that the `regex` package runs), `errors`,
-            `fail_on_loss`, `memory_limit` of the work without the result, `chunk_size`, `pattern_timeout`,
-            `text_field`, `input_format`, `compression`; all are listed below.
-
-    Returns:
-        The ids, where documents end among them, and what input was skipped or altered.
-
-    Raises:
-        UsageError: an option is unknown, wrong or means nothing here, or the memory limit is too small.
-        InputError: a file is missing, damaged or empty; with `errors="strict"`, or `fail_on_loss`, invalid text.
-        TrainingError: a piece exceeds the memory budget.
-    """
-    planning.refuse_swapped(inputs, "encode_files(inputs, tokenizer)")
-    values = make_options(EncodeFilesOptions, {"inputs": inputs, **options})
-    if values.inputs is None or "-" in values.inputs:
-        raise UsageError(
-            "encode_files takes the names of files: give some, and encode standard input with encode_iterable"
-        )
-    model = planning.model_of(tokenizer, inputs)
+def encode_in_memory(model: Model, values: EncodeFilesOptions) -> EncodedFiles:
+    """Encode a corpus in memory; raises as `encode_files` does."""
     if warning := slowness(model.pattern):
         warn_of(Notice("warning", warning))
     listing = list_corpus(values, warn_of)

@@ -1,14 +1,16 @@
-"""Functions of Python that train on its values, and are no commands: train_from_iterator, train_like."""
+"""Functions of Python that are no commands: train_from_iterator, train_like, encode_files."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import MISSING, replace
 from typing import Any
 
+from pipeline.base.errors import UsageError
 from pipeline.commands.declaration import Session, command
-from pipeline.commands.public.values import ValuesOptions, as_given, tokenizer_of
+from pipeline.commands.public.values import ValuesOptions, as_given, parse_tokenizer, tokenizer_of
 from pipeline.run.keywords import AnyPath
-from pipeline.run.options import CorpusOptions, TextOptions, TrainOptions, Values, WorkOptions
+from pipeline.run.options import CorpusOptions, EncodeFilesOptions, TextOptions, TrainOptions, Values, WorkOptions
 from pipeline.run.record import CALL, argument, as_in, flag
+from pipeline.storage import Location
 
 
 class TrainFromIteratorOptions(ValuesOptions):
@@ -133,4 +135,74 @@ def train_like(session: Session) -> Any:
     return train_on(texts, options, session.executor, session.listener)
 
 
-FUNCTIONS = (train_from_iterator, train_like)
+class EncodeFilesCallOptions(EncodeFilesOptions):
+    """What `encode_files` takes."""
+
+    tokenizer: Location = flag(
+        MISSING, parse_tokenizer, "a tokenizer, or the path or URI of one", "DIR", keyword=AnyPath | Any
+    )
+    workers: int | None = as_in(
+        WorkOptions,
+        "workers",
+        help="number of threads; default: all cores, but one for a pattern that the `regex` package runs",
+    )
+    memory_limit: int | None = as_in(
+        WorkOptions, "memory_limit", help="memory for the work, without the result; default: 80 % of what is free"
+    )
+
+
+def _encoded() -> Any:
+    from pipeline.shards.in_memory import EncodedFiles
+
+    return EncodedFiles
+
+
+def _inputs_first(given: Mapping[str, Any], _: type[Values]) -> dict[str, Any]:
+    """Refuse a tokenizer in the place of the inputs."""
+    from pipeline.shards.plan import refuse_swapped
+
+    refuse_swapped(given.get("inputs"), "encode_files(inputs, tokenizer)")
+    return {**given}
+
+
+@command(
+    name="",
+    takes=EncodeFilesCallOptions,
+    positional=("inputs", "tokenizer"),
+    required=("inputs",),
+    returns=_encoded,
+    settled=_inputs_first,
+    workers=None,
+)
+def encode_files(session: Session) -> Any:
+    """Encode a corpus in memory: the same ids as `encode_corpus` writes, document by document.
+
+    Takes 2 or 4 bytes per id and up to an eighth more, 8 bytes per document, and a limited amount for the work.
+
+    >>> encoded = pipeline.encode_files("corpus", tokenizer)
+    >>> encoded.ids.tolist()
+    [257, 258, 259, 257, 259]
+    >>> [tokenizer.decode(document) for document in encoded]
+    ['lower<|endoftext|>', 'low<|endoftext|>']
+
+    Returns:
+        The ids, where documents end among them, and what input was skipped or altered.
+
+    Raises:
+        UsageError: an option is unknown, wrong or means nothing here, or the memory limit is too small.
+        InputError: a file is missing, damaged or empty; with `errors="strict"`, or `fail_on_loss`, invalid text.
+        TrainingError: a piece exceeds the memory budget.
+    """
+    from pipeline.shards.in_memory import encode_in_memory
+    from pipeline.shards.plan import model_of
+
+    options = session.options
+    inputs = options.inputs or ()
+    if not inputs or "-" in inputs:
+        raise UsageError(
+            "encode_files takes the names of files: give some, and encode standard input with encode_iterable"
+        )
+    return encode_in_memory(model_of(options.tokenizer, inputs[0] if len(inputs) == 1 else inputs), options)
+
+
+FUNCTIONS = (train_from_iterator, train_like, encode_files)
