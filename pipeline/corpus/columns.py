@@ -65,48 +65,36 @@ def field(records: Any, text_field: str) -> Any:
 
 
 def plain(column: pa.Array, most_bytes: int = MOST_BYTES) -> Iterator[pa.Array]:
-    """Yield a column of texts as parts of at most `most_bytes`, or one row, whose texts are adjacent in memory."""
-    if not pa.types.is_dictionary(column.type):
-        yield from _parts(_adjacent(column), lambda part: part.nbytes, most_bytes)
-        return
-    values = _adjacent(column.dictionary)
-    sizes = pc.cast(pc.binary_length(values), pa.int64())
-    for indices in _parts(column.indices, lambda part: pc.sum(pc.take(sizes, part)).as_py() or 0, most_bytes):
-        yield pc.take(values, indices)
-
-
-def _adjacent(texts: pa.Array) -> pa.Array:
-    return texts if texts.type in _PLAIN else texts.cast(pa.large_binary())
-
-
-def _parts(column: pa.Array, size: Callable[[pa.Array], int], most_bytes: int) -> Iterator[pa.Array]:
-    """Yield a column in parts of at most `most_bytes` or one row."""
-    parts = [column]
-    while parts:
-        part = parts.pop()
-        if len(part) > 1 and size(part) > most_bytes:
-            half = len(part) // 2
-            parts += [part.slice(half), part.slice(0, half)]
-        else:
-            yield part
+    """Yield a column of texts as parts whose texts are adjacent in memory, of a dictionary's at most `most_bytes`."""
+    kind = column.type
+    if kind in _PLAIN:
+        yield column
+    elif not pa.types.is_dictionary(kind):
+        yield column.cast(pa.large_binary())
+    else:
+        [values] = plain(column.dictionary)
+        sizes = pc.cast(pc.binary_length(values), pa.int64())
+        parts = [column.indices]
+        while parts:
+            indices = parts.pop()
+            if len(indices) > 1 and (pc.sum(pc.take(sizes, indices)).as_py() or 0) > most_bytes:
+                half = len(indices) // 2
+                parts += [indices.slice(half), indices.slice(0, half)]
+            else:
+                yield pc.take(values, indices)
 
 
 def records_of(column: pa.Array, position: Callable[[int], int]) -> Records:
-    """Return a plain column as records, which have no more text than their rows; one without a value is empty."""
-    skipped = list[SkippedRecords]()
-    if column.null_count:
-        skipped = skipped_rows("records_without_field", pc.is_null(column), position)
+    """Return a plain column as records; a row without a value is an empty text."""
+    skipped = skipped_rows("records_without_field", pc.is_null(column), position)
+    if skipped:
         column = pc.fill_null(column, pa.scalar(b"", pa.binary()).cast(column.type))
-    width, kind = (8, pa.int64()) if column.type in (pa.large_binary(), pa.large_string()) else (4, pa.int32())
+    width = 8 if column.type in (pa.large_binary(), pa.large_string()) else 4
     _, offsets, data = column.buffers()
-    if offsets is None or data is None or len(column) == 0:
-        return Records(bytes(width * (len(column) + 1)), b"", width, position, skipped)
-    ends = pa.Array.from_buffers(kind, len(column) + 1, [None, offsets], offset=column.offset)
-    start, stop = ends[0].as_py(), ends[-1].as_py()
-    offsets = offsets.slice(width * column.offset, width * len(ends))
-    if start:  # a part of a column
-        offsets = pc.subtract(ends, start).buffers()[1]
-    return Records(offsets, data.slice(start, stop - start), width, position, skipped)
+    if offsets is None or len(column) == 0:
+        return Records(bytes(width), b"", width, position, skipped)
+    offsets = offsets.slice(width * column.offset, width * (len(column) + 1))
+    return Records(offsets, data or b"", width, position, skipped)
 
 
 def skipped_rows(kind: str, selected: pa.Array, position: Callable[[int], int]) -> list[SkippedRecords]:

@@ -5,7 +5,7 @@ become very many at once. A page is held in memory whole, as Parquet's compressi
 that is large for the budget, the headers of its pages are read first. A row whose text is null has no field.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from pipeline.storage import OpenFile
 
 _BATCH_BYTES, _MOST_BATCH_ROWS = 1 << 20, 1 << 16
-_MOST_DECODED_ROWS = 1 << 10  # where a dictionary is used for some of them, and their texts are decoded at once
+_MOST_ENCODED_ROWS = 1 << 10  # if a dictionary is used for some of them
 _FEW_BYTES = 64  # of a row as it is encoded: fewer are mostly a number in a dictionary
 PAGE_COPIES = 4  # of a page: compressed, not, decoded
 _UNSEEN_SHARE = 4  # a row group that takes at most one byte in this many of the budget may be a single page
@@ -42,28 +42,27 @@ def row_group_bytes(file: CorpusFile, text_field: str) -> list[tuple[int, int]]:
 def read_row_groups(
     file: CorpusFile,
     stream: OpenFile,
-    groups: range,
+    groups: Iterable[int],
     text_field: str,
     progress: Callable[[int], None],
     budget: ReadBudget,
 ) -> Iterator[Records]:
     """Read the rows of those of these row groups that there are; `progress` is called as `row_group_bytes` counts."""
     parquet, leaf = _open(file, stream, text_field)
-    most_rows = _MOST_DECODED_ROWS
-    at = sum(group.num_rows for group in _groups(parquet, range(groups.start)))
-    for group in _groups(parquet, groups):
+    for group in _groups(parquet):
         column = group.column(leaf)
         if column.has_dictionary_page and column.total_uncompressed_size < _FEW_BYTES * group.num_rows:
             parquet = parquet_file(stream, metadata=parquet.metadata, read_dictionary=[text_field])
-            most_rows = _MOST_BATCH_ROWS if column.physical_type == "BYTE_ARRAY" else most_rows
             break
-    for number, facts in zip(groups, _groups(parquet, groups), strict=False):
+    for number in filter(range(parquet.num_row_groups).__contains__, groups):
+        facts = parquet.metadata.row_group(number)
         column, rows = facts.column(leaf), facts.num_rows
-        first, reported = at, 0
+        first = at = sum(parquet.metadata.row_group(before).num_rows for before in range(number))
+        reported = 0
         size = column.total_uncompressed_size
         batch_rows = min(
             max(_BATCH_BYTES * rows // max(size, 1), 1),
-            most_rows if column.has_dictionary_page else _MOST_BATCH_ROWS,
+            _MOST_ENCODED_ROWS if column.has_dictionary_page else _MOST_BATCH_ROWS,
             _require_pages(file, stream, column, number, budget),
         )
         with intact(file.path, f"read as Parquet: it is damaged in row group {number}"):
@@ -91,11 +90,8 @@ def _open(file: CorpusFile, stream: OpenFile, text_field: str) -> tuple[pq.Parqu
     return parquet, paths.index(text_field)
 
 
-def _groups(parquet: pq.ParquetFile, numbers: range | None = None) -> Iterator[Any]:
-    """Yield the entries of those of these row groups that there are; by default of all."""
-    metadata = parquet.metadata
-    groups = range(metadata.num_row_groups)
-    return map(metadata.row_group, groups if numbers is None else groups[numbers.start : numbers.stop])
+def _groups(parquet: pq.ParquetFile) -> Iterator[Any]:
+    return map(parquet.metadata.row_group, range(parquet.metadata.num_row_groups))
 
 
 def _require_pages(file: CorpusFile, stream: OpenFile, column: Any, group: int, budget: ReadBudget) -> int:

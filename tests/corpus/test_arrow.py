@@ -9,7 +9,6 @@ import pytest
 from chunk_tasks import count, counted_within
 
 from pipeline.base.errors import InputError, TrainingError
-from pipeline.corpus import columns
 from pipeline.corpus.chunks import Cutting
 from pipeline.corpus.cut_files import plan_chunks
 from pipeline.corpus.files import FileSpan
@@ -89,17 +88,6 @@ def test_nested_fields_sliced_columns_and_invalid_text_are_read(tmp_path: Path) 
     assert count(tmp_path, write(tmp_path / "d.arrow", pa.table({"text": ["x"]}).slice(1)).name)[2].keys() == {
         "files_empty"
     }
-
-
-def test_a_large_batch_is_read_in_parts_with_data_of_their_own(tmp_path: Path) -> None:
-    texts = [f"{number} " * (1 + number % 400) if number % 7 else None for number in range(15_000)]
-    path = write(tmp_path / "a.arrow", pa.table({"text": texts}), rows=len(texts))
-    assert read(path)[0] == [(text or "").encode() for text in texts]
-    file = describe(str(path))
-    parts = [len(part.data) for part in read_span(FileSpan(file, 0, file.size), "text", lambda _: None)]
-    assert len(parts) > 1
-    assert max(parts) <= columns.MOST_BYTES
-    assert sum(parts) == sum(len(text or "") for text in texts)
 
 
 def test_dictionaries_that_change_are_read_in_one_chunk(tmp_path: Path) -> None:

@@ -100,25 +100,14 @@ def test_row_groups_are_divided_among_chunks(tmp_path: Path) -> None:
     assert whole.spans == (Span(0, 0, 10, sum(span.bytes for span in spans)),)
 
 
-@pytest.mark.parametrize("text_field", ["text", "page.text"])
-def test_a_dictionary_stays_small_until_it_is_counted(tmp_path: Path, text_field: str) -> None:
+def test_a_dictionary_stays_small_until_it_is_counted(tmp_path: Path) -> None:
     """Six thousand rows of the same 100 KB would be 600 MB at once."""
     text = pa.DictionaryArray.from_arrays(pa.array([0] * 6000, pa.int32()), pa.array(["a" * 100_000]))
-    column = text if text_field == "text" else pa.StructArray.from_arrays([text], ["text"])
-    pq.write_table(pa.table({text_field.partition(".")[0]: column}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"text": text}), tmp_path / "a.parquet")
     file = describe(str(tmp_path / "a.parquet"))
     assert file.size < 200_000
-    parts = [(len(part.data), part.rows) for part in read_span(FileSpan(file, 0, 1), text_field, lambda _: None)]
+    parts = [(len(part.data), part.rows) for part in read_span(FileSpan(file, 0, 1), "text", lambda _: None)]
     assert (max(parts)[0] <= columns.MOST_BYTES, sum(rows for _, rows in parts)) == (True, 6000)
-
-
-def test_short_rows_in_a_dictionary_are_read_many_at_a_time(tmp_path: Path) -> None:
-    """Each batch copies the dictionary and costs steps in Python, for which threads wait."""
-    texts = [f"row {i % 30_000}" for i in range(60_000)]
-    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
-    file = describe(str(tmp_path / "a.parquet"))
-    parts = [bytes(part.data) for part in read_span(FileSpan(file, 0, 1), "text", lambda _: None)]
-    assert (b"".join(parts), len(parts) < 4) == ("".join(texts).encode(), True)
 
 
 @pytest.mark.parametrize(
