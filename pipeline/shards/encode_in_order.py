@@ -19,7 +19,7 @@ from pipeline.run.patterns import on_regex, slowness
 from pipeline.run.runner import Runner, Stage
 from pipeline.shards.chunk_ids import Made
 from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, complete, named_shards, rows_of, stored_parts
-from pipeline.shards.encode_worker import EncodeTask, IdsTask, encode_chunk, packed
+from pipeline.shards.encode_worker import EncodeTask, ShardsTask, encode_chunk, packed
 from pipeline.shards.encoded_corpus import FileFacts
 from pipeline.shards.encoding_tasks import EncodingWorkers, encoding_workers, task_of
 from pipeline.shards.formats import shard_format
@@ -87,7 +87,7 @@ def _write(
         return
     done = sum(chunk.bytes for chunk in plan.chunks[:first])
     with runner.reporting(ENCODING_STAGE, plan.bytes, "bytes", done, kept="encoded") as advance:
-        task = task_of(IdsTask, model, options, workers)
+        task = task_of(ShardsTask, model, options, workers)
         with closing(ids_by_threads(model, task, plan, workers, first, advance)) as made:
             writer.write(made, workers.grant.count)
     _core.give_back_memory()

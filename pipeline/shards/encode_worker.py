@@ -50,10 +50,15 @@ class IdsTask(ChunkTask):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncodeTask(IdsTask):
-    """One chunk for a worker process. model: from `packed`; tokenizer: its fingerprint; cache_bytes: for pieces."""
+class ShardsTask(IdsTask):
+    """One chunk whose ids go to shards: a file that was fixed makes other ones."""
 
     again: ClassVar[str] = "start from scratch with --overwrite"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodeTask(ShardsTask):
+    """One chunk for a worker process. model: from `packed`; tokenizer: its fingerprint; cache_bytes: for pieces."""
 
     output: Location
     fingerprint: str

@@ -151,6 +151,8 @@ class OrderedWriter:
             }
             self.position = Position(self._chunk, 0, 0, self._statistics, left_out=left_out)
             self._save()
+        if self._finishing:  # all are done now
+            self._save()
 
     def _add(self, taken: IdsOfChunk) -> None:
         ids, ends = taken

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import random
+import time
 from collections.abc import Iterator
 from functools import partial
 from itertools import count
@@ -22,6 +23,7 @@ from pipeline.base.errors import RunDirectoryError
 from pipeline.shards import ordered_writer
 from pipeline.shards.begun_shard import BegunShard
 from pipeline.shards.journal import Journal
+from pipeline.shards.ordered_shards import OrderedShards
 
 
 def text_of(path: Path, documents: int, words: int = 150) -> Path:
@@ -48,7 +50,7 @@ OPTIONS = st.fixed_dictionaries(
     optional={
         "documents": st.sampled_from(["offsets", "separator"]),
         "val_fraction": st.floats(0.1, 0.9),
-        "memory_limit": st.just("400MiB"),
+        "memory_limit": st.just("30GiB"),  # shards are finished when all ids are written
     },
 )
 
@@ -198,3 +200,19 @@ def test_begun_shard_with_another_name_is_refused(stopped, tmp_path: Path, kind:
     begun.unlink()
     with pytest.warns(UserWarning, match="encoding from the start"):
         stopped()
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_shards_that_are_still_being_finished_when_the_rest_fills_no_row_are_there(
+    tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch
+) -> None:
+    """No shard is closed at the end then, and others are not finished yet."""
+    finish = OrderedShards.finish
+    monkeypatch.setattr(OrderedShards, "finish", lambda *own: time.sleep(0.01) or finish(*own))
+    text = text_of(tmp_path / "a.txt", 3, words=20)
+    ids = expected(tokenizer, [text.read_bytes()])
+    for row in (size for size in range(2, 9) if len(ids) % size):
+        options = {"sequence_length": row, "shard_size": row, "chunk_size": 100, "workers": 1}
+        encoded = pipeline.encode_corpus(text, tokenizer, tmp_path / str(row), **options)
+        assert encoded.tokens == len(ids) - len(ids) % row
+        assert sum(shard.dropped or 0 for shard in encoded.shards) == len(ids) % row
