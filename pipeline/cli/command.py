@@ -92,17 +92,20 @@ def _flags(declared: Declared) -> Iterator[click.Option]:
 
 
 def _flags_of(record: Record) -> Iterator[Flag]:
-    place = partial(Flag, group=record.group, advanced=record.advanced, default=None)
+    place = partial(Flag, group=record.group, advanced=record.advanced)
     help_text = record.help + ("; repeatable, adds to the default" if record.without else "")
-    kind: dict[str, Any] = {"is_flag": True}
+    kind: dict[str, Any] = {"is_flag": True, "default": None}
     if record.kind is not bool:
         help_text += f"  [default: {record.default_text}]" if record.default_text else ""
         kind = {"metavar": record.metavar or "|".join(record.choices), "multiple": record.several}
-        kind |= {"type": Word(record), "words": record.words, "required": record.required}
+        kind |= {"type": Word(record), "words": record.words}
+        kind |= (
+            {"required": True} if record.required else {"default": None}
+        )  # click takes a default of None for a value
     spellings = [record.spelling, record.name, *([record.short] if record.short else [])]
     yield place(spellings, help=help_text, **kind)
     if record.without:
-        yield place([flag_of(f"no_{record.name}")], is_flag=True, help=record.without)
+        yield place([flag_of(f"no_{record.name}")], is_flag=True, default=None, help=record.without)
 
 
 def _carry_out(declared: Declared, session: Session) -> int | None:

@@ -57,6 +57,7 @@ EOT = "<|endoftext|>"
     ("encode empty-directory --tokenizer saved", 1, "empty-directory cannot be read: Is a directory; name a"),
     ("encode a.txt --tokenizer saved --shuffle", 2, "--shuffle is for a corpus: give --output, the dir"),
     ("encode a.txt --tokenizer saved -o s --shuffle 7", 2, "--shuffle is a switch.*: give --shuffle --seed 7$"),
+    ("decode 1", 2, "Missing option '--tokenizer'"), ("encode a.txt -o s", 2, "Missing option '--tokenizer'"),
     ("decode 1 x --tokenizer saved", 1, "'x' is not a token id; decode takes whole numbers"),
     ("encode --text a --tokenizer " + "x" * 300, 1, "cannot be read: File name too long"),
 ])  # fmt: skip
