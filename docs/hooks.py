@@ -5,7 +5,8 @@
 
 `python docs/hooks.py` writes into the reference, after each <!-- options of train -->, the table of the command's
 options, after each <!-- reference of train --> the signature and docstring of the function, and after
-<!-- list of patterns --> those that have names, from the objects themselves: it can be read as Markdown, too.
+<!-- list of patterns --> those that have names, with their expressions, from the objects themselves: it can be read as
+Markdown, too.
 """
 
 import html
@@ -70,11 +71,19 @@ def options_of(name: str) -> str:
 
 
 def list_of(name: str) -> str:
-    """Return what each preset does, a line each."""
+    """Return what each preset does, the runtimes that have it, and its expression."""
     from pipeline.pattern.presets import PRESETS
 
     presets = {"patterns": PRESETS}[name]
-    return "\n".join(f"- `{preset.name}` {preset.help}." for preset in presets.values())
+    return "\n\n".join(
+        f"`{preset.name}` {preset.help}. Runs in {_runtimes(preset)}.\n\n```text\n{preset.expression}\n```"
+        for preset in presets.values()
+    )
+
+
+def _runtimes(preset: Any) -> str:
+    first = "tokenizers 0.x and 1.0" if preset.run_by_tokenizers_1 else "tokenizers 0.x (1.0 has no engine for it)"
+    return f"{first}, tiktoken" + (f", llama.cpp (`{preset.llama_cpp}`)" if preset.llama_cpp else "")
 
 
 def _cell(text: str) -> str:

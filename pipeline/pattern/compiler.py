@@ -9,7 +9,7 @@ from pipeline.pattern.classes import Refusal
 from pipeline.pattern.compiled import THEN, THEN_LETTERS, AutomatonTables, CompiledPattern, in_sequence
 from pipeline.pattern.fold import Folded
 from pipeline.pattern.parse import parse
-from pipeline.pattern.presets import PRESETS
+from pipeline.pattern.presets import named
 
 
 def compile_pattern(pattern: str, *, timeout_s: int = DEFAULT_TIMEOUT_S) -> CompiledPattern:
@@ -17,8 +17,8 @@ def compile_pattern(pattern: str, *, timeout_s: int = DEFAULT_TIMEOUT_S) -> Comp
     if THEN in pattern or THEN_LETTERS in pattern:  # of several steps
         first, *last = pattern.split(THEN_LETTERS)
         return in_sequence(list(map(compile_pattern, first.split(THEN))), list(map(compile_pattern, last)))
-    name = pattern if pattern in PRESETS else None
-    expression = pattern if name is None else PRESETS[name].expression
+    preset = named(pattern)
+    name, expression = (preset.name, preset.expression) if preset else (None, pattern)
     if name is None:
         require_valid(expression)
     tables = refusal = None

@@ -1,7 +1,8 @@
 """The patterns that have names: one `Preset` each, with its spellings in every runtime.
 
-A new preset is one more entry of `PRESETS`; help, completion, aliases, exports and tests follow it. `resolve` reads the
-names that people type. `superword_presets` are those of the second stage, which `--superword-pattern` names.
+A new preset is one more entry of `PRESETS`; help, completion, aliases, exports and tests follow it. A suffix says how a
+preset cuts numbers instead, as in `o200k+digits1`. `resolve` reads the names that people type. `superword_presets` are
+those of the second stage, which `--superword-pattern` names.
 """
 
 import difflib
@@ -22,6 +23,8 @@ class Preset:
     """For `regex`, with `$` as the very end of the document."""
     help: str = ""
     """What it does, as the page of patterns says it."""
+    numbers: str = ""
+    """The branch that cuts numbers, for which a suffix has another."""
     aliases: tuple[str, ...] = ()
     """Encodings and models that cut with it; case, `-` and `_` do not matter."""
     read_alike_by: tuple[str, ...] = ()
@@ -46,6 +49,8 @@ _LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _PUNCTUATION = r" ?[^\s\p{L}\p{N}]+"
 _WORD = r"[^\r\n\p{L}\p{N}]?\p{L}+"
 _SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_UP_TO_THREE = r"\p{N}{1,3}"
+_FROM_RIGHT = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"
 
 
 def _without_han(chars: str) -> str:
@@ -78,6 +83,7 @@ _PRESETS = (
         name="gpt2",
         help="keeps a number whole, and recognises contractions in lower case only",
         expression=r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+        numbers=r" ?\p{N}+",
         aliases=("r50k", "r50k_base", "p50k", "p50k_base", "p50k_edit"),
         read_alike_by=("tokenizers", "tiktoken"),
         run_by_tokenizers_1=True,
@@ -91,14 +97,16 @@ _PRESETS = (
             r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
             r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
         ),
+        numbers=r"\p{N}{1,3}+",
         aliases=("cl100k_base", "gpt-4", "gpt-4-turbo", "gpt-3.5", "gpt-3.5-turbo"),
         read_alike_by=("tiktoken",),
     ),
     Preset(
         name="llama3",
         help="cuts numbers after three digits; as in the `tokenizer.json` of Llama 3",
-        expression=rf"{_CONTRACTIONS}|{_WORD}|\p{{N}}{{1,3}}|{_PUNCTUATION}[\r\n]*|{_SPACES}",
-        aliases=("llama-3.1", "llama-3.2", "llama-3.3"),
+        expression=rf"{_CONTRACTIONS}|{_WORD}|{_UP_TO_THREE}|{_PUNCTUATION}[\r\n]*|{_SPACES}",
+        numbers=_UP_TO_THREE,
+        aliases=("llama-3.1", "llama-3.2", "llama-3.3", "olmo-2"),
         read_alike_by=("tokenizers", "tiktoken"),
         run_by_tokenizers_1=True,
         llama_cpp="llama-bpe",
@@ -109,11 +117,12 @@ _PRESETS = (
         expression=(
             rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTIONS}?"
             rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CONTRACTIONS}?"
-            rf"|\p{{N}}{{1,3}}|{_PUNCTUATION}[\r\n/]*|{_SPACES}"
+            rf"|{_UP_TO_THREE}|{_PUNCTUATION}[\r\n/]*|{_SPACES}"
         ),
+        numbers=_UP_TO_THREE,
         aliases=(
             *("o200k_base", "o200k_harmony", "gpt-4o", "gpt-4o-mini", "chatgpt-4o", "gpt-4.1", "gpt-4.5", "gpt-5"),
-            *("gpt-oss", "o1", "o3"),
+            *("gpt-oss", "o1", "o3", "llama-4"),
         ),
         read_alike_by=("tokenizers", "tiktoken"),
         run_by_tokenizers_1=True,
@@ -127,6 +136,7 @@ _PRESETS = (
         name="qwen2",
         help="is `llama3` with numbers cut after each digit; as in the `tokenizer.json` of Qwen 2 to 3",
         expression=rf"{_CONTRACTIONS}|{_WORD}|\p{{N}}|{_PUNCTUATION}[\r\n]*|{_SPACES}",
+        numbers=r"\p{N}",
         aliases=("qwen1.5", "qwen2.5", "qwen3"),
         read_alike_by=("tokenizers", "tiktoken"),
         run_by_tokenizers_1=True,
@@ -139,6 +149,7 @@ _PRESETS = (
             rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}"
             rf"| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACES}"
         ),
+        numbers=r"\p{N}",
         read_alike_by=("tokenizers", "tiktoken"),
     ),
     Preset(
@@ -146,8 +157,9 @@ _PRESETS = (
         help="is `o200k` without contractions: the first stage of [superwords](../how-to/superwords.md)",
         expression=(
             rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*"
-            rf"|\p{{N}}{{1,3}}|{_PUNCTUATION}[\r\n/]*|{_SPACES}"
+            rf"|{_UP_TO_THREE}|{_PUNCTUATION}[\r\n/]*|{_SPACES}"
         ),
+        numbers=_UP_TO_THREE,
     ),
     Preset(
         name="digits-from-right",
@@ -155,9 +167,8 @@ _PRESETS = (
             "is `llama3` with numbers cut into threes from their end, as separators are written: `12345` is `12` and "
             "`345`"
         ),
-        expression=(
-            rf"{_CONTRACTIONS}|{_WORD}|\p{{N}}{{1,3}}(?=(?:\p{{N}}{{3}})*(?!\p{{N}}))|{_PUNCTUATION}[\r\n]*|{_SPACES}"
-        ),
+        expression=(rf"{_CONTRACTIONS}|{_WORD}|{_FROM_RIGHT}|{_PUNCTUATION}[\r\n]*|{_SPACES}"),
+        numbers=_FROM_RIGHT,
         read_alike_by=("tokenizers", "tiktoken"),
     ),
     Preset(
@@ -168,7 +179,8 @@ _PRESETS = (
             "and a symbol with the ASCII letters that follow"
         ),
         expression=_deepseek_v3(),
-        aliases=("deepseek-v3.1", "deepseek-r1"),
+        numbers=_UP_TO_THREE,
+        aliases=("deepseek-v3.1", "deepseek-v4", "deepseek-r1"),
         published_steps=(
             r"\p{N}{1,3}",
             r"[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+",
@@ -186,10 +198,47 @@ _PRESETS = (
         expression=(
             rf"(?V1)[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?{_without_han(_UPPER)}*{_without_han(_LOWER)}+{_CONTRACTIONS}?"
             rf"|[^\r\n\p{{L}}\p{{N}}]?{_without_han(_UPPER)}+{_without_han(_LOWER)}*{_CONTRACTIONS}?"
-            rf"|\p{{N}}{{1,3}}|{_PUNCTUATION}[\r\n]*|{_SPACES}"
+            rf"|{_UP_TO_THREE}|{_PUNCTUATION}[\r\n]*|{_SPACES}"
         ),
+        numbers=_UP_TO_THREE,
         read_alike_by=("tokenizers", "tiktoken"),
         llama_cpp_differs="its kimi-k2 knows Han characters by ranges of its own, without such as U+3005",
+    ),
+    Preset(
+        name="tekken",
+        help="is `superbpe` with numbers cut after each digit; Mistral's since Nemo, which Nemotron 3 has, too",
+        expression=(
+            rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*"
+            rf"|\p{{N}}|{_PUNCTUATION}[\r\n/]*|{_SPACES}"
+        ),
+        numbers=r"\p{N}",
+        aliases=("mistral-nemo", "mistral-small-3", "nemotron-3"),
+        read_alike_by=("tokenizers", "tiktoken"),
+        run_by_tokenizers_1=True,
+        llama_cpp_differs="its tekken does not know capitals beyond A-Z, and cuts combining marks off",
+    ),
+    Preset(
+        name="nanochat",
+        help="is GPT-4's as nanochat has it, with numbers cut after two digits",
+        expression=(
+            r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*"
+            r"|\s*[\r\n]|\s+(?!\S)|\s+"
+        ),
+        numbers=r"\p{N}{1,2}",
+        read_alike_by=("tokenizers", "tiktoken"),
+    ),
+    Preset(
+        name="capped",
+        help=(
+            "is for many languages, and our own: words keep their combining marks, and words and runs of signs end "
+            "after 16 characters, so that languages without spaces have no pre-tokens of a whole sentence"
+        ),
+        expression=(
+            rf"[^\r\n\p{{L}}\p{{M}}\p{{N}}]?[\p{{L}}\p{{M}}]{{1,16}}|{_UP_TO_THREE}"
+            rf"| ?[^\s\p{{L}}\p{{M}}\p{{N}}]{{1,16}}[\r\n/]*|{_SPACES}"
+        ),
+        numbers=_UP_TO_THREE,
+        read_alike_by=("tokenizers", "tiktoken"),
     ),
     Preset(
         name="none",
@@ -233,10 +282,31 @@ def _class_of(category: str) -> str:
     return f"[{''.join(first if first == last else f'{first}-{last}' for first, last in ranges)}]"
 
 
+_DIGITS = {f"digits{count}": rf"\p{{N}}{{1,{count}}}" for count in range(2, 10)} | {
+    "digits1": r"\p{N}",
+    "digits-from-right": _FROM_RIGHT,
+}
+
+
+@cache
+def named(name: str) -> Preset | None:
+    """Return the preset with a name, which may end with how it cuts numbers; None if there is none."""
+    of_name, plus, suffix = name.partition("+")
+    preset = PRESETS.get(of_name)
+    if preset is None or not plus:
+        return preset
+    if suffix not in _DIGITS or not preset.numbers:
+        return None
+    numbers = " ?" * preset.numbers.startswith(" ?") + _DIGITS[suffix]
+    expression = preset.expression.replace(f"{preset.numbers}|", f"{numbers}|")
+    same = next((other for other in _PRESETS if other.expression == expression), None)
+    return same or Preset(name=name, expression=expression, numbers=numbers, read_alike_by=preset.read_alike_by)
+
+
 def preset_of(name: str | None, expression: str) -> Preset | None:
     """Return the preset of a compiled pattern: by its name, or one of the second stage by its expression."""
     if name is not None:
-        return PRESETS[name]
+        return named(name)
     return next((preset for preset in superword_presets().values() if preset.expression == expression), None)
 
 
@@ -250,10 +320,23 @@ def _plain(name: str) -> str:
 ALIASES = {_plain(alias): preset.name for preset in _PRESETS for alias in (preset.name, *preset.aliases)}
 
 
+_CODE_POINT = re.compile(r"(\\\\)|\\x\{([0-9A-Fa-f]{1,8})\}")
+
+
 def resolve(pattern: str) -> str:
-    """Return the preset that a name or alias means, or a regular expression unchanged; `PatternError` otherwise."""
+    """Return the preset that a name or alias means, or a regular expression; `PatternError` otherwise.
+
+    `\\x{1F600}` in an expression becomes `\\U0001F600`, which `regex` knows.
+    """
+    text, plus, suffix = pattern.partition("+")
+    if plus and NAME.fullmatch(text) and suffix.startswith("digits"):
+        if preset := named(f"{resolve(text)}+{suffix}"):
+            return preset.name
+        raise PatternError(
+            f"{pattern!r} is not the name of a pattern: the suffixes are {', '.join(sorted(_DIGITS))}; none has none"
+        )
     if not NAME.fullmatch(pattern):
-        return pattern
+        return _CODE_POINT.sub(lambda match: match[1] or f"\\U{int(match[2], 16):08X}", pattern)
     plain = _plain(pattern)
     if plain in ALIASES:
         return ALIASES[plain]

@@ -137,7 +137,8 @@ class PieceOptions(Values):
     special_tokens_as_text: bool = _special("count", False, read.parse_flag,
         "count special tokens in the corpus as ordinary text, so that they separate nothing", advanced=True)
     pattern: str = _vocabulary("count", "gpt2", read.parse_pattern,
-        f"how text is split into pre-tokens: {', '.join(PRESETS)} (not at all), or a regular expression", "NAME|REGEX",
+        f"how text is split into pre-tokens: {', '.join(PRESETS)} (not at all), also with +digits1 and "
+        "others behind, which say how numbers are cut, or a regular expression", "NAME|REGEX",
         examples=lambda: PRESETS)
     normalize: str = _vocabulary("count", "none", read.parse_one_of("none", "nfc"),
         "the Unicode normal form that text is put into before it is cut: none, or nfc as Qwen has it", advanced=True)

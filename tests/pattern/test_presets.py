@@ -59,10 +59,48 @@ def test_deepseek_v3_cuts_as_its_three_published_steps():
         (r"\w+", r"\w+"),
         ("(?:gpt)", "(?:gpt)"),
         ("a|b", "a|b"),
+        ("Mistral-Nemo", "tekken"),
+        ("llama4", "o200k"),
+        ("DeepSeek-V4", "deepseek-v3"),
+        ("gpt-4o+digits1", "o200k+digits1"),
+        ("llama3+digits1", "qwen2"),
+        ("o200k+digits3", "o200k"),
+        ("llama-3.1+digits-from-right", "digits-from-right"),
+        ("superbpe+digits1", "tekken"),
+        ("a+b", "a+b"),
     ],
 )
 def test_names_that_people_type_are_aliases(typed, name):
     assert resolve(typed) == resolve(name) == name
+
+
+@pytest.mark.parametrize("typed", ["o200k+digits12", "none+digits1", "gpt2+digits", "gpt2+digits2+digits1"])
+def test_a_suffix_that_says_nothing_about_numbers_is_an_error(typed):
+    with pytest.raises(
+        PatternError, match=r"is not the name of a pattern: the suffixes are digits-from-right, digits1"
+    ):
+        resolve(typed)
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "none"])
+@pytest.mark.parametrize(
+    ("suffix", "pieces"),
+    [("digits1", "1 2 3 4 5"), ("digits2", "12 34 5"), ("digits4", "1234 5"), ("digits-from-right", "12 345")],
+)
+def test_a_suffix_decides_how_numbers_are_cut_and_nothing_else(name, suffix, pieces):
+    ours, without = compile_pattern(f"{name}+{suffix}"), compile_pattern(name)
+    assert ours.cut("12345") == pieces.split()
+    for text in texts(200, seed=3):
+        if not any(character.isnumeric() for character in text):
+            assert ours.cut(text) == without.cut(text)
+
+
+def test_code_points_in_braces_are_read():
+    assert compile_pattern(resolve(r"[\x{1F600}-\x{1F64F}]+|\x{61}|\\x\{62}|(?s:.)")).cut("😀😁ab") == [
+        "😀😁",
+        "a",
+        "b",
+    ]
 
 
 def test_no_name_means_two_presets():

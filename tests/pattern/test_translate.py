@@ -15,6 +15,10 @@ from pipeline.pattern.presets import PRESETS
 from pipeline.pattern.translate import for_tiktoken, for_tokenizers, leaves_text
 
 OTHERS = [
+    "gpt2+digits3",
+    "cl100k+digits2",
+    "deepseek-v3+digits1",
+    "kimi-k2+digits-from-right",
     r"\w+|[^\w\s]+",
     r"(?i:st)+| ?\p{L}{2}?|x{1,2}+$|\S",
     r"a??b|[a-f]{2,3}?(?=\s|$)|[^\W\d]+?\d",
